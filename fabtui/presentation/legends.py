@@ -1,18 +1,20 @@
-"""Legends of layers: title, unit, usual values, limits, meanings of colours, statistics of classes."""
+"""Legends of layers: title, unit and direction, usual values with limits, meanings of colours, class statistics."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
+from typing import NamedTuple
 
 from fabtui.model.baseline import SLOW_BELOW
 from fabtui.model.cell_level import FAIR_FROM, GOOD_FROM
 from fabtui.model.endpoints import PairClass
-from fabtui.model.layers import Layer, key_layers
+from fabtui.model.layers import Better, Layer, Per, key_layers
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import CellStyle
+from fabtui.presentation.cell_levels import CellStyle, Glyphs
 from fabtui.presentation.numbers import brief_text, percent_text, scales_text
-from fabtui.presentation.wording import CLASS_WORDS, MUTED, Part, plain
+from fabtui.presentation.wording import CLASS_WORDS, MUTED, Part
+from fabtui.presentation.wrapping import Line
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.lines import bytes_text
 
@@ -47,40 +49,83 @@ def layers_of(model: Model) -> list[Layer]:
     return [layer for layer in key_layers() if not missing.get(layer)]
 
 
-def legend(model: Model, layer: Layer, unit: str, size: int | None, width: int) -> list[Part]:
-    """Return the legend of a layer: unit, message size, usual values, and the limits below which a pair is slow.
-
-    The limits are left out where a width has no room for all of them: the table of classes has them as well.
-    """
+def legend(model: Model, layer: Layer, unit: str, size: int | None, width: int, glyphs: Glyphs) -> list[Part]:
+    """Return what the numbers of a layer are, in the longest form that fits; without any, what it waits for."""
     if layer is Layer.CHANGE:
         return _change_legend(model)
     if layer is Layer.JOB:
-        return [("ranks", "bold"), (": utilization, power, NVLink GB/s of the GPU, NIC GB/s of the node", MUTED)]
-    if not unit and layer.spec.derived:
-        return [(layer.spec.title, MUTED)]
-    if not unit:
-        # Name the layer that is being filled.
-        name = model.phase.name
-        key = next((one.spec.key for one in layers_of(model) if str(one) == name), None)
-        return [("no values yet" + (f": {name} is tested first (key {key})" if key else ""), MUTED)]
-    parts: list[Part] = [
-        (f"{unit} at {bytes_text(size)}" if size else unit, "bold"),
-        (f" {layer.spec.legend or layer.spec.title}", MUTED),
+        forms = ["ranks: utilization, power, NVLink GB/s of the GPU, NIC GB/s of the node", layer.spec.title]
+    elif not unit:
+        forms = [layer.spec.title if layer.spec.derived else _awaited(model, layer)]
+    else:
+        of_pairs = layer.spec.per is Per.ENDPOINT_PAIR and layer.spec.better is Better.MORE
+        what = f"row {glyphs.arrow} column" if of_pairs and layer.spec.judged else layer.spec.legend or layer.spec.title
+        scales = scales_text(model.results.lowest(layer), unit)
+        text = f"{unit} at {bytes_text(size)}" if size else unit
+        less = "less is better" if layer.spec.less_is_better else ""
+        lists = [text, what, less, scales], [text, less or what, scales], [text, scales], [unit, scales], [unit]
+        forms = [", ".join(filter(None, one)) for one in lists]
+    return [(next((form for form in forms if len(form) <= width), forms[-1]), MUTED)]
+
+
+def _awaited(model: Model, layer: Layer) -> str:
+    """Return what a layer without values waits for: the layer that is measured, with the key that shows it."""
+    name = one_line(model.phase.name, 20)
+    running = next((one for one in layers_of(model) if str(one) == name), None)
+    if running is layer:
+        return f"{layer} is running: no value yet"
+    return f"no values of {layer}" + (f" yet: {name} is running (press {running.spec.key})" if running else "")
+
+
+class UsualRow(NamedTuple):
+    """Usual value of a class of pairs, and the limit beyond which one of them is slow; "" without a limit."""
+
+    name: str
+    usual: str
+    limit: str
+
+
+def usual_rows(model: Model, layer: Layer) -> list[UsualRow]:
+    """Return the usual values of a layer by class; for the layers that show p2p in another form, those of p2p."""
+    unit = layer.spec.unit
+    return [
+        UsualRow(
+            str(kind).replace("-", " "),
+            brief_text(median, unit),
+            "" if limit is None else brief_text(limit, unit),
+        )
+        for kind in CLASS_WORDS
+        if kind is not PairClass.ALL and (median := model.median(layer, kind)) is not None
+        for limit in [model.limit(layer, kind)]
     ]
-    if scales := scales_text(model.results.lowest(layer), unit):
-        parts.append((f"  {scales}", ""))
-    kinds = [kind for kind in CLASS_WORDS if kind is not PairClass.ALL and model.median(layer, kind) is not None]
-    for at, kind in enumerate(kinds):
-        parts += [("  usual ", MUTED)] if not at else []
-        parts.append((f"  {CLASS_WORDS[kind]} " if at else f"{CLASS_WORDS[kind]} ", MUTED))
-        parts.append((brief_text(model.median(layer, kind), unit), ""))
-    limits = [(CLASS_WORDS[kind], limit) for kind in kinds if (limit := model.limit(layer, kind)) is not None]
-    if any(limit for _, limit in limits):
-        shown = ", ".join(f"{word} {brief_text(limit, unit)}" for word, limit in limits)
-        text = f"  slow {'above' if layer.spec.less_is_better else 'below'}: {shown}"
-        parts += [(text, MUTED)] if len(plain(parts)) + len(text) <= width else []
-    elif layer.spec.less_is_better:
-        parts.append(("  less is better", MUTED))
+
+
+def usual_lines(model: Model, layer: Layer) -> list[Line]:
+    """Return the usual values as a small table under a heading; nothing without any."""
+    rows = usual_rows(model, layer)
+    if not rows:
+        return []
+    name, usual = (max(len(row[at]) for row in rows) for at in (0, 1))
+    unit = f", {layer.spec.unit}" if layer.spec.unit else ""
+    word = "above" if layer.spec.less_is_better else "below"
+    return [
+        [(f"usual value{unit}", f"bold {MUTED}")],
+        *(
+            [
+                (f"{row.name:<{name}}   ", MUTED),
+                (f"{row.usual:>{usual}}", "$primary"),
+                (f"   slow {word} {row.limit}" if row.limit else "", MUTED),
+            ]
+            for row in rows
+        ),
+    ]
+
+
+def usual_line(model: Model, layer: Layer, glyphs: Glyphs) -> Line:
+    """Return the usual values on one line, or nothing."""
+    parts: Line = []
+    for row in usual_rows(model, layer):
+        parts += [(f" {glyphs.dot} " if parts else "usual: ", MUTED), (f"{row.name} ", MUTED), (row.usual, "$primary")]
     return parts
 
 
@@ -115,8 +160,13 @@ def meanings(layer: Layer) -> list[tuple[CellStyle, str]]:
     of = "what it was" if layer is Layer.CHANGE else "the usual value"
     if layer is Layer.CHANGE:
         problems[6] = (CellStyle.SKIPPED, "no value then")
-    good = f"{percent_text(GOOD_FROM)} of {of} or better"
-    return [(CellStyle.GOOD, good), (CellStyle.FAIR, percent_text(FAIR_FROM)), (CellStyle.LOW, "less"), *problems]
+    fair = f"ok, below {percent_text(GOOD_FROM)} of {of}"
+    return [
+        (CellStyle.GOOD, "ok"),
+        (CellStyle.FAIR, fair),
+        (CellStyle.LOW, f"below {percent_text(FAIR_FROM)}"),
+        *problems,
+    ]
 
 
 def class_rows(

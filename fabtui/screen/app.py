@@ -34,12 +34,13 @@ from fabtui.screen.themes.styles import cell_variables
 from fabtui.screen.themes.watcher import ThemeWatcher
 from fabtui.screen.views.main import MainScreen
 from fabtui.screen.views.main_layout import is_too_small
+from fabtui.screen.widgets.main_head import lost_nodes
 from fabtui.screen.widgets.prompt import Prompt
-from fabtui.screen.widgets.title_bar import lost_nodes
 
 if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
 
+    from fabtui.diagnosis.finding import Finding
     from fabtui.diagnosis.preflight.checks import Preflight
     from fabtui.model.layers import Layer
     from fabtui.presentation.job_board import JobBoard
@@ -60,7 +61,7 @@ IDLE_PHASES = ("start", "connect", "look", "done")
 MAX_PROBLEMS_SHOWN = 3
 PROBLEM_SECONDS = 12.0
 #: Lines for all notifications together, as in app.tcss, and the width of the edges of one.
-_TOAST_LINES, _TOAST_EDGES = 3, 3
+_TOAST_LINES, _TOAST_EDGES = 2, 3
 #: Exit codes for invalid input, for an error within fabtui, and before the session has begun.
 EXIT_BAD_INPUT, EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED = 2, 3, 130
 
@@ -85,8 +86,8 @@ class FabricApp(App[int]):
         shortcut("S", "screenshot_svg", "app.svg", "write the screen to an SVG file"),
         shortcut("I", "picture", "app.picture", "write the grid to an SVG and a PNG image"),
         shortcut("question_mark", "help", "app.help", "show help and all keys", "help", bar=("always",)),
-        shortcut("ctrl+p", "command_palette", "app.commands", "search all commands", "commands", priority=True),
-        shortcut("colon", "command_line", "app.command-line", "type a command"),
+        shortcut("ctrl+p", "command_palette", "app.commands", "search all commands", priority=True),
+        shortcut("colon", "command_line", "app.command-line", "type a command", "command"),
         shortcut("exclamation_mark", "login", "app.login", "open your own ssh on the node under the cursor"),
         shortcut("ctrl+o", "jump", "app.jump", "label every target with a letter"),
         *view_actions.BINDINGS,
@@ -429,8 +430,6 @@ class FabricApp(App[int]):
     def badges(self) -> list[str]:
         badges = [self._error_badge] if self._error_badge else []
         if self.feed is not None:
-            if (state := self.feed.playback) is not None:
-                badges.append(session_actions.badge(state, paused=self.model.paused))
             badges += self.feed.badges
         if count := len(self._problems):
             badges.append(f"{count} PROBLEM{'S' * (count > 1)} IN SETTINGS: fabtui config validate")
@@ -509,6 +508,11 @@ class FabricApp(App[int]):
         screen = self._deferred.view_named(self, self.feed, name)
         if screen is not None:
             view_actions.open_once(self, screen)
+
+    def run_step_of(self, finding: Finding) -> None:
+        self.open_view("findings")
+        if self._deferred is not None and isinstance(self.screen, view := self._deferred.VIEWS["findings"]):
+            self.screen.call_after_refresh(view.run_first_step, self.screen, finding)
 
     def open_job(self, job: str) -> None:
         if self._deferred is None or self.feed is None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 if TYPE_CHECKING:
     from textual.dom import DOMNode
 
+    from fabtui.diagnosis.finding import Finding
     from fabtui.diagnosis.preflight.checks import Preflight
     from fabtui.model.layers import Layer
     from fabtui.model.session_model import Model
@@ -110,6 +111,9 @@ class AppContext(Protocol):
 
     def open_node(self, node: str) -> None: ...
     def open_view(self, name: ViewName) -> None: ...
+    def run_step_of(self, finding: Finding) -> None:
+        """Show the findings, and run the first next step of one of them."""
+
     def open_job(self, job: str) -> None:
         """Show a job of Slurm by its id; a job on other nodes is shown by its logs alone."""
 

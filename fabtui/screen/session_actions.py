@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from textual.binding import Binding
 
 from fabtui.errors import InputError
-from fabtui.presentation.wording import clock_text
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import AxisEntry
@@ -135,17 +134,6 @@ def replay_of(context: AppContext) -> tuple[Feed, Playback] | None:
         return feed, state
     context.notify("only a replay can go back and forth in time")
     return None
-
-
-def badge(state: Playback, *, paused: bool) -> str:
-    """Return position, length and speed of a replay."""
-    where = clock_text(state.position)
-    if state.length:
-        where += f" of {clock_text(state.length)}  {min(1.0, state.position / state.length):.0%}"
-    if state.reached is not None:
-        where += f", at {clock_text(state.reached)}"
-    speed = f"  x{state.speed:g}" if state.speed not in (None, 1.0) else ""
-    return f"REPLAY {'PAUSED ' if paused else ''}{where}{speed}"
 
 
 def seek_by(context: AppContext, steps: int) -> None:

@@ -13,6 +13,7 @@ from textual.pilot import Pilot
 
 from fabtui.screen.app import FabricApp
 from fabtui.screen.context import ScreenSettings
+from fabtui.screen.views.main import MainScreen
 from tests.screen.clock import Clock
 from tests.screen.fakefeed import FakeFeed
 
@@ -54,6 +55,13 @@ def _no_waiting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """Let no test with an event loop wait for a timer."""
     if inspect.iscoroutinefunction(request.function) or "snap_compare" in request.fixturenames:
         Clock().install(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def _cursor_at_the_first_cell(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start at the first cell, as keys in tests count from it; those of pictures, and of where it starts, do not."""
+    if "snap_compare" not in request.fixturenames and request.node.get_closest_marker("worst_first") is None:
+        monkeypatch.setattr(MainScreen, "_start_at_the_worst", lambda screen: None)
 
 
 def make_app(feed: Any, **settings: Any) -> FabricApp:

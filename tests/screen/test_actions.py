@@ -157,7 +157,7 @@ async def test_a_screenshot_is_written_into_the_working_folder(
         assert "screenshot written to" in await notes(app, pilot)
     (name,) = os.listdir(tmp_path)
     assert re.fullmatch(r"fabtui-[0-9]{8}T[0-9]{6}Z\.svg", name)
-    assert "12.4!" in (tmp_path / name).read_text()
+    assert "12.4▾" in (tmp_path / name).read_text()
 
 
 async def test_the_grid_is_drawn_as_it_is_shown(

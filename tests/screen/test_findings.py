@@ -14,13 +14,14 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.legends import class_rows
 from fabtui.presentation.progress_estimate import Pace, round_text, sweep_lines
 from fabtui.presentation.wording import plain
 from fabtui.presentation.wrapping import Line, between, stacked, wrapped
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.views.main_layout import panel_width
-from fabtui.screen.widgets.finding_lines import class_lines, summary_lines
+from fabtui.screen.widgets.finding_lines import summary_lines
 from tests.screen.conftest import Opened, screen_text, settled
 from tests.screen.fakefeed import FAILED, FakeFeed, Story, big_sweep, sweep_of_two
 
@@ -43,28 +44,38 @@ def test_findings_take_the_room_there_is_titles_before_evidence() -> None:
     found = diagnosed(sweep_of_two().shadow)
     assert len(found.found) == 6
     full = [plain(line) for line in finding_lines(found, FAILED, 45, 40)]
-    assert full[0] == "1 n002 failed"
-    assert any(line.startswith("  transfer: the packets were dropped") for line in full)
+    assert full[0].startswith(" 1 n002 ")
+    # The finding about the pair under the cursor is open, and marked at its edge.
+    at = next(at for at, line in enumerate(full) if FAILED[0] in line and line[0] == "▌")
+    assert full[at].startswith("▌2 ")
+    assert any(line.startswith("▌  transfer: the packets were dropped") for line in full)
+    assert any(line.startswith("▌  i run  ") for line in full)
     assert all(len(line) <= 45 for line in full)
-    assert "  next  ssh" not in full[1], "reasons stand before steps"
     short = [plain(line) for line in finding_lines(found, FAILED, 45, 6)]
-    assert [line[0] for line in short] == list("123456"), "no evidence, but every title"
-    # In one more: what to type for the worst one.
-    assert "  next  " in [plain(line) for line in finding_lines(found, FAILED, 45, 7)][1]
-    # Its reason comes before the steps of findings that are less severe.
-    severe = sum(one.severity is found.found[0].severity for one in found.found)
-    reason = [plain(line) for line in finding_lines(found, FAILED, 45, len(found.found) + severe + 2)]
-    assert reason[1].startswith("  connection refused")
-    least = [plain(line) for line in finding_lines(found, FAILED, 45, 4)]
-    assert least[-1].strip() == "and 3 more: F shows all"
-    assert len(least) == 4
+    assert [line[1] for line in short[:3]] == list("1 2"), "what to type for the open one before the other titles"
+    assert short[-1].strip() == "and 4 more: F shows all"
+    seven = [plain(line) for line in finding_lines(found, FAILED, 45, 11)]
+    assert [line[1] for line in seven if line[1].isdigit()] == list("123456"), "every title"
+    assert len(finding_lines(found, FAILED, 45, 4)) == 4
+
+
+def test_the_finding_of_the_cursor_is_open_wherever_it_stands() -> None:
+    found = diagnosed(sweep_of_two().shadow)
+    place, last = [(at, one) for at, one in enumerate(found.found) if one.cells][-1]
+    (pair, *_) = sorted(last.cells)
+    for height in range(2, 30):
+        lines = [plain(line) for line in finding_lines(found, pair, 45, height)]
+        assert len(lines) <= height
+        assert next(line for line in lines if line[0] == "▌").startswith(f"▌{place + 1} ")
+        assert not any("▌" in plain(one) for one in finding_lines(found, None, 45, height))
     assert finding_lines(found, None, 45, 0) == []
 
 
 def test_the_finding_of_the_cursors_pair_is_marked() -> None:
     found = diagnosed(sweep_of_two().shadow)
-    marked = [line[0] for line in finding_lines(found, FAILED, 45, 40) if "reverse" in line[0][1]]
-    assert [text for text, _ in marked] == ["2"]
+    marked = [line[1][0] for line in finding_lines(found, FAILED, 45, 40) if line and line[0][0] == "▌"]
+    assert marked[0] == "2"
+    assert all(text.startswith("  ") for text in marked[1:]), "one finding alone"
 
 
 async def test_the_view_of_a_pair_has_its_finding_with_the_number(opened: Opened) -> None:
@@ -142,10 +153,11 @@ async def test_a_finding_of_a_lost_node_cannot_be_confirmed(opened: Opened) -> N
 def test_a_healthy_fabric_is_reported_after_a_complete_pass() -> None:
     story = big_sweep(2, 4)
     found = SessionDiagnosis(story.shadow)
-    assert plain(finding_lines(found, None, 45, 9)[0]) == "searching"
-    assert plain(finding_lines(diagnosed(story.shadow), None, 45, 9)[0]) == "no problem so far; 56 of 56 pairs tested"
+    assert finding_lines(found, None, 45, 9) == []
+    assert found.none_text == "searching"
+    assert diagnosed(story.shadow).none_text == "no problem so far; 56 of 56 pairs tested"
     story.shadow.apply(PhaseStart(name="done", total=0, time=story.shadow.elapsed))
-    assert plain(finding_lines(diagnosed(story.shadow), None, 45, 9)[0]) == "no problems found"
+    assert diagnosed(story.shadow).none_text == "no problems found"
 
 
 def test_sentences_are_complete_or_left_out_and_next_steps_come_before_them() -> None:
@@ -154,31 +166,36 @@ def test_sentences_are_complete_or_left_out_and_next_steps_come_before_them() ->
     found.found = [one, one]
     whole = [plain(line).strip() for line in finding_lines(found, None, 45, 20)]
     assert " ".join(whole).count("one two three four") == 24
-    assert whole.count("next  ssh n002") == 2
+    assert (whole.count("i run  ssh n002"), whole.count("ssh n002")) == (1, 1)
     for height in range(1, 20):
         lines = [plain(line).strip() for line in finding_lines(found, None, 45, height)]
         assert len(lines) <= height
         assert " ".join(lines).count("one two three four") in (0, 12, 24)
-        assert lines.count("next  ssh n002") == min(2, max(0, height - 2))
+        assert lines.count("i run  ssh n002") == (height > 2)
 
 
 def test_lines_lead_to_their_finding() -> None:
     found = diagnosed(sweep_of_two().shadow)
     lines = summary_lines(found, None, 45, 4, GLYPHS)
-    assert [target for _, target in lines] == [0, 1, 2, 6], "the last line leads to the list"
+    assert [target for _, target in lines] == [0, 0, 1, 6], "the last line leads to the list"
 
 
 def test_class_statistics() -> None:
     model = sweep_of_two().shadow
-    lines = [plain(line).split() for line in class_lines(model, Layer.P2P, *classes_of(model))]
-    assert lines[0] == ["p2p", "n", "worst", "usual", "best", "slow", "<", "bad"]
+    lines = class_table(model, Layer.P2P, *classes_of(model))
+    assert lines[0] == ["p2p", "n", "worst", "usual", "best", "slow <", "bad"]
     assert lines[1][:2] == ["node", "24"]
     rail = lines[2]
     assert (rail[0], rail[2], rail[-1]) == ("rail", "12.4", "1")
-    latency = [plain(line).split() for line in class_lines(model, Layer.LATENCY, Counter(), Counter())]
+    latency = class_table(model, Layer.LATENCY, Counter(), Counter())
     assert float(latency[1][2]) > float(latency[1][4]), "of what is better when it is less, the highest is the worst"
-    assert plain(class_lines(model, Layer.HEALTH, *classes_of(model))[0]).startswith("p2p")
-    assert class_lines(Model(), Layer.P2P, Counter(), Counter()) == []
+    assert class_table(model, Layer.HEALTH, *classes_of(model))[0][0] == "p2p"
+    assert class_rows(Model(), Layer.P2P, Counter(), Counter())[1] == []
+
+
+def class_table(model: Model, layer: Layer, bad: Counter[PairClass], tested: Counter[PairClass]) -> list[list[str]]:
+    headings, rows = class_rows(model, layer, bad, tested)
+    return [headings, *rows]
 
 
 def classes_of(model: Model) -> tuple[Counter[PairClass], Counter[PairClass]]:
@@ -194,7 +211,7 @@ def test_pairs_without_a_value_count_in_their_class(good: int) -> None:
     for pair in across[:good]:
         story.measured(*story.good(*pair))
     story.measured(*(Measurement(Layer.P2P, src, dst, Verdict.FAILED) for src, dst in across[good:]))
-    (rail,) = [plain(line).split() for line in class_lines(story.shadow, Layer.P2P, *classes_of(story.shadow))][1:]
+    (rail,) = class_table(story.shadow, Layer.P2P, *classes_of(story.shadow))[1:]
     assert (rail[:2], rail[-1]) == (["rail", "8"], str(8 - good))
     assert (rail[2] == "-") is (not good)
 
@@ -310,9 +327,8 @@ async def test_the_panel_follows_the_sweep(opened: Opened) -> None:
     feed = FakeFeed(story.events[:-20])
     async with opened(feed) as (app, _):
         text = screen_text(app)
-        assert "─ sweep ─" in text
         assert "p2p   round" in text
-        assert "─ findings so far ─" in text
+        assert "WHAT IS WRONG SO FAR" in text
 
 
 @pytest.mark.parametrize(("width", "shown"), [(99, False), (100, True)])

@@ -245,6 +245,7 @@ CASES: dict[str, Case] = {
     "main.next-bad": Case(lambda w: w.cursor == FAILED, before=TO_THE_BAD[:1]),
     "main.previous-bad": Case(lambda w: w.cursor == FAILED, before=(*TO_THE_BAD, "right_square_bracket")),
     "main.retest": Case(lambda w: w.feed.retested == [FAILED], before=TO_THE_BAD),
+    "main.run": Case(lambda w: w.screen == "FindingsScreen" and "> ssh n000 ibstat" in w.text, before=TO_THE_BAD),
     "main.sweep": Case(lambda w: w.feed.swept == 1),
     "main.watch": Case(lambda w: w.feed.model.watching),
     "main.topology": Case(lambda w: w.screen == "TopologyScreen"),

@@ -65,8 +65,26 @@ async def test_notifications_cover_the_last_lines_alone(size: tuple[int, int], l
             await pilot.pause(0.1)
         await pilot.pause(0.3)
         lines = screen_text(app).splitlines()
-        assert lines[:-3] == before[:-3], "findings, legend and side panel"
+        assert lines[:-3] == before[:-3], "findings and side panel"
+        assert lines[-1] == before[-1], "keys"
         assert "notification 3 and more" in "\n".join(lines), "the latest"
+
+
+async def test_notifications_stand_above_a_prompt() -> None:
+    app = make_app(FakeFeed(sweep_of_two().events))
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await settled(app, pilot)
+        for key in ("f", "colon"):
+            await pilot.press(key)
+            await pilot.pause(0.2)
+            before = screen_text(app).splitlines()
+            app.notify(f"something happened after {key}")
+            await pilot.pause(0.3)
+            after = screen_text(app).splitlines()
+            assert after != before
+            assert after[-2:] == before[-2:]
+            await pilot.press("escape")
+            await pilot.pause(0.2)
 
 
 @pytest.mark.parametrize(("leader", "signals"), [(7, 1), (8, 0)])

@@ -138,13 +138,13 @@ async def test_a_lost_node_is_shown_with_its_time() -> None:
     app = FabricApp(lambda: FakeFeed(story.events), ScreenSettings(colors="24"), clock=lambda: now[0])
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(app, pilot)
-        assert "LOST  n001 for 0:00, next try in 142 s" in screen_text(app)
+        assert "n001 lost for 0:00, next try in 142 s" in screen_text(app)
         now[0] += 134
         app.main.tick()
         await pilot.press("end")
         await pilot.pause()
         text = screen_text(app)
-        assert "LOST  n001 for 2:14, next try in 8 s" in text
+        assert "n001 lost for 2:14, next try in 8 s" in text
         assert "n001 lost 2:14 ago: no heartbeat" in text
         assert "░" in text
         await pilot.press("N")
@@ -168,7 +168,7 @@ async def test_in_a_recording_the_time_a_node_is_gone_is_that_of_the_recording()
         now[0] += 1000
         app.main.tick()
         await pilot.pause()
-        assert "LOST  n001 for 0:30" in screen_text(app)
+        assert "n001 lost for 0:30" in screen_text(app)
 
 
 async def test_the_large_log_scrolls_and_stays_where_it_is_read(opened: Opened) -> None:

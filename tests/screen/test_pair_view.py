@@ -24,7 +24,7 @@ from fabtui.screen.views.pair import (
     neighbour_lines,
     path_lines,
 )
-from fabtui.screen.widgets.pair_text import panel_lines, summary_text
+from fabtui.screen.widgets.pair_text import pair_items, summary_text
 from fabtui.screen.widgets.sparkline import cells_strip, sparkline
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FAILED, FakeFeed, Story, sweep_of_two
@@ -138,7 +138,7 @@ def test_an_inventory_of_any_shape_draws_a_way(value: Any) -> None:
 def test_the_limit_of_the_links_stands_beside_the_transport() -> None:
     model = swept(model_of(generation=5), (360.0, "P2P/CUMEM"), (46.0, "NET/IB/mlx5_0"))
     entries = [AxisEntry(str(end)[0], str(end)[0], str(end.index), end.number, False, False) for end in model.endpoints]
-    assert "limit     75 % of the NVLink limit 478" in text(panel_lines(model, entries[0], entries[1], GLYPHS))
+    assert "limit 75 % of the NVLink limit 478" in text(pair_items(model, entries[0], entries[1], GLYPHS))
     assert "limit     92 % of the RDMA port limit 50.0" in text(direction_lines(model, entries[0], entries[2], GLYPHS))
     assert "75 % of the NVLink limit 478, class same-node" in summary_text(model, entries[0], entries[1])
 

@@ -4,11 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from fabtui.model.records import NodeRecord
-from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import plain
 from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.views.node import port_lines
-from fabtui.screen.widgets.pair_text import panel_lines, summary_text
+from fabtui.screen.widgets.pair_text import pair_notes, summary_text
 from tests.conftest import ModelMaker
 
 
@@ -74,6 +73,6 @@ def test_a_pair_shows_its_port_problems(make_model: Callable[[], ModelMaker]) ->
     maker.measured("p2p", "a:0", "b:0", "failed", error="unreachable")
     model = maker.model()
     source, target = (AxisEntry(node, node, "0", number, True, False) for number, node in enumerate("ab"))
-    text = "\n".join(plain(line) for line in panel_lines(model, source, target, Glyphs(plain=False)))
+    text = "\n".join(plain(line) for line in pair_notes(model, source, target))
     assert "b mlx5_0/1: Down, physical state Polling: no signal from the other end" in text
     assert "b mlx5_0/1: Down" in summary_text(model, source, target)

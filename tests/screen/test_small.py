@@ -7,8 +7,9 @@ import pytest
 from fabtui.model.events import NodeState, NodeUpdate, SessionStart
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.wording import plain
 from fabtui.screen.views.main_layout import MIN_HEIGHT, MIN_WIDTH
-from fabtui.screen.widgets.title_bar import title_content
+from fabtui.screen.widgets.main_head import connecting_line, head_line, quiet_facts
 from tests.screen.conftest import Opened, make_app, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
 from tests.screen.test_run import Terminal
@@ -25,8 +26,8 @@ async def test_60x15_is_a_list_that_can_be_worked_with(opened: Opened) -> None:
     async with opened(feed, size=SMALL) as (app, pilot):
         assert app.main.view == "worst"
         found = [line.split()[:4] for line in lines(screen_text(app))]
-        assert found[4] == ["▾", "pair", "value", "class"]
-        assert found[5:8] == [
+        assert found[2] == ["▾", "pair", "value", "class"]
+        assert found[3:6] == [
             ["x", "n000:1", ">", "n001:2"],
             ["T", "n000:3", ">", "n001:2"],
             ["!", "n000:1", ">", "n001:1"],
@@ -79,7 +80,7 @@ async def test_a_large_healthy_fabric_at_60x15(opened: Opened) -> None:
         app.main.draw()
         await pilot.pause()
         assert "no bad pair in layer p2p" in screen_text(app)
-        assert "all 4032 pairs ok" in screen_text(app)
+        assert "All 4032 GPU pairs are ok" in screen_text(app)
 
 
 @pytest.mark.parametrize("size", [(20, 5), (10, 2), (MIN_WIDTH - 1, 50), (200, MIN_HEIGHT - 1), (8, 1)])
@@ -148,12 +149,14 @@ def test_a_real_terminal_of_60x15_lists_the_worst_pairs() -> None:
     assert terminal.end() == 1
 
 
-def test_a_long_list_of_nodes_gives_way_to_how_far_it_is() -> None:
+def test_nodes_that_are_ready_are_counted_before_the_first_test() -> None:
     model = Model()
     names = [f"login-{number:02}.example" for number in range(9)]
     model.apply(SessionStart(nodes=names, time=1.0))
     for name in names[:6]:
         model.apply(NodeUpdate(node=name, state=NodeState.FAILED, text="refused", time=1.0))
-    line = title_content(model, ",".join(names), 2.0, Glyphs(False), 80).plain
-    assert line.endswith("connecting 0/9 ready, 6 failed  0:02")
+    facts = quiet_facts(model, 2.0, 3.0, "", Glyphs(False))
+    line = plain(head_line(lambda _: connecting_line(model), facts, 80, Glyphs(False)))
+    assert line.startswith("connecting: 0 of 9 ready, 6 failed ")
+    assert line.endswith(" 0:02")
     assert len(line) <= 80

@@ -27,19 +27,19 @@ async def diagnosed(app: FabricApp, pilot: Pilot[int]) -> list[str]:
 
 
 @pytest.mark.parametrize("size", [(36, 6), (60, 15), (80, 24), (120, 40), (200, 50)])
-async def test_the_verdict_stands_below_the_title_at_every_size(opened: Opened, size: tuple[int, int]) -> None:
+async def test_the_verdict_is_the_first_line_at_every_size(opened: Opened, size: tuple[int, int]) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=size) as (app, pilot):
-        line = (await diagnosed(app, pilot))[2]
-        assert line.startswith("3 of 56 ")
-        assert "1x 1T 1!" in line
-        assert " F" in line
+        text = await diagnosed(app, pilot)
+        assert text[0].startswith(" 3 of 56 ")
+        # No other line counts the pairs.
+        assert not any("of 56" in line for line in text[1:])
 
 
 async def test_it_stays_while_watching(opened: Opened) -> None:
     feed = FakeFeed(sweep_of_two().events)
     async with opened(feed, size=(80, 24)) as (app, pilot):
         feed.play([Watching(on=True, time=feed.model.now)])
-        assert (await diagnosed(app, pilot))[2].startswith("3 of 56 ")
+        assert (await diagnosed(app, pilot))[0].startswith(" 3 of 56 ")
 
 
 async def test_a_tab_without_bad_pairs_has_no_number(opened: Opened) -> None:
@@ -47,14 +47,14 @@ async def test_a_tab_without_bad_pairs_has_no_number(opened: Opened) -> None:
     story.end(0)
     async with opened(FakeFeed(story.events), size=(80, 24)) as (app, pilot):
         text = await diagnosed(app, pilot)
-        assert text[1].startswith("all 56 pairs ok")
-        assert "!" not in text[2]
+        assert text[0].startswith(" All 56 GPU pairs are ok ")
+        assert " 2 p2p  3 world " in text[1]
 
 
 async def test_tabs_have_the_numbers_of_bad_pairs_and_can_still_be_clicked(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(80, 24)) as (app, pilot):
-        tabs = (await diagnosed(app, pilot))[3]
-        assert " 2 p2p 3! " in tabs
+        tabs = (await diagnosed(app, pilot))[1]
+        assert " 2 p2p 3 " in tabs
         assert " 4 latency " in tabs
         await pilot.click("#tabs", offset=(tabs.index("latency") + 2, 0))
         assert app.main.source.layer == "latency"
@@ -73,13 +73,15 @@ async def test_findings_stand_below_the_grid_without_a_panel_and_lead_to_their_p
         text = await diagnosed(app, pilot)
         below = app.main.findings_below
         at = below.region.y
-        assert text[at].startswith("1 n002 failed")
-        assert text[at + 1].startswith("2 n000:1 > n001:2 failed")
-        assert app.main.grid.region.bottom == at
-        await pilot.click(below, offset=(4, 1))
+        assert not text[at].strip("─")
+        assert text[at + 1].startswith(" 1 n002 failed")
+        line = next(y for y, one in enumerate(text) if one.startswith(" 2 n000:1 > n001:2 failed"))
+        await pilot.click(below, offset=(4, line - at))
         await pilot.pause()
         assert app.main.cursor_entries() is not None
-        assert screen_text(app).splitlines()[below.region.bottom].startswith("n000:1 > n001:2")
+        text = screen_text(app).splitlines()
+        assert text[below.region.bottom].startswith("n000:1 > n001:2")
+        assert any(one.startswith("▌2 n000:1 > n001:2 failed") for one in text), "it is open now"
         await pilot.click(below, offset=(4, below.size.height - 1))
         await pilot.pause()
         assert isinstance(app.screen, FindingsScreen), "the line of the others leads to the list"
@@ -90,8 +92,8 @@ async def test_findings_take_all_lines_that_the_grid_leaves(opened: Opened) -> N
         await diagnosed(app, pilot)
         grid = app.main.grid
         used = HEADER_LINES + grid.source.rows.size + len(grid.source.rows.starts) - 1
-        below = app.main.findings_below.size.height
-        assert (grid.size.height, below) == (used, grid.size.height + below - used)
+        assert grid.size.height == used
+        assert app.main.usual.size.height == 1
 
 
 @pytest.mark.parametrize(("size", "shown"), [((80, 24), True), ((80, 14), False), ((120, 40), False)])
@@ -117,21 +119,22 @@ async def test_findings_and_worst_pairs_of_the_panel_can_be_clicked(opened: Open
     async with opened(FakeFeed(sweep_of_two().events), size=(120, 62)) as (app, pilot):
         text = await diagnosed(app, pilot)
         panel = app.main.panel.region
-        line = next(at for at, one in enumerate(text) if "3 n000:3 > n001:2 timeout" in one)
+        line = next(at for at, one in enumerate(text) if "3 n000:3 > n001:2 timed out" in one)
         await pilot.click("#panel", offset=(5, line - panel.y))
         await pilot.pause()
         text = screen_text(app).splitlines()
-        assert "n000:3 > n001:2" in text[panel.y]
-        line = next(at for at, one in enumerate(text) if "!  n000:1 > n001:1" in one)
+        assert any("▌3 n000:3 > n001:2" in one for one in text)
+        assert any("THIS PAIR  n000:3 > n001:2" in one for one in text)
+        line = next(at for at, one in enumerate(text) if "▾  n000:1 > n001:1" in one)
         await pilot.click("#panel", offset=(5, line - panel.y))
         await pilot.pause()
-        assert "n000:1 > n001:1" in screen_text(app).splitlines()[panel.y]
+        assert "THIS PAIR  n000:1 > n001:1" in screen_text(app)
 
 
 async def test_a_finding_without_pairs_leads_to_the_list(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(80, 24)) as (app, pilot):
         await diagnosed(app, pilot)
-        await pilot.click("#findings-below", offset=(4, 0))
+        await pilot.click("#findings-below", offset=(4, 1))
         await pilot.pause()
         assert isinstance(app.screen, FindingsScreen)
 
@@ -180,8 +183,7 @@ async def test_findings_are_marked_until_no_more_can_follow(opened: Opened) -> N
             if app.findings.known and len(app.findings.found) > 2:
                 break
         text = await diagnosed(app, pilot)
-        assert text[2].rstrip().endswith("findings so far")
-        assert any("─ findings so far ─" in line for line in text)
+        assert any("WHAT IS WRONG SO FAR" in line for line in text)
         await pilot.press("F")
         await pilot.pause(0.1)
         assert screen_text(app).startswith(" fabtui / busbw / findings so far ")
@@ -192,5 +194,22 @@ async def test_findings_are_marked_until_no_more_can_follow(opened: Opened) -> N
             if app.findings.final:
                 break
         text = await diagnosed(app, pilot)
-        assert text[2].rstrip().endswith("F 6 findings")
-        assert not any("so far" in line for line in text)
+        assert any("WHAT IS WRONG  " in line for line in text)
+        assert not any("so far" in line.lower() for line in text)
+
+
+@pytest.mark.worst_first
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_the_cursor_starts_on_the_worst_pair_and_stays_where_it_is_moved(
+    opened: Opened, size: tuple[int, int]
+) -> None:
+    feed = FakeFeed(sweep_of_two(failed_node=False).events)
+    async with opened(feed, size=size) as (app, pilot):
+        text = await diagnosed(app, pilot)
+        assert any("▌1 n000:1 > n001:2 failed" in line for line in text), text
+        assert app.main.cursor_entries() is not None
+        assert " > ".join(one.name for one in app.main.cursor_entries() or ()) == "n000:1 > n001:2"
+        await pilot.press("left")
+        app.main._aimed_for = None
+        await diagnosed(app, pilot)
+        assert " > ".join(one.name for one in app.main.cursor_entries() or ()) == "n000:1 > n001:1"

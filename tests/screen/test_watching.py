@@ -12,8 +12,8 @@ from fabtui.model.baseline import Baseline
 from fabtui.model.events import Event
 from fabtui.model.layers import Better, Layer, LayerSpec, key_layers, registered
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.presentation.cell_levels import CellStyle
-from fabtui.presentation.legends import legend, meanings
+from fabtui.presentation.cell_levels import UNICODE, CellStyle
+from fabtui.presentation.legends import legend, meanings, usual_lines
 from fabtui.presentation.wording import plain
 from fabtui.screen.app import FabricApp
 from fabtui.screen.grid import updates
@@ -41,7 +41,7 @@ async def test_w_watches_until_it_is_pressed_again(opened: Opened) -> None:
         await pilot.press("w")
         assert feed.model.watching
         await pilot.pause(0.1)
-        assert "w stop watching" in screen_text(app)
+        assert "w stop" in screen_text(app).splitlines()[-1]
         await pilot.press("w")
         assert not feed.model.watching
 
@@ -111,11 +111,11 @@ async def test_the_layer_change_shows_ratios_and_its_own_scale(opened: Opened, t
         assert "8 change" in text
         assert "p2p now / then" in text
         assert "before.json of 14 Nov 2023 22:13" in text
-        assert cell(app) == (CellStyle.SLOW, " .502!")
+        assert cell(app) == (CellStyle.SLOW, " .502▾")
         assert app.main.source.cell(0, 2, 6) == (CellStyle.GOOD, " 1.00 ")
         assert app.main.source.cell(3, 6, 6)[0] is CellStyle.SKIPPED, "dead then, dead now"
         assert "349 GB/s then, 175 GB/s now" in app.main.panel.text
-        assert "95 % of what it was or better" in text
+        assert " .  ok " in text
         await pilot.press("right_square_bracket")
         assert (app.main.grid.row, app.main.grid.column) == (0, 1), "what got worse is what is wrong here"
 
@@ -136,12 +136,13 @@ def test_each_layer_has_a_legend_with_unit_and_scale(layer: Layer) -> None:
     model = sweep_of_two().shadow
     model.baseline = Baseline.of("before", 0.0, model.measurements())
     unit = {Layer.LATENCY: "us", Layer.PING: "ms", Layer.HEALTH: "", Layer.TRANSPORT: "", Layer.CHANGE: ""}
-    text = plain(legend(model, layer, unit.get(layer, "GB/s"), None, 200))
+    text = plain(legend(model, layer, unit.get(layer, "GB/s"), None, 200, UNICODE))
     assert text
     words = " ".join(word for _, word in meanings(layer))
     if layer in (Layer.P2P, Layer.BUSBW):
-        assert "usual" in text
-        assert "95 % of the usual value or better" in words
+        assert text.startswith("GB/s, ")
+        assert "ok ok, below 95 % of the usual value below 85 %" in words
+        assert usual_lines(model, layer)
     if layer in (Layer.LATENCY, Layer.PING):
         assert "less is better" in text
         assert "up to 1.05 x the usual value 1.18 x more" in words
@@ -157,5 +158,5 @@ async def test_a_layer_that_is_registered_has_a_key_a_tab_and_a_legend(opened: O
             await settled(app, pilot)
             assert app.main.source.layer is layer
             assert "K jitter" in screen_text(app)
-            assert "us deviation of the round trip" in screen_text(app)
+            assert "us, deviation of the round trip, less is better" in screen_text(app)
             assert app.main.source.cell(0, 1, 6)[1].strip() == "7.25"

@@ -250,6 +250,11 @@ class GridView(PaintedWidget, can_focus=True):
             self._scene, self._scene_key = LineRenderer(*key), key
         return self._scene
 
+    def styles_in_view(self) -> set[int]:
+        """Return the styles of the cells in view."""
+        scene = self._scene_now()
+        return {style for row in self.viewport.line_of_row for style in self._row(row, scene).slots}
+
     def render_line(self, y: int) -> Strip:
         return self.render_lines(Region(0, y, self.size.width, 1))[0]
 

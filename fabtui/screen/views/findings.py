@@ -258,6 +258,13 @@ class FindingsScreen(DetailScreen):
         else:
             run_step(self, finding.next[row.step])
 
+    def run_first_step(self, finding: Finding) -> None:
+        """Select the first next step of a finding, and run it; without one only the finding is selected."""
+        self._selected, self._step = _key_of(finding), finding.next[0] if finding.next else None
+        self.draw()
+        if self._step is not None:
+            run_step(self, self._step)
+
     def _selected_finding(self) -> Finding | None:
         shown = self._shown()
         return self.context.findings.found[self._row(shown).number] if shown else None

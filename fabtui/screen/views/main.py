@@ -21,10 +21,10 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import CellStyle
-from fabtui.presentation.legends import layers_of, legend
+from fabtui.presentation.legends import layers_of, legend, usual_line, usual_lines
 from fabtui.presentation.progress_estimate import layer_to_show
-from fabtui.presentation.wording import MUTED, Part
-from fabtui.presentation.wrapping import Line, clipped
+from fabtui.presentation.wording import MUTED, Part, plain
+from fabtui.presentation.wrapping import Line, Lines, clipped
 from fabtui.sanitize import one_line
 from fabtui.screen import session_actions
 from fabtui.screen.context import AppContext, ViewName
@@ -39,17 +39,20 @@ from fabtui.screen.keys import Shortcut, shortcut
 from fabtui.screen.views.main_layout import (
     PANEL_LEAST,
     LayoutChoices,
+    LinesBelow,
     MainLayout,
     arrange,
     grid_fits,
     has_grid,
     has_nothing_to_test,
-    lines_for_findings,
+    lines_below,
     panel_width,
 )
 from fabtui.screen.widgets.connecting import ConnectingView
 from fabtui.screen.widgets.event_log import EventLog
+from fabtui.screen.widgets.finding_lines import RUN_KEY
 from fabtui.screen.widgets.key_bar import KeyBar
+from fabtui.screen.widgets.main_head import MIN_TABS, LayerTabs, connecting_line, head_line, quiet_facts, replay_text
 from fabtui.screen.widgets.minimap import ColorKey, Minimap
 from fabtui.screen.widgets.pair_text import status_parts, summary_text
 from fabtui.screen.widgets.prompt import Prompt
@@ -63,10 +66,10 @@ from fabtui.screen.widgets.text_line import (
     TargetLines,
     TextLine,
 )
-from fabtui.screen.widgets.title_bar import LayerTabs, badges, lost_badge, title_content
 from fabtui.screen.widgets.worst_pairs import MAX_PAIRS, WorstPairs
 
 if TYPE_CHECKING:
+    from fabtui.diagnosis.finding import Finding
     from fabtui.presentation.job_board import JobBoard
     from fabtui.screen.session_diagnosis import SessionDiagnosis
     from fabtui.screen.views.main_panel import PanelContent
@@ -85,15 +88,15 @@ class MainScreen(Screen[None]):
 
     DEFAULT_CSS = """
     MainScreen { layout: vertical; overflow: hidden; }
-    MainScreen #title { background: $panel; }
-    MainScreen #verdict { background: $surface; }
     /* Hidden in the first frame; the layout shows what fits. */
-    MainScreen #badges, MainScreen #verdict, MainScreen #tabs-row, MainScreen #legend-right, MainScreen #legend-below,
-    MainScreen #beside, MainScreen #grid, MainScreen #worst, MainScreen #panel, MainScreen #minimap, MainScreen #chips,
-    MainScreen #status, MainScreen #color-key, MainScreen #log, MainScreen #findings-below { display: none; }
+    MainScreen #tabs-row, MainScreen #air, MainScreen #beside, MainScreen #grid, MainScreen #worst, MainScreen #panel,
+    MainScreen #minimap, MainScreen #notice, MainScreen #usual, MainScreen #status, MainScreen #color-key,
+    MainScreen #log, MainScreen #findings-below { display: none; }
     MainScreen #tabs-row { height: 1; }
-    MainScreen #legend-right { padding: 0 0 0 2; }
+    MainScreen #unit { padding: 0 1 0 1; }
     MainScreen #body { height: 1fr; }
+    MainScreen #left { width: 1fr; height: 100%; }
+    MainScreen #grids { height: 1fr; }
     MainScreen #side { width: auto; height: 100%; align-vertical: bottom; }
     MainScreen #panel { height: 1fr; }
     """
@@ -102,15 +105,10 @@ class MainScreen(Screen[None]):
     BINDING_GROUP_TITLE = "Main screen"
     # The key bar shows them in this order, as many as fit.
     BINDINGS: ClassVar[list[BindingType]] = [
-        _grid_key("enter", "pair", "main.pair", "show the pair under the cursor, both directions", "pair"),
-        _grid_key(
-            "plus,equals_sign", "zoom(1)", "main.zoom-in", "zoom in: endpoints, two nodes, a pair", "in", group=_ZOOM
-        ),
-        _grid_key(
-            "minus", "zoom(-1)", "main.zoom-out", "zoom out: two nodes, endpoints, blocks of nodes", "out", group=_ZOOM
-        ),
+        _grid_key("enter", "pair", "main.pair", "show the pair under the cursor, both directions", "open"),
         _grid_key("right_square_bracket", "next_bad(1)", "main.next-bad", "next bad cell", "next bad"),
         _grid_key("left_square_bracket", "next_bad(-1)", "main.previous-bad", "previous bad cell"),
+        _grid_key(RUN_KEY, "run", "main.run", "run the next step of the finding that is open", "run"),
         shortcut(
             "r",
             "retest",
@@ -119,11 +117,17 @@ class MainScreen(Screen[None]):
             "retest",
             needs=("grid", "test"),
         ),
+        shortcut("space", "pause", "main.pause", "pause or resume: a paused session starts no test", "pause"),
         _test_key("R", "sweep", "main.sweep", "run the sweep of all pairs again", "sweep"),
         _test_key("w", "watch", "main.watch", "start or stop testing all pairs in the background", "watch"),
-        shortcut("space", "pause", "main.pause", "pause or resume: a paused session starts no test", "pause"),
         *session_actions.BINDINGS,
         _grid_key("slash,f", "filter", "main.filter", "filter cells by verdict, class, node or transport", "filter"),
+        _grid_key(
+            "plus,equals_sign", "zoom(1)", "main.zoom-in", "zoom in: endpoints, two nodes, a pair", "in", group=_ZOOM
+        ),
+        _grid_key(
+            "minus", "zoom(-1)", "main.zoom-out", "zoom out: two nodes, endpoints, blocks of nodes", "out", group=_ZOOM
+        ),
         _grid_key("u", "unfilter", "main.unfilter", "show all cells again"),
         _grid_key("s", "order('badness')", "main.sort", "sort rows by bad cells, or not", "sort"),
         _grid_key(
@@ -141,7 +145,7 @@ class MainScreen(Screen[None]):
         _grid_key("m", "map", "main.map", "show or hide the map of a grid that does not fit"),
         _grid_key("vertical_line", "beside", "main.beside", "show a second layer beside the grid, or not"),
         _grid_key("p", "panel", "main.panel", "show or hide the side panel"),
-        shortcut("escape", "back", "main.back", "go back: grid, previous zoom, or all cells", "back", bar=("always",)),
+        shortcut("escape", "back", "main.back", "go back: grid, previous zoom, or all cells"),
     ]
 
     #: Actions on the grid or the list, which the node states cover.
@@ -163,15 +167,17 @@ class MainScreen(Screen[None]):
         self.navigation = GridNavigation(context, lambda view: GridView(view.source, glyphs, id="grid"))
         self.grid = self.navigation.grid
         self.tabs = LayerTabs(id="tabs")
-        lines = (TextLine(id=name) for name in ("title", "badges", "legend-right", "legend-below", "chips"))
-        self.title_line, self.badge_line, self.legend_right, self.legend_below, self.chip_line = lines
+        lines = (TextLine(id=name) for name in ("unit", "notice", "air", "status"))
+        self.unit_line, self.notice_line, self._air, self.status_line = lines
         self.verdict_bar = TargetLines(id="verdict")
+        #: Usual values below the grid, or in the side panel if the grid leaves no room.
+        self.usual = TargetLines(id="usual")
+        self._usual_in_panel: Lines = []
         self.node_states = ConnectingView(glyphs, id="connecting")
         self.worst_pairs = WorstPairs(glyphs, id="worst")
         self.panel = SidePanel(glyphs, id="panel")
         self.minimap = Minimap(glyphs, id="minimap")
         self.findings_below = TargetLines(id="findings-below")
-        self.status_line = TextLine(id="status")
         self.color_key = ColorKey(glyphs, id="color-key")
         self.event_log = EventLog(id="log")
         self.key_bar = KeyBar(self._key_label, ("arrows", "move"), id="keys")
@@ -189,9 +195,9 @@ class MainScreen(Screen[None]):
         self._job: JobBoard | None = None  #: The running job as it is shown.
         #: Layer that is shown because it is tested; None once the user has chosen one.
         self._followed: Layer | None = self.source.layer
-        #: The cells of the grid stay where they are when badges come and go.
-        self._has_badge_line = False
-        self._title_badges: list[Part] = []
+        #: Row and column that the cursor was put on for these findings; it stays where the user moves it.
+        self._aimed: tuple[AxisEntry, AxisEntry] | None = None
+        self._aimed_for: list[Finding] | None = None
         self._composed = False
 
     @property
@@ -218,19 +224,20 @@ class MainScreen(Screen[None]):
         return self._layout_state.view
 
     def compose(self) -> ComposeResult:
-        yield self.title_line
-        yield self.badge_line
         yield self.verdict_bar
         with Horizontal(id="tabs-row"):
             yield self.tabs
-            yield self.legend_right
-        yield self.legend_below
-        yield self.chip_line
+            yield self.unit_line
+        yield self.notice_line
+        yield self._air
         with Horizontal(id="body"):
             yield self.node_states
-            yield self.grid
-            yield self.second_layer
-            yield self.worst_pairs
+            with Vertical(id="left"):
+                with Horizontal(id="grids"):
+                    yield self.grid
+                    yield self.second_layer
+                    yield self.worst_pairs
+                yield self.usual
             with Vertical(id="side"):
                 yield self.panel
                 yield self.minimap
@@ -274,12 +281,13 @@ class MainScreen(Screen[None]):
         self._layout_state = layout
         for name, shown in layout.shown.items():
             self.query_one(f"#{name}").display = shown
+        self.query_one("#left").display = layout.view != "connecting"
         self.event_log.styles.height = layout.log
         self.second_layer.reread()
         focus = self.query_one(f"#{layout.view}")
         if self.focused is not focus and not (self._choices.log and self.focused is self.event_log):
             self.set_focus(focus if focus.can_focus else None, scroll_visible=False)
-        self.panel_width = PANEL_WIDTH if layout.shown.get("beside") else panel_width(axis, width, height)
+        self.panel_width = panel_width(axis, width, height, beside=layout.shown["beside"])
         self.panel.styles.width = self.panel_width
         self.navigation.fit_zoom(grid_fits(axis, width - (self.panel_width if self.panel.display else 0)))
 
@@ -303,18 +311,18 @@ class MainScreen(Screen[None]):
         navigation.search()
         navigation.keep_order()
         self._fit()
-        self._draw_badges()
-        self._draw_title()
-        self._draw_findings_below()
+        self._show_if_any(self.notice_line, self._notices())
+        if self.view != "connecting" and self._panel_content is not None:
+            self._panel_content.diagnosis.follow()
+            self._start_at_the_worst()
+        self._draw_below()
         if self.view == "connecting":
             content, width = self._panel_content, max(40, self.size.width - 2)
             summary = content.preflight_summary(width) if content is not None and self.model.nodes else []
             self.node_states.put(self.model, self._app_context.settings.title, summary)
         else:
-            if self._panel_content is not None:
-                self._panel_content.diagnosis.follow()
-                self._draw_verdict()
             self._draw_around()
+        self._draw_verdict()
         log = self.event_log
         log.put(self.model, self._layout_state.log, self.size.width, self._glyphs.ellipsis, large=self._choices.log)
         self._draw_keys()
@@ -342,34 +350,48 @@ class MainScreen(Screen[None]):
 
     def tick(self) -> None:
         """Update what changes with the clock."""
-        self._draw_badges()
-        self._draw_title()
         self._draw_verdict()
         if self.view != "connecting" and self.panel.display:
             self._draw_cursor()
 
-    def _draw_title(self) -> None:
+    def _draw_verdict(self) -> None:
+        """Draw the first line: the verdict, and quiet facts at the right end."""
         if self._ending:
             return
-        model, context = self.model, self._app_context
-        title, elapsed = context.settings.title, context.elapsed()
-        any_bad = self.findings is not None and any(self.findings.layers.values())
-        line = title_content(model, title, elapsed, self._glyphs, self.size.width, self._title_badges, any_bad=any_bad)
-        self.title_line.show(line)
+        model, context, content = self.model, self._app_context, self._panel_content
+        replay = ""
+        if context.feed is not None and (state := context.feed.playback) is not None:
+            replay = replay_text(state, room=self.size.width >= 100)
+        facts = quiet_facts(model, context.elapsed(), context.now(), replay, self._glyphs)
+        if self.view == "connecting" or content is None:
+            title = one_line(context.settings.title, 60)
+            before: Line = connecting_line(model) if model.nodes else [(f"starting {title}", "bold")]
+            line = head_line(lambda _: before, facts, self.size.width, self._glyphs)
+        else:
+            line = head_line(lambda width: content.sentence(width, self._job), facts, self.size.width, self._glyphs)
+        self.verdict_bar.put([(clipped(line, self.size.width, self._glyphs.ellipsis), ALL_FINDINGS)])
 
-    def _draw_verdict(self) -> None:
-        if self._panel_content is not None and self.view != "connecting":
-            self.verdict_bar.put([(self._panel_content.verdict(self.size.width, self._job), ALL_FINDINGS)])
+    def _notices(self) -> list[Part]:
+        """Return lasting warnings, the filter and the order, which have a line of their own while there are any."""
+        parts: list[Part] = []
+        for warning in self._app_context.badges:
+            parts += [(f" {one_line(warning, 200)} ", "bold $warning reverse"), ("  ", "")]
+        return parts + (self.navigation.chips() if self.view != "connecting" else [])
 
-    def _draw_badges(self) -> None:
-        """Show the badges on a line of their own, or in the title if there was no such line when the grid came."""
-        model, context = self.model, self._app_context
-        found = badges(model, context.badges)
-        if self.view == "connecting" or model.lab or model.synthetic:
-            self._has_badge_line = bool(found)
-        found = [*lost_badge(model, context.now()), *found]
-        self._title_badges = [] if self._has_badge_line else found
-        self._show_if_any(self.badge_line, found if self._has_badge_line else [])
+    def _start_at_the_worst(self) -> None:
+        """Put the cursor on the worst pair once all is tested, unless the user has moved it."""
+        found, grid = self.findings, self.grid
+        if found is None or self.view != "grid" or grid.aim is not self._aimed or found.found is self._aimed_for:
+            return
+        if found.so_far or self.model.watching:
+            return
+        self._aimed_for = found.found
+        worst = self.view_state.index.worst(1)
+        if any(self.navigation.go_to_finding(found.found, place) for place in range(len(found.found))):
+            self._aimed = grid.aim
+        elif worst:
+            self.navigation.go_to(worst[0].row, worst[0].column)
+            self._aimed = grid.aim
 
     def _show_if_any(self, line: TextLine, parts: list[tuple[str, str]]) -> None:
         line.show(Content.assemble(*clipped(parts, self.size.width, self._glyphs.ellipsis)))
@@ -382,19 +404,17 @@ class MainScreen(Screen[None]):
             worst = Verdict.FAILED if hangs else Verdict.SLOW
             bad[Layer.JOB] = Counter({worst: max(1, len(self._job.verdict.behind))})
         self.tabs.choose(self.source.layer, layers_of(self.model), self.size.width, bad)
-        target = self.legend_right if self.legend_right.display else self.legend_below
-        room = self.size.width - (self.tabs.width + 2 if target is self.legend_right else 0)
         where = self.grid.scrolled_text if self.view == "grid" else ""
-        room -= len(where) + 2 if where else 0
-        parts = legend(self.model, self.source.layer, *self.source.unit(), room)
+        room = self.size.width - max(self.tabs.width, MIN_TABS) - 2
+        parts = legend(self.model, self.source.layer, *self.source.unit(), room - len(where) - 2, self._glyphs)
+        parts += [("  " + where, "bold")] if where else []
         parts = clipped(parts, room, self._glyphs.ellipsis)
-        if where:
-            parts.append(("  " + where, "bold"))
-        target.show(Content.assemble(*parts))
-        self._show_if_any(self.chip_line, self.navigation.chips())
+        self.unit_line.show(Content.assemble(" " * (room - len(plain(parts))), *parts))
+        self._show_if_any(self.notice_line, self._notices())
         self._follow()
         self._draw_map()
-        self.color_key.explain(self.source.layer, blocks=self.view_state.zoom is Zoom.FABRIC, job=self._job)
+        shown = self.grid.styles_in_view() if self.color_key.display else ()
+        self.color_key.explain(self.source.layer, shown, job=self._job)
         self._draw_cursor()
 
     def _draw_cursor(self) -> None:
@@ -412,7 +432,7 @@ class MainScreen(Screen[None]):
             if job is not None:
                 self.panel.put(self._panel_content.job_lines(job, size, self._rank_line(job)))
             else:
-                self.panel.put(self._panel_content.lines(entries, self.cursor_block(), size))
+                self.panel.put(self._panel_content.lines(entries, self.cursor_block(), size, self._usual_in_panel))
             return
         parts = [] if job is None else self._rank_line(job)
         parts = parts or status_parts(self.model, self.source.layer, *entries, self._glyphs)
@@ -426,22 +446,35 @@ class MainScreen(Screen[None]):
         entries = self.cursor_entries()
         return [] if entries is None or self._panel_content is None else self._panel_content.rank_line(job, *entries)
 
-    def _draw_findings_below(self) -> None:
-        """Show the findings below the grid if there is no side panel: in the lines that the grid leaves, or a few."""
-        lines: list[TargetLine] = []
-        room = 0
-        if self.view == "grid" and not self.panel.display and self._panel_content is not None:
-            taken = self._layout_state.lines_around + self.badge_line.display + self.chip_line.display
-            width = (self.size.width - 1) // 2 if self.second_layer.display else self.size.width
-            ranks = self.view_state.shows_ranks and self._job is not None
-            room = lines_for_findings(self.grid, width, self.size.height - taken, more=ranks)
+    def _draw_below(self) -> None:
+        """Show what stands below the grid: usual values, and the findings if there is no side panel."""
+        content, width, lines = self._panel_content, self.size.width, LinesBelow()
+        ranks = self.view_state.shows_ranks and self._job is not None
+        usual = usual_lines(self.model, self.source.layer)
+        panel = self.panel.display
+        if self.view == "grid" and content is not None:
+            body = self.size.height - self._layout_state.lines_around - self.notice_line.display
+            of_grid = width - (self.panel_width if panel else 0)
+            of_grid = (of_grid - 1) // 2 if self.second_layer.display else of_grid
+            judged = self.source.layer.spec.better is not None and self.source.layer is not Layer.CHANGE
+            lines = lines_below(self.grid, of_grid, body, panel=panel, usual=judged, more=ranks)
+        found: list[TargetLine] = []
+        if content is not None and lines.findings:
             if ranks and self._job is not None:
-                lines = self._panel_content.job_lines(self._job, (self.size.width, room))
+                found = content.job_lines(self._job, (width, lines.findings))
             else:
-                lines = self._panel_content.findings(self.cursor_entries(), self.size.width, room)
-        below = self.findings_below
-        below.styles.height, below.display = room, room > 0
-        below.put(lines)
+                found = content.findings_below(self.cursor_entries(), width, lines.findings)
+        self._usual_in_panel = usual if panel and not lines.usual else []
+        if not panel:
+            usual = [usual_line(self.model, self.source.layer, self._glyphs)]
+        else:
+            usual = [[], *([(" ", ""), *line] for line in usual)]
+        for widget, room, shown in (
+            (self.usual, lines.usual, [(line, None) for line in usual]),
+            (self.findings_below, lines.findings, found),
+        ):
+            widget.styles.height, widget.display = room, room > 0
+            widget.put(shown)
 
     def _follow(self) -> None:
         if self.second_layer.display:
@@ -501,13 +534,13 @@ class MainScreen(Screen[None]):
         if binding.id == "main.pause" and paused:
             return "resume"
         if binding.id == "main.watch" and watching:
-            return "stop watching"
+            return "stop watch"
         return binding.description
 
     def show_closing(self, text: str) -> None:
         """Show in the title that the app is about to end."""
         self._ending = True
-        self.title_line.show(Content.assemble((f" {text} ", "bold reverse")))
+        self.verdict_bar.put([([(f" {text} ", "bold reverse")], None)])
 
     def point_at(self, x: int, y: int) -> None:
         """Show the value of the cell under the mouse."""
@@ -560,6 +593,8 @@ class MainScreen(Screen[None]):
     @on(GridView.Moved)
     def _cursor_moved(self) -> None:
         self.navigation.note_cursor()
+        if self.findings_below.display:
+            self._draw_below()
         self._draw_around()
 
     @on(WorstPairs.Moved)
@@ -785,6 +820,16 @@ class MainScreen(Screen[None]):
         entries = self.cursor_entries()
         if entries is not None:
             session_actions.retest(self._app_context, [entries])
+
+    def action_run(self) -> None:
+        """Run the next step of the open finding, and show its output among the findings."""
+        finding = None if self._panel_content is None else self._panel_content.open_finding(self.cursor_entries())
+        if finding is None:
+            self._app_context.notify("there is no finding whose next step could be run")
+        elif not finding.next:
+            self._app_context.notify("the finding that is open has no next step: F shows its evidence")
+        else:
+            self._app_context.run_step_of(finding)
 
     def action_sweep(self) -> None:
         session_actions.sweep(self._app_context)

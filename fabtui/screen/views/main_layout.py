@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fabtui.model.session_model import Model
 from fabtui.screen.grid.axis import Axis
@@ -15,13 +16,15 @@ from fabtui.screen.widgets.text_line import PANEL_WIDTH, PANEL_WIDTHS
 PANEL_FROM = 100
 #: Minimum width for a side panel that the user asks for.
 PANEL_LEAST = 2 * PANEL_WIDTH
-#: Minimum width for the legend to the right of the layers. A narrower screen has it below them.
-LEGEND_RIGHT_FROM = 150
-#: Minimum height for the color key.
-KEY_FROM = 26
+#: Minimum height for the color key, and for a blank line between the layers and the grid.
+KEY_FROM, AIRY_FROM = 26, 36
 #: Minimum number of lines of the body for findings below a grid that does not leave any, and the maximum of these.
 BELOW_FROM = 12
-MOST_BELOW = 8
+MOST_BELOW = 16
+#: Lines of the table of usual values: a blank line, the heading, and one for each class of most fabrics.
+USUAL_LINES = 6
+#: Minimum number of lines below a grid for one about usual values among them.
+FINDINGS_FIRST = 6
 #: Maximum size without a grid, where the worst pairs are listed instead.
 TINY_WIDTH = 60
 TINY_HEIGHT = 15
@@ -69,7 +72,7 @@ class MainLayout:
     @property
     def lines_around(self) -> int:
         """Lines above and below the body."""
-        beside = ("connecting", "grid", "worst", "beside", "panel", "legend-right", "log")
+        beside = ("connecting", "grid", "worst", "beside", "panel", "log")
         return self.log + sum(shown for name, shown in self.shown.items() if name not in beside)
 
 
@@ -108,7 +111,7 @@ def arrange(
     view = _view(model, width, height, choices)
     tests = view in ("grid", "worst")
     panel = view == "grid" and _panel(axis, width, height, choices)
-    log = 1 if height < 28 else 2 if height < 44 else 4
+    log = 1 if height < 44 else 2
     if choices.log:
         log = max(3, height // 2)
     if height <= 8 or (two_nodes and not choices.log and height < _ROOMY):
@@ -121,13 +124,11 @@ def arrange(
         "panel": panel,
         "status": tests and not panel,
         "tabs-row": tests and height > 10,
-        "legend-below": tests and height > TINY_HEIGHT and width < LEGEND_RIGHT_FROM,
-        "legend-right": width >= LEGEND_RIGHT_FROM,
+        "air": tests and height >= AIRY_FROM,
         "color-key": view == "grid" and height >= KEY_FROM,
         "log": log > 0,
         "keys": True,
-        "title": True,
-        "verdict": tests,
+        "verdict": True,
     }
     return MainLayout(view, shown, log)
 
@@ -153,17 +154,36 @@ def grid_fits(axis: Axis, width: int) -> bool:
     return len(axis.starts) <= 1 or axis.size + layout.header <= width
 
 
-def lines_for_findings(grid: GridView, width: int, body: int, *, more: bool = False) -> int:
-    """Return the number of lines for findings below a grid: a few, or ``more``, and those that its rows leave.
+class LinesBelow(NamedTuple):
+    """Lines of the body below the grid: of usual values, and of findings with the rule above them."""
 
-    It does not depend on the findings: the cells of the grid stay where they are while findings come and go.
+    usual: int = 0
+    findings: int = 0
+
+
+def lines_below(grid: GridView, width: int, body: int, *, panel: bool, usual: bool, more: bool = False) -> LinesBelow:
+    """Return the lines below a grid: those that its rows leave; for findings without a side panel at least a few.
+
+    They do not depend on findings and values: the cells of the grid stay where they are while these come and go.
+
+    Args:
+        grid: The grid.
+        width: Its width.
+        body: Lines for all of it.
+        panel: Whether a side panel has the findings.
+        usual: Whether the layer has usual values.
+        more: Whether up to half of the body is for what stands below.
     """
     rows = grid.source.rows
+    if panel:
+        left = body - grid.fitted(width, body).used(rows)
+        return LinesBelow(usual=USUAL_LINES if usual and left >= USUAL_LINES else 0)
     left = body - HEADER_LINES - rows.size - (len(rows.starts) - 1)
-    least = (
-        body // 2 if more and body >= BELOW_FROM else body // 4 if body >= BELOW_FROM else min(body // 4, max(0, left))
-    )
-    return min(body if more else MOST_BELOW, body - grid.fitted(width, body - least).used(rows))
+    few = body // 2 if more else body // 4
+    least = few if body >= BELOW_FROM else min(body // 4, max(0, left))
+    found = min(body if more else MOST_BELOW, body - grid.fitted(width, body - least).used(rows))
+    line = int(usual and found >= FINDINGS_FIRST)
+    return LinesBelow(line, found - line)
 
 
 def _panel(axis: Axis, width: int, height: int, choices: LayoutChoices) -> bool:
@@ -179,10 +199,12 @@ def _beside(axis: Axis, width: int, height: int, choices: LayoutChoices) -> bool
     return choices.beside is not False and lay_out(axis, width // 2, height, shape=ENDPOINTS).cell >= least
 
 
-def panel_width(axis: Axis, width: int, height: int) -> int:
-    """Return the largest width of the side panel that leaves the cells of the grid as they are."""
+def panel_width(axis: Axis, width: int, height: int, *, beside: bool = False) -> int:
+    """Return the largest width of the side panel that leaves the cells as they are; ``beside``: of two layers."""
     least = lay_out(axis, width - PANEL_WIDTH, height)
     for wanted in PANEL_WIDTHS:
+        if beside and lay_out(axis, (width - wanted) // 2, height, shape=ENDPOINTS).cell < WIDE:
+            continue
         found = lay_out(axis, width - wanted, height)
         enough = min(least.cell, _WIDE_ENOUGH), min(least.columns, axis.size)
         if wanted <= 0.33 * width and (found.cell, found.columns) >= enough:

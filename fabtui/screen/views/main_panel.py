@@ -2,43 +2,40 @@
 
 from __future__ import annotations
 
-import itertools
-
-from fabtui.diagnosis.finding import Severity
-from fabtui.nodeset import count
-from fabtui.presentation.findings import headline
+from fabtui.diagnosis.finding import Finding
+from fabtui.model.exit_codes import BAD, NOT_TESTED
+from fabtui.model.layers import pair_layers
 from fabtui.presentation.job_board import JobBoard, board_text, rank_parts, sentence_line, traffic_of
 from fabtui.presentation.preflight_lines import short_lines
 from fabtui.presentation.progress_estimate import Pace, sweep_lines
-from fabtui.presentation.verdict_line import verdict_line
-from fabtui.presentation.wording import MUTED, plain, without_domain
-from fabtui.presentation.wrapping import Line, Lines, between, clipped, stacked
+from fabtui.presentation.verdict_line import Standing, pair_noun, verdict_sentence
+from fabtui.presentation.wording import MUTED, plain
+from fabtui.presentation.wrapping import Line, Lines, between, clipped, stacked, wrapped
 from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.grid.navigation import GridNavigation, block_name, block_parts
 from fabtui.screen.session_diagnosis import SessionDiagnosis
-from fabtui.screen.widgets.finding_lines import class_lines, styled, summary_lines
+from fabtui.screen.widgets.finding_lines import open_place, styled, summary_lines
 from fabtui.screen.widgets.job_panel import job_panel
-from fabtui.screen.widgets.pair_text import pair_name, panel_lines
+from fabtui.screen.widgets.pair_text import ends_of, flowed, pair_head, pair_items, pair_name, pair_notes
 from fabtui.screen.widgets.sorted_table import Sorting, table_lines
-from fabtui.screen.widgets.sparkline import LABEL
-from fabtui.screen.widgets.text_line import Headings, TargetLine
+from fabtui.screen.widgets.sparkline import pair_trend
+from fabtui.screen.widgets.text_line import ALL_FINDINGS, Headings, TargetLine
 from fabtui.screen.widgets.worst_pairs import MAX_PAIRS, NARROW, worst_rows
 
-#: Maximum share of the panel for the pair while other parts need room.
-_PAIR_SHARE = 0.45
-#: Minimum number of lines for the findings before the sweep gets any.
-_FINDINGS_FIRST = 5
+#: Maximum share of the panel for the findings while there are any.
+_FINDINGS_SHARE = 0.7
+#: Minimum number of lines for the pair.
+_PAIR_LEAST = 5
 #: Minimum number of remaining lines for the worst pairs, and the maximum number of pairs.
-_WORST_FROM = 4
+_WORST_FROM = 6
 _MAX_WORST = 12
-#: Maximum number of findings that the verdict names.
-_MAX_IN_VERDICT = 12
-#: Minimum width for the number of findings in words beside the verdict about a job.
-_WORDS_FROM = 90
+#: Minimum height for a blank line below the heading of the findings.
+_AIRY_FROM = 26
 #: Maximum number of findings in the summary of the preflight.
 _SUMMARY = 4
-_VERDICT_STYLES = {Severity.BAD: "", Severity.WARN: "$warning", Severity.NOTE: MUTED}
+#: Maximum number of characters of a sentence about a job.
+_LONGEST = 1000
 
 
 class PanelContent:
@@ -50,61 +47,45 @@ class PanelContent:
         self._worst_sorting = worst_sorting
         self._pace = Pace()
         self.diagnosis = SessionDiagnosis(context.model, context.request_draw)
-        self._verdict: tuple[tuple[object, ...], Line] = ((), [])
+        #: The latest verdict, and its sentences by their widths.
+        self._standing = Standing()
+        self._sentences: dict[int | None, Line] = {}
 
     def preflight_summary(self, width: int) -> Lines:
         """Return the most severe findings of the preflight."""
         lines = styled(short_lines(self._context.preflight(), width, _SUMMARY, self._context.glyphs))
         return [*lines, [(" P: preflight", MUTED)], []] if lines else []
 
-    def verdict(self, width: int, job: JobBoard | None = None) -> Line:
-        """Return the verdict on the session on one line: about its job, unless tests have found worse."""
-        if job is not None and (job.verdict.alerts or not any(self.diagnosis.layers.values())):
-            return self._job_verdict(job, width)
-        found, untested = self.diagnosis, len(self._context.model.untested)
-        # The tally and the list of findings are replaced when they change.
-        measured = 0 if sum(found.tally.counts.values()) else self._context.model.results.tested
-        whole = not any(record.state.gone for record in self._context.model.nodes.values())
-        key = (
-            *(found.tally.counts, found.found, found.final, found.none_text, found.so_far),
-            *(untested, width, measured, whole),
+    def standing(self) -> Standing:
+        """Return everything that the verdict sentence is made of."""
+        model, found = self._context.model, self.diagnosis
+        whole = not any(record.state.gone for record in model.nodes.values())
+        return Standing(
+            found.tally.counts,
+            found.found,
+            pair_noun(model),
+            total=model.phase.total if model.phase.name in pair_layers() else 0,
+            untested=len(model.untested),
+            rechecked=found.tally.rechecked,
+            measured=0 if found.tally.counts else model.results.tested,
+            running=not found.final and model.exit_code is None,
+            complete=whole and model.exit_code != NOT_TESTED,
+            failing=model.exit_code == BAD,
+            domain=found.domain,
         )
-        if self._verdict[0] != key:
-            shown = [
-                (without_domain(found.domain, headline(one)).replace(" > ", ">"), _VERDICT_STYLES[one.severity])
-                for one in itertools.islice((one for one in found.found if not one.known), _MAX_IN_VERDICT)
-            ]
-            known = sum(one.known for one in found.found)
-            note = "" if found.known and found.final else found.none_text
-            line = verdict_line(
-                found.tally.counts,
-                shown,
-                width,
-                self._context.glyphs,
-                count_of=len(found.found) - known,
-                known=known,
-                so_far=found.so_far,
-                final=found.final,
-                untested=untested,
-                measured=measured,
-                whole=whole,
-                note=note,
-            )
-            self._verdict = key, line
-        return self._verdict[1]
 
-    def _job_verdict(self, job: JobBoard, width: int) -> Line:
-        number = count(len(self.diagnosis.found), "finding")
-        end: Line = (
-            [("F", "bold $primary"), (f" {number}", MUTED)] if width >= _WORDS_FROM else [("F", "bold $primary")]
-        )
-        room = width - len(plain(end)) - 1
-        return between(
-            sentence_line(job, room, self._context.glyphs, self._context.now()),
-            end,
-            width,
-            self._context.glyphs.ellipsis,
-        )
+    def sentence(self, width: int | None, job: JobBoard | None = None) -> Line:
+        """Return the verdict on the session in one sentence: about its job, unless tests have found worse."""
+        glyphs, found = self._context.glyphs, self.diagnosis
+        if job is not None and (job.verdict.alerts or not any(found.layers.values())):
+            return sentence_line(job, _LONGEST if width is None else width, glyphs, self._context.now())
+        # The tally and the list of findings are replaced when they change.
+        if (standing := self.standing()) != self._standing:
+            self._standing = standing
+            self._sentences.clear()
+        if width not in self._sentences:
+            self._sentences[width] = verdict_sentence(standing, width, glyphs)
+        return self._sentences[width]
 
     def job_lines(self, job: JobBoard, size: tuple[int, int], rank: Line | None = None) -> list[TargetLine]:
         """Return the lines about a running job; ``rank``: the rank under the cursor, None if it stands elsewhere."""
@@ -121,67 +102,103 @@ class PanelContent:
         """Return all about a running job as text."""
         return board_text(job, 120, self._context.glyphs)
 
-    def findings(self, entries: tuple[AxisEntry, AxisEntry] | None, width: int, height: int) -> list[TargetLine]:
-        """Return the findings in at most ``height`` lines; the one about the cursor's pair is marked."""
+    def _ends(self, entries: tuple[AxisEntry, AxisEntry] | None) -> tuple[str, str] | None:
         ends = [str(self._context.model.endpoints[entry.number]) for entry in entries or () if entry.number is not None]
-        here = (ends[0], ends[1]) if len(ends) == 2 else None
-        return summary_lines(self.diagnosis, here, width, height, self._context.glyphs)
+        return (ends[0], ends[1]) if len(ends) == 2 else None
+
+    def open_finding(self, entries: tuple[AxisEntry, AxisEntry] | None) -> Finding | None:
+        """Return the finding about the cursor's pair, else the first one; None without findings."""
+        found = self.diagnosis.found
+        return found[open_place(self.diagnosis, self._ends(entries))] if found else None
+
+    def findings(self, entries: tuple[AxisEntry, AxisEntry] | None, width: int, height: int) -> list[TargetLine]:
+        """Return the findings in at most ``height`` lines; the one about the cursor's pair is open."""
+        return summary_lines(self.diagnosis, self._ends(entries), width, height, self._context.glyphs)
+
+    def findings_below(self, entries: tuple[AxisEntry, AxisEntry] | None, width: int, height: int) -> list[TargetLine]:
+        """Return the findings for below the grid, under a rule if there is room for more than one."""
+        if not self.diagnosis.found:
+            return []
+        rule = [self._rule(width)] if height > 2 else []
+        return rule + self.findings(entries, width, height - len(rule))
+
+    def _findings_head(self, entries: tuple[AxisEntry, AxisEntry], width: int) -> TargetLine:
+        found, pair = self.diagnosis.found, self._ends(entries)
+        here = next((at for at, one in enumerate(found, 1) if pair in one.cells), None)
+        number = f"{here} of {len(found)}" if here is not None else f"{len(found)}"
+        end: Line = [(f"{number}   ", MUTED), ("F", "bold $primary"), (" all", MUTED)]
+        title = "WHAT IS WRONG" + self.diagnosis.so_far.upper()
+        return between([(title, "bold")], end, width, self._context.glyphs.ellipsis), ALL_FINDINGS
 
     def lines(
-        self, entries: tuple[AxisEntry, AxisEntry], block: tuple[int, int] | None, size: tuple[int, int]
+        self,
+        entries: tuple[AxisEntry, AxisEntry],
+        block: tuple[int, int] | None,
+        size: tuple[int, int],
+        usual: Lines,
     ) -> list[TargetLine]:
-        """Return the lines for a cursor; ``block``: its nodes if the grid shows blocks.
+        """Return the lines for a cursor: findings, the pair, progress, usual values, worst pairs.
 
-        The findings get all the lines they need before classes and worst pairs get any.
+        Args:
+            entries: Row and column of the cursor.
+            block: Its nodes if it is on a block of nodes.
+            size: Width and height.
+            usual: Table of usual values, if it stands nowhere else.
         """
-        context, view = self._context, self._navigation.view_state
-        model, glyphs = context.model, context.glyphs
-        width, height = size
-        self._pace.take(model, context.elapsed())
+        context, (width, height) = self._context, size
+        self._pace.take(context.model, context.elapsed())
+        pair = self._pair_lines(entries, block, width)
+        sweep = _plain(sweep_lines(context.model, context.elapsed(), self._pace, context.glyphs, width))
+        sweep = [self._rule(width), *sweep] if sweep else []
+        found: list[TargetLine] = []
+        if self.diagnosis.found:
+            room = height - min(len(pair), max(_PAIR_LEAST, round(height * (1 - _FINDINGS_SHARE)))) - len(sweep)
+            found = [self._findings_head(entries, width), *([([], None)] if height > _AIRY_FROM else [])]
+            found += self.findings(entries, width, max(2, room - len(found) - 1))
+            found.append(self._rule(width))
+        left = height - len(found) - len(sweep)
+        if left < _PAIR_LEAST:
+            sweep, left = [], left + len(sweep)
+        lines = [*found, *pair[: max(0, left)], *sweep]
+        if usual and len(lines) + len(usual) < height:
+            lines += [self._rule(width), *_plain(usual)]
+        room = height - len(lines)
+        worst = self._worst_lines(width, room - 3) if room > _WORST_FROM else []
+        return [*lines, *([self._rule(width), *worst] if worst else [])][:height]
 
-        def part(title: str, lines: list[TargetLine]) -> list[TargetLine]:
-            rule = "-" if glyphs.plain else "─"
-            return [([(f"{rule} {title} ".ljust(width, rule)[:width], MUTED)], None), *lines] if lines else []
+    def _rule(self, width: int) -> TargetLine:
+        return [(("-" if self._context.glyphs.plain else "─") * width, "$secondary 40%")], None
 
-        pair = _plain(self._pair_lines(entries, block, width))
-        most = max(6, int(height * _PAIR_SHARE))
-        pair, rest = pair[:most], pair[most:]
-        room = height - len(pair)
-        sweep = part("sweep", _plain(sweep_lines(model, context.elapsed(), self._pace, glyphs, width)))
-        if room - len(sweep) <= _FINDINGS_FIRST:
-            sweep = []
-        room -= len(sweep)
-        findings = part(f"findings{self.diagnosis.so_far}", self.findings(entries, width, max(0, room - 1)))[
-            : max(0, room)
-        ]
-        room -= len(findings)
-        tested = self.diagnosis.tally.of_class
-        classes = part("classes", _plain(class_lines(model, view.source.layer, self.diagnosis.bad, tested, width)))
-        if room < len(classes):
-            classes = []
-        room -= len(classes)
-        worst = part("worst pairs", self._worst_lines(width, room - 3))[:room] if room > _WORST_FROM else []
-        below = [*findings, *classes, *sweep, *worst]
-        # The pair gets the lines that no other part needs.
-        return [*pair, *rest[: max(0, height - len(pair) - len(below))], *below]
-
-    def _pair_lines(self, entries: tuple[AxisEntry, AxisEntry], block: tuple[int, int] | None, width: int) -> Lines:
-        view, glyphs = self._navigation.view_state, self._context.glyphs
+    def _pair_lines(
+        self, entries: tuple[AxisEntry, AxisEntry], block: tuple[int, int] | None, width: int
+    ) -> list[TargetLine]:
+        view, glyphs, model = self._navigation.view_state, self._context.glyphs, self._context.model
         lines: Lines = []
         if block is not None:
-            lines += [[(block_name(view, *block), "bold $accent")]]
-            lines += [*stacked([block_parts(view, *block, glyphs)], width, 0), []]
-        name = pair_name(*entries)
-        names = [name] if len(name) <= width else [f"{entries[0].name} >", f"  {entries[1].name}"]
-        lines += [[(line, "bold $accent")] for line in names]
-        return lines + stacked(panel_lines(self._context.model, *entries, glyphs, self._context.now()), width, LABEL)
+            lines += [[(block_name(view, *block), "bold")]]
+            lines += stacked([[(" ", ""), *block_parts(view, *block, glyphs)]], width, 1)
+        pair = self._ends(entries)
+        explained = any(pair in one.cells for one in self.diagnosis.found)
+        title, name = ("WORST PAIR  " if block is not None else "THIS PAIR  "), pair_name(*entries)
+        way = pair_head(model, *entries)
+        head: Line = [(title, "bold"), (name, "")]
+        if len(title) + len(name) + len(plain(way)) + 2 <= width:
+            lines.append(between(head, way, width, glyphs.ellipsis))
+        else:
+            lines += [*wrapped(head, width, 2), *([[(" ", ""), *way]] if way else [])]
+        lines += flowed(pair_items(model, *entries, glyphs), width)
+        notes = pair_notes(model, *entries, self._context.now(), explained=explained)
+        lines += stacked([[(" ", ""), *line] for line in notes], width, 3)
+        if (names := ends_of(model, *entries)) is not None:
+            lines += [[(" ", ""), *line] for line in pair_trend(model, *names, glyphs)]
+        return _plain([clipped(line, width, glyphs.ellipsis) for line in lines])
 
     def _worst_lines(self, width: int, height: int) -> list[TargetLine]:
         """Return the worst pairs under a line with the number of bad pairs and the headings."""
         view, glyphs, sorting = self._navigation.view_state, self._context.glyphs, self._worst_sorting
         bad = view.index
         if not bad.bad_shown:
-            return [([("no bad pair in this layer" if bad.complete else "searching for bad pairs", MUTED)], None)]
+            return []
         plus = "" if bad.complete else "+"
         head: Line = [(f"{bad.bad_shown}{plus} bad in this layer", "bold"), ("   ] [ next   o sort", MUTED)]
         most = max(0, min(_MAX_WORST, height))

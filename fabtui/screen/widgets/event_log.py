@@ -63,7 +63,11 @@ class EventLog(TextLine):
         self._below = max(0, min(self._below, len(log) - room))
         last = len(log) - self._below
         lines = log[max(0, last - room) : last] if room > 0 else []
-        contents = [Content.assemble(*clipped(log_parts(line), width, self._ellipsis)) for line in lines]
+        found = [clipped(log_parts(line), width, self._ellipsis) for line in lines]
+        if not self._large:
+            # The verdict is above; what stands here is only the latest that happened.
+            found = [[(text, MUTED) for text, _ in parts] for parts in found]
+        contents = [Content.assemble(*parts) for parts in found]
         contents += [Content("")] * (room - len(contents))
         if self._large:
             where = f"{last - len(lines) + 1} to {last} of {len(log)}" if lines else "no lines yet"

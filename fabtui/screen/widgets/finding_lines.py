@@ -1,20 +1,15 @@
-"""Whole findings and class statistics as lines, and styles of preflight lines."""
+"""Findings as lines, whole and in short, and styles of preflight lines."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fabtui.diagnosis.knowledge.step_output import judged_output
 from fabtui.model.command_log import CommandRun, outcome
-from fabtui.model.endpoints import PairClass
-from fabtui.model.layers import Layer
-from fabtui.model.session_model import Model
 from fabtui.presentation import findings as finding_text
 from fabtui.presentation.cell_levels import Glyphs
-from fabtui.presentation.legends import class_rows
-from fabtui.presentation.text_table import aligned
+from fabtui.presentation.verdict_line import fault_text
 from fabtui.presentation.wording import MUTED, Part, plain, without_domain
 from fabtui.presentation.wrapping import Line, Lines, between, stacked
 from fabtui.sanitize import clean, one_line
@@ -27,19 +22,6 @@ if TYPE_CHECKING:
 
 #: Style of the number of a finding by its severity.
 SEVERITY_STYLES = {"bad": "bold $error", "warn": "bold $warning", "note": "bold"}
-
-
-def class_lines(
-    model: Model, layer: Layer, bad: Counter[PairClass], tested: Counter[PairClass], width: int = 80
-) -> Lines:
-    """Return the statistics of a layer's classes, see `class_rows`."""
-    headings, rows = class_rows(model, layer, bad, tested)
-    if not rows:
-        return []
-    texts = aligned([headings, *rows], indent="")
-    if max(map(len, texts)) > width:
-        texts = aligned([headings, *rows], gap=" ", indent="")
-    return [[(text, "" if number else MUTED)] for number, text in enumerate(texts)]
 
 
 #: Style of each role of a piece of a line.
@@ -150,39 +132,62 @@ def searched_text(one: Finding) -> str:
     return "\n".join((*parts, *cells)).lower()
 
 
-#: Maximum number of next steps of a finding.
-_MOST_STEPS = 2
+#: Key of the main screen that runs the next step of the open finding.
+RUN_KEY = "i"
+#: Maximum number of next steps and of lines of evidence of the open finding.
+_MOST_STEPS, _MOST_REASONS = 2, 3
+#: Minimum number of lines below the title of the open finding, where there is room for other findings.
+_OPEN_LEAST = 2
+#: Minimum width for the cause beside the title.
+_WIDE_FROM = 72
+#: Minimum number of lines per finding for blank lines between them.
+_AIRY = 6
+
+
+def open_place(findings: SessionDiagnosis, pair: tuple[str, str] | None) -> int:
+    """Return the place of the finding that is open: the first about the cursor's ``pair``, else the first of all."""
+    return next((at for at, one in enumerate(findings.found) if pair is not None and pair in one.cells), 0)
 
 
 def summary_lines(
     findings: SessionDiagnosis, pair: tuple[str, str] | None, width: int, height: int, glyphs: Glyphs
 ) -> list[TargetLine]:
-    """Return the findings in at most ``height`` lines, each with the place of its finding; no sentence is cut.
+    """Return the findings in at most ``height`` lines, each with the place of its finding.
 
-    The numbers of the findings of the cursor's ``pair`` are reversed.
+    The one about the cursor's ``pair`` is open, else the first: with its cause, its evidence and its next step, which
+    a key runs. The others have one line, and the cause and the step where there is room.
     """
     found = findings.found
-    if not found:
-        none: TargetLine = [(findings.none_text, MUTED)], None
-        return [none][:height]
-    blocks = [_Block(number, one, pair, findings.domain, width, glyphs) for number, one in enumerate(found[:height], 1)]
-    titles, used = 0, 0
-    for block in blocks:
-        left = len(found) - titles - 1
-        if used + len(block.title) + (left > 0) > height:
+    if not found or height < 1:
+        return []
+    here = open_place(findings, pair)
+    # The open one, then the others as many as fit, worst first.
+    places = [here, *(at for at in range(min(len(found), height)) if at != here)]
+    blocks: dict[int, _Block] = {}
+    used = 0
+    # At least the cause and the step of the open one before the titles of all others.
+    reserve = _OPEN_LEAST if height > 2 * _OPEN_LEAST else 0
+    for at in places:
+        block = _Block(at, found[at], at == here, pair, findings.domain, width, glyphs)
+        if used + len(block.title) + (len(blocks) + 1 < len(found)) > height - reserve and blocks:
             break
-        titles, used = titles + 1, used + len(block.title)
-    blocks, left = blocks[:titles], len(found) - titles
+        blocks[at] = block
+        reserve = min(reserve, blocks[here].most)
+        used += len(block.title)
+    left = len(found) - len(blocks)
     room = height - used - (left > 0)
-    # The first step of the most severe, the reason of the worst; the first step and reason of each, then the rest.
-    severe = [block for block, one in zip(blocks, found, strict=False) if one.severity is found[0].severity]
-    for more, chosen in (((0, 1), severe), ((1, 0), severe[:1]), ((0, 1), blocks), ((1, 0), blocks)):
+    mine, others = [blocks.pop(here)], [*blocks.values()]
+    for grown, chosen in (((0, 1), mine), ((1, 0), mine), ((1, 0), mine), ((0, 1), others), ((1, 0), others)):
         for block in chosen:
-            room -= block.grow(*more, room)
-    for block in blocks:
-        while grown := block.grow(1, 0, room) or block.grow(0, 1, room):
-            room -= grown
-    lines: list[TargetLine] = [(line, at) for at, block in enumerate(blocks) for line in block.lines]
+            room -= block.grow(*grown, room)
+    while more := mine[0].grow(0, 1, room) or mine[0].grow(1, 0, room):
+        room -= more
+    shown = sorted([(here, mine[0]), *blocks.items()])
+    airy = room >= len(shown) and height >= _AIRY
+    lines: list[TargetLine] = []
+    for at, block in shown:
+        lines += [([], None)] if airy and lines else []
+        lines += [(line, at) for line in block.lines]
     return [*lines, ([(f"  and {left} more: F shows all", MUTED)], len(found))][:height] if left else lines
 
 
@@ -190,22 +195,43 @@ class _Block:
     """Lines of one finding, as many as have been added."""
 
     def __init__(
-        self, number: int, one: Finding, pair: tuple[str, str] | None, domain: str, width: int, glyphs: Glyphs
+        self,
+        at: int,
+        one: Finding,
+        is_open: bool,
+        pair: tuple[str, str] | None,
+        domain: str,
+        width: int,
+        glyphs: Glyphs,
     ) -> None:
+        self._open = is_open
         style = MUTED if one.known else SEVERITY_STYLES[one.severity]
-        here = pair is not None and pair in one.cells
-        head: list[Part] = [(f"{number}", f"{style} reverse" if here else style), (" ", "")]
-        head.append((without_domain(domain, finding_text.placed_title(one)), MUTED if one.known else ""))
+        marked = is_open and pair is not None and pair in one.cells
+        self._edge: Part = ("|" if glyphs.plain else "▌", style) if marked else (" ", "")
+        title = without_domain(domain, fault_text(one))
+        head: list[Part] = [(f"{at + 1}", style), (" ", "")]
+        head.append((title, MUTED if one.known else "bold" if is_open else ""))
         if one.acknowledged is not None:
             head.append((f"  known: {one_line(one.acknowledged.note, 300)}", MUTED))
-        self.title = _with_count(head, finding_text.pairs_text(one), width, glyphs)
-        self._reasons = [
-            stacked([[(f"  {without_domain(domain, text)}", MUTED)]], width, 2)
-            for text in (() if one.known else finding_text.evidence(one))
-        ]
+        reasons = () if one.known else finding_text.evidence(one)
+        steps = () if one.known else one.next[:_MOST_STEPS]
+        texts = [without_domain(domain, text) for text in reasons]
+        inner = width - 1
+        room = inner - len(plain(head)) - 3
+        if texts and width >= _WIDE_FROM and len(texts[0]) <= room:
+            # The cause has room on the first line.
+            head += [("   ", ""), (texts.pop(0), "" if is_open else MUTED)]
+            count = ""
+        else:
+            count = finding_text.pairs_text(one) if len(one.cells) > 1 else ""
+        self.title = _with_count(head, count, inner, glyphs)
+        tone = "" if is_open else MUTED
+        self._reasons = [stacked([[(f"  {text}", tone)]], inner, 2) for text in texts]
+        self._reasons = self._reasons[: _MOST_REASONS if is_open else 1]
+        run: Line = [("  ", "")] if not is_open else [(f"  {RUN_KEY} ", "bold $primary"), ("run  ", MUTED)]
         self._steps = [
-            stacked([[("  next  ", MUTED), *_noted(step)]], width, 8)
-            for step in (() if one.known else one.next[:_MOST_STEPS])
+            stacked([[*(run if not at else [("  ", "")]), *_noted(step, inner - 8)]], inner, 4)
+            for at, step in enumerate(steps if is_open else steps[:1])
         ]
         self._shown = (0, 0)
 
@@ -213,7 +239,12 @@ class _Block:
     def lines(self) -> Lines:
         reasons, steps = self._shown
         parts = [self.title, *self._reasons[:reasons], *self._steps[:steps]]
-        return [line for part in parts for line in part]
+        return [[self._edge, *line] for part in parts for line in part]
+
+    @property
+    def most(self) -> int:
+        """Number of lines below the title, if all are shown."""
+        return self._length(len(self._reasons), len(self._steps))
 
     def _length(self, reasons: int, steps: int) -> int:
         return sum(map(len, (*self._reasons[:reasons], *self._steps[:steps])))
@@ -228,9 +259,10 @@ class _Block:
         return more
 
 
-def _noted(step: str) -> Line:
+def _noted(step: str, width: int) -> Line:
+    """Return a step with its remark, which is left out if it would need a line."""
     text, note = finding_text.step_parts(step)
-    return [(text, "$accent"), *([(f" {note}", MUTED)] if note else [])]
+    return [(text, "$primary"), *([(f" {note}", MUTED)] if note and len(text) + len(note) < width else [])]
 
 
 def _with_count(head: Line, pairs: str, width: int, glyphs: Glyphs) -> Lines:

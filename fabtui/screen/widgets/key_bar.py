@@ -1,4 +1,4 @@
-"""Key bar: the active key bindings on one line."""
+"""Key bar: the active key bindings on one line: what acts here at the left, what leads elsewhere at the right."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from textual import events
+from textual.app import App
 from textual.binding import Binding
 from textual.content import Content
 from textual.dom import DOMNode
@@ -14,6 +15,9 @@ from textual.dom import DOMNode
 from fabtui.presentation.wording import MUTED, Part
 from fabtui.screen.keys import Shortcut, bindings_of
 from fabtui.screen.widgets.text_line import TextLine
+
+#: Share of the line for the left group before the right one gets its room.
+_LEFT_SHARE = 0.75
 
 
 @dataclass(slots=True)
@@ -23,6 +27,8 @@ class _Entry:
     press: str
     #: Shown on the narrowest terminal too. Textual's Footer would scroll it out of view.
     always: bool
+    #: Stands at the right end of the line.
+    right: bool = False
 
     @property
     def width(self) -> int:
@@ -54,18 +60,33 @@ class KeyBar(TextLine):
         width = self.screen.size.width
         entries = self._entries()
         reserved = sum(entry.width for entry in entries if entry.always)
+        used, kept = 0, set[int]()
+        # The left group may have more than its share once the right one is there.
+        for share, right in ((_LEFT_SHARE, False), (1.0, True), (1.0, False)):
+            for at, entry in enumerate(entries):
+                if entry.right is not right or at in kept:
+                    continue
+                # The two blanks after the last entry need no room.
+                others = reserved - entry.width * entry.always if share == 1.0 else 0
+                if used + entry.width - 2 + others > share * width:
+                    continue
+                kept.add(at)
+                used += entry.width
+                reserved -= entry.width * entry.always
+        shown = [entry for at, entry in enumerate(entries) if at in kept]
+        groups = [[one for one in shown if not one.right], [one for one in shown if one.right]]
         parts: list[Part] = []
         self._spans = []
         at = 0
-        for entry in entries:
-            if entry.always:
-                reserved -= entry.width
-            # The two blanks after the last entry need no room.
-            if at + entry.width - 2 + reserved > width:
-                continue
-            parts += [(entry.keys, "bold $primary"), (f" {entry.label}  ", MUTED)]
-            self._spans.append((at, at + entry.width - 2, entry.press))
-            at += entry.width
+        for place, group in enumerate(groups):
+            if place:
+                gap = max(0, width - used + 2)
+                parts.append((" " * gap, ""))
+                at += gap
+            for entry in group:
+                parts += [(entry.keys, "bold $primary"), (f" {entry.label}  ", MUTED)]
+                self._spans.append((at, at + entry.width - 2, entry.press))
+                at += entry.width
         self.show(Content.assemble(*parts))
 
     def _entries(self) -> list[_Entry]:
@@ -77,7 +98,8 @@ class KeyBar(TextLine):
                 nodes.append(one.node)
         entries: dict[str, _Entry] = {}
         first: list[str] = []
-        for declared in (binding for node in nodes for owner in type(node).__mro__ for binding in bindings_of(owner)):
+        classes = [owner for node in nodes for owner in type(node).__mro__]
+        for owner, declared in ((one, binding) for one in classes for binding in bindings_of(one)):
             binding = active.pop(declared.id or "", None)
             if binding is None or not binding.show or not (label := self._label(declared)):
                 continue
@@ -87,7 +109,8 @@ class KeyBar(TextLine):
                 entries[name].keys += f" {keys}"
             else:
                 label = binding.group.description if binding.group is not None else label
-                entries[name] = _Entry(keys, label, binding.key, "always" in declared.bar)
+                leads = issubclass(owner, App) and "first" not in declared.bar
+                entries[name] = _Entry(keys, label, binding.key, "always" in declared.bar, leads)
                 first += [name] if "first" in declared.bar else []
         # Those of the app before those of the view.
         return [

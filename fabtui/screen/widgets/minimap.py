@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from textual import events
@@ -148,16 +149,13 @@ class ColorKey(PaintedWidget):
         self._strip = None
         self.refresh()
 
-    def explain(self, layer: Layer, *, blocks: bool, job: JobBoard | None = None) -> None:
-        """Explain the colors of a layer, or of the ranks of a job; ``blocks``: for blocks of cells."""
+    def explain(self, layer: Layer, shown: Collection[int], *, job: JobBoard | None = None) -> None:
+        """Explain the styles that cells of a layer have, or the ranks of a job."""
         if layer is Layer.JOB and job is not None:
             entries = job.legend(self.glyphs)
         else:
-            found = meanings(layer)
-            if blocks:
-                good = sum(slot in (CellStyle.GOOD, CellStyle.FAIR, CellStyle.LOW) for slot, _ in found)
-                found.insert(good, (CellStyle.PARTLY, "not all tested"))
-            entries = tuple((slot, self.glyphs.of_style[slot], meaning) for slot, meaning in found)
+            found = [*meanings(layer), (CellStyle.PARTLY, "not all tested")]
+            entries = tuple((slot, self.glyphs.of_style[slot], meaning) for slot, meaning in found if slot in shown)
         if entries != self._entries:
             self._entries = entries
             self.redraw()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from fabtui.model.layers import Layer, Per, measured_key_layers
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import CellStyle, Glyphs
+from fabtui.presentation.cell_levels import CellStyle, Glyphs, style_of
 from fabtui.presentation.wording import (
     CLASS_WORDS,
     MUTED,
@@ -16,15 +18,17 @@ from fabtui.presentation.wording import (
     limit_text,
     measured_text,
     ping_extra,
-    state_style,
+    plain,
     time_text,
     usual_share_text,
     verdict_part,
+    verdict_tone,
     without_domain,
 )
+from fabtui.presentation.wrapping import Line, Lines, wrapped
 from fabtui.sanitize import one_line
 from fabtui.screen.grid.axis import AxisEntry
-from fabtui.screen.widgets.sparkline import LABEL, pair_trend
+from fabtui.screen.widgets.sparkline import LABEL
 from fabtui_node.parsers.lines import bytes_text
 
 
@@ -74,67 +78,86 @@ def of_layer(model: Model, layer: Layer, source: AxisEntry, target: AxisEntry) -
     return model.measured_for(layer, source.number, target.number)
 
 
-def layer_parts(model: Model, layer: Layer, measurement: Measurement | None, glyphs: Glyphs) -> list[Part]:
-    """Return one layer of a pair: verdict unless ok, value, share of the usual value."""
-    if measurement is None:
-        return [(f"{layer:<{LABEL}}", MUTED), ("-", MUTED)]
-    share = usual_share_text(model, measurement) if measurement.value is not None else ""
-    notes = (share, ping_extra(measurement) if layer is Layer.PING else "")
-    result = _result(model, measurement, glyphs, "bold")
-    return [(f"{layer:<{LABEL}}", MUTED), *result, *((f"  {note}", MUTED) for note in notes if note)]
-
-
-def _result(model: Model, measurement: Measurement, glyphs: Glyphs, style: str) -> list[Part]:
-    """Return the verdict of a measurement unless it is ok, and its value in a style."""
-    parts: list[Part] = []
+def _item(model: Model, layer: str, measurement: Measurement, glyphs: Glyphs, note: str = "") -> Line:
+    """Return one result of a pair in few words: ``world 3.32 GB/s ok``."""
     verdict = model.verdict(measurement)
-    if verdict is not Verdict.OK:
-        parts += [verdict_part(verdict, glyphs), ("  ", "")]
-    return parts if measurement.value is None else [*parts, (measured_text(measurement), style)]
+    value: Line = [] if measurement.value is None else [(f"{measured_text(measurement)} ", "bold")]
+    glyph, tone = glyphs.of_style[style_of(verdict, None)], verdict_tone(verdict)
+    word: Part = (str(verdict), MUTED) if verdict is Verdict.OK else (f"{glyph} {verdict}", f"bold {tone}")
+    return [(f"{layer} ", MUTED), *value, word, *([(f" {note}", MUTED)] if note else [])]
 
 
-def panel_lines(
-    model: Model, source: AxisEntry, target: AxisEntry, glyphs: Glyphs, now: float | None = None
-) -> list[list[Part]]:
-    """Return a summary of a pair for the side panel."""
-    lines: list[list[Part]] = []
-    found = {layer: of_layer(model, layer, source, target) for layer in measured_key_layers()}
-    known = [m for m in found.values() if m is not None]
+def pair_items(model: Model, source: AxisEntry, target: AxisEntry, glyphs: Glyphs) -> list[Line]:
+    """Return the results of a pair, each in few words."""
+    items: list[Line] = []
+    for layer in measured_key_layers():
+        if (found := of_layer(model, layer, source, target)) is not None:
+            share = usual_share_text(model, found) if found.value is not None and model.verdict(found).bad else ""
+            items.append(
+                _item(model, layer, found, glyphs, share or (ping_extra(found) if layer is Layer.PING else ""))
+            )
+    p2p = of_layer(model, Layer.P2P, source, target) or of_layer(model, Layer.WORLD, source, target)
+    back = of_layer(model, Layer.P2P, target, source)
+    if back is not None:
+        items.insert(1, _item(model, "reverse", back, glyphs))
+    if p2p is not None and (limit := limit_text(model, p2p)):
+        items.append([("limit ", MUTED), (limit, "")])
+    first: list[Line] = []
+    if flaps(model, source, target):
+        first.append([(f"{glyphs.of_style[CellStyle.FLAPPING]} flapping", "bold $warning")])
+    first += [[(f"{line[0][0].strip()} ", MUTED), *line[1:]] for line in change_lines(model, source, target)]
+    return [*first, *items]
+
+
+def pair_head(model: Model, source: AxisEntry, target: AxisEntry) -> Line:
+    """Return the class of a pair and the way that its data takes: ``same rail, TCP``."""
+    if source.number is None or target.number is None or source.number == target.number:
+        return []
+    kind = model.table.class_between(str(model.endpoints[source.number]), str(model.endpoints[target.number]))
+    p2p = of_layer(model, Layer.P2P, source, target) or of_layer(model, Layer.WORLD, source, target)
+    path = one_line(p2p.transport, 60) if p2p is not None and p2p.transport else ""
+    return [(", ".join(filter(None, (str(kind).replace("-", " "), path))), MUTED)]
+
+
+def pair_notes(
+    model: Model, source: AxisEntry, target: AxisEntry, now: float | None = None, *, explained: bool = False
+) -> list[Line]:
+    """Return what explains the results of a pair: errors, problems of its links, why it was not tested.
+
+    ``explained``: a finding about it has its errors and its tests with other partners.
+    """
+    lines: list[Line] = []
+    found = [of_layer(model, layer, source, target) for layer in measured_key_layers()]
+    known = [m for m in found if m is not None]
     if source.number is not None and source.number == target.number:
-        lines.append([("an endpoint is not tested with itself", MUTED)])
-        known = []
-    elif not known:
-        lines.append([verdict_part(Verdict.UNTESTED, glyphs)])
-    else:
-        lines.append(_head(model, source, target, known, glyphs))
-    if known:
-        lines.extend(layer_parts(model, layer, measurement, glyphs) for layer, measurement in found.items())
-        p2p = found[Layer.P2P] or found[Layer.WORLD]
-        if p2p is not None and p2p.transport:
-            lines.append([("transport ", MUTED), (one_line(p2p.transport, 120), "")])
-        if p2p is not None and (limit := limit_text(model, p2p)):
-            lines.append([("limit     ", MUTED), (limit, "")])
-        if p2p is not None and (p2p.src_addr or p2p.dst_addr):
-            ends = f"{one_line(p2p.src_addr or '?', 60)} > {one_line(p2p.dst_addr or '?', 60)}"
-            lines.append([("address   ", MUTED), (ends, "")])
-        back = of_layer(model, Layer.P2P, target, source)
-        if back is not None:
-            lines.append([("reverse   ", MUTED), *_result(model, back, glyphs, "")])
-        lines.extend(change_lines(model, source, target))
-        if (names := ends_of(model, source, target)) is not None:
-            lines.extend(pair_trend(model, *names, glyphs))
+        return [[("an endpoint is not tested with itself", MUTED)]]
+    if not known:
+        lines.append([("not tested", MUTED)])
+    elif model.cell(Layer.HEALTH, source.number or 0, target.number or 0).running:
+        lines.append([("test in progress", "bold $accent")])
     errors: dict[str, Layer] = {}
-    for measured in known:
+    for measured in known if not explained else ():
         errors.setdefault(failure_text(measured), measured.layer)
-    lines.extend([(f"{layer}: ", MUTED), (text, "$error")] for text, layer in errors.items() if text)
-    for text, style in link_notes(model, source, target):
+    lines.extend([(f"{layer}: ", MUTED), (text, "")] for text, layer in errors.items() if text)
+    for text, style in link_notes(model, source, target) if not explained else ():
         # Only the text about partners names nodes.
         lines.append([(without_domain(common_domain(model.nodes), text) if style == "$accent" else text, style)])
     if why := why_untested(model, source, target, now):
         lines.append([(why, "$warning")])
     for node in dict.fromkeys((source.node, target.node)):
         if (record := model.gone(node)) is not None and record.hint:
-            lines.append([("next      ", MUTED), (one_line(record.hint, 300), state_style(record.state))])
+            lines.append([("next  ", MUTED), (one_line(record.hint, 300), "$primary")])
+    return lines
+
+
+def flowed(items: Iterable[Line], width: int, indent: int = 1, gap: int = 3) -> Lines:
+    """Return items side by side, as many on a line as fit."""
+    lines: Lines = []
+    for item in items:
+        if lines and len(plain(lines[-1])) + gap + len(plain(item)) <= width:
+            lines[-1] += [(" " * gap, ""), *item]
+        else:
+            lines += wrapped([(" " * indent, ""), *item], width, indent + 2)
     return lines
 
 
@@ -149,23 +172,6 @@ def change_lines(model: Model, source: AxisEntry, target: AxisEntry) -> list[lis
     if found.ratio is not None:
         parts += [(f"x {found.ratio:.2f}", "bold"), ("  ", "")]
     return [[*parts, (found.text, MUTED if found.ratio is not None else "")]]
-
-
-def _head(model: Model, source: AxisEntry, target: AxisEntry, known: list[Measurement], glyphs: Glyphs) -> list[Part]:
-    assert source.number is not None
-    assert target.number is not None
-    cell = model.cell(Layer.HEALTH, source.number, target.number)
-    parts: list[Part] = [verdict_part(cell.verdict, glyphs)]
-    kind = model.table.class_between(str(model.endpoints[source.number]), str(model.endpoints[target.number]))
-    parts.append((f"   {kind}", ""))
-    attempts = max(m.attempts for m in known)
-    if attempts > 1:
-        parts.append((f"   {attempts} attempts", ""))
-    if flaps(model, source, target):
-        parts.append((f"   {glyphs.of_style[CellStyle.FLAPPING]} flapping", "bold $warning"))
-    if cell.running:
-        parts.append(("   test in progress", "bold $accent"))
-    return parts
 
 
 def flaps(model: Model, source: AxisEntry, target: AxisEntry) -> int:

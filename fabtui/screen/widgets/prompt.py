@@ -91,6 +91,11 @@ class Prompt(Vertical):
         self._input.cursor_blink = False
         self._input.focus(scroll_visible=False)
         self._hint_line.show(self._hint)
+        # Notifications stand above it.
+        self.screen.add_class("-prompt")
+
+    def on_unmount(self) -> None:
+        self.screen.remove_class("-prompt")
 
     async def take(self, event: Key) -> bool:
         """Take a key that was pressed before the input line had the focus; return False if a line has no use for it."""

@@ -74,8 +74,8 @@ def test_a_rule_is_one_declaration(rules: list[Rule[object]]) -> None:
     while screen.step(1.0):
         pass
     panel = [plain(line) for line, _ in summary_lines(screen, None, 60, 20, Glyphs(plain=True))]
-    assert panel[0].startswith("1 only 4 endpoints")
-    assert panel[0].endswith("1 pair")
+    assert panel[0].startswith(" 1 only 4 endpoints")
+    assert panel[1] == "   the first is a:0"
     view = [plain(line) for line in finding_block(screen.found[0], 100, 1)]
     assert any("next    buy gpus" in line for line in view)
 

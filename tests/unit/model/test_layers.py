@@ -17,7 +17,7 @@ from fabtui.export.json import as_json
 from fabtui.model.cell_level import ratio
 from fabtui.model.layers import Better, Layer, LayerSpec, Per, all_layers, grid_layers, key_layers, registered
 from fabtui.model.measurement import Verdict
-from fabtui.presentation.cell_levels import ASCII, CellStyle, style_of
+from fabtui.presentation.cell_levels import ASCII, UNICODE, CellStyle, style_of
 from fabtui.presentation.legends import legend, meanings
 from fabtui.report.document import Shown
 from fabtui.report.grid import grid
@@ -98,8 +98,8 @@ def test_a_layer_is_added_by_one_declaration(make_model: Maker, jitter: Layer, t
     text = summary(diagnose(model), True, Shown(None, 120))
     assert "jitter, us, less is better; a row sends, a column receives" in text
     assert "30.0!" in text
-    assert "".join(part for part, _ in legend(model, jitter, "us", None, 80)).startswith(
-        "us deviation of the round trip"
+    assert "".join(part for part, _ in legend(model, jitter, "us", None, 80, UNICODE)) == (
+        "us, deviation of the round trip, less is better"
     )
     path = tmp_path / "s.csv"
     write_csv(model, path)

@@ -1,0 +1,211 @@
+"""Head of the main screen: the verdict with quiet facts at the right end of its line, and the layers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from textual import events
+from textual.content import Content
+from textual.message import Message
+
+from fabtui.model.events import NodeState
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Verdict, worst
+from fabtui.model.session_model import Model, NodeRecord
+from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.progress_estimate import phase_text
+from fabtui.presentation.wording import CELL, MUTED, Part, about_text, clock_text, plain, retry_text, verdict_tone
+from fabtui.presentation.wrapping import Line
+from fabtui.sanitize import one_line
+from fabtui.screen.widgets.sparkline import bad_trend
+from fabtui.screen.widgets.text_line import TextLine
+
+if TYPE_CHECKING:
+    from fabtui.session.feeds.base import Playback
+
+#: Length of the names of layers without bad pairs if there is no room for all names.
+_CUT = 4
+#: Minimum width of the layers.
+MIN_TABS = 60
+#: Share of the line for quiet facts where the verdict would take all of it.
+_QUIET_SHARE = 0.26
+#: Maximum number of lost nodes that are named.
+_MAX_LOST = 2
+_QUIET_ENDS = {130: "interrupted after"}
+
+
+class Fact(NamedTuple):
+    """A quiet fact about the session; of those that do not fit, the ones of the lowest rank are left out first."""
+
+    rank: int
+    parts: Line
+
+
+def head_line(sentence: Callable[[int | None], Line], facts: Sequence[Fact], width: int, glyphs: Glyphs) -> Line:
+    """Return the verdict, which ``sentence`` words for a width, and as many quiet facts as it leaves room for."""
+    needed = len(plain(sentence(None))) + 2
+    room = max(round(width * _QUIET_SHARE), width - needed - 2)
+    kept = list(facts)
+    while kept and len(plain(_quiet(kept, glyphs))) > room:
+        kept.remove(min(kept))
+    quiet = _quiet(kept, glyphs)
+    left = width - (len(plain(quiet)) + 1 if quiet else 0)
+    (text, style), *rest = sentence(left - 2) or [("", "")]
+    if style.startswith(CELL):
+        # The fill of the numbers separates them from what follows.
+        text = f" {text} "
+        rest = [(" ", ""), *((part.removeprefix(": "), tone) for part, tone in rest)]
+    line: Line = [(text, style), *rest]
+    return [*line, (" " * max(1, width - len(plain(line)) - len(plain(quiet))), ""), *quiet] if quiet else line
+
+
+def _quiet(facts: Sequence[Fact], glyphs: Glyphs) -> Line:
+    gap: Line = [(f" {glyphs.dot} ", MUTED)]
+    return [part for at, fact in enumerate(facts) for part in ([*gap, *fact.parts] if at else fact.parts)]
+
+
+def quiet_facts(model: Model, elapsed: float, now: float, replay: str, glyphs: Glyphs) -> list[Fact]:
+    """Return what a user may want to know beside the verdict.
+
+    Args:
+        model: The session.
+        elapsed: Its duration (s).
+        now: Its time (s since the epoch).
+        replay: Position in a recording, or "".
+        glyphs: Characters of the screen.
+    """
+    nodes = len(model.nodes)
+    facts = [Fact(9, lost_parts(model, now))]
+    if trend := bad_trend(model, glyphs) if model.phase.name == "watch" else []:
+        facts.append(Fact(5, trend))
+    if nodes:
+        facts.append(Fact(2, [(f"{nodes} node{'s' if nodes != 1 else ''}", MUTED)]))
+    facts += [
+        Fact(1, [(hardware_text(model), MUTED)]),
+        *(Fact(rank, [(text, MUTED)]) for rank, text in _progress(model, elapsed)),
+    ]
+    if model.paused:
+        facts.append(Fact(8, [("PAUSED", "bold reverse")]))
+    mark = "SYNTHETIC" if model.synthetic else "LAB" if model.lab or model.faults else ""
+    facts += [Fact(6, [(mark, f"bold {MUTED}")]), Fact(7, [(replay, f"bold {MUTED}")])]
+    return [fact for fact in facts if plain(fact.parts)]
+
+
+def replay_text(state: Playback, *, room: bool) -> str:
+    """Return the position of a replay, and its speed; without ``room`` in fewer characters."""
+    speed = f" x{state.speed:g}" if state.speed not in (None, 1.0) else ""
+    share = f"{min(1.0, state.position / state.length):.0%}" if state.length else clock_text(state.position)
+    reached = f" at {clock_text(state.reached)}" if state.reached is not None else ""
+    if not room or not state.length or state.position >= state.length:
+        return f"REPLAY {share}{reached}{speed}"
+    return f"REPLAY {clock_text(state.position)} of {clock_text(state.length)}{reached}{speed}"
+
+
+def hardware_text(model: Model) -> str:
+    """Return the kinds of endpoints with their numbers, for example ``16 x H200``."""
+    kinds: Counter[str] = Counter()
+    for (kind, name), count in model.kinds.items():
+        if kind in ("gpu", "cpu"):
+            kinds["CPU ranks" if kind == "cpu" else one_line(name, 40).removeprefix("NVIDIA ") or "GPU"] += count
+    shown = [f"{count} {name}" if name == "CPU ranks" else f"{count} x {name}" for name, count in kinds.most_common(2)]
+    if len(kinds) > 2:
+        shown.append(f"{sum(count for _, count in kinds.most_common()[2:])} others")
+    return ", ".join(shown)
+
+
+def _progress(model: Model, elapsed: float) -> list[tuple[int, str]]:
+    """Return the progress of the sweep, each part with its rank."""
+    clock, phase = clock_text(elapsed), model.phase
+    if model.exit_code is not None:
+        return [(3, f"{_QUIET_ENDS.get(model.exit_code, 'done in')} {clock}")]
+    if phase.name == "done":
+        return [(3, f"done in {clock}")]
+    if phase.name in ("start", "connect", "look"):
+        return [(3, clock)]
+    name = phase_text(model)
+    if not phase.total:
+        what = "retests" if phase.name == "watch" else "done"
+        return [(5, f"{name}, {model.done} {what}" if model.done else name), (3, clock)]
+    done = min(model.done, phase.total)
+    found = [(5, f"{name} {done}/{phase.total}"), (3, clock)]
+    spent = elapsed - (phase.since - model.started)
+    if 0 < done < phase.total and spent > 1 and not model.paused:
+        found.append((4, about_text(spent / done * (phase.total - done))))
+    return found
+
+
+def connecting_line(model: Model) -> Line:
+    """Return how many nodes are ready, before the first test."""
+    ready = sum(record.inventory is not None for record in model.nodes.values())
+    gone = sum(record.state.gone for record in model.nodes.values())
+    failed: Line = [(f", {gone} failed", "bold $error")] if gone else []
+    return [("connecting: ", ""), (f"{ready} of {len(model.nodes)} ready", "bold"), *failed]
+
+
+class LayerTabs(TextLine):
+    """Layers with their keys; a click chooses one."""
+
+    class Chosen(Message):
+        """A layer was clicked."""
+
+        def __init__(self, layer: Layer) -> None:
+            super().__init__()
+            self.layer = layer
+
+    DEFAULT_CSS = f"LayerTabs {{ width: auto; min-width: {MIN_TABS}; }}"
+
+    #: Start, end and name of each layer.
+    spans: Sequence[tuple[int, int, Layer]] = ()
+    #: Width of the text.
+    width = 0
+
+    def choose(
+        self, layer: Layer, layers: list[Layer], width: int, bad: Mapping[Layer, Mapping[Verdict, int]] | None = None
+    ) -> None:
+        """Show the layers with the chosen one highlighted; ``bad``: number of pairs of a layer by bad verdict."""
+        found = {one: counts for one, counts in (bad or {}).items() if counts}
+        numbers = {one: (f" {sum(counts.values())}", verdict_tone(worst([*counts]))) for one, counts in found.items()}
+        names = {one: str(one) for one in layers}
+        least = sum(len(f"{one.spec.key} {one}") + len(numbers.get(one, ("", ""))[0]) + 1 for one in layers) - 1
+        blank = "" if least + len(layers) > width else " "
+        if least > width:
+            names = {one: name if one is layer or one in numbers else name[:_CUT] for one, name in names.items()}
+        parts: list[Part] = []
+        spans = []
+        at = 0
+        for one in layers:
+            text, style = f"{blank}{one.spec.key} {names[one]}", "bold reverse" if one is layer else ""
+            number, color = numbers.get(one, ("", ""))
+            # The chosen one is reversed as a whole.
+            parts += [(text, style), (number, style or f"bold {color}"), (blank, style)]
+            length = len(text) + len(number) + len(blank)
+            spans.append((at, at + length, one))
+            at += length
+            if not blank:
+                parts.append((" ", ""))
+                at += 1
+        self.spans, self.width = spans, at
+        self.show(Content.assemble(*parts), layout=True)
+
+    def on_click(self, event: events.Click) -> None:
+        for start, end, layer in self.spans:
+            if start <= event.x < end:
+                self.post_message(self.Chosen(layer))
+
+
+def lost_nodes(model: Model) -> list[NodeRecord]:
+    """Return the lost nodes, most recently lost first."""
+    found = [record for record in model.nodes.values() if record.state is NodeState.LOST]
+    return sorted(found, key=lambda record: -record.since)
+
+
+def lost_parts(model: Model, now: float) -> Line:
+    """Return since when nodes are lost, or nothing; ``now`` is the time of the session (s since the epoch)."""
+    lost = lost_nodes(model)
+    shown = ", ".join(f"{one_line(one.name, 40)} lost for {clock_text(now - one.since)}" for one in lost[:_MAX_LOST])
+    if len(lost) == 1 and (retry := retry_text(lost[0].retry, now)):
+        shown += f", {retry}"
+    more = f" and {len(lost) - _MAX_LOST} more" if len(lost) > _MAX_LOST else ""
+    return [(f"{shown}{more}", "$error")] if lost else []
