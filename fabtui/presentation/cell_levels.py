@@ -41,11 +41,7 @@ class CellStyle(IntEnum):
     FLAPPING = 23
     FLASH = 24
     PARTLY = 25
-    CURSOR_SLOW = 26
-    CURSOR_TIMEOUT = 27
-    CURSOR_FAILED = 28
-    WRONG = 29
-    CURSOR_WRONG = 30
+    WRONG = 26
 
     @property
     def key(self) -> str:
@@ -60,15 +56,10 @@ STYLES: tuple[CellStyle, ...] = tuple(
 #: Paths of transports in the grid.
 _TRANSPORT_SLOTS = (CellStyle.P2P, CellStyle.SHM, CellStyle.RDMA, CellStyle.SOCKET, CellStyle.OTHER)
 
+#: Slots of ok cells by their share of the usual value, where there is no room for a number.
+GRADES = frozenset({CellStyle.GOOD, CellStyle.FAIR, CellStyle.LOW})
 #: Slots of bad cells.
 BAD = frozenset({CellStyle.SLOW, CellStyle.TIMEOUT, CellStyle.FAILED, CellStyle.WRONG})
-#: Slot of the cursor on a bad cell, which keeps the color of the verdict.
-CURSOR_ON: dict[int, CellStyle] = {
-    CellStyle.SLOW: CellStyle.CURSOR_SLOW,
-    CellStyle.TIMEOUT: CellStyle.CURSOR_TIMEOUT,
-    CellStyle.FAILED: CellStyle.CURSOR_FAILED,
-    CellStyle.WRONG: CellStyle.CURSOR_WRONG,
-}
 
 
 #: Signs of verdicts, which mean the same in the app, in texts and in pictures: in Unicode, and in ASCII.
@@ -88,6 +79,8 @@ class Glyphs:
     def __init__(self, plain: bool) -> None:
         self.plain = plain
         self.bar = ("#", "-") if plain else ("█", "░")
+        #: Brackets around the cell of the cursor, and what stands in one that is too narrow for them.
+        self.cursor = ("[", "]", "@") if plain else ("⟦", "⟧", "□")
         #: Whole, half and empty character of the bar in a cell.
         self.share = ("=", "-", ".") if plain else ("━", "╸", "─")
         self.node_edge = "|" if plain else "│"
@@ -108,7 +101,6 @@ class Glyphs:
             CellStyle.FLASH: "*",
             CellStyle.PARTLY: ":",
         }
-        self.of_style |= {cursor: self.of_style[under] for under, cursor in CURSOR_ON.items()}
 
     def of_severity(self, severity: str) -> str:
         """Return the sign of the severity of a finding."""

@@ -9,9 +9,9 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from fabtui.presentation.cell_levels import CURSOR_ON, CellStyle, Glyphs, cell_text
+from fabtui.presentation.cell_levels import BAD, CellStyle, Glyphs, cell_text
 from fabtui.screen.grid.layout import lay_out
-from fabtui.screen.grid.widget import LineRenderer
+from fabtui.screen.grid.widget import LineRenderer, frame
 from fabtui.screen.terminal.ansi_strips import Palette, ReadyStrip, pack
 from fabtui.screen.themes.ramps import ramp_of, theme_names
 from tests.screen.ansi import cells_of, strip_codes
@@ -173,32 +173,52 @@ def test_cells_share_characters_only_if_colors_differ(count: str) -> None:
     assert not palette_of(count, "mono").halves
 
 
-def seen_through(style: Style) -> set[object]:
-    """The colours of a style, text and fill in any order."""
-    return {color and color.get_truecolor() for color in (style.color, style.bgcolor)}
-
-
 @pytest.mark.parametrize("theme", theme_names())
 @pytest.mark.parametrize("count", list(SYSTEMS))
 @pytest.mark.parametrize("plain", [False, True])
-def test_the_cursor_on_a_bad_cell_keeps_its_verdict(theme: str, count: str, plain: bool) -> None:
+@pytest.mark.parametrize("slot", sorted({*BAD, CellStyle.GOOD, CellStyle.UNTESTED}))
+def test_the_cursor_is_two_brackets_in_the_colors_of_its_cell(
+    theme: str, count: str, plain: bool, slot: CellStyle
+) -> None:
     palette = palette_of(count, theme)
-    for width, nodes in ((120, 2), (60, 40)):
-        scene = renderer_of(width, nodes, 1, 0, plain)
-        for bad, under in CURSOR_ON.items():
-            slots = bytearray([bad] * len(scene.columns))
-            rows = [cells_of(scene.row_strip(row, slots, None, palette)._render_cache or "") for row in (1, 2)]
-            begin, end = scene.columns[0][1], scene.columns[0][1] + scene.layout.cell
-            here, there = ([one for one in row[begin:end] if one.character != " "] for row in rows)
-            assert [one.character for one in here] == [scene.glyphs.of_style[bad]]
-            assert here != there
-            if palette.system is not None and palette.styles[bad].color != BASE.color:
-                assert seen_through(palette.styles[under]) == seen_through(palette.styles[bad])
+    for width in (150, 120, 60, 46):
+        scene = renderer_of(width, 2, 1, 2, plain)
+        slots = bytearray([slot] * len(scene.columns))
+        rows = [cells_of(scene.row_strip(row, slots, None, palette)._render_cache or "") for row in (1, 2)]
+        here, there = ("".join(one.character for one in row).rstrip() for row in rows)
+        left, right, _ = scene.glyphs.cursor
+        begin, cell = dict(scene.columns)[2], scene.layout.cell
+        assert cell > 1
+        assert here.count(left) + here.count(right) == 2
+        assert here[begin - 1 : begin + 1].count(left) == here[begin + cell - 1 : begin + cell + 1].count(right) == 1
+        sign = scene.glyphs.of_style[slot]
+        assert here.count(sign) == there.count(sign) or sign == " "
+        colors = [[(one.foreground, one.background) for one in row if one.character != " "] for row in rows]
+        # The colour of the cell stays, and no other comes.
+        assert {*colors[0][6:]} <= {*colors[1][6:], *colors[0][:6]} or slot is CellStyle.UNTESTED
+
+
+@pytest.mark.parametrize("count", list(SYSTEMS))
+def test_a_cell_of_one_character_shows_the_cursor_in_its_colors(count: str) -> None:
+    palette = palette_of(count)
+    axis = axis_of(60, 1)
+    layout = lay_out(axis, 90, 70)
+    assert layout.cell == 1
+    scene = LineRenderer(axis, layout, layout.shown(axis, 0), 0, 1, 2, Glyphs(False))
+    slots = bytearray([CellStyle.GOOD] * len(scene.columns))
+    row = cells_of(scene.row_strip(1, slots, None, palette)._render_cache or "")
+    here, there = (row[dict(scene.columns)[column]] for column in (2, 3))
+    if palette.system is None:
+        assert (here.character, there.character) == (".", ".")
+        assert here != there
+    else:
+        assert here.character == Glyphs(False).cursor[2]
+        assert (here.foreground, here.background) == (there.foreground, there.background)
 
 
 @pytest.mark.parametrize("lower", [False, True])
-@pytest.mark.parametrize("bad", list(CURSOR_ON))
-def test_the_cursor_on_half_a_character_shows_the_verdict(lower: bool, bad: CellStyle) -> None:
+@pytest.mark.parametrize("bad", sorted(BAD))
+def test_the_cursor_on_half_a_character_has_the_color_of_the_verdict(lower: bool, bad: CellStyle) -> None:
     axis = axis_of(60, 1)
     layout = lay_out(axis, 90, 20, 0)
     scene = LineRenderer(axis, layout, layout.shown(axis, 0), 0, int(lower), 0, Glyphs(False))
@@ -206,21 +226,27 @@ def test_the_cursor_on_half_a_character_shows_the_verdict(lower: bool, bad: Cell
     palette = palette_of("24")
     strip = scene.halves_strip(0, good if lower else mixed, mixed if lower else good, palette)
     cell = cells_of(strip._render_cache or "")[scene.columns[0][1]]
-    assert cell.character == Glyphs(False).of_style[bad]
+    assert cell.character == Glyphs(False).cursor[2]
+    (wanted,) = cells_of(palette.ready([(bad, cell.character)]))
+    assert cell == wanted
     assert cells_of(strip._render_cache or "") == cells_of(drawn_plainly(strip, SYSTEMS["24"]))
 
 
-@pytest.mark.parametrize("count", ["24", "256", "16"])
-def test_a_wide_bad_cell_keeps_its_color_between_the_edges_of_the_cursor(count: str) -> None:
-    scene, palette = renderer_of(120, 4, 1, 9), palette_of(count)
-    slots = bytearray([CellStyle.FAILED] * len(scene.columns))
-    begin = dict(scene.columns)[9]
-    wide = scene.layout.cell
-    texts = [f"{'x':^{wide}}"] * len(slots)
-    strip = scene.row_strip(1, slots, texts, palette)
-    row, plain_row = cells_of(strip._render_cache or ""), cells_of(drawn_plainly(strip, SYSTEMS[count]))
-    assert row == plain_row
-    left, *inner, right = row[begin : begin + wide]
-    other = row[dict(scene.columns)[10] + 1]
-    assert {(one.foreground, one.background) for one in inner} == {(other.foreground, other.background)}
-    assert left == right != inner[0]
+@pytest.mark.parametrize(
+    ("texts", "shown"),
+    [
+        (["  360  ", " 1.96▾ ", "  359  "], ["  360  ", "⟦1.96▾⟧", "  359  "]),
+        # A full cell has its brackets in the blanks of its neighbours.
+        ([" 360 ", "1.96▾", " 359 "], [" 360⟦", "1.96▾", "⟧359 "]),
+        ([" 360 ", "12.5 ", " 359 "], [" 360⟦", "12.5⟧", " 359 "]),
+        # And one of them at least where there are none.
+        (["1.96▾", "1.96▾", "1.96▾"], ["1.96▾", "⟦.96▾", "1.96▾"]),
+        ([" x", " x", " x"], [" x", "⟦x", "⟧x"]),
+        ([".", ".", "."], [".", "□", "."]),
+    ],
+)
+def test_brackets_stand_where_there_is_room(texts: list[str], shown: list[str]) -> None:
+    runs = [(int(CellStyle.GOOD), text) for text in texts]
+    frame(runs, 1, Glyphs(False))
+    assert [text for _, text in runs] == shown
+    assert {slot for slot, _ in runs} == {CellStyle.GOOD}

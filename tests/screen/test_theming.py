@@ -9,7 +9,7 @@ from rich.color import Color, ColorType
 from rich.style import Style
 
 from fabtui.errors import InputError
-from fabtui.presentation.cell_levels import CURSOR_ON, CellStyle
+from fabtui.presentation.cell_levels import CellStyle
 from fabtui.screen.app import FabricApp
 from fabtui.screen.context import ScreenSettings
 from fabtui.screen.themes.ramps import ramp_of, read_theme, read_theme_file, theme_names
@@ -106,7 +106,7 @@ def test_the_themes_that_ship() -> None:
 @pytest.mark.parametrize("count", COUNTS)
 def test_every_ramp_names_every_slot_with_a_style(name: str, count: str) -> None:
     ramp = ramp_of(name, read_theme(name).dark, count)
-    assert set(ramp) == {slot.key for slot in CellStyle if slot is not CellStyle.PAD and slot not in CURSOR_ON.values()}
+    assert set(ramp) == {slot.key for slot in CellStyle if slot is not CellStyle.PAD}
     for style in ramp.values():
         Style.parse(style or "none")
 

@@ -10,14 +10,13 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabtui.model.cell_level import Judged, judge
+from fabtui.model.cell_level import GOOD_FROM, Judged, judge
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Cell, Model
-from fabtui.presentation.cell_levels import MARKED, STYLES, CellStyle, Glyphs, cell_text, transport_style
+from fabtui.presentation.cell_levels import GRADES, MARKED, STYLES, CellStyle, Glyphs, cell_text, transport_style
 from fabtui.presentation.numbers import brief_text, percent_text, short_value, spoken, value_text
-from fabtui.presentation.wording import CLASS_WORDS
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.layout import ENDPOINTS, NUMBER_WIDTH, CellShape
 
@@ -212,9 +211,15 @@ class EndpointCells(CellSource):
         glyphs = self.glyphs
         if cell is None or width < NUMBER_WIDTH:
             return style, cell_text(style, "", width, glyphs)
+        # Its number tells more than a shade would.
+        style = CellStyle.GOOD if style in GRADES else style
         if width >= WIDE and (text := first_line(self.layer, style, cell, width, glyphs)):
             return style, f"{text:^{width}}"
-        text = cell_text(style, self._number(cell, width), width, glyphs)
+        number = self._number(cell, width)
+        if number:
+            text = cell_text(style, number, width, glyphs)
+        else:
+            text = f"{word_of(style, glyphs, width - 1):>{width - 1}} "
         # The verdict keeps its colour while the pair is tested again.
         return style, text[:-1] + glyphs.of_style[CellStyle.RUNNING] if cell.running else text
 
@@ -223,11 +228,10 @@ class EndpointCells(CellSource):
         if self.layer is Layer.JOB:
             return []
         style, cell, share = self.judge(row, column)
-        if cell is None or style is CellStyle.PAD:
+        if cell is None or style is CellStyle.PAD or not most:
             return []
-        kind = "" if cell.measurement is None else CLASS_WORDS[self.model.key_of(cell.measurement).kind]
-        lines = lines_below(self.layer, cell, share, kind, (width, most), self.glyphs)
-        return [f"{line[:width]:^{width}}" for line in lines]
+        line = line_below(self.layer, cell, share, width, self.glyphs)
+        return [f"{line:^{width}}"] if line else []
 
     def _display(self, row: int, column: int, width: int) -> tuple[CellStyle, Cell | None]:
         """Return style and cell of two positions; a narrow cell has no room to mark a test otherwise."""
@@ -291,7 +295,7 @@ def _far(before: float | None, now: float | None) -> bool:
 class NodePairCells(CellSource):
     """Cells with rows of one node and columns of another, given by the indices of the nodes."""
 
-    shape = replace(ENDPOINTS, apart_from=NUMBER_WIDTH, tall_from=NUMBER_WIDTH, halves=False)
+    shape = replace(ENDPOINTS, tall_from=NUMBER_WIDTH, halves=False)
 
     def __init__(self, source: EndpointCells, a: int, b: int) -> None:
         super().__init__(source.axis)
@@ -310,13 +314,12 @@ class NodePairCells(CellSource):
         return self._source.below_of(self.row_at[row], self.column_at[column], width, most)
 
 
-#: Minimum width for a verdict in words instead of a glyph.
+#: Minimum width for a value with a mark, in the middle of its cell.
 WIDE = 7
 #: Minimum width for a value with its unit.
 _UNIT_FROM = 10
-#: Minimum length of a bar beside another text.
-_SHORTEST_BAR = 2
-_USUAL = percent_text(1.0)
+#: Minimum and maximum length of a bar beside its percentage.
+_SHORTEST_BAR, _LONGEST_BAR = 2, 5
 _WORDS = {
     CellStyle.SLOW: "slow",
     CellStyle.TIMEOUT: "T out",
@@ -328,6 +331,8 @@ _WORDS = {
     CellStyle.GONE: "gone",
     CellStyle.UNTESTED: "",
 }
+#: Words that are their own signs.
+_SIGNS = frozenset({CellStyle.TIMEOUT, CellStyle.FAILED})
 
 
 def first_line(layer: Layer, style: CellStyle, cell: Cell, width: int, glyphs: Glyphs) -> str:
@@ -336,10 +341,18 @@ def first_line(layer: Layer, style: CellStyle, cell: Cell, width: int, glyphs: G
     text = _value(layer, cell, width)
     if text:
         return text + mark if len(text) < width else text
-    word = _WORDS.get(style, str(cell.verdict))
-    glyph = mark or glyphs.of_style[style]
-    named = [f"{glyph} {word}"] if glyph.strip() and word else []
-    return next((text for text in (*named, word, glyph) if len(text) <= width), "")
+    word = word_of(style, glyphs, width)
+    if cell.running and style is not CellStyle.RUNNING and len(word) + 2 <= width:
+        return f"{mark} {word}"
+    return word
+
+
+def word_of(style: CellStyle, glyphs: Glyphs, width: int) -> str:
+    """Return a verdict in a word with its sign, or without, or the sign alone, as the width allows; "" for ok."""
+    word, sign = _WORDS.get(style, ""), glyphs.of_style.get(style, "").strip()
+    named = [] if style in _SIGNS or not (sign and word) else [f"{sign} {word}"]
+    alone = [] if style is CellStyle.WRONG else [word]
+    return next((text for text in (*named, *alone, sign if style in _WORDS else "") if len(text) <= width), "")
 
 
 def _value(layer: Layer, cell: Cell, width: int) -> str:
@@ -354,39 +367,22 @@ def _value(layer: Layer, cell: Cell, width: int) -> str:
     return named if width >= _UNIT_FROM and len(named) < width else number if len(number) <= width else ""
 
 
-def lines_below(
-    layer: Layer, cell: Cell, share: float | None, kind: str, size: tuple[int, int], glyphs: Glyphs
-) -> list[str]:
-    """Return the lines of a cell below its value, at most ``size[1]`` of ``size[0]`` characters, not yet padded.
-
-    ``kind`` is the class of the pair, of whose usual value ``share`` is a part.
-    """
-    width, most = size
-    room = width - 2
+def line_below(layer: Layer, cell: Cell, share: float | None, width: int, glyphs: Glyphs) -> str:
+    """Return the line of a cell below its value: how far it is below the usual one; "" for one that is not."""
     measured = cell.measurement
     if measured is None or layer is Layer.TRANSPORT:
-        return []
+        return ""
     if layer is Layer.HEALTH:
         # The layer that is bad.
-        return [] if cell.verdict is Verdict.OK else [str(measured.layer)[:width]]
-    style, short = transport_style(measured.transport) if measured.transport else (CellStyle.PAD, "")
-    if share is None:
-        return [short]
-    names = (short, glyphs.of_style[style] if short else "", "")
+        return "" if cell.verdict is Verdict.OK else str(measured.layer)[:width]
+    if share is None or share >= GOOD_FROM:
+        return ""
     percent = percent_text(share)
-    if most == 1:
-        name = next(name for name in names if not name or len(name) + 1 + _SHORTEST_BAR <= room)
-        return [f"{share_bar(share, room - len(name) - 1, glyphs)} {name}" if name else share_bar(share, room, glyphs)]
-    if most == 2:
-        # A name that does not fit next to 100 % is left out of all cells, rather than shown in some of them.
-        name = next(name for name in names if not name or len(f"{_USUAL} {name}") < width)
-        shares = [f"{percent} {name}".rstrip(), percent]
-    else:
-        shares = [f"{percent} of {kind}", percent]
-    lines = [share_bar(share, room, glyphs), next((text for text in shares if len(text) < width), ""), short]
-    if measured.attempts > 1 and len(tests := f"{measured.attempts} tests") <= width:
-        lines.append(tests)
-    return lines[:most]
+    # Neighbouring cells need a blank between them.
+    room = width - 3 - len(percent)
+    if room >= _SHORTEST_BAR:
+        return f"{share_bar(share, min(room, _LONGEST_BAR), glyphs)} {percent}"
+    return percent if len(percent) < width else ""
 
 
 def share_bar(share: float, width: int, glyphs: Glyphs) -> str:

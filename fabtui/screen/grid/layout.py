@@ -35,8 +35,8 @@ class CellShape:
     condensed: bool = False
 
 
-#: Cells of endpoints: a value, a bar, a share, a transport and a number of tests fit; larger cells show nothing more.
-ENDPOINTS = CellShape(widest=18, tall=5)
+#: Cells of endpoints: a value, and below it its share of the usual one. Those of a node lie side by side.
+ENDPOINTS = CellShape(widest=18, tall=2, apart_from=99)
 
 
 class Gaps(NamedTuple):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fabtui.model.cell_level import FINE, Judged, Level
 from fabtui.model.cell_matrix import CellMatrix
 from fabtui.model.layers import Layer
-from fabtui.presentation.cell_levels import STYLES, CellStyle, cell_text
+from fabtui.presentation.cell_levels import GRADES, STYLES, CellStyle, cell_text
 from fabtui.presentation.numbers import short_value
 from fabtui.screen.grid.cells import BadCell, CellSource, EndpointCells, RowOrder
 from fabtui.screen.grid.layout import NUMBER_WIDTH, CellShape
@@ -212,6 +212,8 @@ class NodeCells(CellSource):
             if index.tested[a, b] < index.cells(a, b) and self._whole:
                 style = CellStyle.PARTLY
             lowest = index.lowest(a, b) if width >= NUMBER_WIDTH else None
+            # Its number tells more than a shade would.
+            style = CellStyle.GOOD if lowest is not None and style in GRADES else style
             number = "" if lowest is None else short_value(lowest[0], self._source.unit()[0], min(width - 1, 4))
             return style, cell_text(style, number, width, glyphs)
         if rank < Level.SLOW or width < 2:

@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from fabtui.model.endpoints import node_of
-from fabtui.presentation.cell_levels import CURSOR_ON, CellStyle, Glyphs, cell_text
+from fabtui.presentation.cell_levels import CellStyle, Glyphs, cell_text
 from fabtui.sanitize import drawable
 from fabtui.screen.grid.axis import Axis, AxisEntry
 from fabtui.screen.grid.cells import CellSource
@@ -418,14 +418,12 @@ class LineRenderer:
         """Return a line of a row: header, then cells; cells without texts show their glyph."""
         first, last = self.span
         header, glyphs = self._row_header(row, part), glyph_cells(self.glyphs, self.layout.cell)
-        framed, at_cursor = False, self.column - first
-        if row == self.row and first <= self.column < last:
-            slots = bytearray(slots)
-            under = CURSOR_ON.get(slots[at_cursor], CellStyle.CURSOR)
-            # Between two edges of the cursor, a wide cell keeps its color; so does each rank of a job.
-            kept = under is not CellStyle.CURSOR or bool(self.line_names)
-            framed = texts is not None and kept and palette.system is not None
-            slots[at_cursor] = slots[at_cursor] if framed else under
+        at_cursor = self.column - first
+        framed = row == self.row and first <= self.column < last and not part
+        if framed and self.layout.cell == 1 and palette.system is None:
+            # Neither brackets nor a colour of its own.
+            texts, slots, framed = [glyphs.texts[slot] for slot in slots], bytearray(slots), False
+            slots[at_cursor] = CellStyle.CURSOR
         fixed = bytes(slots)
         outlined = self.outlined.get(row)
 
@@ -440,11 +438,10 @@ class LineRenderer:
             cells: Runs = list(zip(fixed, shown, strict=True))
             for at, blank in self._gaps:
                 cells.insert(at, (CellStyle.PAD, " " * blank))
+            found = [header, *cells, *self._padding]
             if framed:
-                at = at_cursor + sum(gap <= at_cursor for gap, _ in self._gaps)
-                slot, text = cells[at]
-                cells[at : at + 1] = [(CellStyle.CURSOR, text[:1]), (slot, text[1:-1]), (CellStyle.CURSOR, text[-1:])]
-            return [header, *cells, *self._padding]
+                frame(found, 1 + at_cursor + sum(gap <= at_cursor for gap, _ in self._gaps), self.glyphs)
+            return found
 
         if outlined or framed or (texts is None and self._gaps):
             ready = palette.ready(runs())
@@ -459,18 +456,26 @@ class LineRenderer:
         first, last = self.span
         header = self._row_header(row if lower is None or self.row != row + 1 else row + 1, 0)
         both = [bytearray(upper), bytearray(lower if lower is not None else len(upper))]
-        if self.row in (row, row + 1) and first <= self.column < last:
-            under = both[self.row - row][self.column - first]
-            both[self.row - row][self.column - first] = CURSOR_ON.get(under, CellStyle.CURSOR)
         slots = list(map(half_style, *both))
+        #: What stands between halves, last first: gaps, and the cursor in place of a character.
+        cuts: list[tuple[int, bool, tuple[int, str]]] = [
+            (at, False, (CellStyle.PAD, " " * blank)) for at, blank in self._gaps
+        ]
+        at_cursor, cursor = self.column - first, None
+        if self.row in (row, row + 1) and first <= self.column < last:
+            # Half a character cannot show the cursor and a verdict: the whole one does.
+            cursor = both[self.row - row][at_cursor], self.glyphs.cursor[2]
+            cuts = sorted([*cuts, (at_cursor, True, cursor)], reverse=True)
         ready, end = palette.ready(self._padding), last - first
-        for at, blank in self._gaps:
-            between = palette.ready([(CellStyle.PAD, " " * blank)])
-            ready, end = between + palette.ready_halves(*(bytes(one[at:end]) for one in both)) + ready, at
+        for at, taken, run in cuts:
+            halves = palette.ready_halves(*(bytes(one[at + taken : end]) for one in both))
+            ready, end = palette.ready([run]) + halves + ready, at
         ready = palette.ready([header]) + palette.ready_halves(*(bytes(one[:end]) for one in both)) + ready
 
         def runs() -> Runs:
             cells: Runs = [(slot, palette.half_text(slot)) for slot in slots]
+            if cursor is not None:
+                cells[at_cursor] = cursor
             for at, blank in self._gaps:
                 cells.insert(at, (CellStyle.PAD, " " * blank))
             return [header, *cells, *self._padding]
@@ -632,6 +637,26 @@ def _positions(axis: Axis) -> dict[str, int]:
 
 
 def bracketed(text: str) -> str:
-    """Return the text of a cell with brackets in place of blanks at its ends."""
+    """Return the text of a cell with parentheses in place of blanks at its ends; brackets are the cursor's."""
     left, right = text[:1] == " ", len(text) > 1 and text[-1:] == " "
-    return ("[" if left else text[:1]) + text[1:-1] + (("]" if right else text[-1:]) if len(text) > 1 else "")
+    return ("(" if left else text[:1]) + text[1:-1] + ((")" if right else text[-1:]) if len(text) > 1 else "")
+
+
+def frame(runs: Runs, at: int, glyphs: Glyphs) -> None:
+    """Draw the brackets of the cursor around a cell, in the place of blanks of the cell or else of its neighbours."""
+    slot, text = runs[at]
+    left, right, single = glyphs.cursor
+    if len(text) == 1:
+        runs[at] = slot, single
+        return
+    free = (" ", "(", ")", glyphs.node_edge)
+    before, after = runs[at - 1] if at else (0, ""), runs[at + 1] if at + 1 < len(runs) else (0, "")
+    if text[0] in free or before[1][-1:] != " ":
+        text = left + text[1:]
+    else:
+        runs[at - 1] = before[0], before[1][:-1] + left
+    if text[-1] in free:
+        text = text[:-1] + right
+    elif after[1][:1] in free:
+        runs[at + 1] = after[0], right + after[1][1:]
+    runs[at] = slot, text

@@ -21,7 +21,7 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from fabtui.presentation.cell_levels import CURSOR_ON, CellStyle, Glyphs
+from fabtui.presentation.cell_levels import CellStyle, Glyphs
 from fabtui.sanitize import drawable
 
 RESET = "\x1b[0m"
@@ -116,9 +116,7 @@ def pack(strip: Strip, system: ColorSystem | None) -> None:
     strip._render_cache = "".join(parts)
 
 
-#: Characters of the cursor on a bad cell where two cells share one.
-_CURSORS = {slot: Glyphs(True).of_style[slot] for slot in CURSOR_ON.values()}
-#: Slots filled with the colour of their character if they have no background, or the background of a good cell.
+#: Slots filled with the colour of their character if they have no background.
 _FILLED_BY_TEXT = frozenset({CellStyle.GONE, CellStyle.SLOW})
 
 
@@ -141,24 +139,12 @@ class Palette:
             base = base.without_color
         self.styles: list[Style] = [base + Style.parse(ramp.get(slot.key) or "none") for slot in CellStyle]
         self._base = base
-        for under, slot in CURSOR_ON.items():
-            if slot.key not in ramp:
-                self.styles[slot] = self._turned(self.styles[under])
         codes = [codes_of(style, system) for style in self.styles]
         self._halves: dict[int, tuple[str, Style]] = {}
         self._half_changes: dict[int, str] = {}
         self._glyph_cells: dict[GlyphCells, list[list[str]]] = {}
         #: Escape sequence between two slots; row -1 is for a terminal after a reset.
         self.changes: list[list[str]] = [[change(before, after) for after in codes] for before in (*codes, PLAIN)]
-
-    def _turned(self, style: Style) -> Style:
-        """Return the style of the cursor on a cell: text and fill swapped; without color, the cursor's own."""
-        base, marked = self._base, Style(bold=True, underline=True)
-        if self.system is None or style.reverse or style.color in (None, base.color):
-            return self.styles[CellStyle.CURSOR]
-        if style.bgcolor == base.bgcolor:
-            return style + marked + Style(reverse=True)
-        return style + marked + Style(color=style.bgcolor, bgcolor=style.color)
 
     def style(self, slot: int) -> Style:
         """Return the style of a slot, or of two slots in one character."""
@@ -185,10 +171,7 @@ class Palette:
         if known is None:
             both = slot // _HALVES_FROM - 1, slot % _HALVES_FROM
             upper, lower = map(self._fill, both)
-            if (cursor := next((CellStyle(half) for half in both if half in _CURSORS), None)) is not None:
-                # Half a character cannot show the cursor and a verdict: the whole one does.
-                known = _CURSORS[cursor], self.styles[cursor]
-            elif upper == lower:
+            if upper == lower:
                 known = BLANK, self._base + Style(bgcolor=upper)
             elif upper is None:
                 known = LOWER, self._base + Style(color=lower)
@@ -201,17 +184,14 @@ class Palette:
         """Return the fill colour of a slot; None for the screen's own."""
         style = self.styles[slot]
         color = style.color if style.reverse else style.bgcolor
-        if color is None or color.is_default or color in (self._base.bgcolor, self._good_fill(slot)):
-            if slot == CellStyle.CURSOR:
-                return Color.parse("bright_white")
+        if color is None or color.is_default or color == self._base.bgcolor:
             color = style.color if slot in _FILLED_BY_TEXT else None
         return None if color is None or color.is_default else color
 
-    def _good_fill(self, slot: int) -> Color | None:
-        return self.styles[CellStyle.GOOD].bgcolor if slot in _FILLED_BY_TEXT else None
-
     def ready_halves(self, upper: bytes, lower: bytes) -> str:
         """Return two rows as terminal text, two cells per character, after a reset."""
+        if not upper:
+            return ""
         slots = [_HALVES_FROM * (a + 1) + b for a, b in zip(upper, lower, strict=True)]
         known = self._half_changes
         keys = [_HALF_SLOTS * a + b for a, b in zip([0, *slots[:-1]], slots, strict=True)]
