@@ -126,7 +126,7 @@ async def test_headings_take_the_colours_of_a_new_theme(opened: Opened) -> None:
         (["end"], "n000:0>n002:-"),
         (["end", "home"], "n000:0>n000:0"),
         (["G"], "n002:->n000:1"),
-        (["G", "g"], "n000:0>n000:1"),
+        (["G", "ctrl+home"], "n000:0>n000:1"),
         (["pagedown"], "n002:->n000:1"),
         (["pagedown", "pageup"], "n000:0>n000:1"),
         (["right_square_bracket"], "n000:1>n001:1"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import colorsys
 import itertools
 import math
 from pathlib import Path
@@ -7,9 +8,10 @@ from pathlib import Path
 import pytest
 from rich.color import Color, ColorType
 from rich.style import Style
+from textual.theme import BUILTIN_THEMES
 
 from fabtui.errors import InputError
-from fabtui.presentation.cell_levels import CellStyle
+from fabtui.presentation.cell_levels import CellStyle, Glyphs
 from fabtui.screen.app import FabricApp
 from fabtui.screen.context import ScreenSettings
 from fabtui.screen.themes.ramps import ramp_of, read_theme, read_theme_file, theme_names
@@ -121,6 +123,54 @@ def test_verdicts_are_distinct_for_every_color_vision(name: str, count: str, sig
         # Nothing is wrong with either of these two.
         least = 20 if {one, other} != {CellStyle.GOOD, CellStyle.RUNNING} else 19
         assert apart > least, f"{one.key} and {other.key}: {apart:.0f}"
+
+
+@pytest.mark.parametrize("name", ["dark", "light", "high-contrast"])
+@pytest.mark.parametrize("count", ["24", "256"])
+@pytest.mark.parametrize("sight", list(SIGHTS))
+def test_wrong_data_is_distinct_by_color_or_by_sign(name: str, count: str, sight: str) -> None:
+    ramp = ramp_of(name, read_theme(name).dark, count)
+    for other in (CellStyle.GOOD, CellStyle.SLOW, CellStyle.TIMEOUT, CellStyle.FAILED):
+        apart = distance(linear(ramp["wrong"]), linear(ramp[other.key]), sight)
+        # Orange and red look alike without the cones for green: the signs differ.
+        by_color = sight == "all cones" or other in (CellStyle.GOOD, CellStyle.FAILED)
+        assert apart > 30 or not by_color, f"{other.key}: {apart:.0f}"
+        for plain in (False, True):
+            signs = Glyphs(plain).of_style
+            assert signs[CellStyle.WRONG] != signs[other]
+    assert Style.parse(ramp["wrong"]).bold
+
+
+def hue(style: str) -> float:
+    color = Style.parse(style).bgcolor
+    assert color is not None
+    return colorsys.rgb_to_hsv(*(part / 255 for part in color.get_truecolor()))[0] * 360
+
+
+@pytest.mark.parametrize("name", ["dark", "light", "high-contrast"])
+@pytest.mark.parametrize("count", ["24", "256"])
+def test_a_verdict_has_the_same_hue_in_all_themes(name: str, count: str) -> None:
+    ramp = ramp_of(name, read_theme(name).dark, count)
+    for key, low, high in (("slow", 25, 39), ("timeout", 40, 51), ("failed", 298, 302), ("good", 195, 240)):
+        assert low <= hue(ramp[key]) <= high, f"{key}: {hue(ramp[key]):.0f}"
+    assert hue(ramp["wrong"]) == 0
+    assert hue(ramp["slow"]) + 3 < hue(ramp["timeout"]), "orange, then amber"
+
+
+@pytest.mark.parametrize("name", sorted(BUILTIN_THEMES))
+@pytest.mark.parametrize("sight", list(SIGHTS))
+def test_verdicts_stand_out_on_the_backgrounds_of_the_themes_of_textual(name: str, sight: str) -> None:
+    theme = BUILTIN_THEMES[name]
+    background = theme.background or ("#121212" if theme.dark else "#e0e0e0")
+    if background.startswith("ansi"):
+        return
+    ramp = ramp_of(name, theme.dark, "24")
+    screen = light_of(Color.parse(background), (0, 0, 0))
+    for key in ("good", "slow", "timeout", "failed", "wrong"):
+        assert contrast(ramp[key]) >= 4.5
+        assert distance(linear(ramp[key]), screen, sight) > 15, key
+    for key in ("header", "header-here", "header-node", "header-gone"):
+        assert contrast_of(linear(ramp[key], background=False), screen) >= 3, key
 
 
 @pytest.mark.parametrize("name", ["dark", "light", "high-contrast", "ansi"])

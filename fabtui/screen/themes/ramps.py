@@ -122,10 +122,14 @@ def _texts(table: dict[str, object]) -> dict[str, str]:
 
 
 def ramp_of(theme: str, dark: bool, count: str) -> dict[str, str]:
-    """Return the ramp of a theme (Textual's own have none); missing entries come from the default theme."""
+    """Return the ramp of a theme, by its name or, for one of Textual's own, by its background.
+
+    Missing entries come from the default theme of that background. Cells that are ok are alike, unless a theme of the
+    user grades those without a number.
+    """
     base = dict(read_theme(DEFAULT).ramps[count])
     if not dark and "light" in theme_names():
         base.update(read_theme("light").ramps.get(count, {}))
     if theme in theme_names():
         base.update(read_theme(theme).ramps.get(count, {}))
-    return base
+    return {**dict.fromkeys(("fair", "low"), base["good"]), **base}
