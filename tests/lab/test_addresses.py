@@ -99,6 +99,17 @@ def test_rp_filter_without_source_routing_is_one_finding_on_that_node(network: N
     assert "rp_filter" in finding["next"][0]
 
 
+def test_a_node_that_answers_some_nodes_by_the_other_rail_is_named(network: Network, tmp_path: Path) -> None:
+    for address in ("10.1.0.1", "10.1.0.2"):
+        network.on("n2", "ip", "route", "add", f"{address}/32", "dev", "eth1", "table", "100")
+    network.on("n2", "sysctl", "-qw", *(f"net.ipv4.conf.{name}.rp_filter=1" for name in ("all", "eth0", "eth1")))
+    found = run(network, tmp_path, "--probes", "ping,udp")
+    title = "n2 drops what comes in by another interface than it answers by (rp_filter is 1 on eth0)"
+    finding = check(found, title, "n2")
+    assert any("answers to 10.1.0.1 leave by eth1" in line for line in finding["evidence"])
+    assert "rp_filter" in finding["next"][0]
+
+
 def test_a_node_with_ipv6_only_is_reported_as_such(network: Network, tmp_path: Path) -> None:
     for rail in network.rails:
         lines = [

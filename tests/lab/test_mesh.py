@@ -158,7 +158,8 @@ def test_faults_of_all_kinds_at_once(network: Network, tmp_path: Path) -> None:
     assert {m.value for m in result.model.addresses.latest(Layer.MTU, "n1", "n6")} == {9000.0, 1500.0}
 
 
-def test_a_firewall_on_a_node(small: Network, tmp_path: Path) -> None:
+def test_a_firewall_on_a_node_beside_a_narrow_path_of_another(small: Network, tmp_path: Path) -> None:
+    small.plant("n0.eth1=blackhole:1500")
     rules = (
         "add table inet wall\n"
         "add chain inet wall input { type filter hook input priority 0; policy accept; }\n"
@@ -171,7 +172,10 @@ def test_a_firewall_on_a_node(small: Network, tmp_path: Path) -> None:
         result.check(small)
     finally:
         small.on("n3", "nft", "delete", "table", "inet", "wall")
-    assert result.texts() == ["n3 blocks incoming TCP from n1 on every rail on ephemeral ports (ping passes)"]
+    assert sorted(result.texts()) == [
+        "MTU black hole for traffic from n0 rail 1 (eth1 10.2.0.1): 8972 bytes do not pass, 1472 do",
+        "n3 blocks incoming TCP from n1 on every rail on ephemeral ports (ping passes)",
+    ]
 
 
 def test_packets_that_are_lost_by_chance(small: Network, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -152,6 +153,49 @@ def test_what_is_wrong_with_the_surroundings_of_single_nodes(network: Network) -
         ("n3", "GLOO_SOCKET_IFNAME: lo leads to no other node: Gloo connects no ranks of different nodes"),
         ("n3", f"n1:{PORT}: connection refused: nothing listens there, or a firewall rejects, 3 nodes connect"),
     }, printed
+
+
+def python3_version(path: str) -> str:
+    """Return the version of an interpreter, or "" without one."""
+    try:
+        found = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False)
+    except OSError:
+        return ""
+    return found.stdout.removeprefix("Python ").strip()
+
+
+@pytest.mark.skipif(
+    python3_version("/usr/bin/python3") in ("", platform.python_version()), reason="no other version of Python here"
+)
+def test_another_pytorch_and_another_python_are_named_by_their_nodes(tmp_path: Path) -> None:
+    with network_in(tmp_path, 5, 1) as network:
+        config = network.folder / "sshd_config"
+        plain, own = config.read_text(), Path(sys.executable).parent
+        # On n2, another python3 without PyTorch stands first.
+        other = network.folder / "other"
+        other.mkdir()
+        (other / "python3").write_text('#!/bin/sh\nunset PYTHONPATH\nexec /usr/bin/python3 "$@"\n')
+        (other / "python3").chmod(0o755)
+        for node, first in (("n0", own), ("n1", own), ("n2", other), *((name, own) for name in ("n3", "n4"))):
+            text = plain.replace("SetEnv ", f'SetEnv "PATH={first}:/usr/sbin:/usr/bin:/sbin:/bin" ')
+            assert text != plain
+            bind(network, node, "sshd", text, str(config))
+        version = Path(sysconfig.get_paths()["purelib"]) / "torch" / "version.py"
+        text = re.sub(r"__version__ = .*", "__version__ = '2.1.0+cpu'", version.read_text())
+        bind(network, "n1", "version", text, str(version))
+        code, found, printed = preflight(network, "--nodes", "n[0-4]", "--remote-python", "python3")
+    assert code == 1, printed
+    serious = {(*one["nodes"], one["title"]) for one in found["findings"] if one["severity"] != "note"}
+    assert serious == {
+        ("n1", "n2", "PyTorch: 2.1.0+cpu, none, not 2.13.0+cpu as on 3 others"),
+        (
+            "n2",
+            f"python3 in PATH: {python3_version('/usr/bin/python3')}, not {platform.python_version()} as on 4 others",
+        ),
+    }, printed
+    # A wrong version beside others is said of its node, not of a list.
+    assert "n1: 2.1.0+cpu" in printed
+    assert "n2: none" in printed
 
 
 @pytest.mark.skipif(without("cpu", "cpu.cfs_quota_us"), reason="no control groups of version 1 with CPU quotas")
