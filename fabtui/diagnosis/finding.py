@@ -268,6 +268,7 @@ class Rule(ABC, Generic[ContextT]):
     next_step: ClassVar[str] = ""  #: What to do about it.
     #: Experiments that confirm or refute its findings, the decisive ones first.
     trials: ClassVar[tuple[ExperimentKind, ...]] = ()
+    exit_note: ClassVar[str] = ""  #: Exit code of a session with a bad finding of it, where that is not 1, and why.
     #: Whether its findings last while a sweep tests pairs and groups; those of others wait for its end.
     lasts: ClassVar[bool] = True
 

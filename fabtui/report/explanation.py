@@ -31,7 +31,7 @@ def rule_lines(rule: Rule[Any], width: int) -> list[str]:
     """Return the lines of a rule."""
     lines = wrapped("", f"{rule.id} {rule.name} ({rule.severity}): {rule.title}", width)
     fields = [("means", rule.description), ("next", rule.next_step), ("tests", trials_text(rule.trials))]
-    return lines + _fields(fields, width)
+    return lines + _fields([*fields, ("exit", rule.exit_note)], width)
 
 
 def error_lines(meaning: Meaning, width: int) -> list[str]:

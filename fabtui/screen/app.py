@@ -55,6 +55,8 @@ RATE = 15.0
 CLOSE_DEADLINE = 12.0
 #: Time (s) after that deadline for writing files when the terminal is gone.
 HANGUP_GRACE = 5.0
+#: Maximum time (s) that the place that a seek has reached is shown late for the sake of one frame, and of a turn of it.
+TOGETHER, _TURN = 3.0, 0.004
 #: Phases in which no measurement would be lost by leaving.
 IDLE_PHASES = ("start", "connect", "look", "done")
 #: Maximum number of settings problems shown as notifications; `fabtui config validate` prints all.
@@ -120,6 +122,7 @@ class FabricApp(App[int]):
         self._frame: asyncio.TimerHandle | None = None
         self._drawn = float("-inf")
         self._draw_timer: asyncio.TimerHandle | None = None
+        self._sought = False  #: Whether a seek began, and what it has reached was not drawn yet.
         self._feed_closed = False
         self._error_badge: str | None = None
         #: `fabtui.screen.deferred`, which is imported after the first frame.
@@ -342,6 +345,7 @@ class FabricApp(App[int]):
             self._go_back(self.feed.model)
         if self._notifier is not None:
             self._notifier.look()
+        self._sought = self._sought or (self.feed is not None and self.feed.seeking)
         self.request_draw()
 
     def _go_back(self, model: Model) -> None:
@@ -375,10 +379,26 @@ class FabricApp(App[int]):
         if self.feed is not None and self.feed.seeking:
             # What is on the way is not drawn, only how far it is.
             self._main.tick()
-            return
-        self._main.draw()
-        if self.screen is not self._main and hasattr(self.screen, "draw"):
+        elif self._sought:
+            self._sought = False
+            self.run_worker(self._show_together(), name="arrive", group="arrive", exclusive=True, exit_on_error=False)
+        else:
+            self._draw_all()
+
+    def _draw_all(self) -> None:
+        self.main.draw()
+        if self.screen is not self.main and hasattr(self.screen, "draw"):
             self.screen.draw()
+
+    async def _show_together(self) -> None:
+        """Show header, map, grid and findings of the state that a seek has reached in one frame."""
+        until, version = self._clock() + TOGETHER, self.model.version
+        with self.batch_update():
+            self._draw_all()
+            while not self.main.catch_up(version, _TURN) and self._clock() < until and not self._sought:  # noqa: ASYNC110
+                # Keys have their turn.
+                await asyncio.sleep(0.001)
+            self._draw_all()
 
     def _tick(self) -> None:
         if self.running or (self.feed is not None and self.feed.can_test and lost_nodes(self.model)):

@@ -109,7 +109,7 @@ _STEP, _STEP_SECONDS = 0.05, 10.0
 #: Range of speeds of the keys.
 _SLOWEST, _FASTEST = 1 / 8, 1024.0
 _TIME = re.compile(r"([+-]?)(?:(\d{1,4}):)?(?:(\d{1,4}):)?(\d{1,8})(%?)")
-SEEK_HINT = "50%, 1:30 after the start, or +0:30 and -10 (seconds) from here"
+SEEK_HINT = "a percentage (50 or 50%), a time (1:30), or seconds from here (+30, -0:10)"
 _SEEK = Binding.Group("seek")
 _key = partial(shortcut, needs=("replay",))
 
@@ -152,11 +152,12 @@ def seek_to(context: AppContext, text: str) -> None:
     """
     match = _TIME.fullmatch(text.replace(" ", ""))
     found = replay_of(context)
-    if match is None or found is None or (match[5] and (match[1] or match[2] or int(match[4]) > 100)):
+    share = match is not None and not match[1] and not match[2]
+    if match is None or found is None or (match[5] and not share) or (share and int(match[4]) > 100):
         raise InputError(f"{one_line(text, 40)!r} is not a place in a recording; expected {SEEK_HINT}")
     feed, state = found
     value = float(match[4])
-    if match[5]:
+    if share:
         feed.seek(value / 100 * (state.length or 0.0))
         return
     first, second = (int(part) for part in (match[2] or 0, match[3] or 0))

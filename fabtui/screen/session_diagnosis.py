@@ -60,6 +60,7 @@ class SessionDiagnosis:
         #: Number of pairs of each layer with each bad verdict.
         self.layers: LayerCounts = {}
         self.known = False
+        self._of = -1  #: Version of the model that the findings are about.
         self._preflight: tuple[int, Preflight] | None = None
         self._preflight_resting_until = 0.0
         self._job: tuple[int, JobBoard | None] = 0, None
@@ -115,6 +116,13 @@ class SessionDiagnosis:
             self._timer.cancel()
             self._timer = None
 
+    def reaches(self, version: int, budget: float) -> bool:
+        """Work for about ``budget`` seconds; return True once the findings are about a version of the model."""
+        if self._of < version:
+            self._resting_until = 0.0
+            self.step(budget)
+        return self._of >= version
+
     def step(self, budget: float) -> bool:
         """Work for about ``budget`` seconds; return True if there is more to do."""
         survey = self._survey = self._survey or Survey(self._model, interim=True)
@@ -150,7 +158,7 @@ class SessionDiagnosis:
         yield from search(self._model, tally, settled=True)
 
     def _take(self, found: list[Finding], survey: Survey, took: float) -> None:
-        self._search = None
+        self._search, self._of = None, survey.of
         # In order already; the model has not changed since the step of the search that did it.
         self.found, self._noted = found, self._model.acknowledgements.version
         self.domain = common_domain(self._model.nodes)

@@ -117,12 +117,36 @@ async def test_a_pair_that_is_shown_goes_back_too(tmp_path: Path) -> None:
         assert app.screen is app.main, "the pair does not exist yet"
 
 
+async def test_all_of_a_place_that_a_seek_reaches_is_shown_in_one_frame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with replayed(tmp_path) as (app, pilot, feed):
+        await settled(app, pilot)
+        shown: list[tuple[bool, bool]] = []
+        end_batch = app._end_batch
+
+        def ended() -> None:
+            end_batch()
+            if app._batch_count == 0 and app.main.findings is not None:
+                shown.append((app.main.findings.known, app.main.view_state.index.complete))
+
+        monkeypatch.setattr(app, "_end_batch", ended)
+        for place in (20.0, 1000.0):
+            shown.clear()
+            feed.seek(place)
+            assert feed.playback is not None
+            assert feed.playback.reached is not None, "the seek is shown from its first moment"
+            await until(pilot, lambda: not feed.seeking and bool(shown))
+            assert (True, True) in shown
+
+
 @pytest.mark.parametrize(
     ("text", "place"),
     [
         ("50%", 100.0),
+        ("50", 100.0),
         ("0", 0.0),
-        ("90", 90.0),
+        ("0:50", 50.0),
         ("1:30", 90.0),
         ("1:00:05", 3605.0),
         ("+0:30", 110.0),
@@ -138,7 +162,7 @@ async def test_places_in_a_recording(opened: Opened, text: str, place: float) ->
     assert feed.sought == [place]
 
 
-@pytest.mark.parametrize("text", ["", "x", "101%", "+5%", "1:2:3:4"])
+@pytest.mark.parametrize("text", ["", "x", "101%", "101", "+5%", "0:50%", "1:2:3:4"])
 async def test_the_prompt_refuses_what_is_no_place(opened: Opened, text: str) -> None:
     feed = FakeFeed(sweep_of_two().events, can_test=False)
     feed.replay = Playback(80.0, 200.0, 1.0)

@@ -119,6 +119,7 @@ class NodeLost(_PairRule):
     message = "{node} {state}"
     evidence = ("{reason}",)
     next_step = "Run the command of the hint, usually ssh to the node."
+    exit_note = "3, or 1 if a result is bad as well: a node that is gone was not tested"
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         yield from self._returned(context.model)

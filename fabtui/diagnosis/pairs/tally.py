@@ -92,14 +92,14 @@ class Survey:
         self.tally = Tally()
         #: Number of complete tallies so far.
         self.version = 0
-        self._of = -1
+        self.of = -1  #: Version of the model that the tally is about.
         self._steps: Iterator[Tally | None] | None = None
         self._began = -1
 
     @property
     def current(self) -> bool:
         """Return True if the tally is up to date."""
-        return self._of == self._model.version
+        return self.of == self._model.version
 
     def step(self, budget: float) -> bool:
         """Continue for about ``budget`` seconds; return True if a tally was completed."""
@@ -110,7 +110,7 @@ class Survey:
         end = time.perf_counter() + budget
         for found in self._steps:
             if found is not None:
-                self.tally, self._steps, self._of = found, None, self._began
+                self.tally, self._steps, self.of = found, None, self._began
                 self.version += 1
                 return True
             if time.perf_counter() > end:

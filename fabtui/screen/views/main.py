@@ -52,7 +52,7 @@ from fabtui.screen.widgets.connecting import ConnectingView
 from fabtui.screen.widgets.event_log import EventLog
 from fabtui.screen.widgets.finding_lines import RUN_KEY
 from fabtui.screen.widgets.key_bar import KeyBar
-from fabtui.screen.widgets.main_head import MIN_TABS, LayerTabs, connecting_line, head_line, quiet_facts, replay_text
+from fabtui.screen.widgets.main_head import MIN_TABS, LayerTabs, connecting_line, head_line, quiet_facts, replay_text, seek_line
 from fabtui.screen.widgets.minimap import ColorKey, Minimap
 from fabtui.screen.widgets.pair_text import status_parts, summary_text
 from fabtui.screen.widgets.prompt import Prompt
@@ -349,10 +349,21 @@ class MainScreen(Screen[None]):
             self.navigation.take_layer(layer)
 
     def tick(self) -> None:
-        """Update what changes with the clock."""
+        """Update what changes with the clock; during a seek, how far it has come."""
         self._draw_verdict()
+        if self._app_context.feed is not None and self._app_context.feed.seeking:
+            return
         if self.view != "connecting" and self.panel.display:
             self._draw_cursor()
+
+    def catch_up(self, version: int, budget: float) -> bool:
+        """Look at cells out of view and search for findings; return True once both are about a version of the model.
+
+        ``budget`` is the time (s) for each of them.
+        """
+        index = self.view_state.index
+        index.step(budget)
+        return (self.findings is None or self.findings.reaches(version, budget)) and index.complete
 
     def _draw_verdict(self) -> None:
         """Draw the first line: the verdict, and quiet facts at the right end."""
@@ -361,6 +372,10 @@ class MainScreen(Screen[None]):
         model, context, content = self.model, self._app_context, self._panel_content
         replay = ""
         if context.feed is not None and (state := context.feed.playback) is not None:
+            if state.reached is not None:
+                # The state on the way is shown once it is complete.
+                self.verdict_bar.put([(seek_line(state, self._glyphs), ALL_FINDINGS)])
+                return
             replay = replay_text(state, room=self.size.width >= 100)
         facts = quiet_facts(model, context.elapsed(), context.now(), replay, self._glyphs)
         if self.view == "connecting" or content is None:

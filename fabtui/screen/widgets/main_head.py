@@ -31,6 +31,8 @@ _CUT = 4
 MIN_TABS = 60
 #: Share of the line for quiet facts where the verdict would take all of it.
 _QUIET_SHARE = 0.26
+#: Length of the bar of a seek.
+_SEEK_BAR = 20
 #: Maximum number of lost nodes that are named.
 _MAX_LOST = 2
 _QUIET_ENDS = {130: "interrupted after"}
@@ -97,10 +99,21 @@ def replay_text(state: Playback, *, room: bool) -> str:
     """Return the position of a replay, and its speed; without ``room`` in fewer characters."""
     speed = f" x{state.speed:g}" if state.speed not in (None, 1.0) else ""
     share = f"{min(1.0, state.position / state.length):.0%}" if state.length else clock_text(state.position)
-    reached = f" at {clock_text(state.reached)}" if state.reached is not None else ""
     if not room or not state.length or state.position >= state.length:
-        return f"REPLAY {share}{reached}{speed}"
-    return f"REPLAY {clock_text(state.position)} of {clock_text(state.length)}{reached}{speed}"
+        return f"REPLAY {share}{speed}"
+    return f"REPLAY {clock_text(state.position)} of {clock_text(state.length)}{speed}"
+
+
+def seek_line(state: Playback, glyphs: Glyphs) -> Line:
+    """Return where a seek goes, and how far it has come."""
+    reached, position = state.reached or 0.0, state.position
+    line: Line = [(f"seeking {clock_text(position)} ", "bold")]
+    # The next change may be anywhere.
+    if position > reached:
+        share = min(1.0, reached / position)
+        full = round(_SEEK_BAR * share)
+        line += [(glyphs.bar[0] * full, "$primary"), (glyphs.bar[1] * (_SEEK_BAR - full), MUTED), (f" {share:.0%}", "")]
+    return line
 
 
 def hardware_text(model: Model) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Playback(NamedTuple):
     """State of a replay: position and length (s; None: not known yet), and speed (None: as fast as possible).
 
-    ``reached`` is how far a seek to the position has come, if it takes more than a second.
+    ``reached`` is how far a seek to the position has come; None without one.
     """
 
     position: float

@@ -92,8 +92,6 @@ class Checkpoints:
 _TICK = 0.03
 #: Time (s) after which a step of a seek ends, and the pause (s) after it, in which keys are taken.
 _STEP, _PAUSE = 0.004, 0.001
-#: Time (s) of a seek after which it is shown how far it has come.
-_PATIENCE = 1.0
 #: Maximum time (s) between two notifications while no event is due, and minimum time between those of a seek.
 _POSITION_INTERVAL = 0.5
 
@@ -142,7 +140,6 @@ class ReplayFeed(StillFeed):
         #: Time (epoch seconds) up to which events are applied at once, and the number of turns that ends this sooner.
         self._target: float | None = None
         self._turns: float = math.inf
-        self._sought = 0.0  #: When the seek began.
         #: Model that events are applied to: `model`, or its successor after a seek back.
         self._building = self.model
         self._place = START
@@ -163,9 +160,8 @@ class ReplayFeed(StillFeed):
         started = self._building.started
         if not started:
             return None
-        seeks_long = self._target is not None and asyncio.get_running_loop().time() - self._sought > _PATIENCE
         length = None if self._end is None else self._end - started
-        reached = self._building.now - started if seeks_long else None
+        reached = None if self._target is None else self._building.now - started
         return Playback(self._now() - started, length, self._speed, reached)
 
     def _now(self) -> float:
@@ -226,7 +222,6 @@ class ReplayFeed(StillFeed):
 
     def _go_to(self, target: float, turns: float = math.inf) -> None:
         self._target, self._turns, self.seeking = target, turns, True
-        self._sought = asyncio.get_running_loop().time()
         self._arrived.clear()
         # At full speed it would be at the end again at once.
         self._speed = self._speed or 1.0
@@ -239,6 +234,7 @@ class ReplayFeed(StillFeed):
                 return
             self._playing = asyncio.create_task(self._play_all())
         self._wake.set()
+        self._notify()
 
     def _arrive(self) -> None:
         """Show the model that a seek has built, and continue at the normal pace."""

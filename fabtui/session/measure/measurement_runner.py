@@ -78,6 +78,7 @@ class MeasurementRunner:
         self._bad_since: dict[frozenset[int], float] = {}
         #: Pairs that end a rank host.
         self._fatal: set[frozenset[int]] = set()
+        self._slow_round = 0  #: Latest round of retests of slow pairs that was logged.
         self._kept = CommunicatorCache(context)
         self.resumed = False  #: Whether collectives are left out that an earlier part of the session has results of.
         self.left = False  #: Whether pairs are left out of which both directions have a good or a slow result.
@@ -356,9 +357,10 @@ class MeasurementRunner:
     async def _suspects(self, swept: PairSet) -> None:
         """Test bad pairs again, alone, then their ends with other partners."""
         await self._pump.flush()
-        dead = await bad_pairs(self._model, swept, (Verdict.FAILED, Verdict.TIMEOUT))
+        dead = await bad_pairs(self._model, swept, DEAD)
         dead = [pair for pair in dead if frozenset(pair) not in self._proven]
         alone: Counter[Pair] = Counter()
+        self._slow_round = 0
         limited = [pair for pair in await bad_pairs(self._model, swept, (Verdict.SLOW,)) if self._is_limited(*pair)]
         self._kept.unlimited.update(limited)
         if len(limited) > MAX_SUSPECTS:
@@ -413,7 +415,10 @@ class MeasurementRunner:
             again = [pair for pair in directions if (min(pair), max(pair)) in chosen]
             alone.update(again)
             times = max(alone[pair] for pair in again)
-            self._pump.log("info", f"tested again, alone (round {times}): {self._named(slow)}")
+            # Medians move, so that others become slow every moment.
+            if times > self._slow_round:
+                self._slow_round = times
+                self._pump.log("info", f"tested again, alone (round {times}): {self._named(slow)}")
             await self.pairs_alone(slow)
             await self._pump.flush()
 

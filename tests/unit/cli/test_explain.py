@@ -28,6 +28,11 @@ def test_a_rule_is_explained_by_code_and_name(name: str, capsys: Out) -> None:
     assert "\n  next " in out
 
 
+def test_the_exit_code_of_a_lost_node_is_explained(capsys: Out) -> None:
+    assert entry.main(["explain", "FT001"]) == 0
+    assert "exit     3, or 1 if a result is bad as well" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["E13", "e13", "memlock"])
 def test_an_error_is_explained_by_code_and_name(name: str, capsys: Out) -> None:
     assert entry.main(["explain", name]) == 0

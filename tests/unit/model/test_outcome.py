@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fabtui.cli.main import main
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.model.exit_codes import exit_code, not_tested
 
 Maker = Callable[[], Any]
@@ -49,6 +50,9 @@ def test_a_node_that_is_gone_is_3(make_model: Maker) -> None:
     model = whole(make_model).add("node", node="n1", state="lost", text="the cable").model()
     assert exit_code(model) == 3
     assert not_tested(model) == ["n1: the cable"]
+    assert diagnose(model).code == 3, "FT001 is bad, but nothing is known about the node"
+    bad = whole(make_model).measured("p2p", "n0:0", "n1:0", "failed", error="x")
+    assert diagnose(bad.add("node", node="n1", state="lost", text="the cable").model()).code == 1
 
 
 def test_a_node_with_nothing_to_test_is_3(make_model: Maker) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from datetime import timedelta
 from typing import Any, Optional
@@ -24,7 +25,8 @@ class GlooEngine(TorchEngine):
     transport = "TCP"
 
     def before_import(self) -> None:
-        """Leave out what only GPUs and networks need."""
+        """Leave out what only GPUs and networks need, and lines that torch prints about what it raises as well."""
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
         with contextlib.suppress(OSError, ValueError):
             unused_modules.leave_out()
 
