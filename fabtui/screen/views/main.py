@@ -52,7 +52,15 @@ from fabtui.screen.widgets.connecting import ConnectingView
 from fabtui.screen.widgets.event_log import EventLog
 from fabtui.screen.widgets.finding_lines import RUN_KEY
 from fabtui.screen.widgets.key_bar import KeyBar
-from fabtui.screen.widgets.main_head import MIN_TABS, LayerTabs, connecting_line, head_line, quiet_facts, replay_text, seek_line
+from fabtui.screen.widgets.main_head import (
+    MIN_TABS,
+    LayerTabs,
+    connecting_line,
+    head_line,
+    quiet_facts,
+    replay_text,
+    seek_line,
+)
 from fabtui.screen.widgets.minimap import ColorKey, Minimap
 from fabtui.screen.widgets.pair_text import status_parts, summary_text
 from fabtui.screen.widgets.prompt import Prompt
