@@ -87,7 +87,11 @@ def expanded(words: Sequence[str]) -> list[str]:
         at += 2 if valued else 1
     if at >= len(words) or words[at] not in NAMES:
         return list(words)
-    return [*ALIASES.get(words[at], (words[at],)), *words[:at], *words[at + 1 :]]
+    rest = list(words[at + 1 :])
+    if words[at] == "serve" and rest[:1] == ["replay"]:
+        # The command that is served, as it is typed without "serve".
+        rest[0] = "--replay"
+    return [*ALIASES.get(words[at], (words[at],)), *words[:at], *rest]
 
 
 def help_of(command: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
 from fabtui.diagnosis.finding import Finding, Severity
 from fabtui.diagnosis.preflight.node_context import NodeContext
 from fabtui.model.baseline import SLOW_BELOW, change
@@ -76,6 +76,11 @@ class PairChange(NamedTuple):
         return self.status is Status.WORSE or (self.status is Status.NEW and self.now.bad)
 
     @property
+    def turned(self) -> bool:
+        """Return True if it broke or was repaired: its value did not just change."""
+        return self.then.bad is not self.now.bad and self.status in (Status.WORSE, Status.NEW, Status.BETTER)
+
+    @property
     def badness(self) -> tuple[bool, int, int, float]:
         """Sort key, the worst first."""
         gain = 1.0 if self.gain is None else self.gain
@@ -101,6 +106,7 @@ class SessionDiff:
     gone: list[Finding]  #: Findings of the earlier session only.
     still: list[Finding]  #: Findings of both, as they are in the later one.
     differences: list[Difference]  #: What limits the comparison of values.
+    sessions: tuple[Diagnosis, Diagnosis]  #: The earlier and the later session.
 
     @property
     def worse(self) -> bool:
@@ -133,7 +139,8 @@ def session_diff(then: Model, now: Model) -> SessionDiff:
     facts = None
     if has_facts(then) and has_facts(now):
         facts = changes_since(earlier_of(NodeContext(then).table), NodeContext(now).table)
-    found, earlier = diagnose(now).all_findings, diagnose(then).all_findings
+    sessions = diagnose(then), diagnose(now)
+    earlier, found = (one.all_findings for one in sessions)
     known, present = _keys(earlier), _keys(found)
     return SessionDiff(
         sorted(changed, key=lambda one: one.badness),
@@ -143,6 +150,7 @@ def session_diff(then: Model, now: Model) -> SessionDiff:
         gone=[one for one in earlier if _key(one) not in present],
         still=[one for one in found if _key(one) in known],
         differences=list(_differences(then, now)),
+        sessions=sessions,
     )
 
 

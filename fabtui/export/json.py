@@ -39,7 +39,7 @@ def as_json(found: Diagnosis) -> dict[str, Any]:
         "started": when(model.started),
         "ended": when(model.now),
         "exit": found.code,
-        "verdict": sentence_of(found),
+        "sentence": sentence_of(found),
         "lab": model.lab,
         "faults": model.faults,
         "options": model.options,

@@ -144,7 +144,7 @@ def _changes(one: Diagnosis, sources: Sequence[str], against: Against) -> list[B
         then, now = without_facts(then), without_facts(now)
     names = _described(against.name, then), _described(", ".join(sources) or "this session", now)
     diff = session_diff(then, now)
-    return [Paragraph(diff_outcome(diff)), *change_blocks(names, against.name, diff, _WIDEST_CHANGE, UNICODE)]
+    return [*change_blocks(names, against.name, diff, _WIDEST_CHANGE, UNICODE), Paragraph(diff_outcome(diff))]
 
 
 def _run(model: Model) -> Iterator[Block]:

@@ -9,6 +9,7 @@ from fabtui.diagnosis.experiment import trials_text
 from fabtui.diagnosis.finding import Rule
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning, filled
 from fabtui.diagnosis.knowledge.log_causes import Causes, LogPlace, Occurrences
+from fabtui.diagnosis.knowledge.log_stamps import stamp_of
 from fabtui.diagnosis.knowledge.short_codes import ShortCode
 from fabtui.diagnosis.knowledge.xids import Xid
 from fabtui.nodeset import count
@@ -159,7 +160,9 @@ def _on(one: Occurrences) -> str:
 
 
 def _where(place: LogPlace, files: Sequence[str]) -> str:
-    time = f"{place.time:%m-%d %H:%M:%S.%f}"[:-3] + " " if place.time else ""
+    # Other lines have the time of the line before them, for their order alone.
+    own = place.time if stamp_of(place.text) else None
+    time = f"{own:%m-%d %H:%M:%S.%f}"[:-3] + " " if own else ""
     name = one_line(files[place.file], 200)
     return f"{time}{name}:{place.line}: " if name else time
 

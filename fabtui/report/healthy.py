@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.healthy_set import HealthySet
 from fabtui.diagnosis.rank_order import Hop
+from fabtui.model.endpoints import node_of
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
 from fabtui.presentation.healthy_text import cause_text, drain_commands, host_lines, shares, slurm_options
@@ -29,6 +30,9 @@ def what_to_do(one: Diagnosis) -> Iterator[Items]:
     if found is None or not found.left_out:
         return
     lines = [f"{_headline(model, found)}: {' '.join(slurm_options(found))}"]
+    if (other := _other_end(one, found)) is not None:
+        (left,) = found.left_out
+        lines.append(f"either end of the path may be left out: {other} instead of {left} does as well")
     if found.most:
         lines.append(f"with fewer GPUs per node: {_number(found, len(found.most))}")
     elif joining := shares(found.joining):
@@ -39,6 +43,15 @@ def what_to_do(one: Diagnosis) -> Iterator[Items]:
         lines.append(f"to drain: {drain[0]}" + (f", and {len(drain) - 1} more" if len(drain) > 1 else ""))
     lines.append("host file, rank order and more: fabtui nodes RECORDING")
     yield Items("what to do now", [one_line(line, _LONGEST) for line in lines], whole=True)
+
+
+def _other_end(one: Diagnosis, found: HealthySet) -> str | None:
+    """Return the node whose absence would mend the bad pairs as well as that of the only one left out, or None."""
+    if len(found.left_out) != 1 or found.drain:
+        return None
+    pairs = [{node_of(end) for end in pair} for pair in one.tally.bad]
+    common = set[str].intersection(*pairs) - set(found.left_out) if pairs else set()
+    return one_line(common.pop()) if len(common) == 1 else None
 
 
 def _names_nodes(one: Diagnosis) -> bool:

@@ -20,6 +20,7 @@ from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import ASCII, UNICODE, Glyphs
 from fabtui.presentation.findings import finding_text, pairs_text, placed_title
 from fabtui.presentation.numbers import size_text, spoken_text, value_text
+from fabtui.presentation.verdict_line import sentence_of
 from fabtui.presentation.wording import plain, verdict_words
 from fabtui.report.document import Block, Items, Lines, Paragraph, Table
 from fabtui.report.preflight import change_lines
@@ -73,22 +74,44 @@ def change_blocks(
     sessions: tuple[str, str], then: str, diff: SessionDiff, width: int, glyphs: Glyphs
 ) -> Iterator[Block]:
     """Yield the changes since an earlier session, which has the name ``then``; ``sessions`` describe both."""
-    yield Items("", [*difference_lines(diff), f"then: {sessions[0]}", f"now:  {sessions[1]}"])
+    verdicts = map(sentence_of, diff.sessions)
+    named = zip(("then:", "now: "), sessions, verdicts, strict=True)
+    heads = [f"{when} {session}: {verdict}" for when, session, verdict in named]
+    yield Items("", [change_line(diff), *difference_lines(diff), *heads])
     if diff.counts:
         yield Table("", _count_rows(diff))
-    yield from _pair_tables(diff)
+    yield from _pair_tables([one for one in diff.pairs if one.turned])
+    if diff.new:
+        lines = [line for one in diff.new for line in _with_evidence(one)]
+        yield Lines(f"new findings: {len(diff.new)}", capped(lines, "lines", where=_WHERE, indent="  "))
+    yield from _finding_lists(diff.gone, "findings that are gone")
+    yield from _pair_tables([one for one in diff.pairs if not one.turned], values=True)
     if diff.facts is None:
         yield Paragraph("facts of nodes are not compared: that takes two recordings or JSON sessions")
     else:
         head, *lines = (plain(line).strip() for line in change_lines(diff.facts, then, width, glyphs))
         yield Items(f"facts {head}", capped(lines, "changes", where=_WHERE), whole=True)
-    if diff.new:
-        lines = [line for one in diff.new for line in _with_evidence(one)]
-        yield Lines(f"new findings: {len(diff.new)}", capped(lines, "lines", where=_WHERE, indent="  "))
-    for found, what in ((diff.gone, "findings that are gone"), (diff.still, "findings that are still there")):
-        if found:
-            lines = [finding_line(one) for one in found]
-            yield Items(f"{what}: {len(found)}", capped(lines, "findings", _MOST_ROWS, _WHERE))
+    yield from _finding_lists(diff.still, "findings that are still there")
+
+
+def _finding_lists(found: Sequence[Finding], what: str) -> Iterator[Items]:
+    if found:
+        lines = [finding_line(one) for one in found]
+        yield Items(f"{what}: {len(found)}", capped(lines, "findings", _MOST_ROWS, _WHERE))
+
+
+def change_line(diff: SessionDiff) -> str:
+    """Return how many pairs broke and were repaired, and how many findings are new and gone, in one sentence."""
+    turned = [one for one in diff.pairs if one.turned]
+    broken = sum(one.now.bad for one in turned)
+    repaired = len(turned) - broken
+    parts = [
+        f"{count(broken, 'pair')} broke" if broken else "",
+        f"{count(repaired, 'pair was', 'pairs were')} repaired" if repaired else "",
+        f"{count(len(diff.new), 'finding is', 'findings are')} new" if diff.new else "",
+        f"{count(len(diff.gone), 'finding is', 'findings are')} gone" if diff.gone else "",
+    ]
+    return f"{', '.join(filter(None, parts)) or 'No pair broke or was repaired'}."
 
 
 def print_diff(names: tuple[str, str], models: tuple[Model, Model], diff: SessionDiff) -> None:
@@ -127,12 +150,14 @@ def _count_rows(diff: SessionDiff) -> list[list[str]]:
     return rows
 
 
-def _pair_tables(diff: SessionDiff) -> Iterator[Table]:
+def _pair_tables(pairs: Sequence[PairChange], *, values: bool = False) -> Iterator[Table]:
+    """Yield a table for each status; ``values``: only the values of these pairs changed."""
     for status in _ORDER:
-        changes = [one for one in diff.pairs if one.status is status]
+        changes = [one for one in pairs if one.status is status]
         if rows := _pair_rows(changes):
             left = len(rows) - _MOST_ROWS
-            note = f" ({_TITLES[status]})" if status in _TITLES else ""
+            note = " values" if values and status in (Status.WORSE, Status.BETTER) else ""
+            note = f" ({_TITLES[status]})" if status in _TITLES else note
             if status is Status.NOT_COMPARABLE:
                 note = f" ({Counter(one.reason for one in changes).most_common(1)[0][0]})"
             more = [f"and {left} more rows; --csv and --json have them all"] if left > 0 else []

@@ -27,11 +27,17 @@ _FARTHEST = 40
 _KEPT_NETWORKS = tuple(
     ipaddress.ip_network(text) for text in ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3", "::/127", "ff00::/8")
 )
-#: Prefixes that show the kind of an address: private, link-local, of a provider, an IPv4 address within IPv6.
+#: Prefixes that show the kind of an address: private, link-local, of a provider, for documentation.
 _KINDS = tuple(
     ipaddress.ip_network(text)
-    for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "100.64.0.0/10", "fd00::/8")
+    for text in (
+        *("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "100.64.0.0/10", "fd00::/8"),
+        *("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32"),
+    )
 )
+#: Networks of the pseudonyms of all other addresses: the pseudonym of a public address is nobody's.
+_PRIVATE = ipaddress.IPv4Network("10.0.0.0/8")
+_DOCUMENTATION = ipaddress.IPv6Network("2001:db8::/32")
 _LINK_LOCAL = ipaddress.ip_network("fe80::/64")
 #: Bits of a MAC address and of a GUID that name the vendor.
 _VENDOR_BITS = 24
@@ -160,7 +166,9 @@ class Pseudonyms:
         if any(real in network for network in _KEPT_NETWORKS):
             return real
         if isinstance(real, ipaddress.IPv4Address):
-            return ipaddress.IPv4Address(self._bits(int(real), 32, self._kept(real)))
+            if (kept := self._kept(real)) is None:
+                return _PRIVATE[self._bits(int(real), 32, _PRIVATE.prefixlen) & int(_PRIVATE.hostmask)]
+            return ipaddress.IPv4Address(self._bits(int(real), 32, kept))
         if (inner := real.ipv4_mapped) is not None:
             return ipaddress.IPv6Address((0xFFFF << 32) | int(self._mapped(inner)))
         value = int(real)
@@ -168,13 +176,16 @@ class Pseudonyms:
         low = self.guid(value & ((1 << 64) - 1))
         prefix = value >> 64
         if real not in _LINK_LOCAL:
-            prefix = self._bits(prefix, 64, self._kept(real))
+            kept = self._kept(real)
+            prefix = self._bits(prefix, 64, _DOCUMENTATION.prefixlen if kept is None else kept)
+            if kept is None:
+                prefix = int(_DOCUMENTATION.network_address) >> 64 | prefix & 0xFFFFFFFF
         return ipaddress.IPv6Address(prefix << 64 | low)
 
     @staticmethod
-    def _kept(real: ipaddress.IPv4Address | ipaddress.IPv6Address) -> int:
-        """Return how many first bits of an address stay."""
-        return next((network.prefixlen for network in _KINDS if real in network), 3)
+    def _kept(real: ipaddress.IPv4Address | ipaddress.IPv6Address) -> int | None:
+        """Return how many first bits of an address stay; None for a public one, of which none does."""
+        return next((network.prefixlen for network in _KINDS if real in network), None)
 
     def _bits(self, value: int, bits: int, kept: int) -> int:
         """Flip each bit after those that are kept by a hash of the bits before it: common prefixes remain common."""

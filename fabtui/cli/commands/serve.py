@@ -22,7 +22,7 @@ Serve the app to a browser on this machine, or through ssh -L to a browser elsew
 
 examples:
   fabtui serve --nodes n060,n061               prints the address, and the ssh command to reach it
-  fabtui serve --port 0 --replay session.jsonl.gz
+  fabtui serve replay session.jsonl.gz --port 0
 
 The server listens on 127.0.0.1 only and accepts only addresses with the random token that it prints. Anyone who has
 the address can do what you can do in the app. Each window is a session of its own, one at a time; closing it stops

@@ -78,12 +78,17 @@ def merged(parts: Iterable[Part]) -> list[Part]:
 
 #: Number of latest attempts in the side panel, and the width of the labels there.
 _ATTEMPTS, LABEL = 22, 10
+#: Minimum number of values of which percentiles say more than the values.
+_FEWEST_RANKED = 5
 #: Width of the graph of bad pairs, and the minimum room for it.
 TREND_WIDTH = 12
 
 
 def pair_trend(model: Model, src: str, dst: str, glyphs: Glyphs) -> list[list[Part]]:
-    """Return the attempts at a pair as a graph, with minimum, median and 99th percentile; nothing for one attempt."""
+    """Return the attempts at a pair as a graph; below it few values, or minimum, median and 99th percentile of many.
+
+    Nothing for one attempt.
+    """
     attempts = model.history(Layer.P2P, src, dst)
     if attempts and attempts[-1].asked_bytes is not None:
         attempts = [one for one in attempts if one.asked_bytes in (None, attempts[-1].asked_bytes)]
@@ -94,8 +99,12 @@ def pair_trend(model: Model, src: str, dst: str, glyphs: Glyphs) -> list[list[Pa
     lines: list[list[Part]] = [
         [("trend".ljust(LABEL), MUTED), *graph, (f"  {len(attempts[-_ATTEMPTS:])} in {span}", MUTED)]
     ]
-    values = sorted(one.value for one in attempts if one.value is not None)
-    if values:
+    measured = [one.value for one in attempts if one.value is not None]
+    values = sorted(measured)
+    if 0 < len(values) < _FEWEST_RANKED:
+        text = "  ".join(spoken_texts(measured, one_line(attempts[-1].unit, 10)))
+        lines.append([(" " * LABEL, MUTED), (text, MUTED)])
+    elif values:
         # Nearest rank: a percentile is a value that was measured.
         ranks = (values[0], values[(len(values) - 1) // 2], values[-(-99 * len(values) // 100) - 1])
         unit = one_line(attempts[-1].unit, 10)

@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 from collections.abc import Iterator
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,18 @@ def test_addresses_keep_their_subnets_and_gids_their_addresses() -> None:
     assert guid.startswith("0x506b4b")
     assert rewriter.text("fe80:0000:0000:0000:506b:4b03:00c7:1234").replace(":", "").endswith(guid[2:])
     assert rewriter.text("506b:4b03:00c7:1234").replace(":", "") == guid[2:]
+
+
+def test_the_pseudonym_of_a_public_address_is_nobodys() -> None:
+    rewriter = Rewriter(Identities(), b"s")
+    real = ["192.0.2.2", "207.67.123.177", "8.8.8.8", "2a02:8071:1:2:3:4:5:6", "2001:db8::5", "203.0.113.9", "10.1.2.3"]
+    made = [rewriter.text(text) for text in real]
+    assert not any(ip_address(text).is_global for text in made)
+    assert len(set(made)) == len(real)
+    assert made[0].startswith("192.0.2."), "documentation stays documentation"
+    near = rewriter.text("207.67.123.9")
+    assert near != made[1]
+    assert near.rpartition(".")[0] == made[1].rpartition(".")[0], "subnets stay subnets"
 
 
 @pytest.mark.parametrize(
