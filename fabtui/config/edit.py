@@ -8,59 +8,14 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from fabtui.config.file import ASSIGNMENT, BOOLEANS, HEADER, MAX_FILE, ConfigFile, Found, checked, key_parts, merged
+from fabtui.config.file import ASSIGNMENT, BOOLEANS, DEFAULT, HEADER, MAX_FILE, checked, key_parts
 from fabtui.config.options import OptionSpec, settings
 from fabtui.config.values import nearest
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_bytes
 from fabtui.paths import user_path
-
-#: Word that stands for the default of a setting.
-DEFAULT = "default"
-
-
-class SettingRow(NamedTuple):
-    """A setting as it is in effect."""
-
-    key: str  #: Its table and name.
-    value: str  #: Its value as text.
-    source: str  #: Where the value is from.
-
-
-def settings_in_effect(given: dict[str, Any], config: ConfigFile) -> list[SettingRow]:
-    """Return every setting, with the arguments of a command line in effect."""
-    rows = []
-    for spec in settings().values():
-        found = config.values.get(spec.key)
-        if spec.kind == "variables" and spec.argument in given and found is not None:
-            value = merged(given, config)[spec.argument]
-            rows.append(SettingRow(spec.key, value_text(spec, value), f"command line and {source_of(config, found)}"))
-        elif spec.table in ("screen", "session") and spec.argument in given:
-            rows.append(SettingRow(spec.key, value_text(spec, given[spec.argument]), "command line"))
-        elif spec.key == "recording.keep" and {"record", "no_record"} & set(given):
-            rows.append(SettingRow(spec.key, value_text(spec, "no_record" not in given), "command line"))
-        elif found is not None:
-            rows.append(SettingRow(spec.key, value_text(spec, found.value), source_of(config, found)))
-        else:
-            rows.append(SettingRow(spec.key, spec.default or "none", DEFAULT))
-    return rows
-
-
-def value_text(spec: OptionSpec, value: object) -> str:
-    """Return a value, in the form of the command line, as text."""
-    if spec.kind == "variables" and isinstance(value, list):
-        # Names only: this output ends up in bug reports, and a value may be a secret.
-        return ",".join(f"{text.partition('=')[0]}=..." for text in value)
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def source_of(config: ConfigFile, found: Found) -> str:
-    """Return the variable or the line of the file that a value is from."""
-    return found.variable or (f"{config.path.name}:{found.line}" if found.line else config.path.name)
 
 
 def setting_named(name: str) -> OptionSpec:

@@ -26,6 +26,8 @@ HEADER = r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?"
 ASSIGNMENT = rf"\s*({_KEY}(?:\s*\.\s*{_KEY})*)\s*="
 #: Words of a switch.
 BOOLEANS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+#: Word that stands for the default of a setting.
+DEFAULT = "default"
 #: A lab brings its own connection.
 _NOT_IN_A_LAB = ("transport", "ssh_config", "host_key_policy", "remote_python")
 
@@ -305,6 +307,53 @@ def _contradicting(given: dict[str, Any], own: dict[str, Any]) -> list[str]:
     if "p2p" not in names(own.get("layers") or ["p2p"]) and {"isolated", "bidirectional"} & set(given):
         wrong.append("layers")
     return wrong
+
+
+class SettingRow(NamedTuple):
+    """A setting as it is in effect."""
+
+    key: str  #: Its table and name.
+    value: str  #: Its value as text.
+    source: str  #: Where the value is from.
+
+
+def settings_in_effect(given: dict[str, Any], config: ConfigFile) -> list[SettingRow]:
+    """Return every setting, with the arguments of a command line in effect."""
+    rows = []
+    for spec in settings().values():
+        found = config.values.get(spec.key)
+        if spec.kind == "variables" and spec.argument in given and found is not None:
+            value = merged(given, config)[spec.argument]
+            rows.append(SettingRow(spec.key, value_text(spec, value), f"command line and {source_of(config, found)}"))
+        elif spec.table in ("screen", "session") and spec.argument in given:
+            rows.append(SettingRow(spec.key, value_text(spec, given[spec.argument]), "command line"))
+        elif spec.key == "recording.keep" and {"record", "no_record"} & set(given):
+            rows.append(SettingRow(spec.key, value_text(spec, "no_record" not in given), "command line"))
+        elif found is not None:
+            rows.append(SettingRow(spec.key, value_text(spec, found.value), source_of(config, found)))
+        else:
+            rows.append(SettingRow(spec.key, default_text(spec), DEFAULT))
+    return rows
+
+
+def default_text(spec: OptionSpec) -> str:
+    """Return the default of a setting as text."""
+    return spec.default or ("false" if spec.kind == "switch" else "none")
+
+
+def value_text(spec: OptionSpec, value: object) -> str:
+    """Return a value, in the form of the command line, as text."""
+    if spec.kind == "variables" and isinstance(value, list):
+        # Names only: this output ends up in bug reports, and a value may be a secret.
+        return ",".join(f"{text.partition('=')[0]}=..." for text in value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def source_of(config: ConfigFile, found: Found) -> str:
+    """Return the variable or the line of the file that a value is from."""
+    return found.variable or (f"{config.path.name}:{found.line}" if found.line else config.path.name)
 
 
 def template(keys: list[tuple[str, str, str]]) -> str:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
 
     from fabtui.diagnosis.finding import Finding
+    from fabtui.config.options import OptionSpec
     from fabtui.diagnosis.preflight.checks import Preflight
     from fabtui.model.layers import Layer
     from fabtui.presentation.job_board import JobBoard
@@ -92,6 +93,7 @@ class FabricApp(App[int]):
         shortcut("colon", "command_line", "app.command-line", "type a command", "command"),
         shortcut("exclamation_mark", "login", "app.login", "open your own ssh on the node under the cursor"),
         shortcut("ctrl+o", "jump", "app.jump", "label every target with a letter"),
+        shortcut("f2", "view('settings')", "app.settings", "show and change the settings"),
         *view_actions.BINDINGS,
         shortcut("q", "quit", "app.quit", "end the processes on the nodes, and quit", "quit", bar=("always",)),
         shortcut("ctrl+c", "quit", "app.interrupt", "same as quit", priority=True),
@@ -130,6 +132,8 @@ class FabricApp(App[int]):
         self._themes = ThemeWatcher(self, settings, self.color_count)
         problem = self._themes.choose()
         self._commands_given: list[str] = []
+        self.changed_settings: dict[str, object] = {}
+        self.setting_texts: dict[str, str] = {}
         #: Feed that was closed for a recording.
         self._replaced: Feed | None = None
         self._notifier: Notifier | None = None
@@ -216,9 +220,7 @@ class FabricApp(App[int]):
             self.main.take_model()
             if not again:
                 self._use_settings(deferred)
-                if self.settings.notify != "off":
-                    show = partial(deferred.notify_terminal, self, self.settings.notify)
-                    self._notifier = deferred.Notifier(self, show)
+                self._use_notifications(deferred, self.settings.notify)
                 self.set_interval(1.0, self._tick)
             self.request_draw()
             if self.settings.first_view and not again:
@@ -255,6 +257,44 @@ class FabricApp(App[int]):
         self._themes.register_all()
         follow: Callable[[], Awaitable[None]] = self._themes.follow
         self.run_worker(follow, name="themes", exit_on_error=False)
+
+    def _use_notifications(self, deferred: ModuleType, kind: str) -> None:
+        if self._notifier is not None:
+            self._notifier.stop()
+        show = partial(deferred.notify_terminal, self, kind)
+        self._notifier = None if kind == "off" else deferred.Notifier(self, show)
+
+    def change_setting(self, spec: OptionSpec, text: str) -> None:
+        if (deferred := self._deferred) is None:
+            return
+        value = deferred.value_of(spec, text)
+        now = spec.key in ("screen.theme", "screen.notify")
+        chosen = spec.default if value is None else str(value)
+        if spec.key == "screen.theme":
+            self._themes.use(None if value is None else chosen)
+        elif spec.key == "screen.notify":
+            self._use_notifications(deferred, chosen)
+        self.changed_settings[spec.key] = value
+        self.setting_texts[spec.key] = text
+        kept = ":save keeps it" if now else "from the next start, if :save writes it"
+        self.notify(f"{spec.key} = {one_line(text, 100)}; {kept}")
+        self.request_draw()
+
+    @work(name="settings", exclusive=True, exit_on_error=False)
+    async def save_settings(self) -> None:
+        deferred, path, changes = self._deferred, self.settings.config, dict(self.changed_settings)
+        if deferred is None or path is None or not changes:
+            self.notify("no setting was changed on the screen: there is nothing to save")
+            return
+        fresh = partial(deferred.fresh_settings, type(self))
+        done = f"{', '.join(changes)} written to {one_line(str(path), 300)}"
+        if await deferred.write_and_notify(
+            self, "settings", partial(deferred.write_settings, path, changes, fresh), done
+        ):
+            self.changed_settings = {
+                key: value for key, value in self.changed_settings.items() if changes.get(key, self) is not value
+            }
+            self.request_draw()
 
     @property
     def exit_status(self) -> int:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from textual.dom import DOMNode
 
     from fabtui.diagnosis.finding import Finding
+    from fabtui.config.file import SettingRow
+    from fabtui.config.options import OptionSpec
     from fabtui.diagnosis.preflight.checks import Preflight
     from fabtui.model.layers import Layer
     from fabtui.model.session_model import Model
@@ -49,13 +51,15 @@ class ScreenSettings:
     problems: tuple[str, ...] = ()
     #: Path of the user's settings.
     config: Path | None = None
+    #: All settings as they were at the start.
+    in_effect: tuple[SettingRow, ...] = ()
     recorded: bool = False
     #: Name of the view that is opened when the session has begun (`fabtui.screen.context.ViewName`), or "".
     first_view: str = ""
 
 
 #: Names of the views that `AppContext.open_view` opens.
-ViewName = Literal["nodes", "preflight", "findings", "topology", "job", "logs", "jobs"]
+ViewName = Literal["nodes", "preflight", "findings", "topology", "job", "logs", "jobs", "settings"]
 Severity = Literal["information", "warning", "error"]
 
 
@@ -122,6 +126,17 @@ class AppContext(Protocol):
 
     async def replay(self, file: str) -> Callable[[], object]:
         """Return what plays a recording in place of this session; `InputError` if the file is no recording."""
+
+    #: Settings that were changed on the screen, and are in no file yet: their values in it.
+    changed_settings: dict[str, object]
+    #: Values of all settings that were changed on the screen, as text.
+    setting_texts: dict[str, str]
+
+    def change_setting(self, spec: OptionSpec, text: str) -> None:
+        """Change a setting of this session; `InputError` if it does not take the value."""
+
+    def save_settings(self) -> object:
+        """Write the changed settings into the user's file."""
 
     def outline(self, label: str, pairs: Collection[tuple[str, str]]) -> None:
         """Outline the cells of ordered pairs of endpoints in the grid."""

@@ -22,6 +22,7 @@ from typing import Any
 from textual.app import App, SuspendNotSupported
 from textual.screen import Screen
 
+from fabtui.config.edit import value_of, write_settings
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.knowledge.next_commands import login_words
 from fabtui.errors import InputError
@@ -35,7 +36,7 @@ from fabtui.pictures.svg import svg
 from fabtui.report.contents import write_report
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext, ViewName, context_of
-from fabtui.screen.keymap import check_keys, commands, key_owners
+from fabtui.screen.keymap import check_keys, commands, fresh_settings, key_owners
 from fabtui.screen.notifier import Notifier
 from fabtui.screen.terminal.internals import notify_terminal
 from fabtui.screen.views.command_line import CommandLine, CommandTable
@@ -48,6 +49,7 @@ from fabtui.screen.views.main import MainScreen
 from fabtui.screen.views.node import NodeScreen
 from fabtui.screen.views.nodes import NodesScreen
 from fabtui.screen.views.pair import PairScreen
+from fabtui.screen.views.settings import SettingsScreen
 from fabtui.screen.views.topology import TopologyScreen
 from fabtui.session.feeds.base import Feed
 from fabtui.session.feeds.baseline import read_baseline
@@ -59,6 +61,7 @@ VIEWS: dict[ViewName, type[Screen[None]]] = {
     "preflight": NodesScreen,
     "findings": FindingsScreen,
     "topology": TopologyScreen,
+    "settings": SettingsScreen,
 }
 #: Exit status of ssh for its own errors; any other is the status of the last command in the login.
 _SSH_FAILED = 255
@@ -159,8 +162,8 @@ async def write_picture(main: MainScreen) -> None:
     await write_and_notify(context, "picture", write, f"pictures written to {stem}.svg and .png")
 
 
-async def write_and_notify(context: AppContext, what: str, write: Callable[[], object], done: str) -> None:
-    """Write a file in a thread, and notify the user of the outcome."""
+async def write_and_notify(context: AppContext, what: str, write: Callable[[], object], done: str) -> bool:
+    """Write a file in a thread, and notify the user of the outcome; return True if it was written."""
     try:
         await asyncio.to_thread(write)
     except (InputError, OSError) as error:
@@ -170,3 +173,5 @@ async def write_and_notify(context: AppContext, what: str, write: Callable[[], o
         context.notify(f"results came in while fabtui wrote the {what}; try again, or pause first", severity="warning")
     else:
         context.notify(done)
+        return True
+    return False

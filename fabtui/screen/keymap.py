@@ -13,6 +13,7 @@ from textual.dom import DOMNode
 from textual.keys import Keys, _character_to_key
 from textual.screen import ModalScreen, Screen
 
+from fabtui.config.file import template
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.keys import KeyRow, bindings_of, current_keys, group_title
 from fabtui.screen.views.command_line import CommandLine
@@ -26,6 +27,7 @@ from fabtui.screen.views.main import MainScreen
 from fabtui.screen.views.node import NodeScreen
 from fabtui.screen.views.nodes import NodesScreen, NodesTable
 from fabtui.screen.views.pair import PairScreen
+from fabtui.screen.views.settings import SettingsScreen, SettingsTable
 from fabtui.screen.views.topology import TopologyScreen, TopologyTree
 from fabtui.screen.widgets.event_log import EventLog
 from fabtui.screen.widgets.prompt import Prompt
@@ -43,6 +45,8 @@ _OWNERS: tuple[type[DOMNode], ...] = (
         TopologyTree,
         HelpScreen,
         TitledScreen,
+        SettingsScreen,
+        SettingsTable,
         DetailScreen,
         ConfirmScreen,
         LoginQuestionScreen,
@@ -77,6 +81,11 @@ def key_rows(app: AppClass) -> list[KeyRow]:
         for owner in key_owners(app)
         for one in bindings_of(owner)
     ]
+
+
+def fresh_settings(app: AppClass) -> str:
+    """Return a settings file with every setting and every key commented out."""
+    return template([(row.id, row.keys, row.description) for row in key_rows(app)])
 
 
 @cache

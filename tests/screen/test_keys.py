@@ -222,6 +222,15 @@ ASKED = ("F", "down", "enter")
 SMALL = (60, 15)
 DETAIL = (80, 12)
 
+
+def setting(name: str, *before: str) -> Case:
+    return Case(lambda w: w.app.screen.table.selected.name == name, before=("f2", *before))
+
+
+def settings_by(heading: str, *before: str) -> Case:
+    return Case(lambda w: heading in w.text.splitlines()[1], before=("f2", *before))
+
+
 CASES: dict[str, Case] = {
     "app.csv": Case(lambda w: "rows written to" in w.notifications and bool(list(w.folder.glob("*.csv")))),
     "app.svg": Case(lambda w: len(list(w.folder.glob("*.svg"))) == 1),
@@ -233,6 +242,20 @@ CASES: dict[str, Case] = {
     "app.commands": Case(lambda w: w.screen == "CommandPalette"),
     "app.login": Case(lambda w: "type elsewhere: " in w.notifications, before=TO_THE_BAD),
     "app.jump": Case(lambda w: w.screen == "JumpScreen"),
+    "app.settings": Case(lambda w: w.screen == "SettingsScreen"),
+    "settings.back": Case(lambda w: w.app.screen is w.app.main, before=("f2",)),
+    "settings.change": Case(lambda w: w.screen == "CommandLine", before=("f2",)),
+    "settings.default": Case(lambda w: w.app.setting_texts == {"screen.theme": "default"}, before=("f2",)),
+    "settings.save": Case(lambda w: "nothing to save" in w.notifications, before=("f2",)),
+    "settings.up": setting("screen.theme", "down"),
+    "settings.down": setting("screen.colors"),
+    "settings.first": setting("screen.theme", "end"),
+    "settings.last": setting("recording.folder"),
+    "settings.page-up": setting("screen.theme", "end"),
+    "settings.page-down": setting("recording.folder"),
+    "settings.sort-next": settings_by("value \u25be"),
+    "settings.sort-previous": settings_by("setting \u25be", "right"),
+    "settings.invert": settings_by("setting \u25b4"),
     "help.search": Case(lambda w: w.focus == "prompt-input", before=("question_mark",)),
     "app.command-line": Case(lambda w: w.screen == "CommandLine"),
     "app.quit": Case(lambda w: w.feed.closed == 1),

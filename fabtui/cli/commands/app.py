@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from fabtui.cli.options_from_args import Request, request_from
-from fabtui.config.file import ConfigFile, read_config
+from fabtui.config.file import ConfigFile, read_config, settings_in_effect
 from fabtui.config.values import readable_file
 from fabtui.errors import InputError
 from fabtui.screen.context import ScreenSettings
@@ -60,6 +60,7 @@ def screen_settings(
         keys={name: str(found.value) for name, found in config.keys.items()},
         problems=tuple(config.describe(problem) for problem in config.problems),
         config=config.path,
+        in_effect=tuple(settings_in_effect(vars(args), config)),
         **{**own, **given},
     )
 

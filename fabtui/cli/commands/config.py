@@ -6,13 +6,13 @@ import argparse
 import os
 import sys
 
-from fabtui.config.edit import setting_named, settings_in_effect, source_of, value_of, write_settings
-from fabtui.config.file import ConfigFile, Problem, config_path, read_config, template
+from fabtui.config.edit import setting_named, value_of, write_settings
+from fabtui.config.file import ConfigFile, Problem, config_path, read_config, settings_in_effect, source_of
 from fabtui.errors import InputError
 from fabtui.presentation.text_table import aligned
 from fabtui.sanitize import one_line
 from fabtui.screen.app import FabricApp
-from fabtui.screen.keymap import check_keys, key_rows
+from fabtui.screen.keymap import check_keys, fresh_settings
 from fabtui.screen.themes.ramps import theme_problem
 
 HELP = """\
@@ -85,12 +85,8 @@ def _init(args: argparse.Namespace) -> None:
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(_fresh())
+        file.write(fresh_settings(FabricApp))
     print(f"wrote {path}; every setting in it is commented out")
-
-
-def _fresh() -> str:
-    return template([(row.id, row.keys, row.description) for row in key_rows(FabricApp)])
 
 
 def _set(args: argparse.Namespace) -> None:
@@ -101,5 +97,5 @@ def _set(args: argparse.Namespace) -> None:
     if spec.key == "screen.theme" and value is not None and (wrong := theme_problem(value)) is not None:
         raise InputError(wrong)
     path = config_path(args)
-    write_settings(path, {spec.key: value}, _fresh)
+    write_settings(path, {spec.key: value}, lambda: fresh_settings(FabricApp))
     print(f"{path}: {spec.key} = {words[1]}")

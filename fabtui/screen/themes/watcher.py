@@ -37,15 +37,17 @@ class ThemeWatcher:
     def choose(self) -> str | None:
         """Use the theme of the settings, else the default and return the error; on the command line, raise it."""
         try:
-            self._use(self._settings.theme or self._default)
+            self.use(self._settings.theme)
         except InputError as error:
             if self._settings.theme_must_be:
                 raise
-            self._use(self._default)
+            self.use(None)
             return str(error)
         return None
 
-    def _use(self, name: str) -> None:
+    def use(self, name: str | None) -> None:
+        """Use a theme, None: the default; raise `InputError` if there is none of that name."""
+        name = name or self._default
         if name in ramps.theme_names():
             self._app.register_theme(textual_theme(ramps.read_theme(name)))
         elif name not in self._app.available_themes:

@@ -1,0 +1,115 @@
+"""Settings that are changed on the screen: `:set`, the view of all settings, and the file that they are saved in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from fabtui.screen.app import FabricApp
+from fabtui.screen.views.settings import SettingsScreen
+from tests.screen.conftest import Opened, screen_text
+from tests.screen.fakefeed import FakeFeed, sweep_of_two
+
+
+async def command(pilot: Pilot[Any], text: str) -> None:
+    await pilot.press("colon")
+    await pilot.pause()
+    await pilot.press(*("space" if one == " " else one for one in text), "enter")
+    await pilot.pause()
+
+
+def messages(app: FabricApp) -> str:
+    return "\n".join(note.message for note in app._notifications)
+
+
+async def test_a_setting_changes_at_once_and_the_file_when_asked(opened: Opened, tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('# mine\n[screen]\ntheme = "dark"  # as at home\n')
+    async with opened(FakeFeed(sweep_of_two().events), config=path) as (app, pilot):
+        await command(pilot, "set theme light")
+        assert app.theme == "light"
+        assert "screen.theme = light; :save keeps it" in messages(app)
+        assert '"dark"' in path.read_text()
+        await command(pilot, "save")
+        await app.workers.wait_for_complete([one for one in app.workers if one.name == "settings"])
+        assert path.read_text() == '# mine\n[screen]\ntheme = "light"  # as at home\n'
+        assert app.changed_settings == {}
+        await command(pilot, "set theme default")
+        assert app.theme == "dark"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("set thme x", "there is no setting 'thme'; did you mean theme?"),
+        ("set theme ligt", "there is no theme 'ligt'; did you mean light?"),
+        ("set timeout soon", "session.timeout: 'soon' is not a time"),
+        ("set notify", "notify needs a value: how the terminal reports ended sweeps and changes; expected off, bell"),
+        ("theme ligt", "there is no theme 'ligt'; did you mean light?"),
+    ],
+)
+async def test_a_wrong_value_is_one_clear_line(opened: Opened, text: str, problem: str) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(120, 40)) as (app, pilot):
+        await command(pilot, text)
+        assert problem in screen_text(app)
+        assert app.setting_texts == {}
+
+
+async def test_settings_and_values_are_completed(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        table = app._deferred.CommandTable(app, app.screen)  # type: ignore[union-attr]
+        assert "set theme" in await table.completions("set th")
+        assert await table.completions("set notify b") == ["set notify bell"]
+        assert await table.completions("set ascii ") == ["set ascii true", "set ascii false", "set ascii default"]
+        assert "set theme high-contrast" in await table.completions("set theme h")
+        await pilot.pause()
+
+
+async def test_the_view_shows_values_and_sources_and_changes_them(opened: Opened, tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    async with opened(FakeFeed(sweep_of_two().events), size=(120, 40), config=path) as (app, pilot):
+        await pilot.press("f2")
+        await pilot.pause()
+        assert isinstance(app.screen, SettingsScreen)
+        assert "screen.theme" in screen_text(app)
+        await pilot.press("end", "enter")
+        await pilot.pause()
+        await pilot.press(*"/scratch/me", "enter")
+        await pilot.pause()
+        assert isinstance(app.screen, SettingsScreen)
+        assert "recording.folder = /scratch/me; from the next start, if :save writes it" in messages(app)
+        shown = screen_text(app)
+        assert "changed here" in shown
+        assert "1 changed: w saves" in shown
+        await pilot.press("w")
+        await app.workers.wait_for_complete([one for one in app.workers if one.name == "settings"])
+        await pilot.pause()
+        assert "\n[recording]\n" in path.read_text()
+        assert '\nfolder = "/scratch/me"\n' in path.read_text()
+        app.screen.draw()
+        await pilot.pause()
+        assert "changed here, saved" in screen_text(app)
+        await pilot.press("d", "w")
+        await app.workers.wait_for_complete([one for one in app.workers if one.name == "settings"])
+        assert '\n#folder = "/scratch/me"\n' in path.read_text()
+        await command(pilot, "set")
+        await pilot.press("f2")
+        await pilot.pause()
+        assert len(app.screen_stack) == 1
+
+
+async def test_a_file_that_cannot_be_changed_is_named(opened: Opened, tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("[screen\n")
+    async with opened(FakeFeed(sweep_of_two().events), config=path) as (app, pilot):
+        await command(pilot, "save")
+        assert "nothing to save" in messages(app)
+        await command(pilot, "set timeout 20")
+        await command(pilot, "save")
+        await app.workers.wait_for_complete([one for one in app.workers if one.name == "settings"])
+        assert "is not TOML, so it cannot be changed" in messages(app)
+        assert path.read_text() == "[screen\n"
+        assert app.changed_settings == {"session.timeout": 20}
