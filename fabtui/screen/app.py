@@ -40,8 +40,8 @@ from fabtui.screen.widgets.prompt import Prompt
 if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
 
-    from fabtui.diagnosis.finding import Finding
     from fabtui.config.options import OptionSpec
+    from fabtui.diagnosis.finding import Finding
     from fabtui.diagnosis.preflight.checks import Preflight
     from fabtui.model.layers import Layer
     from fabtui.presentation.job_board import JobBoard

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 if TYPE_CHECKING:
     from textual.dom import DOMNode
 
-    from fabtui.diagnosis.finding import Finding
     from fabtui.config.file import SettingRow
     from fabtui.config.options import OptionSpec
+    from fabtui.diagnosis.finding import Finding
     from fabtui.diagnosis.preflight.checks import Preflight
     from fabtui.model.layers import Layer
     from fabtui.model.session_model import Model

@@ -28,6 +28,7 @@ from fabtui.screen.keymap import check_keys, key_owners, key_rows
 from fabtui.screen.keys import KeyRow, bindings_of
 from fabtui.screen.views.findings import FindingsScreen
 from fabtui.screen.views.nodes import NodesTable
+from fabtui.screen.views.settings import SettingsTable
 from fabtui.screen.views.topology import TopologyTree
 from fabtui.session.feeds.base import Playback
 from fabtui.session.options import JobQuery
@@ -223,8 +224,13 @@ SMALL = (60, 15)
 DETAIL = (80, 12)
 
 
+def chosen_setting(world: World) -> str | None:
+    row = world.app.screen.query_one(SettingsTable).selected
+    return None if row is None else str(row.name)
+
+
 def setting(name: str, *before: str) -> Case:
-    return Case(lambda w: w.app.screen.table.selected.name == name, before=("f2", *before))
+    return Case(lambda w: chosen_setting(w) == name, before=("f2", *before))
 
 
 def settings_by(heading: str, *before: str) -> Case:
