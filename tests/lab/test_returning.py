@@ -19,8 +19,8 @@ from tests.lab.field import network_in
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
-#: Longer than a link may be silent.
-CUT = 14.0
+#: Faults with their time (s) and what is reported: a cut link is silent, a node without power ends its connections.
+FAULTS = {"cut": (14.0, "lost: no answer for 1"), "down": (6.0, "lost: Connection lost")}
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +29,10 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
         yield network
 
 
-def test_a_node_that_is_cut_off_in_mid_sweep_comes_back_and_its_pairs_are_tested(network: Network) -> None:
-    record = network.folder / "r.jsonl"
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_node_that_is_gone_in_mid_sweep_comes_back_and_its_pairs_are_tested(network: Network, fault: str) -> None:
+    seconds, lost = FAULTS[fault]
+    record = network.folder / f"{fault}.jsonl"
     argv = [sys.executable, "-m", "fabtui", "run", "--nodes", ",".join(network.names), "--ssh-config"]
     argv += [
         str(network.ssh_config),
@@ -53,15 +55,15 @@ def test_a_node_that_is_cut_off_in_mid_sweep_comes_back_and_its_pairs_are_tested
         lines.append(line)
         if line.startswith("p2p: ") and not cut:
             cut = True
-            network.plant("n1=cut")
-            threading.Timer(CUT, network.heal).start()
+            network.plant(f"n1={fault}")
+            threading.Timer(seconds, network.heal).start()
     code = process.wait()
     over.cancel()
     printed = "".join(lines)
     model = Model()
     for event in read_events(record):
         model.apply(event)
-    assert "n1: lost: no answer for 1" in printed
+    assert f"n1: {lost}" in printed
     assert "n1: is back" in printed
     assert re.search(r"n1 was gone for \d+ s, and is back", printed), printed
     assert "frozen" not in printed
