@@ -160,3 +160,9 @@ def test_nodes_that_are_ready_are_counted_before_the_first_test() -> None:
     assert line.startswith("connecting: 0 of 9 ready, 6 failed ")
     assert line.endswith(" 0:02")
     assert len(line) <= 80
+
+
+def test_suspects_and_faults_behind_the_filled_numbers_are_apart() -> None:
+    sentence = [("1 of 55 pairs is bad", "$cell-slow"), (", 1 being rechecked", ""), (": ", ""), ("a > b is slow", "")]
+    line = plain(head_line(lambda _: list(sentence), [], 120, Glyphs(False)))
+    assert line.startswith(" 1 of 55 pairs is bad  1 being rechecked: a > b is slow")

@@ -113,6 +113,11 @@ class JobVerdict(NamedTuple):
         return f"{clock(max(1.0, self.seconds))} or longer" if self.longer else clock(self.seconds)
 
     @property
+    def lasts(self) -> str:
+        """Duration of its state after its name: `` for 0:14``, or "" if it has only begun."""
+        return f" for {self.duration}" if self.longer or self.seconds >= 1 else ""
+
+    @property
     def title(self) -> str:
         """The job, in a few words: ``the job on n060,n061 (32 ranks)``."""
         ranks = self.world or len(self.ranks)
@@ -138,7 +143,7 @@ class JobVerdict(NamedTuple):
         named = f"{who(self.behind, self.ranks)} {self.where}".strip()
         match self.state:
             case JobState.HANGS:
-                return f"hangs for {self.duration}" + (f": {named}" if named else "")
+                return f"hangs{self.lasts}" + (f": {named}" if named else "")
             case JobState.SLOW:
                 return "is slow" + (f": {named}" if named else "")
             case JobState.MOVES:
@@ -147,7 +152,7 @@ class JobVerdict(NamedTuple):
             case JobState.DIVERGES:
                 return f"moves, but {named}"
             case JobState.PAUSED:
-                return f"pauses for {self.duration}" + (f": {named}" if named else "")
+                return f"pauses{self.lasts}" + (f": {named}" if named else "")
             case JobState.STARTING:
                 return "starts" + (f": {named}" if named else "")
             case JobState.ENDED:

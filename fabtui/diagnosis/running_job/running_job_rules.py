@@ -61,7 +61,7 @@ class _RunningJobRule(Rule[Model]):
 
 def facts_of(verdict: JobVerdict) -> dict[str, Any]:
     """Return the facts of a finding about a running job."""
-    found: dict[str, Any] = {"job": verdict.title, "seconds": verdict.duration}
+    found: dict[str, Any] = {"job": verdict.title, "seconds": verdict.duration if verdict.lasts else None}
     texts = {one.name: one.text for one in verdict.sources}
     found |= {fact: texts[name] for fact, name in _FACTS.items() if name in texts}
     if verdict.behind:
@@ -91,7 +91,7 @@ class JobHangs(_RunningJobRule):
     name = "running-job-hangs"
     title = "Running job hangs"
     state = JobState.HANGS
-    message = "{job} hangs for {seconds}[: {who}]"
+    message = "{job} hangs[ for {seconds}][: {who}]"
     next_step = "Save the evidence before the job is ended: fabtui hang --save FILE."
 
 

@@ -77,7 +77,8 @@ class NodeScreen(SteppedScreen):
         if record is not None:
             parts.append((str(record.state), state_style(record.state)))
             if record.since and record.state.gone:
-                parts.append((f"  for {clock_text(self.context.now() - record.since)}", "bold $error"))
+                if (seconds := self.context.now() - record.since) >= 1:
+                    parts.append((f"  for {clock_text(seconds)}", "bold $error"))
                 if retry := retry_text(record.retry, self.context.now()):
                     parts.append((f", {retry}", "bold $error"))
             if record.since:

@@ -55,10 +55,12 @@ def head_line(sentence: Callable[[int | None], Line], facts: Sequence[Fact], wid
     quiet = _quiet(kept, glyphs)
     left = width - (len(plain(quiet)) + 1 if quiet else 0)
     (text, style), *rest = sentence(left - 2) or [("", "")]
-    if style.startswith(CELL):
+    if style.startswith(CELL) and rest:
         # The fill of the numbers separates them from what follows.
+        (first, tone), *others = rest
+        rest = [(" ", ""), (first.removeprefix(": ").removeprefix(", "), tone), *others]
+    if style.startswith(CELL):
         text = f" {text} "
-        rest = [(" ", ""), *((part.removeprefix(": "), tone) for part, tone in rest)]
     line: Line = [(text, style), *rest]
     return [*line, (" " * max(1, width - len(plain(line)) - len(plain(quiet))), ""), *quiet] if quiet else line
 
@@ -217,7 +219,8 @@ def lost_nodes(model: Model) -> list[NodeRecord]:
 def lost_parts(model: Model, now: float) -> Line:
     """Return since when nodes are lost, or nothing; ``now`` is the time of the session (s since the epoch)."""
     lost = lost_nodes(model)
-    shown = ", ".join(f"{one_line(one.name, 40)} lost for {clock_text(now - one.since)}" for one in lost[:_MAX_LOST])
+    since = [f" for {clock_text(now - one.since)}" if now - one.since >= 1 else "" for one in lost[:_MAX_LOST]]
+    shown = ", ".join(f"{one_line(one.name, 40)} lost{text}" for one, text in zip(lost, since, strict=False))
     if len(lost) == 1 and (retry := retry_text(lost[0].retry, now)):
         shown += f", {retry}"
     more = f" and {len(lost) - _MAX_LOST} more" if len(lost) > _MAX_LOST else ""

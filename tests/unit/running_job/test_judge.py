@@ -146,7 +146,7 @@ def test_a_stopped_rank_is_named_at_once() -> None:
     works(job)
     verdict = stands(job, rank(1, state="T", wait="do_signal_stop"), 1)
     assert verdict.sentence == (
-        "the job on n1 (2 ranks) hangs for 0:00: rank 1 on n1:1 is stopped; next: ssh n1 kill -CONT 1041"
+        "the job on n1 (2 ranks) hangs: rank 1 on n1:1 is stopped; next: ssh n1 kill -CONT 1041"
     )
     assert verdict.ranks[1].state is RankState.STOPPED
     assert verdict.settled
