@@ -34,7 +34,7 @@ from fabtui.session.feeds.base import Feed  # noqa: E402
 
 RATE = 2000
 BAR = 50.0
-H200 = ROOT / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"
+H200 = ROOT / "tests" / "samples" / "sessions" / "h200x8-lab-2x4-faults.jsonl.gz"
 #: Maximum number of results of a turn of the event loop.
 _BATCH = 60
 _DOWN, _UP = b"\x1b[B", b"\x1b[A"

@@ -42,7 +42,7 @@ _SCREEN = b"\x1b[?1049h"
 _ESCAPES = re.compile(rb"\x1b(\[[0-9;?<>=$ ]*[A-Za-z@`~]|[PX^_\]].*?(\x07|\x1b\\)|[ -/]*[0-~])", re.DOTALL)
 
 
-RECORDING = Path(__file__).parents[1] / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"
+RECORDING = Path(__file__).parents[1] / "tests" / "samples" / "sessions" / "h200x8-lab-2x4-faults.jsonl.gz"
 TEXTUAL = "frame of Textual alone"
 #: The least that an app of Textual does until its first frame.
 _TEXTUAL = """

@@ -345,7 +345,7 @@ def _shown(found: Model) -> None:
 
 def _recordings() -> Iterator[bytes]:
     """Yield the start of each recording with one event of each other kind, and with the results of one probe."""
-    for path in sorted((ROOT / "recordings").glob("*.jsonl.gz")):
+    for path in sorted((ROOT / "tests" / "samples" / "sessions").glob("*.jsonl.gz")):
         lines = [line for line in gzip.decompress(path.read_bytes()).splitlines() if len(line) < 2 * LONGEST]
         by_kind: dict[tuple[str, str], list[bytes]] = {}
         for line in lines:

@@ -26,7 +26,7 @@ PACKAGES = {"fabtui": "fabtui", "fabtui_node": "probes/fabtui_node"}
 MAXIMUM_FUNCTION = 60
 #: Limits that ``--check`` holds.
 MAXIMUM_SHARED_NAMES = 12
-RECORDING = "recordings/h200x8-lab-2x4-faults.jsonl.gz"
+RECORDING = "tests/samples/sessions/h200x8-lab-2x4-faults.jsonl.gz"
 #: Counts the searches for causes (each has one context) and the tables of pairs of one replay.
 COUNTING = """
 import sys

@@ -27,7 +27,7 @@ from fabtui.screen.keymap import key_owners
 from fabtui.screen.keys import KEY_NAMES, bindings_of
 
 ROOT = Path(__file__).resolve().parent.parent
-RECORDING = ROOT / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"
+RECORDING = ROOT / "tests" / "samples" / "sessions" / "h200x8-lab-2x4-faults.jsonl.gz"
 SIZES = ((80, 24), (120, 40), (200, 50))
 MODES = {
     "24-bit": ("COLORTERM=truecolor", ""),

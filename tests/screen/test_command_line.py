@@ -15,7 +15,7 @@ from fabtui.screen.views.dialogs import ConfirmScreen
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
 
-RECORDING = Path(__file__).resolve().parents[2] / "recordings" / "h200x4-lab-2x2.jsonl.gz"
+RECORDING = Path(__file__).resolve().parents[2] / "tests" / "samples" / "sessions" / "h200x4-lab-2x2.jsonl.gz"
 
 
 async def typed(pilot: Any, text: str, *keys: str) -> None:

@@ -12,7 +12,7 @@ from fabtui.screen.app import FabricApp
 from tests.screen.conftest import Opened, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, big_sweep
 
-RECORDINGS = sorted((Path(__file__).parents[2] / "recordings").glob("*.jsonl.gz"))
+RECORDINGS = sorted((Path(__file__).parents[2] / "tests" / "samples" / "sessions").glob("*.jsonl.gz"))
 SIZES = [(80, 24), (120, 40), (200, 50)]
 #: Number of times the grid is measured during a session.
 _STEPS = 15

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fabtui.screen.terminal.internals import NullWriter, discard_output
 
-RECORDING = Path(__file__).parents[2] / "recordings" / "h200x8-lab-2x4.jsonl.gz"
+RECORDING = Path(__file__).parents[2] / "tests" / "samples" / "sessions" / "h200x8-lab-2x4.jsonl.gz"
 
 
 def test_the_app_ends_when_its_terminal_is_gone() -> None:

@@ -20,7 +20,7 @@ from tests.serve.vt import Terminal
 aiohttp = pytest.importorskip("aiohttp", reason="the extra serve is not installed")
 pytest.importorskip("textual_serve", reason="the extra serve is not installed")
 ROOT = Path(__file__).resolve().parent.parent.parent
-RECORDING = ROOT / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"
+RECORDING = ROOT / "tests" / "samples" / "sessions" / "h200x8-lab-2x4-faults.jsonl.gz"
 
 
 class Served(NamedTuple):

@@ -18,7 +18,7 @@ from tests.serve.served import ROOT
 from tests.unit.report.hostile import TEXTS, hostile
 
 pytestmark = pytest.mark.skipif(find_browser() is None, reason="no Chromium is installed")
-RECORDINGS = sorted((ROOT / "recordings").glob("h*.jsonl.gz"))
+RECORDINGS = sorted((ROOT / "tests" / "samples" / "sessions").glob("h*.jsonl.gz"))
 SAMPLES = (
     "h200x8/nvlink-s.txt",
     "h200x8/topo-m.txt",

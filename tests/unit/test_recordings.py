@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fabtui.cli.main import main
+from fabtui.config.options import DEMO
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.running_job.judge import job_verdict
 from fabtui.model.layers import Layer
@@ -16,9 +17,10 @@ from fabtui.paths import shipped_recordings_folder
 from fabtui.presentation.findings import title
 from fabtui.report.summary import summary
 
+SESSIONS = Path(__file__).parents[1] / "samples" / "sessions"
 FILES = sorted(shipped_recordings_folder().glob("*.jsonl.gz"))
 #: Sessions that test pairs; the others observe a running job.
-TESTS = [path for path in FILES if not path.name.startswith("job-")]
+TESTS = [path for path in [*FILES, *sorted(SESSIONS.glob("*.jsonl.gz"))] if not path.name.startswith("job-")]
 #: What ships in the wheel stays small.
 LARGEST = 512 * 1024
 
@@ -47,7 +49,9 @@ def test_a_recording_replays_to_its_end(path: Path) -> None:
             if src != dst:
                 pair = str(src), str(dst)
                 assert model.latest(Layer.P2P, *pair) is not None or pair in model.untested
-    assert summary(diagnose(model)).startswith("fabtui ")
+    first, gap, head = summary(diagnose(model)).splitlines()[:3]
+    assert " GPU pairs are " in first
+    assert (gap, head[:7]) == ("", "fabtui ")
 
 
 @pytest.mark.parametrize("path", [path for path in TESTS if "faults" not in path.name], ids=lambda path: path.name)
@@ -61,18 +65,37 @@ def test_a_healthy_recording_has_no_findings(path: Path) -> None:
     assert diagnose(model).code == 0
 
 
-def test_a_recording_of_a_job_names_the_rank_that_is_behind() -> None:
-    path = shipped_recordings_folder() / "job-h100x2-stopped.jsonl.gz"
+@pytest.mark.parametrize(
+    ("path", "ranks", "command"),
+    [
+        (shipped_recordings_folder() / "job-h100x4-stopped.jsonl.gz", 4, "kill -CONT 6983"),
+        (SESSIONS / "job-h100x2-stopped.jsonl.gz", 2, "ssh n000 kill -CONT 1041"),
+    ],
+)
+def test_a_recording_of_a_job_names_the_rank_that_is_behind(path: Path, ranks: int, command: str) -> None:
     assert path.stat().st_size <= LARGEST
     model = Model()
     for event in read_events(path):
         model.apply(event)
     verdict = job_verdict(model)
     assert verdict is not None
-    assert verdict.sentence.startswith("the job on n000 (2 ranks) hangs for 0:")
-    assert verdict.sentence.endswith("rank 1 on n000:1 is stopped; next: ssh n000 kill -CONT 1041")
+    assert verdict.sentence.startswith(f"the job on n000 ({ranks} ranks) hangs for 0:")
+    assert verdict.sentence.endswith(f"rank 1 on n000:1 is stopped; next: {command}")
     assert [one.rule.id for one in diagnose(model).findings] == ["J20"]
     assert diagnose(model).code == 1
+
+
+def test_each_planted_fault_is_found_as_a_finding_of_its_own() -> None:
+    model = Model()
+    for event in read_events(shipped_recordings_folder() / f"{DEMO}.jsonl.gz"):
+        model.apply(event)
+    found = [(one.rule.id, one.facts["pair"].source, one.facts["pair"].destination) for one in diagnose(model).findings]
+    assert found == [
+        ("FT007", "n001:1", "n001:0"),
+        ("FT017", "n001:0", "n000:0"),
+        ("FT017", "n000:1", "n001:1"),
+        ("FT023", "n000:0", "n000:1"),
+    ]
 
 
 def test_a_shipped_recording_plays_by_name_or_a_part_of_it(capsys: pytest.CaptureFixture[str]) -> None:

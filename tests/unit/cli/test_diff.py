@@ -17,7 +17,7 @@ from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 
 Out = pytest.CaptureFixture[str]
-RECORDINGS = Path(__file__).parents[3] / "recordings"
+RECORDINGS = Path(__file__).parents[3] / "tests" / "samples" / "sessions"
 HEALTHY, FAULTS = (str(RECORDINGS / f"h200x8-lab-2x4{name}.jsonl.gz") for name in ("", "-faults"))
 FAULTY_PAIRS = {("n000:1", "n001:2"), ("n000:0", "n000:3"), ("n001:0", "n000:0")}
 

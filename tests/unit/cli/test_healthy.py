@@ -13,7 +13,7 @@ from fabtui.nodeset import read_hosts
 from tests.unit.diagnosis.test_pair_rules import dead_if, fabric
 
 Out = pytest.CaptureFixture[str]
-RECORDINGS = Path(__file__).parents[3] / "recordings"
+RECORDINGS = Path(__file__).parents[3] / "tests" / "samples" / "sessions"
 FAULTS, GOOD = (str(RECORDINGS / f"h200x8-lab-2x4{name}.jsonl.gz") for name in ("-faults", ""))
 
 

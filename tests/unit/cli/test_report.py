@@ -12,8 +12,8 @@ from fabtui.cli import main as entry
 from tests.unit.importers.new_samples import BUSBW_HTML, TIMERS_PROFILE
 
 ROOT = Path(__file__).resolve().parents[3]
-FAULTS = ROOT / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"
-GOOD = ROOT / "recordings" / "h200x4-lab-2x2.jsonl.gz"
+FAULTS = ROOT / "tests" / "samples" / "sessions" / "h200x8-lab-2x4-faults.jsonl.gz"
+GOOD = ROOT / "tests" / "samples" / "sessions" / "h200x4-lab-2x2.jsonl.gz"
 SAMPLES = ROOT / "tests" / "samples"
 Out = pytest.CaptureFixture[str]
 

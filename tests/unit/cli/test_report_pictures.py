@@ -9,7 +9,7 @@ import pytest
 
 from fabtui.cli.main import main
 
-RECORDING = str(Path(__file__).resolve().parents[3] / "recordings/h200x8-lab-2x4-faults.jsonl.gz")
+RECORDING = str(Path(__file__).resolve().parents[3] / "tests/samples/sessions/h200x8-lab-2x4-faults.jsonl.gz")
 PNG = b"\x89PNG"
 
 

@@ -15,7 +15,7 @@ from fabtui.diagnosis.knowledge.log_causes import LogReader
 from fabtui.model import pair_table
 from fabtui.presentation.findings import evidence, title
 
-FAULTS = Path(__file__).parents[3] / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"
+FAULTS = Path(__file__).parents[3] / "tests" / "samples" / "sessions" / "h200x8-lab-2x4-faults.jsonl.gz"
 OUTPUTS = {"csv": "csv", "json": "json", "junit": "xml", "prom": "prom", "report": "html"}
 
 

@@ -38,7 +38,7 @@ from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
 
-RECORDING = Path(__file__).parents[3] / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"
+RECORDING = Path(__file__).parents[3] / "tests" / "samples" / "sessions" / "h200x8-lab-2x4-faults.jsonl.gz"
 OK, SLOW, TIMEOUT = Verdict.OK, Verdict.SLOW, Verdict.TIMEOUT
 
 Judge = Callable[[str, str], Verdict | float]

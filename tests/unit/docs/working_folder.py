@@ -22,7 +22,7 @@ def fill(folder: Path) -> Path:
     shutil.copytree(ROOT / "recordings", folder / "recordings")
     for name, copies in RECORDINGS.items():
         for copy in copies:
-            shutil.copy(ROOT / "recordings" / name, folder / copy)
+            shutil.copy(ROOT / "tests" / "samples" / "sessions" / name, folder / copy)
     shutil.copy(SAMPLES / "ibsim" / "ibstat_n061.txt", folder / "ibstat.txt")
     shutil.copy(SAMPLES / "ibsim" / "perfquery_ok.txt", folder / "odd.txt")
     for name in ("bw", "results"):

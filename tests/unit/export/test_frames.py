@@ -18,8 +18,8 @@ from fabtui.export.frames import Frames
 
 Maker = Callable[[], Any]
 ROOT = Path(__file__).parents[3]
-FAULTS = ROOT / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"
-GOOD = ROOT / "recordings" / "h200x8-lab-2x4.jsonl.gz"
+FAULTS = ROOT / "tests" / "samples" / "sessions" / "h200x8-lab-2x4-faults.jsonl.gz"
+GOOD = ROOT / "tests" / "samples" / "sessions" / "h200x8-lab-2x4.jsonl.gz"
 NAMES = ("pairs", "collectives", "facts", "findings", "nodes")
 ARM = "NCCL_P2P_DISABLE=1"
 HOSTILE = "n1\x1b[31m\u202e"

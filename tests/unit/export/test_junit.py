@@ -17,7 +17,7 @@ from fabtui.model.session_model import Model
 
 Maker = Callable[[], Any]
 #: Recordings of tests; an observed job has no pairs.
-RECORDINGS = sorted((Path(__file__).parents[3] / "recordings").glob("h*.jsonl.gz"))
+RECORDINGS = sorted((Path(__file__).parents[3] / "tests" / "samples" / "sessions").glob("h*.jsonl.gz"))
 FAULTS = next(path for path in RECORDINGS if "faults" in path.name)
 HOSTILE = 'n"1]]>\ufffe\x00\x1b[31m\u202e</failure><x a="'
 #: Elements, attributes (True: required) and children of the schema of JUnit that Jenkins publishes (junit-10.xsd).

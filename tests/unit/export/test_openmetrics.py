@@ -22,7 +22,7 @@ from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 
 Maker = Callable[[], Any]
-RECORDINGS = sorted((Path(__file__).parents[3] / "recordings").glob("*.jsonl.gz"))
+RECORDINGS = sorted((Path(__file__).parents[3] / "tests" / "samples" / "sessions").glob("*.jsonl.gz"))
 FAULTS = next(path for path in RECORDINGS if "faults" in path.name)
 HOSTILE = 'n"1\\\n# EOF\n\x1b[31m\u202eevil{}} 7'
 

@@ -26,7 +26,7 @@ from tests.unit.diagnosis.test_pair_rules import fabric
 
 Out = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[3]
-GOOD = ROOT / "recordings/h200x8-lab-2x4.jsonl.gz"
+GOOD = ROOT / "tests/samples/sessions/h200x8-lab-2x4.jsonl.gz"
 
 
 def with_groups(model: Model, values: dict[str, float]) -> Model:

@@ -34,7 +34,7 @@ from fabtui.session.feeds import live
 from tests.unit.session.fakenodes import FakeNodes, Script
 
 Maker = Callable[[], Any]
-RECORDINGS = sorted((Path(__file__).parents[3] / "recordings").glob("*.jsonl.gz"))
+RECORDINGS = sorted((Path(__file__).parents[3] / "tests" / "samples" / "sessions").glob("*.jsonl.gz"))
 HOSTILE = 'n"1\x1b[31m\u202e\ud800</script>'
 #: Objects that may have more than the schema names: what is in them depends on probes, rules, layers and versions.
 OPEN = {"options", "inventory", "looks", "first_looks", "facts", "extra", "counters", "layers", "cluster_info"}

@@ -32,7 +32,7 @@ from .test_variants_of_benchmarks import MULTINODE
 from .test_variants_of_links import IPERF3
 from .test_variants_of_logs import PING_CSV
 
-RECORDING = Path(__file__).resolve().parents[3] / "recordings/h200x8-lab-2x4.jsonl.gz"
+RECORDING = Path(__file__).resolve().parents[3] / "tests/samples/sessions/h200x8-lab-2x4.jsonl.gz"
 
 
 def modelled(*texts: str) -> Model:

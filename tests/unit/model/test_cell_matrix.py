@@ -17,7 +17,7 @@ from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from tests.screen.fakefeed import Story
 
-RECORDINGS = Path(__file__).parents[3] / "recordings"
+RECORDINGS = Path(__file__).parents[3] / "tests" / "samples" / "sessions"
 
 
 @cache

@@ -15,7 +15,7 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 
-RECORDINGS = Path(__file__).parents[3] / "recordings"
+RECORDINGS = Path(__file__).parents[3] / "tests" / "samples" / "sessions"
 H200 = RECORDINGS / "h200x8-lab-2x4-faults.jsonl.gz"
 
 

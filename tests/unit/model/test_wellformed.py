@@ -20,15 +20,13 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
-from fabtui.paths import shipped_recordings_folder
 from fabtui.presentation.cell_levels import UNICODE
 from fabtui.report.preflight import before_tests
 from fabtui.report.summary import summary
 from fabtui.report.text import text_lines
 
-RECORDED = [
-    [event.to_json() for event in read_events(path)] for path in sorted(shipped_recordings_folder().glob("*.gz"))
-]
+SESSIONS = Path(__file__).parents[2] / "samples" / "sessions"
+RECORDED = [[event.to_json() for event in read_events(path)] for path in sorted(SESSIONS.glob("*.gz"))]
 JUNK: list[Any] = [
     *(None, True, False, -1, 0, 3, 2**70, 1e308, -0.5, float("inf"), float("nan"), 10**400, 1e11),
     *("", "9" * 30, "x\x1b[2J\u202e[red]", "\ud800", "10.0.0.9"),

@@ -27,7 +27,7 @@ from fabtui.sanitize import printable
 from tests.unit.report.hostile import TEXTS, hostile
 
 ROOT = Path(__file__).resolve().parents[3]
-RECORDINGS = sorted((ROOT / "recordings").glob("h*.jsonl.gz"))
+RECORDINGS = sorted((ROOT / "tests" / "samples" / "sessions").glob("h*.jsonl.gz"))
 #: Layers of pairs beside p2p.
 OTHERS = (Layer.WORLD, Layer.LATENCY)
 FAULTS = next(path for path in RECORDINGS if "faults" in path.name)

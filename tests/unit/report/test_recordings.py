@@ -10,11 +10,11 @@ import pytest
 
 from fabtui.cli.main import main
 from fabtui.errors import InputError
-from fabtui.paths import shipped_recordings_folder
 from fabtui.report import recordings
 
-FAULTS = shipped_recordings_folder() / "h200x8-lab-2x4-faults.jsonl.gz"
-GOOD = shipped_recordings_folder() / "h200x4-lab-2x2.jsonl.gz"
+SESSIONS = Path(__file__).parents[2] / "samples" / "sessions"
+FAULTS = SESSIONS / "h200x8-lab-2x4-faults.jsonl.gz"
+GOOD = SESSIONS / "h200x4-lab-2x2.jsonl.gz"
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.session.feeds.baseline import read_baseline
 
-RECORDING = Path(__file__).parents[3] / "recordings" / "h200x8-lab-2x4.jsonl.gz"
+RECORDING = Path(__file__).parents[3] / "tests" / "samples" / "sessions" / "h200x8-lab-2x4.jsonl.gz"
 
 
 def test_a_recording_and_the_snapshot_of_it_are_the_same_baseline(tmp_path: Path) -> None:

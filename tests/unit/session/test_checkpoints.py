@@ -16,7 +16,7 @@ from fabtui.model.session_model import Model
 from fabtui.session.feeds import replay
 from fabtui.session.feeds.replay import Checkpoints, ReplayFeed
 
-RECORDING = Path(__file__).parents[3] / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"
+RECORDING = Path(__file__).parents[3] / "tests" / "samples" / "sessions" / "h200x8-lab-2x4-faults.jsonl.gz"
 
 
 def state(model: Model) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from fabtui.sharing.identities import Identities
 from fabtui.sharing.rewriter import Rewriter
 
 Out = pytest.CaptureFixture[str]
-RECORDINGS = Path(__file__).parents[3] / "recordings"
+RECORDINGS = Path(__file__).parents[3] / "tests" / "samples" / "sessions"
 FAULTS = RECORDINGS / "h200x8-lab-2x4-faults.jsonl.gz"
 
 #: Planted in a session, in fields and in texts; none may remain, in upper or lower case.
@@ -304,7 +304,7 @@ def test_a_damaged_recording_is_shared_up_to_the_damage(session: Path, tmp_path:
 
 
 def test_names_in_outputs_of_infiniband_tools_are_recognised_without_fields() -> None:
-    samples = sorted((RECORDINGS.parent / "tests" / "samples" / "ibsim").glob("*.txt"))
+    samples = sorted((RECORDINGS.parent / "ibsim").glob("*.txt"))
     texts = [path.read_text() for path in samples if path.name != "00_topology.net"]
     identities = Identities()
     for text in texts:
