@@ -88,7 +88,7 @@ class FabricApp(App[int]):
         shortcut("E", "report", "app.report", "write a one-page report as HTML"),
         shortcut("S", "screenshot_svg", "app.svg", "write the screen to an SVG file"),
         shortcut("I", "picture", "app.picture", "write the grid to an SVG and a PNG image"),
-        shortcut("question_mark", "help", "app.help", "show help and all keys", "help", bar=("always",)),
+        shortcut("question_mark,f1", "help", "app.help", "show help and all keys", "help", bar=("always",)),
         shortcut("ctrl+p", "command_palette", "app.commands", "search all commands", priority=True),
         shortcut("colon", "command_line", "app.command-line", "type a command", "command"),
         shortcut("exclamation_mark", "login", "app.login", "open your own ssh on the node under the cursor"),
@@ -312,22 +312,20 @@ class FabricApp(App[int]):
         if self._deferred is None or not self.sweeping or isinstance(self.screen, self._deferred.ConfirmScreen):
             self.leave()
             return
+        question = self._deferred.ConfirmScreen(
+            "A sweep is running. Quit?", self._lost_by_quitting, "quit", "stay", plain=self.glyphs.plain
+        )
+        self.push_screen(question, lambda yes: self.leave() if yes else None)
+
+    def _lost_by_quitting(self) -> str:
         phase = self.model.phase
-        starting = phase.name == "ranks"
         done = (
             "Ranks are starting. "
-            if starting
+            if phase.name == "ranks"
             else f"{min(self.model.done, phase.total)} of {phase.total} tests of {one_line(phase.name, 20)} are done. "
         )
         kept = "Results so far are in the recording." if self.settings.recorded else "Nothing is recorded."
-        question = self._deferred.ConfirmScreen(
-            "A sweep is running. Quit?",
-            f"{done}{kept} Processes on the nodes will be ended.",
-            "quit",
-            "stay",
-            plain=self.glyphs.plain,
-        )
-        self.push_screen(question, lambda yes: self.leave() if yes else None)
+        return f"{done}{kept} Processes on the nodes will be ended."
 
     def action_suspend_group(self) -> None:
         if not suspend_group(self._driver):
@@ -736,6 +734,14 @@ class FabricApp(App[int]):
     def get_key_display(self, binding: Binding) -> str:
         """Return the name of a key: a word where Textual would show an arrow."""
         return KEY_NAMES.get(binding.key) or super().get_key_display(binding)
+
+    def action_command_palette(self) -> None:
+        if (later := self._deferred) is None:
+            return
+        if isinstance(self.screen, later.CommandLine):
+            self.pop_screen()
+        if not isinstance(self.screen, ModalScreen):
+            self.push_screen(later.CommandPalette({later.PaletteCommands}, id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield a command for every key binding, and for the themes."""

@@ -160,13 +160,33 @@ async def test_help_begins_with_the_current_view(
         await pilot.pause()
         text = screen_text(app)
         assert title in text.splitlines()[0]
-        assert text.index(words) < text.index(first) < text.index("glyphs")
-        assert text.index("glyphs") < text.index("confirm.yes")
+        assert text.index("ten keys") < text.index("legend") < text.index(words) < text.index(first)
+        assert text.index(first) < text.index("confirm.yes")
+
+
+@pytest.mark.parametrize("key", ["question_mark", "f1"])
+async def test_the_first_page_of_the_help_has_the_keys_and_signs_that_people_need(opened: Opened, key: str) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(80, 24)) as (app, pilot):
+        await pilot.press(key)
+        await pilot.pause()
+        lines = [line.strip() for line in screen_text(app).splitlines()]
+        assert lines[1].startswith("ten keys")
+        assert [line.split()[0] for line in lines[2:12]] == ["enter", "]", "F", "t", "r", "R", "/", "g", "esc", "q"]
+        for words in ("ok", "slow: far", "timed out", "failed with", "wrong data", "not tested", "its node has failed"):
+            assert any(words in line for line in lines[13:22]), words
+        assert "main.pair" not in screen_text(app), "names for the settings file need a wide screen"
 
 
 @pytest.mark.parametrize(
     ("key", "crumb"),
-    [("enter", "n000:0 > n000:1"), ("n", "n000"), ("t", "nodes"), ("T", ""), ("P", "preflight"), ("F", "findings")],
+    [
+        ("enter", "n000:0 > n000:1"),
+        ("n", "n000"),
+        ("t", "nodes"),
+        ("T", ""),
+        ("P", "nodes"),
+        ("F", "6 findings, 3 pairs"),
+    ],
 )
 async def test_every_view_names_the_layer_that_it_was_opened_from(opened: Opened, key: str, crumb: str) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(120, 30)) as (app, pilot):
@@ -175,7 +195,7 @@ async def test_every_view_names_the_layer_that_it_was_opened_from(opened: Opened
         assert screen_text(app).splitlines()[0].startswith(f" fabtui / latency / {crumb}")
         await pilot.press("question_mark")
         await pilot.pause()
-        assert f"/ {crumb} / help" in screen_text(app).splitlines()[0] or key == "T"
+        assert f"/ {crumb if key != 'F' else 'findings'} / help" in screen_text(app).splitlines()[0] or key == "T"
 
 
 async def test_a_view_opened_from_a_view_names_the_way_to_it(opened: Opened) -> None:
@@ -220,7 +240,7 @@ async def test_help_of_a_small_terminal_is_that_of_the_list(opened: Opened) -> N
         await pilot.press("question_mark")
         await pilot.pause()
         assert "help: worst pairs" in screen_text(app)
-        assert "worst first" in screen_text(app)
+        assert "ten keys" in screen_text(app)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +249,6 @@ async def test_help_of_a_small_terminal_is_that_of_the_list(opened: Opened) -> N
         ((), ("FabricApp", "MainScreen", "ZoomingScreen", "GridView")),
         (("enter",), ("FabricApp", "PairScreen", "DetailScreen")),
         (("n",), ("FabricApp", "NodeScreen", "DetailScreen")),
-        (("P",), ("FabricApp", "PreflightScreen", "DetailScreen")),
         (("F",), ("FabricApp", "FindingsScreen", "DetailScreen")),
         (("t",), ("FabricApp", "NodesScreen", "NodesTable")),
         (("v",), ("FabricApp", "MainScreen", "WorstList")),
@@ -246,9 +265,20 @@ async def test_the_palette_has_every_action_of_where_one_is(
         for kind in key_owners(FabricApp):
             if kind.__name__ in kinds:
                 for binding in bindings_of(kind):
-                    if binding.id not in ("app.commands", "app.interrupt"):
+                    if binding.id not in ("app.commands", "app.interrupt", "main.connecting", "main.preflight"):
                         assert binding.tooltip.lower() in titles, binding.id
         assert "change the theme" in titles
+
+
+async def test_the_palette_has_a_line_for_each_command_with_its_key_at_the_right(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(80, 24)) as (app, pilot):
+        await pilot.press("colon", "ctrl+p", *"node")
+        await settled(app, pilot)
+        await pilot.pause(0.3)
+        assert type(app.screen).__name__ == "CommandPalette", "the command line makes room for it"
+        lines = [line.split() for line in screen_text(app).splitlines()]
+        assert ["Show", "the", "node", "of", "the", "row", "n"] in lines
+        assert not any("omplete" in line for line in lines)
 
 
 async def test_clicks_and_the_wheel(opened: Opened) -> None:
@@ -270,10 +300,13 @@ async def test_clicks_and_the_wheel(opened: Opened) -> None:
         await pilot._post_mouse_events([events.MouseScrollUp], "#grid", offset=place)
         await pilot.pause()
         assert main.grid.row < down
+        await pilot.press("end")
         await pilot.click("#grid", offset=place)
-        await pilot.click("#grid", offset=place, times=2)
         await pilot.pause()
-        assert type(app.screen).__name__ == "PairScreen"
+        assert app.screen is main
+        await pilot.click("#grid", offset=place)
+        await pilot.pause()
+        assert type(app.screen).__name__ == "PairScreen", "a click on the cell of the cursor opens it"
         await pilot.press("escape")
         start, _, layer = main.tabs.spans[2]
         await pilot.click("#tabs", offset=(start + 1, 0))
@@ -371,7 +404,6 @@ async def test_the_key_bar_has_whole_entries_at_every_width(opened: Opened) -> N
     [
         (("escape",), "there is nothing to go back to: q quits"),
         (("question_mark", "question_mark"), "this is the help: / searches it, Esc leaves it"),
-        (("F", "F"), "all findings are shown here: Esc leaves them"),
     ],
 )
 async def test_a_key_without_effect_reports_why(opened: Opened, keys: tuple[str, ...], shown: str) -> None:

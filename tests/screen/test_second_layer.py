@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from fabtui.model.layers import Layer
 from tests.screen.conftest import Opened, screen_text, settled
-from tests.screen.fakefeed import FakeFeed, Story, big_sweep
+from tests.screen.fakefeed import FakeFeed, Story, big_sweep, sweep_of_two
 
 
 def sweep_with_world() -> Story:
@@ -92,4 +92,20 @@ async def test_a_narrow_window_gives_the_reason(opened: Opened) -> None:
         await pilot.press("vertical_line")
         await pilot.pause(0.1)
         assert not app.main.second_layer.display
-        assert any("two layers side by side need" in note.message for note in app._notifications)
+        assert [note.message for note in app._notifications] == [
+            "Two layers side by side need endpoint pairs with values"
+        ]
+
+
+async def test_the_panel_leaves_its_room_to_a_second_layer(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(120, 40)) as (app, pilot):
+        assert app.main.panel.display
+        await pilot.press("4", "vertical_line")
+        await pilot.pause(0.1)
+        assert app.main.second_layer.display
+        assert not app.main.panel.display
+        await pilot.press("vertical_line")
+        await pilot.pause(0.1)
+        assert not app.main.second_layer.display
+        assert app.main.panel.display
+        assert not app._notifications

@@ -89,7 +89,7 @@ TOUR: list[tuple[tuple[str, ...], str, tuple[str, ...]]] = [
     (("plus",), "2 nodes", ("escape",)),
     (("v",), "T timeout  n000:3 > n001:2", ("v",)),
     (("t",), "gone for", ("escape",)),
-    (("F",), "  6, 3 pairs", ("escape",)),
+    (("F",), "6 findings, 3 pairs", ("escape",)),
     (("f",), "words that all match", ("escape",)),
     (("g",), "n060:3>n061:5", ("escape",)),
     (("s",), "worst first", ("s",)),

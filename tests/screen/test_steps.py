@@ -264,7 +264,11 @@ async def test_the_pairs_of_a_finding_are_outlined_until_esc(opened: Opened, siz
         app.findings.found = [one.replace(cells=cells)]
         await pilot.press("enter")
         await pilot.pause(0.1)
-        assert "finding 1: 3 pairs   [ ] step   esc leave" in screen_text(app)
+        assert "finding 1, pair 1 of 3   [ ] step   esc leave" in screen_text(app)
+        await pilot.press("right_square_bracket")
+        await pilot.pause(0.1)
+        assert "finding 1, pair 2 of 3" in screen_text(app)
+        await pilot.press("left_square_bracket")
         grid = app.main.grid
         names = [entry.name for entry in grid.source.rows.entries]
         marked = {names[row]: len(columns) for row, columns in grid._outlined.items()}

@@ -16,6 +16,7 @@ from fabtui.model.facts.leaf_switches import leaf_names
 from fabtui.model.facts.nvlink_domains import domain_names
 from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
+from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import STYLES, CellStyle, Glyphs
 from fabtui.presentation.wording import CELL, MUTED, Part
 from fabtui.sanitize import one_line
@@ -354,7 +355,9 @@ class GridNavigation:
         self._resting_until = 0.0
         self._searching: asyncio.TimerHandle | None = None
         #: Label of the outlined cells, or "".
+        #: What is outlined, and its pairs.
         self._outlined = ""
+        self._pairs: list[tuple[str, str]] = []
 
     def take_model(self, *, same: bool) -> None:
         """Show another model; ``same``: at the same pair, zoom, order and filter, as it is of the same session."""
@@ -449,7 +452,9 @@ class GridNavigation:
         if view.shows_ranks:
             return self._next_rank(step)
         found: tuple[int, int] | None = None
-        if view.zoom is Zoom.FABRIC:
+        if self._outlined:
+            found = self._next_outlined(step)
+        elif view.zoom is Zoom.FABRIC:
             block = view.index.next_bad_block((grid.row, grid.column), step, view.blocks)
             found = None if block is None else view.index.worst_of(*block)
         elif grid.entries is not None and (place := view.place_of(grid.entries)) is not None:
@@ -457,6 +462,23 @@ class GridNavigation:
         if found is not None:
             self.go_to(*found)
         return found is not None
+
+    def _outlined_place(self) -> int | None:
+        """Return the place of the cursor's pair among the outlined ones, or None."""
+        names = tuple(entry.name for entry in self.entries() or ())
+        return next((at for at, pair in enumerate(self._pairs) if pair == names), None)
+
+    def _next_outlined(self, step: int) -> tuple[int, int] | None:
+        """Return the next or previous outlined pair that the grid shows, or None."""
+        table, position = self._context.model.table, self.view_state.source.axis.position
+        here = self._outlined_place()
+        first = (0 if step > 0 else -1) if here is None else here + step
+        for further in range(len(self._pairs)):
+            ends = [table.number(name) for name in self._pairs[(first + further * step) % len(self._pairs)]]
+            places = [position[end] for end in ends if end in position]
+            if len(places) == 2:
+                return places[0], places[1]
+        return None
 
     def _next_rank(self, step: int) -> bool:
         """Move to the next or previous rank at fault."""
@@ -494,7 +516,7 @@ class GridNavigation:
 
     def outline(self, label: str, pairs: Collection[tuple[str, str]]) -> None:
         """Outline the cells of ordered pairs until `back`."""
-        self._outlined = label
+        self._outlined, self._pairs = label, sorted(pairs)
         self.grid.outline(pairs)
 
     def back(self) -> bool:
@@ -585,7 +607,12 @@ class GridNavigation:
         view = self.view_state
         parts: list[Part] = []
         if self._outlined:
-            parts += [(f" {one_line(self._outlined, 60)} ", "bold reverse"), ("  [ ] step   esc leave  ", MUTED)]
+            at, pairs = self._outlined_place(), len(self._pairs)
+            where = count(pairs, "pair") if at is None else f"pair {at + 1} of {pairs}"
+            parts += [
+                (f" {one_line(self._outlined, 60)}, {where} ", "bold reverse"),
+                ("  [ ] step   esc leave  ", MUTED),
+            ]
         if view.filter is not None:
             rows, columns = view.source.rows.size, view.source.columns.size
             parts += [
@@ -600,7 +627,7 @@ class GridNavigation:
         if view.order is not RowOrder.GIVEN:
             label, key = _ORDER_LABELS[view.order]
             after = "next order" if view.order in UNKNOWN else "default order"
-            parts += [(f" {label} ", "bold reverse"), (f" {key}: {after}, g: first row  ", MUTED)]
+            parts += [(f" {label} ", "bold reverse"), (f" {key}: {after}, ^home: first row  ", MUTED)]
         return parts
 
     def search(self) -> None:

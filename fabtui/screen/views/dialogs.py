@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual import on
@@ -24,7 +24,10 @@ from fabtui.transport.login_answers import LoginQuestion
 
 
 class Question(ModalScreen[bool]):
-    """Yes-or-no question with the consequences of yes, and labels; the result is True or False."""
+    """Yes-or-no question with the consequences of yes, and labels; the result is True or False.
+
+    A detail that is called may change while the question is open.
+    """
 
     DEFAULT_CSS = """
     Question { align: center middle; background: $background 60%; }
@@ -37,20 +40,29 @@ class Question(ModalScreen[bool]):
     Question.-small #confirm { border: none; padding: 0; width: 100%; }
     """
 
-    def __init__(self, question: str, detail: str, yes: str, no: str, *, plain: bool) -> None:
+    def __init__(self, question: str, detail: str | Callable[[], str], yes: str, no: str, *, plain: bool) -> None:
         super().__init__(classes="-plain" if plain else None)
         self._question = Content.styled(question, "bold")
         self._keys = Content.assemble(("y", "bold $primary"), f" {yes}    ", ("n", "bold $primary"), f" {no}")
-        self._detail = Content.assemble("\n", (detail, MUTED))
+        self._detail = detail
+        self._detail_line = TextLine()
 
     def compose(self) -> ComposeResult:
         with Vertical(id="confirm"):
-            for content in (self._question, self._keys, self._detail):
-                yield TextLine(content)
+            yield TextLine(self._question)
+            yield TextLine(self._keys)
+            yield self._detail_line
 
     def on_mount(self) -> None:
-        """Adapt to the size of the terminal."""
+        """Adapt to the size of the terminal, and follow what the detail is about."""
+        self._show_detail()
+        if callable(self._detail):
+            self.set_interval(0.5, self._show_detail)
         self.set_class(self.app.size.width < 70 or self.app.size.height < 14, "-small")
+
+    def _show_detail(self) -> None:
+        text = self._detail() if callable(self._detail) else self._detail
+        self._detail_line.show(Content.assemble("\n", (text, MUTED)), layout=True)
 
     def action_answer(self, yes: bool) -> None:
         self.dismiss(yes)

@@ -120,11 +120,9 @@ class FindingsScreen(DetailScreen):
     def title_parts(self) -> list[Part]:
         found, shown = self.context.findings.found, self._shown()
         cells = len({cell for _, one in shown for cell in one.cells})
-        number = f"{len(shown)} of {len(found)}" if self.filter else str(len(found))
-        parts: list[Part] = [
-            (f" findings{self.context.findings.so_far} ", "bold"),
-            (f"  {number}, {count(cells, 'pair')}", MUTED),
-        ]
+        of = f"{len(shown)} of " if self.filter else ""
+        parts: list[Part] = [(f" {of}{count(len(found), 'finding')}{self.context.findings.so_far}", "bold")]
+        parts += [(f", {count(cells, 'pair')}", "bold")] if cells else []
         model = self.context.model
         if model.phase.name == "confirm":
             parts.append((f"  experiments: {model.done} of {model.phase.total} tests", "bold $warning"))
@@ -347,7 +345,7 @@ class FindingsScreen(DetailScreen):
             ends = [end for name in pair if (end := context.model.table.number(name)) is not None]
             if len(ends) == 2 and context.show_pair(ends[0], ends[1]):
                 cells = found[number - 1].cells
-                context.outline(f"finding {number}: {count(len(cells), 'pair')}", cells)
+                context.outline(f"finding {number}", cells)
                 return
         context.notify("this finding concerns no pair of the grid")
 

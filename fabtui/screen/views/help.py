@@ -1,4 +1,4 @@
-"""Help: the current view, all keys, layers and glyphs. Keys are read from the bindings."""
+"""Help: the most used keys, the legend, the current view, and all keys, which are read from the bindings."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from textual.binding import BindingType
 from textual.dom import DOMNode
 from textual.screen import Screen
 
-from fabtui.model.cell_level import FAIR_FROM, GOOD_FROM
 from fabtui.model.layers import key_layers
-from fabtui.presentation.cell_levels import CellStyle
+from fabtui.presentation.cell_levels import CellStyle, Glyphs
 from fabtui.presentation.job_board import state_meanings
 from fabtui.presentation.legends import layer_title
-from fabtui.presentation.wording import MUTED, Part, plain
+from fabtui.presentation.wording import CELL, MUTED, Part, plain
 from fabtui.presentation.wrapping import Lines, section, wrapped
 from fabtui.screen.keys import bindings_of, current_keys, group_title, shortcut
 from fabtui.screen.views.command_line import command_rows
@@ -24,6 +23,12 @@ from fabtui.screen.views.detail_base import DetailScreen
 _WIDEST_KEYS = 20
 _TEXT_COLUMN = 52
 _ROOMY = 110
+#: Ids of the keys that stand first.
+_TEN_KEYS = (
+    *("main.pair", "main.next-bad", "app.findings", "main.nodes", "main.retest", "main.sweep"),
+    *("main.filter", "main.jump", "main.back", "app.quit"),
+)
+_REBINDING = "config.toml can rebind all keys: `fabtui config init` lists their names."
 #: Introductions to the views.
 _INTRODUCTIONS = {
     "GridView": (
@@ -63,7 +68,7 @@ def introduction(kind: type[DOMNode]) -> tuple[str, ...]:
 
 
 class HelpScreen(DetailScreen):
-    """Introduction and keys of the current view; then layers, glyphs and the keys of all other views."""
+    """Ten keys and the legend, then the keys of the current view, layers, commands and the keys of all other views."""
 
     BINDING_GROUP_TITLE = "Help"
     FILTER_PROMPT = "search", "words that a line must have: a key, an action or a name"
@@ -78,32 +83,43 @@ class HelpScreen(DetailScreen):
         self._about = views[0] if views else None
 
     def title_parts(self) -> list[Part]:
-        name = group_title(self._here[0]).lower() if self._here else "this view"
-        return [(f" help: {name} ", "bold"), ("  config.toml can rebind keys by the names on the right", MUTED)]
+        return [(f" help: {group_title(self._here[0]).lower() if self._here else 'this view'} ", "bold")]
 
     def filtered_lines(self, width: int) -> Lines:
         """Return the lines that match, with the titles of their sections, which count as part of them."""
         return self.body_lines(width)
 
     def body_lines(self, width: int) -> Lines:
-        lines: Lines = []
+        glyphs = self.context.glyphs
+        lines = self._matching("ten keys", self._ten_keys()) + self._matching("legend", _legend(glyphs, width))
         if self._about is not None and not self.filter:
-            lines += [[(line, "")] for line in introduction(self._about) if line]
+            lines += [[], *([(line, "")] for line in introduction(self._about) if line)]
         for owner in self._here:
             lines += self._key_lines(owner, width)
-        lines += self._matching(
-            "commands", [[(f"  {text:<16}  ", "bold $primary"), (effect, "")] for text, effect in command_rows()]
-        )
         layers: Lines = [
             [(f"  {layer.spec.key}  ", "bold $primary"), (f"{layer:<12}", ""), (layer_title(layer), MUTED)]
             for layer in key_layers()
         ]
-        lines += self._matching("layers", layers) + self._matching("glyphs", self._glyph_lines())
-        ranks: Lines = [[(f"  {sign}  ", "bold"), (text, "")] for sign, text in state_meanings(self.context.glyphs)]
+        lines += self._matching("layers", layers)
+        ranks: Lines = [[(f"  {sign}  ", "bold"), (text, "")] for sign, text in state_meanings(glyphs)]
         lines += self._matching("ranks of a job", ranks)
+        lines += self._matching(
+            "commands", [[(f"  {text:<16}  ", "bold $primary"), (effect, "")] for text, effect in command_rows()]
+        )
         for owner in self._elsewhere:
             lines += self._key_lines(owner, width)
-        return lines or [[], [("  no line has these words", MUTED)]]
+        if not lines:
+            return [[], [("  no line has these words", MUTED)]]
+        return lines[1:] if self.filter else [*lines[1:], [], [(_REBINDING, MUTED)]]
+
+    def _ten_keys(self) -> Lines:
+        """Return the keys that most people need, wherever they are declared."""
+        known = {one.id: one for owner in (*self._here, *self._elsewhere) for one in bindings_of(owner)}
+        found = [known[name] for name in _TEN_KEYS if name in known]
+        return [
+            [(f"  {current_keys(self.app, one)[0]:<7}", "bold $primary"), (one.tooltip or one.description, "")]
+            for one in found
+        ]
 
     def _matching(self, title: str, lines: Lines) -> Lines:
         """Return a section with the lines that match the search; nothing without any."""
@@ -116,36 +132,47 @@ class HelpScreen(DetailScreen):
             (", ".join(current_keys(self.app, one)), one.tooltip or one.description, one.id or "")
             for one in bindings_of(owner)
         ]
-        found = [row for row in rows if self.matches(" ".join((group_title(owner), *row)))]
+        shown = 3 if width >= _ROOMY else 2
+        found = [row for row in rows if self.matches(" ".join((group_title(owner), *row[:shown])))]
         if not found:
             return []
         keys = min(_WIDEST_KEYS, max(len(row[0]) for row in rows)) + 4
         # A wide screen has the same columns in all sections.
         keys = max(keys, _WIDEST_KEYS + 2) if width >= _ROOMY else keys
-        names = max(len(row[2]) for row in rows)
+        names = max(len(row[2]) for row in rows) if width >= _ROOMY else 0
         texts = max(max(len(row[1]) for row in rows), _TEXT_COLUMN if width >= _ROOMY else 0) + 2
         texts = min(texts, max(10, width - keys - names))
         lines = section(group_title(owner))
         for key, text, name in found:
-            line: list[Part] = [(f"  {key}".ljust(keys), "bold $primary"), (text.ljust(texts), ""), (name, MUTED)]
-            lines += wrapped(line, width, keys)
+            line: list[Part] = [(f"  {key}".ljust(keys), "bold $primary"), (text.ljust(texts) if names else text, "")]
+            lines += wrapped([*line, (name, MUTED)] if names else line, width, keys)
         return lines
 
-    def _glyph_lines(self) -> Lines:
-        glyphs = self.context.glyphs
-        meanings = [
-            (CellStyle.GOOD, f"ok, at least {GOOD_FROM * 100:.0f} % of the usual value of the class"),
-            (CellStyle.FAIR, f"ok, at least {FAIR_FROM * 100:.0f} %"),
-            (CellStyle.LOW, "ok, below that"),
-            (CellStyle.SLOW, "slow: below the threshold in the legend"),
-            (CellStyle.TIMEOUT, "timeout: no answer within the deadline"),
-            (CellStyle.FAILED, "failed with an error"),
-            (CellStyle.FLAPPING, "ok now, but flapping: two changes or more that outlast retests, of ten attempts"),
-            (CellStyle.FLASH, "result has just changed"),
-            (CellStyle.INCONCLUSIVE, "inconclusive"),
-            (CellStyle.SKIPPED, "skipped"),
-            (CellStyle.RUNNING, "test in progress"),
-            (CellStyle.UNTESTED, "not tested"),
-            (CellStyle.GONE, "a node of the pair has failed or is lost"),
-        ]
-        return [[(f"  {glyphs.of_style[slot]}  ", "bold"), (text, "")] for slot, text in meanings]
+
+#: Signs of the cells with their meanings.
+_LEGEND = (
+    (CellStyle.GOOD, "ok"),
+    (CellStyle.SLOW, "slow: far below the usual value"),
+    (CellStyle.TIMEOUT, "timed out: no answer in time"),
+    (CellStyle.FAILED, "failed with an error"),
+    (CellStyle.WRONG, "wrong data arrived"),
+    (CellStyle.FLAPPING, "ok now, but it flaps"),
+    (CellStyle.RUNNING, "test in progress"),
+    (CellStyle.FLASH, "result has just changed"),
+    (CellStyle.UNTESTED, "not tested"),
+    (CellStyle.GONE, "its node has failed or is lost"),
+    (CellStyle.INCONCLUSIVE, "inconclusive"),
+    (CellStyle.SKIPPED, "skipped"),
+)
+
+
+def _legend(glyphs: Glyphs, width: int) -> Lines:
+    """Return the signs of the cells in their colours, two on a line."""
+    half = min(44, width // 2)
+    lines: Lines = []
+    for left, right in zip(_LEGEND[::2], _LEGEND[1::2], strict=True):
+        line: list[Part] = []
+        for slot, text in (left, right):
+            line += [("  ", ""), (f" {glyphs.of_style[slot]} ", f"{CELL}{slot.key}"), (f" {text}".ljust(half - 5), "")]
+        lines.append(line)
+    return lines

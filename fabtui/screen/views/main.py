@@ -674,6 +674,8 @@ class MainScreen(Screen[None]):
             self._app_context.notify("a list has no zoom; v shows the grid")
         elif zoom < Zoom.FABRIC or (step < 0 and self.view_state.shows_ranks):
             self._app_context.notify("this is the widest zoom")
+        elif zoom is Zoom.FABRIC and len(self.source.axis.starts) <= 2 and grid_fits(self.source.axis, self.size.width):
+            self._app_context.notify("this is the widest zoom: blocks of nodes need three nodes")
         else:
             self.navigation.choose_zoom(Zoom(zoom), entries)
             self.draw()
@@ -732,11 +734,10 @@ class MainScreen(Screen[None]):
     def action_beside(self) -> None:
         self._choose(beside=not self.second_layer.display)
         if self._choices.beside and not self.second_layer.display:
-            narrow = (
-                "too narrow for two layers: p hides the panel" if self.panel.display else "too narrow for two layers"
-            )
+            self._choices = replace(self._choices, beside=None)
             fits = can_compare(self.view_state)
-            self._app_context.notify(narrow if fits else "two layers side by side need endpoint pairs with values")
+            why = "Too narrow for two layers" if fits else "Two layers side by side need endpoint pairs with values"
+            self._app_context.notify(why)
 
     def action_panel(self) -> None:
         if self.view == "worst":

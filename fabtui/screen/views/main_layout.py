@@ -116,11 +116,16 @@ def arrange(
         log = max(3, height // 2)
     if height <= 8 or (two_nodes and not choices.log and height < _ROOMY):
         log = 0
+    beside = view == "grid" and comparable and _beside(axis, width - PANEL_WIDTH * panel, height, choices)
+    if panel and choices.beside and comparable and not beside:
+        # The user asks for a second layer: the panel leaves its room to it if that is enough.
+        beside = _beside(axis, width, height, choices)
+        panel = not beside
     shown = {
         "connecting": view == "connecting",
         "grid": view == "grid",
         "worst": view == "worst",
-        "beside": view == "grid" and comparable and _beside(axis, width - PANEL_WIDTH * panel, height, choices),
+        "beside": beside,
         "panel": panel,
         "status": tests and not panel,
         "tabs-row": tests and height > 10,

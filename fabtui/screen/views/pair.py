@@ -87,14 +87,14 @@ class PairScreen(SteppedScreen):
 
     def stepped_lines(self, width: int) -> Lines:
         model, glyphs = self.context.model, self.context.glyphs
-        there = direction_lines(model, self.source, self.target, glyphs)
-        back = direction_lines(model, self.target, self.source, glyphs)
         names = pair_text.ends_of(model, self.source, self.target)
         findings = self._finding_lines(names, width) if names and names[0] != names[1] else []
-        if width >= _SIDE_BY_SIDE:
-            lines = beside(there, back, width) + findings
-        else:
-            lines = [*stacked(there, width), *findings, [], *stacked(back, width)]
+        # What a finding says is not repeated below it.
+        said = _letters(as_text(findings))
+        there = direction_lines(model, self.source, self.target, glyphs, said)
+        back = direction_lines(model, self.target, self.source, glyphs, said)
+        lines = [*findings, []] if findings else []
+        lines += beside(there, back, width) if width >= _SIDE_BY_SIDE else stacked([*there, [], *back], width)
         if self.source.number is None or self.target.number is None or names is None:
             return lines
         ends = model.endpoints[self.source.number], model.endpoints[self.target.number]
@@ -131,13 +131,13 @@ class PairScreen(SteppedScreen):
         model = self.context.model
         either = {names, names[::-1]}
         if found := [one for one in enumerate(self.context.findings.found, 1) if either & one[1].cells]:
-            lines = section("findings")
+            lines: Lines = []
             for number, one in found:
                 lines += head_lines(one, width, number) + detail_lines(one, width) + self.steps_of(one, width)
             return lines
         commands = dict.fromkeys(pair_commands(model, *names) + pair_commands(model, *names[::-1]))
         steps = [line for at, command in enumerate(commands) for line in self.step(command, at, width)]
-        return [[], *steps] if steps else []
+        return steps
 
     def action_retest(self, both: bool) -> None:
         directions = [(self.source, self.target), (self.target, self.source)]
@@ -154,7 +154,7 @@ class PairScreen(SteppedScreen):
         model = self.context.model
         lines = [pair_text.summary_text(model, self.source, self.target)]
         if names := pair_text.ends_of(model, self.source, self.target):
-            lines += ["", *as_text(self._finding_lines(names, 200)[1:]).splitlines()]
+            lines += ["", *as_text(self._finding_lines(names, 200)).splitlines()]
             lines += ["", f"by hand: {one_line(by_fabtui(model, *names), 4000)}"] if names[0] != names[1] else []
         self.context.copy("\n".join(lines))
 
@@ -166,13 +166,21 @@ class PairScreen(SteppedScreen):
             self.context.copy(one_line(by_fabtui(self.context.model, *names), 4000))
 
 
-def direction_lines(model: Model, source: AxisEntry, target: AxisEntry, glyphs: Glyphs) -> Lines:
-    """Return one direction: verdict, value and share of the usual value of each layer; transport; errors."""
+def _letters(text: str) -> str:
+    """Return a text without blanks, to find a wrapped sentence in it."""
+    return "".join(text.split())
+
+
+def direction_lines(model: Model, source: AxisEntry, target: AxisEntry, glyphs: Glyphs, said: str = "") -> Lines:
+    """Return one direction: verdict, value and share of the usual value of each layer; transport; errors.
+
+    ``said`` has the texts, without blanks, that stand elsewhere in the view.
+    """
     lines: Lines = [[(pair_text.pair_name(source, target), "bold $accent")]]
     for layer in (*measured_key_layers(), *_ALSO):
         measurement = pair_text.of_layer(model, layer, source, target)
         if measurement is not None or layer not in _ALSO:
-            lines += _layer_lines(model, layer, measurement, glyphs)
+            lines += _layer_lines(model, layer, measurement, glyphs, said)
     lines += [[("  ", ""), *line] for line in pair_text.change_lines(model, source, target)]
     p2p = pair_text.of_layer(model, Layer.P2P, source, target) or pair_text.of_layer(model, Layer.WORLD, source, target)
     if p2p is not None:
@@ -187,7 +195,8 @@ def direction_lines(model: Model, source: AxisEntry, target: AxisEntry, glyphs: 
             *_times(p2p),
         ]
         lines += pairs(rows, 9)
-    lines += [[(f"  {note}", style)] for note, style in pair_text.link_notes(model, source, target)]
+    notes = pair_text.link_notes(model, source, target)
+    lines += [[(f"  {note}", style)] for note, style in notes if _letters(note) not in said]
     if why := pair_text.why_untested(model, source, target):
         lines.append([(f"  {why}", "$warning")])
     return lines
@@ -207,7 +216,7 @@ def _times(measurement: Measurement) -> list[tuple[str, str]]:
     return rows
 
 
-def _layer_lines(model: Model, layer: Layer, measurement: Measurement | None, glyphs: Glyphs) -> Lines:
+def _layer_lines(model: Model, layer: Layer, measurement: Measurement | None, glyphs: Glyphs, said: str) -> Lines:
     line: list[Part] = [(f"  {layer:<9} ", MUTED)]
     if measurement is None:
         return [[*line, ("-", MUTED)]]
@@ -222,7 +231,7 @@ def _layer_lines(model: Model, layer: Layer, measurement: Measurement | None, gl
     if isinstance(loss, (int, float)) and loss:
         line.append((f"  loss {loss:g} %", "$warning"))
     lines = [line]
-    if problem := failure_text(measurement, 500):
+    if (problem := failure_text(measurement, 500)) and _letters(problem) not in said:
         lines.append([(" " * 12, ""), (problem, "$error" if verdict.bad else "$warning")])
     return lines
 

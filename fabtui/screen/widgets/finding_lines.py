@@ -67,9 +67,9 @@ def head_lines(one: Finding, width: int, number: int, *, selected: bool = False)
 
 
 def detail_lines(one: Finding, width: int) -> Lines:
-    """Return the evidence of a finding, and the first of its pairs."""
+    """Return the evidence of a finding, and the first of its pairs unless the title names them."""
     lines: Lines = [[(f"      {text}", "")] for text in finding_text.evidence(one)]
-    if one.cells:
+    if len(one.cells) > 1 or not all(name in finding_text.title(one) for pair in one.cells for name in pair):
         named = ", ".join(one_line(f"{src} > {dst}", 120) for src, dst in sorted(one.cells)[:_MAX_PAIRS])
         more = f" and {len(one.cells) - _MAX_PAIRS} more" if len(one.cells) > _MAX_PAIRS else ""
         lines.append([("      pairs   ", MUTED), (named + more, MUTED)])
