@@ -19,7 +19,7 @@ from fabtui.model.session_model import Model
 from fabtui.pictures.cells import Cells, Floats, Method, Slots, cells_of, counts
 from fabtui.pictures.palette import SCALE, STEPS
 from fabtui.pictures.scene import CHARACTER, LINE, Anchor, Box, Item, Line, Scene, Text, Tiles, label
-from fabtui.presentation.cell_levels import BAD, CellStyle, Glyphs, transport_style
+from fabtui.presentation.cell_levels import BAD, MARKED, UNICODE, CellStyle, transport_style
 from fabtui.presentation.legends import layer_title, meanings
 from fabtui.presentation.numbers import brief_text, short_value, spoken_text
 from fabtui.presentation.wording import verdict_words
@@ -37,7 +37,9 @@ _LABELS_FROM, _NUMBERS_FROM = 11, 26
 _MOST_TITLES = 512
 _MARGIN = 16
 _LEAST_WIDTH = 480
-_GLYPHS = Glyphs(plain=True)
+#: Marks of cells, drawn as shapes; of a node that is gone, a fence.
+_MARKS = {int(slot): UNICODE.of_style[slot] for slot in MARKED if slot is not CellStyle.RUNNING}
+_MARKS |= {CellStyle.SKIPPED: UNICODE.of_style[CellStyle.SKIPPED], CellStyle.GONE: "#"}
 #: Ratio of the highest to the lowest value from which the scale is logarithmic.
 _LOG_FROM = 8.0
 
@@ -120,7 +122,6 @@ class Heatmap:
     def _tiles(self, scale: _Scale | None, left: int, top: int, pitch: int) -> Tiles:
         codes = self.slots.copy()
         colors = ["" if slot in (CellStyle.PAD, CellStyle.UNTESTED) else slot.key for slot in CellStyle]
-        marks = {int(slot): mark for slot in CellStyle if (mark := _GLYPHS.of_style.get(slot, "")) in set("#x!T?s~%")}
         numbers: dict[tuple[int, int], str] = {}
         if scale is not None:
             valued = np.isfinite(self.values)
@@ -132,8 +133,9 @@ class Heatmap:
                 valued &= ~np.isin(self.slots, (CellStyle.FAILED, CellStyle.TIMEOUT, CellStyle.WRONG))
                 for row, column in np.argwhere(valued).tolist():
                     value, slow = float(self.values[row, column]), bool(self.slots[row, column] == CellStyle.SLOW)
-                    numbers[row, column] = short_value(value, self.method.unit, 3 if slow else 4) + "!" * slow
-        return Tiles(left, top, pitch, codes, colors, marks, numbers, self._titles())
+                    number = short_value(value, self.method.unit, 3 if slow else 4)
+                    numbers[row, column] = number + _MARKS[CellStyle.SLOW] * slow
+        return Tiles(left, top, pitch, codes, colors, _MARKS, numbers, self._titles())
 
     def _titles(self) -> dict[tuple[int, int], str]:
         """Return texts for all tested cells, or for the bad ones alone if there are too many."""
@@ -167,11 +169,11 @@ class Heatmap:
             if x + 24 + len(text) * CHARACTER > _MARGIN + room and x > _MARGIN:
                 x, y = _MARGIN, y + 20
             code = np.array([[slot]], dtype=np.uint8)
-            mark = _GLYPHS.of_style.get(slot, "").replace(".", "")
+            mark = _MARKS.get(slot, "")
             scene.items += [
                 Box(x - 1, y - 1, 14, 14, "muted"),
                 Box(x, y, 12, 12, slot.key),
-                Tiles(x, y, 12, code * 0, [slot.key], {0: mark} if mark.strip() else {}),
+                Tiles(x, y, 12, code * 0, [slot.key], {0: mark} if mark else {}),
                 Text(x + 18, y + 10, text),
             ]
             x += 18 + len(text) * CHARACTER + 18

@@ -31,6 +31,8 @@ _COLUMNS = bytes.fromhex(
     "FC24242418 18242424FC 7C08040408 4854545420 043F444020 3C4040207C 1C2040201C 3C4030403C 4428102844 1CA0A0A07C "
     "4464544C44 0008364100 00007F0000 0041360800 1008081008"
 )
+#: The same for signs of verdicts.
+_SIGNS = {"▾": bytes.fromhex("040C1C0C04"), "≠": bytes.fromhex("14341C1614")}
 
 
 def text_dots(text: str) -> Dots:
@@ -46,7 +48,7 @@ def _glyph(character: str) -> Dots:
         return np.concatenate([_glyph(".")[:, 1:4]] * 2, axis=1)
     known = " " <= character <= "~"
     first = 5 * (ord(character if known else "?") - ord(" "))
-    columns = _COLUMNS[first : first + 5] + b"\0"
+    columns = _SIGNS.get(character, _COLUMNS[first : first + 5]) + b"\0"
     bits = np.unpackbits(np.frombuffer(columns, dtype=np.uint8)[None, :], axis=0, bitorder="little")
     found: Dots = bits.astype(bool)
     return found
