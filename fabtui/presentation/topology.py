@@ -17,7 +17,7 @@ from fabtui.model.measurement import SEVERITY, Verdict, worst
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import Glyphs, style_of
-from fabtui.presentation.wording import MUTED, Part, verdict_style
+from fabtui.presentation.wording import MUTED, Part, verdict_style, verdict_words
 from fabtui.sanitize import one_line
 
 #: Style of what the selected pair passes through.
@@ -197,7 +197,7 @@ class Topology:
         by_gravity = sorted(Counter(bad).items(), key=lambda item: -SEVERITY.index(item[0]))
         counts: list[Part] = []
         for word, number in by_gravity:
-            counts += [(", " if counts else "  ", ""), (f"{number} {word}", verdict_style(word))]
+            counts += [(", " if counts else "  ", ""), (f"{number} {verdict_words(word)}", verdict_style(word))]
         parts += counts if bad else [] if tested else [("  untested", MUTED)]
         parts.append((f"  {about}", MUTED))
         return Branch(key, parts, below or _none, node, on_path, below is not None)

@@ -122,7 +122,7 @@ async def test_an_error_of_ours_leaves_what_is_known_on_the_screen(opened: Opene
     async with opened(feed) as (app, pilot):
         text = screen_text(app)
         assert "STOPPED BY AN ERROR: ZeroDivisionError: [red]division" in text
-        assert "12.4!" in text
+        assert "12.4▾" in text
         await pilot.press("q")
         await pilot.pause(0.2)
     assert app.return_value == 3

@@ -176,7 +176,7 @@ def test_a_strip_separates_the_cells_of_nodes() -> None:
     model = sweep_of_two().shadow
     parts = cells_strip(model, Layer.P2P, [(1, n) for n in range(8)], GLYPHS)
     assert plain(parts) == ". .. .!x."
-    assert [style for text, style in parts if text == "!"] == ["$cell-slow"]
+    assert [style for text, style in parts if text == "▾"] == ["$cell-slow"]
 
 
 def test_the_librarys_log_comes_with_its_warnings_first() -> None:

@@ -132,7 +132,7 @@ def test_textual_gets_the_number_of_colours(monkeypatch: pytest.MonkeyPatch, col
 
 def test_it_starts_moves_and_leaves_the_terminal_as_it_was() -> None:
     terminal = Terminal("two")
-    terminal.until("12.4!")
+    terminal.until("12.4▾")
     before = termios.tcgetattr(terminal.fd)
     terminal.press("\x1b[B\x1b[C")
     terminal.until("n000:1 > n000:2")
@@ -145,25 +145,25 @@ def test_it_starts_moves_and_leaves_the_terminal_as_it_was() -> None:
 
 def test_ctrl_c_quits() -> None:
     terminal = Terminal("two")
-    terminal.until("12.4!")
+    terminal.until("12.4▾")
     terminal.press("\x03")
     assert terminal.end() == 1
 
 
 def test_ctrl_z_suspends_it_and_fg_draws_the_screen_again() -> None:
     terminal = Terminal("two", shell="; echo SUSPENDED; fg", jobs=True)
-    terminal.until("12.4!")
+    terminal.until("12.4▾")
     terminal.press("\x1a")
     terminal.until("SUSPENDED")
     terminal.seen = b""
-    terminal.until("12.4!")
+    terminal.until("12.4▾")
     terminal.press("q")
     assert terminal.end() == 1
 
 
 def test_sigterm_ends_it_in_an_orderly_way() -> None:
     terminal = Terminal("two")
-    terminal.until("12.4!")
+    terminal.until("12.4▾")
     os.kill(terminal.pid, signal.SIGTERM)
     assert terminal.end() == 1
     assert b"\x1b[?1049l" in terminal.seen
@@ -171,7 +171,7 @@ def test_sigterm_ends_it_in_an_orderly_way() -> None:
 
 def test_an_idle_screen_writes_nothing() -> None:
     terminal = Terminal("two")
-    terminal.until("12.4!")
+    terminal.until("12.4▾")
     while terminal.read(1.5):
         pass
     assert terminal.read(3.0) == b""
@@ -182,7 +182,7 @@ def test_an_idle_screen_writes_nothing() -> None:
 def test_standard_error_in_a_file_does_not_hide_the_screen(tmp_path: Path) -> None:
     log = tmp_path / "log"
     terminal = Terminal("two", shell=f"2>{log}")
-    terminal.until("12.4!")
+    terminal.until("12.4▾")
     terminal.press("q")
     terminal.end()
     assert log.read_text() == ""
@@ -190,7 +190,7 @@ def test_standard_error_in_a_file_does_not_hide_the_screen(tmp_path: Path) -> No
 
 def test_standard_output_in_a_file_keeps_the_size(tmp_path: Path) -> None:
     terminal = Terminal("two", shell=f">{tmp_path / 'out'}", size=(132, 30))
-    terminal.until("12.4!")
+    terminal.until("12.4▾")
     terminal.until("n000:0 > n000:1")
     terminal.press("q")
     terminal.end()
@@ -233,10 +233,11 @@ def test_a_terminal_gets_the_colours_it_has(
     subprocess.run([*tmux, "new-session", "-d", "-x", "80", "-y", "24", "-c", str(ROOT), command], check=True)
     end = time.monotonic() + 30
     shown = ""
-    while "12.4!" not in shown and time.monotonic() < end:
+    slow = "12.4!" if "--ascii" in arguments else "12.4▾"
+    while slow not in shown and time.monotonic() < end:
         time.sleep(0.2)
         shown = subprocess.run([*tmux, "capture-pane", "-e", "-p"], capture_output=True, text=True, check=False).stdout
-    assert "12.4!" in shown
+    assert slow in shown
     assert "x" in re.sub(r"\x1b\[[0-9;]*m", "", shown)
     assert re.search(has, shown)
     assert lacks is None or not re.search(lacks, shown)

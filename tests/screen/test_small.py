@@ -30,7 +30,7 @@ async def test_60x15_is_a_list_that_can_be_worked_with(opened: Opened) -> None:
         assert found[3:6] == [
             ["x", "n000:1", ">", "n001:2"],
             ["T", "n000:3", ">", "n001:2"],
-            ["!", "n000:1", ">", "n001:1"],
+            ["▾", "n000:1", ">", "n001:1"],
         ]
         await pilot.press("down", "r")
         await pilot.pause()
@@ -127,7 +127,7 @@ async def test_it_comes_back_when_there_is_room_again(opened: Opened) -> None:
                 assert screen_text(app).startswith(" fabtui / p2p / n000:1 > n001:1")
         await pilot.press("escape")
         await pilot.pause()
-        assert "12.4!" in screen_text(app)
+        assert "12.4▾" in screen_text(app)
 
 
 def test_a_real_terminal_of_20x5_shows_the_required_size_and_q_quits() -> None:

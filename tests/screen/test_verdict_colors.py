@@ -21,12 +21,12 @@ from tests.screen.test_verdict import diagnosed
 SLOTS = {"failed": CellStyle.FAILED, "timeout": CellStyle.TIMEOUT, "slow": CellStyle.SLOW}
 #: Keys that open a view with the pair that failed, and what stands there about a verdict.
 VIEWS = {
-    "verdict line": ((), {"failed": "1x|1 failed", "timeout": "1T|1 timeout", "slow": "1!|1 slow"}),
-    "status line": ((), {"failed": "x failed"}),
-    "list of worst pairs": (("v",), {"failed": "x failed", "timeout": "T timeout", "slow": "! slow"}),
+    "verdict sentence": ((), {"failed": " 3 of 56 tested GPU pairs are bad "}),
+    "color key": ((), {"failed": " x ", "timeout": " T ", "slow": " ▾ "}),
+    "list of worst pairs": (("v",), {"failed": "x failed", "timeout": "T timed out", "slow": "▾ slow"}),
     "table of nodes": (("t",), {"failed": "failed"}),
-    "node": (("n",), {"failed": "x", "timeout": "T", "slow": "!"}),
-    "topology": (("T",), {"failed": "1 failed", "timeout": "1 timeout", "slow": "1 slow"}),
+    "node": (("n",), {"failed": "x", "timeout": "T", "slow": "▾"}),
+    "topology": (("T",), {"failed": "1 failed", "timeout": "1 timed out", "slow": "1 slow"}),
     "pair": (("enter",), {"failed": "x failed"}),
 }
 

@@ -109,7 +109,7 @@ async def test_a_block_shows_its_worst_pair_and_the_count(opened: Opened) -> Non
         blocks = app.main.view_state.blocks
         assert blocks.cell(0, 1, 6) == (CellStyle.FAILED, "   2x ")
         assert blocks.cell(0, 1, 2) == (CellStyle.FAILED, "2x")
-        assert blocks.cell(1, 0, 6) == (CellStyle.SLOW, "   1! ")
+        assert blocks.cell(1, 0, 6) == (CellStyle.SLOW, "   1▾ ")
         slot, text = blocks.cell(2, 1, 6)
         assert (slot, text.strip()[:2]) == (CellStyle.GOOD, "43")
         text = screen_text(app)

@@ -23,6 +23,7 @@ from fabtui.presentation.wording import (
     usual_share_text,
     verdict_part,
     verdict_tone,
+    verdict_words,
     without_domain,
 )
 from fabtui.presentation.wrapping import Line, Lines, wrapped
@@ -241,7 +242,7 @@ def summary_text(model: Model, source: AxisEntry, target: AxisEntry) -> str:
 
 
 def _summary_line(model: Model, layer: Layer, measurement: Measurement) -> str:
-    parts = [f"{layer}: {model.verdict(measurement)}"]
+    parts = [f"{layer}: {verdict_words(model.verdict(measurement))}"]
     if measurement.value is not None:
         parts.append(measured_text(measurement))
         shares = ", ".join(filter(None, (usual_share_text(model, measurement), limit_text(model, measurement))))

@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.numbers import percent_text
-from fabtui.presentation.wording import CELL, CLASS_WORDS, MUTED, failure_text, measured_text
+from fabtui.presentation.wording import CELL, CLASS_WORDS, MUTED, failure_text, measured_text, verdict_words
 from fabtui.screen.context import context_of
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.cells import BadCell
@@ -44,7 +44,7 @@ def worst_rows(
     for rank, bad in enumerate(found):
         m = bad.cell.measurement
         style = f"{CELL}{bad.style.key}"
-        glyph, word = glyphs.of_style[bad.style], bad.style.key
+        glyph, word = glyphs.of_style[bad.style], verdict_words(bad.style.key)
         usual = None if m is None or m.value is None else model.usual(m)
         share = "" if m is None or m.value is None or not usual else percent_text(m.value / usual)
         kind = None if m is None else model.key_of(m).kind

@@ -74,7 +74,7 @@ def test_the_legend_has_unit_size_method_and_counts(make_model: Maker) -> None:
     text = "".join(ElementTree.fromstring(matrix_svg(fabric(make_model(), 2, 4), "p2p", "value")).itertext())
     assert "GB/s at 256 MiB; test" in text
     assert "GB/s at 256 MiB, logarithmic scale" in text
-    for words in ("slow 1", "timeout 1", "failed 1"):
+    for words in ("slow 1", "timed out 1", "failed 1"):
         assert words in text
 
 
@@ -140,7 +140,7 @@ def test_1024_endpoints_are_small(make_model: Maker) -> None:
     assert decoded(base64.b64decode((image.get("href") or "").partition(",")[2])).width == 1024
     assert titles(text) == [
         "n000:0 > n127:7: failed",
-        "n000:1 > n127:7: timeout",
+        "n000:1 > n127:7: timed out",
         "n000:2 > n127:7: slow, 1.00 GB/s",
     ]
     whole = decoded(data)
