@@ -19,6 +19,8 @@ _LONGEST = 8 << 20
 _LONGEST_RUN, _LEAST_RUNS = 6, 2
 _QUOTE = re.compile(r"(?:> ?)+|\| ")
 _TOKEN = re.compile(r"[^\s\[]{0,2}\[?[^\s\[]{0,40}")
+#: A time stamp with which a line of a log begins; a cut hardly falls just before one.
+_STAMP = re.compile(r"\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?!\d)")
 _LETTERS, _DIGITS = re.compile(r"[A-Za-z]+"), re.compile(r"\d+")
 
 
@@ -106,6 +108,8 @@ def _goes_on(before: str, line: str, width: int, starts: set[str]) -> bool:
     if len(before) == width - 1:
         # A blank at the end of a line is lost in a copy.
         return line[:1].islower() and _shape(line) not in starts
+    if _STAMP.match(line):
+        return False
     if len(before) != width or not line.strip() or line[:2] == "  ":
         return False
     if before[-1] in "|+":

@@ -48,3 +48,14 @@ def test_links_lead_somewhere(name: str) -> None:
         # A link from the site to a file outside of its folder leads nowhere.
         assert not name.startswith("docs/") or path.is_relative_to(ROOT / "docs"), link
         assert not target.fragment or target.fragment in anchors(path), link
+
+
+def test_a_job_that_hangs_is_asked_before_it_is_stopped() -> None:
+    """Whoever reads the page from the top on saves the evidence first."""
+    text = (ROOT / "docs" / "hang.md").read_text()
+    head = text.partition("\n## ")[0]
+    first = text.split("\n## ")[1]
+    assert "Do not stop it yet" in head
+    assert all(words in first for words in ("fabtui hang", "--save", "fabtui stacks", "fabtui flight"))
+    # Testing busy GPUs needs the job stopped, or --force.
+    assert min(text.index("--force"), text.index("## Then: stop it")) > text.index(first)

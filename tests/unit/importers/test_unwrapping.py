@@ -75,3 +75,9 @@ def test_lines_as_they_were_printed_stay() -> None:
         for source in sources([str(path)]):
             warnings = read(source).warnings if unwrapped(source.text) or unwrapped(source.text, table=True) else []
             assert not [warning for warning in warnings if "joined" in warning], path
+
+
+def test_a_line_that_begins_with_its_time_continues_no_other() -> None:
+    long = "n1: ncclSystemError: Connect to 10.0.0.2<45763> failed : Connection refused after 30 tries"
+    for stamp in ("2026-11-22 10:22:01.541", "[10:22:01]", "2026-11-22T10:22:01Z"):
+        assert unwrapped(f"{long}\n{stamp} rank 1 ready\n") is None, stamp
