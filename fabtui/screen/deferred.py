@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from textual.app import App, SuspendNotSupported
+from textual.command import CommandPalette
 from textual.screen import Screen
 
 from fabtui.config.edit import value_of, write_settings
@@ -36,7 +37,7 @@ from fabtui.pictures.svg import svg
 from fabtui.report.contents import write_report
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext, ViewName, context_of
-from fabtui.screen.keymap import check_keys, commands, fresh_settings, key_owners
+from fabtui.screen.keymap import PaletteCommands, check_keys, commands, fresh_settings, key_owners
 from fabtui.screen.notifier import Notifier
 from fabtui.screen.terminal.internals import notify_terminal
 from fabtui.screen.views.command_line import CommandLine, CommandTable
