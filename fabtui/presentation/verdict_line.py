@@ -61,6 +61,7 @@ class Standing:
     rechecked: int = 0  #: Number of suspects that are being tested again, which ``counts`` leaves out.
     measured: int = 0  #: Number of pairs with a result, judged or not.
     running: bool = False  #: Whether more pairs will be tested.
+    judging: bool = False  #: Whether results are still being judged, or the causes searched.
     complete: bool = True  #: Whether everything wanted was tested, and no node is lost.
     failing: bool = False  #: Whether the exit code says that something is bad.
     reason: str = ""  #: What could not be tested, and why.
@@ -201,8 +202,12 @@ def _head(standing: Standing, *, brief: bool = False) -> Line:
         text = f"{bad} of {count(tested, which)} {'is' if bad == 1 else 'are'} {word}"
         if brief or tested == 1:
             text = f"{bad} of {tested} {word}" if brief else f"The only {which} is {word}"
+        if standing.judging and not standing.findings:
+            rest.append((", looking for causes", MUTED))
         return [(text, style), *rest]
-    if standing.running:
+    if standing.judging and not tested and standing.measured:
+        return [(f"{count(standing.measured, noun)} tested, being judged", MUTED), *rest]
+    if standing.running or standing.judging:
         return _running_head(standing, rest, brief=brief)
     if not tested:
         return [(f"No {noun} was tested", _PARTLY), *rest]

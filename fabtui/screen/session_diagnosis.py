@@ -83,6 +83,11 @@ class SessionDiagnosis:
         return f"no problem so far; {model.done} of {tests} pairs tested" if tests else "no problem so far"
 
     @property
+    def current(self) -> bool:
+        """True if the findings are about the latest results."""
+        return self._of == self._model.version
+
+    @property
     def final(self) -> bool:
         """True once no further test is planned, and every pair has been checked."""
         return self._model.phase.name in _FINISHED and self._survey is not None and self._survey.current

@@ -60,6 +60,8 @@ class PanelContent:
         """Return everything that the verdict sentence is made of."""
         model, found = self._context.model, self.diagnosis
         whole = not any(record.state.gone for record in model.nodes.values())
+        # While watching, each result would make the findings incomplete for a moment.
+        later = not (found.known and model.phase.name == "watch")
         return Standing(
             found.tally.counts,
             found.found,
@@ -68,7 +70,8 @@ class PanelContent:
             untested=len(model.untested),
             rechecked=found.tally.rechecked,
             measured=0 if found.tally.counts else model.results.tested,
-            running=not found.final and model.exit_code is None,
+            running=later and not found.final and model.exit_code is None,
+            judging=later and not found.current,
             complete=whole and model.exit_code != NOT_TESTED,
             failing=model.exit_code == BAD,
             domain=found.domain,

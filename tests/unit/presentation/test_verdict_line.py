@@ -223,3 +223,12 @@ def test_a_sweep_in_progress_claims_nothing_about_untested_pairs() -> None:
     unclear = shown(80, {Verdict.OK: 20, Verdict.INCONCLUSIVE: 2}, [])
     assert unclear.startswith("no bad pair among 22 pairs  2 inconclusive")
     assert shown(80, fine, [], untested=4).startswith("no bad pair among 20 pairs  4 not tested")
+
+
+def test_results_that_nobody_has_judged_yet_and_causes_that_are_being_searched() -> None:
+    assert sentence_text(Standing(noun="GPU pair", measured=12, judging=True)) == "12 GPU pairs tested, being judged."
+    bad = {Verdict.OK: 53, Verdict.SLOW: 3}
+    assert sentence_text(Standing(bad, noun="GPU pair", failing=True, judging=True)) == (
+        "3 of 56 GPU pairs are bad, looking for causes."
+    )
+    assert sentence_text(Standing({Verdict.OK: 56}, judging=True)) == "No problem so far; 56 pairs tested."
