@@ -84,13 +84,13 @@ class FabricApp(App[int]):
     CSS_PATH = Path(__file__).with_name("app.tcss")
     BINDINGS: ClassVar[list[BindingType]] = [
         shortcut("F", "findings", "app.findings", "show all findings", "findings", bar=("first", "always")),
+        shortcut("colon", "command_line", "app.command-line", "type a command", "command"),
         shortcut("e", "csv", "app.csv", "write all results to a CSV file", "CSV"),
         shortcut("E", "report", "app.report", "write a one-page report as HTML"),
         shortcut("S", "screenshot_svg", "app.svg", "write the screen to an SVG file"),
         shortcut("I", "picture", "app.picture", "write the grid to an SVG and a PNG image"),
         shortcut("question_mark,f1", "help", "app.help", "show help and all keys", "help", bar=("always",)),
         shortcut("ctrl+p", "command_palette", "app.commands", "search all commands", priority=True),
-        shortcut("colon", "command_line", "app.command-line", "type a command", "command"),
         shortcut("exclamation_mark", "login", "app.login", "open your own ssh on the node under the cursor"),
         shortcut("ctrl+o", "jump", "app.jump", "label every target with a letter"),
         shortcut("f2", "view('settings')", "app.settings", "show and change the settings"),

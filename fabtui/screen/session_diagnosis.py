@@ -89,8 +89,9 @@ class SessionDiagnosis:
 
     @property
     def final(self) -> bool:
-        """True once no further test is planned, and every pair has been checked."""
-        return self._model.phase.name in _FINISHED and self._survey is not None and self._survey.current
+        """True once no further test is planned, every pair has been checked, and the findings are about all of them."""
+        checked = self._survey is not None and self._survey.current and self._search is None
+        return checked and self._model.phase.name in _FINISHED
 
     @property
     def so_far(self) -> str:

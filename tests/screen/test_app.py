@@ -57,7 +57,6 @@ async def test_the_panel_shows_value_class_path_and_error(opened: Opened) -> Non
             "x failed",
             "cross rail",
             "deliberate lab fault",
-            "loss 0 %",
         ):
             assert words in text
         assert "▌2 n000:1 > n001:2 failed" in text

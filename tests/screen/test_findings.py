@@ -66,7 +66,7 @@ def test_the_finding_of_the_cursor_is_open_wherever_it_stands() -> None:
     for height in range(2, 30):
         lines = [plain(line) for line in finding_lines(found, pair, 45, height)]
         assert len(lines) <= height
-        assert next(line for line in lines if line[0] == "▌").startswith(f"▌{place + 1} ")
+        assert next(line for line in lines if line.startswith("▌")).startswith(f"▌{place + 1} ")
         assert not any("▌" in plain(one) for one in finding_lines(found, None, 45, height))
     assert finding_lines(found, None, 45, 0) == []
 

@@ -125,6 +125,11 @@ async def test_findings_and_worst_pairs_of_the_panel_can_be_clicked(opened: Open
         text = screen_text(app).splitlines()
         assert any("▌3 n000:3 > n001:2" in one for one in text)
         assert any("THIS PAIR  n000:3 > n001:2" in one for one in text)
+        # Pairs are listed where there are more of them than findings.
+        app.findings.found = app.findings.found[:2]
+        app.main.draw()
+        await pilot.pause()
+        text = screen_text(app).splitlines()
         line = next(at for at, one in enumerate(text) if "▾  n000:1 > n001:1" in one)
         await pilot.click("#panel", offset=(5, line - panel.y))
         await pilot.pause()

@@ -250,6 +250,12 @@ class GridView(PaintedWidget, can_focus=True):
             self._scene, self._scene_key = LineRenderer(*key), key
         return self._scene
 
+    def show_from_start(self) -> None:
+        """Scroll back as far as the cursor stays in view."""
+        self.viewport.top = self.viewport.left = 0
+        self._layout = None
+        self.reread()
+
     def styles_in_view(self) -> set[int]:
         """Return the styles of the cells in view."""
         scene = self._scene_now()

@@ -33,6 +33,7 @@ from fabtui.screen.widgets.finding_lines import (
     output_lines,
     searched_text,
     step_lines,
+    steps_here,
 )
 from fabtui.screen.widgets.prompt import Prompt
 
@@ -258,7 +259,7 @@ class FindingsScreen(DetailScreen):
 
     def run_first_step(self, finding: Finding) -> None:
         """Select the first next step of a finding, and run it; without one only the finding is selected."""
-        self._selected, self._step = _key_of(finding), finding.next[0] if finding.next else None
+        self._selected, self._step = _key_of(finding), next(iter(steps_here(finding)), None)
         self.draw()
         if self._step is not None:
             run_step(self, self._step)

@@ -85,7 +85,7 @@ if TYPE_CHECKING:
 _ZOOM = Binding.Group("zoom")
 #: Labels of keys over the ranks of a job; "" leaves them out.
 _NOT_OF_RANKS = {"main.pair": "evidence", "main.next-bad": "next behind"} | dict.fromkeys(
-    ("main.retest", "main.filter", "main.jump", "main.sort"), ""
+    ("main.run", "main.retest", "main.filter", "main.jump", "main.sort"), ""
 )
 #: Keys for the grid or the list, which the node states cover, and keys that start tests.
 _grid_key, _test_key = partial(shortcut, needs=("grid",)), partial(shortcut, needs=("test",))
@@ -198,6 +198,7 @@ class MainScreen(Screen[None]):
         self.second_layer = SecondLayer(self.navigation.view_state.source, glyphs, id="beside")
         self._updater = GridUpdater(self.grid, context.draw_within)
         self._key_state = (False, False, False, False, False)
+        self._has_findings = False
         self._prompt: Prompt | None = None
         self._ending = False
         self._job: JobBoard | None = None  #: The running job as it is shown.
@@ -410,11 +411,14 @@ class MainScreen(Screen[None]):
             return
         self._aimed_for = found.found
         worst = self.view_state.index.worst(1)
+        before = grid.aim
         if any(self.navigation.go_to_finding(found.found, place) for place in range(len(found.found))):
             self._aimed = grid.aim
         elif worst:
             self.navigation.go_to(worst[0].row, worst[0].column)
             self._aimed = grid.aim
+        if grid.aim is not before:
+            grid.show_from_start()
 
     def _show_if_any(self, line: TextLine, parts: list[tuple[str, str]]) -> None:
         line.show(Content.assemble(*clipped(parts, self.size.width, self._glyphs.ellipsis)))
@@ -430,7 +434,8 @@ class MainScreen(Screen[None]):
         where = self.grid.scrolled_text if self.view == "grid" else ""
         room = self.size.width - max(self.tabs.width, MIN_TABS) - 2
         parts = legend(self.model, self.source.layer, *self.source.unit(), room - len(where) - 2, self._glyphs)
-        parts += [("  " + where, "bold")] if where else []
+        # Rows and columns in view, if the unit leaves room for them.
+        parts += [("  " + where, "bold")] if where and len(plain(parts)) + len(where) + 2 <= room else []
         parts = clipped(parts, room, self._glyphs.ellipsis)
         self.unit_line.show(Content.assemble(" " * (room - len(plain(parts))), *parts))
         self._show_if_any(self.notice_line, self._notices())
@@ -481,6 +486,9 @@ class MainScreen(Screen[None]):
             of_grid = (of_grid - 1) // 2 if self.second_layer.display else of_grid
             judged = self.source.layer.spec.better is not None and self.source.layer is not Layer.CHANGE
             lines = lines_below(self.grid, of_grid, body, panel=panel, usual=judged, more=ranks)
+            of_rows = self.grid.fitted(of_grid, body - lines.usual).used(self.grid.source.rows)
+            # The table stands right below the rows.
+            self.query_one("#grids").styles.height = of_rows if panel and lines.usual else "1fr"
         found: list[TargetLine] = []
         if content is not None and lines.findings:
             if ranks and self._job is not None:
@@ -488,7 +496,10 @@ class MainScreen(Screen[None]):
             else:
                 found = content.findings_below(self.cursor_entries(), width, lines.findings)
         self._usual_in_panel = usual if panel and not lines.usual else []
-        if not panel:
+        if not panel and not found and lines.findings > len(usual):
+            # The table takes the lines that no finding needs.
+            found, usual = [(line, None) for line in ([], *usual)], [[]]
+        elif not panel:
             usual = [usual_line(self.model, self.source.layer, self._glyphs)]
         else:
             usual = [[], *([(" ", ""), *line] for line in usual)]
@@ -525,8 +536,9 @@ class MainScreen(Screen[None]):
         replay = feed is not None and feed.playback is not None
         untestable = feed is not None and not feed.can_test
         state = (self.model.paused, self.model.watching, untestable, replay, self.view_state.shows_ranks)
-        if state != self._key_state:
-            self._key_state = state
+        found = self.findings is not None and bool(self.findings.found)
+        if (state, found) != (self._key_state, self._has_findings):
+            self._key_state, self._has_findings = state, found
             self.key_bar.draw()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -551,6 +563,8 @@ class MainScreen(Screen[None]):
         if untestable and "test" in binding.needs:
             return ""
         if not replay and "replay" in binding.needs:
+            return ""
+        if binding.id == "main.run" and (self.findings is None or not self.findings.found):
             return ""
         if ranks and binding.id in _NOT_OF_RANKS:
             return _NOT_OF_RANKS[binding.id or ""]

@@ -81,7 +81,8 @@ class PanelContent:
         """Return the verdict on the session in one sentence: about its job, unless tests have found worse."""
         glyphs, found = self._context.glyphs, self.diagnosis
         if job is not None and (job.verdict.alerts or not any(found.layers.values())):
-            return sentence_line(job, _LONGEST if width is None else width, glyphs, self._context.now())
+            line = sentence_line(job, _LONGEST if width is None else width, glyphs, self._context.now())
+            return [(text.strip(), style) for text, style in line]
         # The tally and the list of findings are replaced when they change.
         if (standing := self.standing()) != self._standing:
             self._standing = standing
@@ -200,7 +201,8 @@ class PanelContent:
         """Return the worst pairs under a line with the number of bad pairs and the headings."""
         view, glyphs, sorting = self._navigation.view_state, self._context.glyphs, self._worst_sorting
         bad = view.index
-        if not bad.bad_shown:
+        if bad.bad_shown <= len(self.diagnosis.found):
+            # Each has a finding, and these stand above.
             return []
         plus = "" if bad.complete else "+"
         head: Line = [(f"{bad.bad_shown}{plus} bad in this layer", "bold"), ("   ] [ next   o sort", MUTED)]

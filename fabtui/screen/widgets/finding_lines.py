@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fabtui.diagnosis.knowledge.step_output import judged_output
 from fabtui.model.command_log import CommandRun, outcome
+from fabtui.model.measurement import Verdict
 from fabtui.presentation import findings as finding_text
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.verdict_line import fault_text
-from fabtui.presentation.wording import MUTED, Part, plain, without_domain
-from fabtui.presentation.wrapping import Line, Lines, between, stacked
+from fabtui.presentation.wording import MUTED, Part, plain, verdict_tone, without_domain
+from fabtui.presentation.wrapping import Line, Lines, between, clipped, stacked
 from fabtui.sanitize import clean, one_line
 from fabtui.screen.widgets.text_line import TargetLine
 
@@ -90,8 +92,8 @@ def step_lines(command: str, at: int, width: int, *, hint: str | None = None, no
     text, note = finding_text.step_parts(command)
     behind: Line = [(f" {note}", MUTED)] if note and noted else []
     if hint is None:
-        return stacked([[(f"      {label:<8}", MUTED), (text, "$accent"), *behind]], width, _INDENT)
-    lines: Lines = [[(f"      {label:<6}", MUTED), ("> ", "bold $primary"), (text, "bold $accent reverse"), *behind]]
+        return stacked([[(f"      {label:<8}", MUTED), (text, "$primary"), *behind]], width, _INDENT)
+    lines: Lines = [[(f"      {label:<6}", MUTED), ("> ", "bold $primary"), (text, "bold $primary reverse"), *behind]]
     return stacked([*lines, [(" " * _INDENT + hint, MUTED)]], width, _INDENT)
 
 
@@ -132,6 +134,8 @@ def searched_text(one: Finding) -> str:
     return "\n".join((*parts, *cells)).lower()
 
 
+#: Pair at the beginning of the title of a finding about one.
+_PAIR_FIRST = re.compile(r"\S+ [>-] \S+ ")
 #: Key of the main screen that runs the next step of the open finding.
 RUN_KEY = "i"
 #: Maximum number of next steps and of lines of evidence of the open finding.
@@ -142,6 +146,11 @@ _OPEN_LEAST = 2
 _WIDE_FROM = 72
 #: Minimum number of lines per finding for blank lines between them.
 _AIRY = 6
+
+
+def steps_here(one: Finding) -> list[str]:
+    """Return the next steps of a finding, those that run within the session first."""
+    return sorted(one.next, key=lambda step: step.startswith("fabtui "))
 
 
 def open_place(findings: SessionDiagnosis, pair: tuple[str, str] | None) -> int:
@@ -205,16 +214,16 @@ class _Block:
         glyphs: Glyphs,
     ) -> None:
         self._open = is_open
-        style = MUTED if one.known else SEVERITY_STYLES[one.severity]
+        style = MUTED if one.known else _tone(one)
         marked = is_open and pair is not None and pair in one.cells
         self._edge: Part = ("|" if glyphs.plain else "▌", style) if marked else (" ", "")
         title = without_domain(domain, fault_text(one))
         head: list[Part] = [(f"{at + 1}", style), (" ", "")]
-        head.append((title, MUTED if one.known else "bold" if is_open else ""))
+        head += _title_parts(one, title, is_open)
         if one.acknowledged is not None:
             head.append((f"  known: {one_line(one.acknowledged.note, 300)}", MUTED))
         reasons = () if one.known else finding_text.evidence(one)
-        steps = () if one.known else one.next[:_MOST_STEPS]
+        steps = () if one.known else steps_here(one)[:_MOST_STEPS]
         texts = [without_domain(domain, text) for text in reasons]
         inner = width - 1
         room = inner - len(plain(head)) - 3
@@ -231,6 +240,8 @@ class _Block:
         run: Line = [("  ", "")] if not is_open else [(f"  {RUN_KEY} ", "bold $primary"), ("run  ", MUTED)]
         self._steps = [
             stacked([[*(run if not at else [("  ", "")]), *_noted(step, inner - 8)]], inner, 4)
+            if is_open
+            else [clipped([("  ", ""), *_noted(step, inner - 2)], inner, glyphs.ellipsis)]
             for at, step in enumerate(steps if is_open else steps[:1])
         ]
         self._shown = (0, 0)
@@ -257,6 +268,21 @@ class _Block:
             return 0
         self._shown = wanted
         return more
+
+
+def _tone(one: Finding) -> str:
+    """Return the style of a finding's number: the verdict of its pair, or its severity."""
+    verdict = one.facts.get("verdict")
+    return f"bold {verdict_tone(verdict)}" if isinstance(verdict, Verdict) else SEVERITY_STYLES[one.severity]
+
+
+def _title_parts(one: Finding, title: str, is_open: bool) -> Line:
+    """Return a title in which what is wrong with a pair stands out from the pair."""
+    plain_style = MUTED if one.known else "bold" if is_open else ""
+    match = _PAIR_FIRST.match(title)
+    if one.known or match is None or not isinstance(one.facts.get("verdict"), Verdict):
+        return [(title, plain_style)]
+    return [(match[0], plain_style), (title[match.end() :], _tone(one))]
 
 
 def _noted(step: str, width: int) -> Line:

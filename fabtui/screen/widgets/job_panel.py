@@ -32,7 +32,7 @@ def job_panel(board: JobBoard, rank: Line | None, size: tuple[int, int], glyphs:
     """
     width, height = size
     steps: Lines = [
-        [("  next  " if not at else " " * 8, MUTED), (text, "$accent"), (f" {note}" if note else "", MUTED)]
+        [("  next  " if not at else " " * 8, MUTED), (text, "$primary"), (f" {note}" if note else "", MUTED)]
         for at, (text, note) in enumerate(map(step_parts, steps_of(board)))
     ]
     behind = behind_lines(board, width, glyphs)
@@ -49,15 +49,14 @@ def job_panel(board: JobBoard, rank: Line | None, size: tuple[int, int], glyphs:
         ("under the cursor" if rank is not None else "", stacked([rank], width, 2) if rank else []),
         ("pairs", traffic_lines(board, width)),
     ]
-    lines: Lines = []
+    shown: list[Lines] = []
+    used = 0
     for title, own in parts:
-        head: Lines = [_rule(title, width, glyphs)] if title and height > _SHORT else []
+        head: Lines = [[(title.upper(), "bold")]] if title and height > _SHORT else []
         least = min(3 if head else 1, len(own))
-        if own and (not lines or len(lines) + len(head) + least <= height):
-            lines += [*head, *own]
+        if own and (not shown or used + len(head) + least <= height):
+            shown.append([*head, *own])
+            used += len(shown[-1])
+    airy = used + len(shown) <= height
+    lines = [line for at, part in enumerate(shown) for line in ([[], *part] if airy and at else part)]
     return [(line, None) for line in lines[:height]]
-
-
-def _rule(title: str, width: int, glyphs: Glyphs) -> Line:
-    rule = "-" if glyphs.plain else "─"
-    return [(f"{rule} {title} ".ljust(width, rule)[:width], MUTED)]

@@ -57,7 +57,8 @@ class KeyBar(TextLine):
         self.draw()
 
     def draw(self) -> None:
-        width = self.screen.size.width
+        # A blank at the right end.
+        width = self.screen.size.width - 1
         entries = self._entries()
         reserved = sum(entry.width for entry in entries if entry.always)
         used, kept = 0, set[int]()

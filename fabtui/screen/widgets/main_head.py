@@ -53,6 +53,8 @@ def head_line(sentence: Callable[[int | None], Line], facts: Sequence[Fact], wid
     while kept and len(plain(_quiet(kept, glyphs))) > room:
         kept.remove(min(kept))
     quiet = _quiet(kept, glyphs)
+    # A blank at the right end.
+    width -= 1
     left = width - (len(plain(quiet)) + 1 if quiet else 0)
     (text, style), *rest = sentence(left - 2) or [("", "")]
     if style.startswith(CELL) and rest:

@@ -21,7 +21,6 @@ from fabtui.presentation.wording import (
     plain,
     time_text,
     usual_share_text,
-    verdict_part,
     verdict_tone,
     verdict_words,
     without_domain,
@@ -81,11 +80,20 @@ def of_layer(model: Model, layer: Layer, source: AxisEntry, target: AxisEntry) -
 
 def _item(model: Model, layer: str, measurement: Measurement, glyphs: Glyphs, note: str = "") -> Line:
     """Return one result of a pair in few words: ``world 3.32 GB/s ok``."""
-    verdict = model.verdict(measurement)
     value: Line = [] if measurement.value is None else [(f"{measured_text(measurement)} ", "bold")]
-    glyph, tone = glyphs.of_style[style_of(verdict, None)], verdict_tone(verdict)
-    word: Part = (str(verdict), MUTED) if verdict is Verdict.OK else (f"{glyph} {verdict}", f"bold {tone}")
-    return [(f"{layer} ", MUTED), *value, word, *([(f" {note}", MUTED)] if note else [])]
+    return [
+        (f"{layer} ", MUTED),
+        *value,
+        _word(model.verdict(measurement), glyphs),
+        *([(f" {note}", MUTED)] if note else []),
+    ]
+
+
+def _word(verdict: Verdict, glyphs: Glyphs) -> Part:
+    """Return a verdict in words, in its colour without a fill unless it is ok."""
+    if verdict is Verdict.OK:
+        return verdict_words(verdict), MUTED
+    return f"{glyphs.of_style[style_of(verdict, None)]} {verdict_words(verdict)}", f"bold {verdict_tone(verdict)}"
 
 
 def pair_items(model: Model, source: AxisEntry, target: AxisEntry, glyphs: Glyphs) -> list[Line]:
@@ -93,10 +101,11 @@ def pair_items(model: Model, source: AxisEntry, target: AxisEntry, glyphs: Glyph
     items: list[Line] = []
     for layer in measured_key_layers():
         if (found := of_layer(model, layer, source, target)) is not None:
-            share = usual_share_text(model, found) if found.value is not None and model.verdict(found).bad else ""
-            items.append(
-                _item(model, layer, found, glyphs, share or (ping_extra(found) if layer is Layer.PING else ""))
-            )
+            note = ""
+            if model.verdict(found).bad:
+                note = usual_share_text(model, found) if found.value is not None else ""
+                note = note or (ping_extra(found) if layer is Layer.PING else "")
+            items.append(_item(model, layer, found, glyphs, note))
     p2p = of_layer(model, Layer.P2P, source, target) or of_layer(model, Layer.WORLD, source, target)
     back = of_layer(model, Layer.P2P, target, source)
     if back is not None:
@@ -195,7 +204,7 @@ def status_parts(model: Model, layer: Layer, source: AxisEntry, target: AxisEntr
             parts.append(("test in progress  ", "bold $accent"))
         if cell.measurement is not None:
             measurement = cell.measurement
-            parts += [verdict_part(cell.verdict, glyphs), ("  ", "")]
+            parts += [_word(cell.verdict, glyphs), ("  ", "")]
     if flaps(model, source, target):
         parts.append((f"{glyphs.of_style[CellStyle.FLAPPING]} flapping  ", "bold $warning"))
     if measurement is None:
@@ -204,7 +213,7 @@ def status_parts(model: Model, layer: Layer, source: AxisEntry, target: AxisEntr
         parts.append((f"no {layer} value", MUTED))
         p2p = of_layer(model, Layer.P2P, source, target)
         if p2p is not None and layer is not Layer.P2P:
-            parts += [("  p2p: ", MUTED), verdict_part(model.verdict(p2p), glyphs)]
+            parts += [("  p2p: ", MUTED), _word(model.verdict(p2p), glyphs)]
         why = why_untested(model, source, target)
         return [*parts, (f"  {why}", "$warning")] if why else parts
     kind = model.key_of(measurement).kind
@@ -215,7 +224,7 @@ def status_parts(model: Model, layer: Layer, source: AxisEntry, target: AxisEntr
             (measured_text(measurement), "bold"),
             (f"  {CLASS_WORDS[kind]} {usual_share_text(model, measurement)}", MUTED),
         ]
-    for text, style in ((failure_text(measurement), "$error"), (one_line(measurement.transport or "", 60), MUTED)):
+    for text, style in ((failure_text(measurement), MUTED), (one_line(measurement.transport or "", 60), MUTED)):
         if text:
             parts.append((f"  {text}", style))
     return parts
