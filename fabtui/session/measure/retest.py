@@ -117,7 +117,34 @@ def conclusion(model: Model, partners: Partners, *, fatal: bool = False) -> str:
         if good[at]:
             who = f"{names[at]} passes with {model.endpoints[others[at] or 0]}"
             return f"{who}, {names[other]} with none: check {names[other]}"
+    if not _has_others(model, partners.pair):
+        return _alone(model, partners.pair)
     return "neither end passes with any other: check both, or what they share"
+
+
+def _has_others(model: Model, pair: Pair) -> bool:
+    """Return True if an end of a pair could be tested with another endpoint of the same kind of place."""
+    a, b = (model.endpoints[end] for end in pair)
+    inside = a.node == b.node
+    return any(
+        end.number not in pair and end.kind != "none" and (end.node == one.node) is inside
+        for one in (a, b)
+        for end in model.endpoints
+    )
+
+
+def _alone(model: Model, pair: Pair) -> str:
+    """Return the conclusion about a pair whose ends have no partner to compare with where they are."""
+    a, b = (model.endpoints[end] for end in pair)
+    what = "GPU" if "gpu" in (a.kind, b.kind) else "rank"
+    if a.node != b.node:
+        return f"there is no other {what} to compare with: either end, or their path, is at fault"
+    passing = [
+        next((f"{end} with {other}" for other in model.endpoints if _passes(model, end.number, other.number)), "")
+        for end in (a, b)
+    ]
+    work = f"; both work with other nodes ({', '.join(passing)})" if all(passing) else ""
+    return f"no other {what} on {a.node} to compare with: either {what}, or the link between them, is at fault{work}"
 
 
 async def retest(

@@ -414,6 +414,21 @@ async def test_suspects_are_reported_apart_by_partners_that_pass() -> None:
     assert set(model.suspects) >= {("a:0", "b:0"), ("b:0", "a:0"), ("a:1", "b:2")}
 
 
+async def test_where_a_node_has_no_third_gpu_its_pair_is_compared_with_other_nodes() -> None:
+    model, _ = await run(Script({"a": 2, "b": 2}, rates={(0, 1): 1e8}))
+    assert model.suspects["a:0", "a:1"] == (
+        "no other GPU on a to compare with: either GPU, or the link between them, is at fault; "
+        "both work with other nodes (a:0 with b:0, a:1 with b:0)"
+    )
+
+
+async def test_two_gpus_alone_have_nothing_to_compare_with() -> None:
+    model, _ = await run(Script({"a": 1, "b": 1}, rates={(0, 1): 1e8}))
+    words = "there is no other GPU to compare with: either end, or their path, is at fault"
+    assert set(model.suspects.values()) <= {words}, model.suspects
+    assert "path between them" not in words, "the sentence of the verdict would blame the path"
+
+
 async def test_quick_mode_tests_few_pairs() -> None:
     model, _ = await run(Script({"a": 4, "b": 4}), mode="quick")
     assert len(p2p_of(model)) == 2 * (4 + 4 + 4)
