@@ -1,6 +1,6 @@
 """Draws "two minutes of trouble", from the first results to the cause: `python docs/make_animation.py`.
 
-The keys are pressed in a replay of the session on eight H200s in `recordings/`.
+The keys are pressed in a replay of the session with planted faults in `recordings/`.
 """
 
 from __future__ import annotations
@@ -32,17 +32,16 @@ class Scene(NamedTuple):
 
 
 STORY = (
-    Scene(0.45, 3, "Two nodes, eight H200: every GPU is tested against every GPU."),
-    Scene(0.5, 1.5, "The grid fills while the sweep runs."),
-    Scene(0.54, 2, "The grid fills while the sweep runs. Slow pairs are tested again, alone."),
-    Scene(1.0, 6, "The verdict, below the title: 3 of 56 pairs are bad, and why."),
-    Scene("F", 6, "All findings, the worst first: evidence, pairs, next command.", "F"),
-    Scene("down", 5, "Enter runs a next step on its node; in a replay, y copies it.", "↓"),
-    Scene("tab", 3, "The next finding.", "Tab"),
-    Scene("enter", 5, "Back on the grid: the pairs of the finding are outlined.", "Enter"),
+    Scene(0.45, 2.5, "Two nodes, four H100: every GPU is tested against every GPU."),
+    Scene(0.6, 1.5, "The grid fills while the sweep runs."),
+    Scene(0.7, 2, "The grid fills while the sweep runs. Slow pairs are tested again, alone."),
+    Scene(1.0, 6, "The first line has the verdict. The cursor is on the worst pair, wrong data."),
+    Scene("right_square_bracket", 4, "The next finding: evidence, cause, and the command to type.", "]"),
+    Scene("F", 6, "All findings, the worst first. Enter runs a step on its node.", "F"),
+    Scene("escape", 1.5, "Back on the grid.", "Esc"),
     Scene("enter", 7, "The pair: both directions, the cause, the path, the neighbours.", "Enter"),
     Scene("e", 4, "All results go into a CSV file, for pandas or a ticket.", "e"),
-    Scene("escape", 4, "Two minutes, and the path between two GPUs is named.", "Esc"),
+    Scene("escape", 3, "Two minutes, and the path between two GPUs is named.", "Esc"),
 )
 
 

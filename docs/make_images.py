@@ -1,7 +1,7 @@
 """Draws the pictures of the manual from recordings: `python docs/make_images.py [NAME ...]`.
 
 Those of a large fabric are drawn from a recording that `bench/synthetic.py` makes up, marked as such; all others
-from the session on eight H200s in `recordings/`.
+from the sessions on four H100s in `recordings/`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from rich.segment import Segment
 from screen_svg import screen_of, still
 
+from fabtui.config.options import DEMO
 from fabtui.screen.app import FabricApp
 from fabtui.screen.context import ScreenSettings
 from fabtui.session.feeds.replay import ReplayFeed
@@ -27,11 +28,11 @@ from fabtui.session.feeds.replay import ReplayFeed
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 IMAGES = HERE / "images"
-RECORDING = ROOT / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"
+RECORDING = ROOT / "recordings" / f"{DEMO}.jsonl.gz"
 #: A running job that hangs.
-JOB = ROOT / "recordings" / "job-h100x2-stopped.jsonl.gz"
+JOB = ROOT / "recordings" / "job-h100x4-stopped.jsonl.gz"
 #: Nodes of eight GPUs in the synthetic fabric.
-LARGE = 128
+LARGE = 64
 
 
 class Picture(NamedTuple):
@@ -47,12 +48,13 @@ class Picture(NamedTuple):
 #: Picture of a page, which a browser draws.
 REPORT = "report"
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
-BAD = ("2", "right_square_bracket")
+#: The cursor is on the worst pair.
+BAD = ("2",)
 PICTURES = {
     "grid": Picture(BAD),
-    "fabric": Picture(("2", *["right_square_bracket"] * 3), large=True),
-    "endpoints": Picture(("2", *["right_square_bracket"] * 3, "plus"), large=True),
-    "node-pair": Picture((*BAD, "right_square_bracket", "plus")),
+    "fabric": Picture(BAD, large=True),
+    "endpoints": Picture((*BAD, "plus"), large=True),
+    "node-pair": Picture((*BAD, "plus")),
     "pair": Picture((*BAD, "enter")),
     "node": Picture(("n",), (120, 50)),
     "nodes": Picture(("t", *["right"] * 4, "home"), large=True),
