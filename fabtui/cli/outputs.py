@@ -35,6 +35,7 @@ from fabtui.report.progress import ReadingProgress
 from fabtui.report.running_job import job_blocks
 from fabtui.report.summary import summary
 from fabtui.report.text import text
+from fabtui.session.feeds.base import Feed
 
 Returned = TypeVar("Returned")
 #: Formats of reports that may go to standard output.
@@ -113,13 +114,13 @@ def recording_line(path: Path, stopped: str | None) -> str:
     return f"recorded in {path}" if stopped is None else f"RECORDING INCOMPLETE ({stopped}): {path}"
 
 
-def print_outcome(found: Diagnosis | Model, code: int, recorded: str = "") -> None:
+def print_outcome(feed: Feed, code: int, recorded: str = "") -> None:
     """Print the verdict on a session once its screen is gone, and its recording, on standard error."""
+    sentence = feed.sentence or sentence_of(diagnose(feed.model))
     interrupted = "interrupted" if code == INTERRUPTED else ""
     # The terminal may be gone.
     with contextlib.suppress(OSError):
-        one = diagnose(found) if isinstance(found, Model) else found
-        print(*filter(None, (sentence_of(one), interrupted, recorded)), sep="\n", file=sys.stderr)
+        print(*filter(None, (sentence, interrupted, recorded)), sep="\n", file=sys.stderr)
 
 
 def write_each(files: Iterable[tuple[Path, Callable[[Path], int | None]]]) -> Iterator[str]:

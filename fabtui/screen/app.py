@@ -375,6 +375,8 @@ class FabricApp(App[int]):
 
     def _exit_with(self, code: int, message: str | None = None) -> None:
         self.exit_message = message or self.exit_message
+        if self.feed is not None and self._deferred is not None:
+            self.feed.sentence = self.main.sentence
         self.exit(code, return_code=code)
 
     def _on_event(self) -> None:

@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 from fabtui.model.events import NodeState
 from fabtui.nodeset import count
-from fabtui.presentation.findings import headline
-from fabtui.presentation.wording import without_domain
+from fabtui.presentation.verdict_line import sentence_text
 from fabtui.screen.context import AppContext
 
 #: Minimum time (s) between two notifications; what happens meanwhile is reported together.
@@ -82,11 +81,8 @@ class Notifier:
         self._show(" / ".join(parts))
 
     def _verdict(self) -> str:
-        """Return the number of bad pairs with the first finding, or the outcome if they are not known yet."""
+        """Return the verdict in one sentence, or the outcome if it is not known yet."""
         findings = self._context.findings
         if not findings.final:
             return self._context.model.end_text or "see the screen"
-        counts = findings.tally.counts
-        bad = sum(number for verdict, number in counts.items() if verdict.bad)
-        text = f"{bad or 'none'} of {count(sum(counts.values()), 'pair')} bad"
-        return f"{text}: {without_domain(findings.domain, headline(findings.found[0]))}" if findings.found else text
+        return sentence_text(findings.standing())

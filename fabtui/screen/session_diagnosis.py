@@ -14,9 +14,11 @@ from fabtui.diagnosis.pairs.tally import LayerCounts, Survey, Tally, layer_count
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight
 from fabtui.diagnosis.running_job.judge import job_verdict
 from fabtui.model.endpoints import PairClass
+from fabtui.model.exit_codes import BAD, NOT_TESTED
 from fabtui.model.layers import pair_layers
 from fabtui.model.session_model import Model
 from fabtui.presentation.job_board import JobBoard
+from fabtui.presentation.verdict_line import Standing, pair_noun
 from fabtui.presentation.wording import common_domain
 
 #: Minimum time (s) between two evaluations of the rules.
@@ -99,6 +101,27 @@ class SessionDiagnosis:
         # While watching, each result would make them incomplete for a moment.
         complete = self.known and (self.final or self._model.phase.name == "watch")
         return "" if complete else " so far"
+
+    def standing(self) -> Standing:
+        """Return everything that the verdict sentence is made of."""
+        model, tally = self._model, self.tally
+        whole = not any(record.state.gone for record in model.nodes.values())
+        # While watching, each result would make the findings incomplete for a moment.
+        later = not (self.known and model.phase.name == "watch")
+        return Standing(
+            tally.counts,
+            self.found,
+            pair_noun(model),
+            total=model.phase.total if model.phase.name in pair_layers() else 0,
+            untested=len(model.untested),
+            rechecked=tally.rechecked,
+            measured=0 if tally.counts else model.results.tested,
+            running=later and not self.final and model.exit_code is None,
+            judging=later and not self.current,
+            complete=whole and model.exit_code != NOT_TESTED,
+            failing=model.exit_code == BAD,
+            domain=self.domain,
+        )
 
     def follow(self) -> None:
         """Apply new notes about findings, and continue in the background until every pair has been checked."""

@@ -91,7 +91,9 @@ async def test_the_end_of_a_sweep_is_notified_with_its_findings(
         while app.findings._survey is None or not app.findings.final:
             app.findings.step(1.0)
         await pilot.pause(0.6)
-        assert notified == [("osc9", "sweep ended: 3 of 56 pairs bad: n000:1 > n001:2 failed")]
+        worst = "n000:1 > n001:2 failed, n000:3 > n001:2 timed out, n000:1 > n001:1 27 % of usual"
+        sentence = f"3 of 56 GPU pairs are bad: {worst}"
+        assert notified == [("osc9", f"sweep ended: {sentence}")]
         story.phase("re-test", 2)
         story.end(1)
         feed.play(after(story))

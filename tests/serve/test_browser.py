@@ -29,7 +29,7 @@ async def shown_in_a_browser() -> AsyncIterator[tuple[Served, Page]]:
     async with replayed() as server, browser() as new_page:
         page = await new_page()
         await page.open(server.url)
-        await page.until(lambda text: "3 of 56 pairs bad" in text and "3 findings" in text)
+        await page.until(lambda text: "3 of 56 GPU pairs are bad" in text and "3 findings" in text)
         yield server, page
         assert page.failed == []
 
@@ -38,7 +38,7 @@ async def test_a_browser_shows_the_grid_and_keys_change_it() -> None:
     async with replayed() as server, browser() as new_page:
         page = await new_page()
         await page.open(server.url)
-        first = await page.until(lambda text: "problems found" in text and "n000:0 > n000:1" in text)
+        first = await page.until(lambda text: "3 of 56 GPU pairs are bad" in text and "n000:0 > n000:1" in text)
         assert "2 p2p" in first
         pictures = [await page.picture()]
         await page.press("]")
@@ -64,7 +64,7 @@ async def test_a_browser_shows_the_grid_and_keys_change_it() -> None:
         # Nothing is fetched from elsewhere: clusters have no way out.
         assert {url.split("/")[2] for url in page.asked if "//" in url} == {f"127.0.0.1:{server.port}"}
         await page.press("q")
-        await page.until(lambda text: "help: grid" not in text and "problems found" not in text)
+        await page.until(lambda text: "help: grid" not in text and "3 of 56 GPU pairs are bad" not in text)
         assert "Reload the page" in await page.until_seen("ended", "The session has ended")
 
 
@@ -129,7 +129,7 @@ async def test_after_a_cut_the_page_connects_again_and_the_session_goes_on() -> 
         await page.press("q")
         await page.until_seen("ended", "The session has ended")
         await page.open(server.url.replace(str(server.port), str(tunnel.port)))
-        await page.until(lambda text: "3 of 56 pairs bad" in text)
+        await page.until(lambda text: "3 of 56 GPU pairs are bad" in text)
         await page.press("?")
         await page.until(lambda text: "help: grid" in text)
         apps = children_of(server.child.pid)
@@ -148,7 +148,7 @@ async def test_after_a_cut_the_page_connects_again_and_the_session_goes_on() -> 
         await page.until(lambda text: "help: grid" in text)
         assert children_of(server.child.pid) == apps
         await page.press("Escape")
-        await page.until(lambda text: "3 of 56 pairs bad" in text)
+        await page.until(lambda text: "3 of 56 GPU pairs are bad" in text)
         await page.click("timeout", beside="n000 1")
         await page.until(lambda text: "n000:1 > n001:2" in text)
 

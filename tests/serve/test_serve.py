@@ -57,7 +57,7 @@ async def test_no_code_of_the_working_directory_runs(tmp_path: Path) -> None:
         (tmp_path / f"{name}.py").write_text("open('ran', 'w')\n")
     argv = ("--replay", str(RECORDING), "--speed", "max")
     async with served(*argv, folder=tmp_path) as server, window(server.url) as ws:
-        await shown(ws, "problems found")
+        await shown(ws, "3 of 56 GPU pairs are bad")
     assert not (tmp_path / "ran").exists()
 
 
@@ -87,7 +87,7 @@ async def test_it_listens_on_loopback_and_prints_the_tunnel_command() -> None:
 async def test_closing_the_window_ends_the_app_and_the_next_one_starts_again() -> None:
     async with replayed() as server:
         async with window(server.url) as ws:
-            terminal = await shown(ws, "problems found")
+            terminal = await shown(ws, "3 of 56 GPU pairs are bad")
             await ws.send_json(["resize", {"width": 70, "height": 20}])
             await ws.send_json(["stdin", "?"])
             await shown(ws, "help: grid", terminal)
@@ -95,22 +95,22 @@ async def test_closing_the_window_ends_the_app_and_the_next_one_starts_again() -
             assert len(apps) == 1
         await gone(apps)
         async with window(server.url) as ws:
-            await shown(ws, "problems found")
+            await shown(ws, "3 of 56 GPU pairs are bad")
 
 
 async def test_a_second_window_waits_for_the_first() -> None:
     async with replayed() as server, window(server.url) as first:
-        await shown(first, "problems found")
+        await shown(first, "3 of 56 GPU pairs are bad")
         async with window(server.url) as second:
             await waits_for(second, "open in another window")
             assert len(children_of(server.child.pid)) == 1
             await first.close()
-            await shown(second, "problems found")
+            await shown(second, "3 of 56 GPU pairs are bad")
 
 
 async def test_nonsense_from_the_browser_is_passed_over() -> None:
     async with replayed() as server, window(server.url) as ws:
-        terminal = await shown(ws, "problems found")
+        terminal = await shown(ws, "3 of 56 GPU pairs are bad")
         for text in ("{", "[]", "3", '["stdin"]', '["stdin",3]', '["resize",{"width":"x","height":-5}]', '["what",{}]'):
             await ws.send_str(text)
         await ws.send_bytes(b"\x00\x01")
@@ -130,7 +130,7 @@ async def test_the_browser_shows_why_the_app_cannot_start(tmp_path: Path) -> Non
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 async def test_no_app_is_left_when_the_server_ends(number: signal.Signals) -> None:
     async with replayed() as server, window(server.url) as ws:
-        await shown(ws, "problems found")
+        await shown(ws, "3 of 56 GPU pairs are bad")
         apps = children_of(server.child.pid)
         assert len(apps) == 1
         server.child.send_signal(number)

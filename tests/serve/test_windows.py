@@ -21,7 +21,7 @@ async def cut(ws: Any) -> None:
 async def test_a_window_comes_back_to_its_session_after_a_cut() -> None:
     async with replayed() as server:
         async with window(server.url, KEY) as ws:
-            terminal = await shown(ws, "3 of 56 pairs bad")
+            terminal = await shown(ws, "3 of 56 GPU pairs are bad")
             await ws.send_json(["stdin", "?"])
             await shown(ws, "help: grid", terminal)
             apps = children_of(server.child.pid)
@@ -34,7 +34,7 @@ async def test_a_window_comes_back_to_its_session_after_a_cut() -> None:
 
 async def test_the_session_of_another_window_is_not_taken() -> None:
     async with replayed() as server, window(server.url, KEY) as ws:
-        await shown(ws, "3 of 56 pairs bad")
+        await shown(ws, "3 of 56 GPU pairs are bad")
         async with window(server.url, "&window=two&again=1") as other:
             message = await other.receive()
             assert (message.type, other.close_code) == (aiohttp.WSMsgType.CLOSE, 4404)

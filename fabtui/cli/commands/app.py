@@ -126,7 +126,7 @@ def _report(feed: LiveFeed, request: Request, code: int) -> None:
             with contextlib.suppress(OSError):
                 print(line, file=sys.stderr)
     finally:
-        print_outcome(feed.diagnosis(), code, recorded)
+        print_outcome(feed, code, recorded)
 
 
 def _title(args: argparse.Namespace, request: Request) -> str:

@@ -69,7 +69,7 @@ def execute(args: argparse.Namespace) -> int:
 
     code, feed = show(make_feed, settings, "fabtui replay --text")
     if feed is not None:
-        _outputs().print_outcome(feed.model, code)
+        _outputs().print_outcome(feed, code)
     return code
 
 

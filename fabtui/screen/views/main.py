@@ -214,6 +214,12 @@ class MainScreen(Screen[None]):
         return self._app_context.model
 
     @property
+    def sentence(self) -> str:
+        """The verdict in one sentence, "" before the first results."""
+        content = self._panel_content
+        return "" if content is None or self.view == "connecting" else plain(content.sentence(None, self._job))
+
+    @property
     def findings(self) -> SessionDiagnosis | None:
         """Findings and preflight; None until the session has started."""
         return self._panel_content.diagnosis if self._panel_content is not None else None

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from fabtui.diagnosis.finding import Finding
-from fabtui.model.exit_codes import BAD, NOT_TESTED
-from fabtui.model.layers import pair_layers
 from fabtui.presentation.job_board import JobBoard, board_text, rank_parts, sentence_line, traffic_of
 from fabtui.presentation.preflight_lines import short_lines
 from fabtui.presentation.progress_estimate import Pace, sweep_lines
-from fabtui.presentation.verdict_line import Standing, pair_noun, verdict_sentence
+from fabtui.presentation.verdict_line import Standing, verdict_sentence
 from fabtui.presentation.wording import MUTED, plain
 from fabtui.presentation.wrapping import Line, Lines, between, clipped, stacked, wrapped
 from fabtui.screen.context import AppContext
@@ -56,27 +54,6 @@ class PanelContent:
         lines = styled(short_lines(self._context.preflight(), width, _SUMMARY, self._context.glyphs))
         return [*lines, [(" P: preflight", MUTED)], []] if lines else []
 
-    def standing(self) -> Standing:
-        """Return everything that the verdict sentence is made of."""
-        model, found = self._context.model, self.diagnosis
-        whole = not any(record.state.gone for record in model.nodes.values())
-        # While watching, each result would make the findings incomplete for a moment.
-        later = not (found.known and model.phase.name == "watch")
-        return Standing(
-            found.tally.counts,
-            found.found,
-            pair_noun(model),
-            total=model.phase.total if model.phase.name in pair_layers() else 0,
-            untested=len(model.untested),
-            rechecked=found.tally.rechecked,
-            measured=0 if found.tally.counts else model.results.tested,
-            running=later and not found.final and model.exit_code is None,
-            judging=later and not found.current,
-            complete=whole and model.exit_code != NOT_TESTED,
-            failing=model.exit_code == BAD,
-            domain=found.domain,
-        )
-
     def sentence(self, width: int | None, job: JobBoard | None = None) -> Line:
         """Return the verdict on the session in one sentence: about its job, unless tests have found worse."""
         glyphs, found = self._context.glyphs, self.diagnosis
@@ -84,7 +61,7 @@ class PanelContent:
             line = sentence_line(job, _LONGEST if width is None else width, glyphs, self._context.now())
             return [(text.strip(), style) for text, style in line]
         # The tally and the list of findings are replaced when they change.
-        if (standing := self.standing()) != self._standing:
+        if (standing := self.diagnosis.standing()) != self._standing:
             self._standing = standing
             self._sentences.clear()
         if width not in self._sentences:

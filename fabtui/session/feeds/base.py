@@ -35,6 +35,7 @@ class Feed:
     read_only: bool = False  #: Whether it refuses everything that is not passive.
     ask: Ask | None = None  #: Asks the user what servers want to know at a login; set before `run`.
     seeking: bool = False  #: Whether the model is on its way to another place of a recording.
+    sentence: str = ""  #: The verdict that the screen showed at its end, so that it need not be found again.
     badges: list[str]  #: Short permanent warnings for the status bar, for example ``HOST KEYS NOT CHECKED``.
 
     async def run(self) -> None:
