@@ -83,6 +83,7 @@ class Glyphs:
         self.cursor = ("[", "]", "@") if plain else ("⟦", "⟧", "□")
         #: Whole, half and empty character of the bar in a cell.
         self.share = ("=", "-", ".") if plain else ("━", "╸", "─")
+        self.times = "x" if plain else "\u00d7"
         self.node_edge = "|" if plain else "│"
         self.ellipsis = "~" if plain else "…"
         self.arrow, self.dot, self.dash, self.differs = (">", ".", "-", "#") if plain else ("→", "·", "\u2013", "≠")

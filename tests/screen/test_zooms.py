@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -28,6 +29,7 @@ from fabtui.screen.grid.prompts import read_filter, read_place
 from fabtui.screen.grid.severity_index import tiles
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.views.dialogs import SmallScreen
+from fabtui.screen.widgets.minimap import _slot
 from tests.effort import examples
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FAILED, SLOW, FakeFeed, Story, big_sweep, sweep_of_two
@@ -387,6 +389,21 @@ async def test_a_map_shows_the_visible_part_and_the_bad_cells(opened: Opened) ->
         await pilot.pause(0.1)
         assert down - 1 in shown._visible[0]
         assert columns == shown._visible[1]
+
+
+async def test_a_map_of_many_nodes_says_what_a_tile_stands_for(opened: Opened) -> None:
+    story = with_problems(100, 8, {("n020:0", "n021:3"): Verdict.FAILED}, part=0.002)
+    async with opened(FakeFeed(story.events), size=(120, 40)) as (app, pilot):
+        await pilot.press("2")
+        await pilot.pause(0.1)
+        app.main.draw()
+        await pilot.pause(0.1)
+        shown = app.main.minimap
+        assert shown.display
+        assert re.fullmatch(r"map: worst of 5 . 5 nodes each, [\d.]+ % tested", shown._title)
+        # Which of many pairs were tested is no pattern of the fabric: only bad ones and the visible part stand out.
+        assert _slot(Level.UNTESTED, visible=False, whole=False) is _slot(Level.GOOD, visible=False, whole=False)
+        assert _slot(Level.UNTESTED, visible=False, whole=True) is not _slot(Level.GOOD, visible=False, whole=True)
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 20), st.integers(1, 20), st.data())

@@ -15,6 +15,7 @@ from fabtui.model.cell_level import Level
 from fabtui.model.layers import Layer
 from fabtui.presentation.cell_levels import STYLES, CellStyle, Glyphs
 from fabtui.presentation.legends import meanings
+from fabtui.presentation.numbers import percent_text
 from fabtui.screen.grid.navigation import ViewState
 from fabtui.screen.terminal.ansi_strips import PaintedWidget, ReadyStrip, Runs, half_style, pack
 
@@ -27,15 +28,18 @@ _MAX_TILES_ALONE = 18
 #: Minimum time (s) between two frames of the map.
 _INTERVAL = 0.5
 #: Characters of tiles of one cell where they differ from the grid.
-_TEXTS = {CellStyle.GOOD: "o", CellStyle.LOW: "_", CellStyle.SKIPPED: "."}
+_TEXTS = {CellStyle.GOOD: "o", CellStyle.PARTLY: "_", CellStyle.SKIPPED: "."}
 
 
-def _slot(level: int, visible: bool) -> CellStyle:
+def _slot(level: int, visible: bool, whole: bool) -> CellStyle:
+    """Return the style of a tile; of one that is ``whole``, a single cell, also whether it was tested."""
     if level >= Level.SLOW:
         return STYLES[level]
+    # Where few pairs are tested, which of them are says nothing about the fabric: only what is bad does.
+    tested = level > Level.UNTESTED or not whole
     if visible:
-        return CellStyle.GOOD if level > Level.UNTESTED else CellStyle.LOW
-    return CellStyle.SKIPPED if level > Level.UNTESTED else CellStyle.PAD
+        return CellStyle.GOOD if tested else CellStyle.PARTLY
+    return CellStyle.SKIPPED if tested else CellStyle.PAD
 
 
 class Minimap(PaintedWidget):
@@ -57,6 +61,8 @@ class Minimap(PaintedWidget):
         self._key: tuple[object, ...] = ()
         self._drawn_at = 0.0
         self._title = ""
+        #: Whether each tile is one cell.
+        self._whole = True
         self._strips: list[Strip] = []
 
     def redraw(self) -> None:
@@ -91,16 +97,27 @@ class Minimap(PaintedWidget):
                 self._key, self._drawn_at = key, now
                 tiles_shown = view.map_tiles(down, across)
         visible = (_tile_range(window[0], source.rows.size, down), _tile_range(window[1], source.columns.size, across))
-        title = "map" if across < 16 else "map: visible part highlighted"
+        self._whole = across == source.columns.size and down == source.rows.size
+        title = self._title_of(view, across, down)
         if (title, tiles_shown, visible) != (self._title, self._tiles, self._visible):
             self._title, self._tiles, self._visible = title, tiles_shown, visible
             self.redraw()
         return wait
 
+    def _title_of(self, view: ViewState, across: int, down: int) -> str:
+        source = view.shown()
+        if across < 16 or self._whole:
+            return "map" if across < 16 else "map: visible part highlighted"
+        rows, columns = -(-source.rows.size // down), -(-source.columns.size // across)
+        what = "nodes" if source.axis.of_nodes_alone else "GPUs"
+        share = float(view.index.tested.sum()) / max(1, view.index.size * (view.index.size - 1))
+        tested = "" if share > 0.99 else f", {percent_text(share)} tested"
+        return f"map: worst of {rows} {self.glyphs.times} {columns} {what} each{tested}"
+
     def _lines(self) -> list[Runs]:
         rows, columns = self._visible
         slots = [
-            [_slot(rank, row in rows and column in columns) for column, rank in enumerate(line)]
+            [_slot(rank, row in rows and column in columns, self._whole) for column, rank in enumerate(line)]
             for row, line in enumerate(self._tiles)
         ]
         if not self.halves:
