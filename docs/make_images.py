@@ -89,11 +89,11 @@ async def settled(app: FabricApp, pilot: Any) -> None:
 async def at_rest(app: FabricApp, pilot: Any) -> list[list[Segment]]:
     """Return the screen once it has all findings and does not change any more."""
     before: list[list[Segment]] = []
-    for _ in range(60):
+    for _ in range(240):
         await pilot.pause(0.5)
         screen = screen_of(app)
         text = "".join(segment.text for line in screen for segment in line)
-        if screen == before and "searching" not in text and "tested pairs" not in text:
+        if screen == before and not any(word in text for word in ("SO FAR", "tested GPU pairs", "being rechecked")):
             return screen
         before = screen
     raise SystemExit("the screen does not come to rest")

@@ -205,7 +205,7 @@ _OUTPUT = (
         metavar="FILE"),
 )
 _DISPLAY = (
-    OptionSpec("theme", "colour theme, a file in themes/ or your own", "screen", _SCREEN, metavar="NAME",
+    OptionSpec("theme", "colour theme: of fabtui, of Textual, or a file of your own", "screen", _SCREEN, metavar="NAME",
         default="dark", table="screen", example='"dark"'),
     OptionSpec("colors", "number of colours of the terminal", "screen", _SCREEN, default="auto",
         choices=("auto", "24", "256", "16", "none"), table="screen", example='"auto"'),

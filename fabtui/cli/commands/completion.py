@@ -8,6 +8,7 @@ import shtab
 
 from fabtui.cli.parser import OneLineParser, build_parser, help_of
 from fabtui.importers.catalogue import formats
+from fabtui.screen.themes.ramps import all_theme_names
 
 HELP = """\
 Print a script that completes the options of fabtui in a shell.
@@ -28,7 +29,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _complete_values(parser: OneLineParser) -> None:
-    """Complete file names and the formats of ``read --as``; commands have their descriptions."""
+    """Complete file names, themes and the formats of ``read --as``; commands have their descriptions."""
     parser.description = help_of(parser.command)[0]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -36,5 +37,7 @@ def _complete_values(parser: OneLineParser) -> None:
                 _complete_values(command)
         elif action.metavar == "FILE":
             action.complete = shtab.FILE  # type: ignore[attr-defined]
+        elif "--theme" in action.option_strings:
+            action.choices = all_theme_names()
         elif action.metavar == "KIND":
             action.choices = sorted(formats(), key=str.lower)

@@ -52,6 +52,12 @@ def theme_names() -> list[str]:
     return list(theme_paths())
 
 
+def all_theme_names() -> list[str]:
+    """Return the names of the theme files, and of Textual's own themes."""
+    own = theme_names()
+    return [*own, *(name for name in sorted(_styles().BUILTIN_THEMES) if name not in own)]
+
+
 def theme_problem(name: str) -> str | None:
     """Return the error in a theme, or None if it is valid."""
     if name not in theme_paths() and _styles().is_builtin(name):
@@ -73,8 +79,8 @@ def read_theme(name: str) -> ThemeFile:
     """Read a theme file by its name; raise `InputError` if it does not exist or is invalid."""
     path = theme_paths().get(name)
     if path is None:
-        near = _styles().nearest(name, theme_names())
-        raise InputError(f"there is no theme {name!r}; themes: {', '.join(theme_names())}{near}")
+        known = all_theme_names()
+        raise InputError(f"there is no theme {name!r}; themes: {', '.join(known)}{_styles().nearest(name, known)}")
     return read_theme_file(path)
 
 

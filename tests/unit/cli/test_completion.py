@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from fabtui.cli.commands import completion
+from fabtui.cli.main import main
 from fabtui.cli.parser import build_parser
+from fabtui.screen.themes.ramps import all_theme_names
 
 #: A zsh in a pseudo terminal, where completion works; Tab, then Enter, and it prints the completed line.
 _ZSH = """\
@@ -81,3 +83,11 @@ def test_words_are_completed(shell: str, line: str, word: str, scripts: Path, tm
     else:
         printed = run("zsh", _ZSH.format(folder=scripts, line=line), "-f")
         assert f"DONE {line.partition(' ')[2].rpartition(' ')[0]} {word}".replace("  ", " ") in printed
+
+
+def test_themes_are_completed_and_documented(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    assert all(name in script for name in ("high-contrast", "catppuccin-mocha"))
+    documented = (Path(__file__).parents[3] / "docs/config.md").read_text()
+    assert [name for name in all_theme_names() if f"`{name}`" not in documented] == []
