@@ -14,6 +14,10 @@ KEY_NAMES = {name: name for name in ("enter", "up", "down", "left", "right", "ba
 KEY_NAMES |= {"escape": "esc", "pageup": "page up", "pagedown": "page down"}
 
 
+#: Key of the main screen that runs the next step of the open finding.
+RUN_KEY = "i"
+
+
 class KeyRow(NamedTuple):
     """One key binding, for tables: ``id`` in the settings file, default keys, effect, class and its title in help."""
 

@@ -24,7 +24,7 @@ async def test_it_starts_with_the_nodes_and_goes_over_to_the_grid(opened: Opened
         await pilot.pause()
         text = screen_text(app)
         assert app.main.view == "connecting"
-        assert text.startswith("connecting: 2 of 3 ready, 1 failed ")
+        assert text.startswith(" connecting: 2 of 3 ready, 1 failed ")
         assert "n000  ready" in text
         assert "4 x H200, 4 data addresses, 4 IB ports, driver 570.124.06" in text
         assert "n002  failed" in text
@@ -265,7 +265,7 @@ async def test_nothing_is_imported_before_the_first_frame() -> None:
     app = FabricApp(make_feed, ScreenSettings(colors="24", title="n[060-061]"))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause(0.3)
-    assert frames[0].startswith("starting n[060-061] ")
+    assert frames[0].startswith(" starting n[060-061] ")
 
 
 async def test_frames_are_few_however_many_events_there_are(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,5 +68,5 @@ async def test_a_lost_node_stands_in_the_title(opened: Opened) -> None:
     story.state("n001", NodeState.LOST, "the connection was cut")
     async with opened(FakeFeed(story.events), size=(80, 24)) as (app, _):
         title = screen_text(app).splitlines()[0]
-        assert title.startswith("0 of 56 bad, but n001 is lost ")
+        assert title.startswith(" 0 of 56 bad, but n001 is lost ")
         assert title.rstrip().endswith(" n001 lost · p2p 56/56")

@@ -157,7 +157,7 @@ def test_nodes_that_are_ready_are_counted_before_the_first_test() -> None:
         model.apply(NodeUpdate(node=name, state=NodeState.FAILED, text="refused", time=1.0))
     facts = quiet_facts(model, 2.0, 3.0, "", Glyphs(False))
     line = plain(head_line(lambda _: connecting_line(model), facts, 80, Glyphs(False)))
-    assert line.startswith("connecting: 0 of 9 ready, 6 failed ")
+    assert line.startswith(" connecting: 0 of 9 ready, 6 failed ")
     assert line.endswith(" 0:02")
     assert len(line) <= 80
 

@@ -191,7 +191,7 @@ async def test_findings_are_marked_until_no_more_can_follow(opened: Opened) -> N
         assert any("WHAT IS WRONG SO FAR" in line for line in text)
         await pilot.press("F")
         await pilot.pause(0.1)
-        assert screen_text(app).startswith(" fabtui / busbw / findings so far ")
+        assert screen_text(app).startswith(" fabtui / busbw / 6 findings so far")
         await pilot.press("escape")
         feed.advance()
         for _ in range(200):

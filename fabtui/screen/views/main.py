@@ -35,7 +35,7 @@ from fabtui.screen.grid.prompts import FILTER_HINT
 from fabtui.screen.grid.second_layer import SecondLayer, can_compare
 from fabtui.screen.grid.updates import GridUpdater
 from fabtui.screen.grid.widget import GridView
-from fabtui.screen.keys import Shortcut, shortcut
+from fabtui.screen.keys import RUN_KEY, Shortcut, shortcut
 from fabtui.screen.views.main_layout import (
     PANEL_LEAST,
     LayoutChoices,
@@ -50,7 +50,6 @@ from fabtui.screen.views.main_layout import (
 )
 from fabtui.screen.widgets.connecting import ConnectingView
 from fabtui.screen.widgets.event_log import EventLog
-from fabtui.screen.widgets.finding_lines import RUN_KEY
 from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.main_head import (
     MIN_TABS,
@@ -870,8 +869,8 @@ class MainScreen(Screen[None]):
         finding = None if self._panel_content is None else self._panel_content.open_finding(self.cursor_entries())
         if finding is None:
             self._app_context.notify("there is no finding whose next step could be run")
-        elif not finding.next:
-            self._app_context.notify("the finding that is open has no next step: F shows its evidence")
+        elif self._panel_content is None or not self._panel_content.can_run(finding):
+            self._app_context.notify("the finding that is open has no step that runs on a node: F shows all of it")
         else:
             self._app_context.run_step_of(finding)
 

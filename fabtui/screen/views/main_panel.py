@@ -13,7 +13,7 @@ from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.grid.navigation import GridNavigation, block_name, block_parts
 from fabtui.screen.session_diagnosis import SessionDiagnosis
-from fabtui.screen.widgets.finding_lines import open_place, styled, summary_lines
+from fabtui.screen.widgets.finding_lines import open_place, runs_here, styled, summary_lines
 from fabtui.screen.widgets.job_panel import job_panel
 from fabtui.screen.widgets.pair_text import ends_of, flowed, pair_head, pair_items, pair_name, pair_notes
 from fabtui.screen.widgets.sorted_table import Sorting, table_lines
@@ -91,6 +91,10 @@ class PanelContent:
         """Return the finding about the cursor's pair, else the first one; None without findings."""
         found = self.diagnosis.found
         return found[open_place(self.diagnosis, self._ends(entries))] if found else None
+
+    def can_run(self, finding: Finding) -> bool:
+        """Return True if a next step of a finding is a command for a node of the session."""
+        return any(map(runs_here, finding.next))
 
     def findings(self, entries: tuple[AxisEntry, AxisEntry] | None, width: int, height: int) -> list[TargetLine]:
         """Return the findings in at most ``height`` lines; the one about the cursor's pair is open."""

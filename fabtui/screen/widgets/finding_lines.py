@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fabtui.diagnosis.finding import NextStep
 from fabtui.diagnosis.knowledge.step_output import judged_output
 from fabtui.model.command_log import CommandRun, outcome
 from fabtui.model.measurement import Verdict
@@ -15,6 +16,7 @@ from fabtui.presentation.verdict_line import fault_text
 from fabtui.presentation.wording import MUTED, Part, plain, verdict_tone, without_domain
 from fabtui.presentation.wrapping import Line, Lines, between, clipped, stacked
 from fabtui.sanitize import clean, one_line
+from fabtui.screen.keys import RUN_KEY
 from fabtui.screen.widgets.text_line import TargetLine
 
 if TYPE_CHECKING:
@@ -136,8 +138,6 @@ def searched_text(one: Finding) -> str:
 
 #: Pair at the beginning of the title of a finding about one.
 _PAIR_FIRST = re.compile(r"\S+ [>-] \S+ ")
-#: Key of the main screen that runs the next step of the open finding.
-RUN_KEY = "i"
 #: Maximum number of next steps and of lines of evidence of the open finding.
 _MOST_STEPS, _MOST_REASONS = 2, 3
 #: Minimum number of lines below the title of the open finding, where there is room for other findings.
@@ -150,7 +150,12 @@ _AIRY = 6
 
 def steps_here(one: Finding) -> list[str]:
     """Return the next steps of a finding, those that run within the session first."""
-    return sorted(one.next, key=lambda step: step.startswith("fabtui "))
+    return sorted(one.next, key=lambda step: not runs_here(step))
+
+
+def runs_here(step: str) -> bool:
+    """Return True if a next step is a command for a node of the session, not advice or a command for this machine."""
+    return isinstance(step, NextStep) or step.startswith("ssh ")
 
 
 def open_place(findings: SessionDiagnosis, pair: tuple[str, str] | None) -> int:
@@ -224,7 +229,8 @@ class _Block:
             head.append((f"  known: {one_line(one.acknowledged.note, 300)}", MUTED))
         reasons = () if one.known else finding_text.evidence(one)
         steps = () if one.known else steps_here(one)[:_MOST_STEPS]
-        texts = [without_domain(domain, text) for text in reasons]
+        # What the title says already needs no line.
+        texts = [text for reason in reasons if (text := without_domain(domain, reason)) not in title]
         inner = width - 1
         room = inner - len(plain(head)) - 3
         if texts and width >= _WIDE_FROM and len(texts[0]) <= room:
@@ -237,7 +243,9 @@ class _Block:
         tone = "" if is_open else MUTED
         self._reasons = [stacked([[(f"  {text}", tone)]], inner, 2) for text in texts]
         self._reasons = self._reasons[: _MOST_REASONS if is_open else 1]
-        run: Line = [("  ", "")] if not is_open else [(f"  {RUN_KEY} ", "bold $primary"), ("run  ", MUTED)]
+        run: Line = [("  ", "")]
+        if is_open and steps and runs_here(steps[0]):
+            run += [(f"{RUN_KEY} ", "bold $primary"), ("run  ", MUTED)]
         self._steps = [
             stacked([[*(run if not at else [("  ", "")]), *_noted(step, inner - 8)]], inner, 4)
             if is_open
