@@ -76,7 +76,7 @@ def watch_app(nodes: int) -> dict[str, Any]:
     firsts, keys, idle, cpu, key_cpu = [], [], 0, 0.0, 0.0
     for turn in range(3):
         terminal = Terminal([__file__, "--child", "app", "--count", str(nodes)])
-        firsts.append(terminal.until(b"fabtui", 20))
+        firsts.append(terminal.until(b"starting", 20))
         if turn == 0:
             terminal.until(b"usual", 60)
             terminal.settle(1.2)

@@ -37,7 +37,7 @@ BAR = 50.0
 H200 = ROOT / "tests" / "samples" / "sessions" / "h200x8-lab-2x4-faults.jsonl.gz"
 #: Maximum number of results of a turn of the event loop.
 _BATCH = 60
-_DOWN, _UP = b"\x1b[B", b"\x1b[A"
+_DOWN, _UP, _CORNER = b"\x1b[B", b"\x1b[A", b"\x1b[1;5H\x1b[H"
 
 
 class Case(NamedTuple):
@@ -47,12 +47,14 @@ class Case(NamedTuple):
         size: Characters across and lines.
         names: Text of the screen when the cursor is on a row.
         parts: Texts that must be drawn meanwhile, so that their cost is part of the result.
+        start: Keys from the corner of the grid to the first of these rows.
     """
 
     name: str
     size: tuple[int, int]
     names: Callable[[int], bytes]
     parts: Sequence[bytes]
+    start: bytes = b""
 
 
 class Watched(Feed):
@@ -150,6 +152,10 @@ def watch(path: Path, case: Case, seconds: float, out: Path) -> dict[str, Any]:
     """Move the cursor up and down the first rows for some seconds."""
     names = case.names
     terminal = Terminal([__file__, "--child", str(path), "--out", str(out)], case.size)
+    # The legend comes with the grid.
+    terminal.until(b"row ", 60)
+    # The cursor starts on the worst cell.
+    os.write(terminal.fd, b"2" + _CORNER + case.start)
     terminal.until(names(0), 60)
     screen = Seen(terminal, case.parts)
     time.sleep(1.0)
@@ -198,9 +204,9 @@ def main() -> int:
             return f"n00{row // 4}:{row % 4} > n000:1".encode()
 
         # Verdict line, findings, and of the session that watches both graphs.
-        both = (b"pairs bad", b"findings", b" pair")
+        both = (b" pairs are bad", b" of usual", b"THIS PAIR")
         cases = (
-            (H200, Case("8 x H200", (120, 40), pair, (*both, b"trend ", b"bad "))),
+            (H200, Case("8 x H200", (120, 40), pair, (*both, b"trend ", b"bad "), b"\x1b[C")),
             (big, Case("512 nodes, 4,096 endpoints", (120, 40), blocks, both)),
             (big, Case("the same, 250x70", (250, 70), blocks, both)),
         )

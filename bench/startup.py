@@ -37,7 +37,7 @@ BAR_COMMAND = 4.0
 BAR_FRAME = 16.0
 BAR_CONNECTION = 20.0
 _DEADLINE = 30.0
-#: The switch to the alternate screen; the first frame has the name of the program in it.
+#: The switch to the alternate screen; the first frame says that it is starting.
 _SCREEN = b"\x1b[?1049h"
 _ESCAPES = re.compile(rb"\x1b(\[[0-9;?<>=$ ]*[A-Za-z@`~]|[PX^_\]].*?(\x07|\x1b\\)|[ -/]*[0-~])", re.DOTALL)
 
@@ -52,7 +52,7 @@ from textual.app import App
 from textual.widgets import Static
 class Alone(App):
     def compose(self):
-        yield Static("fabtui")
+        yield Static("starting")
 Alone().run()
 """
 
@@ -121,7 +121,7 @@ def _has_text(seen: bytes) -> bool:
     _, found, frame = seen.partition(_SCREEN)
     if _SCREEN[:-1] + b"l" in frame:
         raise SystemExit(f"the app left its screen before its first frame: {frame[-600:].decode('utf-8', 'replace')}")
-    return bool(found) and b"fabtui" in _ESCAPES.sub(b"", frame)
+    return bool(found) and b"starting" in _ESCAPES.sub(b"", frame)
 
 
 def _end(pid: int, terminal: int) -> None:
