@@ -122,7 +122,7 @@ def test_a_pair_that_fails_alone_and_passes_inside_is_named(
     assert run(monkeypatch, nodes) == 1
     out = capsys.readouterr().out
     lines = out.splitlines()
-    (at,) = [at for at, line in enumerate(lines) if line.startswith("  1 a:0 > b:1 timeout")]
+    (at,) = [at for at, line in enumerate(lines) if line.startswith("  1 a:0 > b:1 timed out")]
     text = " ".join(line.strip() for line in lines[at : lines.index("what to do now")])
     assert text.count("transfer: no message came from a:0 within 5.0 s") == 1
     assert "pass in the world communicator" in text
