@@ -128,7 +128,7 @@ def _session(one: Diagnosis, sources: Sequence[str], against: Against | None) ->
 def _findings(one: Diagnosis) -> list[Block]:
     """Return the findings, what is not ok and in no finding, what was not tested, and what to do now."""
     nothing = [] if one.findings else [Paragraph("no findings")]
-    about_pairs = (*not_in_findings(one, UNICODE), *jitter(one, UNICODE))
+    about_pairs = (*not_in_findings(one), *jitter(one))
     return [*entries(one), *nothing, *not_tested(one), *what_to_do(one), *about_pairs]
 
 

@@ -12,7 +12,6 @@ from fabtui.importers.matrix import is_matrix
 from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import errors_in, examined, model
 from fabtui.pictures.timeline import timeline_scene
-from fabtui.presentation.cell_levels import ASCII, UNICODE
 from fabtui.report.collectives import sweep_tables
 from fabtui.report.document import Block, Entry, Items, Lines, Panel, Paragraph, Picture, Section, Table
 from fabtui.report.explanation import causes_lines
@@ -51,7 +50,7 @@ def text_of(result: Result, width: int, plain: bool = False) -> str:
     else:
         blocks = [*_blocks(result)]
         inner = text_lines(blocks, width - 2)
-        diagnosed = diagnosis_lines(result, width - 2, plain)
+        diagnosed = diagnosis_lines(result, width - 2)
         # Plain values stand below the title.
         first = blocks[0] if blocks else None
         lines += [] if isinstance(first, Table) and not first.title else [""]
@@ -69,21 +68,21 @@ def reading_section(result: Result, number: int) -> Section:
     return Section(f"file-{number}", result.source.name.rpartition("/")[2], blocks)
 
 
-def diagnosis_lines(result: Result, width: int, plain: bool = False) -> list[str]:
+def diagnosis_lines(result: Result, width: int) -> list[str]:
     """Return the problems that an output shows: as in the summary of a session, and as ``fabtui explain`` of a log."""
     if not result.known:
         return []
     found = examined(result)
     errors = errors_in(result, found)
-    parts = [finding_lines(found, width, plain)]
+    parts = [finding_lines(found, width)]
     if errors.causes or errors.notices:
         parts.append(causes_lines(errors._replace(unknown=[]), [""], max(width, _NARROWEST)))
     return [cut(line, width) for part in parts if part for line in ["", *part]][1:]
 
 
-def finding_lines(found: Diagnosis, width: int, plain: bool = False) -> list[str]:
+def finding_lines(found: Diagnosis, width: int) -> list[str]:
     """Return the findings about an output with what to do: who pasted it has no list of rules to look up."""
-    return text_lines(map(_with_advice, problems(found, ASCII if plain else UNICODE)), width)
+    return text_lines(map(_with_advice, problems(found)), width)
 
 
 def _with_advice(block: Block) -> Block:

@@ -16,7 +16,7 @@ from fabtui.model.endpoints import node_of
 from fabtui.model.layers import COLLECTIVES, MESH, Layer
 from fabtui.model.measurement import SEVERITY, Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import UNICODE, Glyphs
+from fabtui.presentation.cell_levels import UNICODE
 from fabtui.presentation.findings import FindingText, finding_text
 from fabtui.presentation.numbers import percent_text, share_text, size_text, spoken_text, value_text
 from fabtui.presentation.preflight_lines import nodes_text
@@ -34,11 +34,11 @@ _WIDEST_NODES = 100
 _WHERE = "--json has them all"
 
 
-def problems(one: Diagnosis, signs: Glyphs) -> Iterator[Block]:
+def problems(one: Diagnosis) -> Iterator[Block]:
     """Yield the findings, and the pairs that are not ok and that no finding explains."""
     if one.findings:
         yield Panel(findings_head(one.findings), entries(one))
-    yield from not_in_findings(one, signs)
+    yield from not_in_findings(one)
 
 
 def findings_head(listed: Sequence[Finding]) -> str:
@@ -108,15 +108,15 @@ def _facts_of_pair(
     return list(facts)
 
 
-def not_in_findings(one: Diagnosis, signs: Glyphs) -> Iterator[Items]:
+def not_in_findings(one: Diagnosis) -> Iterator[Items]:
     """Yield the pairs that are not ok and that no finding explains."""
     explained = frozenset(measurement for found in one.findings for measurement in found.measurements)
-    yield from _bad(one.model, signs, explained, _covered(one))
+    yield from _bad(one.model, explained, _covered(one))
 
 
-def jitter(one: Diagnosis, signs: Glyphs) -> Iterator[Items]:
+def jitter(one: Diagnosis) -> Iterator[Items]:
     """Yield the pairs that passed with slow messages."""
-    yield from _notable(one.model, signs, _covered(one))
+    yield from _notable(one.model, _covered(one))
 
 
 def _covered(one: Diagnosis) -> set[tuple[str, str]]:
@@ -127,7 +127,6 @@ def _covered(one: Diagnosis) -> set[tuple[str, str]]:
 
 def _bad(
     model: Model,
-    signs: Glyphs,
     explained: frozenset[tuple[Layer, AddressPair]],
     covered_pairs: set[tuple[str, str]],
 ) -> Iterator[Items]:
@@ -148,7 +147,7 @@ def _bad(
     total = len(groups)
     groups = [group for group in groups if not _is_covered(model, group[0], covered_pairs)]
     groups.sort(key=lambda group: -max(SEVERITY.index(model.verdict(m)) for m in group))
-    lines = [_bad_line(model, group, signs, notes, swept=swept) for group in groups]
+    lines = [_bad_line(model, group, notes, swept=swept) for group in groups]
     hidden = total - len(lines)
     note = f", {hidden if lines else 'all'} explained by the findings above" if hidden else ""
     if total:
@@ -162,12 +161,12 @@ def _is_covered(model: Model, m: Measurement, covered: set[tuple[str, str]]) -> 
     return (m.src, m.dst) in covered or any(model.gone(node_of(end)) for end in (m.src, m.dst))
 
 
-def _bad_line(model: Model, group: list[Measurement], signs: Glyphs, notes: PortNotes, *, swept: bool) -> str:
+def _bad_line(model: Model, group: list[Measurement], notes: PortNotes, *, swept: bool) -> str:
     """Return the line of a bad pair in a layer, for one or several message sizes."""
     m = max(group, key=lambda one: one.asked_bytes or 0)
-    ends = f"{m.src} {signs.arrow} {m.dst}"
+    ends = f"{m.src} > {m.dst}"
     if m.layer.spec.by_address and m.src_addr and m.dst_addr:
-        ends += f" ({m.src_addr} {signs.arrow} {m.dst_addr})"
+        ends += f" ({m.src_addr} > {m.dst_addr})"
     kind = model.key_of(m).kind
     about = [f"{m.layer} {model.verdict(m)}", str(kind)]
     if swept and m.layer is Layer.P2P and (sizes := sorted(one.asked_bytes for one in group if one.asked_bytes)):
@@ -192,7 +191,7 @@ def _bad_line(model: Model, group: list[Measurement], signs: Glyphs, notes: Port
     return f"{one_line(ends)}  {one_line('; '.join(about))}"
 
 
-def _notable(model: Model, signs: Glyphs, covered: set[tuple[str, str]]) -> Iterator[Items]:
+def _notable(model: Model, covered: set[tuple[str, str]]) -> Iterator[Items]:
     """List ok pairs with slow messages that no finding names."""
     lines = []
     for one in notable(model):
@@ -202,7 +201,7 @@ def _notable(model: Model, signs: Glyphs, covered: set[tuple[str, str]]) -> Iter
         size = f" at {size_text(m.bytes)}" if m.bytes else ""
         p99, median = value_text(one.p99 * 1e6), value_text(one.median * 1e6)
         times = f"p99 {p99} us, {value_text(one.ratio)} x the median of {median} us"
-        lines.append(f"{one_line(f'{m.src} {signs.arrow} {m.dst}')}  {m.layer}{size}: {times}")
+        lines.append(f"{one_line(f'{m.src} > {m.dst}')}  {m.layer}{size}: {times}")
     head = "jitter: pairs that passed, with slow outliers (flapping link, or busy node)"
     most = _MOST_NOTABLE if any(end.kind == "gpu" for end in model.endpoints) else _MOST_NOTABLE_ON_CPUS
     if lines:

@@ -42,7 +42,7 @@ def _blocks(one: Diagnosis, signs: Glyphs, shown: Shown | None) -> Iterator[Bloc
     model, found = one.model, shown or Shown()
     yield Paragraph(sentence_of(one))
     yield Items("", head_lines(model))
-    yield from problems(one, signs)
+    yield from problems(one)
     yield from not_tested(one)
     yield from what_to_do(one)
     if one.job is not None:
@@ -57,7 +57,7 @@ def _blocks(one: Diagnosis, signs: Glyphs, shown: Shown | None) -> Iterator[Bloc
     yield Lines("", [*mesh_lines(model), *networks(model)])
     yield from carrier_block(model, every_pair=shown is not None and shown.layers is None)
     yield from storage(model)
-    yield from jitter(one, signs)
+    yield from jitter(one)
     yield from before_tests(one.preflight, signs)
 
 
