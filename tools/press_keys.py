@@ -37,27 +37,29 @@ MODES = {
 }
 #: How to come to each view from the grid, a pattern that shows that one is there, and the classes whose keys it has.
 VIEWS: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
-    "grid": ((), "F findings", ("MainScreen", "GridView", "FabricApp")),
-    "list": (("v",), "verdict|no bad pair in layer", ("MainScreen", "WorstPairs")),
+    "grid": ((), "GPU pairs? (is|are) bad", ("MainScreen", "GridView", "FabricApp")),
+    "list": (("v",), "verdict ▾|verdict v|no bad pair in layer", ("MainScreen", "WorstPairs")),
     "log": (("L",), "event log", ("EventLog",)),
-    "node states": (("c",), "ready  ", ("MainScreen", "FabricApp")),
-    "pair": (("]", "Enter"), "enter next steps", ("PairScreen", "DetailScreen", "FabricApp")),
-    "node": (("n",), "/ n00", ("NodeScreen", "DetailScreen", "SteppedScreen")),
-    "findings": (("F",), "/ findings", ("FindingsScreen", "DetailScreen", "SteppedScreen", "FilteredScreen")),
-    "nodes": (("t",), "/ nodes", ("NodesScreen", "NodesTable")),
-    "topology": (("T",), "/ topology", ("TopologyScreen", "TopologyTree")),
-    "preflight": (("P",), "/ preflight", ("PreflightScreen", "DetailScreen", "SteppedScreen")),
-    "help": (("?",), "/ help", ("HelpScreen", "DetailScreen", "FilteredScreen")),
+    "pair": (("]", "Enter"), r"/ n00\d:\d > n00", ("PairScreen", "DetailScreen", "SteppedScreen", "FabricApp")),
+    "node": (("n",), "/ n00", ("NodeScreen", "DetailScreen", "SteppedScreen", "FabricApp")),
+    "findings": (("F",), r"/ \d findings", ("FindingsScreen", "DetailScreen", "FabricApp")),
+    "nodes": (("t",), "/ nodes", ("NodesScreen", "NodesTable", "SteppedScreen", "FabricApp")),
+    "topology": (("T",), "/ topology", ("TopologyScreen", "TopologyTree", "FabricApp")),
+    "settings": (("F2",), "/ settings", ("SettingsScreen", "SettingsTable", "FabricApp")),
+    "help": (("?",), "/ help", ("HelpScreen", "DetailScreen", "FabricApp")),
     "command line": ((":",), "(?m)^:", ("CommandLine",)),
+    "palette": (("C-p",), "Change the theme", ()),
 }
-#: Views that cover the grid: keys of the grid have nothing to do there, unless the key bar names them.
-COVERING = {"node states"}
 NAMED = {"up": "Up", "down": "Down", "left": "Left", "right": "Right", "enter": "Enter", "tab": "Tab", "home": "Home"}
 NAMED |= {"end": "End", "pageup": "PPage", "pagedown": "NPage", "escape": "Escape", "space": "Space"}
-NAMED |= {"shift+tab": "BTab", "backspace": "BSpace"}
+NAMED |= {"shift+tab": "BTab", "backspace": "BSpace", "f1": "F1", "f2": "F2"}
 CHARACTERS = {_character_to_key(chr(code)): chr(code) for code in range(33, 127)}
 #: Keys that leave the app or hand the terminal to another program; tests of the command line press them.
 LEFT_OUT = {"q", "ctrl+c", "ctrl+z", "exclamation_mark"}
+#: Keys of the grid, and one of nothing: where a view does not have them, an answer says so.
+DEAD = ("z", "w", "b", "m", "r", "]")
+#: Views whose input line takes all keys.
+TYPED = ("command line", "palette")
 #: Parts of the ids of keys that move within a view: at an edge they have nothing to do.
 MOVES = re.compile(
     r"^(grid|worst|nodes|topology|tree|detail|log|command)\.|\.(up|down|first|last|next|previous|layer-\w+|go-\d|steps?\b.*)$"
@@ -151,7 +153,8 @@ class Terminal:
             self.send("Escape")
             time.sleep(0.15)
             self.rest()
-            if re.match(r"fabtui \d", self.screen()) and not self.screen().rstrip().rpartition("\n")[2].startswith(":"):
+            lines = self.screen().rstrip().split("\n")
+            if "/ " not in lines[0] and not lines[-1].startswith(":"):
                 return
 
     def close(self) -> None:
@@ -173,7 +176,10 @@ def colours_beyond(mode: str, codes: str) -> str:
 def press_all(terminal: Terminal, mode: str, view: str, seconds: float) -> Iterator[str]:
     """Press every key of a view; yield what is wrong."""
     way, sign, classes = VIEWS[view]
-    for sent in keys_of(classes, aliases=mode == "24-bit"):
+    keys = list(keys_of(classes, aliases=mode == "24-bit"))
+    declared = {sent.key for sent in keys_of(classes, aliases=True)}
+    keys += [Sent(key, key, "no key of this view") for key in DEAD if key not in declared and view not in TYPED]
+    for sent in keys:
         terminal.to_grid()
         # The list stays where it was opened.
         for key in way if not re.search(sign, terminal.screen()) else ():
@@ -196,7 +202,7 @@ def press_all(terminal: Terminal, mode: str, view: str, seconds: float) -> Itera
         if wrong := colours_beyond(mode, after):
             yield f"{view}: {sent.shown} ({sent.id}) shows {wrong}"
         in_bar = re.search(rf"(^|\s){re.escape(sent.shown)} [a-z]", named, re.I) is not None
-        if not changed and (in_bar or (view not in COVERING and not MOVES.search(sent.id))):
+        if not changed and (in_bar or not MOVES.search(sent.id)):
             yield f"{view}: {sent.shown} ({sent.id}) changes nothing"
 
 

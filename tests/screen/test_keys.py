@@ -299,6 +299,7 @@ CASES: dict[str, Case] = {
     "log.page-down": Case(log_from(64), before=("L", "up"), story=talkative),
     "log.first": Case(log_from(1), before=("L",), story=talkative),
     "log.last": Case(log_from(64), before=("L", "up"), story=talkative),
+    "log.filter": Case(lambda w: w.focus == "prompt-input", before=("L",), story=talkative),
     "log.leave": Case(lambda w: "event log" not in w.text, before=("L",), story=talkative),
     "node.look": Case(lambda w: w.feed.probed == ["n000"], before=("n",)),
     "nodes.up": chosen("n000", "down"),

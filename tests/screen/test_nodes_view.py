@@ -205,6 +205,40 @@ async def test_the_large_log_scrolls_and_stays_where_it_is_read(opened: Opened) 
         assert app.main.grid.row == row + 1
 
 
+async def test_the_large_log_is_filtered(opened: Opened) -> None:
+    story = sweep_of_two()
+    for number in range(60):
+        story.log(f"line {number}")
+    async with opened(FakeFeed(story.events), size=(100, 30)) as (app, pilot):
+        await pilot.press("L", "slash", *"line", "space", *"59", "enter")
+        await pilot.pause(0.1)
+        assert "1 to 1 of 1" in screen_text(app)
+        assert "filter: line 59" in screen_text(app)
+        await pilot.press("escape")
+        await pilot.pause(0.1)
+        assert "of 62" in screen_text(app), "escape shows all lines first"
+        await pilot.press("escape")
+        await pilot.pause(0.1)
+        assert not app.main.log_is_large
+
+
+async def test_the_nodes_are_filtered_and_g_leads_to_an_endpoint(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        await pilot.press("t", "slash", *"n002", "enter")
+        await pilot.pause(0.1)
+        assert screen_text(app).count("4 of 4 at 400") == 0
+        assert app.screen.query_one("NodesTable").chosen == "n002"  # type: ignore[attr-defined]
+        await pilot.press("escape")
+        await pilot.pause(0.1)
+        assert screen_text(app).count("4 of 4 at 400") == 2
+        await pilot.press("g", *"n001", "enter")
+        await pilot.pause(0.1)
+        assert app.screen is app.main
+        entries = app.main.cursor_entries()
+        assert entries is not None
+        assert entries[0].node == "n001"
+
+
 def test_limits_have_their_units() -> None:
     rows_shown = dict(system_lines({"limits": {"memlock": {"soft": 8 << 20}, "nofile": {"soft": 20000}}}))
     assert (rows_shown["memlock"], rows_shown["open files"]) == ("8 MiB", "20000")

@@ -89,6 +89,9 @@ _NOT_OF_RANKS = {"main.pair": "evidence", "main.next-bad": "next behind"} | dict
 #: Keys for the grid or the list, which the node states cover, and keys that start tests.
 _grid_key, _test_key = partial(shortcut, needs=("grid",)), partial(shortcut, needs=("test",))
 
+#: Purpose of the prompt for the filter of the event log.
+_LOG_FILTER = "filter the log"
+
 
 class MainScreen(Screen[None]):
     """The grid of all pairs with the state of the session; before the first test, the states of the nodes."""
@@ -801,6 +804,10 @@ class MainScreen(Screen[None]):
         self._choose(log=not self._choices.log)
         self.set_focus(self.event_log if self._choices.log else self.query_one(f"#{self.view}"), scroll_visible=False)
 
+    @on(EventLog.Filtering)
+    async def _filter_log(self) -> None:
+        await self._ask(_LOG_FILTER, "words that a line of the log must have", self.event_log.filter)
+
     @on(EventLog.Left)
     def _log_left(self) -> None:
         if self._choices.log:
@@ -832,7 +839,7 @@ class MainScreen(Screen[None]):
             await self._ask("seek", session_actions.SEEK_HINT)
 
     async def _ask(self, purpose: str, hint: str, text: str = "") -> None:
-        if (self.view == "connecting" and purpose != "seek") or self._prompt is not None:
+        if (self.view == "connecting" and purpose == "filter") or self._prompt is not None:
             return
         self.navigation.note_cursor()
         self._prompt = Prompt(purpose, hint, text, id="prompt")
@@ -843,6 +850,8 @@ class MainScreen(Screen[None]):
         try:
             if message.purpose == "filter":
                 await self.navigation.set_filter(message.text)
+            elif message.purpose == _LOG_FILTER:
+                self.event_log.filter = message.text.strip()
             else:
                 session_actions.seek_to(self._app_context, message.text)
         except InputError as error:
@@ -856,7 +865,8 @@ class MainScreen(Screen[None]):
     def _close_prompt(self) -> None:
         prompt, self._prompt = self._prompt, None
         if prompt is not None:
-            self.set_focus(self.query_one(f"#{self.view}"), scroll_visible=False)
+            log = prompt.purpose == _LOG_FILTER and self._choices.log
+            self.set_focus(self.event_log if log else self.query_one(f"#{self.view}"), scroll_visible=False)
             prompt.remove()
 
     def action_retest(self) -> None:

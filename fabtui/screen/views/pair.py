@@ -231,7 +231,8 @@ def _layer_lines(model: Model, layer: Layer, measurement: Measurement | None, gl
     if isinstance(loss, (int, float)) and loss:
         line.append((f"  loss {loss:g} %", "$warning"))
     lines = [line]
-    if (problem := failure_text(measurement, 500)) and _letters(problem) not in said:
+    problem = failure_text(measurement, 500)
+    if problem and not all(_letters(clause) in said for clause in problem.split(": ")):
         lines.append([(" " * 12, ""), (problem, "$error" if verdict.bad else "$warning")])
     return lines
 

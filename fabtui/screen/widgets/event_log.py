@@ -31,11 +31,15 @@ class EventLog(TextLine):
         shortcut("pagedown,ctrl+d", "page(-1)", "log.page-down", "one screen down"),
         shortcut("home", "back(100000)", "log.first", "first line"),
         shortcut("end,G", "back(-100000)", "log.last", "latest line, and follow new lines"),
+        shortcut("slash,f", "filter", "log.filter", "show only lines with some words", "filter"),
         shortcut("escape", "leave", "log.leave", "shrink the log and return to the grid"),
     ]
 
     class Left(Message):
         """The user has left the enlarged log."""
+
+    class Filtering(Message):
+        """The user wants to enter words that lines must have."""
 
     _model: Model | None = None
     _ellipsis = ""
@@ -43,11 +47,13 @@ class EventLog(TextLine):
     #: Number of lines below the visible ones.
     _below = 0
     _count = 0
+    #: Words that lines of the enlarged log must have; "" shows all.
+    filter = ""
 
     def put(self, model: Model, height: int, width: int, ellipsis: str, *, large: bool) -> None:
         """Show the log of a model in a number of lines; ``large``: with a heading, to be scrolled."""
         if large != self._large:
-            self._large, self._below = large, 0
+            self._large, self._below, self.filter = large, 0, ""
             self.can_focus = large
         if self._below and model is self._model and len(model.log) > self._count:
             # Lines that are being read keep their position when new lines arrive.
@@ -58,7 +64,12 @@ class EventLog(TextLine):
     def _show(self, height: int, width: int) -> None:
         if self._model is None:
             return
-        log = list(self._model.log)
+        words = self.filter.lower().split()
+        log = [
+            one
+            for one in self._model.log
+            if not words or all(word in f"{one.node or ''} {one.text}".lower() for word in words)
+        ]
         room = height - 1 if self._large else height
         self._below = max(0, min(self._below, len(log) - room))
         last = len(log) - self._below
@@ -70,9 +81,11 @@ class EventLog(TextLine):
         contents = [Content.assemble(*parts) for parts in found]
         contents += [Content("")] * (room - len(contents))
         if self._large:
-            where = f"{last - len(lines) + 1} to {last} of {len(log)}" if lines else "no lines yet"
+            where = f"{last - len(lines) + 1} to {last} of {len(log)}" if lines else "no lines"
+            title: list[Part] = [(" event log", "bold")]
+            title += [("  ", ""), (f" filter: {one_line(self.filter, 60)} ", "bold reverse")] if words else []
             right: list[Part] = [(f"{where}  ", ""), ("arrows scroll  esc closes ", MUTED)]
-            contents.insert(0, Content.assemble(*between([(" event log", "bold")], right, width, self._ellipsis)))
+            contents.insert(0, Content.assemble(*between(title, right, width, self._ellipsis)))
         self.show(Content("\n").join(contents))
 
     def action_back(self, lines: int) -> None:
@@ -83,8 +96,16 @@ class EventLog(TextLine):
     def action_page(self, pages: int) -> None:
         self.action_back(pages * max(1, self.size.height - 2))
 
+    def action_filter(self) -> None:
+        self.post_message(self.Filtering())
+
     def action_leave(self) -> None:
-        self.post_message(self.Left())
+        """Show all lines again, then leave."""
+        if self.filter:
+            self.filter = ""
+            self._show(self.size.height, self.size.width)
+        else:
+            self.post_message(self.Left())
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         if self._large:

@@ -39,7 +39,7 @@ def odd_lines(
         if len(found.table.nodes) < 2:
             return []
         return [*section("preflight"), [("  no differences from nodes of its kind", MUTED)]]
-    lines = section("preflight", "problems and differences from other nodes; t shows all nodes")
+    lines = section("preflight", "problems and differences from other nodes")
     for one in mine:
         fine, plain, style = _GLYPHS.get(one.severity, _GLYPHS["note"])
         lines += wrapped([(f"  {plain if glyphs.plain else fine} ", style), (title(one), style)], width, 6)
