@@ -21,7 +21,7 @@ import yaml
 
 from fabtui.cli.main import main
 from fabtui.cli.options_from_args import request_from
-from fabtui.cli.parser import COMMANDS, FURTHER, LIVE, SOURCES, build_parser, help_of
+from fabtui.cli.parser import COMMANDS, FURTHER, LIVE, SOURCES, build_parser, expanded, help_of
 from fabtui.config.options import session_changes
 
 from .blocks import NAMES, ROOT, SHELL, arguments, blocks, commands, inline_commands
@@ -65,6 +65,7 @@ def check_command(words: list[str]) -> None:
         "\0".join(word for word in words if word not in ("--help", "--help-all", "--version")),
     )
     given = [word for word in line.split("\0") if word]
+    given = expanded(given)
     args = build_parser(given).parse_args(given)
     # The file of a lab that stands.
     vars(args).pop("ssh_config", None)
