@@ -71,10 +71,10 @@ def legend(model: Model, layer: Layer, unit: str, size: int | None, width: int, 
 def _awaited(model: Model, layer: Layer) -> str:
     """Return what a layer without values waits for: the layer that is measured, with the key that shows it."""
     name = one_line(model.phase.name, 20)
-    running = next((one for one in layers_of(model) if str(one) == name), None)
+    running = next((one for one in layers_of(model) if name in (str(one), one.spec.collective)), None)
     if running is layer:
         return f"{layer} is running: no value yet"
-    return f"no values of {layer}" + (f" yet: {name} is running (press {running.spec.key})" if running else "")
+    return f"no values of {layer}" + (f" yet: {running} is running (press {running.spec.key})" if running else "")
 
 
 class UsualRow(NamedTuple):

@@ -265,7 +265,8 @@ async def test_nothing_is_imported_before_the_first_frame() -> None:
     app = FabricApp(make_feed, ScreenSettings(colors="24", title="n[060-061]"))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause(0.3)
-    assert frames[0].startswith(" starting n[060-061] ")
+    assert frames[0].startswith(" fabtui ")
+    assert " starting n[060-061]" in frames[0]
 
 
 async def test_frames_are_few_however_many_events_there_are(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:

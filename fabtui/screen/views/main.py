@@ -396,8 +396,7 @@ class MainScreen(Screen[None]):
             replay = replay_text(state, room=self.size.width >= 100)
         facts = quiet_facts(model, context.elapsed(), context.now(), replay, self._glyphs)
         if self.view == "connecting" or content is None:
-            title = one_line(context.settings.title, 60)
-            before: Line = connecting_line(model) if model.nodes else [(f"starting {title}", "bold")]
+            before: Line = connecting_line(model) if model.nodes else [("fabtui", "bold $primary")]
             line = head_line(lambda _: before, facts, self.size.width, self._glyphs)
         else:
             line = head_line(lambda width: content.sentence(width, self._job), facts, self.size.width, self._glyphs)

@@ -76,6 +76,8 @@ def test_a_layer_without_values_says_what_runs_before_it() -> None:
     model.apply(PhaseStart(name="world", total=56, time=1.0))
     assert plain(legend(model, Layer.PING, "", None, 80, ASCII)) == "no values of ping yet: world is running (press 3)"
     assert plain(legend(model, Layer.WORLD, "", None, 80, ASCII)) == "world is running: no value yet"
+    model.apply(PhaseStart(name="all_reduce", total=9, time=2.0))
+    assert plain(legend(model, Layer.BUSBW, "", None, 80, ASCII)) == "busbw is running: no value yet"
 
 
 def test_a_sign_means_one_thing_in_the_app_and_in_texts() -> None:
