@@ -75,6 +75,8 @@ class Matrix(NamedTuple):
 
 
 def _header(line: str) -> Optional[Tuple[List[str], str]]:
+    if not line.lstrip().startswith("GPU"):
+        return None
     words = [
         name for word in line[:8000].split() for name in (_DEVICE.findall(word) if _JOINED.fullmatch(word) else [word])
     ]
@@ -115,6 +117,10 @@ def _row(line: str, columns: List[str]) -> Optional[Row]:
     return Row(words[0], cells + [None] * (len(columns) - len(cells)), rest)
 
 
+def _split(text: str) -> List[str]:
+    return [line[:8000] for line in without_escapes(text).splitlines()]
+
+
 def _parse(text: str, notes: Notes) -> Matrix:
     """Return the first matrix of a text, and note what is not understood or cut off."""
     columns: List[str] = []
@@ -122,7 +128,7 @@ def _parse(text: str, notes: Notes) -> Matrix:
     rows: List[Row] = []
     legend: Dict[str, str] = {}
     nics: Dict[str, str] = {}
-    lines = [line[:8000] for line in without_escapes(text).splitlines()]
+    lines = _split(text)
     if not any(map(_header, lines)) and (columns := _columns_of_rows(lines)):
         notes.warn("no header: the columns are taken from the names of the rows and their X")
     for line in lines:
@@ -256,8 +262,12 @@ def _share(text: str, known: Callable[[str], bool]) -> Optional[float]:
     """Return the likelihood by the words of a matrix, None if there is no matrix."""
     if "GPU" not in text:
         return None
-    found = [cell for row in _parse(text[:65536], Notes()).rows for cell in row.cells if cell]
-    cells = [cell for cell in found or _bare_cells(text[:65536]) if cell != "X"]
+    start = text[:65536]
+    lines = _split(start)
+    # Most texts have no matrix, which is known without parsing them.
+    rows = _parse(start, Notes()).rows if any(map(_header, lines)) or _columns_of_rows(lines) else []
+    found = [cell for row in rows for cell in row.cells if cell]
+    cells = [cell for cell in found or _bare_cells(start) if cell != "X"]
     return (0.95 if sum(map(known, cells)) > len(cells) / 2 else 0.0) if cells else None
 
 
