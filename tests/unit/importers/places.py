@@ -11,7 +11,10 @@ from fabtui.importers.sources import Source
 
 from ..probes.places import REAL, SAMPLES
 
-__all__ = ["REAL", "SAMPLES", "at", "index", "of_text", "read_file", "values_of"]
+__all__ = ["REAL", "SAMPLES", "at", "index", "of_text", "read_file", "start_of", "values_of"]
+
+#: Maximum number of characters of an output that is read many times: eight GPUs print the same lines eight times.
+_LONGEST = 40_000
 
 
 def index() -> list[dict[str, str]]:
@@ -20,6 +23,11 @@ def index() -> list[dict[str, str]]:
         return []
     with (REAL / "INDEX.csv").open(newline="") as file:
         return list(csv.DictReader(file))
+
+
+def start_of(text: str) -> str:
+    """Return the first lines of a long output."""
+    return text if len(text) <= _LONGEST else text[: text.rindex("\n", 0, _LONGEST) + 1]
 
 
 def read_file(name: str, kind: str | None = None) -> Result:

@@ -11,7 +11,7 @@ import pytest
 from fabtui.importers.result import recognised
 from fabtui.importers.sources import sources
 
-from .places import REAL, SAMPLES, index
+from .places import REAL, SAMPLES, index, start_of
 
 
 def _lines(change: Callable[[str], str], text: str) -> str:
@@ -53,9 +53,10 @@ def _texts() -> dict[str, tuple[str, str]]:
     found = {}
     for name, path in _files().items():
         (source,) = sources([str(path)])
-        form = recognised(source.text).guess.format
-        if form is not None and not source.text.lstrip().startswith(("{", "[")):
-            found[name] = form.name, source.text
+        text = start_of(source.text)
+        form = recognised(text).guess.format
+        if form is not None and not text.lstrip().startswith(("{", "[")):
+            found[name] = form.name, text
     return found
 
 
