@@ -1,6 +1,6 @@
 """Number of random inputs per test, by hypothesis profile.
 
-``HYPOTHESIS_PROFILE`` chooses ``dev`` (10 examples per property), ``ci`` (40) or ``nightly`` (1000); the default is
+``HYPOTHESIS_PROFILE`` chooses ``dev`` (10 examples per property), ``ci`` (20) or ``nightly`` (1000); the default is
 ``ci`` under ``FABTUI_CI=1`` and ``dev`` elsewhere.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-EXAMPLES = {"dev": 10, "ci": 40, "nightly": 1000}
+EXAMPLES = {"dev": 10, "ci": 20, "nightly": 1000}
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("FABTUI_CI") == "1" else "dev")
 
 

@@ -32,7 +32,7 @@ REASONS = {
 
 
 def _run(folder: Path, *faults: str, timeout: float = TIMEOUT) -> Run:
-    light = ("--bytes", "1M", "--iters", "5")
+    light = ("--bytes", "64K", "--iters", "3", "--warmup", "1")
     return run_lab(folder, "2x3", "--probes", "p2p", "--timeout", str(timeout), *light, faults=faults)
 
 
