@@ -94,11 +94,10 @@ def standing_of(one: Diagnosis) -> Standing:
     reasons, alone = one.not_examined, not any(verdict.bad for verdict in counts)
     inside: Mapping[Verdict, int] = one.tally.layers.get(Layer.WORLD, {}) if alone else {}
     more = f", and {count(len(reasons) - 1, 'more reason')}" if len(reasons) > 1 else ""
-    # The sentence about a job that is bad states what its findings do.
-    stated = one.job is not None and one.job.alerts
     return Standing(
         counts,
-        [found for found in one.findings if not (stated and found.rule.domain is Domain.RUNNING)],
+        # The sentence about a job states what the findings about it do.
+        [found for found in one.findings if one.job is None or found.rule.domain is not Domain.RUNNING],
         noun,
         untested=len(model.untested),
         complete=not reasons and not any(map(model.gone, model.nodes)),
@@ -173,7 +172,8 @@ def _after_lead(standing: Standing, width: int | None, glyphs: Glyphs) -> Line:
     lead = [(standing.lead if width is None else _cut(standing.lead, width, glyphs), "bold")]
     room = None if width is None else width - len(standing.lead) - 2
     # Busy GPUs are not tested, which says nothing about the job.
-    rest = replace(standing, lead="", reason="")
+    found = [one for one in standing.findings if standing.tested or one.severity is Severity.BAD]
+    rest = replace(standing, findings=found, lead="", reason="")
     worth = standing.bad or _faults(rest)[1] or (standing.tested and standing.complete)
     if not worth or (room is not None and room < _NARROWEST):
         return lead

@@ -28,6 +28,9 @@ from fabtui.report.session_notes import carrier_block, mesh_lines, networks, nod
 from fabtui.report.text import shortened, text
 from fabtui.sanitize import one_line
 
+#: How the line about a planted fault begins.
+_PLANTED = "deliberate lab fault"
+
 
 def summary(one: Diagnosis, plain: bool = False, shown: Shown | None = None) -> str:
     """Return the summary of a session with its grids, cleaned, ending in a newline; ``plain``: ASCII only.
@@ -41,10 +44,14 @@ def summary(one: Diagnosis, plain: bool = False, shown: Shown | None = None) -> 
 def _blocks(one: Diagnosis, signs: Glyphs, shown: Shown | None) -> Iterator[Block]:
     model, found = one.model, shown or Shown()
     yield Paragraph(sentence_of(one))
-    yield Items("", head_lines(model))
+    heads = head_lines(model)
+    planted = [line for line in heads if line.startswith(_PLANTED)]
+    yield Items("", [line for line in heads if line not in planted])
     yield from problems(one)
     yield from not_tested(one)
     yield from what_to_do(one)
+    # What was planted is no evidence.
+    yield Items("", planted)
     if one.job is not None:
         yield from evidence_blocks(one.job)
     known = nodes(model)
@@ -69,7 +76,7 @@ def head_lines(model: Model) -> list[str]:
     found = ", ".join(f"{number} x {one_line(what, 60)}" for what, number in kinds.items()) or "no endpoints"
     lab = f", lab {one_line(model.lab)}" if model.lab else ""
     lines = [f"{f'fabtui {one_line(model.software)}'.strip()}: {nodes}, {found}{lab}, {model.elapsed:.1f} s"]
-    lines += [f"deliberate lab fault: {one_line(fault)}" for fault in model.faults]
+    lines += [f"{_PLANTED}: {one_line(fault)}" for fault in model.faults]
     if model.options.get("host_key_policy") == "off":
         lines.append("HOST KEYS WERE NOT CHECKED")
     return lines

@@ -29,7 +29,7 @@ async def shown_in_a_browser() -> AsyncIterator[tuple[Served, Page]]:
     async with replayed() as server, browser() as new_page:
         page = await new_page()
         await page.open(server.url)
-        await page.until(lambda text: "3 of 56 GPU pairs are bad" in text and "3 findings" in text)
+        await page.until(lambda text: "3 of 56 GPU pairs are bad" in text and "WHAT IS WRONG" in text)
         yield server, page
         assert page.failed == []
 
@@ -38,11 +38,13 @@ async def test_a_browser_shows_the_grid_and_keys_change_it() -> None:
     async with replayed() as server, browser() as new_page:
         page = await new_page()
         await page.open(server.url)
-        first = await page.until(lambda text: "3 of 56 GPU pairs are bad" in text and "n000:0 > n000:1" in text)
+        first = await page.until(
+            lambda text: "3 of 56 GPU pairs are bad" in text and "THIS PAIR  n001:0 > n000:0" in text
+        )
         assert "2 p2p" in first
         pictures = [await page.picture()]
         await page.press("]")
-        second = await page.until(lambda text: "n000:0 > n000:1" not in text)
+        second = await page.until(lambda text: "THIS PAIR  n001:0 > n000:0" not in text)
         pictures.append(await page.picture())
         await page.press("4")
         third = await page.until(lambda text: "half a round trip" in text or re.search(r"\bus at ", text) is not None)
@@ -87,14 +89,14 @@ async def test_until_the_first_frame_the_page_shows_what_it_waits_for(tmp_path: 
 async def test_clicks_reach_a_cell_a_finding_and_a_worst_pair() -> None:
     async with shown_in_a_browser() as (_, page):
         await page.press("2")
-        await page.click("timeout", beside="n000 1")
-        await page.until(lambda text: "n000:1 > n001:2" in text and "T timeout" in text)
-        await page.click("n000:0 > n000:3 slow")
-        await page.until(lambda text: "! slow   same-node" in text)
+        await page.click("T out", beside="n000 1")
+        await page.until(lambda text: "THIS PAIR  n000:1 > n001:2" in text)
+        await page.click("n000:0 > n000:3 0.5 %")
+        await page.until(lambda text: "THIS PAIR  n000:0 > n000:3" in text)
         await page.press("v")
         await page.until(lambda text: "row>col" not in text)
         await page.click("n001:0 > n000:0", beside="failed")
-        await page.until(lambda text: re.search(r"n001:0 > n000:0 +x failed", text) is not None)
+        await page.until(lambda text: "THIS PAIR  n001:0 > n000:0" in text)
 
 
 async def test_the_screen_fits_the_window_after_a_change_of_its_size() -> None:
@@ -104,22 +106,22 @@ async def test_the_screen_fits_the_window_after_a_change_of_its_size() -> None:
         await page.until(lambda text: page.size[0] < columns and len(text.splitlines()) == page.size[1] < rows)
         assert page.terminal.text.splitlines()[-1].startswith("F findings")
         assert max(map(len, page.terminal.text.splitlines())) <= page.size[0]
-        await page.click("T timeout")
-        await page.until(lambda text: re.search(r"n000:1 > n001:2 +T timeout", text) is not None)
+        await page.click("T out")
+        await page.until(lambda text: re.search(r"⟦ ?T out", text) is not None)
 
 
 async def test_findings_and_prompts_work() -> None:
     async with shown_in_a_browser() as (_, page):
         await page.press("F")
-        await page.until(lambda text: "findings   3, 3 pairs" in text)
+        await page.until(lambda text: "findings" in text and "WHAT IS WRONG" not in text)
         await page.press("Enter")
         await page.until(lambda text: "2 p2p" in text)
         await page.press(*":layer world")
         await page.until(lambda text: ":layer world" in text)
         await page.press("Enter")
-        await page.until(lambda text: "world communicator" in text or "usual node 23.9" in text)
-        await page.press(*"/n001:2")
-        await page.until(lambda text: "go to n001:2" in text)
+        await page.until(lambda text: "world communicator" in text or "same node    23.9" in text)
+        await page.press(*"gn001:2")
+        await page.until(lambda text: ":go n001:2" in text)
         await page.press("Enter")
         await page.until(lambda text: re.search(r"n\d+:\d > n\d+:\d", text) is not None and "n001:2" in text)
 

@@ -22,6 +22,7 @@ from fabtui.importers.session import read_session
 from fabtui.model.exit_codes import ALL_OK, BAD
 from fabtui.nodeset import check_name, fold
 from fabtui.presentation.healthy_text import as_json, host_lines, order_lines
+from fabtui.presentation.verdict_line import sentence_of
 from fabtui.report.healthy import healthy_text
 from fabtui.sanitize import one_line
 
@@ -56,7 +57,8 @@ def execute(args: argparse.Namespace) -> int:
     # Checked before anything is read.
     hostfile = output_path(given, "hostfile")
     model = read_session(args.file)
-    found = diagnose(model).healthy
+    one = diagnose(model)
+    found = one.healthy
     if found is None:
         raise InputError(f"{args.file}: no pair of endpoints was tested; run a session with the test p2p")
 
@@ -64,7 +66,7 @@ def execute(args: argparse.Namespace) -> int:
         if "json" in args:
             print_json(as_json(found))
         else:
-            print_text(healthy_text(model, found) + "".join(f"\n{line}\n" for line in lines))
+            print_text(f"{sentence_of(one)}\n\n{healthy_text(model, found)}" + "".join(f"\n{line}\n" for line in lines))
 
     write_first(_write(found, hostfile) if hostfile is not None else [], report)
     return BAD if found.left_out else ALL_OK

@@ -36,7 +36,7 @@ def test_a_good_session_has_exit_code_0_and_a_host_file_that_fabtui_reads(tmp_pa
     write_csv(fabric("ab", 4, dead_if(lambda s, d: False)), csv)
     assert entry.main(["healthy", str(csv), "--hostfile", str(hosts)]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("2 of 2 nodes are healthy together, with 8 of 8 GPUs\n")
+    assert out.startswith("All 56 GPU pairs are ok.\n\n2 of 2 nodes are healthy together, with 8 of 8 GPUs\n")
     assert out.endswith(f"\nwrote {hosts}\n")
     assert hosts.read_text() == "a slots=4\nb slots=4\n"
     assert read_hosts(str(hosts), "--hostfile") == ["a", "b"]
