@@ -226,10 +226,12 @@ def main() -> int:
                     terminal = Terminal(size, environment, options, given.recording.resolve(), Path(folder))
                     try:
                         ready = terminal.until(lambda text: "bad" in text and "so far" not in text, 60)
-                        found += press_all(terminal, mode, view, given.wait) if ready else ["nothing was shown"]
+                        here = list(press_all(terminal, mode, view, given.wait)) if ready else ["nothing was shown"]
+                        print(f"{name} {view}: {len(here)} problems", *here, sep="\n  ", flush=True)
+                        found += here
                     finally:
                         terminal.close()
-            print(f"{name}: {len(found)} problems", *found, sep="\n  ", flush=True)
+            print(f"{name}: {len(found)} problems", flush=True)
             problems += len(found)
     return 1 if problems else 0
 

@@ -53,7 +53,7 @@ async def test_a_node_shows_its_gpus_its_part_of_the_grid_and_what_is_odd(opened
             assert words in text, words
         rows = [line.split() for line in text.splitlines() if line.strip().startswith("GPU 1")]
         assert rows[0][:4] == ["GPU", "1", ".", ".."]
-        assert rows[0][4] == ".!x."
+        assert rows[0][4] == ".▾x."
         await pilot.press("n")
         await pilot.pause()
         text = screen_text(app)

@@ -149,11 +149,11 @@ def test_neighbors_show_if_only_the_pair_is_bad() -> None:
     assert a is not None
     assert b is not None
     rows = text(neighbour_lines(model, model.endpoints[a], model.endpoints[b], Layer.P2P, GLYPHS)).splitlines()
-    assert rows[3].split() == ["n000:1", ">", "others", "of", "n001", "3", "43.9", "44.2", "44.4", "1", ".!."]
+    assert rows[3].split() == ["n000:1", ">", "others", "of", "n001", "3", "43.9", "44.2", "44.4", "1", ".▾."]
     assert rows[4].split()[:6] == ["others", "of", "n000", ">", "n001:2", "3"]
     assert rows[4].endswith("..T")
     assert rows[5].split()[:4] == ["n000", ">", "n001", "16"]
-    assert rows[5].endswith("3  .....!x.......T.")
+    assert rows[5].endswith("3  .....▾x.......T.")
     assert rows[6].split()[:4] == ["n001", ">", "n000", "16"]
 
 
@@ -175,7 +175,7 @@ def test_the_history_is_a_sparkline_and_a_table() -> None:
 def test_a_strip_separates_the_cells_of_nodes() -> None:
     model = sweep_of_two().shadow
     parts = cells_strip(model, Layer.P2P, [(1, n) for n in range(8)], GLYPHS)
-    assert plain(parts) == ". .. .!x."
+    assert plain(parts) == ". .. .▾x."
     assert [style for text, style in parts if text == "▾"] == ["$cell-slow"]
 
 
@@ -218,7 +218,7 @@ async def test_the_pair_has_it_all_and_y_takes_it_along(opened: Opened) -> None:
         ):
             assert words in found, words
         await pilot.press("y")
-        assert "next    ssh n000 ibstat mlx5_1\n" in app.clipboard
+        assert "        ssh n000 ibstat mlx5_1\n" in app.clipboard
         assert "by hand: fabtui run --lab 2x4" in app.clipboard
         await pilot.press("Y")
         assert app.clipboard.startswith("fabtui run --lab 2x4")
