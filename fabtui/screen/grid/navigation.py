@@ -16,7 +16,6 @@ from fabtui.model.facts.leaf_switches import leaf_names
 from fabtui.model.facts.nvlink_domains import domain_names
 from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
-from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import STYLES, CellStyle, Glyphs
 from fabtui.presentation.wording import CELL, MUTED, Part
 from fabtui.sanitize import one_line
@@ -608,7 +607,8 @@ class GridNavigation:
         parts: list[Part] = []
         if self._outlined:
             at, pairs = self._outlined_place(), len(self._pairs)
-            where = count(pairs, "pair") if at is None else f"pair {at + 1} of {pairs}"
+            # `fabtui.nodeset.count` would load ClusterShell before the first frame.
+            where = f"{pairs} pair{'s' * (pairs != 1)}" if at is None else f"pair {at + 1} of {pairs}"
             parts += [
                 (f" {one_line(self._outlined, 60)}, {where} ", "bold reverse"),
                 ("  [ ] step   esc leave  ", MUTED),
