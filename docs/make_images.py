@@ -89,7 +89,7 @@ async def settled(app: FabricApp, pilot: Any) -> None:
 async def at_rest(app: FabricApp, pilot: Any) -> list[list[Segment]]:
     """Return the screen once it has all findings and does not change any more."""
     before: list[list[Segment]] = []
-    for _ in range(240):
+    for _ in range(1200):
         await pilot.pause(0.5)
         screen = screen_of(app)
         text = "".join(segment.text for line in screen for segment in line)
