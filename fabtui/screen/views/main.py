@@ -349,11 +349,14 @@ class MainScreen(Screen[None]):
     def _take_job(self) -> None:
         """Show the latest verdict about the running job; its layer opens by itself while nothing can be tested."""
         board = self._app_context.job()
-        if board is None or board is self._job:
+        if board is None:
             return
-        self._job = board
-        self.navigation.take_board(board)
-        if self._followed and not self.model.results.tested and has_nothing_to_test(self.model):
+        if board is not self._job:
+            self._job = board
+            self.navigation.take_board(board)
+        # The last verdict may come before it is known that nothing can be tested.
+        opens = self._followed and self.source.layer is not Layer.JOB and not self.model.results.tested
+        if opens and has_nothing_to_test(self.model):
             self._show_layer(Layer.JOB)
 
     def _follow_sweep(self) -> None:
