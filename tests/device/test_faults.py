@@ -69,12 +69,12 @@ def test_pairs_that_never_join_and_wrong_data(lab: Lab, healthy: Run, each: int)
         expected = {("n000:0", "n001:0"): ("timeout", "absent"), ("n001:0", "n000:0"): ("timeout", "absent")}
         _check(run, healthy, expected)
         run = lab("n000:0>n001:0=corrupt")
-        expected = {("n000:0", "n001:0"): ("failed", "corrupt")}
+        expected = {("n000:0", "n001:0"): ("wrong", "corrupt")}
     else:
         # One pair over the network, and one within a node.
         run = lab("n000:0>n001:0=absent", "n000:1>n001:1=corrupt", "n001:0>n001:1=corrupt")
         expected = {("n000:0", "n001:0"): ("timeout", "absent"), ("n001:0", "n000:0"): ("timeout", "absent")}
-        expected |= {("n000:1", "n001:1"): ("failed", "corrupt"), ("n001:0", "n001:1"): ("failed", "corrupt")}
+        expected |= {("n000:1", "n001:1"): ("wrong", "corrupt"), ("n001:0", "n001:1"): ("wrong", "corrupt")}
     assert run.code == 1
     _check(run, healthy, expected)
     assert not run.bad("world"), run.story()

@@ -62,7 +62,7 @@ def broken_in_world(run: Run) -> set[object]:
 def test_a_pair_that_never_joins_and_corrupt_data(tmp_path: Path, healthy: Run) -> None:
     run = _run(tmp_path, f"{SRC}>{DST}=absent", "n000:0>n001:1=corrupt")
     assert run.code == 1
-    absent, corrupt = ("timeout", "absent"), ("failed", "corrupt")
+    absent, corrupt = ("timeout", "absent"), ("wrong", "corrupt")
     _check(run, healthy, {(SRC, DST): absent, (DST, SRC): absent, ("n000:0", "n001:1"): corrupt})
     assert not broken_in_world(run)
 
