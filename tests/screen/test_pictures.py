@@ -42,6 +42,7 @@ def test_all_pictures_stand_alone_and_are_used() -> None:
         assert f"images/{path.name})" in pages, path
 
 
+@pytest.mark.worst_first
 async def test_the_animation_shows_a_screen_after_the_other(script: Any) -> None:
     found = script("make_animation")
     story = found["STORY"][3:6]
@@ -53,10 +54,12 @@ async def test_the_animation_shows_a_screen_after_the_other(script: Any) -> None
         assert scene.caption in [text.text for text in frame.iter(f"{SVG}text")]
         assert f"#f{place}{{animation:k{place} " in style
     rows = " ".join(texts(picture))
-    assert "3 of 56 pairs bad" in rows
-    assert "n000:1 > n001:2 timeout" in rows
+    assert "4 of 12 GPU pairs are bad" in rows
+    assert "n001:1 > n001:0 wrong data, 1 byte of 256 MiB" in rows
+    assert "n000:1 > n001:1 timed out" in rows
 
 
+@pytest.mark.worst_first
 async def test_the_picture_of_the_grid_shows_what_the_app_shows(script: Any, tmp_path: Path) -> None:
     found = script("make_images")
     drawn = ElementTree.fromstring(await found["drawn"](found["PICTURES"]["grid"], found["RECORDING"]))

@@ -273,15 +273,17 @@ async def test_the_pairs_of_a_finding_are_outlined_until_esc(opened: Opened, siz
         names = [entry.name for entry in grid.source.rows.entries]
         marked = {names[row]: len(columns) for row, columns in grid._outlined.items()}
         assert marked == {"n001:2": 2, "n000:0": 1}
-        first = [grid.render_line(grid._lines_of(at)[0]).text.count("[") for at in range(len(names))]
-        assert first == [marked.get(name, 0) for name in names]
+        rows = [grid.render_line(grid._lines_of(at)[0]).text for at in range(len(names))]
+        # The cursor's brackets stand in place of the outline of the first pair.
+        assert {name: text.count("⟦") for name, text in zip(names, rows, strict=True) if "⟦" in text} == {"n000:0": 1}
+        assert [text.count("(") + text.count("⟦") for text in rows] == [marked.get(name, 0) for name in names]
         await pilot.press("minus")
         await pilot.pause(0.1)
         assert {row: len(columns) for row, columns in grid._outlined.items()} == {0: 1, 1: 1}, "blocks of nodes"
         await pilot.press("escape")
         await pilot.pause(0.1)
-        assert "[" not in "".join(grid.render_line(y).text for y in range(2, grid.size.height))
-        assert "[ ] finding" not in screen_text(app)
+        assert "(" not in "".join(grid.render_line(y).text for y in range(2, grid.size.height))
+        assert "[ ] step" not in screen_text(app)
 
 
 async def test_a_click_selects_a_row_and_a_double_click_opens_it(opened: Opened) -> None:

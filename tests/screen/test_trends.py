@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from fabtui.model.events import Event, Watching
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import plain
-from fabtui.screen.widgets.sparkline import bad_trend, pair_trend
+from fabtui.screen.widgets.sparkline import BLOCKS, TREND_WIDTH, bad_trend, pair_trend
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, Story, sweep_of_two
 
@@ -30,10 +32,16 @@ async def test_the_panel_has_values_over_time_of_the_selected_pair(opened: Opene
     story = watched(350.0, 175.0, None, 352.0)
     async with opened(FakeFeed(story.events)) as (app, _):
         panel = app.main.panel.text
-        line = next(line for line in panel.splitlines() if line.startswith("trend"))
+        line = next(line for line in panel.splitlines() if line.startswith(" trend"))
         assert "5 in 0:0" in line
         assert "T" in line
-        assert "min 175  median 349  p99 352 GB/s" in panel
+        assert " 349  350  175  352 GB/s" in panel
+
+
+async def test_the_panel_ranks_many_values_of_the_selected_pair(opened: Opened) -> None:
+    story = watched(350.0, 175.0, None, 352.0, 351.0)
+    async with opened(FakeFeed(story.events)) as (app, _):
+        assert "min 175  median 350  p99 352 GB/s" in app.main.panel.text
 
 
 async def test_one_attempt_is_no_trend(opened: Opened) -> None:
@@ -43,17 +51,17 @@ async def test_one_attempt_is_no_trend(opened: Opened) -> None:
 
 async def test_the_title_has_bad_pairs_over_time_while_watching(opened: Opened) -> None:
     events: list[Event] = watched(350.0, None, None, 350.0, 351.0).events
-    async with opened(FakeFeed(events)) as (app, _):
+    async with opened(FakeFeed(events), size=(200, 50)) as (app, _):
         title = screen_text(app).splitlines()[0]
-        assert "bad " in title
-        assert " 3  watch 5 retests" in title
+        assert title.startswith(" 3 of 56 tested GPU pairs are bad ")
+        assert re.search(f" bad [{BLOCKS}]{{{TREND_WIDTH}}} 3 · watch, 5 retests ", title)
         assert "▇" in title or "█" in title
 
 
 async def test_no_graph_without_watching(opened: Opened) -> None:
-    async with opened(FakeFeed(sweep_of_two().events)) as (app, _):
+    async with opened(FakeFeed(sweep_of_two().events), size=(200, 50)) as (app, _):
         assert not bad_trend(app.model, Glyphs(False))
-        assert "bad " not in screen_text(app).splitlines()[0]
+        assert not set(BLOCKS) & set(screen_text(app).splitlines()[0])
 
 
 def test_ascii_has_graphs_too() -> None:

@@ -123,4 +123,4 @@ def bad_trend(model: Model, glyphs: Glyphs) -> list[Part]:
     most = max(1, *points)
     graph = "".join(blocks[-(-number * (len(blocks) - 1) // most)] for number in points)
     style = "$warning" if points[-1] else "$primary"
-    return [("bad ", MUTED), (graph, style), (f" {points[-1]}  ", f"bold {style}")]
+    return [("bad ", MUTED), (graph, style), (f" {points[-1]}", f"bold {style}")]
