@@ -1,4 +1,4 @@
-"""The verdict sentence, and the line of numbers of the app."""
+"""The verdict sentence."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from fabtui.diagnosis.pairs.pair_context import SlowestFact
 from fabtui.model.acknowledgements import Acknowledgement
 from fabtui.model.measurement import Verdict
 from fabtui.presentation.cell_levels import ASCII, Glyphs
-from fabtui.presentation.verdict_line import Standing, sentence_of, sentence_text, verdict_line, verdict_sentence
-from fabtui.presentation.wording import plain
+from fabtui.presentation.verdict_line import Standing, sentence_of, sentence_text, verdict_sentence
 from tests.conftest import ModelMaker
 
 OK = {Verdict.OK: 56}
@@ -175,54 +174,6 @@ def test_sentences_of_sessions(make_model: Callable[[], ModelMaker]) -> None:
     pings.measured("ping", "n000", "n001", value=0.1, unit="ms", src_addr="10.0.0.1", dst_addr="10.0.0.2")
     pings.add("phase", name="done")
     assert sentence_of(diagnose(pings.model())) == "The only address pair is ok."
-
-
-BAD = {Verdict.OK: 53, Verdict.FAILED: 1, Verdict.TIMEOUT: 1, Verdict.SLOW: 1}
-FOUND = [("n001:0>n000:0 failed", ""), ("n000:1>n001:2 timeout", ""), ("n000:0>n000:3 slow (0.5 % of usual)", "")]
-
-
-def shown(width: int, counts: dict[Verdict, int] = BAD, found: list[tuple[str, str]] = FOUND, **how: object) -> str:
-    given = {"final": True, "count_of": len(found), **how}
-    text = plain(verdict_line(counts, found, width, Glyphs(False), **given))  # type: ignore[arg-type]
-    assert len(text) <= width
-    return text
-
-
-@pytest.mark.parametrize("width", [36, 40, 59, 60, 80, 100, 120, 200])
-def test_counts_of_verdicts_and_the_key_stay_at_every_width(width: int) -> None:
-    text = shown(width)
-    assert text.startswith("3 of 56 ")
-    assert "bad  1x 1T 1▾  " in text or "bad  1 failed, 1 timed out, 1 slow  " in text
-    assert " F" in text
-
-
-def test_verdicts_are_words_where_they_take_the_room_of_no_finding() -> None:
-    assert "  1 failed, 1 timed out, 1 slow  n001:0>n000:0 failed" in shown(200)
-    assert "  1x 1T 1▾  n001:0>n000:0 failed" in shown(110), "two findings fit with glyphs, one with words"
-    assert shown(81, BAD, FOUND[:1]).startswith("3 of 56 pairs bad  1x 1T 1▾  n001:0>n000:0 failed ")
-    assert shown(82, BAD, FOUND[:1]).startswith("3 of 56 pairs bad  1 failed, 1 timed out, 1 slow  n001:0>")
-
-
-def test_findings_follow_as_far_as_they_fit_and_the_rest_are_counted() -> None:
-    assert shown(110).split("1▾  ")[1].split("   ")[0] == "n001:0>n000:0 failed · n000:1>n001:2 timeout · 1 more"
-    assert shown(80).split("1▾  ")[1].split("   ")[0] == "n001:0>n000:0 failed · 2 more"
-    assert "slow (0.5 % of usual)" in shown(200)
-    assert shown(200, count_of=40).rstrip().endswith("F 40 findings")
-    assert "37 more" in shown(200, count_of=40)
-
-
-def test_a_sweep_in_progress_claims_nothing_about_untested_pairs() -> None:
-    fine = {Verdict.OK: 20}
-    assert shown(80, fine, [], final=False, note="none so far: sweep in progress") == (
-        "no bad pair among 20 tested pairs  none so far: sweep in progress" + " " * 5 + "F findings"
-    )
-    assert shown(80, BAD, [], final=False).startswith("3 of 56 tested pairs bad")
-    assert shown(80, {}, [], final=False).startswith("no pair tested yet")
-    assert shown(80, {}, [], final=False, measured=1).startswith("1 pair tested so far")
-    assert shown(80, fine, []).startswith("all 20 pairs ok")
-    unclear = shown(80, {Verdict.OK: 20, Verdict.INCONCLUSIVE: 2}, [])
-    assert unclear.startswith("no bad pair among 22 pairs  2 inconclusive")
-    assert shown(80, fine, [], untested=4).startswith("no bad pair among 20 pairs  4 not tested")
 
 
 def test_results_that_nobody_has_judged_yet_and_causes_that_are_being_searched() -> None:
