@@ -351,7 +351,7 @@ CASES: dict[str, Case] = {
     "replay.forward": Case(lambda w: w.feed.sought == [55.0], prepare=as_replay),
     "replay.next-change": Case(lambda w: w.feed.turned == [1] and "no later" in w.notifications, prepare=as_replay),
     "replay.previous-change": Case(lambda w: w.feed.turned == [-1], prepare=as_replay),
-    "replay.seek": Case(lambda w: "+0:30" in w.text and w.focus == "prompt-input", prepare=as_replay),
+    "replay.seek": Case(lambda w: "(+30, -0:10)" in w.text and w.focus == "prompt-input", prepare=as_replay),
     "replay.faster": Case(lambda w: w.feed.speeds == [2.0], prepare=as_replay),
     "replay.slower": Case(lambda w: w.feed.speeds == [0.5], prepare=as_replay),
     "main.zoom-in": Case(lambda w: w.zoom is Zoom.NODES and w.cursor == FAILED, before=TO_THE_BAD),
