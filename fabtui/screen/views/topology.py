@@ -191,7 +191,8 @@ class TopologyScreen(TitledScreen):
         line = self.tree_view.cursor_node
         if line is not None and line.data is not None and line.data.node is not None:
             self.context.open_node(line.data.node)
-        elif line is not None and line.children:
+        elif line is not None and line.data is not None and line.allow_expand:
+            # The lines below a closed line come when it is opened.
             line.toggle()
         else:
             self.context.notify("this line has no node, and none below it")
