@@ -204,7 +204,7 @@ async def test_help_names_every_key_of_every_screen(opened: Opened) -> None:
     from fabtui.screen.keymap import key_owners
     from fabtui.screen.keys import bindings_of
 
-    async with opened(FakeFeed(sweep_of_two().events), size=(120, 320)) as (app, pilot):
+    async with opened(FakeFeed(sweep_of_two().events), size=(120, 400)) as (app, pilot):
         await pilot.press("question_mark")
         await pilot.pause()
         text = screen_text(app)
@@ -213,7 +213,7 @@ async def test_help_names_every_key_of_every_screen(opened: Opened) -> None:
                 assert binding.id
                 assert binding.id in text
                 assert binding.tooltip
-                assert binding.tooltip in text
+                assert f" {binding.tooltip}" in text
         await pilot.press("escape")
         assert app.screen is app.main
 

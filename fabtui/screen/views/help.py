@@ -144,7 +144,8 @@ class HelpScreen(DetailScreen):
         texts = min(texts, max(10, width - keys - names))
         lines = section(group_title(owner))
         for key, text, name in found:
-            line: list[Part] = [(f"  {key}".ljust(keys), "bold $primary"), (text.ljust(texts) if names else text, "")]
+            head = f"  {key}".ljust(keys - 1) + " "
+            line: list[Part] = [(head, "bold $primary"), (text.ljust(texts) if names else text, "")]
             lines += wrapped([*line, (name, MUTED)] if names else line, width, keys)
         return lines
 
