@@ -38,7 +38,7 @@ def screen_of(app: FabricApp) -> str:
         ("nodes", "NodesScreen"),
         ("findings", "FindingsScreen"),
         ("find", "FindingsScreen"),
-        ("preflight", "PreflightScreen"),
+        ("preflight", "NodesScreen"),
         ("help", "HelpScreen"),
         ("node n001", "NodeScreen"),
         ("pair n000:1>n001:2", "PairScreen"),

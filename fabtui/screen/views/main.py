@@ -53,6 +53,7 @@ from fabtui.screen.widgets.event_log import EventLog
 from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.main_head import (
     MIN_TABS,
+    Fact,
     LayerTabs,
     connecting_line,
     head_line,
@@ -398,6 +399,9 @@ class MainScreen(Screen[None]):
                 return
             replay = replay_text(state, room=self.size.width >= 100)
         facts = quiet_facts(model, context.elapsed(), context.now(), replay, self._glyphs)
+        if replay and (title := context.settings.title):
+            # The name of the recording.
+            facts.insert(0, Fact(0, [(one_line(title, 40), MUTED)]))
         if self.view == "connecting" or content is None:
             before: Line = connecting_line(model) if model.nodes else [("fabtui", "bold $primary")]
             line = head_line(lambda _: before, facts, self.size.width, self._glyphs)
