@@ -38,6 +38,8 @@ _MOST_FAULTS, _FEW_FAULTS = 12, 3
 _LONGEST, _LONGEST_LEAD, _LONGEST_REASON = 160, 1000, 200
 #: Minimum room for a fault that is cut.
 _NARROWEST = 14
+#: Mark of a fault that the user knows about.
+_KNOWN = " (known)"
 #: Later items of a set of nodes.
 _LATER = re.compile(r"(?<=[\w.])[-,][\w.,-]+(?=\])")
 _STYLES = {Severity.BAD: "", Severity.WARN: "$warning", Severity.NOTE: MUTED}
@@ -250,7 +252,7 @@ def _faults(standing: Standing) -> tuple[str, list[Part]]:
 
 
 def _fault_part(finding: Finding, domain: str) -> Part:
-    known = " (known)" if finding.known else ""
+    known = _KNOWN if finding.known else ""
     return without_domain(domain, fault_text(finding)) + known, _STYLES[finding.severity]
 
 
@@ -293,7 +295,12 @@ def _listed(faults: Sequence[Part], room: int | None, glyphs: Glyphs) -> Line:
 
 
 def _shortened(text: str, room: int, glyphs: Glyphs) -> str:
-    """Return a fault in a room, its last set of nodes shortened first; "" if the room is too small."""
+    """Return a fault in a room, its last set of nodes shortened first; "" if the room is too small.
+
+    Whether the user knows about it is never cut.
+    """
+    if text.endswith(_KNOWN) and len(text) > room >= _NARROWEST + len(_KNOWN):
+        return _shortened(text.removesuffix(_KNOWN), room - len(_KNOWN), glyphs) + _KNOWN
     for found in [*_LATER.finditer(text)][::-1]:
         if len(text) <= room:
             break

@@ -21,13 +21,19 @@ async def concluded(app: FabricApp, pilot: Pilot[int]) -> None:
     await settled(app, pilot)
 
 
+def _panel_text(screen: str) -> str:
+    """Return the words of the panel on one line."""
+    return " ".join(" ".join(line.partition("▏")[2] for line in screen.splitlines()).split())
+
+
 @pytest.mark.parametrize("size", [(80, 24), (120, 50)])
 async def test_a_known_finding_is_shown_quietly_at_the_end(opened: Opened, size: tuple[int, int]) -> None:
     feed = FakeFeed(sweep_of_two().events)
     async with opened(feed, size=size) as (app, pilot):
         text = await diagnosed(app, pilot)
-        assert "3 of 56 pairs bad" in text[2]
-        assert "6 findings" in text[2]
+        assert text[0].startswith(" 3 of 56 tested GPU pairs are bad  n002 failed")
+        assert size == (80, 24) or text[3].endswith(" 6   F all ")
+        assert size != (80, 24) or "  and 3 more: F shows all" in [line.rstrip() for line in text]
         await pilot.press("F", "a", *"ticket 4711", "enter")
         await pilot.pause(0.1)
         assert [one.known for one in app.findings.found] == [False] * 5 + [True]
@@ -39,11 +45,11 @@ async def test_a_known_finding_is_shown_quietly_at_the_end(opened: Opened, size:
         await pilot.press("escape", "escape")
         await concluded(app, pilot)
         shown = screen_text(app)
-        verdict = shown.splitlines()[2]
-        assert "3 of 56 pairs bad" in verdict, "counts are never dropped"
-        assert "5 findings, 1 known" in verdict
+        verdict = shown.splitlines()[0]
+        assert verdict.startswith(" 3 of 56 tested GPU pairs are bad  n000:1 > n001:2 failed"), "no count is dropped"
+        assert size == (80, 24) or shown.splitlines()[3].endswith(" 6, 1 known   F all ")
         assert "n002 failed" not in verdict
-        assert size == (80, 24) or "6 n002 failed  known: ticket 4711" in shown
+        assert size == (80, 24) or "known: ticket 4711" in _panel_text(shown).partition(" 6 n002 failed")[2]
         await pilot.press("F", "A")
         await pilot.pause(0.1)
         assert "not marked as known" in next(iter(app._notifications)).message
@@ -67,9 +73,10 @@ async def test_if_all_is_known_nothing_is_new(opened: Opened) -> None:
         assert {one.acknowledged.note for one in app.findings.found if one.acknowledged} == {"known"}
         await pilot.press("escape")
         await concluded(app, pilot)
-        verdict = screen_text(app).splitlines()[2]
-        assert "3 of 56 pairs bad" in verdict
-        assert verdict.rstrip().endswith("F no new finding, 6 known")
+        lines = screen_text(app).splitlines()
+        assert lines[0].startswith(" 3 of 56 tested GPU pairs are bad  n002 failed")
+        assert "… (known) " in lines[0]
+        assert lines[3].endswith(" no new one, 6 known   F all ")
 
 
 async def test_a_recording_takes_no_notes(opened: Opened) -> None:

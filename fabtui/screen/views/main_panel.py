@@ -111,6 +111,8 @@ class PanelContent:
         found, pair = self.diagnosis.found, self._ends(entries)
         here = next((at for at, one in enumerate(found, 1) if pair in one.cells), None)
         number = f"{here} of {len(found)}" if here is not None else f"{len(found)}"
+        if known := sum(one.known for one in found):
+            number = f"{number}, {known} known" if known < len(found) else f"no new one, {known} known"
         end: Line = [(f"{number}   ", MUTED), ("F", "bold $primary"), (" all", MUTED)]
         title = "WHAT IS WRONG" + self.diagnosis.so_far.upper()
         return between([(title, "bold")], end, width, self._context.glyphs.ellipsis), ALL_FINDINGS

@@ -125,6 +125,9 @@ def test_one_sentence_states_the_verdict(standing: Standing, text: str) -> None:
 def test_faults_that_the_user_knows_about_are_marked() -> None:
     known = FIRST.replace(acknowledged=Acknowledgement("cable ordered", 0.0))
     assert sentence_text(Standing(TWO, [SECOND, known])).endswith("n000:1 > n001:2 timed out (path) (known)")
+    cut = sentence_text(Standing(TWO, [known]), 60)
+    assert len(cut) <= 60
+    assert cut.endswith("… (known)")
 
 
 def test_the_domain_of_the_nodes_is_left_out() -> None:
