@@ -28,6 +28,7 @@ from fabtui.sanitize import one_line
 
 if TYPE_CHECKING:
     from fabtui.diagnosis.diagnosis import Diagnosis
+    from fabtui.diagnosis.pairs.tally import Tally
     from fabtui.model.session_model import Model
 
 #: Verdicts that are counted beside the bad ones.
@@ -92,7 +93,6 @@ def standing_of(one: Diagnosis) -> Standing:
     if not counts and not model.results.tested and (counts := _address_counts(model)):
         noun = "address pair"
     reasons, alone = one.not_examined, not any(verdict.bad for verdict in counts)
-    inside: Mapping[Verdict, int] = one.tally.layers.get(Layer.WORLD, {}) if alone else {}
     more = f", and {count(len(reasons) - 1, 'more reason')}" if len(reasons) > 1 else ""
     return Standing(
         counts,
@@ -103,10 +103,16 @@ def standing_of(one: Diagnosis) -> Standing:
         complete=not reasons and not any(map(model.gone, model.nodes)),
         failing=one.code == BAD,
         reason=one_line(reasons[0], _LONGEST_REASON) + more if reasons else "",
-        beside=inside.get(Verdict.SLOW, 0),
+        beside=slow_beside(one.tally),
         others=_others(model) if alone else "",
         lead="" if one.job is None else one_line(one.job.sentence, _LONGEST_LEAD),
     )
+
+
+def slow_beside(tally: Tally) -> int:
+    """Return the number of pairs that are slow beside other traffic, if no pair is bad."""
+    inside: Mapping[Verdict, int] = tally.layers.get(Layer.WORLD, {})
+    return 0 if any(verdict.bad for verdict in tally.counts) else inside.get(Verdict.SLOW, 0)
 
 
 def _address_counts(model: Model) -> dict[Verdict, int]:

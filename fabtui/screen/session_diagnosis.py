@@ -18,7 +18,7 @@ from fabtui.model.exit_codes import BAD, NOT_TESTED
 from fabtui.model.layers import pair_layers
 from fabtui.model.session_model import Model
 from fabtui.presentation.job_board import JobBoard
-from fabtui.presentation.verdict_line import Standing, pair_noun
+from fabtui.presentation.verdict_line import Standing, pair_noun, slow_beside
 from fabtui.presentation.wording import common_domain
 
 #: Minimum time (s) between two evaluations of the rules.
@@ -120,6 +120,7 @@ class SessionDiagnosis:
             judging=later and not self.current,
             complete=whole and model.exit_code != NOT_TESTED,
             failing=model.exit_code == BAD,
+            beside=slow_beside(tally),
             domain=self.domain,
         )
 

@@ -21,15 +21,16 @@ async def test_a_session_whose_pairs_are_slow_only_beside_others_is_not_titled_a
     story.end(0)
     async with opened(FakeFeed(story.events)) as (app, pilot):
         await settled(app, pilot)
-        assert "all ok" in screen_text(app).splitlines()[0]
+        title = screen_text(app).splitlines()[0]
+        assert "All 56 GPU pairs are ok " in title
+        assert "alone" not in title
     story = sweep_with_world()
     story.measured(replace(story.good("n000:0", "n001:1")[0], layer=Layer.WORLD, value=2.0))
     story.end(0)
     async with opened(FakeFeed(story.events)) as (app, pilot):
         await settled(app, pilot)
         title = screen_text(app).splitlines()[0]
-        assert "ok alone" in title
-        assert "all ok" not in title
+        assert "All 56 GPU pairs are ok  alone; 1 slow beside other traffic" in title
 
 
 async def test_a_wide_window_shows_world_beside_p2p(opened: Opened) -> None:
