@@ -81,7 +81,8 @@ class GridLayout:
     def used(self, rows: Axis) -> int:
         """Return the number of lines that the headers and all rows take, at most its height."""
         lines = -(-rows.size // 2) if self.halves else rows.size * self.tall + self.row_gaps.total(rows)
-        return min(self.height, self.heads + lines)
+        # Each group of rows has a line with its name.
+        return min(self.height, self.heads + lines + len(rows.openings))
 
     def shown(self, axis: Axis, left: int) -> list[tuple[int, int]]:
         """Return the columns that fit from ``left`` on, each with its x coordinate."""

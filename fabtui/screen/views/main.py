@@ -24,7 +24,7 @@ from fabtui.presentation.cell_levels import CellStyle
 from fabtui.presentation.legends import layers_of, legend, usual_line, usual_lines
 from fabtui.presentation.progress_estimate import layer_to_show
 from fabtui.presentation.wording import MUTED, Part, plain
-from fabtui.presentation.wrapping import Line, Lines, clipped
+from fabtui.presentation.wrapping import Line, Lines, between, clipped
 from fabtui.sanitize import one_line
 from fabtui.screen import session_actions
 from fabtui.screen.context import AppContext, ViewName
@@ -185,6 +185,8 @@ class MainScreen(Screen[None]):
         self.usual = TargetLines(id="usual")
         self._usual_in_panel: Lines = []
         self.node_states = ConnectingView(glyphs, id="connecting")
+        #: Rows and columns in view, if the line above the grid has no room for them.
+        self._where_below = ""
         self.worst_pairs = WorstPairs(glyphs, id="worst")
         self.panel = SidePanel(glyphs, id="panel")
         self.minimap = Minimap(glyphs, id="minimap")
@@ -449,7 +451,9 @@ class MainScreen(Screen[None]):
         room = self.size.width - max(self.tabs.width, MIN_TABS) - 2
         parts = legend(self.model, self.source.layer, *self.source.unit(), room - len(where) - 2, self._glyphs)
         # Rows and columns in view, if the unit leaves room for them.
-        parts += [("  " + where, "bold")] if where and len(plain(parts)) + len(where) + 2 <= room else []
+        above = len(plain(parts)) + len(where) + 2 <= room
+        parts += [("  " + where, "bold")] if where and above else []
+        self._where_below = "" if above else where
         parts = clipped(parts, room, self._glyphs.ellipsis)
         self.unit_line.show(Content.assemble(" " * (room - len(plain(parts))), *parts))
         self._show_if_any(self.notice_line, self._notices())
@@ -481,6 +485,8 @@ class MainScreen(Screen[None]):
         if (block := self.cursor_block()) is not None:
             name = (f"{block_name(self.view_state, *block)}  ", "bold")
             parts = [name, *block_parts(self.view_state, *block, self._glyphs), ("; ", MUTED), *parts]
+        if (where := self._where_below) and len(plain(parts)) + len(where) + 2 <= self.size.width:
+            parts = between(parts, [(where, "bold")], self.size.width, self._glyphs.ellipsis)
         self.status_line.show(Content.assemble(*clipped(parts, self.size.width, self._glyphs.ellipsis)))
 
     def _rank_line(self, job: JobBoard) -> Line:
