@@ -64,7 +64,8 @@ async def test_node_labels_show_where_names_differ(opened: Opened) -> None:
         rows = [line.split()[0] for line in lines if " 0 " in line[:20]]
         assert [row[-4:] for row in rows] == ["0017", "0018"]
         panel = [line.partition("▏")[2].strip() for line in screen_text(app).splitlines() if "▏" in line]
-        assert panel[:2] == ["gpu-rack07-0017:0 > gpu-rack07-0017:1", "untested"]
+        assert " ".join(panel[:2]) == "THIS PAIR  gpu-rack07-0017:0 > gpu-rack07-0017:1"
+        assert panel[2:4] == ["same node", "not tested"]
         await pilot.press("minus")
         await pilot.pause(0.1)
         assert "gpu-rack07-0017" in screen_text(app)
@@ -310,7 +311,13 @@ async def test_layers_show_their_own_values(opened: Opened) -> None:
         assert "41.0" in seen["6"][0]
         assert "CUMEM" in seen["7"][0]
         assert "GB/s at 256 MiB" in seen["2"][1]
-        assert "usual node 351  rail 46.0  cross 44.1  slow below: node 246, rail 32.2, cross 30.9" in seen["2"][1]
+        lines = [line.partition("▏")[0].strip() for line in seen["2"][1].splitlines()]
+        at = lines.index("usual value, GB/s")
+        assert [line.split("   ") for line in lines[at + 1 : at + 4]] == [
+            ["same node", "  351", "slow below 246"],
+            ["same rail", " 46.0", "slow below 32.2"],
+            ["cross rail", "44.1", "slow below 30.9"],
+        ]
         assert "us at 8 B" in seen["4"][1]
         assert "ms at 56 B" in seen["5"][1]
 

@@ -106,7 +106,7 @@ async def test_a_letter_jumps_to_a_bad_pair_of_the_panel(opened: Opened) -> None
         await pilot.pause()
         panel = app.main.panel.region
         lines = screen_text(app).splitlines()
-        at = next(y for y, line in enumerate(lines) if "timeout" in line[panel.x :] and y > panel.y + 3)
+        at = next(y for y, line in enumerate(lines) if "timed out" in line[panel.x :] and y > panel.y + 3)
         letter = lines[at][app.main.panel.content_region.x - 1 :][:3].strip()
         await pilot.press(letter)
         await pilot.pause(0.1)
@@ -155,7 +155,7 @@ async def test_a_letter_can_be_clicked(opened: Opened) -> None:
 async def test_help_begins_with_the_current_view(
     opened: Opened, keys: tuple[str, ...], title: str, words: str, first: str
 ) -> None:
-    async with opened(FakeFeed(sweep_of_two().events), size=(120, 260)) as (app, pilot):
+    async with opened(FakeFeed(sweep_of_two().events), size=(120, 320)) as (app, pilot):
         await pilot.press(*keys, "question_mark")
         await pilot.pause()
         text = screen_text(app)
@@ -335,7 +335,7 @@ async def test_the_mouse_over_a_cell_shows_its_value(opened: Opened) -> None:
         assert last_line().startswith(" n000:1 > n001:2  x failed")
         await pilot.hover("#grid", offset=places[1, 5])
         await pilot.pause()
-        assert last_line().startswith(" n000:1 > n001:1  ! slow  12.4 GB/s")
+        assert last_line().startswith(" n000:1 > n001:1  ▾ slow  12.4 GB/s")
         story.events.clear()
         story.measured(*story.good("n000:1", "n001:1"))
         feed.play(story.events)
@@ -364,7 +364,7 @@ async def test_the_mouse_and_the_letters_know_orders_and_zooms(opened: Opened) -
         assert (await over((0, 6))).startswith(" n000:1 > n001:2  x failed")
         await pilot.press("s", "minus")
         await pilot.pause(0.1)
-        assert "n000 > n001  x 1 failed  T 1 timeout  ! 1 slow  13 ok" in await over((0, 1))
+        assert "n000 > n001  x 1 failed  T 1 timeout  ▾ 1 slow  13 ok" in await over((0, 1))
         await pilot.press("ctrl+o")
         await pilot.pause()
         assert isinstance(app.screen, JumpScreen)
