@@ -37,7 +37,7 @@ BAR_COMMAND = 4.0
 BAR_FRAME = 16.0
 BAR_CONNECTION = 20.0
 _DEADLINE = 30.0
-#: The switch to the alternate screen; the first frame says that it is starting.
+#: The switch to the alternate screen; the first frame shows that it is starting.
 _SCREEN = b"\x1b[?1049h"
 _ESCAPES = re.compile(rb"\x1b(\[[0-9;?<>=$ ]*[A-Za-z@`~]|[PX^_\]].*?(\x07|\x1b\\)|[ -/]*[0-~])", re.DOTALL)
 

@@ -56,7 +56,7 @@ NAMED |= {"shift+tab": "BTab", "backspace": "BSpace", "f1": "F1", "f2": "F2"}
 CHARACTERS = {_character_to_key(chr(code)): chr(code) for code in range(33, 127)}
 #: Keys that leave the app or hand the terminal to another program; tests of the command line press them.
 LEFT_OUT = {"q", "ctrl+c", "ctrl+z", "exclamation_mark"}
-#: Keys of the grid, and one of nothing: where a view does not have them, an answer says so.
+#: Keys of the grid, and one of nothing: where a view does not have them, an answer states it.
 DEAD = ("z", "w", "b", "m", "r", "]")
 #: Views whose input line takes all keys.
 TYPED = ("command line", "palette")

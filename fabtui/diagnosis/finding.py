@@ -244,7 +244,7 @@ class NextStep(str):
 
     @property
     def there(self) -> str:
-        """What is typed on the node itself: ssh takes the quotes of a command of several words away."""
+        """Command as typed on the node itself: ssh takes the quotes of a command of several words away."""
         with contextlib.suppress(ValueError):
             if len(words := shlex.split(self.remote)) == 1:
                 return words[0]
@@ -269,7 +269,7 @@ class Rule(ABC, Generic[ContextT]):
     #: Experiments that confirm or refute its findings, the decisive ones first.
     trials: ClassVar[tuple[ExperimentKind, ...]] = ()
     exit_note: ClassVar[str] = ""  #: Exit code of a session with a bad finding of it, where that is not 1, and why.
-    #: Whether its findings last while a sweep tests pairs and groups; those of others wait for its end.
+    #: Whether its findings last while a sweep tests pairs and groups; findings of other rules wait for its end.
     lasts: ClassVar[bool] = True
 
     @property

@@ -19,7 +19,7 @@ _AMOUNT = re.compile(r"(\d{1,15}) (?:of (\d{1,15}) )?(byte|value|element)s?\b")
 
 
 def is_wrong_data(error: str | None, extra: Mapping[str, Any] | None) -> bool:
-    """Return True if an error of a test of fabtui says that the data was wrong."""
+    """Return True if an error of a test of fabtui is about wrong data."""
     kind = (extra or {}).get("error_kind")
     if kind is not None:
         return bool(kind == ErrorKind.VERIFY.value)
@@ -27,7 +27,7 @@ def is_wrong_data(error: str | None, extra: Mapping[str, Any] | None) -> bool:
 
 
 def wrong_amount(error: str | None, size: int | None) -> str:
-    """Return how much of a message was wrong: ``1 byte of 4 MiB``, or "" if the error does not say."""
+    """Return how much of a message was wrong: ``1 byte of 4 MiB``, or "" if the error lacks it."""
     found = _AMOUNT.search((error or "")[:500])
     if found is None:
         return ""

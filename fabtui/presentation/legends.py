@@ -86,7 +86,7 @@ class UsualRow(NamedTuple):
 
 
 def usual_rows(model: Model, layer: Layer) -> list[UsualRow]:
-    """Return the usual values of a layer by class; for the layers that show p2p in another form, those of p2p."""
+    """Return the usual values of a layer by class; for the layers that show p2p in another form, the values of p2p."""
     unit = layer.spec.unit
     return [
         UsualRow(

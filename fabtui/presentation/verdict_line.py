@@ -64,7 +64,7 @@ class Standing:
     running: bool = False  #: Whether more pairs will be tested.
     judging: bool = False  #: Whether results are still being judged, or the causes searched.
     complete: bool = True  #: Whether everything wanted was tested, and no node is lost.
-    failing: bool = False  #: Whether the exit code says that something is bad.
+    failing: bool = False  #: Whether the exit code is one of a bad result.
     reason: str = ""  #: What could not be tested, and why.
     beside: int = 0  #: Number of pairs that are slow beside other traffic only.
     others: str = ""  #: Bad measurements of other things than pairs, in words.
@@ -178,7 +178,7 @@ def _after_lead(standing: Standing, width: int | None, glyphs: Glyphs) -> Line:
     """Return the sentence about a job, then the verdict on the pairs as far as there is room."""
     lead = [(standing.lead if width is None else _cut(standing.lead, width, glyphs), "bold")]
     room = None if width is None else width - len(standing.lead) - 2
-    # Busy GPUs are not tested, which says nothing about the job.
+    # Busy GPUs are not tested, which is no statement about the job.
     found = [one for one in standing.findings if standing.tested or one.severity is Severity.BAD]
     rest = replace(standing, findings=found, lead="", reason="")
     worth = standing.bad or _faults(rest)[1] or (standing.tested and standing.complete)

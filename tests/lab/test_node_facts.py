@@ -193,7 +193,7 @@ def test_another_pytorch_and_another_python_are_named_by_their_nodes(tmp_path: P
             f"python3 in PATH: {python3_version('/usr/bin/python3')}, not {platform.python_version()} as on 4 others",
         ),
     }, printed
-    # A wrong version beside others is said of its node, not of a list.
+    # A wrong version beside others is a fact about its node, not about a list.
     assert "n1: 2.1.0+cpu" in printed
     assert "n2: none" in printed
 

@@ -59,7 +59,7 @@ def _no_waiting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture(autouse=True)
 def _cursor_at_the_first_cell(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start at the first cell, as keys in tests count from it; those of pictures, and of where it starts, do not."""
+    """Start at the first cell, as keys in tests count from it; tests of pictures, and of where it starts, do not."""
     if "snap_compare" not in request.fixturenames and request.node.get_closest_marker("worst_first") is None:
         monkeypatch.setattr(MainScreen, "_start_at_the_worst", lambda screen: None)
 

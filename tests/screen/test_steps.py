@@ -74,7 +74,7 @@ async def test_a_step_that_only_reads_runs_at_once_and_its_output_stands_below_i
         assert [line.text for line in app.model.log if "you run" in line.text] == ["you run: ip -s link show eth1"]
 
 
-async def test_in_a_lab_a_step_says_where_it_runs_and_what_is_copied_works_where_it_is_pasted(opened: Opened) -> None:
+async def test_in_a_lab_a_step_shows_where_it_runs_and_what_is_copied_works_where_it_is_pasted(opened: Opened) -> None:
     feed = two_nodes()
     async with opened(feed, size=(120, 40)) as (app, pilot):
         app.model.lab = "2x4"

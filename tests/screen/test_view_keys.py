@@ -76,7 +76,7 @@ async def test_each_kind_of_view_is_open_once(opened: Opened) -> None:
         (("question_mark",), "s", "s has no effect here. main screen: sort rows by bad cells, or not"),
     ],
 )
-async def test_a_key_without_effect_says_so(opened: Opened, way: tuple[str, ...], key: str, words: str) -> None:
+async def test_a_key_without_effect_is_answered(opened: Opened, way: tuple[str, ...], key: str, words: str) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
         await press(pilot, *way, key)
         (note,) = app._notifications

@@ -27,7 +27,7 @@ def cell_of(
 @pytest.mark.parametrize(
     ("share", "width", "shown"),
     [
-        # At least 95 % of the usual value: its number says it all.
+        # At least 95 % of the usual value: its number is enough.
         (2.5, 12, ""),
         (1.0, 12, ""),
         (0.95, 12, ""),

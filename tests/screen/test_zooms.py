@@ -391,7 +391,7 @@ async def test_a_map_shows_the_visible_part_and_the_bad_cells(opened: Opened) ->
         assert columns == shown._visible[1]
 
 
-async def test_a_map_of_many_nodes_says_what_a_tile_stands_for(opened: Opened) -> None:
+async def test_a_map_of_many_nodes_shows_what_a_tile_stands_for(opened: Opened) -> None:
     story = with_problems(100, 8, {("n020:0", "n021:3"): Verdict.FAILED}, part=0.002)
     async with opened(FakeFeed(story.events), size=(120, 40)) as (app, pilot):
         await pilot.press("2")

@@ -183,7 +183,7 @@ def refined(meaning: Meaning, when: str) -> Meaning:
 def meaning_of_measurement(m: Measurement | None) -> Meaning | None:
     """Return the meaning of the error of a measurement, or None.
 
-    If a lab made the error, its text counts, as it is that of a real one, and the output of the library does not: the
+    If a lab made the error, its text counts, as a real error has the same, and the output of the library does not: the
     processes wait for what the lab holds back.
     """
     if m is None or not m.error:

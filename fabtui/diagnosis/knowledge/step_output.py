@@ -16,7 +16,7 @@ _LONGEST = 500
 
 
 class OutputJudgement(NamedTuple):
-    """What the output of a command shows."""
+    """Judgement of the output of a command."""
 
     sentence: str = ""  #: What it means; "" if nothing is known of such outputs.
     marked: frozenset[int] = frozenset()  #: Numbers of the abnormal lines, from 0 on.

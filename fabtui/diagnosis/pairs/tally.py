@@ -161,18 +161,7 @@ def gathered(model: Model, *, interim: bool = False) -> Iterator[Tally | None]:
         if count:
             tally.of_class[kind] = count
     yield None
-    if len(table) and tally.places is not None:
-        nodes = tally.places.nodes
-        tested, dead = (np.zeros(len(nodes) ** 2, dtype=np.int64) for _ in range(2))
-        for part in parts(len(table)):
-            between = tally.places.node[table.source[part]] * len(nodes) + tally.places.node[table.target[part]]
-            tested += np.bincount(between, minlength=len(tested))
-            dead += np.bincount(between[table.dead[part]], minlength=len(dead))
-            yield None
-        for number, at in enumerate(np.flatnonzero(tested).tolist()):
-            if number % _CHUNK == 0:
-                yield None
-            tally.between[nodes[at // len(nodes)], nodes[at % len(nodes)]] = [int(tested[at]), int(dead[at])]
+    yield from _count_between_nodes(tally, table)
     yield None
     for number, at in enumerate(np.flatnonzero(table.bad).tolist()):
         pair = names[table.source[at]], names[table.target[at]]
@@ -190,6 +179,23 @@ def gathered(model: Model, *, interim: bool = False) -> Iterator[Tally | None]:
         if number % _CHUNK == 0:
             yield None
     yield tally
+
+
+def _count_between_nodes(tally: Tally, table: PairTable) -> Iterator[None]:
+    """Count the tested and dead pairs between each two nodes, in steps."""
+    if not len(table) or tally.places is None:
+        return
+    nodes = tally.places.nodes
+    tested, dead = (np.zeros(len(nodes) ** 2, dtype=np.int64) for _ in range(2))
+    for part in parts(len(table)):
+        between = tally.places.node[table.source[part]] * len(nodes) + tally.places.node[table.target[part]]
+        tested += np.bincount(between, minlength=len(tested))
+        dead += np.bincount(between[table.dead[part]], minlength=len(dead))
+        yield None
+    for number, at in enumerate(np.flatnonzero(tested).tolist()):
+        if number % _CHUNK == 0:
+            yield None
+        tally.between[nodes[at // len(nodes)], nodes[at % len(nodes)]] = [int(tested[at]), int(dead[at])]
 
 
 def _counts(table: PairTable) -> Counter[Verdict]:

@@ -19,7 +19,7 @@ from fabtui.sanitize import one_line
 _FIRST = 1 << 31
 #: Maximum number of single pairs that are reported one by one.
 _MOST_SINGLE = 4
-_WAYS = {Direction.SENDS: " as sender", Direction.RECEIVES: " as receiver"}
+_DIRECTIONS = {Direction.SENDS: " as sender", Direction.RECEIVES: " as receiver"}
 
 
 @register
@@ -52,7 +52,7 @@ class WrongData(Rule[PairContext]):
         for blame in (yield from _blames(context, mine)):
             cells = context.pairs_at(blame.bad)
             mine.difference_update(cells)
-            component = blame.subject.name + _WAYS.get(blame.direction, "")
+            component = blame.subject.name + _DIRECTIONS.get(blame.direction, "")
             facts = {"component": component, "bad": len(cells), "tested": blame.tested}
             error = yield from context.error(cells)
             commands = context.first_commands(cells)

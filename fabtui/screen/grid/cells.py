@@ -211,7 +211,7 @@ class EndpointCells(CellSource):
         glyphs = self.glyphs
         if cell is None or width < NUMBER_WIDTH:
             return style, cell_text(style, "", width, glyphs)
-        # Its number tells more than a shade would.
+        # Its number is more exact than a shade.
         style = CellStyle.GOOD if style in GRADES else style
         if width >= WIDE and (text := first_line(self.layer, style, cell, width, glyphs)):
             return style, f"{text:^{width}}"

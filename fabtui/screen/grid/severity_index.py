@@ -212,7 +212,7 @@ class NodeCells(CellSource):
             if index.tested[a, b] < index.cells(a, b) and self._whole:
                 style = CellStyle.PARTLY
             lowest = index.lowest(a, b) if width >= NUMBER_WIDTH else None
-            # Its number tells more than a shade would.
+            # Its number is more exact than a shade.
             style = CellStyle.GOOD if lowest is not None and style in GRADES else style
             number = "" if lowest is None else short_value(lowest[0], self._source.unit()[0], min(width - 1, 4))
             return style, cell_text(style, number, width, glyphs)

@@ -113,7 +113,7 @@ class HelpScreen(DetailScreen):
         return lines[1:] if self.filter else [*lines[1:], [], [(_REBINDING, MUTED)]]
 
     def _ten_keys(self) -> Lines:
-        """Return the keys that most people need, wherever they are declared."""
+        """Return the keys that most people need, of all places that declare keys."""
         known = {one.id: one for owner in (*self._here, *self._elsewhere) for one in bindings_of(owner)}
         found = [known[name] for name in _TEN_KEYS if name in known]
         return [

@@ -40,7 +40,7 @@ from fabtui.screen.grid.axis import fit_text
 from fabtui.screen.keys import shortcut
 from fabtui.screen.views.detail_base import Cell, SteppedScreen, pairs, table_section
 from fabtui.screen.widgets.finding_lines import STYLES
-from fabtui.screen.widgets.node_text import odd_lines, trouble_lines
+from fabtui.screen.widgets.node_text import odd_lines, problem_lines
 from fabtui.screen.widgets.sparkline import cells_strip, merged
 from fabtui_node import registry
 from fabtui_node.parsers.lines import bytes_text
@@ -117,7 +117,7 @@ def node_lines(
 ) -> Lines:
     """Return the text of a node; ``found`` is the preflight of all nodes, ``steps_of`` draws next steps."""
     lines: Lines = []
-    lines += trouble_lines(record, width)
+    lines += problem_lines(record, width)
     untested = sum(record.name in map(node_of, pair) for pair in model.untested)
     counts = [count(len(model.table.of_node(record.name)), "endpoint")]
     counts += [f"{untested} of its pairs could not be tested"] if untested else []

@@ -29,7 +29,7 @@ from fabtui.screen.keys import shortcut
 from fabtui.screen.views.detail_base import SteppedScreen, as_text
 from fabtui.screen.widgets.finding_lines import head_lines, styled
 from fabtui.screen.widgets.key_bar import KeyBar
-from fabtui.screen.widgets.node_text import odd_lines, trouble_lines
+from fabtui.screen.widgets.node_text import odd_lines, problem_lines
 from fabtui.screen.widgets.sorted_table import Columns, SortedTable, TableCell, TableRow, table_keys
 from fabtui.screen.widgets.text_line import TextLine
 
@@ -221,7 +221,7 @@ class NodesScreen(SteppedScreen):
         record = context.model.nodes.get(self.table.chosen or "")
         if record is not None:
             lines += section(one_line(record.name, 60), f"{record.state}; enter shows the whole node")
-            lines += trouble_lines(record, width)
+            lines += problem_lines(record, width)
             lines += self._finding_lines(record.name, width)
             lines += odd_lines(found, record, width, glyphs, partial(self.steps_of, width=width))
         if others := [one for one in found.findings if record is None or record.name not in one.nodes]:

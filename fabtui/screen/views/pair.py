@@ -89,10 +89,10 @@ class PairScreen(SteppedScreen):
         model, glyphs = self.context.model, self.context.glyphs
         names = pair_text.ends_of(model, self.source, self.target)
         findings = self._finding_lines(names, width) if names and names[0] != names[1] else []
-        # What a finding says is not repeated below it.
-        said = _letters(as_text(findings))
-        there = direction_lines(model, self.source, self.target, glyphs, said)
-        back = direction_lines(model, self.target, self.source, glyphs, said)
+        # The text of a finding is not repeated below it.
+        reported = _letters(as_text(findings))
+        there = direction_lines(model, self.source, self.target, glyphs, reported)
+        back = direction_lines(model, self.target, self.source, glyphs, reported)
         lines = [*findings, []] if findings else []
         lines += beside(there, back, width) if width >= _SIDE_BY_SIDE else stacked([*there, [], *back], width)
         if self.source.number is None or self.target.number is None or names is None:
@@ -171,16 +171,16 @@ def _letters(text: str) -> str:
     return "".join(text.split())
 
 
-def direction_lines(model: Model, source: AxisEntry, target: AxisEntry, glyphs: Glyphs, said: str = "") -> Lines:
+def direction_lines(model: Model, source: AxisEntry, target: AxisEntry, glyphs: Glyphs, reported: str = "") -> Lines:
     """Return one direction: verdict, value and share of the usual value of each layer; transport; errors.
 
-    ``said`` has the texts, without blanks, that stand elsewhere in the view.
+    ``reported`` has the texts, without blanks, that stand elsewhere in the view.
     """
     lines: Lines = [[(pair_text.pair_name(source, target), "bold $accent")]]
     for layer in (*measured_key_layers(), *_ALSO):
         measurement = pair_text.of_layer(model, layer, source, target)
         if measurement is not None or layer not in _ALSO:
-            lines += _layer_lines(model, layer, measurement, glyphs, said)
+            lines += _layer_lines(model, layer, measurement, glyphs, reported)
     lines += [[("  ", ""), *line] for line in pair_text.change_lines(model, source, target)]
     p2p = pair_text.of_layer(model, Layer.P2P, source, target) or pair_text.of_layer(model, Layer.WORLD, source, target)
     if p2p is not None:
@@ -196,7 +196,7 @@ def direction_lines(model: Model, source: AxisEntry, target: AxisEntry, glyphs: 
         ]
         lines += pairs(rows, 9)
     notes = pair_text.link_notes(model, source, target)
-    lines += [[(f"  {note}", style)] for note, style in notes if _letters(note) not in said]
+    lines += [[(f"  {note}", style)] for note, style in notes if _letters(note) not in reported]
     if why := pair_text.why_untested(model, source, target):
         lines.append([(f"  {why}", "$warning")])
     return lines
@@ -216,7 +216,7 @@ def _times(measurement: Measurement) -> list[tuple[str, str]]:
     return rows
 
 
-def _layer_lines(model: Model, layer: Layer, measurement: Measurement | None, glyphs: Glyphs, said: str) -> Lines:
+def _layer_lines(model: Model, layer: Layer, measurement: Measurement | None, glyphs: Glyphs, reported: str) -> Lines:
     line: list[Part] = [(f"  {layer:<9} ", MUTED)]
     if measurement is None:
         return [[*line, ("-", MUTED)]]
@@ -232,7 +232,7 @@ def _layer_lines(model: Model, layer: Layer, measurement: Measurement | None, gl
         line.append((f"  loss {loss:g} %", "$warning"))
     lines = [line]
     problem = failure_text(measurement, 500)
-    if problem and not all(_letters(clause) in said for clause in problem.split(": ")):
+    if problem and not all(_letters(clause) in reported for clause in problem.split(": ")):
         lines.append([(" " * 12, ""), (problem, "$error" if verdict.bad else "$warning")])
     return lines
 

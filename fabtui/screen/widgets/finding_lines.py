@@ -88,7 +88,7 @@ def step_lines(command: str, at: int, width: int, *, hint: str | None = None, no
         at: Its place.
         width: Width of the lines.
         hint: What Enter does to it, if it is selected.
-        noted: Whether a remark says where it runs; texts to copy have none.
+        noted: Whether a remark states where it runs; texts to copy have none.
     """
     label = "next" if not at else ""
     text, note = finding_text.step_parts(command)
@@ -229,7 +229,7 @@ class _Block:
             head.append((f"  known: {one_line(one.acknowledged.note, 300)}", MUTED))
         reasons = () if one.known else finding_text.evidence(one)
         steps = () if one.known else steps_here(one)[:_MOST_STEPS]
-        # What the title says already needs no line.
+        # What the title states already needs no line.
         texts = [text for reason in reasons if (text := without_domain(domain, reason)) not in title]
         inner = width - 1
         room = inner - len(plain(head)) - 3

@@ -1,4 +1,4 @@
-"""What is wrong with a node, for the view of a node and the table of all nodes."""
+"""Problems of a node, for the view of a node and the table of all nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fabtui.screen.grid.axis import fit_text
 _GLYPHS = {"bad": ("✗", "x", "bold $error"), "warn": ("▲", "!", "$warning"), "note": ("·", ".", "")}
 
 
-def trouble_lines(record: NodeRecord, width: int) -> Lines:
+def problem_lines(record: NodeRecord, width: int) -> Lines:
     """Return what went wrong with a node, and what to try; nothing of a node that is fine."""
     lines: Lines = []
     for text, style in ((record.text, state_style(record.state)), (record.note, "$warning")):

@@ -78,7 +78,7 @@ def merged(parts: Iterable[Part]) -> list[Part]:
 
 #: Number of latest attempts in the side panel, and the width of the labels there.
 _ATTEMPTS, LABEL = 22, 10
-#: Minimum number of values of which percentiles say more than the values.
+#: Minimum number of values of which percentiles show more than the values.
 _FEWEST_RANKED = 5
 #: Width of the graph of bad pairs, and the minimum room for it.
 TREND_WIDTH = 12

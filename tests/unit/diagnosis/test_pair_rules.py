@@ -283,7 +283,7 @@ def test_faults_made_in_the_lab_on_real_gpus() -> None:
     assert found[2].next == ("ssh n000 nvidia-smi topo -p2p n", "ssh n000 nvidia-smi nvlink -e -i 0,3")
 
 
-def test_a_refused_connection_has_the_cause_of_the_catalogue_and_looks_at_the_port() -> None:
+def test_a_refused_connection_has_the_cause_of_the_catalogue_and_a_command_for_the_port() -> None:
     model = Model()
     for one in read_events(RECORDING):
         model.apply(one)

@@ -1,4 +1,4 @@
-"""What the output of a next step shows."""
+"""Judgement of the outputs of next steps."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_links_lead_somewhere(name: str) -> None:
 
 
 def test_a_job_that_hangs_is_asked_before_it_is_stopped() -> None:
-    """Whoever reads the page from the top on saves the evidence first."""
+    """Reading from the top on, a user saves the evidence first."""
     text = (ROOT / "docs" / "hang.md").read_text()
     head = text.partition("\n## ")[0]
     first = text.split("\n## ")[1]

@@ -71,7 +71,7 @@ def test_usual_values_stand_in_a_table_with_their_limits_and_on_one_line() -> No
     assert usual_lines(model, Layer.HEALTH) == []
 
 
-def test_a_layer_without_values_says_what_runs_before_it() -> None:
+def test_a_layer_without_values_names_what_runs_before_it() -> None:
     model = sweep_of_two().shadow
     model.apply(PhaseStart(name="world", total=56, time=1.0))
     assert plain(legend(model, Layer.PING, "", None, 80, ASCII)) == "no values of ping yet: world is running (press 3)"
