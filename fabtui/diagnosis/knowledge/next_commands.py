@@ -56,7 +56,7 @@ def is_this_machine(model: Model) -> bool:
 def typed(command: str, model: Model | None) -> str:
     """Return an ``ssh NODE`` command in the terms of a session's transport.
 
-    The nodes of a lab and of ``local`` are this machine: the step has a remark, and the text that other sessions have. A
+    The nodes of a lab and of ``local`` are this machine: the step has a remark, and the text as in other sessions. A
     node that an output of a tool does not name is not reached: its command is one to type where the output is from.
     Otherwise ssh gets the configuration file of the session, and where srun or another launcher reaches the node, that
     is named.

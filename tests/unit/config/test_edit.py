@@ -125,7 +125,7 @@ def test_the_table_of_a_setting_outside_of_one_is_named(tmp_path: Path, capsys: 
     for text, problem in (
         ('theme = "x"\n', "theme is outside of its table; write [screen] on the line above it"),
         ("timout = 3\n", "unknown setting timout; settings stand below [screen], [session], [recording], [keys]"),
-        ("[screne]\n", "unknown table [scren]; there are [screen]"),
+        ("[window]\n", "unknown table [window]; there are [screen]"),
     ):
         path.write_text(text)
         assert main(["config", "validate", "--config", str(path)]) == 2
