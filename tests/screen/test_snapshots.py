@@ -87,7 +87,7 @@ TOUR: list[tuple[tuple[str, ...], str, tuple[str, ...]]] = [
     (("L",), "event log", ("escape",)),
     (("minus",), "fabric", ("plus",)),
     (("plus",), "2 nodes", ("escape",)),
-    (("v",), "T timeout  n000:3 > n001:2", ("v",)),
+    (("v",), "T timed out  n000:3 > n001:2", ("v",)),
     (("t",), "gone for", ("escape",)),
     (("F",), "6 findings, 3 pairs", ("escape",)),
     (("f",), "words that all match", ("escape",)),
@@ -190,7 +190,7 @@ async def test_every_view_fits(opened: Opened, size: tuple[int, int]) -> None:
             lines = shown.splitlines()
             assert len(lines) == size[1]
             assert {len(line) for line in lines} == {size[0]}, keys
-            if not app.screen.query("Prompt, .letter"):
+            if not app.screen.query("Prompt, CommandLine Input, .letter"):
                 assert "? help" in lines[-1], keys
                 assert "q quit" in lines[-1], keys
             await pilot.press(*back)

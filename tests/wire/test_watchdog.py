@@ -66,7 +66,8 @@ def test_a_stopped_rank(ranks: list[subprocess.Popen[bytes]], tmp_path: Path) ->
     assert re.search(r"; next: kill -CONT \d+\n", text)
     assert "the command of --on-hang ended well" in text
     finding, path = found.read_text().splitlines()
-    assert re.match(r"the job on \S+ \(\d+ ranks\) hangs for 0:\d\d: rank \d+ on \S+ is stopped; next: kill", finding)
+    job = r"the job (of process \d+ )?on \S+ \(\d+ ranks\)"
+    assert re.match(job + r" hangs for 0:\d\d: rank \d+ on \S+ is stopped; .*next: kill -CONT", finding)
     report = json.loads(Path(path).read_text())
     assert (report["named_by"], report["job"], report["state"]) == ("/proc", None, "hangs")
     assert 1 in report["behind"]

@@ -68,8 +68,8 @@ class KeyBar(TextLine):
                 if entry.right is not right or at in kept:
                     continue
                 # The two blanks after the last entry need no room.
-                others = reserved - entry.width * entry.always if share == 1.0 else 0
-                if used + entry.width - 2 + others > share * width:
+                after, others = used + entry.width - 2, reserved - entry.width * entry.always
+                if after > share * width or after + others > width:
                     continue
                 kept.add(at)
                 used += entry.width
