@@ -15,6 +15,7 @@ from fabtui.pictures.timeline import timeline_scene
 from fabtui.report.collectives import sweep_tables
 from fabtui.report.document import Block, Entry, Items, Lines, Panel, Paragraph, Picture, Section, Table
 from fabtui.report.explanation import causes_lines
+from fabtui.report.healthy import what_to_do
 from fabtui.report.problems import problems
 from fabtui.report.summary import summary
 from fabtui.report.text import cut, text_lines
@@ -82,7 +83,7 @@ def diagnosis_lines(result: Result, width: int) -> list[str]:
 
 def finding_lines(found: Diagnosis, width: int) -> list[str]:
     """Return the findings about an output with what to do: who pasted it has no list of rules to look up."""
-    return text_lines(map(_with_advice, problems(found)), width)
+    return text_lines(map(_with_advice, (*problems(found), *what_to_do(found))), width)
 
 
 def _with_advice(block: Block) -> Block:

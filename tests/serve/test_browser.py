@@ -151,7 +151,7 @@ async def test_after_a_cut_the_page_connects_again_and_the_session_goes_on() -> 
         assert children_of(server.child.pid) == apps
         await page.press("Escape")
         await page.until(lambda text: "3 of 56 GPU pairs are bad" in text)
-        await page.click("timeout", beside="n000 1")
+        await page.click("T out", beside="n000 1")
         await page.until(lambda text: "n000:1 > n001:2" in text)
 
 

@@ -142,7 +142,7 @@ def test_long_lists_of_pairs_are_cut(make_model: Maker) -> None:
     case = next(
         result for (suite, _), result in failed(checked(junit_text(diagnose(maker.model())))).items() if "p2p" in suite
     )
-    assert case.message == "90 timeout of 90 measurements"
+    assert case.message == "90 timed out of 90 measurements"
     assert case.text.splitlines()[-1] == f"and {90 - MOST_LISTED} more"
 
 

@@ -36,6 +36,7 @@ FAULTY = {
     "ping": {"iputils-unknown-host.txt"},
     "ras": {"skip-rank0.log", "skip-rank1.log"},
     "running-job-h200x2": {"*"},
+    "sessions": {"h200x8-lab-2x4-faults.jsonl.gz", "job-h100x2-stopped.jsonl.gz"},
     "slurm": {"scontrol_show_node_down.txt", "scontrol_show_node_drain.txt", "scontrol_show_node_oneline.txt"},
 }
 #: The same of real samples, which are not everywhere: the fault that each shows.

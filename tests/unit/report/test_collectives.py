@@ -36,7 +36,7 @@ def test_heads_name_the_transports_that_were_compared(make_model: Maker) -> None
         "  ranks  RDMA busbw  RDMA algbw  transport  TCP busbw  TCP algbw  transport",
         "      8         208         119  P2P/CUMEM        207        118  P2P/CUMEM",
         "     16        15.3        8.15  NET/IB          3.64       1.94  NET/Socket",
-        "     32           -           -  timeout            -          -  not tested",
+        "     32           -           -  timed out          -          -  not tested",
         "  RDMA: NCCL_IB_DISABLE=0",
         "  TCP: NCCL_IB_DISABLE=1",
         "",
@@ -44,7 +44,7 @@ def test_heads_name_the_transports_that_were_compared(make_model: Maker) -> None
         "  ranks  RDMA busbw  RDMA algbw  transport  TCP busbw  TCP algbw  transport",
         "      8        1662         950  P2P/CUMEM       1656        946  P2P/CUMEM",
         "     16         122        65.2  NET/IB          29.1       15.5  NET/Socket",
-        "     32           -           -  timeout            -          -  not tested",
+        "     32           -           -  timed out          -          -  not tested",
         "  RDMA: NCCL_IB_DISABLE=0",
         "  TCP: NCCL_IB_DISABLE=1",
     ]
