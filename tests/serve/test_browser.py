@@ -152,7 +152,7 @@ async def test_after_a_cut_the_page_connects_again_and_the_session_goes_on() -> 
         await page.press("Escape")
         await page.until(lambda text: "3 of 56 GPU pairs are bad" in text)
         await page.click("T out", beside="n000 1")
-        await page.until(lambda text: "n000:1 > n001:2" in text)
+        await page.until(lambda text: "THIS PAIR  n000:1 > n001:2" in text)
 
 
 async def test_the_page_reports_that_the_server_was_stopped() -> None:
