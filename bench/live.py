@@ -205,7 +205,7 @@ def main() -> int:
 
         # Verdict line, findings, and of the session that watches both graphs.
         pairs = (b" pairs are bad", b" of usual", b"THIS PAIR", b"trend ", b"bad ")
-        # Of so many pairs, suspects wait for their second test; a block of nodes has its worst pair beside it.
+        # Suspects wait for their second test; a block of nodes has its worst pair beside it.
         many = (b" GPU pairs", b"WORST PAIR")
         cases = (
             (H200, Case("8 x H200", (120, 40), pair, pairs, b"\x1b[C")),

@@ -234,7 +234,7 @@ class NextStep(str):
 
     node: str  #: Where it runs.
     remote: str  #: What follows the node in the command.
-    here: str  #: ``lab`` if the nodes of the session are this machine, which needs no login; else "".
+    here: str  #: ``lab`` or ``local`` if the nodes of the session are this machine, which needs no login; else "".
 
     def __new__(cls, text: str, node: str = "", remote: str = "", here: str = "") -> NextStep:
         """Return a step; ``text`` is the whole command."""

@@ -56,10 +56,10 @@ def is_this_machine(model: Model) -> bool:
 def typed(command: str, model: Model | None) -> str:
     """Return an ``ssh NODE`` command in the terms of a session's transport.
 
-    The nodes of a lab are this machine: the step has a remark, and the text as in other sessions. With ``local`` there
-    is no other machine to type it on. A node that an output of a tool does not name is not reached: its command is one
-    to type where the output is from. Otherwise ssh gets the configuration file of the session, and where srun or
-    another launcher reaches the node, that is named.
+    The nodes of a lab and of ``local`` are this machine: the step has a remark, and the text as in other sessions. A
+    node that an output of a tool does not name is not reached: its command is one to type where the output is from.
+    Otherwise ssh gets the configuration file of the session, and where srun or another launcher reaches the node, that
+    is named.
     """
     if (found := _SSH.fullmatch(command)) is None:
         return command
@@ -70,8 +70,7 @@ def typed(command: str, model: Model | None) -> str:
     if node in (one_line(str(one), 255) for one in model.options.get("unnamed", ())):
         return remote
     if is_this_machine(model):
-        step = NextStep(command, node, remote, "lab")
-        return step if model.lab is not None else NextStep(step.there, node, remote)
+        return NextStep(command, node, remote, "local" if model.lab is None else "lab")
     record, text = model.nodes.get(node), command
     if record is not None and record.backend in ("srun", "via"):
         text = one_line(command_on_node(model.options, node, remote, record.backend), 2000)

@@ -71,7 +71,7 @@ def test_a_command_is_run_over_ssh_unless_the_node_is_this_machine() -> None:
     assert on_node("a", "ip link", model) == "ssh -F '/my config' a ip link"
     assert typed("nft list ruleset", model) == "nft list ruleset"
     model.options = {"transport": "local", "ssh_config": "/my config"}
-    assert step_text(on_node("a", "ip link", model)) == "ip link"
+    assert step_text(on_node("a", "ip link", model)) == "ssh a ip link (local: runs here)"
     model.lab = "2x2"
     assert step_text(on_node("a", "ip link", model)) == "ssh a ip link (lab: runs here)"
     assert typed("nft list ruleset", model) == "nft list ruleset"
