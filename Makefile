@@ -68,23 +68,13 @@ $(VENV)/.installed: $(VENV)/.app
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.installed
-	@$(GROUP) test > $(VENV)/test.txt
-	@$(PIP) install --quiet $(LOCKED) --requirement $(VENV)/test.txt
-	@touch $@
-
 $(VENV)/.dev: $(VENV)/.test
-	@$(GROUP) dev > $(VENV)/dev.txt
-	@$(PIP) install --quiet $(LOCKED) --requirement $(VENV)/dev.txt
-	@touch $@
+$(VENV)/.docs $(VENV)/.release: $(VENV)/.dev
 
-$(VENV)/.docs: $(VENV)/.dev
-	@$(GROUP) docs > $(VENV)/docs.txt
-	@$(PIP) install --quiet $(LOCKED) --requirement $(VENV)/docs.txt
-	@touch $@
-
-$(VENV)/.release: $(VENV)/.dev
-	@$(GROUP) release > $(VENV)/release.txt
-	@$(PIP) install --quiet $(LOCKED) --requirement $(VENV)/release.txt
+# A dependency group each.
+$(VENV)/.test $(VENV)/.dev $(VENV)/.docs $(VENV)/.release: $(VENV)/.%:
+	@$(GROUP) $* > $(VENV)/$*.txt
+	@$(PIP) install --quiet $(LOCKED) --requirement $(VENV)/$*.txt
 	@touch $@
 
 # The faults are planted, so exit code 1 (something is bad) is the expected one.

@@ -10,19 +10,18 @@ from fabtui.model.baseline import SLOW_BELOW
 from fabtui.model.cell_level import FAIR_FROM, GOOD_FROM
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Better, Layer, Per, key_layers
+from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import CellStyle, Glyphs
 from fabtui.presentation.numbers import brief_text, percent_text, scales_text
-from fabtui.presentation.wording import CLASS_WORDS, MUTED, Part
+from fabtui.presentation.wording import CLASS_WORDS, MUTED, Part, verdict_words
 from fabtui.presentation.wrapping import Line
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.lines import bytes_text
 
+_BAD = (Verdict.SLOW, Verdict.TIMEOUT, Verdict.FAILED, Verdict.WRONG)
 _PROBLEMS = (
-    (CellStyle.SLOW, "slow"),
-    (CellStyle.TIMEOUT, "timed out"),
-    (CellStyle.FAILED, "failed"),
-    (CellStyle.WRONG, "wrong data"),
+    *((CellStyle[verdict.name], verdict_words(verdict)) for verdict in _BAD),
     (CellStyle.FLAPPING, "flapping"),
     (CellStyle.INCONCLUSIVE, "inconclusive"),
     (CellStyle.SKIPPED, "skipped"),
@@ -144,7 +143,8 @@ def _change_legend(model: Model) -> list[Part]:
 
 def meanings(layer: Layer) -> list[tuple[CellStyle, str]]:
     """Return the meanings of the colours of a layer, the good ones first."""
-    problems = list(_PROBLEMS)
+    skipped = "no value then" if layer is Layer.CHANGE else "skipped"
+    problems = [(style, skipped if style is CellStyle.SKIPPED else text) for style, text in _PROBLEMS]
     if layer is Layer.TRANSPORT:
         return [*_TRANSPORTS, *problems[1:]]
     if layer is Layer.HEALTH:
@@ -158,8 +158,6 @@ def meanings(layer: Layer) -> list[tuple[CellStyle, str]]:
             *problems[1:],
         ]
     of = "what it was" if layer is Layer.CHANGE else "the usual value"
-    if layer is Layer.CHANGE:
-        problems[6] = (CellStyle.SKIPPED, "no value then")
     fair = f"ok, below {percent_text(GOOD_FROM)} of {of}"
     return [
         (CellStyle.GOOD, "ok"),
