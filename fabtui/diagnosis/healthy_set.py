@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fabtui.diagnosis.finding import Finding, Kind, Severity
+from fabtui.diagnosis.mesh.addresses import explained_endpoints, nodes_by_chance
 from fabtui.diagnosis.node_bandwidth import values_at
 from fabtui.diagnosis.pairs.pair_context import crosses_nodes
 from fabtui.diagnosis.pairs.tally import Tally
@@ -73,11 +74,15 @@ def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding]) -> Heal
     for column in (table.source, table.target):
         fit[column[ok]] = True
     fit &= ~np.array([model.gone(name) is not None for name in names])[node]
+    by_chance = {name: one for one in findings for name in nodes_by_chance(one)}
+    lost = frozenset[str]().union(*(explained_endpoints(model, one) for one in findings if nodes_by_chance(one)))
+    fit &= ~np.array([str(end) in lost for end in ends])
     a, b = table.source[bad], table.target[bad]
     blamed = {one.nodes[0] for one in findings if _blames_one_node(one)}
     later = np.array([name in blamed for name in names])
     whole = np.ones(len(names), dtype=bool)
     whole[node[~fit]] = False
+    whole &= ~np.array([name in by_chance for name in names])
     whole[node[a[node[a] == node[b]]]] = False
     chosen, exact = independent(whole, node[a], node[b], later)
     kept = chosen[node]
@@ -96,7 +101,8 @@ def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding]) -> Heal
     hit = {names[number] for number in set(node[np.concatenate((a, b))].tolist())}
     reasons, chosen_names = _reasons(model), frozenset(order)
     left_out = {
-        name: _cause(model, name, findings) if name in hit or model.gone(name) else _reason(model, name, fit, reasons)
+        name: by_chance.get(name)
+        or (_cause(model, name, findings) if name in hit or model.gone(name) else _reason(model, name, fit, reasons))
         for name in dict.fromkeys((*model.nodes, *names))
         if name not in chosen_names
     }

@@ -138,6 +138,8 @@ class AddressRule(MeshRule):
     evidence: ClassVar[tuple[str, ...]] = ("{count} of {total} address pairs are affected",)
     #: Whether a finding explains all bad pairs of the endpoints at its addresses.
     takes_endpoints: ClassVar[bool] = True
+    #: Whether the nodes of a finding work by chance: which of them gets the packets may change at any moment.
+    by_chance: ClassVar[bool] = False
 
     def _finding(
         self, mesh: Mesh, scope: Scope, facts: Mapping[str, Any], command: str, cells: Iterable[Pair] = ()
@@ -171,6 +173,12 @@ def explained_endpoints(model: Model, finding: Finding) -> frozenset[str]:
     return frozenset(str(end) for end in ends if not addresses or end.address in addresses)
 
 
+def nodes_by_chance(finding: Finding) -> tuple[str, ...]:
+    """Return the nodes of a finding that work by chance, if they work at all."""
+    rule = finding.rule
+    return finding.nodes if isinstance(rule, AddressRule) and rule.by_chance else ()
+
+
 @register
 class DuplicateAddress(AddressRule):
     """Several nodes have the same address on a data interface. Packets reach only one of them."""
@@ -181,6 +189,7 @@ class DuplicateAddress(AddressRule):
     message = "{holders} have the same address {address}: packets reach only one of them"
     evidence = ("{by_interface:lines}", *AddressRule.evidence)
     next_step = "Assign different addresses."
+    by_chance = True
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         holders: dict[str, list[Place]] = {}

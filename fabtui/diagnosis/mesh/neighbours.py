@@ -197,6 +197,7 @@ class DuplicateMac(_MacRule):
     message = "{interfaces} have the same MAC {mac}: frames reach only one of them"
     evidence = ("{by_interface:lines}", *AddressRule.evidence)
     next_step = "Give each interface its own MAC address: look for one that an image or a configuration sets."
+    by_chance = True
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         sharing = {

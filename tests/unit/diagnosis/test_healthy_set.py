@@ -6,6 +6,7 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,15 @@ from fabtui.diagnosis.finding import Finding, Severity
 from fabtui.diagnosis.healthy_set import HealthySet, healthy_set, independent
 from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import EndpointsAdded, Measured, NodeState, NodeUpdate, PlanUpdate, SessionStart
+from fabtui.model.events import (
+    EndpointsAdded,
+    InventoryUpdate,
+    Measured,
+    NodeState,
+    NodeUpdate,
+    PlanUpdate,
+    SessionStart,
+)
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -121,6 +130,32 @@ def test_pairs_across_rails_that_nccl_relays_do_not_count() -> None:
     assert (found.nodes, found.relayed) == (("a", "b", "c"), 72)
     assert len(of(fabric("abc", 4, across, world=Verdict.FAILED)).nodes) == 1
     assert len(of(fabric("abc", 4, across, world=None)).nodes) == 1
+
+
+@pytest.mark.parametrize("shared", ["address", "mac"])
+def test_nodes_of_which_one_works_by_chance_have_no_place(shared: str) -> None:
+    """Packets for ``b`` and ``d`` reach ``b`` now, so that only ``d`` has bad pairs; later they may reach ``d``."""
+    model = fabric("abcd", 2, dead_if(lambda s, d: s[0] != d[0] and "d:0" in (s, d)))
+    for at, node in enumerate("abcd"):
+        own, number = f"10.0.0.{at + 1}", at
+        if node == "d" and shared == "address":
+            own = "10.0.0.2"
+        elif node == "d":
+            number = 1
+        entry = {"address": own, "nic": "eth0", "rail": 0, "family": 4}
+        nic = {"name": "eth0", "mac": f"02:00:00:00:00:0{number}", "addresses": [{"address": own, "prefix": 24}]}
+        model.apply(InventoryUpdate(node=node, value={"data_addresses": [entry], "nics": [nic]}, time=1.0))
+    ends = [
+        replace(end, address="10.0.0.2") if str(end) == "d:0" and shared == "address" else end
+        for end in model.endpoints
+    ]
+    model.table.endpoints[:] = ends
+    found = of(model)
+    assert found.nodes == ("a", "c")
+    assert [str(end) for end in found.joining] == ["b:1", "d:1"]
+    causes = [cause.rule.name for cause in found.left_out.values() if isinstance(cause, Finding)]
+    assert (list(found.left_out), causes) == (["b", "d"], [f"duplicate-{shared}"] * 2)
+    assert drain_commands(found) == []
 
 
 def test_lost_nodes_and_endpoints_in_use_are_left_out_with_the_reason() -> None:
