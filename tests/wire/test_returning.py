@@ -27,17 +27,18 @@ from tests.wire.live import session
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(300),
 ]
 
 
-def ok_pairs(feed: LiveFeed) -> set[tuple[str, str]]:
-    measured = (m for m in feed.model.measurements() if m.layer is Layer.P2P)
-    return {(m.src, m.dst) for m in measured if feed.model.verdict(m) is Verdict.OK}
+def verdicts(feed: LiveFeed) -> dict[tuple[str, str], Verdict]:
+    """Return the verdicts of pairs after the end of a sweep, and none before."""
+    pairs = [m for m in feed.model.measurements() if m.layer is Layer.P2P]
+    return {} if feed.model.exit_code is None else {(m.src, m.dst): feed.model.verdict(m) for m in pairs}
 
 
 async def until(true: Callable[[], bool]) -> None:
-    await sshd.until(true, 90.0)
+    await sshd.until(true, 150.0)
 
 
 async def test_a_server_that_is_late_and_one_that_goes_are_joined_again_and_a_changed_host_key_is_not(
@@ -46,12 +47,16 @@ async def test_a_server_that_is_late_and_one_that_goes_are_joined_again_and_a_ch
     monkeypatch.setattr(reconnection, "LONGEST", 0.5)
     field.serve("a")
     late = field.nobody("b")
-    async with session(field, "a", "b") as feed:
+    # Nothing waits for this deadline.
+    async with session(field, "a", "b", timeout=60.0) as feed:
         record = feed.model.nodes["b"]
         assert (record.state, feed.model.exit_code) == ("failed", 3)
         assert record.retry is not None
         server = field.serve("b", port=late.port)
-        await until(lambda: ok_pairs(feed) == {("a:0", "b:0"), ("b:0", "a:0")} and feed.model.exit_code is not None)
+        await until(lambda: len(verdicts(feed)) == 2)
+        assert set(verdicts(feed)) == {("a:0", "b:0"), ("b:0", "a:0")}
+        # Busy processors slow pairs of CPU ranks.
+        assert set(verdicts(feed).values()) <= {Verdict.OK, Verdict.SLOW}, feed.model.log
         assert not feed.model.untested
         for pid in server.sessions():
             with suppress(ProcessLookupError):
@@ -78,7 +83,7 @@ def test_a_controller_that_is_stopped_blames_no_node_and_tests_again(tmp_path: P
     record = tmp_path / "r.jsonl"
     argv = [sys.executable, "-m", "fabtui", "run", "--lab", "2x2", "--lease", "3", "--record", str(record)]
     # Many messages, one pair at a time: the sweep lasts for some seconds.
-    argv += ["--probes", "p2p", "--layers", "p2p", "--bytes", "256K", "--iters", "2000", "--isolated", "--timeout", "6"]
+    argv += ["--probes", "p2p", "--layers", "p2p", "--bytes", "256K", "--iters", "500", "--isolated", "--timeout", "6"]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     over = threading.Timer(150.0, process.kill)
     over.start()
