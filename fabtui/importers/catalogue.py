@@ -6,9 +6,10 @@ import functools
 import re
 from typing import NamedTuple
 
+from fabtui.diagnosis.knowledge.pattern_words import form_of, words_of
 from fabtui.errors import InputError
 from fabtui_node.parsers import catalogue
-from fabtui_node.parsers.base import Format
+from fabtui_node.parsers.base import Format, Likely
 
 #: Characters at the beginning and at the end of a text that are used to recognise it.
 HEAD = 64 * 1024
@@ -53,14 +54,40 @@ def formats() -> dict[str, Format]:
     return catalogue.formats() | catalogue.formats_in("fabtui.importers.formats")
 
 
+@functools.cache
+def _words() -> dict[str, frozenset[bytes]]:
+    """Return words by format, one of which each of its texts has; formats without such words are missing."""
+    found: dict[str, frozenset[bytes]] = {}
+    for name, form in formats().items():
+        if isinstance(form.likely, Likely):
+            words = [words_of(pattern) for pattern in form.likely.needs]
+            if None not in words:
+                found[name] = frozenset().union(*(one or () for one in words))
+    return found
+
+
+def likelihoods(text: str) -> dict[str, float]:
+    """Return how likely a text has each format; those that it cannot have are missing."""
+    words, shown = _words(), form_of(text)
+    possible = (
+        form for name, form in formats().items() if name not in words or any(map(shown.__contains__, words[name]))
+    )
+    return {form.name: likely for form in possible if (likely := form.likely(text)) > 0}
+
+
 def recognise(text: str) -> Guess:
     """Return the most likely format of a text; no format on a tie."""
     # The log of a job may begin with pages of something else and end with what it was run for.
     ends = [text[:HEAD]] if len(text) <= HEAD else [text[:HEAD], text[-HEAD:]]
     # Most headings in a text that lost its capitals were capitals alone.
     ends += [part.upper() for part in ends if part.islower()]
-    scores = {name: max(map(form.likely, ends)) for name, form in formats().items()}
-    ranked = sorted((name for name, score in scores.items() if score > 0), key=lambda name: -scores[name])
+    scores: dict[str, float] = {}
+    for part in ends:
+        for name, likely in likelihoods(part).items():
+            scores[name] = max(likely, scores.get(name, 0.0))
+    # Of equals the one that is declared first comes first.
+    order = {name: at for at, name in enumerate(formats())}
+    ranked = sorted(scores, key=lambda name: (-scores[name], order[name]))
     if not ranked or scores[ranked[0]] < LEAST:
         return Guess(None, 0.0, ranked)
     if len(ranked) > 1 and scores[ranked[1]] == scores[ranked[0]]:

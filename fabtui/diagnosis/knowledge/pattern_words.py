@@ -50,6 +50,8 @@ def _sets(parsed: Iterable[tuple[Any, Any]], before: str) -> Iterator[set[bytes]
             branches = [_needed(branch, run) for branch in value[1]]
             if all(branches):
                 yield {word for branch in branches for word in branch or ()}
+        elif name == "ASSERT":
+            yield from _sets(value[1], "")
         elif name == "SUBPATTERN" or (name in ("MAX_REPEAT", "MIN_REPEAT") and value[0] > 0):
             yield from _sets(value[-1], run)
         run = ""

@@ -201,7 +201,7 @@ _LIKELY = first_of(
     (0.95, rf"^ ?busbw: [\d.]+ +Gbps|{_MEANS.pattern}"),
     (0.93, r"^\d+ data size: [\d.]+ GB"),
     # Rows that lost their heading: a payload and two bandwidths.
-    (0.85, r"^\|[ \t]*[\d.]+[KMG]iB[ \t]*\|(?:[ \t]*[\d.]+G[Bb]ps[ \t]*\|){2}[ \t]*$"),
+    (0.85, r"^\|[ \t]*[\d.]+[KMG]iB[ \t]*\|(?:[ \t]*[\d.]+(?:GBps|Gbps)[ \t]*\|){2}[ \t]*$"),
 )
 _TITLE = "all_reduce_bench.py and all_reduce_latency_comp.py: bus bandwidth by rank or by payload"
 _UNITS = {"algbw": "GB/s", "throughput": "GB/s", "busbw": "GB/s", "bytes": "B", "seconds": "s"}

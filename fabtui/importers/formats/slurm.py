@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from fabtui.nodeset import expand_listed
 from fabtui.scheduler.slurm_topology import joined, leaves, records
-from fabtui_node.parsers.base import Format, Notes, Reading, first_of
+from fabtui_node.parsers.base import Format, Likely, Notes, Reading, first_of
 from fabtui_node.parsers.lines import json_value, plain_lines, whole
 
 
@@ -628,6 +628,14 @@ def _node_states(values: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]
     }
 
 
+#: What stands in each output of scontrol.
+_OF_SCONTROL = (
+    *_FIRST,
+    *("scontrol", "Configuration data as of", r"^Slurmctld\(", r"^PID +JOBID +STEPID"),
+    *(_OF_RECORDS.pattern, _OF_CONFIG.pattern),
+)
+
+
 def _scontrol_likely(text: str) -> float:
     if re.search(rf"^\s{{0,3}}(?:{'|'.join(_FIRST)})=\S", text, re.MULTILINE | re.IGNORECASE):
         return 0.95
@@ -748,7 +756,7 @@ FORMATS = [
     Format(
         "scontrol",
         "Slurm's scontrol: records of nodes, jobs and partitions, the configuration",
-        _scontrol_likely,
+        Likely(_scontrol_likely, *_OF_SCONTROL),
         _parse_scontrol,
         facts=_node_states,
     ),

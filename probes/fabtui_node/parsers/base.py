@@ -47,7 +47,22 @@ class Format(NamedTuple):
     hidden: Tuple[str, ...] = ()
 
 
-def first_of(*patterns: Tuple[float, str]) -> Callable[[str], float]:
+class Likely:
+    """A ``Format.likely`` with the patterns one of which matches in each text that it likes, so that few are asked."""
+
+    def __init__(self, function: Callable[[str], float], *needs: str) -> None:
+        self._function = function
+        self.needs = needs
+
+    def __call__(self, text: str) -> float:
+        """Return the likelihood of a text."""
+        return self._function(text)
+
+
+_EACH_LINE, _ANY_CASE = int(re.MULTILINE), int(re.MULTILINE | re.IGNORECASE)
+
+
+def first_of(*patterns: Tuple[float, str]) -> Likely:
     """Return a ``Format.likely``: the first pattern found in a text decides; ``^`` and ``$`` match at lines.
 
     Of a text without capitals, which somebody may have lost, the case of letters does not count.
@@ -56,14 +71,14 @@ def first_of(*patterns: Tuple[float, str]) -> Callable[[str], float]:
     lines = [(found, "\n" + p[1:] if p[0] == "^" and "|" not in p else p) for found, p in patterns]
 
     def likely(text: str) -> float:
-        flags = re.MULTILINE | (re.IGNORECASE if text.islower() else 0)
+        flags = _ANY_CASE if text.islower() else _EACH_LINE
         after_line_end = "\n" + text
         for found, pattern in lines:
             if re.search(pattern, after_line_end if pattern[0] == "\n" else text, flags):
                 return found
         return 0.0
 
-    return likely
+    return Likely(likely, *(pattern for _, pattern in patterns))
 
 
 class Notes:

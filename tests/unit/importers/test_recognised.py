@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fabtui.importers.catalogue import formats, recognise
+from fabtui.importers.catalogue import formats, likelihoods, recognise
 from fabtui.importers.result import read
 from fabtui.importers.sources import sources
 from fabtui.report.imported_output import text_of
@@ -117,3 +117,11 @@ def test_a_tie_is_no_guess(monkeypatch: pytest.MonkeyPatch) -> None:
     guess = recognise("PING a (192.0.2.1) 56(84) bytes of data.\n")
     assert guess.format is None
     assert guess.others == ["ping", "gnip"]
+
+
+def test_formats_that_are_not_asked_would_say_no() -> None:
+    """A text is shown only to the formats of which it has a word."""
+    for path in sorted(SAMPLES.rglob("*.txt"))[::8]:
+        for text in (path.read_text(errors="replace")[:8000], path.read_text(errors="replace")[:8000].lower()):
+            every = {name: form.likely(text) for name, form in formats().items()}
+            assert likelihoods(text) == {name: likely for name, likely in every.items() if likely}, path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Optional
 
-from fabtui_node.parsers.base import Format, Notes, Reading, first_of
+from fabtui_node.parsers.base import Format, Likely, Notes, Reading, first_of
 from fabtui_node.parsers.ib import values
 from fabtui_node.parsers.lines import number
 
@@ -388,7 +388,7 @@ FORMATS = [
     Format(
         "iblinkinfo",
         "iblinkinfo: width, speed and state of the links of a fabric",
-        _likely_links,
+        Likely(_likely_links, r"\]\s+==\("),
         parse_links,
         ("iblinkinfo", "-l"),
         {"lane_rate": "Gb/s", "rate": "Gb/s", "could_lane_rate": "Gb/s"},

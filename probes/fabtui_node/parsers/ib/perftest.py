@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fabtui_node.parsers.base import Format, Notes, Reading, first_of
+from fabtui_node.parsers.base import Format, Likely, Notes, Reading, first_of
 from fabtui_node.parsers.lines import json_number, json_object, json_value, number, plain_lines, whole
 
 _TITLE = re.compile(
@@ -279,6 +279,12 @@ _LIKELY = first_of(
     (0.97, r"^ {15,}(?:Send|RDMA_\w+|Atomic) .{0,40}Test\s*$"),
     (0.9, r'\A(?=(?s:.*)"test_info")(?=(?s:.*)"results")'),
 )
+
+
+def _likely(text: str) -> float:
+    return _LIKELY(text) or _likely_failure(text)
+
+
 _UNITS = {
     **{"bytes": "B", "bandwidth": "GB/s", "message_rate": "Mpps", "cpu": "%"},
     **dict.fromkeys(("t_min", "t_max", "t_typical", "t_avg", "t_stdev", "p99", "p99_9"), "us"),
@@ -288,7 +294,7 @@ FORMATS = [
     Format(
         "perftest",
         "perftest: ib_write_bw, ib_send_bw, ib_read_lat and the others",
-        lambda text: _LIKELY(text) or _likely_failure(text),
+        Likely(_likely, *_LIKELY.needs, _FAILURES.pattern, _SETTINGS.pattern),
         parse,
         ("ib_write_bw",),
         _UNITS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.base import Format, Likely, Notes, Reading
 from fabtui_node.parsers.lines import is_prompt, plain_lines
 from fabtui_node.parsers.nccl.graph import Graph
 from fabtui_node.parsers.nccl.transports import Path, path_of
@@ -431,7 +431,7 @@ FORMATS = [
     Format(
         "nccl-log",
         _TITLE,
-        _likely,
+        Likely(_likely, r"NCCL (?:INFO|WARN|TRACE) |NCCL version"),
         parse,
         units={"rate": "GB/s", "pcie": "GB/s"},
         log=True,

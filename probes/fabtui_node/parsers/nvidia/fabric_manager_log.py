@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import Any, Dict, List, Optional
 
-from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.base import Format, Likely, Notes, Reading
 from fabtui_node.parsers.lines import is_prompt
 
 _MOST_EVENTS = 500
@@ -131,6 +131,15 @@ def _likely_records(text: str) -> float:
 
 
 FORMATS = [
-    Format("fabricmanager-log", "the log of NVIDIA's Fabric Manager", _likely, parse_log, log=True, errors=True),
-    Format("imex-log", "the log of NVIDIA's IMEX daemon", _likely_imex, parse_log, log=True, errors=True),
+    Format(
+        "fabricmanager-log",
+        "the log of NVIDIA's Fabric Manager",
+        Likely(_likely, r"\[tid "),
+        parse_log,
+        log=True,
+        errors=True,
+    ),
+    Format(
+        "imex-log", "the log of NVIDIA's IMEX daemon", Likely(_likely_imex, r"\[tid "), parse_log, log=True, errors=True
+    ),
 ]

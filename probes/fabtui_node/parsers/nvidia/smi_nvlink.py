@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from fabtui_node.parsers.base import Format, Notes, Reading, first_of
+from fabtui_node.parsers.base import Format, Likely, Notes, Reading, first_of
 from fabtui_node.parsers.nvidia.values import bare, complain, is_noise, snake, truth
 
 _MAX_LINKS = 64
@@ -205,16 +205,9 @@ def _with(take: Take) -> Callable[[str], Reading]:
     return parse
 
 
-def _likely(pattern: str, option: str) -> Callable[[str], float]:
-    line, asked = first_of((0.95, pattern)), first_of((0.8, r"nvidia-smi nvlink (?:%s)\b" % option))
-    return lambda text: line(text) or asked(text[:400])
-
-
-def _likely_status(text: str) -> float:
-    links = (
-        r"^\s{0,20}Link [0-9]{1,3}: (?:[0-9.]{1,9} GB/s|<inactive>)|(?i:^NVML: Unable to retrieve nvlink information)"
-    )
-    return first_of((0.95, links), (0.9, "(?i:%s)" % _NO_NVLINK.pattern))(text) or _likely("(?!)", "-s|--status")(text)
+def _likely(option: str, *patterns: Tuple[float, str]) -> Likely:
+    line, asked = first_of(*patterns), first_of((0.8, r"nvidia-smi nvlink (?:%s)\b" % option))
+    return Likely(lambda text: line(text) or asked(text[:400]), *line.needs, *asked.needs)
 
 
 _WORDS = ("GPU", "Link", "UUID", "GB/s", "Remote Device", "NVML", "NVLink", "Errors", "Error", "BER", "Tx", "Rx")
@@ -222,7 +215,12 @@ FORMATS = [
     Format(
         "nvidia-smi-nvlink-s",
         "state and speed of each NVLink",
-        _likely_status,
+        _likely(
+            "-s|--status",
+            (0.95, r"^\s{0,20}Link [0-9]{1,3}: (?:[0-9.]{1,9} GB/s|<inactive>)"),
+            (0.95, r"(?i:^NVML: Unable to retrieve nvlink information)"),
+            (0.9, "(?i:%s)" % _NO_NVLINK.pattern),
+        ),
         parse_nvlink_status,
         ("nvidia-smi", "nvlink", "-s"),
         {"speed": "GB/s"},
@@ -233,8 +231,8 @@ FORMATS = [
         "nvidia-smi-nvlink-e",
         "error counters of each NVLink",
         _likely(
-            r"^\s{0,20}Link [0-9]{1,3}: (?:[A-Za-z -]{1,60}Errors|[A-Z]\w{1,12} BER|Link recovery|Tx discards)",
             "-e|--err",
+            (0.95, r"^\s{0,20}Link [0-9]{1,3}: (?:[A-Za-z -]{1,60}Errors|[A-Z]\w{1,12} BER|Link recovery|Tx discards)"),
         ),
         parse_nvlink_errors,
         ("nvidia-smi", "nvlink", "-e"),
@@ -245,7 +243,7 @@ FORMATS = [
     Format(
         "nvidia-smi-nvlink-R",
         "what each NVLink leads to",
-        _likely(r"^\s{0,20}Link [0-9]{1,3}: Remote Device", "-R|--remote"),
+        _likely("-R|--remote", (0.95, r"^\s{0,20}Link [0-9]{1,3}: Remote Device")),
         _with(_take_remote),
         ("nvidia-smi", "nvlink", "-R"),
         words=_WORDS,
@@ -253,7 +251,7 @@ FORMATS = [
     Format(
         "nvidia-smi-nvlink-c",
         "what each NVLink can do",
-        _likely(r"^\s{0,20}Link [0-9]{1,3}, [A-Za-z0-9 ]{1,60} supported:", "-c|--capabilities"),
+        _likely("-c|--capabilities", (0.95, r"^\s{0,20}Link [0-9]{1,3}, [A-Za-z0-9 ]{1,60} supported:")),
         _with(_take_capability),
         ("nvidia-smi", "nvlink", "-c"),
         words=_WORDS,

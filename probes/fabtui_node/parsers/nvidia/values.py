@@ -138,6 +138,9 @@ _ERRORS = (
     ("fallen_off", r"(?P<why>GPU has fallen off the bus)(?! or)"),
 )
 
+#: Words one of which is in each of these messages.
+_ERROR_WORDS = ("device", "nvidia-smi", "nvml", "requires", "fallen")
+
 
 def parse_errors(text: str) -> List[Dict[str, Optional[str]]]:
     """Return ``[{"kind", "bus", "index", "reason"}]`` for the failures that ``nvidia-smi`` reports in its output.
@@ -148,6 +151,9 @@ def parse_errors(text: str) -> List[Dict[str, Optional[str]]]:
 
     ``bus`` is the PCI address and ``index`` the number, for the kinds that have one.
     """
+    folded = text.lower()
+    if not any(word in folded for word in _ERROR_WORDS):
+        return []
     squeezed = " ".join(text.split())
     found: List[Dict[str, Optional[str]]] = []
     for kind, pattern in _ERRORS:
