@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from fabtui.diagnosis.running_job.plain_pickle import NotPlain, is_pickle, read_plain
+from fabtui.diagnosis.running_job.plain_pickle import READER, NotPlain, is_pickle, json_of
 from fabtui.errors import InputError
 from fabtui.importers.formats.pairwise_launches import FILE
 from fabtui.importers.packed import contents
@@ -144,10 +144,16 @@ def _decoded(data: bytes, cut: str | None) -> tuple[str, str | None]:
     if is_pickle(data):
         try:
             # Plain values alone, so that JSON can hold them.
-            return json.dumps(read_plain(data)), cut
-        except (NotPlain, TypeError, ValueError) as error:
+            return _json_of_pickle(data), cut
+        except NotPlain as error:
             # Its bytes are no lines: what looks like words there is no log.
             return "", cut or str(error)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return data.decode("utf-16", "replace"), cut
     return data.decode("utf-8", "replace").removeprefix("\ufeff"), cut
+
+
+def _json_of_pickle(data: bytes) -> str:
+    """Return the value of a pickle as JSON text; raise `NotPlain` if it holds more or takes too much."""
+    done = subprocess.run(READER, input=data, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    return json_of(done.stdout, done.returncode)

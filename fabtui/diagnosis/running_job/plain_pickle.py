@@ -2,20 +2,38 @@
 
 PyTorch writes flight recorder dumps as pickles, and `pickle.load` runs code that a pickle contains. This small
 interpreter knows only the opcodes of plain values (`pickletools` describes them) and refuses all others.
+
+Files of strangers and dumps of nodes are read by a child process, `READER`, with limits of time and memory. So this
+file is a program as well, and imports nothing of fabtui.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import pickletools
+import resource
 import struct
+import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 #: Maximum depth of the values, and maximum number of values where shared ones count each time.
 DEEPEST = 32
-MOST_VALUES = 20_000_000
+MOST_VALUES = 5_000_000
+#: Maximum number of opcodes, each of which builds a value at most: a dump of 2,000 entries has about 60,000.
+MOST_STEPS = 3_000_000
+#: Maximum size (characters) of all texts where shared ones count each time, and of the JSON text.
+MOST_TEXT = 128 << 20
+#: Limits of a process that reads a pickle: CPU time (s) and address space (bytes).
+MOST_SECONDS = 20
+MOST_MEMORY = 1536 << 20
 #: Maximum length (bytes) of an integer.
 _LONGEST_INTEGER = 64
+#: Integers up to this size are their own hash; larger ones can be made to collide, so that a dict takes quadratic time.
+_OWN_HASH = (1 << 61) - 2
+#: Maximum number of larger ones among all keys.
+_LARGE_KEYS = 1000
 
 
 class NotPlain(Exception):
@@ -39,8 +57,8 @@ def read_plain(data: bytes) -> Any:
 
 
 def _check(value: Any) -> None:
-    """Raise `NotPlain` for values that are too deep, contain themselves, or are too many if shared ones are copied."""
-    left = MOST_VALUES
+    """Raise `NotPlain` for values that are too deep, contain themselves, or are too large if shared ones are copied."""
+    left, room = MOST_VALUES, MOST_TEXT
     todo = [(value, 0)]
     while todo:
         one, depth = todo.pop()
@@ -50,6 +68,9 @@ def _check(value: Any) -> None:
             raise NotPlain(f"its values are nested more than {DEEPEST} deep")
         if left < 0:
             raise NotPlain(f"it stands for more than {MOST_VALUES} values")
+        room -= sum(len(item) for item in inner if isinstance(item, str))
+        if room < 0:
+            raise NotPlain(f"it stands for more than {MOST_TEXT >> 20} MiB of text")
         todo += [(item, depth + 1) for item in inner if isinstance(item, (dict, list, tuple))]
 
 
@@ -60,15 +81,17 @@ class _Reader:
         self._stack: list[Any] = []
         self._marks: list[int] = []
         self._memo: dict[int, Any] = {}
+        self._large_keys = 0
 
     def value(self) -> Any:
         try:
-            while True:
+            for _ in range(MOST_STEPS):
                 code = self._data[self._at]
                 self._at += 1
                 if code == _STOP:
                     return self._stack.pop()
                 _OPCODES[code](self)
+            raise NotPlain(f"it has more than {MOST_STEPS} steps")
         except KeyError:
             self._refuse()
         except (IndexError, struct.error):
@@ -128,7 +151,14 @@ class _Reader:
     def update(self, items: list[Any]) -> None:
         if type(self._stack[-1]) is not dict or len(items) % 2:
             raise TypeError
-        self._stack[-1].update(zip(items[::2], items[1::2], strict=True))
+        keys = items[::2]
+        # Before they are hashed: a tuple that contains itself sixty times is hashed for ever, and no signal ends it.
+        if not all(isinstance(key, (str, int)) for key in keys):
+            raise TypeError
+        self._large_keys += sum(isinstance(key, int) and abs(key) > _OWN_HASH for key in keys)
+        if self._large_keys > _LARGE_KEYS:
+            raise NotPlain(f"more than {_LARGE_KEYS} keys of its dicts are integers of more than 61 bits")
+        self._stack[-1].update(zip(keys, items[1::2], strict=True))
 
     def keep(self, index: int | None = None) -> None:
         self._memo[len(self._memo) if index is None else index] = self._stack[-1]
@@ -178,3 +208,50 @@ _PLAIN: dict[str, _Step] = {
 _OPCODES: dict[int, _Step] = {
     ord(opcode.code): _PLAIN[opcode.name] for opcode in pickletools.opcodes if opcode.name in _PLAIN
 }
+
+
+#: Command of a process that writes the value of the pickle at its standard input as JSON, see `json_of`.
+READER = (sys.executable, "-I", "-S", __file__)
+
+
+def json_of(printed: bytes, status: int) -> str:
+    """Return the JSON text that a `READER` printed; raise `NotPlain` with its reason if it failed."""
+    text = printed.decode("utf-8", "replace")
+    if status == 0:
+        return text
+    # Without a reason it was ended by its limit.
+    raise NotPlain(text if status == 1 and text else f"it was not read within {MOST_SECONDS} s of CPU time")
+
+
+def main() -> int:
+    """Write the pickle at standard input as JSON to standard output, or why it cannot be read, with status 1."""
+    _limit()
+    try:
+        text = json.dumps(read_plain(sys.stdin.buffer.read()))
+    except NotPlain as refused:
+        sys.stdout.write(str(refused))
+        return 1
+    except MemoryError:
+        sys.stdout.write("it needs too much memory")
+        return 1
+    if len(text) > MOST_TEXT:
+        sys.stdout.write(f"it stands for more than {MOST_TEXT >> 20} MiB of text")
+        return 1
+    sys.stdout.write(text)
+    return 0
+
+
+def _limit() -> None:
+    """Limit time and memory of this process."""
+    for kind, most in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CPU, MOST_SECONDS),
+        (resource.RLIMIT_AS, MOST_MEMORY),
+    ):
+        # A stricter limit of the user stays.
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(kind, (most, most))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

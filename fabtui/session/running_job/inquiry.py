@@ -6,6 +6,7 @@ import asyncio
 import base64
 import binascii
 import contextlib
+import json
 import queue
 import socket
 import threading
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 from fabtui.diagnosis.running_job.flight_recorder import FlightDump, flight_dump
 from fabtui.diagnosis.running_job.node_evidence import addresses_of, plain_address
-from fabtui.diagnosis.running_job.plain_pickle import NotPlain, read_plain
+from fabtui.diagnosis.running_job.plain_pickle import READER, NotPlain, json_of
 from fabtui.diagnosis.running_job.ras_report import RasReport, answer, report_of
 from fabtui.diagnosis.running_job.who_is_behind import Answer, JobPlace
 from fabtui.model.facts.node_view import dicts, text
@@ -242,6 +243,8 @@ def stopped_ranks(reply: Reply) -> str:
 
 #: Maximum size (bytes) of a dump.
 _MOST_BYTES = 64 << 20
+#: Maximum time (s) in which the dumps of one node are read.
+_READING = 60.0
 
 
 class Dumps(NamedTuple):
@@ -255,13 +258,15 @@ class Dumps(NamedTuple):
 
 async def collect_dumps(ask: AskNodes, hosts: Sequence[str], arguments: dict[str, Any], deadline: float) -> Dumps:
     """Return the dumps that the probe ``flight`` finds on all nodes."""
-    return taken_from(await ask(hosts, "flight", arguments, deadline, lambda _: False))
+    return await taken_from(await ask(hosts, "flight", arguments, deadline, lambda _: False))
 
 
-def taken_from(found: list[Reply]) -> Dumps:
+async def taken_from(found: list[Reply]) -> Dumps:
     """Return the dumps in the answers of nodes."""
     taken = Dumps({}, {}, {}, [])
+    clock = asyncio.get_running_loop().time
     for reply in found:
+        end = clock() + _READING
         if reply.value is None:
             taken.problems.append(f"{reply.node}: {reply.problem}")
             continue
@@ -275,7 +280,9 @@ def taken_from(found: list[Reply]) -> Dumps:
                 continue
             taken.places[rank] = JobPlace(rank, reply.node, pid)
             problem = text(row.get("problem"))
-            dump = None if problem else _dump(packed.get(rank, []))
+            if not problem and clock() > end:
+                problem = f"the dumps of its node took more than {_READING:.0f} s to read"
+            dump = None if problem else await _dump(packed.get(rank, []))
             if isinstance(dump, FlightDump):
                 taken.dumps[rank] = dump
                 taken.files[rank] = text(row.get("file")) or ""
@@ -284,17 +291,29 @@ def taken_from(found: list[Reply]) -> Dumps:
     return taken
 
 
-def _dump(packed: list[str]) -> FlightDump | str:
+async def _dump(packed: list[str]) -> FlightDump | str:
     """Return a dump from its parts, or why it cannot be read; no code in it is run."""
     unpacker = zlib.decompressobj()
     try:
         data = unpacker.decompress(b"".join(base64.b64decode(piece, validate=True) for piece in packed), _MOST_BYTES)
         if not unpacker.eof:
             return "its dump is cut off or too large"
-        dump = flight_dump(read_plain(data))
+        dump = flight_dump(json.loads(await _json_of_pickle(data)))
     except (zlib.error, binascii.Error, NotPlain) as error:
         return f"its dump cannot be read: {error}"
     return dump or "its file is no flight recorder dump"
+
+
+async def _json_of_pickle(data: bytes) -> str:
+    """Return the value of a pickle as JSON text; raise `NotPlain` if it holds more or takes too much."""
+    pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(*READER, stdin=pipe, stdout=pipe, stderr=null)
+    try:
+        printed, _ = await process.communicate(data)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+    return json_of(printed, await process.wait())
 
 
 #: Threads that resolve names, and the time (s) for all of them.

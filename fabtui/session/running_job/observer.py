@@ -253,7 +253,7 @@ class JobObserver:
         """Emit what the flight recorder dumps show that ranks have written already."""
         asked = [self._one(node, "flight", _DUMPS, {"existing": True}) for node in self._followed]
         found = await asyncio.gather(*asked)
-        taken = taken_from(found)
+        taken = await taken_from(found)
         if taken.dumps:
             self._emit("", JobSource.FLIGHT, conclusion(flight_answer(taken.dumps, taken.places)))
 

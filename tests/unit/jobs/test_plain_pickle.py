@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import json
 import os
 import pickle
 import random
+import signal
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +19,10 @@ from hypothesis import strategies as st
 
 from fabtui.diagnosis.running_job import plain_pickle
 from fabtui.diagnosis.running_job.flight_recorder import flight_dump
-from fabtui.diagnosis.running_job.plain_pickle import NotPlain, is_pickle, read_plain
+from fabtui.diagnosis.running_job.plain_pickle import NotPlain, is_pickle, json_of, read_plain
+from fabtui.importers.sources import sources
+from fabtui.session.running_job import inquiry
+from fabtui.session.running_job.inquiry import Reply, taken_from
 
 from ..probes.places import SAMPLES
 
@@ -91,6 +99,68 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain_pickle, "MOST_VALUES", 10_000)
     with pytest.raises(NotPlain, match="more than 10000 values"):
         read_plain(pickle.dumps(doubled))
+
+
+#: A tuple that contains itself twice, and this sixty times over, as a key: 2^60 hashes, which no signal interrupts.
+HASHED_FOR_EVER = b"\x80\x02}K\x01\x85" + b"q\x00h\x00\x86" * 60 + b"K\x01s."
+DEEP = b"\x80\x02" + b"]" * 99 + b"a" * 98 + b"."
+
+
+def test_keys_are_refused_before_they_are_hashed() -> None:
+    with pytest.raises(NotPlain, match="damaged"):
+        read_plain(HASHED_FOR_EVER)
+    for key in (1.5, None):
+        with pytest.raises(NotPlain):
+            read_plain(pickle.dumps({key: 1}))
+    # A table with integers that have one hash takes quadratic time.
+    alike = [number * ((1 << 61) - 1) for number in range(1, 1002)]
+    assert read_plain(pickle.dumps(dict.fromkeys(alike[:1000], 1))) == dict.fromkeys(alike[:1000], 1)
+    with pytest.raises(NotPlain, match="more than 1000 keys"):
+        read_plain(pickle.dumps(dict.fromkeys(alike, 1)))
+
+
+def test_values_are_counted_while_they_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_pickle, "MOST_STEPS", 1000)
+    reader = plain_pickle._Reader(b"\x80\x02(" + b"}" * 5000 + b"l.")
+    with pytest.raises(NotPlain, match="more than 1000 steps"):
+        reader.value()
+    assert len(reader._stack) < 1001
+    monkeypatch.undo()
+    text = b"X" + (1 << 20).to_bytes(4, "little") + b"x" * (1 << 20) + b"q\x00"
+    with pytest.raises(NotPlain, match="more than 128 MiB of text"):
+        read_plain(b"\x80\x02](" + text + b"h\x00" * 200 + b"e.")
+
+
+def test_a_child_process_reads_files(tmp_path: Path) -> None:
+    file = tmp_path / "job_0"
+    file.write_bytes(raw := DUMPS[0].read_bytes())
+    [source] = sources([str(file)])
+    assert json.loads(source.text) == json.loads(json.dumps(pickle.loads(raw)))
+    file.write_bytes(HASHED_FOR_EVER)
+    [source] = sources([str(file)])
+    assert (source.text, source.cut) == ("", "the pickle is damaged before byte 309")
+    # What the limit of CPU time does.
+    with pytest.raises(NotPlain, match="not read within 20 s of CPU time"):
+        json_of(b"", -signal.SIGXCPU)
+
+
+async def test_the_event_loop_does_not_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inquiry, "READER", ("sleep", "60"))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await inquiry._json_of_pickle(DUMPS[0].read_bytes())
+
+
+async def test_dumps_of_a_lying_node() -> None:
+    def part(rank: int, data: bytes) -> dict[str, Any]:
+        return {"rank": rank, "text": base64.b64encode(zlib.compress(data)).decode("ascii")}
+
+    parts = [part(rank, data) for rank, data in enumerate([HASHED_FOR_EVER, DEEP, DUMPS[0].read_bytes()])]
+    rows = [{"rank": rank, "pid": 10 + rank} for rank in range(3)]
+    taken = await taken_from([Reply("n1", {"ranks": rows}, parts)])
+    assert list(taken.dumps) == [2]
+    assert [problem.split(":")[0] for problem in taken.problems] == ["rank 0 on n1", "rank 1 on n1"]
+    assert "nested more than 32 deep" in taken.problems[1]
 
 
 @pytest.mark.parametrize(
