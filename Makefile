@@ -57,12 +57,12 @@ $(VENV)/.python:
 
 # The app alone, without PyTorch. No other stamp installs it.
 $(VENV)/.app: $(VENV)/.python pyproject.toml requirements.lock
-	@echo "installing fabtui in $(VENV), once"
+	@echo "installing fabtui in $(VENV), once; half a minute"
 	@$(PIP) install --quiet $(LOCKED) --editable .
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.app
-	@echo "installing PyTorch for CPU ranks in $(VENV), once"
+	@echo "installing PyTorch for CPU ranks in $(VENV), once; this takes minutes"
 	@$(EXTRAS) > $(VENV)/extras.txt
 	@$(PIP) install --quiet $(LOCKED) $(TORCH) --requirement $(VENV)/extras.txt
 	@touch $@

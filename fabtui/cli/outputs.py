@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -114,13 +114,13 @@ def recording_line(path: Path, stopped: str | None) -> str:
     return f"recorded in {path}" if stopped is None else f"RECORDING INCOMPLETE ({stopped}): {path}"
 
 
-def print_outcome(feed: Feed, code: int, recorded: str = "") -> None:
-    """Print the verdict on a session once its screen is gone, and its recording, on standard error."""
+def print_outcome(feed: Feed, code: int, recorded: Sequence[str] = ()) -> None:
+    """Print the verdict on a session once its screen is gone, and lines about its recording, on standard error."""
     sentence = feed.sentence or sentence_of(diagnose(feed.model))
     interrupted = "interrupted" if code == INTERRUPTED else ""
     # The terminal may be gone.
     with contextlib.suppress(OSError):
-        print(*filter(None, (sentence, interrupted, recorded)), sep="\n", file=sys.stderr)
+        print(*filter(None, (sentence, interrupted, *recorded)), sep="\n", file=sys.stderr)
 
 
 def write_each(files: Iterable[tuple[Path, Callable[[Path], int | None]]]) -> Iterator[str]:

@@ -127,7 +127,7 @@ _CONNECTION = (
         example='"/opt/venv/bin/python3"'),
     OptionSpec("connect-timeout", "timeout for connecting to one node", "connection", _NODE, "number", "SECONDS", "10",
         parse=_TIMES, field="connect_timeout", table="session", example="5"),
-    OptionSpec("lease", "a node stops itself after this time without contact", "connection", _NODE, "number", "SECONDS",
+    OptionSpec("lease", "nodes clean up after this long without contact", "connection", _NODE, "number", "SECONDS",
         "10", parse=number(values.seconds, 3.0, _HOUR), field="lease", table="session", example="30"),
 )
 _MEASURE = (
@@ -162,7 +162,7 @@ _MEASURE = (
         needs=("p2p",)),
     OptionSpec(
         "bidirectional", "also test both directions at once", "pairs", _TESTS, "switch", field="both", needs=("p2p",)),
-    OptionSpec("limit-share", "least share of the link limit that is fine; 0: any", "pairs", _TESTS,
+    OptionSpec("limit-share", "flag pairs below this share of the link limit; 0: none", "pairs", _TESTS,
         "number", "PERCENT", "50; 30 for P2P over PCIe", parse=values.percentage, field="limit_share", needs=("p2p",),
         table="session", example="40"),
     OptionSpec("collectives", "comma-separated collectives, or all", "collectives", _TESTS, "list", "LIST",
@@ -264,6 +264,8 @@ _READ = (
     OptionSpec("open", "show the measurements in the app", "output", ("read",), "switch"),
 )
 _REPORT = (
+    OptionSpec("demo", "instead of a file, a recording that ships with fabtui", "input", ("report",), metavar="NAME",
+        default=DEMO, optional=DEMO),
     OptionSpec("files", "recording, JSON, CSV, or any file that read knows (-: stdin)", "", ("report",),
         metavar="FILE", positional="*"),
     OptionSpec("out", "file to write: .html or .md (-: Markdown on stdout)", "output", ("report",), metavar="FILE",

@@ -266,6 +266,11 @@ class ConfirmationFact(NamedTuple):
     before: float | None  #: Confidence before them, or None if it was unknown.
     after: float | None  #: Confidence after them, or None if none of them decided.
 
+    @property
+    def tried(self) -> int:
+        """Number of experiments that could be run."""
+        return sum(line.startswith(tuple(_WORDS.values())) for line in self.lines)
+
 
 def planned(model: Model, finding: Finding) -> list[Experiment]:
     """Return the experiments that separate a finding from its rivals; those that cannot be run have a `problem`."""

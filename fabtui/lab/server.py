@@ -307,8 +307,8 @@ def divide(gpus: Sequence[str], endpoints: Sequence[int]) -> tuple[list[list[str
     """
     wanted = sum(endpoints)
     if len(gpus) < wanted:
-        found = f"{len(gpus)} GPU{'s' * (len(gpus) != 1)}" if gpus else "no GPU"
-        note = f"this machine has {found}, the lab {wanted} endpoint{'s' * (wanted != 1)}: using CPU ranks"
+        found = f"{len(gpus)} GPU{'s' * (len(gpus) != 1)}" if gpus else "No GPU"
+        note = f"{found} here: the lab runs {wanted} CPU rank{'s' * (wanted != 1)}"
         return [[] for _ in endpoints], note
     shares, start = [], 0
     for count in endpoints:

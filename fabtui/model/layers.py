@@ -52,7 +52,7 @@ class LayerSpec:
     probe: str | None = None  #: Test that fills it, as in ``--probes``.
     collective: str | None = None  #: NCCL collective it is measured with.
     tool: bool = False  #: Whether an external tool of the same name measures it.
-    healthy: str = ""  #: What address pairs do when all is well, for the summary ("answer").
+    healthy: str = ""  #: What the summary states about address pairs that are well.
 
     @property
     def by_address(self) -> bool:
@@ -212,14 +212,14 @@ Layer.LATENCY = _pairs("latency", "half a round trip of a small message",
     "Half of the round-trip time of a small message.",
     legend="half a round trip", unit="us", better=Better.LESS, key="4")
 Layer.PING = _mesh("ping", "round trip", "Round-trip time of ICMP echoes, and the share that is lost.",
-    unit="ms", better=Better.LESS, key="5", probe="ping", healthy="answer")
+    unit="ms", better=Better.LESS, key="5", probe="ping", healthy="{pairs} answer")
 Layer.MTU = _mesh("mtu", "largest packet that passes whole",
     "Largest packet that passes without fragmentation, up to the MTU of the interfaces.",
-    unit="B", probe="ping", healthy="pass packets that fill their MTU")
+    unit="B", probe="ping", healthy="{pairs} pass packets that fill their MTU")
 Layer.UDP = _mesh("udp", "datagrams lost", "Share of one-way UDP datagrams that are lost.",
-    unit="%", better=Better.LESS, probe="udp", healthy="lose no packets one way")
+    unit="%", better=Better.LESS, probe="udp", healthy="no loss on {pairs}, one way")
 Layer.TCP = _mesh("tcp", "time to connect", "Time of a TCP connect to an ephemeral port.",
-    unit="ms", better=Better.LESS, probe="udp", healthy="accept TCP on an ephemeral port")
+    unit="ms", better=Better.LESS, probe="udp", healthy="{pairs} accept TCP on an ephemeral port")
 Layer.BUSBW = _collective("busbw", "all_reduce bus bandwidth of two nodes",
     "Bus bandwidth of all_reduce by message size: of node pairs, rails, nodes and all ranks.",
     legend="all_reduce of two nodes", feeds_health=True, key="6", grid=True,

@@ -78,7 +78,8 @@ def _confirmation(finding: Finding) -> list[str]:
     if fact.after is None or finding.rivals:
         return list(fact.lines)
     before = "" if fact.before is None else f" ({percent_text(fact.before)} before)"
-    return [*fact.lines, f"{percent_text(fact.after)} sure after these tests{before}"]
+    tried = count(fact.tried, "experiment")
+    return [*fact.lines, f"{percent_text(fact.after)} confidence after {tried}{before}"]
 
 
 def _known_json(finding: Finding) -> dict[str, str] | None:

@@ -25,20 +25,25 @@ WHOLE, WHOLE_IN_ALL = 256 << 10, 1 << 20
 _HEAD = ("started", "duration", "bad pairs", "nodes", "file")
 
 
+def recordings_in(folder: Path) -> list[Path]:
+    """Return the files of a folder that have the name of a recording, newest first."""
+    with contextlib.suppress(OSError):
+        names = [one for one in folder.iterdir() if one.name.endswith((".jsonl", ".jsonl.gz"))]
+        return [one for _, one in sorted(((one.stat().st_mtime, one) for one in names), reverse=True)]
+    return []
+
+
 def recordings_text(folder: Path) -> str:
     """Return the recordings of a folder as text, newest first; files that are none are left out.
 
     Raises:
         InputError: There is none.
     """
-    found: list[tuple[float, Path]] = []
-    with contextlib.suppress(OSError):
-        names = [one for one in folder.iterdir() if one.name.endswith((".jsonl", ".jsonl.gz"))]
-        found = sorted(((one.stat().st_mtime, one) for one in names), reverse=True)
+    found = recordings_in(folder)
     rows: list[tuple[str, ...]] = []
     newest = None
     left = WHOLE_IN_ALL
-    for _, path in found[:MOST]:
+    for path in found[:MOST]:
         with contextlib.suppress(InputError, OSError):
             size = path.stat().st_size
             whole = size <= min(WHOLE, left)

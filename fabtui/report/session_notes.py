@@ -14,7 +14,7 @@ from fabtui.model.facts.node_view import dicts, number, text
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model, NodeRecord
-from fabtui.nodeset import fold
+from fabtui.nodeset import count, fold
 from fabtui.presentation.numbers import value_text
 from fabtui.report.document import Block, Lines, Paragraph, Table
 from fabtui.report.text import capped, shortened
@@ -54,8 +54,8 @@ def mesh_lines(model: Model) -> list[str]:
     for layer in (layer for layer in model.addresses.layers if not layer.spec.tool):
         verdicts = list(model.addresses.pairs(layer))
         good = [m for m in verdicts if m.verdict is Verdict.OK]
-        what = f"{len(good)} of {len(verdicts)} address pairs {layer.spec.healthy}{_mesh_values(layer, good)}"
-        lines += [f"{layer}: {what}"] if verdicts else []
+        what = layer.spec.healthy.format(pairs=f"{len(good)} of {count(len(verdicts), 'address pair')}")
+        lines += [f"{layer}: {what}{_mesh_values(layer, good)}"] if verdicts else []
     return lines
 
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from fabtui.diagnosis.diagnosis import Findings, search
 from fabtui.diagnosis.finding import Finding
@@ -18,7 +19,7 @@ from fabtui.model.exit_codes import BAD, NOT_TESTED
 from fabtui.model.layers import pair_layers
 from fabtui.model.session_model import Model
 from fabtui.presentation.job_board import JobBoard
-from fabtui.presentation.verdict_line import Standing, pair_noun, slow_beside
+from fabtui.presentation.verdict_line import Standing, pair_noun, sentence_text, slow_beside
 from fabtui.presentation.wording import common_domain
 
 #: Minimum time (s) between two evaluations of the rules.
@@ -29,6 +30,8 @@ STEP, _PAUSE = 0.0005, 0.002
 _MAX_SHARE = 0.05
 #: Phases after which no further test is planned.
 _FINISHED = ("done", "watch")
+#: Width of texts that are wrapped where they stand: unlimited.
+_UNLIMITED = 10_000
 #: The preflight is evaluated again after this multiple of the time it took, and not before `PREFLIGHT_INTERVAL`.
 _PREFLIGHT_REST = 10.0
 #: The running job is judged again after this multiple of the time it took, and not before `JOB_INTERVAL`.
@@ -81,8 +84,9 @@ class SessionDiagnosis:
         model = self._model
         if model.phase.name in _FINISHED:
             return "no problems found" if self._survey.current else "no problem so far: checking the results"
-        tests = model.phase.total if model.phase.name in pair_layers() else 0
-        return f"no problem so far; {model.done} of {tests} pairs tested" if tests else "no problem so far"
+        # Pairs that are tested again count once, as in the verdict line.
+        text = sentence_text(replace(self.standing(), findings=()), _UNLIMITED)
+        return text[0].lower() + text[1:]
 
     @property
     def current(self) -> bool:

@@ -118,7 +118,7 @@ def test_experiments_about_findings_are_evidence_live_and_in_a_replay(tmp_path: 
     assert "confirmed: n000:1 > n001:0 fails alone, so other traffic is not the reason" in done.stdout
     assert "with other partners, so the endpoints work, and the path does not" in done.stdout
     assert "not tried: NCCL_NET=Socket needs ranks of NCCL; these are CPU ranks" in done.stdout
-    assert "94 % sure after these tests" in done.stdout
+    assert "94 % confidence after 2 experiments" in done.stdout
     argv = [sys.executable, "-m", "fabtui", "replay", "--text", str(tmp_path / "r")]
     again = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     # What was written stands before the last line, which is the first one once more.

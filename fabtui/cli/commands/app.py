@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -119,7 +120,10 @@ def _report(feed: LiveFeed, request: Request, code: int) -> None:
     from fabtui.cli.outputs import print_outcome, recording_line, write_outputs
 
     record = request.options.record
-    recorded = recording_line(record, feed.recording_stopped) if record is not None and record.exists() else ""
+    recorded = []
+    if record is not None and record.exists():
+        report = f"a page about it: fabtui report {shlex.quote(str(record))}"
+        recorded = [recording_line(record, feed.recording_stopped), report]
     try:
         for line in write_outputs(feed.model, request):
             # The terminal may be gone; the files are not.

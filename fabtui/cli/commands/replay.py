@@ -10,14 +10,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from fabtui.cli.commands.app import screen_settings, show
-from fabtui.cli.options_from_args import files_request, output_path
+from fabtui.cli.options_from_args import files_request, output_path, own_recordings, shipped_recording
 from fabtui.cli.printing import is_plain, shown_from
 from fabtui.config.file import read_config
 from fabtui.config.options import OUTPUT_OPTIONS
-from fabtui.config.values import nearest, ratio
+from fabtui.config.values import ratio
 from fabtui.errors import InputError
 from fabtui.model.recording import DamagedRecording, check_recording
-from fabtui.paths import RECORDING, recordings_folder, shipped_recordings_folder, user_path
+from fabtui.paths import user_path
 
 if TYPE_CHECKING:
     from fabtui.session.feeds.replay import ReplayFeed
@@ -73,20 +73,6 @@ def execute(args: argparse.Namespace) -> int:
     return code
 
 
-def shipped_recording(name: str) -> Path:
-    """Return the recording of a name, or the only one whose name has this part, among those that ship with fabtui.
-
-    Raises:
-        InputError: There is none, or there are several.
-    """
-    folder = shipped_recordings_folder()
-    known = sorted(path.name.removesuffix(RECORDING) for path in folder.glob(f"*{RECORDING}"))
-    found = [one for one in known if one == name] or [one for one in known if name in one]
-    if len(found) != 1:
-        raise InputError(f"--demo: no recording {name[:60]!r}; there are {', '.join(known)}{nearest(name, known)}")
-    return folder / f"{found[0]}{RECORDING}"
-
-
 def _output_of_tool(args: argparse.Namespace, error: InputError) -> int:
     """Show a file that is no recording as `fabtui read` does, in the app or as text; return the exit code.
 
@@ -120,10 +106,7 @@ def _list(args: argparse.Namespace) -> int:
         raise InputError(f"--{name} needs a recording: fabtui replay FILE; without arguments, replay lists them")
     from fabtui.report.recordings import recordings_text
 
-    config = read_config(args)
-    own = config.values.get("recording.folder")
-    folder = recordings_folder() if own is None else user_path(str(own.value))
-    sys.stdout.write(recordings_text(folder))
+    sys.stdout.write(recordings_text(own_recordings(read_config(args))))
     return 0
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from fabtui.cli.options_from_args import files_request
+from fabtui.cli.options_from_args import files_request, own_recordings, shipped_recording
 from fabtui.cli.outputs import output_files, print_lines, write_each
 from fabtui.cli.printing import print_text
+from fabtui.config.file import read_config
 from fabtui.config.values import listed
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
@@ -37,12 +39,14 @@ from fabtui.report.document import check_suffix
 from fabtui.report.grid import has_values
 from fabtui.report.markdown import markdown
 from fabtui.report.progress import ReadingProgress
+from fabtui.report.recordings import recordings_in
 from fabtui.sanitize import one_line
 
 HELP = """\
 Write a report of a session or of outputs of other tools, as Markdown or one HTML file, or pictures of it.
 
 examples:
+  fabtui report --demo                         of the recorded session that fabtui replay --demo plays
   fabtui report session.jsonl.gz               report.html: verdict, findings, layers, collectives, preflight
   fabtui report session.jsonl.gz -o report.md  for a ticket
   fabtui report session.jsonl.gz -o -          Markdown on standard output
@@ -60,9 +64,7 @@ _STDOUT = "-"
 
 def execute(args: argparse.Namespace) -> int:
     """Write a report; return the exit code of the session, or 0 if all formats of other files are known."""
-    files = getattr(args, "files", [])
-    if not files:
-        raise InputError("no file given; fabtui report FILE... -o report.html, - for standard input")
+    files = _files(args)
     wanted = picture_request(args)
     name = getattr(args, "out", None if wanted.targets else "report.html")
     out = None if name in (None, _STDOUT) else _checked(name, files)
@@ -90,6 +92,26 @@ def execute(args: argparse.Namespace) -> int:
     if damage:
         raise InputError(f"{damage}; the report shows the part before it")
     return found.code
+
+
+def _files(args: argparse.Namespace) -> list[str]:
+    """Return the files to report on.
+
+    Raises:
+        InputError: None is given, or one beside ``--demo``.
+    """
+    files: list[str] = getattr(args, "files", [])
+    if "demo" in args:
+        if files:
+            raise InputError(f"--demo takes a recording that ships with fabtui; without it: fabtui report {files[0]}")
+        return [str(shipped_recording(args.demo))]
+    if not files:
+        newest = [shlex.quote(str(path)) for path in recordings_in(own_recordings(read_config(args)))[:1]]
+        example = (
+            f"your newest session: fabtui report {newest[0]}" if newest else "one that ships: fabtui report --demo"
+        )
+        raise InputError(f"no file given; fabtui report FILE... -o report.html, - for standard input; {example}")
+    return files
 
 
 def _checked(name: str, files: list[str]) -> Path:

@@ -271,9 +271,10 @@ def test_the_app_ends_with_one_line_about_the_session(
     monkeypatch.setattr(app, "run_app", left_at_once)
     done = here("--lab", "2x1", "--record", str(tmp_path / "a.jsonl.gz"))
     assert (done.returncode, done.stdout) == (130, "")
-    *_, sentence, interrupted, recorded = done.stderr.splitlines()
+    *_, sentence, interrupted, recorded, report = done.stderr.splitlines()
     assert sentence.startswith("No pair was tested: ")
     assert (interrupted, recorded) == ("interrupted", f"recorded in {tmp_path / 'a.jsonl.gz'}")
+    assert report == f"a page about it: fabtui report {tmp_path / 'a.jsonl.gz'}"
 
 
 def test_the_probes_are_listed(here: Here) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,22 @@ def test_a_file_of_its_own_is_not_overwritten(tmp_path: Path, capsys: Out) -> No
     own = tmp_path / "a.md"
     own.write_text("text")
     assert "one of the files" in refused(capsys, own, "-o", own)
-    assert "no file given" in refused(capsys)
+
+
+def test_without_a_file_the_newest_session_is_named(tmp_path: Path, capsys: Out) -> None:
+    own = tmp_path / "sessions"
+    own.mkdir()
+    (tmp_path / "config.toml").write_text(f"[recording]\nfolder = '{own}'\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FABTUI_CONFIG", str(tmp_path / "config.toml"))
+        line = refused(capsys)
+        assert line.startswith("fabtui: error: no file given; fabtui report FILE... -o report.html")
+        assert line.endswith("one that ships: fabtui report --demo\n")
+        shutil.copy(GOOD, own / "a.jsonl.gz")
+        assert refused(capsys).endswith(f"your newest session: fabtui report {own / 'a.jsonl.gz'}\n")
+    assert "without it: fabtui report" in refused(capsys, GOOD, "--demo")
+    assert report("--demo", "-o", tmp_path / "demo.md") == 1
+    assert (tmp_path / "demo.md").read_text().startswith("# 4 of 12 GPU pairs are bad")
 
 
 def test_outputs_of_other_tools_have_a_section_each(tmp_path: Path, capsys: Out) -> None:

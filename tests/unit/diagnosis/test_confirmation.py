@@ -131,7 +131,7 @@ def test_a_dead_pair_that_passes_over_tcp_blames_rdma() -> None:
     assert lines[2] == (
         "confirmed: a:1 > b:2 passes with NCCL_NET=Socket (45 GB/s), so RDMA is at fault, and the GPUs and IP are not"
     )
-    assert lines[3] == "98 % sure after these tests"
+    assert lines[3] == "98 % confidence after 3 experiments"
     assert after.confidence == pytest.approx(64 / 65)
     assert as_json(after)["facts"]["confirmation"]["after"] == after.confidence
 

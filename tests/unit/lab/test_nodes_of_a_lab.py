@@ -26,10 +26,10 @@ def test_gpus_are_divided_in_order() -> None:
 def test_too_few_gpus_mean_cpu_ranks_everywhere_and_a_note() -> None:
     shares, note = divide(["0"], (1, 1))
     assert shares == [[], []]
-    assert note == "this machine has 1 GPU, the lab 2 endpoints: using CPU ranks"
+    assert note == "1 GPU here: the lab runs 2 CPU ranks"
     _, note = divide([], (4, 4))
     assert note is not None
-    assert "no GPU" in note
+    assert "No GPU" in note
 
 
 def test_gpus_are_counted_by_their_device_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
