@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import importlib.util
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
-from tests.labrun import check_healthy
+from tests.labrun import Pair, Run, check_cells, check_healthy, run_lab
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
@@ -45,56 +46,92 @@ def _of(rows: Rows, layer: str) -> dict[tuple[str, str], dict[str, str]]:
     return {(row["src"], row["dst"]): row for row in rows if row["layer"] == layer}
 
 
-def test_a_healthy_lab(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run without a fault, over nodes with different numbers of endpoints."""
     # Nothing waits for this deadline; ranks on a busy machine may need more than the usual one.
-    done, rows = _run(tmp_path, "--lab", "2x4", "--timeout", "60", "--sizes", "64K,1M")
-    check_healthy(done.returncode, rows, done.stderr + done.stdout)
-    p2p = _of(rows, "p2p")
-    assert len(p2p) == 56
+    run = run_lab(tmp_path_factory.mktemp("healthy"), "2,3", "--timeout", "60", *LIGHT, "--sizes", "64K,1M")
+    check_healthy(run.code, run.rows, run.story())
+    return run
+
+
+def test_a_healthy_lab(healthy: Run) -> None:
+    p2p = healthy.layer("p2p")
+    assert len(p2p) == 20
     assert all(float(row["value"]) > 0 and row["unit"] == "GB/s" for row in p2p.values())
-    busbw = [row for row in rows if row["layer"] == "busbw"]
+    busbw = [row for row in healthy.rows if row["layer"] == "busbw"]
     assert {(row["src"], row["dst"]) for row in busbw} == {
         ("n000", "n000"),
         ("n001", "n001"),
         ("n000", "n001"),
     }
     assert all(0.001 < float(row["value"]) < 1000 for row in busbw)
-    ping = _of(rows, "ping")
-    assert set(ping) == {("n000", "n001"), ("n001", "n000")}
+    assert set(healthy.layer("ping")) == {("n000", "n001"), ("n001", "n000")}
 
 
-def test_each_fault_of_a_pair_is_one_bad_row(tmp_path: Path) -> None:
-    faults = ("n000:1>n001:2=drop", "n000:0>n001:0=refuse", "n001:1>n000:2=slow:5MB")
-    words = [word for fault in faults for word in ("--lab-fault", fault)]
-    done, rows = _run(tmp_path, "--lab", "2x3", *words, "--timeout", "8")
-    assert done.returncode == 1, done.stderr + done.stdout
-    p2p = _of(rows, "p2p")
-    assert len(p2p) == 30
-    bad = [row for row in rows if row["verdict"] not in ("ok", "slow")]
-    assert sorted((row["layer"], row["src"], row["dst"], row["verdict"]) for row in bad) == [
-        ("p2p", "n000:0", "n001:0", "failed"),
-        ("p2p", "n000:1", "n001:2", "timeout"),
-    ]
-    dropped, refused, slow = p2p["n000:1", "n001:2"], p2p["n000:0", "n001:0"], p2p["n001:1", "n000:2"]
-    assert "drop" in dropped["error"]
-    assert "n000:1" in dropped["error"]
-    assert dropped["value"] == ""
-    assert "refused" in refused["error"].lower()
+#: Deadline (s) of a test in labs with faults.
+TIMEOUT = 10.0
+#: An address that is reserved for documentation: no machine has it.
+NO_ADDRESS = "192.0.2.1"
+REASONS = {
+    "drop": r"n000:2.*drop|drop.*n000:2",
+    "refuse": r"[Rr]efused",
+    "absent": r"n000:1 did not come within",
+    "corrupt": r"verify: .*(wrong|differ)",
+    "kill": r"the rank host of n000 ended with signal 9",
+    "stop": r"the rank host of n001 is frozen: no answer",
+    "address": rf"cannot listen on {re.escape(NO_ADDRESS)}",
+}
+
+
+def _run_faults(folder: Path, shape: str, *args: str, faults: Sequence[str]) -> Run:
+    return run_lab(folder, shape, "--timeout", str(TIMEOUT), *LIGHT, *args, faults=faults)
+
+
+def _check(run: Run, healthy: Run, expected: dict[Pair, tuple[str, str]], pairs: int) -> None:
+    """See that faults spoil their own cells and nothing else, each in its time."""
+    kinds = sorted({kind for _, kind in expected.values()})
+    print(f"\n{kinds}: {run.seconds:.1f} s, healthy {healthy.seconds:.1f} s, deadline {TIMEOUT:.0f} s")
+    check_cells(run, expected, REASONS, pairs, unsteady=["slow"])
+    assert not [row for row in run.rows if row["layer"] != "p2p" and row["verdict"] not in ("ok", "slow")], run.story()
+    # A healthy run more, and a little, for starting ranks again (which imports torch again) and for a busy machine.
+    assert run.seconds <= 2 * healthy.seconds + TIMEOUT + 5.0, run.story()
+
+
+def test_each_fault_of_a_pair_is_one_bad_row(tmp_path: Path, healthy: Run) -> None:
+    faults = ["n000:1>n001:2=absent", "n000:0>n001:1=corrupt", "n000:2>n001:0=drop"]
+    run = _run_faults(tmp_path, "2x3", faults=[*faults, "n000:0>n001:0=refuse", "n001:1>n000:2=slow:5MB"])
+    assert run.code == 1, run.story()
+    expected = {
+        ("n000:1", "n001:2"): ("timeout", "absent"),
+        ("n001:2", "n000:1"): ("timeout", "absent"),
+        ("n000:0", "n001:1"): ("wrong", "corrupt"),
+        ("n000:2", "n001:0"): ("timeout", "drop"),
+        ("n000:0", "n001:0"): ("failed", "refuse"),
+    }
+    _check(run, healthy, expected, 30)
+    p2p = run.layer("p2p")
+    assert p2p["n000:2", "n001:0"]["value"] == ""
+    slow = p2p["n001:1", "n000:2"]
     assert slow["verdict"] == "slow"
     assert float(slow["value"]) == pytest.approx(0.005, rel=0.5)
 
 
-def test_nodes_with_different_numbers_of_endpoints(tmp_path: Path) -> None:
-    done, rows = _run(tmp_path, "--lab", "2,3")
-    check_healthy(done.returncode, rows, done.stderr + done.stdout)
-    assert len(_of(rows, "p2p")) == 20
+def test_rank_hosts_that_are_killed_or_stopped_in_mid_transfer(tmp_path: Path, healthy: Run) -> None:
+    faults = ["n000:1>n001:2=kill", "n001:0>n000:0=stop"]
+    run = _run_faults(tmp_path, "2x3", "--probes", "p2p", faults=faults)
+    assert run.code == 1, run.story()
+    expected = {("n000:1", "n001:2"): ("failed", "kill"), ("n001:0", "n000:0"): ("timeout", "stop")}
+    _check(run, healthy, expected, 30)
 
 
-def test_one_node_alone(tmp_path: Path) -> None:
-    done, rows = _run(tmp_path, "--lab", "1x2")
-    check_healthy(done.returncode, rows, done.stderr + done.stdout)
-    assert len(_of(rows, "p2p")) == 2
-    assert Counter(row["layer"] for row in rows)["ping"] == 0
+def test_a_node_with_an_address_that_it_does_not_have(tmp_path: Path, healthy: Run) -> None:
+    run = _run_faults(tmp_path, "2,1", "--probes", "p2p", faults=[f"n001=env:FABTUI_LAB_ADDRESS={NO_ADDRESS}"])
+    assert run.code == 3, run.story()
+    concerned = [pair for pair in run.layer("p2p") if "n001:0" in pair]
+    assert len(concerned) == 4
+    _check(run, healthy, dict.fromkeys(concerned, ("untested", "address")), 6)
+    assert len(run.layer("world")) == 2, "it forms without the ranks that cannot be used"
 
 
 def test_a_node_that_is_down_and_one_that_dies_are_reported(tmp_path: Path) -> None:
