@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fabtui.lab.namespaces.network import Network
+from tests.forked import fabtui
 from tests.wire.sshd import login_variables
 
 #: Small messages, few iterations: enough to see who reaches whom.
@@ -47,9 +47,9 @@ class Outcome(NamedTuple):
 def run(network: Network, folder: Path, *args: str) -> Outcome:
     """Run ``fabtui run`` over all nodes of a network."""
     path = folder / "session.json"
-    argv = [sys.executable, "-m", "fabtui", "run", "--nodes", ",".join(network.names), "--ssh-config"]
-    argv += [str(network.ssh_config), "--remote-python", sys.executable, "--no-record", "--json", str(path), *args]
-    done = subprocess.run(network.controller(argv), capture_output=True, text=True, timeout=150, check=False)
+    words = ["run", "--nodes", ",".join(network.names), "--ssh-config", str(network.ssh_config), "--remote-python"]
+    words += [sys.executable, "--no-record", "--json", str(path), *args]
+    done = fabtui(*words, net=network.console)
     printed = done.stdout + done.stderr
     assert path.exists(), printed
     return Outcome(done.returncode, printed, json.loads(path.read_text()))

@@ -19,10 +19,12 @@ from typing import Any, Self
 
 from fabtui.lab.namespaces import holder
 from fabtui.lab.namespaces.network import Network
+from tests.forked import fabtui
 
 _DEADLINE = 30.0
 _TOOLS = ("slurmctld", "slurmd", "munged", "srun", "squeue", "salloc", "sbatch")
 GPUS = 4
+FABTUI = (sys.executable, "-m", "fabtui")
 
 
 def missing() -> str | None:
@@ -191,15 +193,19 @@ GresTypes=gpu
         self, *argv: str, check: bool = True, timeout: float = 120, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run a command on the login node."""
-        done = subprocess.run(
-            self.words(*argv),
-            env=self.environment(**(env or {})),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        environ = self.environment(**(env or {}))
+        if argv[: len(FABTUI)] == FABTUI:
+            done = fabtui(*argv[len(FABTUI) :], env=environ, net=self.network.console, timeout=timeout)
+        else:
+            done = subprocess.run(
+                self.words(*argv),
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                check=False,
+            )
         if check and done.returncode:
             raise RuntimeError(f"{' '.join(argv)}: {done.stdout}{done.stderr}")
         return done
@@ -232,7 +238,7 @@ GresTypes=gpu
 
     def fabtui(self, command: str, *args: str) -> list[str]:
         """Return a command line of fabtui for this cluster, as typed on the login node."""
-        return [sys.executable, "-m", "fabtui", command, "--remote-python", sys.executable, "--no-record", *args]
+        return [*FABTUI, command, "--remote-python", sys.executable, "--no-record", *args]
 
     def processes(self, name: str) -> list[str]:
         """Return the command lines of the node side's processes on a node."""

@@ -15,6 +15,7 @@ import pytest
 from fabtui.lab.namespaces.network import Network
 from fabtui_node.parsers import catalogue
 from fabtui_node.parsers.base import Reading
+from tests import forked
 from tests.lab.field import network_in
 from tests.lab.simulated import Fabric, missing, topology
 
@@ -54,10 +55,9 @@ def read(network: Network, node: str, *command: str) -> Reading:
     return reading
 
 
-def fabtui(network: Network, *words: str) -> tuple[int, str]:
-    options = ["--nodes", "n[0-3]", "--ssh-config", str(network.ssh_config), "--no-record"]
-    argv = [sys.executable, "-m", "fabtui", words[0], *options, *words[1:]]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=180, check=False)
+def fabtui(network: Network, command: str, *words: str) -> tuple[int, str]:
+    options = ("--nodes", "n[0-3]", "--ssh-config", str(network.ssh_config), "--no-record")
+    done = forked.fabtui(command, *options, *words, timeout=180)
     assert "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
     return done.returncode, done.stdout + done.stderr
 

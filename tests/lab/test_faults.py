@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from fabtui.lab.faults import FaultKind, kinds
 from fabtui.lab.lab import StandingLab, labs_folder
 from fabtui.lab.namespaces.holder import missing
 from fabtui.lab.namespaces.network import Network
+from tests.forked import fabtui
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
@@ -85,8 +85,7 @@ def test_a_lab_by_hand_is_tested_broken_and_gone(capsys: pytest.CaptureFixture[s
     def found() -> tuple[int, str]:
         """Run the printed command as ``fabtui run``."""
         words = f"--nodes n[000-002] --ssh-config {config} --no-record --probes ping,udp"
-        argv = [sys.executable, "-m", "fabtui", "run", *words.split()]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=150, check=False)
+        done = fabtui("run", *words.split())
         return done.returncode, done.stdout + done.stderr
 
     config = StandingLab("lab").ssh_config

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from fabtui.lab.namespaces.holder import Holder, missing
 from fabtui.lab.namespaces.network import Network
+from tests.forked import fabtui
 from tests.lab.field import QUICK, network_in, run
 from tests.wire.sshd import login_variables
 
@@ -42,9 +42,8 @@ def network(wired: Network) -> Iterator[Network]:
 def preflight(network: Network, folder: Path) -> tuple[int, list[str]]:
     """Return the exit code of ``fabtui preflight``, and the titles of its findings."""
     path = folder / "preflight.json"
-    argv = [sys.executable, "-m", "fabtui", "preflight", "--nodes", ",".join(network.names), "--no-record"]
-    argv += ["--ssh-config", str(network.ssh_config), "--remote-python", sys.executable, "--json", str(path)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=100, check=False)
+    words = ["preflight", "--nodes", ",".join(network.names), "--no-record", "--ssh-config", str(network.ssh_config)]
+    done = fabtui(*words, "--remote-python", sys.executable, "--json", str(path))
     assert path.exists(), done.stdout + done.stderr
     saved: dict[str, Any] = json.loads(path.read_text())
     return done.returncode, [one["title"] for one in saved["findings"] if one["severity"] != "note"]

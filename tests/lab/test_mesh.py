@@ -28,6 +28,7 @@ from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
 from fabtui_node.system import run_command
+from tests.forked import fabtui
 from tests.lab.field import network_in
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
@@ -89,9 +90,8 @@ def small(few: Network) -> Iterator[Network]:
 
 def run(network: Network, folder: Path, *args: str) -> Run:
     recording = folder / f"{len(list(folder.iterdir()))}.jsonl"
-    argv = [sys.executable, "-m", "fabtui", "run", "--nodes", ",".join(network.names), "--ssh-config"]
-    argv += [str(network.ssh_config), "--probes", "ping,udp", "--record", str(recording), *args]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    words = ["--nodes", ",".join(network.names), "--ssh-config", str(network.ssh_config), "--probes", "ping,udp"]
+    done = fabtui("run", *words, "--record", str(recording), *args)
     model = Model()
     for event in read_events(recording):
         model.apply(event)
@@ -216,9 +216,8 @@ def test_iperf3_between_the_nodes_of_a_rail(tmp_path: Path) -> None:
     with network_in(tmp_path, 2, 2) as network:
         network.rule(f"ip saddr {network.address('n0', 0)} ip daddr {network.address('n1', 0)} tcp dport != 22")
         path = tmp_path / "s.csv"
-        argv = [sys.executable, "-m", "fabtui", "run", "--nodes", "n0,n1", "--ssh-config", str(network.ssh_config)]
-        argv += ["--probes", "iperf3,perftest", "--no-record", "--csv", str(path)]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=200, check=False)
+        words = ["--nodes", "n0,n1", "--ssh-config", str(network.ssh_config), "--probes", "iperf3,perftest"]
+        done = fabtui("run", *words, "--no-record", "--csv", str(path), timeout=200)
         with path.open(newline="") as file:
             rows = {(row["src_addr"], row["dst_addr"]): row for row in csv.DictReader(file) if row["layer"] == "iperf3"}
         left = [network.on(name, "ps", "-e", "-o", "comm=").split() for name in network.names]

@@ -17,6 +17,7 @@ import pytest
 
 from fabtui.lab.namespaces.holder import missing
 from fabtui.lab.namespaces.network import Network
+from tests.forked import fabtui
 from tests.lab.field import QUICK, network_in, run
 
 pytestmark = [
@@ -80,9 +81,8 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
 def preflight(network: Network, *args: str) -> tuple[int, dict[str, Any], str]:
     """Return the exit code, the JSON, and what was printed."""
     path = network.folder / "found.json"
-    argv = [sys.executable, "-m", "fabtui", "preflight", "--nodes", "n[0-3]", "--no-record", "--json", str(path)]
-    argv += ["--remote-python", sys.executable, "--ssh-config", str(network.ssh_config), *args]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    words = ["--no-record", "--json", str(path), "--remote-python", sys.executable]
+    done = fabtui("preflight", "--nodes", "n[0-3]", *words, "--ssh-config", str(network.ssh_config), *args)
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, json.loads(path.read_text()), done.stdout
 

@@ -15,6 +15,7 @@ import pytest
 
 from fabtui.lab.namespaces.holder import missing
 from fabtui.lab.namespaces.network import Network
+from tests.forked import fabtui
 from tests.lab.field import network_in
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
@@ -60,16 +61,18 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
 
 
 def words(network: Network, *args: str) -> tuple[list[str], dict[str, str]]:
-    """Return a command line of fabtui, and an environment with the played kubectl."""
-    run = [sys.executable, "-m", "fabtui", "run", "--no-record", "--remote-python", sys.executable, *args]
-    return run, {**os.environ, "PATH": f"{network.folder}:{os.environ['PATH']}"}
+    """Return the arguments of fabtui, and an environment with the played kubectl."""
+    return ["run", "--no-record", "--remote-python", sys.executable, *args], {
+        **os.environ,
+        "PATH": f"{network.folder}:{os.environ['PATH']}",
+    }
 
 
 def test_a_full_session_over_pods(network: Network, tmp_path: Path) -> None:
     path = tmp_path / "session.json"
     quick = ("--probes", "ping,p2p,all_reduce", "--layers", "world", "--bytes", "64k", "--iters", "4")
     run, environment = words(network, "--pods", "train/job-name=llm", "--json", str(path), *quick)
-    done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=150, check=False)
+    done = fabtui(*run, env=environment)
     assert done.stderr.startswith("nodes of pods train/job-name=llm: n[0-2] (kubectl; n0 on host-n0"), done.stderr
     saved = json.loads(path.read_text())
     assert {(node["name"], node["backend"]) for node in saved["nodes"]} == {(name, "via") for name in network.names}
@@ -80,7 +83,7 @@ def test_a_full_session_over_pods(network: Network, tmp_path: Path) -> None:
 
 def test_an_unknown_pod_is_named(network: Network, tmp_path: Path) -> None:
     run, environment = words(network, "--nodes", "n0,n9", "--via", "kubectl", "--probes", "host")
-    done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = fabtui(*run, env=environment)
     assert done.returncode == 3
     assert 'pods "n9" not found' in done.stdout
 
@@ -97,7 +100,8 @@ def test_a_kill_leaves_nothing_although_the_input_stays_open(network: Network) -
             if "-IS -c" in line
         ]
 
-    with subprocess.Popen(run, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    argv = [sys.executable, "-m", "fabtui", *run]
+    with subprocess.Popen(argv, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         end = time.monotonic() + 60
         while len(left()) < 9 and time.monotonic() < end:
             time.sleep(0.2)

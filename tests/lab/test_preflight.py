@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 
 from fabtui.lab.namespaces.holder import missing
 from fabtui.lab.namespaces.network import Network
+from tests.forked import fabtui
 from tests.lab.field import network_in
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
@@ -39,24 +38,8 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
 def preflight(network: Network, *args: str) -> tuple[int, dict[str, Any], str]:
     """Return the exit code, the JSON, and what was printed."""
     path = network.folder / "found.json"
-    argv = [
-        sys.executable,
-        "-m",
-        "fabtui",
-        "preflight",
-        "--nodes",
-        f"n[0-{NODES - 1}]",
-        "--no-record",
-        "--json",
-        str(path),
-    ]
-    done = subprocess.run(
-        [*argv, "--ssh-config", str(network.ssh_config), *args],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    words = ["--nodes", f"n[0-{NODES - 1}]", "--no-record", "--json", str(path)]
+    done = fabtui("preflight", *words, "--ssh-config", str(network.ssh_config), *args)
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, json.loads(path.read_text()), done.stdout
 

@@ -16,6 +16,7 @@ import pytest
 
 from fabtui.lab.namespaces.holder import missing
 from fabtui.lab.namespaces.network import Network
+from tests.forked import fabtui
 
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"),
@@ -58,18 +59,8 @@ class Job(NamedTuple):
 
     def fabtui(self, *words: str) -> tuple[int, list[str]]:
         """Run a command about both nodes; return its exit code and its lines."""
-        argv = [
-            sys.executable,
-            "-m",
-            "fabtui",
-            *words,
-            "--nodes",
-            "n0,n1",
-            "--ssh-config",
-            str(self.network.ssh_config),
-        ]
         environ = {**os.environ, "XDG_STATE_HOME": str(self.network.folder / "state")}
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=90, check=False, env=environ)
+        done = fabtui(*words, "--nodes", "n0,n1", "--ssh-config", str(self.network.ssh_config), env=environ)
         assert done.stdout, done.stderr
         return done.returncode, done.stdout.splitlines()
 
@@ -118,12 +109,7 @@ def test_a_stopped_rank(job: Job, tmp_path: Path) -> None:
         assert found_code == 1, found
         assert found[0].startswith("the job on n[0-1] (8 ranks) hangs"), found
         assert all(part in found[0] for part in ("rank 6 on n1", "stopped", wanted)), found
-    done = subprocess.run(
-        [sys.executable, "-m", "fabtui", "replay", str(kept), "--text", "--json", str(tmp_path / "x.json")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = fabtui("replay", str(kept), "--text", "--json", str(tmp_path / "x.json"))
     assert done.returncode == 1, done.stdout + done.stderr
     assert done.stdout.splitlines()[0].partition("hangs")[0] == lines[0].partition("hangs")[0]
     assert json.loads((tmp_path / "x.json").read_text())["job"]["behind"] == [6]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.slurm_cluster import SlurmCluster, missing, short_folder
+from tests.lab.slurm_cluster import FABTUI, SlurmCluster, missing, short_folder
 
 pytestmark = [pytest.mark.slurm, pytest.mark.skipif(missing() is not None, reason=f"no Slurm: {missing()}")]
 DEADLINE = 100.0
@@ -244,7 +244,7 @@ def test_a_job_that_ends_while_it_is_watched_leaves_nothing_unread(cluster: Slur
     assert "COMPLETED: " in text.splitlines()[-1]
     assert "could not be read" not in text
     assert "signal 9" not in text
-    done = cluster.run(sys.executable, "-m", "fabtui", "explain", str(batch), check=False)
+    done = cluster.run(*FABTUI, "explain", str(batch), check=False)
     assert (done.returncode, "E38 ranks-killed" in done.stdout) == (0, True), done.stdout
 
 
@@ -262,7 +262,7 @@ def test_a_task_that_takes_more_memory_than_the_job_may(cluster: SlurmCluster) -
     assert (code_, found["verdict"]) == (1, "failed")
     assert re.match(r"n1: slurmstepd-\S*n1: error: StepId=\S+ exceeded memory limit \(\d+ > 209715200\)", texts["J04"])
     path = next((cluster.folder / job).glob("*n1.err"))
-    done = cluster.run(sys.executable, "-m", "fabtui", "explain", str(path), check=False)
+    done = cluster.run(*FABTUI, "explain", str(path), check=False)
     assert (done.returncode, "E51 host-out-of-memory" in done.stdout) == (0, True), done.stdout
 
 

@@ -111,6 +111,11 @@ class Network:
     def _all(self) -> list[Holder]:
         return [*self._hosts.values(), self._fabric, *([self._console] if self._console is not None else [])]
 
+    @property
+    def console(self) -> int | None:
+        """The process whose network namespace the controller is in; None for that of this process."""
+        return None if self._console is None else self._console.pid
+
     def controller(self, argv: Iterable[str]) -> list[str]:
         """Return the command that runs a command where the controller is."""
         return list(argv) if self._console is None else self._console.enter(argv, only_net=True)
