@@ -82,10 +82,13 @@ def print_recording(path: Path, request: Request, plain: bool, shown: Shown) -> 
     Raises:
         InputError: It is damaged.
     """
-    model, damage = replayed(path, ReadingProgress(sys.stderr, path.name))
+    progress = ReadingProgress(sys.stderr, path.name)
+    model, damage = replayed(path, progress)
+    progress.step("looking for causes")
     found = diagnose(model)
 
     def report(lines: list[str]) -> int:
+        progress.end()
         return print_session(found, plain, shown, lines)
 
     code = write_first(write_outputs(model, request, found), report)

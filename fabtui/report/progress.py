@@ -21,14 +21,12 @@ if TYPE_CHECKING:
     from fabtui.model.session_model import Model
     from fabtui.session.feeds.base import Feed
 
-#: Interval (s) between two updates of the live line, and between two lines on a terminal without one.
-_FRAME, _SPARSE = 0.1, 15.0
+#: Interval (s) between two updates of the live line, and between two lines on a terminal without one, and elsewhere.
+_FRAME, _SPARSE, _RARE = 0.1, 15.0, 30.0
 _CLEAR = "\r\x1b[K"
 _SHOWN_LEVELS = ("notice", "warning", "error")
-
-
-#: Time (s) that reading a recording takes before its progress is shown.
-_PATIENCE = 1.0
+#: Time (s) that reading a recording takes before its progress is shown: on a terminal, and elsewhere.
+_PATIENCE, _PATIENCE_ELSEWHERE = 1.0, 5.0
 
 
 def _has_line(out: TextIO) -> bool:
@@ -37,22 +35,38 @@ def _has_line(out: TextIO) -> bool:
 
 
 class ReadingProgress:
-    """Shows on a terminal which share of a file was read, if that takes long; to be called with the share."""
+    """Shows which share of a file was read, and what follows, if that takes long; to be called with the share."""
 
     def __init__(self, out: TextIO, name: str) -> None:
-        self._out, self._name = out, one_line(name, 60)
-        self._due = time.monotonic() + _PATIENCE if _has_line(out) else math.inf
+        self._out, self._name, self._live = out, one_line(name, 60), _has_line(out)
+        self._patience = time.monotonic() + (_PATIENCE if self._live else _PATIENCE_ELSEWHERE)
+        self._due = self._patience
         self._shown = False
 
     def __call__(self, share: float) -> None:
         """Show a share; 1 clears the line."""
         if share >= 1.0:
-            text = _CLEAR if self._shown else ""
-        elif time.monotonic() >= self._due:
-            self._shown, self._due = True, time.monotonic() + _FRAME
-            text = f"{_CLEAR}reading {self._name}: {share:.0%}"
-        else:
-            return
+            self.end()
+        elif (now := time.monotonic()) >= self._due:
+            self._due = now + (_FRAME if self._live else _RARE)
+            self._write(f"reading {self._name}: {share:.0%}")
+
+    def step(self, text: str) -> None:
+        """Show what is done with the file now, if reading it took long."""
+        if time.monotonic() >= self._patience:
+            self._write(f"{self._name}: {text}")
+
+    def end(self) -> None:
+        """Clear the line."""
+        if self._shown:
+            self._shown = False
+            self._put(_CLEAR)
+
+    def _write(self, text: str) -> None:
+        self._shown = self._live
+        self._put(f"{_CLEAR}{text}" if self._live else f"{text}\n")
+
+    def _put(self, text: str) -> None:
         # The terminal may be gone.
         with contextlib.suppress(OSError, ValueError, UnicodeError):
             self._out.write(text)
@@ -67,14 +81,15 @@ def _of_node(entry: LogLine) -> str:
 class Progress:
     """Shows a feed: a live line on a terminal, one line per step elsewhere.
 
-    ``text``: no live line on a terminal either, for screen readers, but a line with the remaining time now and then.
+    Without a live line, a line has the remaining time now and then. ``text``: no live line on a terminal either, for
+    screen readers.
     """
 
     def __init__(self, out: TextIO, quiet: bool, text: bool = False) -> None:
         self._out = out
         self._quiet = quiet
         self._live = _has_line(out) and not text
-        self._sparse = out.isatty() and not self._live
+        self._interval = math.inf if self._live else _SPARSE if out.isatty() else _RARE
         self._drawn = 0.0
         self._pace = Pace()
         self._phase = ""
@@ -97,9 +112,9 @@ class Progress:
 
     def _changed(self) -> None:
         lines = self._nodes() + self._log() + ([] if self._live else self._steps())
-        if self._sparse:
+        if not self._live:
             self._pace.take(self._model, self._model.elapsed)
-            if time.monotonic() - self._drawn >= _SPARSE and self._model.phase.total:
+            if time.monotonic() - self._drawn >= self._interval and self._model.phase.total:
                 self._drawn = time.monotonic()
                 lines.append(self._line())
         if lines:

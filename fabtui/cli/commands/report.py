@@ -70,17 +70,21 @@ def execute(args: argparse.Namespace) -> int:
     out = None if name in (None, _STDOUT) else _checked(name, files)
     request = files_request(vars(args))
     against = Against(Path(args.baseline).name, read_session(args.baseline)) if "baseline" in args else None
-    model, readings, damage = _read(files)
+    progress = ReadingProgress(sys.stderr, Path(files[0]).name)
+    model, readings, damage = _read(files, progress)
     if model is None and against is not None:
         raise InputError("--baseline: the files hold no session to compare with it")
     if model is None and request.outputs:
         raise InputError(f"--{next(iter(request.outputs))}: the files hold no nodes")
+    progress.step("looking for causes")
     diagnosis = None if model is None else diagnose(model)
+    progress.step("writing the report")
     found = document(diagnosis, [Path(name).name for name in files], readings, against, [damage] if damage else [])
     files_of_session = [] if model is None else output_files(model, request, diagnosis)
     outputs = [*picture_files(model, wanted), *files_of_session]
     if out is not None:
         outputs.append((out, partial(write_document, found)))
+    progress.end()
     lines = write_each(outputs)
     if name == _STDOUT:
         text = markdown(found)
@@ -124,10 +128,10 @@ def _checked(name: str, files: list[str]) -> Path:
     return path
 
 
-def _read(files: list[str]) -> tuple[Model | None, list[Result], str]:
+def _read(files: list[str], progress: ReadingProgress) -> tuple[Model | None, list[Result], str]:
     """Return the session in files, the outputs of other tools, and where a recording is damaged."""
     if len(files) == 1 and is_recording(path := user_path(files[0])):
-        model, damage = replayed(path, ReadingProgress(sys.stderr, path.name))
+        model, damage = replayed(path, progress)
         return model, [], str(damage or "")
     results = list(results_of(files))
     check_comparable(results, "; report on them separately")

@@ -110,17 +110,21 @@ def test_the_live_line_is_drawn_a_few_times_a_second(make_model: Maker, monkeypa
     assert played(maker, Terminal()).count("\x1b[K") <= 3
 
 
-def test_text_on_a_terminal_has_the_remaining_time_on_lines_of_their_own(
-    make_model: Maker, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("interval", "out", "text"), [("_SPARSE", Terminal(), True), ("_RARE", io.StringIO(), False)], ids=["text", "pipe"]
+)
+def test_without_a_live_line_the_remaining_time_stands_on_lines_of_its_own_now_and_then(
+    make_model: Maker, monkeypatch: pytest.MonkeyPatch, interval: str, out: io.StringIO, text: bool
 ) -> None:
-    monkeypatch.setattr(progress, "_SPARSE", 0.0)
+    monkeypatch.setattr(progress, interval, 0.0)
     maker = make_model().start(["n0"]).add("phase", name="p2p", total=8)
     for number in range(4):
         maker.measured("p2p", "n0:0", f"n0:{number + 1}", value=1.0, unit="GB/s")
-    last = played(maker, Terminal(), text=True).splitlines()[-1]
+    last = played(maker, out, text=text).splitlines()[-1]
     assert "4/8 tests" in last
     assert last.endswith("left")
-    assert "left" not in played(maker, io.StringIO(), text=True)
+    monkeypatch.setattr(progress, interval, 30.0)
+    assert "left" not in played(maker, type(out)(), text=text)
 
 
 @pytest.mark.parametrize(("term", "text"), [("dumb", False), ("", False), ("xterm", True)])
@@ -207,15 +211,25 @@ class Clock:
 def test_reading_is_shown_only_where_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(progress, "time", clock)
-    quick, slow, piped = Terminal(), Terminal(), io.StringIO()
-    shown = [progress.ReadingProgress(out, "run.jsonl.gz") for out in (quick, slow, piped)]
+    quick, slow, piped, slow_pipe = Terminal(), Terminal(), io.StringIO(), io.StringIO()
+    shown = [progress.ReadingProgress(out, "run.jsonl.gz") for out in (quick, slow, piped, slow_pipe)]
     for one in shown:
         one(0.2)
     shown[0](1.0)
+    shown[0].step("looking for causes")
     clock.now += 1.1
-    for one in shown[1:]:
+    for one in shown[1:3]:
         one(0.4)
         one(0.41)
         one(1.0)
+        one.step("looking for causes")
+        one.end()
     assert quick.getvalue() == piped.getvalue() == ""
-    assert slow.getvalue() == "\r\x1b[Kreading run.jsonl.gz: 40%\r\x1b[K"
+    clear = "\r\x1b[K"
+    assert slow.getvalue() == f"{clear}reading run.jsonl.gz: 40%{clear}{clear}run.jsonl.gz: looking for causes{clear}"
+    clock.now += 4.0
+    shown[3](0.4)
+    shown[3](0.41)
+    shown[3].step("looking for causes")
+    shown[3].end()
+    assert slow_pipe.getvalue() == "reading run.jsonl.gz: 40%\nrun.jsonl.gz: looking for causes\n"
