@@ -1,9 +1,9 @@
 """Presses every key in every view, in a real terminal: ``python tools/press_keys.py [--only WORD] [RECORDING]``.
 
-tmux runs the app at three sizes, each with 24-bit colour, 16 colours, NO_COLOR and ASCII. In each view, the keys that
-its classes declare are sent, and the screens before and after each key are compared. Reported are an app that has
-ended, keys that change nothing, escape codes of more colours than chosen, and characters beyond ASCII. Keys that only
-move a cursor may change nothing at an edge, unless the key bar names them.
+tmux runs the app at three sizes, each with 24-bit colour, 16 colours, NO_COLOR and ASCII: one app for each of these
+combinations. In each view, the keys that its classes declare are sent, and the screens before and after each key are
+compared. Reported are an app that has ended, keys that change nothing, escape codes of more colours than chosen, and
+characters beyond ASCII. Keys that only move a cursor may change nothing at an edge, unless the key bar names them.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import select
 import shlex
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,10 +39,8 @@ MODES = {
     "ASCII": ("COLORTERM=truecolor", "--ascii"),
 }
 #: How to come to each view from the grid, a pattern that shows that one is there, and the classes whose keys it has.
+#: The grid comes last, as its keys lead to other times of the recording.
 VIEWS: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
-    "grid": ((), "GPU pairs? (is|are) bad", ("MainScreen", "GridView", "FabricApp")),
-    "list": (("v",), "verdict ▾|verdict v|no bad pair in layer", ("MainScreen", "WorstPairs")),
-    "log": (("L",), "event log", ("EventLog",)),
     "pair": (("]", "Enter"), r"/ n00\d:\d > n00", ("PairScreen", "DetailScreen", "SteppedScreen", "FabricApp")),
     "node": (("n",), "/ n00", ("NodeScreen", "DetailScreen", "SteppedScreen", "FabricApp")),
     "findings": (("F",), r"/ \d findings", ("FindingsScreen", "DetailScreen", "FabricApp")),
@@ -49,7 +50,12 @@ VIEWS: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     "help": (("?",), "/ help", ("HelpScreen", "DetailScreen", "FabricApp")),
     "command line": ((":",), "(?m)^:", ("CommandLine",)),
     "palette": (("C-p",), "Change the theme", ()),
+    "log": (("L",), "event log", ("EventLog",)),
+    "list": (("v",), r"(?m)^.{0,5} pair .* value|no bad pair in layer", ("MainScreen", "WorstPairs")),
+    "grid": ((), r"(?m)^n00\d ", ("MainScreen", "GridView", "FabricApp")),
 }
+#: What the end of the recording shows.
+READY = "GPU pairs? (is|are) bad"
 NAMED = {"up": "Up", "down": "Down", "left": "Left", "right": "Right", "enter": "Enter", "tab": "Tab", "home": "Home"}
 NAMED |= {"end": "End", "pageup": "PPage", "pagedown": "NPage", "escape": "Escape", "space": "Space"}
 NAMED |= {"shift+tab": "BTab", "backspace": "BSpace", "f1": "F1", "f2": "F2"}
@@ -64,8 +70,19 @@ TYPED = ("command line", "palette")
 MOVES = re.compile(
     r"^(grid|worst|nodes|topology|tree|detail|log|command)\.|\.(up|down|first|last|next|previous|layer-\w+|go-\d|steps?\b.*)$"
 )
-#: Time (s) for which notifications are shown, and a little.
-_NOTIFIED = 5.0
+#: Starts the app with short notifications: one that is still shown would hide the same answer to the next key.
+_APP = """
+import sys
+from fabtui.__main__ import main
+from fabtui.screen.app import FabricApp
+FabricApp.NOTIFICATION_TIMEOUT = {notified}
+sys.exit(main())
+"""
+_NOTIFIED = 0.4
+#: Silence (s) after which a screen counts as complete.
+_QUIET = 0.08
+#: Least time (s) from one key to the next screen that is compared: notifications are gone.
+_BETWEEN = _NOTIFIED + 2 * _QUIET
 #: Text that runs by itself.
 CLOCK = re.compile(r"\d+:\d\d")
 
@@ -96,70 +113,128 @@ def _tmux_name(key: str) -> str:
 
 
 class Terminal:
-    """The app in a tmux session of its own."""
+    """The app in a tmux session of its own, which is asked and reports in tmux's control mode."""
 
     def __init__(self, size: tuple[int, int], environment: str, options: str, recording: Path, folder: Path) -> None:
-        self._tmux = ["tmux", "-S", str(folder / "socket"), "-f", "/dev/null"]
-        python = shlex.quote(sys.executable)
-        app = f"{python} -m fabtui replay --speed max {options} {shlex.quote(str(recording))}"
+        run = shlex.join([sys.executable, "-c", _APP.format(notified=_NOTIFIED)])
+        app = f"{run} replay --speed max {options} {shlex.quote(str(recording))}"
         state = f"XDG_STATE_HOME={shlex.quote(str(folder))} XDG_CONFIG_HOME={shlex.quote(str(folder))}"
-        clean = "env -u COLORTERM -u NO_COLOR TERM=xterm-256color"
+        clean = "env -u COLORTERM -u NO_COLOR TERM=xterm-256color ESCDELAY=20"
         command = f"{clean} {state} {environment} {app}; echo ENDED; exec sleep 1000"
         width, height = map(str, size)
-        self._run("new-session", "-d", "-x", width, "-y", height, "-c", str(folder), command)
+        tmux = ["tmux", "-S", str(folder / "socket"), "-f", "/dev/null", "-C", "new-session"]
+        words = [*tmux, "-x", width, "-y", height, "-c", str(folder), command]
+        # The app ends with this tool.
+        words += [";", "set-option", "destroy-unattached", "on"]
+        self._client = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._client.stdin is not None
+        assert self._client.stdout is not None
+        self._requests, self._reports = self._client.stdin, self._client.stdout.fileno()
+        self._unread = b""
+        #: True if the app has written since this was last asked.
+        self._written = False
+        self._sent_at = 0.0
+        self._reply()
 
-    def _run(self, *words: str) -> str:
-        return subprocess.run([*self._tmux, *words], capture_output=True, text=True, check=False).stdout
+    def _line(self, seconds: float) -> str | None:
+        """Return the next line of tmux, or None if there is none within some time."""
+        end = time.monotonic() + seconds
+        while b"\n" not in self._unread:
+            if not select.select([self._reports], [], [], max(0.0, end - time.monotonic()))[0]:
+                return None
+            if not (more := os.read(self._reports, 65536)):
+                raise SystemExit("tmux has ended")
+            self._unread += more
+        line, _, self._unread = self._unread.partition(b"\n")
+        if line.startswith(b"%output"):
+            self._written = True
+        return line.decode(errors="replace")
 
-    def screen(self, *, codes: bool = False) -> str:
-        """Return what is shown, with ``codes`` for colours or without."""
-        return self._run("capture-pane", "-p", *(["-e"] if codes else []))
+    def _reply(self) -> str:
+        lines: list[str] | None = None
+        while (line := self._line(10.0)) is not None:
+            if line.startswith(("%end ", "%error ")):
+                return "\n".join(lines or ())
+            if lines is not None:
+                lines.append(line)
+            elif line.startswith("%begin "):
+                lines = []
+        raise SystemExit("tmux does not answer")
 
-    def send(self, *keys: str) -> None:
-        """Press keys, by their names in tmux."""
-        for key in keys:
-            self._run("send-keys", *(["-l"] if len(key) == 1 else []), key if key != ";" else "\\;")
+    def _ask(self, *words: str) -> str:
+        self._requests.write(f"{shlex.join(words)}\n".encode())
+        self._requests.flush()
+        return self._reply()
+
+    def _wrote_within(self, seconds: float) -> bool:
+        """Return True as soon as the app writes, or has written since the last call."""
+        end = time.monotonic() + seconds
+        while not self._written and self._line(max(0.0, end - time.monotonic())) is not None:
+            pass
+        written, self._written = self._written, False
+        return written
+
+    def screen(self) -> str:
+        """Return what is shown."""
+        return self._ask("capture-pane", "-p")
+
+    def coded(self) -> str:
+        """Return what is shown with the codes of its colours, without times."""
+        return CLOCK.sub("", self._ask("capture-pane", "-p", "-e"))
+
+    def send(self, key: str) -> None:
+        """Press a key, by its name in tmux."""
+        self._ask("send-keys", *(["-H", f"{ord(key):x}"] if len(key) == 1 else [key]))
+        self._sent_at = time.monotonic()
 
     def until(self, what: Callable[[str], bool], seconds: float) -> bool:
         """Wait until the screen is so."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if what(self.screen()):
-                return True
-            time.sleep(0.03)
-        return False
+        while not (found := what(self.screen())) and time.monotonic() < end:
+            self._wrote_within(0.2)
+        return found
 
     def rest(self) -> str:
-        """Return the screen with its codes once it does not change any more."""
-        before = ""
-        for _ in range(100):
-            now = CLOCK.sub("", self.screen(codes=True))
-            if now == before:
-                return now
-            before = now
-            time.sleep(0.15)
-        return before
+        """Return the screen with its codes once the app is silent."""
+        end = time.monotonic() + 5.0
+        while self._wrote_within(_QUIET) and time.monotonic() < end:
+            pass
+        return self.coded()
+
+    def rest_after(self, seconds: float) -> str:
+        """Return the screen with its codes once the app, which may need some time to begin, is silent."""
+        self._written = self._wrote_within(seconds)
+        return self.rest()
+
+    def rest_unnotified(self) -> str:
+        """Return the screen with its codes once notifications are gone, too."""
+        time.sleep(max(0.0, self._sent_at + _BETWEEN - time.monotonic()))
+        return self.rest()
 
     def changed_by(self, key: str, seconds: float) -> bool:
         """Press a key; return whether the screen changes."""
-        before = self.rest()
+        before = self.rest_unnotified()
         self.send(key)
-        return self.until(lambda _: CLOCK.sub("", self.screen(codes=True)) != before, seconds)
+        end = time.monotonic() + seconds
+        while self._wrote_within(max(0.0, end - time.monotonic())):
+            if self.coded() != before:
+                return True
+        return False
 
     def to_grid(self) -> None:
         """Leave all views and lines that are open over the grid."""
         for _ in range(6):
             # Sent at once, Escape and what follows would be one key with Alt.
             self.send("Escape")
-            time.sleep(0.15)
-            self.rest()
+            self.rest_after(0.3)
             lines = self.screen().rstrip().split("\n")
             if "/ " not in lines[0] and not lines[-1].startswith(":"):
                 return
 
     def close(self) -> None:
         """End the app and its session."""
-        self._run("kill-server")
+        self._requests.close()
+        self._client.wait(10)
 
 
 def colours_beyond(mode: str, codes: str) -> str:
@@ -174,36 +249,66 @@ def colours_beyond(mode: str, codes: str) -> str:
 
 
 def press_all(terminal: Terminal, mode: str, view: str, seconds: float) -> Iterator[str]:
-    """Press every key of a view; yield what is wrong."""
+    """Press every key of a view; yield a line for each, empty if nothing is wrong."""
     way, sign, classes = VIEWS[view]
     keys = list(keys_of(classes, aliases=mode == "24-bit"))
     declared = {sent.key for sent in keys_of(classes, aliases=True)}
     keys += [Sent(key, key, "no key of this view") for key in DEAD if key not in declared and view not in TYPED]
+    stays = False
     for sent in keys:
-        terminal.to_grid()
-        # The list stays where it was opened.
-        for key in way if not re.search(sign, terminal.screen()) else ():
-            terminal.send(key)
-            terminal.rest()
-        if not terminal.until(lambda text: re.search(sign, text) is not None, 5.0):
+        # Where the machine is busy, a key that follows Escape may be read as one key with it.
+        if not any(_reach(terminal, way, sign, leave=not stays or attempt > 0) for attempt in range(3)):
             yield f"{view}: {' '.join(way)} does not show it before {sent.shown} ({sent.id})"
             return
-        before = terminal.rest()
-        named = re.sub(r"\x1b\[[\d;]*m", "", before).rstrip().rpartition("\n")[2]
-        changed = terminal.changed_by(sent.key, seconds)
-        if not changed:
-            # The notification that it gives may have been there already.
-            time.sleep(_NOTIFIED)
-            changed = terminal.changed_by(sent.key, seconds)
-        after = terminal.rest() if changed else before
-        if "Traceback" in after or "ENDED" in after:
-            yield f"{view}: {sent.shown} ({sent.id}) ended the app"
+        yield (problem := _press(terminal, mode, view, sent, seconds))
+        if problem.endswith("ended the app"):
             return
-        if wrong := colours_beyond(mode, after):
-            yield f"{view}: {sent.shown} ({sent.id}) shows {wrong}"
-        in_bar = re.search(rf"(^|\s){re.escape(sent.shown)} [a-z]", named, re.I) is not None
-        if not changed and (in_bar or not MOVES.search(sent.id)):
-            yield f"{view}: {sent.shown} ({sent.id}) changes nothing"
+        stays = MOVES.search(sent.id) is not None
+
+
+def _reach(terminal: Terminal, way: tuple[str, ...], sign: str, *, leave: bool) -> bool:
+    """Go to a view, from the grid if so wanted; return whether it is shown."""
+    if leave:
+        terminal.to_grid()
+    # The list stays where it was opened.
+    for key in way if not re.search(sign, terminal.screen()) else ():
+        terminal.send(key)
+        terminal.rest_after(0.5)
+    return terminal.until(lambda text: re.search(sign, text) is not None, 3.0)
+
+
+def _press(terminal: Terminal, mode: str, view: str, sent: Sent, seconds: float) -> str:
+    """Press a key of the view that is shown; return what is wrong, or ""."""
+    before = terminal.rest_unnotified()
+    bar = re.sub(r"\x1b\[[\d;]*m", "", before).rstrip().rpartition("\n")[2]
+    in_bar = re.search(rf"(^|\s){re.escape(sent.shown)} [a-z]", bar, re.I) is not None
+    must_change = in_bar or not MOVES.search(sent.id)
+    # The second time is for a machine that is busy.
+    changed = terminal.changed_by(sent.key, seconds) or (must_change and terminal.changed_by(sent.key, 4 * seconds))
+    after = terminal.rest() if changed else before
+    if "Traceback" in after or "ENDED" in after:
+        return f"{view}: {sent.shown} ({sent.id}) ended the app"
+    if wrong := colours_beyond(mode, after):
+        return f"{view}: {sent.shown} ({sent.id}) shows {wrong}"
+    return "" if changed or not must_change else f"{view}: {sent.shown} ({sent.id}) changes nothing"
+
+
+def press_views(size: tuple[int, int], mode: str, views: list[str], recording: Path, seconds: float) -> int:
+    """Press the keys of some views in one app; print and count what is wrong."""
+    environment, options = MODES[mode]
+    name = f"{size[0]}x{size[1]} {mode}"
+    with tempfile.TemporaryDirectory() as folder:
+        terminal = Terminal(size, environment, options, recording, Path(folder))
+        try:
+            if not terminal.until(lambda text: re.search(READY, text) is not None, 120):
+                print(f"{name}: nothing was shown", flush=True)
+                return 1
+            pressed = [line for view in views for line in press_all(terminal, mode, view, seconds)]
+        finally:
+            terminal.close()
+    problems = [line for line in pressed if line]
+    print(f"{name}: {len(pressed)} keys, {len(problems)} problems", *problems, sep="\n  ", flush=True)
+    return len(problems)
 
 
 def main() -> int:
@@ -212,27 +317,14 @@ def main() -> int:
     parser.add_argument("recording", nargs="?", type=Path, default=RECORDING)
     parser.add_argument("--only", default="", help="only runs whose name has this word: 80x24, ASCII")
     parser.add_argument("--views", default=",".join(VIEWS), help="views, separated by commas")
-    parser.add_argument("--wait", type=float, default=2.0, help="seconds until a key counts as silent (2)")
+    parser.add_argument("--wait", type=float, default=0.7, help="seconds until a key counts as silent (0.7)")
+    parser.add_argument("--jobs", type=int, default=2, help="apps that run at once (2)")
     given = parser.parse_args()
-    problems = 0
-    for size in SIZES:
-        for mode, (environment, options) in MODES.items():
-            name = f"{size[0]}x{size[1]} {mode}"
-            if given.only not in name:
-                continue
-            found: list[str] = []
-            for view in given.views.split(","):
-                with tempfile.TemporaryDirectory() as folder:
-                    terminal = Terminal(size, environment, options, given.recording.resolve(), Path(folder))
-                    try:
-                        ready = terminal.until(lambda text: "bad" in text and "so far" not in text, 60)
-                        here = list(press_all(terminal, mode, view, given.wait)) if ready else ["nothing was shown"]
-                        print(f"{name} {view}: {len(here)} problems", *here, sep="\n  ", flush=True)
-                        found += here
-                    finally:
-                        terminal.close()
-            print(f"{name}: {len(found)} problems", flush=True)
-            problems += len(found)
+    chosen = [(size, mode) for size, mode in product(SIZES, MODES) if given.only in f"{size[0]}x{size[1]} {mode}"]
+    views, recording = given.views.split(","), given.recording.resolve()
+    with ThreadPoolExecutor(given.jobs) as pool:
+        runs = [pool.submit(press_views, size, mode, views, recording, given.wait) for size, mode in chosen]
+        problems = sum(run.result() for run in runs)
     return 1 if problems else 0
 
 

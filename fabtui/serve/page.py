@@ -14,6 +14,7 @@ _INDEX = Template("""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>fabtui</title>
 <link rel="preload" href="static/fonts/RobotoMono-VariableFont_wght.ttf" as="font" crossorigin>
 <link rel="stylesheet" href="static/css/xterm.css">
@@ -55,6 +56,8 @@ page.search = page.hash = "";
 part("terminal").dataset.sessionWebsocketUrl = page.href.replace(/[^/]*$/, "") + "ws";
 const size = Number(new URLSearchParams(window.location.search).get("fontsize"));
 if (size >= 6 && size <= 60) part("terminal").dataset.fontSize = size;
+// Phones: 54 columns at 390 pixels, which is enough for the sentence and a grid.
+else if (window.innerWidth < 600) part("terminal").dataset.fontSize = 12;
 
 const began = Date.now(), patience = Number(body.dataset.reconnect) * 1000;
 const passed = (since) => Math.round((Date.now() - since) / 1000) + " s";

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from fabtui.model.events import NodeState, NodeUpdate, SessionStart
@@ -52,6 +54,16 @@ async def test_60x15_is_a_list_that_can_be_worked_with(opened: Opened) -> None:
         await pilot.press("escape", "escape", "question_mark")
         await pilot.pause()
         assert "help: worst pairs" in screen_text(app)
+
+
+async def test_a_narrow_and_high_terminal_shows_sentence_grid_and_findings(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(43, 42)) as (app, _):
+        assert app.main.view == "grid"
+        found = lines(screen_text(app))
+        assert found[0].startswith(" 3 of 56 bad")
+        row = next(number for number, line in enumerate(found) if line.startswith("n001 0"))
+        titles = [number for number, line in enumerate(found) if re.match(r"[ ▌][12] n00", line)]
+        assert row < titles[0] < titles[1] < row + 20
 
 
 async def test_60x15_shows_a_sweep_as_it_goes(opened: Opened) -> None:

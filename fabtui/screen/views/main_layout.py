@@ -25,9 +25,11 @@ MOST_BELOW = 16
 USUAL_LINES = 6
 #: Minimum number of lines below a grid for one about usual values among them.
 FINDINGS_FIRST = 6
-#: Maximum size without a grid, where the worst pairs are listed instead.
+#: Maximum size without a grid, where the worst pairs are listed instead; a window of a phone is narrow, but so high
+#: that there is a grid with findings below it.
 TINY_WIDTH = 60
 TINY_HEIGHT = 15
+TALL_FROM = 30
 #: Minimum height for both large cells and the log.
 _ROOMY = 34
 #: Minimum size of the terminal.
@@ -145,7 +147,8 @@ def _view(model: Model, width: int, height: int, choices: LayoutChoices) -> str:
         connecting = model.phase.name in _BEFORE_TESTS and not model.results.tested
     if connecting or not has_grid(model):
         return "connecting"
-    return "worst" if choices.worst or width <= TINY_WIDTH or height <= TINY_HEIGHT else "grid"
+    tiny = height <= TINY_HEIGHT or (width <= TINY_WIDTH and height < TALL_FROM)
+    return "worst" if choices.worst or tiny else "grid"
 
 
 def is_too_small(width: int, height: int) -> bool:
@@ -186,7 +189,8 @@ def lines_below(grid: GridView, width: int, body: int, *, panel: bool, usual: bo
     left = body - HEADER_LINES - rows.size - (len(rows.starts) - 1)
     few = body // 2 if more else body // 4
     least = few if body >= BELOW_FROM else min(body // 4, max(0, left))
-    found = min(body if more else MOST_BELOW, body - grid.fitted(width, body - least).used(rows))
+    most = body if more or width <= TINY_WIDTH else MOST_BELOW
+    found = min(most, body - grid.fitted(width, body - least).used(rows))
     line = int(usual and found >= FINDINGS_FIRST)
     return LinesBelow(line, found - line)
 
