@@ -62,7 +62,7 @@ from fabtui.session.endpoint_admission import Admission
 from fabtui.session.measure.p2p_result import Side
 from fabtui.session.node_client import NodeClient
 from fabtui.session.ranks.rank_host import HostMessage, RankHost, RankSettings, Report, exit_reason
-from fabtui.session.ranks.rendezvous_store import StoreServer
+from fabtui.session.ranks.rendezvous_store import Member, StoreServer
 from fabtui.transport.asyncssh.known_hosts import load_file
 from fabtui.transport.byte_pipe import BytePipe, Ending
 from fabtui.transport.framed_link import FramedLink, Limits
@@ -204,6 +204,7 @@ async def _from_node(data: bytes) -> None:
     link = await FramedLink.start(pipe, "n0", "asyncssh", b"payload", nonce, limits)
     client = NodeClient(link)
     store = StoreServer()
+    store.begin("e/1/", {0: Member("n0", "10.0.0.1"), 1: Member("n1", "10.0.0.2")}, gloo=True)
     host = RankHost(client, Admission([], ""), RankSettings("gloo", 1.0), store)
     host.subscribers.append(_take_report)
     probe = asyncio.ensure_future(client.probe("x", {}, 30, lambda _: None))

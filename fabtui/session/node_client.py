@@ -20,6 +20,9 @@ MAX_TOGETHER = 1 << 20
 #: Maximum number of log lines of a node; more would fill the recording.
 MAX_LINES = 20_000
 
+#: Messages of one node that are processed at once.
+_TURN = 256
+
 OnPart = Callable[[dict[str, Any]], None]
 
 
@@ -67,8 +70,15 @@ class NodeClient:
         ``stopped`` are about the process of the rank host.
         """
         try:
+            number = 0
             while True:
                 message = await self.link.receive()
+                number += 1
+                if number % _TURN == 0:
+                    # A queue that is never empty needs no waiting: other nodes have their turn.
+                    await asyncio.sleep(0)
+                if self._rejected is not None:
+                    continue
                 try:
                     found = self._dispatch(message)
                 except Exception as error:
@@ -234,4 +244,6 @@ class NodeClient:
 
 
 def _unreadable(error: Exception) -> LinkLost:
+    if isinstance(error, LinkLost):
+        return error
     return LinkLost("protocol", f"a message cannot be read: {type(error).__name__}: {error}")

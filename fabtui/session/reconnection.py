@@ -7,6 +7,7 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 from fabtui.transport.link import LostKind, UnreachableKind
@@ -79,6 +80,16 @@ def clock() -> float:
     return time.clock_gettime(_CLOCK)
 
 
+def awake() -> float:
+    """Return how long (s) this thread has run, or waited for a processor."""
+    try:
+        # Nanoseconds; not every kernel keeps this account.
+        ran, waited, _ = Path("/proc/thread-self/schedstat").read_text().split()
+        return (int(ran) + int(waited)) * 1e-9
+    except (OSError, ValueError):
+        return time.thread_time()
+
+
 class SuspendDetector:
     """Ends the tests during which this process was suspended, without a verdict.
 
@@ -87,22 +98,24 @@ class SuspendDetector:
 
     def __init__(self, woke: Callable[[float], None]) -> None:
         self._woke = woke
-        self._last = clock()
+        self._last, self._awake = clock(), awake()
         self._guarded: set[asyncio.Task[None]] = set()
         self._ended: set[asyncio.Task[None]] = set()
 
     async def watch(self) -> None:
         """Look for suspensions until cancelled."""
-        self._last = clock()
+        self._last, self._awake = clock(), awake()
         while True:
             await asyncio.sleep(TICK)
             self.look()
 
     def look(self) -> None:
         """Read the clock."""
-        now = clock()
+        now, ran = clock(), awake()
         stood, self._last = now - self._last, now
-        if stood < LEAST:
+        worked, self._awake = ran - self._awake, ran
+        # A busy loop, or one that got no processor, is late as well: it was not suspended.
+        if stood < LEAST or worked > stood / 2:
             return
         for task in self._guarded - self._ended:
             self._ended.add(task)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from fabtui.model.endpoints import Endpoint
@@ -13,7 +13,7 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.pair_index import PairIndex
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.ranks.rank_host import RankHost
-from fabtui.session.ranks.rendezvous_store import StoreServer
+from fabtui.session.ranks.rendezvous_store import Member, StoreServer
 
 #: Time (s) that ranks may take to leave an aborted test before their rank host is killed.
 ABORT_PATIENCE = 3.0
@@ -38,8 +38,6 @@ class MeasurementContext:
     endpoints: list[Endpoint] = field(default_factory=list)  #: All endpoints, by number.
     hosts: dict[str, RankHost] = field(default_factory=dict)  #: Rank host of each node that has something to test.
     store: StoreServer = field(default_factory=StoreServer)
-    #: Numbers of tests, unique within a session.
-    ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     attempts: PairIndex[tuple[str, ...]] = field(default_factory=PairIndex)  #: Number of attempts at each test.
     #: Called with the nodes of a pair that runs alone, at its start and at its end.
     sample_counters: Callable[[set[str]], None] = lambda nodes: None
@@ -88,8 +86,26 @@ class MeasurementContext:
             return "it has no ranks"
         return host.withheld.get(rank) or host.broken or host.bad_ranks.get(rank, "not ready")
 
+    def begin(self, ranks: Iterable[int]) -> int:
+        """Return the number of a test of some ranks, which no node can guess, and let them meet in the store.
+
+        The order of the ranks is that in their messages.
+        """
+        number = secrets.randbits(52)
+        members: dict[int, Member] = {}
+        gloo = False
+        for rank in ranks:
+            host = self.host_of(rank)
+            members[rank] = Member(host.node, host.address_of(rank))
+            gloo = host.engine.name == "gloo"
+        self.store.begin(self._prefix(number), members, gloo=gloo)
+        return number
+
     def forget(self, number: int) -> None:
         """Remove the keys of an ended test from the store."""
+        self.store.forget(self._prefix(number))
+
+    def _prefix(self, number: int) -> str:
         # All have the same engine.
-        if (host := next(iter(self.hosts.values()), None)) is not None:
-            self.store.forget(f"{host.engine.epoch}/{number}/")
+        host = next(iter(self.hosts.values()), None)
+        return f"{host.engine.epoch if host else ''}/{number}/"

@@ -266,7 +266,7 @@ class PairSweep:
             held |= self._kept.full(ctas=NODE_CTAS)
         for a, b in self._dispatcher.take(held, self._fits, full):
             ends = self._context.endpoints
-            pair = _Running(next(self._context.ids), ends[a], ends[b], time.monotonic(), self._key(a, b))
+            pair = _Running(self._context.begin((a, b)), ends[a], ends[b], time.monotonic(), self._key(a, b))
             self._running[pair.number] = pair
             self._earliest = min(self._earliest, self._due(pair))
             begun += ((self._names[a], self._names[b]), (self._names[b], self._names[a]))

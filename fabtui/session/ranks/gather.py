@@ -143,7 +143,7 @@ class Gathering:
         return later
 
     def _start(self, request: GroupRequest) -> None:
-        request.number = next(self._context.ids)
+        request.number = self._context.begin(request.ranks)
         request.due = time.monotonic() + request.seconds + GRACE
         self._running[request.number] = request
         for node in self._nodes_of(request.ranks):

@@ -113,6 +113,8 @@ class RankHost:
         self.laps: dict[str, float] = {}  #: Duration (s) of each reported part of its start, including ``total``.
         self.port = 0  #: Port of its listener for the TCP check, once ready.
         self.address = next((e.address for e in self.endpoints if e.address), None)
+        # GPUs have NICs of their own, which NCCL chooses.
+        self._addresses = {e.number: e.address for e in self.endpoints if e.address and e.kind == "cpu"}
         self.broken: str | None = None  #: Why it cannot be used, or None.
         self.withheld = withheld  #: Endpoints that get no rank, with the reason: their GPUs are left alone.
         self.bad_ranks: dict[int, str] = {}  #: Endpoints that could not be made ready, with the reason.
@@ -182,6 +184,10 @@ class RankHost:
             if isinstance(rank, dict) and isinstance(rank.get("rank"), int) and rank.get("ok") is not True
         }
 
+    def address_of(self, rank: int) -> str | None:
+        """Return the data address that one of its ranks gets."""
+        return self._addresses.get(rank, self.address)
+
     def _init(self, world: int) -> dict[str, Any]:
         return {
             "op": "init",
@@ -193,9 +199,8 @@ class RankHost:
             "start_deadline": START_DEADLINE,
             "library": self._library,
             "largest": self.engine.largest,
-            # GPUs have NICs of their own, which NCCL chooses.
             "ranks": [
-                {"rank": e.number, "index": e.index, "uuid": e.uuid, "address": e.address if e.kind == "cpu" else None}
+                {"rank": e.number, "index": e.index, "uuid": e.uuid, "address": self._addresses.get(e.number)}
                 for e in self.endpoints
                 if e.number not in self.withheld
             ],

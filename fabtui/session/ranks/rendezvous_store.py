@@ -1,13 +1,24 @@
-"""The store through which ranks meet: the controller answers their requests, so that the nodes open no port for it."""
+"""The store through which ranks meet: the controller answers their requests, so that the nodes open no port for it.
+
+Keys belong to tests, ``epoch/id/...``, and only nodes of a test read and write its keys. A key that names a rank is
+written by the node of that rank alone, and an address in it is the one that the controller gave that rank.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import ipaddress
+import json
 import math
-from collections import Counter
-from collections.abc import Callable
+import re
+import struct
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+from fabtui.transport.link import LinkLost
 
 #: Maximum size of all keys and values together; a node that fills it gets errors, the controller lives on.
 MAX_TOTAL = 32 * 1024 * 1024
@@ -15,6 +26,16 @@ MAX_TOTAL = 32 * 1024 * 1024
 _A_KEY = 100
 #: Maximum number of waiting requests of one node; each of its ranks waits for one key at a time.
 MAX_WAITING = 4096
+#: Maximum size of what one node writes in one test, and what a rank writes besides a part for each other rank.
+_MAX_OWN = MAX_TOTAL // 4
+_RANK_SIZE, _PEER_SIZE = 1 << 16, 1 << 10
+#: Maximum number of keys that a rank asks for or sets in a test, and that number for each other rank.
+_RANK_KEYS, _PEER_KEYS = 256, 8
+#: Ended tests that are remembered: their last messages come late, and a kept process group may look for its keys.
+_REMEMBERED = 16_384
+#: Maximum number of refused requests of a node, and how many more (1/s) are forgiven; an honest node has a few.
+MAX_REFUSED = 1000
+_FORGIVEN = 50.0
 #: ``add`` counts ranks.
 _MAX_COUNT = 1 << 53
 MAX_WAIT = 600.0
@@ -22,6 +43,126 @@ MAX_WAIT = 600.0
 _TICK = 0.02
 
 Answer = Callable[[dict[str, Any]], object]
+
+
+class Member(NamedTuple):
+    """A rank of a test: its node, and its data address, which it tells the others; None if there is none."""
+
+    node: str
+    address: str | None
+
+
+class _Refused(ValueError):
+    """A request that an honest node does not send."""
+
+
+class _Full(Exception):
+    """There is no room for a value."""
+
+
+#: Keys that name their writer: a rank; the ends of a direction, or of both; the first rank of a communicator of NCCL;
+#: the place among the ranks of a process group of gloo.
+_OF_RANK = re.compile(r"(?:hello|here)/(\d{1,9})")
+_OF_END = re.compile(r"(?:(\d{1,9})>(\d{1,9})|both)/(?:end/(src|dst)|refused)")
+_OF_FIRST = re.compile(r"(?:link\d{1,9}|(group))/id")
+_ADDRESSES = re.compile(r"(?:link\d{1,9}|group)/0/\d{1,9}")
+_OF_PLACE = re.compile(r"(?:link\d{1,9}|(group))/0/(?:rank_)?(\d{1,9})")
+
+
+class _Test:
+    """A pair or group: its ranks, and what its nodes may still ask for and write."""
+
+    __slots__ = ("gloo", "left", "members", "open", "order", "room")
+
+    def __init__(self, members: Mapping[int, Member], *, gloo: bool) -> None:
+        self.members = members
+        self.order = tuple(members)
+        self.gloo = gloo
+        self.open = True
+        ranks = Counter(member.node for member in members.values())
+        others = len(members)
+        self.left = {node: count * (_RANK_KEYS + _PEER_KEYS * others) for node, count in ranks.items()}
+        self.room = {node: min(_MAX_OWN, count * (_RANK_SIZE + _PEER_SIZE * others)) for node, count in ranks.items()}
+
+    def writer(self, name: str) -> int | None:
+        """Return the rank that writes a key, None if that is any rank of the test."""
+        if found := _OF_RANK.fullmatch(name):
+            return int(found[1])
+        if found := _OF_END.fullmatch(name):
+            src, dst = (int(found[1]), int(found[2])) if found[1] else self.order[:2]
+            return dst if found[3] == "dst" else src
+        found, place = _OF_FIRST.fullmatch(name), 0
+        if found is None and self.gloo and (found := _OF_PLACE.fullmatch(name)):
+            place = int(found[2])
+        if found is None:
+            return None
+        # The lower rank of a pair is the first.
+        order = self.order if found[1] else tuple(sorted(self.order))
+        return order[place] if place < len(order) else -1
+
+    def check(self, node: str, name: str, value: Any) -> None:
+        """Raise `_Refused` if a node may not write a value under a key."""
+        rank = self.writer(name)
+        if rank is None:
+            return
+        member = self.members.get(rank)
+        if member is None or member.node != node:
+            raise _Refused("a key of another rank")
+        if member.address is None or not isinstance(value, str):
+            return
+        if name.startswith("hello/"):
+            _check_hello(value, member.address)
+        elif self.gloo and _ADDRESSES.fullmatch(name):
+            _check_gloo(value, member.address)
+
+
+def _check_hello(value: str, address: str) -> None:
+    try:
+        hello = json.loads(base64.b64decode(value, validate=True))
+    except (ValueError, RecursionError):
+        raise _Refused("a hello that is no JSON") from None
+    if not isinstance(hello, dict) or hello.get("address", address) != address:
+        raise _Refused("an address that is not its own")
+
+
+#: ``sockaddr_storage`` and a sequence number.
+_GLOO_ADDRESS = 136
+_WORD = struct.Struct("<Q")
+
+
+def _check_gloo(value: str, address: str) -> None:
+    """Raise `_Refused` for what gloo would read beyond its end, or for an address of another node.
+
+    A value is an address for each other rank, or (since 2023) the sizes and bytes of a host name and an address, and a
+    number for each rank.
+    """
+    try:
+        data = base64.b64decode(value, validate=True)
+        own = ipaddress.ip_address(address).packed
+    except ValueError:
+        raise _Refused("no addresses of gloo") from None
+    if len(data) % _GLOO_ADDRESS == 0 and data:
+        found = [data[at : at + _GLOO_ADDRESS] for at in range(0, len(data), _GLOO_ADDRESS)]
+    else:
+        name, at = _sized(data, 0)
+        one, at = _sized(data, at)
+        if len(name) > 256 or len(one) != _GLOO_ADDRESS or (len(data) - at) % _WORD.size:
+            raise _Refused("no addresses of gloo")
+        found = [one]
+    start = 4 if len(own) == 4 else 8
+    if any(one[start : start + len(own)] != own for one in found):
+        raise _Refused("an address that is not its own")
+
+
+def _sized(data: bytes, at: int) -> tuple[bytes, int]:
+    """Return the bytes at a place, which begin with their number, and the place behind them."""
+    if at + _WORD.size > len(data):
+        raise _Refused("no addresses of gloo")
+    (size,) = _WORD.unpack_from(data, at)
+    at += _WORD.size
+    if size > len(data) - at:
+        raise _Refused("no addresses of gloo")
+    return data[at : at + size], at + size
 
 
 @dataclass(slots=True, eq=False)
@@ -40,6 +181,11 @@ class StoreServer:
     """Keys and values of all ranks; values are opaque base64 texts, or integers made by ``add``."""
 
     def __init__(self) -> None:
+        self._tests: dict[str, _Test] = {}
+        #: Ended tests, the earliest first.
+        self._ended: deque[str] = deque()
+        #: Refused requests of each node that are not forgiven, and the time of the last one.
+        self._refused: dict[str, tuple[float, float]] = {}
         self._values: dict[str, str | int] = {}
         self._size = 0
         self._waiting: dict[str, list[_Waiting]] = {}
@@ -50,21 +196,26 @@ class StoreServer:
         self._timer: asyncio.TimerHandle | None = None
         self._due = math.inf
 
+    def begin(self, prefix: str, members: Mapping[int, Member], *, gloo: bool) -> None:
+        """Let the ranks of a test use the keys that begin with ``epoch/id/``, until `forget`."""
+        self._tests[prefix] = _Test(members, gloo=gloo)
+
     def handle(self, node: str, request: dict[str, Any], answer: Answer) -> None:
         """Answer a ``store`` message of a node, now or when the key it waits for is there.
 
         A ``set`` without a number gets no answer.
+
+        Raises:
+            LinkLost: The node sends what no honest node sends, again and again.
         """
         number = request.get("q")
         try:
             command = request["cmd"]
+            test, keys = self._permitted(node, command, request)
             if command in ("swap", "get", "wait"):
                 if command == "swap":
-                    self._set(str(request["key"]), request["value"])
-                    keys = [str(request["peer"])]
-                else:
-                    given = request["key"]
-                    keys = [str(one) for one in (given if isinstance(given, list) and command == "wait" else [given])]
+                    self._write(node, test, keys[0], request["value"])
+                    keys = keys[1:]
                 # The first one last.
                 if missing := [key for key in reversed(keys) if key not in self._values]:
                     # Without an answer, the rank that asks runs into its own deadline.
@@ -74,38 +225,77 @@ class StoreServer:
                     return
                 value = True if command == "wait" else self._values[keys[0]]
             else:
-                value = self._do(command, request)
+                value = self._do(node, test, command, keys, request)
+        except _Full as error:
+            answer(_reply(number, error=f"bad request: {error}"))
+            return
         except (KeyError, ValueError, TypeError) as error:
+            self._count_refusal(node, error)
             answer(_reply(number, error=f"bad request: {error}"))
             return
         if number is not None:
             answer(_reply(number, value))
 
-    def _do(self, command: str, request: dict[str, Any]) -> Any:
-        given = request.get("key")
-        key = str(given)
-        if command == "set":
-            self._set(key, request["value"])
-            return True
+    def _permitted(self, node: str, command: Any, request: dict[str, Any]) -> tuple[_Test, list[str]]:
+        """Return the test that a request is about, and its keys."""
+        if command == "num_keys":
+            return _NO_TEST, []
+        given = request["key"]
+        keys = [str(one) for one in (given if isinstance(given, list) and command in ("wait", "check") else [given])]
+        if command == "swap":
+            keys.append(str(request["peer"]))
+        prefix = _prefix(keys[0]) if keys else ""
+        test = self._tests.get(prefix)
+        if test is None or node not in test.left or not all(key.startswith(prefix) for key in keys):
+            raise _Refused("a test of other nodes")
+        test.left[node] -= len(keys)
+        if test.left[node] < 0:
+            raise _Refused("more requests than a test has")
+        return test, keys
+
+    def _count_refusal(self, node: str, error: Exception) -> None:
+        now = asyncio.get_running_loop().time()
+        count, then = self._refused.get(node, (0.0, now))
+        count = max(0.0, count - (now - then) * _FORGIVEN) + 1
+        self._refused[node] = (count, now)
+        if count > MAX_REFUSED:
+            raise LinkLost("protocol", f"its ranks send messages about tests of other nodes, or far too many ({error})")
+
+    def _do(self, node: str, test: _Test, command: str, keys: list[str], request: dict[str, Any]) -> Any:
         if command == "check":
-            return all(str(one) in self._values for one in (given if isinstance(given, list) else [given]))
+            return all(key in self._values for key in keys)
         if command == "num_keys":
             return len(self._values)
+        key = keys[0]
+        if command == "set":
+            self._write(node, test, key, request["value"])
+            return True
         if command == "add":
             before = self._values.get(key, 0)
             total = int(before) + int(request["value"])
             if abs(total) > _MAX_COUNT:
                 raise ValueError("a count out of range")
-            self._set(key, total)
+            self._write(node, test, key, total)
             return total
         if command == "compare_set":
             expected = request.get("expected")
             if (key not in self._values and not expected) or self._values.get(key) == expected:
-                self._set(key, request["value"])
+                self._write(node, test, key, request["value"])
             return self._values.get(key, expected or "")
         if command == "delete":
+            test.check(node, key[len(_prefix(key)) :], None)
             return self._delete(key)
         raise ValueError(f"unknown command {command!r:.40}")
+
+    def _write(self, node: str, test: _Test, key: str, value: Any) -> None:
+        if not test.open:
+            raise _Refused("the test has ended")
+        test.check(node, key[len(_prefix(key)) :], value)
+        size = len(key) + (len(value) if isinstance(value, str) else 0)
+        if size > test.room[node]:
+            raise _Full("the store is full")
+        self._set(key, value)
+        test.room[node] -= size
 
     def _set(self, key: str, value: Any) -> None:
         if isinstance(value, str):
@@ -115,14 +305,12 @@ class StoreServer:
         else:
             raise ValueError("a value is a text or an integer")
         if self._size + size > MAX_TOTAL:
-            raise ValueError("the store is full")
+            raise _Full("the store is full")
         if key in self._values:
             self._delete(key)
         self._values[key] = value
         self._size += size
-        end = key.find("/", key.find("/") + 1)
-        # A key without a prefix is a group by itself.
-        group = key if end < 0 else key[: end + 1]
+        group = _prefix(key)
         if (keys := self._groups.get(group)) is None:
             self._groups[group] = {key}
         else:
@@ -184,12 +372,28 @@ class StoreServer:
         """Drop all keys that begin with a prefix ``epoch/id/``: their pair or group has ended."""
         for key in self._groups.pop(prefix, ()):
             self._delete(key)
+        if (test := self._tests.get(prefix)) is not None and test.open:
+            test.open = False
+            test.members = {}
+            self._ended.append(prefix)
+            if len(self._ended) > _REMEMBERED:
+                del self._tests[self._ended.popleft()]
 
     def close(self) -> None:
         """Stop all waits."""
         self._waiting.clear()
         self._asking.clear()
         self._set_timer(math.inf)
+
+
+#: What a request without keys is about.
+_NO_TEST = _Test({}, gloo=False)
+
+
+def _prefix(key: str) -> str:
+    """Return ``epoch/id/`` of a key; a key without it is a group by itself."""
+    end = key.find("/", key.find("/") + 1)
+    return key if end < 0 else key[: end + 1]
 
 
 def _seconds(timeout: Any) -> float:

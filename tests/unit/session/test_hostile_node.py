@@ -147,6 +147,30 @@ async def test_what_cannot_be_handled_ends_the_link_of_that_node_alone(monkeypat
     assert model.nodes["c"].text == "a message cannot be read: ZeroDivisionError: a mistake of ours"
 
 
+async def test_a_node_that_floods_the_store_is_lost_and_named() -> None:
+    pokes = [{"op": "store", "cmd": "set", "key": f"e/{n}/hello/0", "value": "AAAA"} for n in range(2000)]
+    model = await _run(_in_ranks(lambda m: {"op": "several", "messages": pokes} if m.get("op") == "side" else m))
+    assert _others_are_whole(model)
+    assert model.nodes["c"].state == "lost"
+    assert "its ranks send messages about tests of other nodes" in model.nodes["c"].text
+
+
+async def test_a_node_whose_queue_is_never_empty_leaves_others_their_turn() -> None:
+    link = FakeLink("a", Script({"a": 1}))
+    for _ in range(1000):
+        link._queue.put_nowait({"t": "rank", "m": {}})
+    link.lose("lost", "gone")
+    turns: list[int] = []
+    other = asyncio.ensure_future(asyncio.sleep(0))
+    other.add_done_callback(lambda _: turns.append(taken))
+    taken = 0
+    async for _ in node_client.NodeClient(link).messages():
+        taken += 1
+    assert taken == 1000
+    assert turns
+    assert turns[0] < 1000
+
+
 async def test_a_node_that_prints_without_end_fills_neither_log_nor_recording(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_client, "MAX_LINES", 5)
     printed: list[str] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 
 import pytest
 
@@ -43,6 +44,27 @@ def sleep(clock: Clock, nodes: FakeNodes, *lost: str) -> None:
         nodes.links[name].lose("lease", "the node side ended itself: no heartbeat for 10 s")
 
 
+def test_a_busy_loop_is_no_sleep(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    woke: list[float] = []
+    detector = reconnection.SuspendDetector(woke.append)
+    clock.ahead += 20.0
+    at = reconnection.awake()
+    monkeypatch.setattr(reconnection, "awake", lambda: at + 15.0)
+    detector.look()
+    assert woke == []
+    # 20 s later it has not run meanwhile.
+    clock.ahead += 20.0
+    detector.look()
+    assert [round(seconds) for seconds in woke] == [20]
+
+
+def test_a_thread_that_waits_is_not_awake() -> None:
+    before, began = reconnection.awake(), time.monotonic()
+    time.sleep(0.1)
+    # What is more than the sleep may be waiting for a processor.
+    assert reconnection.awake() - before < time.monotonic() - began - 0.09
+
+
 def states_of(feed: LiveFeed) -> set[str]:
     seen: set[str] = set()
     feed.listen(lambda: seen.update(record.state for record in feed.model.nodes.values()))
@@ -79,8 +101,10 @@ async def test_a_sleep_while_nothing_is_tested_starts_no_test(clock: Clock) -> N
     seen = states_of(feed)
     try:
         await feed.run()
+        earlier = dict(nodes.links)
         sleep(clock, nodes, "a", "b")
         await until(lambda: notes(feed.model) == 1)
+        await until(lambda: all(nodes.links[name] is not earlier[name] for name in "ab"))
         await until(lambda: all(record.state == "ready" for record in feed.model.nodes.values()))
         before = nodes.links["a"].pairs
         assert before == 0, "a link of its own"
