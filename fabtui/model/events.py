@@ -30,6 +30,18 @@ EXPERIMENT_ARM = "experiment "
 Pair = tuple[str, str]
 #: An ordered pair of endpoint names, with a reason or a conclusion.
 PairText = tuple[str, str, str]
+#: Parts of the conclusions about suspects that blame the path, and an endpoint.
+PATH_BLAMED, CHECK = "the path between them", ": check "
+
+
+def at_fault(conclusion: str) -> str | None:
+    """Return what a conclusion about a suspect blames: ``path``, an endpoint, or None."""
+    if PATH_BLAMED in conclusion:
+        return "path"
+    end = conclusion.rpartition(CHECK)[2] if CHECK in conclusion else ""
+    return end if end and " " not in end else None
+
+
 #: JSON keeps apart whole numbers and others.
 Number = int | float
 EpochSeconds = Number

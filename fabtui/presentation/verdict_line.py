@@ -104,7 +104,7 @@ def standing_of(one: Diagnosis) -> Standing:
         failing=one.code == BAD,
         reason=one_line(reasons[0], _LONGEST_REASON) + more if reasons else "",
         beside=slow_beside(one.tally),
-        others=_others(model) if alone else "",
+        others=other_measurements(model.counts()) if alone else "",
         lead="" if one.job is None else one_line(one.job.sentence, _LONGEST_LEAD),
     )
 
@@ -125,9 +125,9 @@ def _address_counts(model: Model) -> dict[Verdict, int]:
     return {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}
 
 
-def _others(model: Model) -> str:
-    """Return the number of bad measurements: ``2 other measurements are bad (1 failed, 1 slow)``."""
-    counts = {verdict: number for verdict, number in model.counts().items() if verdict.bad}
+def other_measurements(found: Mapping[Verdict, int]) -> str:
+    """Return the number of bad measurements of other things: ``2 other measurements are bad (1 failed, 1 slow)``."""
+    counts = {verdict: number for verdict, number in found.items() if verdict.bad}
     if not (number := sum(counts.values())):
         return ""
     are = "is" if number == 1 else "are"
@@ -272,15 +272,8 @@ def fault_text(finding: Finding) -> str:
     words = f"{percent_text(slow.value / slow.median)} of usual" if slow is not None else verdict_words(verdict)
     words += f", {finding.facts['wrong']}" if finding.facts.get("wrong") else ""
     ends = f"{route.source} {'-' if route.both else '>'} {route.destination}"
-    return one_line(f"{ends} {words}{_place(str(finding.facts.get('retest') or ''))}", _LONGEST)
-
-
-def _place(retest: str) -> str:
-    """Return what the tests with other partners blame: `` (path)``, `` (n001:2)``, or ""."""
-    if "path between them" in retest:
-        return " (path)"
-    _, check, end = retest.rpartition(": check ")
-    return f" ({end})" if check and " " not in end else ""
+    place = f" ({finding.facts['at_fault']})" if finding.facts.get("at_fault") else ""
+    return one_line(f"{ends} {words}{place}", _LONGEST)
 
 
 def _listed(faults: Sequence[Part], room: int | None, glyphs: Glyphs) -> Line:

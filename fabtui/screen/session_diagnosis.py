@@ -17,9 +17,10 @@ from fabtui.diagnosis.running_job.judge import job_verdict
 from fabtui.model.endpoints import PairClass
 from fabtui.model.exit_codes import BAD, NOT_TESTED
 from fabtui.model.layers import pair_layers
+from fabtui.model.measurement import DEAD, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.job_board import JobBoard
-from fabtui.presentation.verdict_line import Standing, pair_noun, sentence_text, slow_beside
+from fabtui.presentation.verdict_line import Standing, other_measurements, pair_noun, sentence_text, slow_beside
 from fabtui.presentation.wording import common_domain
 
 #: Minimum time (s) between two evaluations of the rules.
@@ -112,6 +113,9 @@ class SessionDiagnosis:
         whole = not any(record.state.gone for record in model.nodes.values())
         # While watching, each result would make the findings incomplete for a moment.
         later = not (self.known and model.phase.name == "watch")
+        # Bad measurements of other things than pairs, where no pair is bad.
+        alone = self.final and not any(verdict.bad for verdict in tally.counts)
+        others = sum(self.layers.values(), Counter[Verdict]()) if alone else Counter[Verdict]()
         return Standing(
             tally.counts,
             self.found,
@@ -123,8 +127,10 @@ class SessionDiagnosis:
             running=later and not self.final and model.exit_code is None,
             judging=later and not self.current,
             complete=whole and model.exit_code != NOT_TESTED,
-            failing=model.exit_code == BAD,
+            # Slow ones may be due to the load of the cores; the end of the session decides.
+            failing=model.exit_code == BAD or any(others[verdict] for verdict in DEAD),
             beside=slow_beside(tally),
+            others=other_measurements(others),
             domain=self.domain,
         )
 

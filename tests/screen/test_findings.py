@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.model.endpoints import PairClass
 from fabtui.model.events import Measured, NodeState, Paused, PhaseStart, RanksReady
 from fabtui.model.layers import Layer
@@ -16,6 +17,7 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.legends import class_rows
 from fabtui.presentation.progress_estimate import Pace, round_text, sweep_lines
+from fabtui.presentation.verdict_line import sentence_of, sentence_text
 from fabtui.presentation.wording import plain
 from fabtui.presentation.wrapping import Line, between, stacked, wrapped
 from fabtui.screen.grid.axis import Axis
@@ -160,6 +162,17 @@ def test_a_healthy_fabric_is_reported_after_a_complete_pass() -> None:
     assert diagnosed(story.shadow).none_text == "no problem so far; 56 of 56 GPU pairs tested"
     story.shadow.apply(PhaseStart(name="done", total=0, time=story.shadow.elapsed))
     assert diagnosed(story.shadow).none_text == "no problems found"
+
+
+def test_the_screen_counts_bad_measurements_of_other_things_than_pairs_as_texts_do() -> None:
+    model = big_sweep(2, 4).shadow
+    model.apply(
+        Measured([Measurement(Layer.BUSBW, "n000", "n001", Verdict.FAILED, error="transfer: broken")], time=model.now)
+    )
+    model.apply(PhaseStart(name="done", total=0, time=model.now))
+    text = sentence_text(diagnosed(model).standing())
+    assert text == "All 56 GPU pairs are ok, but 1 other measurement is bad (1 failed)"
+    assert text == sentence_of(diagnose(model))
 
 
 def test_sentences_are_complete_or_left_out_and_next_steps_come_before_them() -> None:

@@ -27,6 +27,7 @@ from fabtui.diagnosis.pairs.tally import Tally
 from fabtui.diagnosis.pairs.uplinks import partly_slow_cut
 from fabtui.model.counter_log import LEAST_CONGESTION, CounterMeaning, counts_of
 from fabtui.model.endpoints import node_of
+from fabtui.model.events import at_fault
 from fabtui.model.layers import COLLECTIVES, Layer
 from fabtui.model.measurement import DEAD, Measurement, Verdict
 from fabtui.model.pair_table import SAME_DOMAIN, Flags, PairTable, parts
@@ -287,7 +288,7 @@ class PairContext:
     def retest(self, pairs: Iterable[Pair]) -> dict[str, Any]:
         """Return what retests with other partners showed about the first pair that was retested."""
         found = [one_line(self.model.suspects[pair], 300) for pair in pairs if pair in self.model.suspects]
-        return {"retest": found[0]} if found else {}
+        return {"retest": found[0], "at_fault": at_fault(found[0])} if found else {}
 
     # -- components to blame ------------------------------------------------------------------------------------------
 

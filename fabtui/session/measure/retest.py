@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, S
 from dataclasses import dataclass
 
 from fabtui.model.endpoints import PairClass
+from fabtui.model.events import CHECK, PATH_BLAMED
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -111,15 +112,15 @@ def conclusion(model: Model, partners: Partners, *, fatal: bool = False) -> str:
     with_whom = [f"{name} with {model.endpoints[n]}" for name, n in zip(names, others, strict=True) if n is not None]
     if all(good):
         # What ends a process is rarely a link.
-        what = "only this pair ends the ranks" if fatal else "the path between them is at fault"
+        what = "only this pair ends the ranks" if fatal else f"{PATH_BLAMED} is at fault"
         return f"{what}: both ends work with other partners ({', '.join(with_whom)})"
     for at, other in ((0, 1), (1, 0)):
         if good[at]:
             who = f"{names[at]} passes with {model.endpoints[others[at] or 0]}"
-            return f"{who}, {names[other]} with none: check {names[other]}"
+            return f"{who}, {names[other]} with none{CHECK}{names[other]}"
     if not _has_others(model, partners.pair):
         return _alone(model, partners.pair)
-    return "neither end passes with any other: check both, or what they share"
+    return f"neither end passes with any other{CHECK}both, or what they share"
 
 
 def _has_others(model: Model, pair: Pair) -> bool:

@@ -11,6 +11,7 @@ from fabtui.diagnosis.diagnosis import RULES, diagnose
 from fabtui.diagnosis.finding import Finding, Route, Severity
 from fabtui.diagnosis.pairs.pair_context import SlowestFact
 from fabtui.model.acknowledgements import Acknowledgement
+from fabtui.model.events import at_fault
 from fabtui.model.measurement import Verdict
 from fabtui.presentation.cell_levels import ASCII, Glyphs
 from fabtui.presentation.verdict_line import Standing, sentence_of, sentence_text, verdict_sentence
@@ -29,7 +30,7 @@ def finding(rule: str, *, severity: Severity | None = None, **facts: Any) -> Fin
 def pair(src: str, dst: str, verdict: str, retest: str = PATH, share: float = 0.0, *, both: bool = False) -> Finding:
     slow: dict[str, Any] = {"of_usual": SlowestFact(src, dst, share, 1.0, "GB/s")} if share else {}
     name = "pair-slow" if share else "pair-fails"
-    return finding(name, pair=Route(src, dst, both), verdict=verdict, retest=retest, **slow)
+    return finding(name, pair=Route(src, dst, both), verdict=verdict, retest=retest, at_fault=at_fault(retest), **slow)
 
 
 LOST = finding("node-lost", node="n005", state="lost", reason="no answer for 30 s")
