@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV ?= .venv
 # PyTorch drives CPU ranks. Its build without CUDA is a tenth of the size; where pip is set up to find it, it is enough.
 TORCH ?= torch==2.13.0
+CORES = $(shell $(PYTHON) -c 'import os; print(os.cpu_count() or 1)')
 # Test processes. A test of the screen waits half of its time, so there are twice as many as cores.
-JOBS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
-FAST_JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+JOBS ?= $(shell expr 2 '*' $(CORES))
+FAST_JOBS ?= $(shell expr 1 + $(CORES))
 # Compiled modules are kept: tests start hundreds of interpreters, and compiling is most of what these do.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -111,20 +112,37 @@ test-fast:
 	@$(BIN)/python tools/run_tests.py compile
 	$(BIN)/python -m pytest --forks $(FAST_JOBS) -m "not slow and not fuzz" tests/unit $(ARGS)
 
+# All parts run side by side, the longest first; each prints at its end, and a failed one stops no other.
+LINT := mypy bandit language vermin imports house docs codespell ruff format contracts lock
+.PHONY: $(LINT:%=lint-%)
 lint:
 	$(call ready,$(VENV)/.dev)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/codespell
+	@$(MAKE) --no-print-directory --jobs $(CORES) --output-sync=target --keep-going $(LINT:%=lint-%)
+
+lint-mypy:
 	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(BIN)/python tools/check_imports.py
-	$(BIN)/python tools/check_language.py
-	$(BIN)/python tools/measure_house.py --check
-	$(BIN)/python tools/generate_docs.py --check
-	$(BIN)/vermin --quiet --no-tips --violations -t=3.8- probes
-	$(BIN)/python tools/check_lock.py
+lint-bandit:
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive fabtui probes tools docs
+lint-language:
+	$(BIN)/python tools/check_language.py
+lint-vermin:
+	$(BIN)/vermin --quiet --no-tips --violations -t=3.8- probes
+lint-imports:
+	$(BIN)/python tools/check_imports.py
+lint-house:
+	$(BIN)/python tools/measure_house.py --check
+lint-docs:
+	$(BIN)/python tools/generate_docs.py --check
+lint-codespell:
+	$(BIN)/codespell
+lint-ruff:
+	$(BIN)/ruff check .
+lint-format:
+	$(BIN)/ruff format --check .
+lint-contracts:
+	$(BIN)/lint-imports
+lint-lock:
+	$(BIN)/python tools/check_lock.py
 
 reference:
 	$(call ready,$(VENV)/.test)

@@ -10,6 +10,7 @@ its module. An entry that matches no import is an error too.
 from __future__ import annotations
 
 import ast
+import gc
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -68,6 +69,15 @@ def import_edges() -> dict[str, set[str]]:
     return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
 
 
+def statements(block: ast.AST) -> Iterator[ast.stmt]:
+    """Yield the statements within a module or a statement, nested ones too; expressions, the most nodes, hold none."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for inner in getattr(block, name, ()):
+            if isinstance(inner, ast.stmt):
+                yield inner
+            yield from statements(inner)
+
+
 def lazy_imports(module: str, tree: ast.Module) -> Iterator[tuple[str, int]]:
     """Yield the module and the line of each import within a function.
 
@@ -76,10 +86,10 @@ def lazy_imports(module: str, tree: ast.Module) -> Iterator[tuple[str, int]]:
         tree: Its source.
     """
     seen: set[int] = set()
-    for function in ast.walk(tree):
-        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+    for function in statements(tree):
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
-        for node in ast.walk(function):
+        for node in statements(function):
             if not isinstance(node, (ast.Import, ast.ImportFrom)) or node.lineno in seen:
                 continue
             seen.add(node.lineno)
@@ -100,13 +110,12 @@ def all_lazy_imports() -> list[tuple[str, str, int]]:
     return found
 
 
-def problems() -> Iterator[str]:
+def problems(lazy: list[tuple[str, str, int]]) -> Iterator[str]:
     """Yield each violation as one line."""
     for group in cycles(import_edges()):
         yield f"import cycle of {len(group)} modules: {', '.join(group)}"
     listed = tomllib.loads(LISTING.read_text()).get("lazy", [])
     reasons = {(entry["importer"], entry["imported"]): entry["reason"] for entry in listed}
-    lazy = all_lazy_imports()
     for importer, imported, line in lazy:
         if not reasons.get((importer, imported), "").strip():
             yield f"{importer}:{line}: function-level import of {imported} is not listed in {LISTING.name}"
@@ -118,15 +127,17 @@ def problems() -> Iterator[str]:
 
 def main() -> int:
     """Print the violations and the two counts; return 1 if there are any violations."""
+    gc.disable()  # It would look through each tree again and again.
+    lazy = all_lazy_imports()
     if "--list" in sys.argv[1:]:
-        for importer, imported, line in all_lazy_imports():
+        for importer, imported, line in lazy:
             print(f"{importer}:{line} {imported}")
         return 0
-    found = list(problems())
+    found = list(problems(lazy))
     for text in found:
         print(text)
     count = sum(text.startswith("import cycle") for text in found)
-    print(f"import cycles: {count}, function-level imports: {len(all_lazy_imports())} (maximum {MAXIMUM_LAZY})")
+    print(f"import cycles: {count}, function-level imports: {len(lazy)} (maximum {MAXIMUM_LAZY})")
     return 1 if found else 0
 
 

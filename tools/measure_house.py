@@ -9,6 +9,7 @@ else with this one. With ``--check`` nothing is replayed, and what exceeds a lim
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from check_imports import cycles
+from check_imports import cycles, statements
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Folder of each package, relative to the checkout.
@@ -71,7 +72,7 @@ def import_edges(found: list[Module]) -> dict[str, set[str]]:
     names = {module.name for module in found}
     edges: dict[str, set[str]] = {module.name: set() for module in found}
     for module in found:
-        for node in ast.walk(module.tree):
+        for node in statements(module.tree):
             wanted = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.module:
                 wanted = [
@@ -101,7 +102,7 @@ def import_share(found: list[Module]) -> float:
     lines = sum(
         (node.end_lineno or node.lineno) - node.lineno + 1
         for module in own
-        for node in ast.walk(module.tree)
+        for node in statements(module.tree)
         if isinstance(node, (ast.Import, ast.ImportFrom))
     )
     return lines / sum(module.text.count("\n") for module in own)
@@ -121,13 +122,13 @@ def long_functions(found: list[Module]) -> list[str]:
     """Return the functions with more lines than allowed; a class within a function counts by its methods."""
 
     def lines_of(node: ast.stmt) -> int:
-        inner = sum(map(lines_of, (one for one in ast.walk(node) if isinstance(one, ast.ClassDef) and one is not node)))
+        inner = sum(lines_of(one) for one in statements(node) if isinstance(one, ast.ClassDef))
         return (node.end_lineno or node.lineno) - node.lineno + 1 - inner
 
     return [
         f"{module.path}:{node.lineno} {node.name} ({lines} lines)"
         for module in found
-        for node in ast.walk(module.tree)
+        for node in statements(module.tree)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and (lines := lines_of(node)) > MAXIMUM_FUNCTION
     ]
 
@@ -193,6 +194,7 @@ def problems(root: Path) -> Iterator[str]:
 
 def main() -> int:
     """Print the table or the problems; return 1 if there are problems."""
+    gc.disable()  # It would look through all trees again and again.
     words = [word for word in sys.argv[1:] if word != "--check"]
     root = Path(words[0]).resolve() if words else ROOT
     if "--check" in sys.argv[1:]:

@@ -78,7 +78,7 @@ def measure(kind: str, torch: Any, dist: Any, size: int, iters: int) -> dict[str
 
 def serve(options: argparse.Namespace, rank: int, world: int, meeting: str) -> None:
     """Run one rank, which meets the others at the URL ``meeting``."""
-    import torch
+    import torch.cuda.nccl
     import torch.distributed as dist
 
     torch.cuda.set_device(rank)

@@ -1,4 +1,7 @@
-"""`make demo` and `make replay`: what they install, in a copy of the Makefile with an interpreter that notes it."""
+"""`make demo` and `make replay`: what they install, in a copy of the Makefile with an interpreter that notes it.
+
+`make lint`: all parts run, and the output of each is whole.
+"""
 
 from __future__ import annotations
 
@@ -76,3 +79,22 @@ def test_a_replay_after_a_demo_installs_nothing(checkout: Path) -> None:
     replay = make(checkout, "replay")
     assert replay.communicate(timeout=60)[0] == "fabtui replay --demo\n"
     assert installed(checkout) == before
+
+
+def test_lint_runs_all_parts_and_fails_with_any(checkout: Path) -> None:
+    stamps = checkout / ".venv"
+    (stamps / "bin").mkdir(parents=True)
+    for stamp in (".python", ".app", ".installed", ".test", ".dev"):
+        (stamps / stamp).touch()
+    for tool in ("ruff", "codespell", "mypy", "lint-imports", "python", "vermin", "bandit"):
+        (stamps / "bin" / tool).write_text(
+            '#!/bin/sh\necho "begin $1"; sleep 0.05; echo "end $1"; [ "$1" != format ]\n'
+        )
+        (stamps / "bin" / tool).chmod(0o755)
+    lint = make(checkout, "lint")
+    printed = lint.communicate(timeout=60)[0]
+    assert lint.returncode != 0
+    assert "lint-format] Error 1" in printed
+    lines = [line for line in printed.splitlines() if line.startswith(("begin", "end"))]
+    assert len(lines) == 2 * 12
+    assert [line.replace("begin", "end") for line in lines[::2]] == lines[1::2]
