@@ -22,7 +22,7 @@ from fabtui.presentation.cell_levels import UNICODE
 from fabtui.presentation.legends import layer_title
 from fabtui.presentation.verdict_line import sentence_of
 from fabtui.report.collectives import comparison
-from fabtui.report.document import MARKDOWN, Block, Document, Items, Paragraph, Picture, Section, Table
+from fabtui.report.document import FINDINGS, MARKDOWN, Block, Document, Items, Paragraph, Picture, Section, Table
 from fabtui.report.grid import has_values
 from fabtui.report.healthy import what_to_do
 from fabtui.report.html import html
@@ -36,8 +36,6 @@ from fabtui.report.session_notes import carrier_block, mesh_lines, networks, nod
 from fabtui.report.summary import head_lines
 from fabtui.sanitize import one_line
 
-#: Maximum number of findings in the first screenful.
-_MOST_FIRST = 4
 #: Maximum width of a changed fact.
 _WIDEST_CHANGE = 180
 _HOW_TO_READ = (
@@ -89,30 +87,13 @@ def document(
     head, *faults = head_lines(model)
     about = [*files, f"{when(model.started) or 'time unknown'}, made by fabtui {__version__}", *faults]
     sections = [section for section in (*_session(one, sources, against), *others, reading) if section.blocks]
-    return Document(
-        head, about, sentence_of(one), state_of(one.code), warnings, sections, one.code, [*_first_screenful(one)]
-    )
-
-
-def _first_screenful(one: Diagnosis) -> Iterator[Block]:
-    """Yield the picture of the pairs, the worst findings with their first commands, and what to do now."""
-    model = one.model
-    for layer in (Layer.P2P, Layer.WORLD) if model.rows else ():
-        if has_values(model, layer):
-            yield Picture(layer_title(layer), matrix_scene(model, layer, "verdict"))
-            break
-    listed = entries(one)
-    for found in listed[:_MOST_FIRST]:
-        yield found._replace(labels=(), evidence=(), about=(), next=found.next[:1])
-    if len(listed) > _MOST_FIRST:
-        yield Paragraph(f"and {count(len(listed) - _MOST_FIRST, 'more finding')}")
-    yield from what_to_do(one)
+    return Document(head, about, sentence_of(one), state_of(one.code), warnings, sections, one.code)
 
 
 def _session(one: Diagnosis, sources: Sequence[str], against: Against | None) -> Iterator[Section]:
     model = one.model
     if not model.options.get("looks_only"):
-        yield Section("findings", "Findings", _findings(one))
+        yield Section(FINDINGS, "Findings", _findings(one))
     if one.job is not None:
         yield Section("job", "Running job", [*job_blocks(one.job)])
     if against is not None:
@@ -126,10 +107,13 @@ def _session(one: Diagnosis, sources: Sequence[str], against: Against | None) ->
 
 
 def _findings(one: Diagnosis) -> list[Block]:
-    """Return the findings, what is not ok and in no finding, what was not tested, and what to do now."""
+    """Return the picture of the pairs, the findings, what was not tested, what to do now, and further bad pairs."""
+    model = one.model
+    drawn = [layer for layer in (Layer.P2P, Layer.WORLD) if model.rows and has_values(model, layer)][:1]
+    pictures = [Picture(layer_title(layer), matrix_scene(model, layer, "verdict")) for layer in drawn]
     nothing = [] if one.findings else [Paragraph("no findings")]
     about_pairs = (*not_in_findings(one), *jitter(one))
-    return [*entries(one), *nothing, *not_tested(one), *what_to_do(one), *about_pairs]
+    return [*pictures, *entries(one), *nothing, *not_tested(one), *what_to_do(one), *about_pairs]
 
 
 def _sentences(model: Model) -> Iterator[Block]:

@@ -92,6 +92,10 @@ class Panel(NamedTuple):
 Block = Paragraph | Items | Table | Lines | Picture | Entry | Panel
 
 
+#: Name of the section that stands first.
+FINDINGS = "findings"
+
+
 class Section(NamedTuple):
     """A section with its heading; ``name`` is its anchor."""
 
@@ -110,8 +114,6 @@ class Document(NamedTuple):
     summary: Sequence[str]  #: Further sentences of the verdict.
     sections: Sequence[Section]  #: The sections.
     code: int  #: Exit code of the session; 3 if the format of a file was not recognised.
-    #: Picture, findings with their first commands, and what to do now: the first screenful of a page.
-    first: Sequence[Block] = ()
 
 
 HTML, MARKDOWN = (".html", ".htm"), (".md", ".markdown")

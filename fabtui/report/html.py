@@ -8,11 +8,23 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
-from itertools import groupby
+from itertools import groupby, takewhile
 
 from fabtui.pictures.palette import colors, css
 from fabtui.pictures.svg import svg
-from fabtui.report.document import Block, Document, Entry, Items, Lines, Panel, Paragraph, Picture, Section, Table
+from fabtui.report.document import (
+    FINDINGS,
+    Block,
+    Document,
+    Entry,
+    Items,
+    Lines,
+    Panel,
+    Paragraph,
+    Picture,
+    Section,
+    Table,
+)
 from fabtui.sanitize import clean
 
 #: Elements without content and end tag.
@@ -69,15 +81,18 @@ def html(document: Document) -> str:
         tag("style", Markup(style)),
     )
     links = [tag("li", tag("a", one.title, href=f"#{one.name}")) for one in document.sections]
+    sections = [*map(_section, document.sections)]
+    # The first screenful answers what is wrong and what to type.
+    at = 1 if document.sections and document.sections[0].name == FINDINGS else 0
     body = tag(
         "body",
         tag("a", "Skip to the content", class_="skip", href="#content"),
         tag(
             "main",
             _verdict(document),
-            *_first(document.first),
+            *sections[:at],
             tag("nav", tag("ul", *links), aria_label="Sections"),
-            *map(_section, document.sections),
+            *sections[at:],
             id="content",
         ),
         tag("footer", tag("p", document.title), *(tag("p", line) for line in document.about)),
@@ -105,31 +120,16 @@ def _verdict(document: Document) -> Markup:
     return tag("section", heading, *lines, class_=f"verdict {document.state}", aria_labelledby="verdict")
 
 
-def _first(blocks: Sequence[Block]) -> list[Markup]:
-    """Return the picture beside the findings in short, each of which leads to its details below."""
-    pictures = [_block(block) for block in blocks if isinstance(block, Picture)]
-    others = [
-        _brief(block) if isinstance(block, Entry) else _block(block)
-        for block in blocks
-        if not isinstance(block, Picture)
-    ]
-    return [tag("div", *pictures, tag("div", *others), class_="first")] if pictures or others else []
-
-
-def _brief(entry: Entry) -> Markup:
-    mark = tag("b", _SEVERITIES[entry.severity].split()[0])
-    link = tag("a", entry.title, href=f"#finding-{entry.number}")
-    command = [tag("pre", entry.next[0], tabindex="0")] if entry.next else []
-    return tag("article", tag("p", mark, f" {entry.number} ", link), *command, class_=entry.severity)
-
-
 def _section(section: Section) -> Markup:
-    heading = tag("h2", section.title, id=section.name)
-    parts: list[Markup] = []
-    for is_panel, found in groupby(section.blocks, lambda block: isinstance(block, Panel)):
+    parts = [tag("h2", section.title, id=section.name)]
+    pictures = [*takewhile(lambda block: section.name == FINDINGS and isinstance(block, Picture), section.blocks)]
+    for is_panel, found in groupby(section.blocks[len(pictures) :], lambda block: isinstance(block, Panel)):
         blocks = [_block(block) for block in found]
         parts += [tag("div", *blocks, class_="panels")] if is_panel else blocks
-    return tag("section", heading, *parts, aria_labelledby=section.name)
+    if pictures:
+        # The picture stands beside what it shows.
+        parts = [tag("div", *map(_block, pictures), tag("div", *parts), class_="first")]
+    return tag("section", *parts, aria_labelledby=section.name)
 
 
 def _block(block: Block) -> Markup:
@@ -183,13 +183,15 @@ def _side(table: Table, column: int) -> str:
 
 
 def _entry(entry: Entry) -> Markup:
-    labels = tag("p", *_joined(tag("span", label) for label in entry.labels), class_="labels")
-    parts = [tag("h3", tag("b", _SEVERITIES[entry.severity]), " ", str(entry.number), " ", entry.title), labels]
-    parts += [tag("ul", *(tag("li", line) for line in entry.evidence))] if entry.evidence else []
-    parts += [tag("p", "next:"), tag("pre", "\n".join(entry.next), tabindex="0")] if entry.next else []
-    parts += (
-        [_folded("what this means", Markup("".join(tag("p", line) for line in entry.about)))] if entry.about else []
-    )
+    """Return a finding: what was found, its conclusion and its first command; the rest is folded."""
+    parts = [tag("h3", tag("b", _SEVERITIES[entry.severity]), " ", str(entry.number), " ", entry.title)]
+    parts += [tag("p", line) for line in entry.evidence[:1]]
+    parts += [tag("pre", command, tabindex="0") for command in entry.next[:1]]
+    more = [tag("p", *_joined(tag("span", label) for label in entry.labels), class_="labels")] if entry.labels else []
+    more += [tag("ul", *(tag("li", line) for line in entry.evidence[1:]))] if entry.evidence[1:] else []
+    more += [tag("pre", "\n".join(entry.next[1:]), tabindex="0")] if entry.next[1:] else []
+    more += [tag("p", line) for line in entry.about]
+    parts += [_folded("evidence, and what this means", Markup("".join(more)))] if more else []
     return tag("article", *parts, class_=entry.severity, id=f"finding-{entry.number}")
 
 

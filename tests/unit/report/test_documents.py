@@ -116,9 +116,11 @@ def test_the_page_begins_with_the_verdict_the_picture_the_findings_and_what_to_d
     page = html(document(diagnosis, ["a.jsonl.gz"]))
     body = page[page.index("<body>") :]
     commands = [step_text(one.next[0]) for one in diagnosis.findings]
-    wanted = [sentence_of(diagnosis), "<svg", *commands, "what to do now", "<nav", 'id="findings"', "from a.jsonl.gz"]
+    wanted = [sentence_of(diagnosis), "<svg", 'id="findings"', *commands, "what to do now", "<nav", "from a.jsonl.gz"]
     places = [body.index(escape(text) if text[0] != "<" and text[:3] != "id=" else text) for text in wanted]
     assert places == sorted(places)
+    once = [f" {number} {title(one)}" for number, one in enumerate(diagnosis.findings, 1)]
+    assert [body.count(escape(text)) for text in ("what to do now", *once)] == [1, 1, 1, 1]
     text = markdown(document(diagnosis, ["a.jsonl.gz"]))
     assert text.startswith(f"# {sentence_of(diagnosis)}\n")
     assert text.index("## Findings") < text.index("- from a.jsonl.gz")
