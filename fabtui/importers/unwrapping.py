@@ -21,6 +21,8 @@ _QUOTE = re.compile(r"(?:> ?)+|\| ")
 _TOKEN = re.compile(r"[^\s\[]{0,2}\[?[^\s\[]{0,40}")
 #: A time stamp with which a line of a log begins; a cut hardly falls just before one.
 _STAMP = re.compile(r"\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?!\d)")
+#: A day at the end of a line, whose time of day follows.
+_DAY = re.compile(r"\d{4}-\d\d-\d\d[T ]?$")
 _LETTERS, _DIGITS = re.compile(r"[A-Za-z]+"), re.compile(r"\d+")
 
 
@@ -108,7 +110,7 @@ def _goes_on(before: str, line: str, width: int, starts: set[str]) -> bool:
     if len(before) == width - 1:
         # A blank at the end of a line is lost in a copy.
         return line[:1].islower() and _shape(line) not in starts
-    if _STAMP.match(line):
+    if _STAMP.match(line) and not _DAY.search(before):
         return False
     if len(before) != width or not line.strip() or line[:2] == "  ":
         return False

@@ -148,16 +148,18 @@ def meaning_of(
         programs: The programs that the log names (`programs_in`); None for what a test of fabtui printed.
     """
     known = [text[:_MOST_TEXT] for text in texts if text]
-
-    def matches(one: Meaning) -> bool:
+    for one in meanings() if among is None else among:
         if kind and one.kind == kind:
-            return True
+            return one
+        if one.pattern is None or (one.role == "notice" and not notices):
+            continue
         if one.within and programs is not None and one.within not in programs:
-            return False
-        pattern = one.pattern if notices or one.role != "notice" else None
-        return pattern is not None and any(pattern.search(text) for text in known)
-
-    return next(filter(matches, meanings() if among is None else among), None)
+            continue
+        search = one.pattern.compile().search
+        for text in known:
+            if search(text):
+                return one
+    return None
 
 
 def meaning_named(name: str) -> Meaning:

@@ -35,7 +35,7 @@ from fabtui.diagnosis.knowledge.pattern_words import LinePattern, form_of, words
 from fabtui.diagnosis.knowledge.word_index import WordIndex
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.lines import unlabelled
-from fabtui_node.parsers.nccl.log_lines import parse_line
+from fabtui_node.parsers.nccl.log_lines import NcclLine, parse_line
 
 #: Maximum number of lines of a file, and of lines with errors of all files, that are examined.
 MOST_LINES = 2_000_000
@@ -131,7 +131,9 @@ class Occurrences:
 
     def add(self, place: LogPlace) -> None:
         """Count one more line; lines in other words in which a rank reports the same are not counted again."""
-        self.first, self.last = min(self.first, place, key=lambda one: one.order), place
+        if place.file != self.first.file or place.time != self.first.time or place.line < self.first.line:
+            self.first = min(self.first, place, key=lambda one: one.order)
+        self.last = place
         if place.who and len(self.who) < _MOST_KEPT:
             self.who.setdefault(place.who)
         if "rank" in place.who and len(self._forms) < _MOST_KEPT:
@@ -196,8 +198,9 @@ class LogReader:
         self._examined = 0
         self._found: dict[tuple[str, ...], Occurrences] = {}
         self._unknown: dict[str, LogPlace] = {}
-        # A warning whose stage the calls that return may show, and its own stage.
-        self._pending: tuple[LogPlace, Meaning | None] | None = None
+        # A warning whose stage the calls that return may show: its line, its form and its own stage.
+        self._pending: tuple[int, str, bytes, Meaning | None] | None = None
+        self._unknown_forms: set[bytes] = set()
         self._returned: tuple[Meaning, LogPlace] | None = None
         self._advice: dict[str, str] = {}
         self._starting: dict[tuple[int, str, str], LogPlace] = {}
@@ -236,18 +239,18 @@ class LogReader:
                 break
             text_form, owners = known.get(number, (b"", frozenset()))
             form = _form(owners, text_form if many and len(text_form) <= _LONGEST_LINE else b"")
-            self._line(number, shown.strip(), clock, form, last_error > 0)
+            self._line(number, shown.strip(), clock, form, last_error > 0, text_form)
             if number in last and (message := _LAST.search(shown)):
                 last_error = _LAST_ERROR
                 self._debugged = self._debugged or bool(
                     message[1].strip() or "".join(lines[number + 1 : number + 2]).strip()
                 )
-        self._settle()
+        self._settle(clock)
         self._lengths.append(len(lines))
         self.lines += len(lines) - (not lines[-1])
         self._files += 1
 
-    def _line(self, number: int, raw: str, clock: _Clock, form: _Form, reported: bool) -> None:
+    def _line(self, number: int, raw: str, clock: _Clock, form: _Form, reported: bool, text_form: bytes) -> None:
         if form.ranks:
             self._circumstances(number, raw, clock)
         informs = form.informs and _INFORMS.search(raw) is not None
@@ -255,9 +258,9 @@ class LogReader:
         if not informs and (reported or (form.advises and fails and _ADVISES.search(raw[:_LONGEST_ADVICE]))):
             self._quote(raw)
         if informs and form.fails and returned_failure(raw):
-            self._returns(self._place(number, raw, clock))
+            self._returns(number, raw, clock)
         elif (meaning := _meaning_of_xid(raw) or _known(raw, form, reported, self._programs)) is not None:
-            self._settle()
+            self._settle(clock)
             place = self._place(number, raw, clock)
             if informs or meaning.cause_if:
                 meaning = meaning._replace(role="notice")
@@ -265,44 +268,55 @@ class LogReader:
                 meaning = meaning._replace(role="notice", cause_if="alone")
             self._count(self._circumstance(meaning, place, clock), place)
         elif not informs and (form.fails or reported):
-            failure = stage_failure(raw, reported, programs=self._programs, form=form.stage)
-            if failure is None and not _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", raw))):
+            # A line before it, with other numbers, showed no stage.
+            again = text_form in self._unknown_forms
+            failure = None if again else stage_failure(raw, reported, programs=self._programs, form=form.stage)
+            if (
+                failure is None
+                and not again
+                and not _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", raw)))
+            ):
                 return
-            self._settle()
-            place = self._place(number, raw, clock)
+            self._settle(clock)
             if failure is None or is_general(failure):
-                self._pending = place, failure
+                self._pending = number, raw, text_form, failure
             else:
-                self._count(failure, place)
+                self._count(failure, self._place(number, raw, clock))
 
     def _place(self, number: int, raw: str, clock: _Clock) -> LogPlace:
-        printed = parse_line(raw)
+        printed = _printed_by(raw.partition(" NCCL ")[0]) if " NCCL " in raw else None
         rank = _rank_of(raw)
         named = None if printed or "srun" not in raw else _NODE_NAMED.search(raw)
         host = f"{printed.host} [{printed.device}]" if printed else named[1] or named[2] if named else ""
         who = ", ".join(part for part in (f"rank {rank}" if rank is not None else "", host) if part)
         return LogPlace(self._files, number + 1, clock.at(number), who, raw, printed.host if printed else "")
 
-    def _returns(self, place: LogPlace) -> None:
+    def _returns(self, number: int, raw: str, clock: _Clock) -> None:
         """Take a call that returned a failure: it shows the stage of the warning before it."""
-        pending, own = self._pending or (None, None)
-        failure = stage_failure(pending.text if pending else "", returned=place.text)
+        warned_at, warned, _, own = self._pending or (0, "", b"", None)
+        failure = stage_failure(warned, returned=raw)
         if failure is None or (own is not None and is_general(failure)):
             return
+        pending = self._place(warned_at, warned, clock) if self._pending else None
+        place = self._place(number, raw, clock)
         if pending is not None and pending.node in ("", place.node):
             self._count(failure, pending)
             self._pending = None
         elif self._returned is None:
             self._returned = failure, place
 
-    def _settle(self) -> None:
+    def _settle(self, clock: _Clock) -> None:
         """Count the last warning by its own stage, or as unknown, if no call after it showed its stage."""
-        place, failure = self._pending or (None, None)
-        if place is not None and failure is not None:
-            self._count(failure, place)
-        elif place is not None and len(self._unknown) < _MOST_KEPT:
-            self._unknown.setdefault(_alike(place.text), place)
+        if self._pending is None:
+            return
+        number, raw, form, failure = self._pending
         self._pending = None
+        if failure is not None:
+            self._count(failure, self._place(number, raw, clock))
+        elif (form or form_of(raw)) not in self._unknown_forms and len(self._unknown_forms) < _MOST_KEPT:
+            # One of each form is kept.
+            self._unknown_forms.add(form or form_of(raw))
+            self._unknown.setdefault(_alike(raw), self._place(number, raw, clock))
 
     def _circumstances(self, number: int, raw: str, clock: _Clock) -> None:
         """Note what a line shows of ranks, nodes and their addresses."""
@@ -354,7 +368,6 @@ class LogReader:
         for place in self._starting.values():
             self._count(meaning_named("init-incomplete"), place)
         self._starting = {}
-        self._settle()
         if self._returned is not None and not self._unknown and not any(_fails(one) for one in self._found.values()):
             self._count(*self._returned)
         if self._debugged or self.informed:
@@ -444,6 +457,12 @@ def _form(owners: frozenset[int], form: bytes = b"") -> _Form:
     found = tuple(one for one in found if one.pattern is None or one.pattern.may_match(text))
     advises = _ADVISES.may_match(text) and _ADVICE.may_match(text)
     return _Form(found, fails, ranks, _INFORMS.may_match(text), advises, stage_form(text) if fails else None)
+
+
+@functools.lru_cache(_MOST_FORMS)
+def _printed_by(head: str) -> NcclLine | None:
+    """Return the host and GPU in what stands before the name of NCCL; few heads are in a log."""
+    return parse_line(f"{head} NCCL WARN ")
 
 
 def _form_of_line(line: str) -> _Form:

@@ -130,7 +130,9 @@ def given() -> tuple[Given, ...]:
 #: Lines that show nothing of the program that printed them: numbers with their marks, one name, and what a launcher
 #: prints at the end of any job.
 _ANONYMOUS = re.compile(
-    r"[\s\d.,:;|/%+()\[\]{}*x-]*|\W*[\w.,\[\]-]{1,80}\W*|Killing subprocess \d+|# exit status \d+", re.ASCII
+    r"[\s\d.,:;|/%+()\[\]{}*x-]*|\W*[\w.,\[\]-]{1,80}\W*|Killing subprocess \d+"
+    r"|Main process received SIGTERM, exiting|# exit status \d+",
+    re.ASCII,
 )
 
 
@@ -143,6 +145,14 @@ def too_short(mutation: Mutation, text: str) -> bool:
     """Return True if a mutation leaves too little of a text to identify it."""
     left = mutation.of(text)
     return (mutation.removes and left.count("\n") < FEW) or (left != text and is_anonymous(left))
+
+
+#: Outputs that are left of others: the lines of GPUs above those of their links, the records of a daemon without the
+#: one that names it, the log of the library without the table, the log of the kernel without a command's complaint.
+LEFT = {
+    *((f"nvidia-smi-nvlink-{letter}", "nvidia-smi-L") for letter in "ceRs"),
+    *(("imex-log", "fabricmanager-log"), ("nccl-tests", "nccl-log"), ("nvidia-smi", "dmesg")),
+}
 
 
 #: Values that describe the text rather than the machine, or that sum up lines which may be missing.

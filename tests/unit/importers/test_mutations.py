@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from fabtui.importers.catalogue import UNKNOWN
 from fabtui.importers.formats.job_dumps import results_of
 
-from .mutations import MUTATIONS, Outcome, given, outcome, too_short
+from .mutations import LEFT, MUTATIONS, Outcome, given, outcome, too_short
 from .places import SAMPLES
 
 #: Every mutation of each sample under ``nightly``; else each sample with some of them, all formats with all.
@@ -21,14 +22,22 @@ LEAST = 0.95
 ENOUGH = 20
 
 
-def _outcomes() -> list[Outcome]:
+def _outcomes(*, short: bool = False) -> list[Outcome]:
     chosen = [
         (one, mutation)
         for at, one in enumerate(given())
         for number, mutation in enumerate(MUTATIONS)
-        if (at + number) % STEP == 0 and not too_short(mutation, one.text)
+        if (at + number) % STEP == 0 and too_short(mutation, one.text) == short
     ]
     return [outcome(one, mutation) for one, mutation in chosen]
+
+
+@pytest.mark.slow
+def test_what_is_too_short_is_taken_for_nothing_else() -> None:
+    outcomes = _outcomes(short=True)
+    assert len(outcomes) > 50
+    taken = {(one.given.result.kind, one.kind): one.given.name for one in outcomes if not one.recognised}
+    assert {kinds: name for kinds, name in taken.items() if kinds[1] != UNKNOWN and kinds not in LEFT} == {}
 
 
 @pytest.mark.slow

@@ -81,3 +81,11 @@ def test_a_line_that_begins_with_its_time_continues_no_other() -> None:
     long = "n1: ncclSystemError: Connect to 10.0.0.2<45763> failed : Connection refused after 30 tries"
     for stamp in ("2026-11-22 10:22:01.541", "[10:22:01]", "2026-11-22T10:22:01Z"):
         assert unwrapped(f"{long}\n{stamp} rank 1 ready\n") is None, stamp
+
+
+def test_a_time_of_day_that_was_cut_off_its_day() -> None:
+    head = "NodeName=n063 State=MIXED+DRAIN Reason=IB link flap port mlx5_3 [root@2026-11-20T"
+    text = f"{head}\n12:58:08]\n{head}\n12:58:09]\n" + f"{head[:76]}\n" * 3
+    joined = unwrapped(text)
+    assert joined is not None
+    assert joined.text.split("\n")[:2] == [f"{head}12:58:08]", f"{head}12:58:09]"]
