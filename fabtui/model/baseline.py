@@ -68,11 +68,11 @@ def change(then: Measurement | None, now: Measurement | None, verdict: Verdict) 
     had = then.verdict in _HAS_VALUE and then.value is not None
     has = verdict in _HAS_VALUE and now.value is not None
     if not had and not has:
-        return Change(Verdict.SKIPPED, None, f"{then.verdict} then, {verdict} now")
+        return Change(Verdict.SKIPPED, None, f"{then.verdict.words} then, {verdict.words} now")
     if not has:
-        return Change(verdict, None, f"{_text(then)} then, {verdict} now")
+        return Change(verdict, None, f"{_text(then)} then, {verdict.words} now")
     if not had:
-        return Change(Verdict.OK, None, f"{then.verdict} then, {_text(now)} now")
+        return Change(Verdict.OK, None, f"{then.verdict.words} then, {_text(now)} now")
     if then.unit != now.unit or (then.asked_bytes or 0) != (now.asked_bytes or 0):
         from fabtui.model.facts.compare import shown
 

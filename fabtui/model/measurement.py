@@ -32,6 +32,11 @@ class Verdict(StrEnum):
         """Return True if a test with this verdict found a problem."""
         return self is Verdict.SLOW or self in DEAD
 
+    @property
+    def words(self) -> str:
+        """Its name for people: ``timed out``, ``wrong data``."""
+        return _WORDS.get(self, self.value)
+
 
 #: Verdicts of tests without a usable result.
 DEAD: tuple[Verdict, ...] = (Verdict.TIMEOUT, Verdict.FAILED, Verdict.WRONG)
@@ -45,6 +50,7 @@ SEVERITY: tuple[Verdict, ...] = (
     *DEAD,
 )
 
+_WORDS = {Verdict.TIMEOUT: "timed out", Verdict.WRONG: "wrong data"}
 _VERDICTS = {verdict.value: verdict for verdict in Verdict}
 _RANK = {verdict: rank for rank, verdict in enumerate(SEVERITY)}
 

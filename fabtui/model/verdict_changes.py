@@ -37,9 +37,9 @@ class VerdictChange(NamedTuple):
     @property
     def text(self) -> str:
         """The change in words."""
-        was = f", was {self.before}" if self.before is not None else ""
+        was = f", was {self.before.words}" if self.before is not None else ""
         value = f" at {self.value:.3g} {self.unit}" if self.value is not None else ""
-        return f"{self.src} > {self.dst} {self.layer}: {self.after}{value}{was}"
+        return f"{self.src} > {self.dst} {self.layer}: {self.after.words}{value}{was}"
 
 
 class VerdictChanges:

@@ -32,7 +32,7 @@ CLASS_WORDS = {
     PairClass.ALL: "all",
 }
 
-_VERDICT_WORDS = {"timeout": "timed out", "wrong": "wrong data"}
+_VERDICT_WORDS = {verdict.value: verdict.words for verdict in Verdict}
 _STATE_STYLES = {
     NodeState.WAITING: MUTED,
     **dict.fromkeys((NodeState.CONNECTING, NodeState.CONNECTED, NodeState.LOOKING), "$accent"),

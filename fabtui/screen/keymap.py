@@ -68,6 +68,8 @@ _OWNERS: tuple[type[DOMNode], ...] = (
 _MODIFIERS = ("ctrl", "shift", "alt", "meta", "super", "hyper")
 #: Keys that terminals send as another key.
 _SAME = {"ctrl+m": "enter", "ctrl+i": "tab", "return": "enter"}
+#: Present ids of bindings by former ones, which settings files may still have.
+_RENAMED = {"preflight.copy": "nodes.copy"}
 
 AppClass = type[App[int]]
 
@@ -122,18 +124,21 @@ def check_keys(keys: Mapping[str, str], app: AppClass) -> tuple[dict[str, str], 
     known = {binding.id: binding for owner in key_owners(app) for binding in bindings_of(owner) if binding.id}
     usable: dict[str, str] = {}
     problems: list[tuple[str, str]] = []
-    for name, text in keys.items():
+    for former, text in keys.items():
+        name = _RENAMED.get(former, former)
+        if name != former and name in keys:
+            continue
         if name not in known:
             near = difflib.get_close_matches(name, known, 1, 0.6)
             hint = f"; did you mean {near[0]}?" if near else "; the help (?) and `fabtui config init` list all names"
-            problems.append((name, f"there is no such binding{hint}"))
+            problems.append((former, f"there is no such binding{hint}"))
             continue
         found = [(part, key_name(part)) for part in text.split(",")]
         wrong = [part.strip() for part, key in found if key is None]
         if wrong:
             near = difflib.get_close_matches(wrong[0].rpartition("+")[2].lower(), sorted(_names()), 1, 0.6)
             hint = f"; did you mean {near[0]}?" if near else "; expected for example f5, ctrl+r, R or page_down"
-            problems.append((name, f"there is no key {wrong[0][:40]!r}{hint}"))
+            problems.append((former, f"there is no key {wrong[0][:40]!r}{hint}"))
             continue
         usable[name] = ",".join(key for _, key in found if key is not None)
     return usable, problems + _clashes(usable, known, app)

@@ -91,7 +91,7 @@ async def test_the_next_change_is_shown_with_its_pair(tmp_path: Path) -> None:
         await until(pilot, lambda: bool(app._notifications))
         await settled(app, pilot)
         first = next(iter(app._notifications)).message
-        assert first.endswith("p2p: failed") or first.endswith("p2p: timeout")
+        assert first.endswith("p2p: failed") or first.endswith("p2p: timed out")
         assert cursor(app) in (FAILED, TIMEOUT)
         row, column = app.main.grid.row, app.main.grid.column
         assert app.main.source.cell(row, column, 6)[0] in (CellStyle.FAILED, CellStyle.TIMEOUT)

@@ -154,3 +154,9 @@ def test_two_bindings_with_one_key_are_reported() -> None:
     assert problems[0][1].startswith("enter is also the key of main.pair (show the pair")
     assert [name for name, _ in check_keys({"pair.copy": "f5", "detail.down": "f5"}, FabricApp)[1]] == ["pair.copy"]
     assert check_keys({"main.sweep": "f9", "main.pair": "R"}, FabricApp)[1] == []
+
+
+def test_former_names_of_keys_are_still_those_of_the_settings() -> None:
+    assert check_keys({"preflight.copy": "f9"}, FabricApp) == ({"nodes.copy": "f9"}, [])
+    assert check_keys({"preflight.copy": "f9", "nodes.copy": "f8"}, FabricApp) == ({"nodes.copy": "f8"}, [])
+    assert check_keys({"preflight.copy": "nokey"}, FabricApp)[1][0][0] == "preflight.copy"

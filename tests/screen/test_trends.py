@@ -9,6 +9,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import plain
+from fabtui.screen.widgets.main_head import head_line, quiet_facts
 from fabtui.screen.widgets.sparkline import BLOCKS, TREND_WIDTH, bad_trend, pair_trend
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, Story, sweep_of_two
@@ -56,6 +57,13 @@ async def test_the_title_has_bad_pairs_over_time_while_watching(opened: Opened) 
         assert title.startswith(" 3 of 56 tested GPU pairs are bad ")
         assert re.search(f" bad [{BLOCKS}]{{{TREND_WIDTH}}} 3 · watch, 5 retests ", title)
         assert "▇" in title or "█" in title
+
+
+def test_the_graph_of_bad_pairs_stays_where_the_sentence_takes_all_of_120_columns() -> None:
+    model = watched(350.0, None, None, 350.0, 351.0).shadow
+    facts = quiet_facts(model, 60.0, 90.0, "", Glyphs(False))
+    line = plain(head_line(lambda width: [("s" * (width or 200), "")], facts, 120, Glyphs(False)))
+    assert re.search(f" bad [{BLOCKS}]{{{TREND_WIDTH}}} 3\\b", line)
 
 
 async def test_no_graph_without_watching(opened: Opened) -> None:

@@ -69,6 +69,28 @@ def test_the_first_line_is_the_value_or_the_verdict(
     assert first_line(Layer.P2P, style_of(verdict, None), cell, width, GLYPHS) == shown
 
 
+@pytest.mark.parametrize(
+    ("width", "plain", "shown"), [(6, False, "≠ data"), (5, False, "≠data"), (5, True, "#data"), (4, False, "≠")]
+)
+def test_wrong_data_is_named_where_there_is_room(width: int, plain: bool, shown: str) -> None:
+    assert word_of(CellStyle.WRONG, Glyphs(plain), width) == shown
+
+
+@pytest.mark.parametrize(
+    ("transport", "width", "shown"),
+    [
+        ("P2P/CUMEM", 10, "P2P/CUMEM"),
+        ("P2P/CUMEM", 9, "CUMEM"),
+        ("P2P/direct pointer", 15, "direct pointer"),
+        ("P2P/direct pointer", 9, "direct"),
+        ("NET/Libfabric", 9, "Libfabri"),
+    ],
+)
+def test_transports_side_by_side_have_a_blank_between_them(transport: str, width: int, shown: str) -> None:
+    cell = cell_of(transport=transport)._replace(text=transport)
+    assert first_line(Layer.TRANSPORT, CellStyle.GOOD, cell, width, GLYPHS) == shown
+
+
 @given(
     st.sampled_from(all_layers()),
     st.sampled_from(list(Verdict)),

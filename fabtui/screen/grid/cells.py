@@ -351,14 +351,16 @@ def word_of(style: CellStyle, glyphs: Glyphs, width: int) -> str:
     """Return a verdict in a word with its sign, or without, or the sign alone, as the width allows; "" for ok."""
     word, sign = _WORDS.get(style, ""), glyphs.of_style.get(style, "").strip()
     named = [] if style in _SIGNS or not (sign and word) else [f"{sign} {word}"]
-    alone = [] if style is CellStyle.WRONG else [word]
+    alone = [f"{sign}{word}"] if style is CellStyle.WRONG else [word]
     return next((text for text in (*named, *alone, sign if style in _WORDS else "") if len(text) <= width), "")
 
 
 def _value(layer: Layer, cell: Cell, width: int) -> str:
     if layer is Layer.TRANSPORT:
         path = "".join(c for c in cell.text if " " <= c <= "~")
-        return path if len(path) <= width else path.rsplit("/", 1)[-1][:width]
+        name = path if len(path) < width else path.rsplit("/", 1)[-1]
+        # Neighbouring cells need a blank between them; of words, those that fit.
+        return name if len(name) < width else name[:width].rpartition(" ")[0] or name[: width - 1]
     if cell.value is None:
         return ""
     number = brief_text(cell.value, cell.unit)

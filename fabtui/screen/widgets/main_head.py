@@ -84,7 +84,7 @@ def quiet_facts(model: Model, elapsed: float, now: float, replay: str, glyphs: G
     nodes = len(model.nodes)
     facts = [Fact(9, lost_parts(model, now))]
     if trend := bad_trend(model, glyphs) if model.phase.name == "watch" else []:
-        facts.append(Fact(5, trend))
+        facts.append(Fact(8, trend))
     if nodes:
         facts.append(Fact(2, [(f"{nodes} node{'s' if nodes != 1 else ''}", MUTED)]))
     facts += [

@@ -179,10 +179,10 @@ async def test_a_pair_that_breaks_while_it_is_watched_is_reported_and_marked() -
         script.silent.add((0, 3))
         await until(lambda: model.latest(Layer.P2P, "a:0", "b:1").verdict is Verdict.TIMEOUT)  # type: ignore[union-attr]
         lines = [line.text for line in model.log if "a:0 > b:1" in line.text]
-        assert lines == ["a:0 > b:1 p2p: timeout, was ok"]
+        assert lines == ["a:0 > b:1 p2p: timed out, was ok"]
         script.silent.clear()
         await until(lambda: (Layer.P2P, "a:0", "b:1") in model.results.flapping)
-        assert any(line.text.startswith("a:0 > b:1 p2p: ok at 50 GB/s, was timeout") for line in model.log)
+        assert any(line.text.startswith("a:0 > b:1 p2p: ok at 50 GB/s, was timed out") for line in model.log)
     finally:
         await feed.close()
     assert model.exit_code == 0, "a session that is left while it watches ends as any other"
