@@ -74,8 +74,13 @@ MOVES = re.compile(
 _APP = """
 import sys
 from fabtui.__main__ import main
-from fabtui.screen.app import FabricApp
-FabricApp.NOTIFICATION_TIMEOUT = {notified}
+from fabtui.screen import launch
+prepare = launch.prepare
+def prepare_and_shorten(settings):
+    prepare(settings)
+    from fabtui.screen.app import FabricApp
+    FabricApp.NOTIFICATION_TIMEOUT = {notified}
+launch.prepare = prepare_and_shorten
 sys.exit(main())
 """
 _NOTIFIED = 0.4

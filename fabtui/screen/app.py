@@ -16,6 +16,7 @@ from rich.color import ColorSystem
 from textual import events, on, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.notifications import Notify
 from textual.screen import ModalScreen, Screen
 
 from fabtui.errors import InputError
@@ -28,7 +29,13 @@ from fabtui.sanitize import clean, one_line
 from fabtui.screen import session_actions, view_actions
 from fabtui.screen.context import ScreenSettings
 from fabtui.screen.keys import KEY_NAMES, shortcut
-from fabtui.screen.terminal.internals import choose_filters, discard_output, exit_within, suspend_group
+from fabtui.screen.terminal.internals import (
+    LastingNotification,
+    choose_filters,
+    discard_output,
+    exit_within,
+    suspend_group,
+)
 from fabtui.screen.themes.ramps import RAMP_OF_SYSTEM, ramp_of
 from fabtui.screen.themes.styles import cell_variables
 from fabtui.screen.themes.watcher import ThemeWatcher
@@ -80,6 +87,7 @@ class FabricApp(App[int]):
     TITLE = "fabtui"
     BINDING_GROUP_TITLE = "Everywhere"
     ENABLE_COMMAND_PALETTE = True
+    NOTIFICATION_TIMEOUT = 4
     # Absolute: Textual resolves relative paths next to the module of a subclass.
     CSS_PATH = Path(__file__).with_name("app.tcss")
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -527,7 +535,7 @@ class FabricApp(App[int]):
         *,
         title: str = "",
         severity: SeverityLevel = "information",
-        timeout: float | None = 4,
+        timeout: float | None = None,
         markup: bool = False,
     ) -> None:
         """Show a notification. Markup is never interpreted: messages quote what nodes sent."""
@@ -540,7 +548,8 @@ class FabricApp(App[int]):
             # The latest one counts. Textual would leave an empty line for each of the others.
             self.clear_notifications()
             self.screen.query("ToastHolder").remove()
-        super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
+        seconds = self.NOTIFICATION_TIMEOUT if timeout is None else timeout
+        self.post_message(Notify(LastingNotification(message, title, severity, seconds, markup=False)))
 
     def copy(self, text: str) -> None:
         # Where it is pasted may be a shell.

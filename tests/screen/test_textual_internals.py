@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -31,12 +32,23 @@ async def test_the_private_parts_of_textual_are_those_that_were_checked(opened: 
     assert set(Strip.__slots__) == OWN_SLOTS | delegated
     assert hasattr(WebDriver, "run_input_thread")
     assert "_writer_thread" in vars(LinuxDriver(FabricApp(lambda: FakeFeed([]), _settings())))
-    async with opened(FakeFeed(big_sweep(1, 2).events)) as (app, _):
+    async with opened(FakeFeed(big_sweep(1, 2).events)) as (app, pilot):
         assert isinstance(internals.color_system(app), ColorSystem)
         assert [strip.cell_length for strip in internals.screen_lines(app.screen)] == [120] * 40
         internals.reload_theme(app, app.theme)
         internals.choose_filters(app, "none", ascii_only=False)
         assert app._filters
+        app.notify("a")
+        await pilot.pause()
+        assert [one.message for one in app._notifications] == ["a"]
+        assert all(isinstance(one, internals.LastingNotification) for one in app._notifications)
+
+
+def test_a_notification_that_expires_while_it_is_drawn_leaves_a_timer_that_ends() -> None:
+    late = internals.LastingNotification("a", timeout=1.0, raised_at=time.time() - 2.0)
+    assert late.has_expired
+    assert late.time_left > 0
+    assert not internals.LastingNotification("a", timeout=9.0).has_expired
 
 
 def _settings() -> Any:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from typing import Any
 
 from rich.color import ColorSystem
 from textual.app import App
 from textual.driver import Driver
 from textual.filter import ANSIToTruecolor, NoColor
+from textual.notifications import Notification
 from textual.screen import Screen
 from textual.strip import Strip
 
@@ -46,6 +48,21 @@ def reload_theme(app: App[Any], name: str) -> None:
 def screen_lines(screen: Screen[Any]) -> list[Strip]:
     """Return the lines of a screen as they are drawn."""
     return screen._compositor.render_strips()
+
+
+class LastingNotification(Notification):
+    """A notification that has time left even where it expires while it is being drawn.
+
+    Textual starts a timer for that time; one with a negative time never ends, and blocks the app.
+    """
+
+    @property
+    def time_left(self) -> float:
+        return max(0.05, super().time_left)
+
+    @property
+    def has_expired(self) -> bool:
+        return self.raised_at + self.timeout <= time.time()
 
 
 #: Exit status after a hangup.
