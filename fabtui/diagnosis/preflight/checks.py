@@ -508,8 +508,7 @@ class FactDiffers(NodeRule):
             by_node = [*by_node, (odd.agreeing, usual)] if len(ranked) > 1 else []
         facts |= {"by_node": tuple(by_node) or None, "tie": odd.tie}
         nodes = tuple(odd.values)
-        step = fact.next if "{node}" in fact.next else f"{fold(nodes)}: {fact.next}"
-        following = [step.replace("{node}", fold(nodes[:1]))] if fact.next else []
+        following = [fact.next.replace("{node}", fold(nodes[:1]))] if fact.next else []
         severity = Severity(fact.verdict)
         return self.finding(fact.name, severity=severity, nodes=nodes, facts=facts, commands=following)
 

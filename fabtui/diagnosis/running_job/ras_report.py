@@ -282,13 +282,13 @@ def _all_agree(report: RasReport) -> str:
 
 
 def _movement(growth: dict[tuple[str, int], str] | None, late: bool) -> list[str]:
-    """Return whether the job moves, as far as it is known."""
+    """Return whether counts grow. A job that hangs by other evidence may have launched some moments ago."""
     if growth is None:
         alone = "one report does not show whether the job moves: counts of running ranks differ for moments; ask again"
         return [alone] if late else []
     if late:
         return ["the late ranks launched nothing between two reports"]
-    return [f"the job moves: {next(iter(growth.values()))}"] if growth else ["no count grew between two reports"]
+    return [f"counts grow: {next(iter(growth.values()))}"] if growth else ["no count grew between two reports"]
 
 
 def _growth(report: RasReport, earlier: RasReport) -> dict[tuple[str, int], str] | None:

@@ -138,8 +138,8 @@ A, N, U = Compare.ALL, Compare.NONE, Compare.UNLIKE
 # One argument per line, as the formatter has it, would hide the table.
 # fmt: off
 SYSTEM_FACTS: tuple[Fact, ...] = (
-    Fact("nccl", "NCCL", _nccl, A, verdict="bad", next="the same NCCL on all nodes", main=True),
-    Fact("torch", "PyTorch", _torch, A, next="the same PyTorch on all nodes"),
+    Fact("nccl", "NCCL", _nccl, A, verdict="bad", next="ssh {node} python3 -m pip list | grep -i nccl", main=True),
+    Fact("torch", "PyTorch", _torch, A, next="ssh {node} python3 -m torch.utils.collect_env"),
     Fact("torch_cuda", "CUDA of PyTorch", _python("torch_cuda"), A),
     Fact("python", "python3 in PATH", _first_python, next="ssh {node} python3 --version"),
     Fact("net_plugins", "NCCL net plugins", _plugins),

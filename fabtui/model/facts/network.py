@@ -251,7 +251,7 @@ NETWORK_FACTS: tuple[Fact, ...] = (
     Fact("mtu", "MTU", _mtu, verdict="bad", next="ssh {node} ip link", main=True),
     Fact("nic_speed", "speed of data NICs", _nic_speed, verdict="bad", next="ssh {node} ethtool {nic}"),
     Fact("qdisc", "queueing discipline", _qdisc, next="ssh {node} tc -s qdisc show dev {nic}"),
-    Fact("nccl_interfaces", "interfaces NCCL takes", _interfaces, next="set NCCL_SOCKET_IFNAME to one that all have"),
+    Fact("nccl_interfaces", "interfaces NCCL takes", _interfaces, next="ssh {node} ip -br address"),
     Fact("nccl_network", "network NCCL takes", _network, verdict="note", next="ssh {node} ip -br addr"),
     Fact("firewall", "firewall for input", known_text("firewall", "input"), next="ssh {node} sudo nft list ruleset"),
     Fact("gpudirect", "GPUDirect RDMA by", _gpudirect, verdict="bad", next="ssh {node} sudo modprobe nvidia-peermem",

@@ -34,6 +34,12 @@ def test_the_odd_one_is_named_with_what_the_others_have() -> None:
     assert odd.kind == "8 x H200, 8 x InfiniBand device"
 
 
+def test_the_next_step_of_a_fact_is_a_command_about_a_node() -> None:
+    programs = {fact.next.split()[0] for fact in FACTS if fact.next}
+    assert programs <= {"ssh", "scontrol"}, programs
+    assert all("{node}" in fact.next for fact in FACTS if fact.next)
+
+
 def test_what_is_not_known_is_not_odd() -> None:
     nodes = [node("n0"), node("n1"), ProbedNode("n2", inventory(host="n2"), {})]
     assert odd_names(*nodes) == {}
