@@ -19,8 +19,11 @@ from fabtui.session.running_job.job_links import links_to
 from fabtui.session.running_job.monitor import JobMonitor
 from fabtui.session.running_job.observer import JobObserver
 
-#: Maximum time (s) of a snapshot, and time (s) without progress after which a job hangs in it.
-SNAPSHOT, PATIENCE = 5.0, 3.5
+#: Maximum time (s) of a snapshot from the first answer of a node, for which it waits longer, as a login may take its
+#: time on a busy machine.
+SNAPSHOT, _LOGIN = 5.0, 45.0
+#: Time (s) without progress after which a job hangs in a snapshot.
+PATIENCE = 3.5
 #: Time (s) since the last progress after which a job may have begun to hang.
 _SILENT = 1.5
 
@@ -61,8 +64,9 @@ class JobSession:
         return by_slurm or (verdict is not None and verdict.settled and verdict.state is JobState.ENDED)
 
     def problems(self) -> list[str]:
-        """Return why nodes could not be reached."""
-        return [f"{node}: {text}" for node, text in self._reached.items() if text]
+        """Return why nodes could not be reached or have not answered."""
+        found = {**self.observer.silent, **{node: text for node, text in self._reached.items() if text}}
+        return [f"{node}: {text}" for node, text in found.items()]
 
     def start(self) -> None:
         """Observe all nodes from now on."""
@@ -75,11 +79,12 @@ class JobSession:
         """
         self.start()
         loop = asyncio.get_running_loop()
+        await self.observer.answered(_LOGIN)
         until = loop.time() + within
         async with asyncio.TaskGroup() as group:
             others = group.create_task(self.observer.complete(within))
             # A verdict of NVML and /proc alone may come sooner; what the others show belongs to the snapshot.
-            await self.observer.settled(within)
+            await self.observer.settled(until)
             await asyncio.wait({others}, timeout=max(0.0, until - loop.time()))
             others.cancel()
         found = await self.observer.decided()

@@ -72,6 +72,8 @@ class JobObserver:
         self._ask = over_open_links(client_of, job)
         self._job = job
         self._monitor = monitor
+        #: Why nodes have not shown what their ranks do, by node: those that have not answered yet.
+        self.silent: dict[str, str] = {}
         self._followed: dict[str, asyncio.Task[None]] = {}
         self._beside: list[asyncio.Task[None]] = []
         self._first: dict[str, asyncio.Event] = {}
@@ -110,6 +112,7 @@ class JobObserver:
                 self._busy.add(node)
             if node not in self._followed or self._followed[node].done():
                 self._first[node] = asyncio.Event()
+                self.silent[node] = "no answer yet"
                 self._followed[node] = asyncio.create_task(self._follow(node, once=once))
         if self._followed and self._started is None:
             # The start of the session may be still on its way to the model.
@@ -121,12 +124,23 @@ class JobObserver:
             works += [self._read_logs] if self._monitor is not None else []
             self._beside = [asyncio.create_task(work()) for work in works]
 
-    async def settled(self, within: float | None = None) -> JobVerdict | None:
-        """Return the verdict once it is settled, or `SETTLE` after the start of the session; None without a job."""
+    async def answered(self, within: float) -> None:
+        """Wait until a node has answered, or none can be reached, but no longer than some time (s)."""
+        until = asyncio.get_running_loop().time() + within
+        while len(self.silent) == len(self._first) and asyncio.get_running_loop().time() < until:
+            if all(first.is_set() for first in self._first.values()):
+                break
+            await asyncio.sleep(0.05)
+
+    async def settled(self, until: float | None = None) -> JobVerdict | None:
+        """Return the verdict once it is settled, or at a time of the loop; None without a job.
+
+        By default that time is `SETTLE` after the start of the session.
+        """
         if self._started is None:
             return None
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(self._started + (SETTLE if within is None else within)):
+            async with asyncio.timeout_at(self._started + SETTLE if until is None else until):
                 await asyncio.gather(*(first.wait() for first in self._first.values()))
                 if self._seen:
                     await self._settled.wait()
@@ -174,10 +188,13 @@ class JobObserver:
     def _take(self, reply: Reply, now: float) -> None:
         node, value = reply.node, reply.value
         if value is None:
+            if node in self.silent:
+                self.silent[node] = reply.problem
             if (node, reply.problem) not in self._problems:
                 self._problems.add((node, reply.problem))
                 self._pump.log("warning", f"its ranks cannot be observed: {reply.problem}", node)
             return
+        self.silent.pop(node, None)
         self._cost[node] = number(value.get("cost")) or 0.0
         used = node in self._busy and any(gpu.get("pids") for gpu in dicts(value.get("gpus")))
         if used or any(

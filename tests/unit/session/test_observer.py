@@ -14,9 +14,11 @@ from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict
 from fabtui.model.events import JobEvidence
 from fabtui.model.job_evidence import JobSource
 from fabtui.model.recording import read_events
-from fabtui.session.running_job import observer
+from fabtui.session.options import SessionOptions
+from fabtui.session.running_job import job_links, job_session, observer
+from fabtui.transport.link import NodeUnreachable
 from fabtui_node import registry
-from tests.unit.session.fakenodes import Script
+from tests.unit.session.fakenodes import FakeNodes, Script
 from tests.unit.session.played import feed_of, run, until
 
 
@@ -195,3 +197,37 @@ async def test_what_the_kernel_reported_before_the_session_is_read_once(monkeypa
     assert "rank 1 on a:1 is on a GPU that reported Xid 79" in verdict.sentence
     assert [message["name"] for message in nodes.links["a"].sent if message["t"] == "probe"].count("evidence") == 1
     assert not [message for message in nodes.links["b"].sent if message.get("name") == "evidence"]
+
+
+async def snapshot(script: Script, monkeypatch: pytest.MonkeyPatch) -> tuple[JobVerdict | None, list[str]]:
+    """Return the verdict of a short snapshot of some nodes, and what was not read."""
+
+    class Connector(FakeNodes):
+        def __init__(self, *_: object) -> None:
+            super().__init__(script)
+
+        async def __aenter__(self) -> None: ...
+
+        async def __aexit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(job_links, "Connector", Connector)
+    monkeypatch.setattr(job_session, "PATIENCE", 0.0)
+    async with job_session.observed(SessionOptions(hosts=tuple(script.gpus)), lambda _: None) as session:
+        return await session.snapshot(0.2), session.problems()
+
+
+async def test_a_login_that_takes_its_time_does_not_shorten_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = busy()
+    script.late = {"a": 0.5}
+    script.unreachable = {"b": NodeUnreachable("refused", "refused")}
+    verdict, unread = await snapshot(script, monkeypatch)
+    assert verdict is not None
+    assert verdict.nodes == ("a",)
+    assert unread == ["b: refused"]
+
+
+async def test_nodes_that_do_not_answer_are_named_and_not_called_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_session, "_LOGIN", 0.1)
+    script = busy()
+    script.late = dict.fromkeys("ab", 5.0)
+    assert await snapshot(script, monkeypatch) == (None, ["a: no answer yet", "b: no answer yet"])
