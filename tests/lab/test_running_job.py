@@ -23,11 +23,11 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
 ]
 TRAINING = Path(__file__).parents[1] / "wire" / "gloo_training.py"
-RANKS = 8
+RANKS = 4
 
 
 class Job(NamedTuple):
-    """A job of eight ranks under torchrun, four on each node."""
+    """A job of four ranks under torchrun, two on each node."""
 
     network: Network
     log: Path
@@ -92,41 +92,41 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
 def test_a_job_that_moves(job: Job) -> None:
     code, lines = job.fabtui("hang")
     assert code == 0, lines
-    assert lines[0].startswith("the job on n[0-1] (8 ranks) moves"), lines
+    assert lines[0].startswith("the job on n[0-1] (4 ranks) moves"), lines
 
 
 def test_a_stopped_rank(job: Job, tmp_path: Path) -> None:
     """The recording has the evidence, from before the rank was woken up."""
-    job.signal(6, "STOP")
+    job.signal(3, "STOP")
     kept = tmp_path / "hang.jsonl.gz"
     try:
         code, lines = job.fabtui("hang", "--save", str(kept))
         run_code, run_lines = job.fabtui("run", "--read-only", "--no-record", "--quiet")
     finally:
-        job.signal(6, "CONT")
-    wanted = f"kill -CONT {job.pid(6)}"
+        job.signal(3, "CONT")
+    wanted = f"kill -CONT {job.pid(3)}"
     for found_code, found in ((code, lines), (run_code, run_lines)):
         assert found_code == 1, found
-        assert found[0].startswith("the job on n[0-1] (8 ranks) hangs"), found
-        assert all(part in found[0] for part in ("rank 6 on n1", "stopped", wanted)), found
+        assert found[0].startswith("the job on n[0-1] (4 ranks) hangs"), found
+        assert all(part in found[0] for part in ("rank 3 on n1", "stopped", wanted)), found
     done = fabtui("replay", str(kept), "--text", "--json", str(tmp_path / "x.json"))
     assert done.returncode == 1, done.stdout + done.stderr
     assert done.stdout.splitlines()[0].partition("hangs")[0] == lines[0].partition("hangs")[0]
-    assert json.loads((tmp_path / "x.json").read_text())["job"]["behind"] == [6]
+    assert json.loads((tmp_path / "x.json").read_text())["job"]["behind"] == [3]
     job.moves()
 
 
 def test_a_rank_that_sleeps_in_its_data_loader(job: Job) -> None:
     """Observed only after it had begun: the iterations in its log show that it has worked before."""
-    job.signal(5, "USR1")
+    job.signal(2, "USR1")
     time.sleep(1.0)
     try:
         code, lines = job.fabtui("hang", "--json", "--logs", str(job.log))
     finally:
-        job.signal(5, "USR2")
+        job.signal(2, "USR2")
     found = json.loads(lines[0])
     assert code == 1, found
-    assert found["behind"] == [5], found
+    assert found["behind"] == [2], found
     job.moves()
 
 
