@@ -266,7 +266,8 @@ def test_a_task_that_takes_more_memory_than_the_job_may(cluster: SlurmCluster) -
     assert (done.returncode, "E51 host-out-of-memory" in done.stdout) == (0, True), done.stdout
 
 
-#: A rank that works for as long as its first argument; all wait for the slowest.
+#: A rank that works for as long as its first argument; all wait for the slowest. What has worked for less than a second
+#: may only hold an allocation.
 RANK = """\
 import os, sys, time
 from fabtui_node.ranks.torch import unused_modules
@@ -276,6 +277,8 @@ rank, port = int(os.environ["RANK"]), int(os.environ["MASTER_PORT"])
 store = dist.TCPStore(os.environ["MASTER_ADDR"], port, 4, rank == 0)
 group = dist.ProcessGroupGloo(store, rank, 4, datetime.timedelta(minutes=5))
 at, numbers = 0, torch.ones(1024)
+while time.process_time() < 1.1:
+    pass
 while not os.path.exists(sys.argv[2]):
     began = time.monotonic()
     while time.monotonic() < began + float(sys.argv[1]):

@@ -14,6 +14,7 @@ import os
 import signal
 import threading
 import time
+from typing import Any
 
 from fabtui_node.ranks.torch import unused_modules
 
@@ -21,7 +22,9 @@ from fabtui_node.ranks.torch import unused_modules
 unused_modules.leave_out()
 
 import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
+import torch.distributed  # noqa: E402
+
+c10d: Any = torch.distributed
 
 
 class Wake(Exception):
@@ -37,12 +40,12 @@ def wake(*_: object) -> None:
     raise Wake
 
 
-def group() -> dist.ProcessGroupGloo:
+def group() -> Any:
     """Return the group of all ranks; without these modules, the functions of torch.distributed do nothing."""
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     serves = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world, serves)
-    return dist.ProcessGroupGloo(store, rank, world, datetime.timedelta(minutes=30))
+    store = c10d.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world, serves)
+    return c10d.ProcessGroupGloo(store, rank, world, datetime.timedelta(minutes=30))
 
 
 def main() -> None:
