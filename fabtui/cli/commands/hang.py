@@ -211,7 +211,7 @@ class HangCommand:
 
     def _nothing(self, session: JobSession) -> None:
         """Print why there is no verdict."""
-        lines = session.problems() or [f"{NO_RANK} {fold(self._options.hosts)}"]
+        lines = session.unread() or [f"{NO_RANK} {fold(self._options.hosts)}"]
         if self._settings.as_json:
             return self._print_json({"state": None, "problems": lines})
         for line in lines:

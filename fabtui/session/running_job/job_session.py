@@ -64,9 +64,13 @@ class JobSession:
         return by_slurm or (verdict is not None and verdict.settled and verdict.state is JobState.ENDED)
 
     def problems(self) -> list[str]:
-        """Return why nodes could not be reached or have not answered."""
-        found = {**self.observer.silent, **{node: text for node, text in self._reached.items() if text}}
-        return [f"{node}: {text}" for node, text in found.items()]
+        """Return why nodes could not be reached."""
+        return [f"{node}: {text}" for node, text in self._reached.items() if text]
+
+    def unread(self) -> list[str]:
+        """Return why nodes could not be reached or have not answered so far."""
+        silent = (f"{node}: {text}" for node, text in self.observer.silent.items() if not self._reached.get(node))
+        return [*self.problems(), *silent]
 
     def start(self) -> None:
         """Observe all nodes from now on."""

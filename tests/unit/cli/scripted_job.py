@@ -49,6 +49,8 @@ class ScriptedSession:
     def problems(self) -> list[str]:
         return ["n062: the login fails"]
 
+    unread = problems
+
     @property
     def ended(self) -> bool:
         return not self._left

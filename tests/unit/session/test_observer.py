@@ -213,7 +213,7 @@ async def snapshot(script: Script, monkeypatch: pytest.MonkeyPatch) -> tuple[Job
     monkeypatch.setattr(job_links, "Connector", Connector)
     monkeypatch.setattr(job_session, "PATIENCE", 0.0)
     async with job_session.observed(SessionOptions(hosts=tuple(script.gpus)), lambda _: None) as session:
-        return await session.snapshot(0.2), session.problems()
+        return await session.snapshot(0.2), session.unread()
 
 
 async def test_a_login_that_takes_its_time_does_not_shorten_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
