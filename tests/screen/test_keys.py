@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import os
 import pkgutil
 import signal
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -510,51 +512,77 @@ def test_every_binding_has_a_case() -> None:
     assert set(CASES) - ids == set(), "these cases are of keys that are gone"
 
 
-def _states() -> dict[tuple[object, ...], list[tuple[str, str]]]:
-    """Group the keys by the state of the app in which they are pressed."""
-    found: dict[tuple[object, ...], list[tuple[str, str]]] = {}
+#: Keys by what the app is brought into before they are pressed.
+States = dict[tuple[str, ...], list[tuple[str, str]]]
+#: Maximum number of such states in one test, as tests run side by side.
+_MOST_STATES = 12
+
+
+def _sessions() -> Iterator[tuple[Case, States]]:
+    """Group the keys by the session and the size in which they are pressed, and by the keys before them."""
+    found: dict[tuple[object, ...], States] = {}
     for name, key in KEYS:
         if case := CASES.get(name):
-            found.setdefault((case.before, case.story, case.size, case.prepare), []).append((name, key))
-    return found
+            states = found.setdefault((case.story, case.size, case.prepare), {})
+            states.setdefault(case.before, []).append((name, key))
+    for states in found.values():
+        befores = list(states)
+        for at in range(0, len(befores), _MOST_STATES):
+            part = {before: states[before] for before in befores[at : at + _MOST_STATES]}
+            yield CASES[part[befores[at]][0][0]], part
 
 
-@pytest.mark.parametrize("keys", [pytest.param(keys, id=keys[0][0]) for keys in _states().values()])
+@pytest.mark.parametrize(
+    ("case", "states"),
+    [pytest.param(case, states, id=next(iter(states.values()))[0][0]) for case, states in _sessions()],
+)
 async def test_a_key_does_what_it_is_for(
-    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: list[tuple[str, str]]
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Case, states: States
 ) -> None:
-    """Each key is pressed in a copy of the process: the app is brought into its state once."""
-    case = CASES[keys[0][0]]
+    """Each key is pressed in a copy of the process, and each state is reached in one: the app starts once."""
     monkeypatch.chdir(tmp_path)
     feed = FakeFeed(case.story().events)
     case.prepare(feed)
     async with opened(feed, size=case.size) as (app, pilot):
-        await press(pilot, *case.before)
-        body = app.screen.query("#detail-body")
-        scrolled = body.first().scroll_y if body else 0
         world = World(app, feed, tmp_path, {})
-        world.before.update(at=world.at, text=world.text, scrolled=scrolled, log=int(app.main.event_log.size.height))
-        wrong = [await in_a_copy(world, pilot, name, key) for name, key in keys]
+        # A copy shares its memory with its origin, where nothing writes to it; looking for garbage does.
+        gc.freeze()
+        try:
+            wrong = [
+                await in_a_copy(partial(press_in_a_state, world, pilot, before, keys))
+                for before, keys in states.items()
+            ]
+        finally:
+            gc.unfreeze()
     assert not any(wrong), "\n".join(wrong)
 
 
-async def in_a_copy(world: World, pilot: Pilot[int], name: str, key: str) -> str:
-    """Press a key in a copy of this process, and return what is wrong then."""
+async def press_in_a_state(world: World, pilot: Pilot[int], before: tuple[str, ...], keys: list[tuple[str, str]]) -> str:
+    """Bring the app into a state, press each key in a copy of it, and return what is wrong then."""
+    await press(pilot, *before)
+    body = world.app.screen.query("#detail-body")
+    scrolled = body.first().scroll_y if body else 0
+    log = int(world.app.main.event_log.size.height)
+    world.before.update(at=world.at, text=world.text, scrolled=scrolled, log=log)
+    found = [await in_a_copy(partial(press_and_check, world, pilot, name, key)) for name, key in keys]
+    return "\n".join(filter(None, found))
+
+
+async def in_a_copy(work: Callable[[], Awaitable[str]]) -> str:
+    """Do something in a copy of this process, and return what it returns, or its exception."""
     loop = asyncio.get_running_loop()
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
         wrong = "the copy did not come to an end"
         try:
+            gc.disable()
             # A copy has no threads, and its loop has to be marked as running.
             loop._default_executor = None  # type: ignore[attr-defined]
             asyncio._set_running_loop(loop)
-            folder = world.folder / f"{name}-{key}"
-            folder.mkdir()
-            os.chdir(folder)
-            wrong = await press_and_check(replace(world, folder=folder), pilot, name, key)
+            wrong = await work()
         except BaseException:
-            wrong = f"{key} ({name}): {traceback.format_exc()}"
+            wrong = f"{work}: {traceback.format_exc()}"
         finally:
             os.write(writer, wrong.encode()[:30_000])
             os._exit(0)
@@ -569,6 +597,9 @@ async def in_a_copy(world: World, pilot: Pilot[int], name: str, key: str) -> str
 
 async def press_and_check(world: World, pilot: Pilot[int], name: str, key: str) -> str:
     check = CASES[name].check
+    world = replace(world, folder=world.folder / f"{name}-{key}")
+    world.folder.mkdir()
+    os.chdir(world.folder)
     if check(world):
         return f"what {key} ({name}) is for holds before it is pressed"
     await press(pilot, key)
