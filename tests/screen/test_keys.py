@@ -557,7 +557,9 @@ async def test_a_key_does_what_it_is_for(
     assert not any(wrong), "\n".join(wrong)
 
 
-async def press_in_a_state(world: World, pilot: Pilot[int], before: tuple[str, ...], keys: list[tuple[str, str]]) -> str:
+async def press_in_a_state(
+    world: World, pilot: Pilot[int], before: tuple[str, ...], keys: list[tuple[str, str]]
+) -> str:
     """Bring the app into a state, press each key in a copy of it, and return what is wrong then."""
     await press(pilot, *before)
     body = world.app.screen.query("#detail-body")
