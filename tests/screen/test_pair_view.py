@@ -223,6 +223,14 @@ async def test_the_pair_has_it_all_and_y_takes_it_along(opened: Opened) -> None:
         await pilot.press("Y")
         assert app.clipboard.startswith("fabtui run --lab 2x4")
         assert "\n" not in app.clipboard
+        # What is wrong and what to type come before the table, also on a small terminal.
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        lines = screen_text(app).splitlines()
+        assert "n000:1 > n001:2 failed" in lines[1]
+        assert lines[-1].rstrip().endswith("q quit")
+        command = next(number for number, line in enumerate(lines) if "next    fabtui run" in line)
+        assert command < next(number for number, line in enumerate(lines) if line.startswith("  p2p "))
 
 
 async def test_an_endpoint_with_itself_has_no_way_and_no_command(opened: Opened) -> None:

@@ -56,6 +56,9 @@ class KeyBar(TextLine):
         self.screen.bindings_updated_signal.subscribe(self, lambda _: self.draw())
         self.draw()
 
+    def on_resize(self) -> None:
+        self.draw()
+
     def draw(self) -> None:
         # A blank at the right end.
         width = self.screen.size.width - 1

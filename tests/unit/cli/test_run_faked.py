@@ -232,6 +232,8 @@ def test_watching_finds_what_breaks_after_the_sweep(
     out = capsys.readouterr().out
     assert "a:0 > a:1" in " ".join(out.replace("->", ">").split())
     assert out.splitlines()[0] == out.splitlines()[-1] == "1 of 30 GPU pairs is bad: a:0 > a:1 2.0 % of usual"
+    parts = [out.index(text) for text in ("  1 a:0 > a:1 slow", "what to do now", "p2p, GB/s at 256 MiB; a row sends")]
+    assert parts == sorted(parts), "what is wrong and what to do come before the grids"
 
 
 def test_a_job_on_busy_gpus_comes_first(
