@@ -107,6 +107,17 @@ def test_logs_of_a_folder_are_explained(tmp_path: Path, capsys: Out) -> None:
     assert "\x1b" not in out
 
 
+def test_a_line_without_a_time_of_its_own_gets_none(tmp_path: Path, capsys: Out) -> None:
+    path = tmp_path / "rank0.log"
+    stamp = "2026-11-22 10:22:01.541"
+    path.write_text(f"{LOG}{stamp} n060:7:9 [3] NCCL INFO hello\n")
+    assert entry.main(["explain", str(path)]) == 0
+    assert "10:22:01" not in capsys.readouterr().out
+    path.write_text(f"{stamp} {LOG}")
+    assert entry.main(["explain", str(path)]) == 0
+    assert "  line     11-22 10:22:01.541" in capsys.readouterr().out
+
+
 def test_standard_input_is_explained(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(LOG.encode())))
     assert entry.main(["explain", "-"]) == 0
