@@ -3,11 +3,40 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
+from fabtui.presentation.text_table import text_width
 from fabtui.presentation.wording import MUTED, Part, plain
 
 Line = list[Part]
 Lines = list[Line]
+
+
+class Row(Line):
+    """Line of a table: its cells, each with the width of its column. All lines of a table are wrapped alike."""
+
+    def __init__(self, indent: Part, cells: Sequence[tuple[Line, int]], gap: str) -> None:
+        super().__init__([indent])
+        self.indent, self.cells, self.gap = indent, cells, gap
+        for cell, width in cells[:-1]:
+            self += [*cell, (" " * (width - text_width(plain(cell))) + gap, "")]
+        self += cells[-1][0]
+
+    def wrapped(self, width: int, indent: int) -> Lines:
+        """Return its pieces, cut between cells; a cell that fits no line begins where the one before it ends."""
+        pieces: list[list[tuple[Line, int]]] = [[]]
+        used = len(self.indent[0])
+        for cell, column in self.cells:
+            if pieces[-1] and used + column > width >= indent + column:
+                pieces.append([])
+                used = indent
+            pieces[-1].append((cell, column))
+            used += column + len(self.gap)
+        lines: Lines = [
+            Row(self.indent if not at else (" " * indent, ""), cells, self.gap) for at, cells in enumerate(pieces)
+        ]
+        return [piece for line in lines for piece in wrapped([*line], width, indent)]
+
 
 #: Style of the heading of a section.
 HEADING = "bold $accent"
@@ -33,6 +62,8 @@ def stacked(lines: Lines, width: int, indent: int = 12) -> Lines:
 
 def wrapped(line: Line, width: int, indent: int = 12) -> Lines:
     """Return a line in pieces of at most ``width`` characters, all but the first of them indented."""
+    if isinstance(line, Row):
+        return line.wrapped(width, min(indent, width // 3))
     pieces: Lines = [[]]
     room = width
     fresh = True

@@ -22,6 +22,7 @@ from fabtui.presentation.wording import plain
 from fabtui.presentation.wrapping import Line, between, stacked, wrapped
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.session_diagnosis import SessionDiagnosis
+from fabtui.screen.views.detail_base import table
 from fabtui.screen.views.main_layout import panel_width
 from fabtui.screen.widgets.finding_lines import summary_lines
 from tests.screen.conftest import Opened, screen_text, settled
@@ -308,6 +309,29 @@ def test_the_rate_is_that_of_the_latest_seconds_of_the_phase() -> None:
 
 def test_what_is_tested_in_no_rounds_has_none() -> None:
     assert round_text(half(total=6, done=1)) == ""
+
+
+def test_all_lines_of_a_table_are_wrapped_between_the_same_cells() -> None:
+    lines = table(
+        ["GPU", "memory", "UUID"], [["0", "1.0 GiB of 80 GiB", "GPU-0123456789"], ["10", "2.0 GiB of 80 GiB", "-"]]
+    )
+    assert [plain(line).rstrip() for line in stacked(lines, 60, 4)] == [
+        "  GPU  memory             UUID",
+        "  0    1.0 GiB of 80 GiB  GPU-0123456789",
+        "  10   2.0 GiB of 80 GiB  -",
+    ]
+    assert [plain(line) for line in stacked(lines, 30, 4)] == [
+        *("  GPU  memory", "    UUID"),
+        *("  0    1.0 GiB of 80 GiB", "    GPU-0123456789"),
+        *("  10   2.0 GiB of 80 GiB", "    -"),
+    ]
+    # The last column may wrap between its words.
+    lines = table(["NIC", "addresses"], [["eth0", "192.0.2.1, 192.0.2.2"]])
+    assert [plain(line) for line in stacked(lines, 20, 4)] == [
+        "  NIC   addresses",
+        "  eth0  192.0.2.1,",
+        "    192.0.2.2",
+    ]
 
 
 def test_lines_are_wrapped_clipped_and_filled() -> None:

@@ -18,9 +18,9 @@ from textual.widget import Widget
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.knowledge.step_command import CannotRunError, StepCommand, step_command
 from fabtui.presentation.findings import copied_step
-from fabtui.presentation.text_table import filled, padded
+from fabtui.presentation.text_table import filled, text_width
 from fabtui.presentation.wording import MUTED, Part, plain
-from fabtui.presentation.wrapping import HEADING, Line, Lines, between, section, stacked
+from fabtui.presentation.wrapping import HEADING, Line, Lines, Row, between, section, stacked
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext, context_of
 from fabtui.screen.keys import group_title, shortcut
@@ -53,16 +53,17 @@ def table(headings: list[str], rows: Sequence[Sequence[Cell]]) -> Lines:
     texts = [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in rows]
     used = filled(texts)
     cut = [[row[at] if at == used[-1] else row[at][:_MAX_COLUMN] for at in used] for row in texts]
-    head, *found = padded([[headings[at] for at in used], *cut], range(len(used)))
-    # Blanks after the last column would wrap.
-    lines: Lines = [[("  ", ""), *((f"{text}  ", MUTED) for text in head[:-1]), (head[-1].rstrip(), MUTED)]]
-    for row, cells, texts_of_row in zip(found, rows, cut, strict=True):
-        line: list[Part] = [("  ", "")]
-        for at, text, whole in zip(used, texts_of_row, row, strict=True):
-            style = "" if isinstance(cells[at], str) else cells[at][1]
-            line += [(text, style), (f"{whole[len(text) :]}  ", "")]
-        lines.append(line[:-1])
-    return lines
+    shown = [[headings[at] for at in used], *cut]
+    *columns, last = zip(*shown, strict=True)
+    widths = [max(map(text_width, column)) for column in columns]
+    # The last column may wrap between its words.
+    widths.append(max(text_width(word) for text in last for word in text.split() or ("",)))
+    styles = [[MUTED] * len(used)]
+    styles += [["" if isinstance(row[at], str) else row[at][1] for at in used] for row in rows]
+    return [
+        Row(("  ", ""), [([(text, style)], width) for text, style, width in zip(*line, widths, strict=True)], "  ")
+        for line in zip(shown, styles, strict=True)
+    ]
 
 
 def table_section(title: str, headings: list[str], rows: Sequence[Sequence[Cell]], note: str = "") -> Lines:
