@@ -122,7 +122,7 @@ def _operand(part: str, where: str, depth: int) -> list[str]:
 
 
 def _expand_brackets(part: str, where: str, limit: int) -> list[str]:
-    pieces = re.split(r"\[([^\]]*)\]", part)
+    pieces = re.split(r"\[([^\[\]]*)\]", part)
     if any(mark in piece for piece in pieces[::2] for mark in "[]"):
         raise InputError(f"{where}: unbalanced brackets in {part[:80]!r}; expected something like n[060-067,070]")
     axes = [[range_text.strip() for range_text in inside.split(",")] for inside in pieces[1::2]]

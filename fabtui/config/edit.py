@@ -123,7 +123,7 @@ def _change(lines: list[str], spec: OptionSpec, value: object, end: str) -> None
 
 def _rest_of(line: str) -> str:
     """Return what follows the value of a line: its comment and its end."""
-    for at in (found.start() for found in re.finditer(r"\s*(#|$)", line)):
+    for at in (found.start() for found in re.finditer(r"(?<!\s)\s*(#|$)", line)):
         try:
             tomllib.loads(line[:at])
         except tomllib.TOMLDecodeError:

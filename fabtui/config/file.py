@@ -22,7 +22,7 @@ MAX_FILE = 1 << 20
 _MAX_TEXT = 1000
 _KEY = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
 #: Line with the name of a table, and begin of a line that sets a key.
-HEADER = r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?"
+HEADER = r"\s*\[\s*(?=\S)([^\[\]]+?)(?<!\s)\s*\]\s*(?:#.*)?"
 ASSIGNMENT = rf"\s*({_KEY}(?:\s*\.\s*{_KEY})*)\s*="
 #: Words of a switch.
 BOOLEANS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
@@ -270,7 +270,7 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
 
 def key_parts(key: str) -> tuple[str, ...]:
     """Return the parts of a dotted key."""
-    found = re.findall(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*\.?""", key)
+    found = re.findall(r"""(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))""", key)
     return tuple(part for quoted in found for part in "".join(quoted).split("."))
 
 

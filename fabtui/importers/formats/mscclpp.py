@@ -19,7 +19,7 @@ from fabtui_node.parsers.lines import json_number, number, plain_lines, size, wh
 
 _NAME = re.compile(r"#{3,200} ([A-Za-z][\w -]{0,60}?) #{3,200}")
 _SETTING = re.compile(r"([A-Za-z_]\w{0,40})=([^\s,]{1,120})(?=,|\s*$)")
-_EXPERIMENT = re.compile(r"\s*size\(b\)\s+(?=.*_(?:time|algbw)\()[a-z_()/ ]+", re.I)
+_EXPERIMENT = re.compile(r"\s*size\(b\)(?=.*_(?:time|algbw)\()\s+(?=\S)[a-z_()/ ]+", re.I)
 _COLUMN = re.compile(r"([a-z_]{1,30})\(([a-z/]{1,8})\)", re.I)
 _TEST = re.compile(r"#\s+size\s+count\s+time\s+algbw\s+busbw\s+#wrong\s+time\s.*", re.I)
 _TEST_ROW = re.compile(

@@ -16,7 +16,7 @@ _HEADING = re.compile(r"#\s*(Size\b.*|(?:Avg|Overall|Avg\.) ?(?:Latency|Lat).*|n
 _BUFFERS = re.compile(r"#\s*Send Buffer on (\w+) .{0,40}Receive Buffer on (\w+)")
 _SETTING = re.compile(r"#\s*(Datatype|Window creation|Synchronization|Message Rate|Number of \w+):\s*(.{1,80}?)\.?\s*$")
 _SETTINGS = re.compile(r"\[\s*([a-z ]{1,30}):\s*([\w.]{1,30})\s*\]")
-_UNIT = re.compile(r"^(.*?)\s*\(([^()]{1,12})\)\s*$")
+_UNIT = re.compile(r"^(.*?)(?<!\s)\s*\(([^()]{1,12})\)\s*$")
 #: Comments that lost their ``#``.
 _UNMARKED = re.compile(r"[ \t]{0,8}(?:OSU \w.{0,100} (?:Test|Benchmark)|Size {2,40}\S.{0,80}(?:\(us\)|MB/s))")
 _PROBLEM = re.compile(

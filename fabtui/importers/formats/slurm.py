@@ -72,7 +72,7 @@ _SQUEUE = _Tool(
             re.compile(
                 r"\s*(\d{1,10}(?:[_+]\S{1,60})?)\s+(\S{1,60})\s+(\S.{0,60}?)\s+(\S{1,60})"
                 r"\s+(PD|R|CG|CD|CA|F|TO|NF|S|CF|OOM|PR|DL|RQ|ST)"
-                r"\s+((?:\d{1,4}-)?\d{1,2}:\d\d(?::\d\d)?)\s+(\d{1,6})\s+(\S.{0,4000}?)\s*"
+                r"\s+((?:\d{1,4}-)?\d{1,2}:\d\d(?::\d\d)?)\s+(\d{1,6})\s+(\S.{0,4000}?)(?<!\s)\s*"
             ),
         ),
     ),
@@ -506,7 +506,7 @@ _OF_CONFIG = re.compile(
 _RECORD = re.compile(rf"^\s{{0,3}}({'|'.join(_FIRST)})=")
 _PAIR = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w:/.-]{0,60})=")
 _REST = re.compile(r"^\s*(Reason|Comment|AdminComment|SystemComment|Command|WorkDir|OS|Extra)=(.*)$")
-_BY = re.compile(r"^(.*?)\s*\[([^@\[\]]{1,60})@([^\[\]]{1,40})\]$")
+_BY = re.compile(r"^(.*?)(?<!\s)\s*\[([^@\[\]]{1,60})@([^\[\]]{1,40})\]$")
 _CONFIG = re.compile(r"^\s*([A-Za-z][\w/.-]{0,60})\s+=\s?(.*)$")
 _PING = re.compile(r"^(Slurmctld\(\w{1,30}\)) at (\S{1,253}) is (\w{1,20})")
 _ERROR = re.compile(

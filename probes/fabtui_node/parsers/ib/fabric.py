@@ -59,7 +59,7 @@ _GUID = r"([^\s\"()]{1,60})"
 _NODE = re.compile(r"(Switch|Ca|Rt|\?\?\?)\s+([0-9]{1,5})\s+\"([SHR?])-" + _GUID + r"\"\s*#\s*\"(.*)\"(.*)", re.ASCII)
 _PORT = re.compile(
     r"\[([0-9]{1,4})\](?:\[ext ([0-9]{1,4})\])?(?:\(" + _GUID + r"\))?\s+\"([SHR?])-" + _GUID + r"\""
-    r"\[([0-9]{1,4})\](?:\[ext [0-9]{1,4}\])?\s*(?:\(" + _GUID + r"\))?\s*#\s*(.*)",
+    r"\[([0-9]{1,4})\](?:\[ext [0-9]{1,4}\])?\s*(?:\(" + _GUID + r"\)\s*)?#\s*(.*)",
     re.ASCII,
 )
 # Old versions print neither width nor speed.
@@ -210,7 +210,7 @@ _LINK_PEER = re.compile(
 _LINK = re.compile(r"(?:(\S+|undefined \([0-9]+\)) (.*?) )?(\S+?) ?/ ?(\S+)", re.ASCII)
 _COULD = re.compile(r"Could be (\S+)(?: (Gbps))?")
 # The bracket of -S/--switch-settings follows the state: "LinkUp) (HOQ:18 VL_Stall:7)==>".
-_SETTINGS = re.compile(r"\)?\s*\(HOQ:[0-9]+ VL_Stall:[0-9]+\)?", re.ASCII)
+_SETTINGS = re.compile(r"(?:\)|(?<!\s))\s*\(HOQ:[0-9]+ VL_Stall:[0-9]+\)?", re.ASCII)
 #: Lanes of one port in copper and optics; ports report 12X as possible although no cable has it.
 _WIDEST = 4
 

@@ -274,7 +274,7 @@ FORMATS = [
             (
                 0.85,
                 r"^(?:(?:SystemGuid|PortGuid|PartCap|DevId|Revision|LocalPort|VendorId|(?:Random|Mcast)FdbCap|DefPort"
-                r"|StateChange|LidsPerPort|PartEnforceCap|InboundPartEnf|OutboundPartEnf|FilterRaw\w+):\.{4}.*\s+){3}",
+                r"|StateChange|LidsPerPort|PartEnforceCap|InboundPartEnf|OutboundPartEnf|FilterRaw\w+):\.{4}.*\n\s*){3}",
             ),
         ),
         parse_attributes,

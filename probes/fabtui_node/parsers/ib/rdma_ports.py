@@ -140,7 +140,7 @@ _VERBS_FIELD = re.compile(r"\s*([A-Za-z][\w ]{0,40}?):\s*(.*)", re.ASCII)
 _GID = re.compile(r"\s*GID\[\s*([0-9]{1,4})\]:\s*([0-9a-fA-F:.]{2,45})(?:, (.*))?", re.ASCII)
 #: What the tool of MLNX_OFED prints without a colon.
 _OTHER = re.compile(r"\s+([a-z][\w ()]{0,60}?)(?:\t+| {2,}| *= *)(0x[0-9a-fA-F]{1,16}|[0-9]{1,20})\s*", re.ASCII)
-_CODED = re.compile(r"(.*?)\s*\(([0-9]{1,4})\)", re.ASCII)
+_CODED = re.compile(r"(.*?)(?<!\s)\s*\(([0-9]{1,4})\)", re.ASCII)
 _FOUND = re.compile(r"([0-9]{1,4}) HCAs? found:", re.ASCII)
 _VERBS_DEVICE = {
     "transport": "transport", "fw_ver": "firmware", "node_guid": "node_guid", "sys_image_guid": "system_guid",
@@ -389,7 +389,10 @@ FORMATS = [
             (0.97, r"^hca_id:\s*\S"),
             (0.7, r"^[ \t]*(active_mtu|port_lid|phys_port_cnt):"),
             # Limits of a device, of which it prints forty.
-            (0.7, r"^(?:[ \t]*(?:max_\w{2,30}|page_size_cap|atomic_cap|local_ca_ack_delay|device_cap_flags):.*\s+){3}"),
+            (
+                0.7,
+                r"^[ \t]*(?:(?:max_\w{2,30}|page_size_cap|atomic_cap|local_ca_ack_delay|device_cap_flags):.*\n\s*){3}",
+            ),
             (0.4, _FOUND.pattern + "|IB devices"),
         ),
         parse_devinfo,

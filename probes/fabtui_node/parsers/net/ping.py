@@ -162,7 +162,7 @@ def _times_row(words: List[str]) -> Row:
 
 
 def _impl(text: str) -> str:
-    if re.search(r"bytes of data\.|/mdev = |^PING \S* ?\(\S+\) \d+ data bytes$", text, re.MULTILINE):
+    if re.search(r"bytes of data\.|/mdev = |^PING \S{0,300} ?\(\S{1,300}\) \d+ data bytes$", text, re.MULTILINE):
         return "iputils"
     if re.search(r"\bseq=\d+ ttl=", text) and "icmp_seq" not in text:
         return "busybox"
@@ -272,7 +272,7 @@ def _likely_fping(text: str) -> float:
 _UNITS = {"rtt_min": "ms", "rtt_avg": "ms", "rtt_max": "ms", "rtt": "ms", "spread": "ms", "loss": "%", "payload": "B"}
 
 _LIKELY = first_of(
-    (0.96, r"^PING6? ?\S* ?\(.{1,120}\d+(?:\(\d+\))? (?:data )?bytes"),
+    (0.96, r"^PING6? ?\S{0,300} ?\(.{1,120}\d(?:\(\d{1,9}\))? (?:data )?bytes"),
     (0.95, r"\A(?=(?s:.*)^PING6?[ (].{1,200}$)(?=(?s:.*)ping statistics)"),
     (0.9, r"\A(?=(?s:.*)packets transmitted)(?=(?s:.*)packet loss)"),
     (0.85, "^ping6?: "),
