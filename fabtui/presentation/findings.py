@@ -65,7 +65,7 @@ def evidence(finding: Finding) -> tuple[str, ...]:
         if (value := finding.facts.get(name)) is not None:
             lines += render(value)
     if finding.rivals:
-        sure = f"{percent_text(finding.confidence or 0.0)} sure; " if finding.confidence is not None else ""
+        sure = f"{percent_text(finding.confidence or 0.0)} confidence; " if finding.confidence is not None else ""
         lines.append(f"{sure}the same results fit {', '.join(map(_named, finding.rivals))}")
     return tuple(line for one in lines if (line := one_line(one, _LONGEST)))
 
