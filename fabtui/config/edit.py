@@ -132,8 +132,8 @@ def _rest_of(line: str) -> str:
     return ""
 
 
-def write_settings(path: Path, changes: Mapping[str, object], fresh: Callable[[], str]) -> None:
-    """Write settings, by table and name, into a file; ``fresh`` is the content of a file that is not there yet.
+def write_settings(path: Path, texts: Mapping[str, str], fresh: Callable[[], str]) -> None:
+    """Write settings into a file, a text by table and name; ``fresh`` is the content of a file that is not there yet.
 
     Raises:
         InputError: The file cannot be read, changed or written.
@@ -149,8 +149,8 @@ def write_settings(path: Path, changes: Mapping[str, object], fresh: Callable[[]
         except FileNotFoundError:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             text = fresh()
-        for key, value in changes.items():
-            text = edited(text, settings()[key], value)
+        for key, wanted in texts.items():
+            text = edited(text, settings()[key], value_of(settings()[key], wanted))
         write_bytes(path, text.encode())
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8, so it cannot be changed") from None

@@ -140,7 +140,7 @@ class FabricApp(App[int]):
         self._themes = ThemeWatcher(self, settings, self.color_count)
         problem = self._themes.choose()
         self._commands_given: list[str] = []
-        self.changed_settings: dict[str, object] = {}
+        self._saved_settings: dict[str, str] = {}
         self.setting_texts: dict[str, str] = {}
         #: Feed that was closed for a recording.
         self._replaced: Feed | None = None
@@ -282,15 +282,18 @@ class FabricApp(App[int]):
             self._themes.use(None if value is None else chosen)
         elif spec.key == "screen.notify":
             self._use_notifications(deferred, chosen)
-        self.changed_settings[spec.key] = value
         self.setting_texts[spec.key] = text
         kept = ":save keeps it" if now else "from the next start, if :save writes it"
         self.notify(f"{spec.key} = {one_line(text, 100)}; {kept}")
         self.request_draw()
 
+    @property
+    def unsaved_settings(self) -> dict[str, str]:
+        return {key: text for key, text in self.setting_texts.items() if self._saved_settings.get(key) != text}
+
     @work(name="settings", exclusive=True, exit_on_error=False)
     async def save_settings(self) -> None:
-        deferred, path, changes = self._deferred, self.settings.config, dict(self.changed_settings)
+        deferred, path, changes = self._deferred, self.settings.config, self.unsaved_settings
         if deferred is None or path is None or not changes:
             self.notify("no setting was changed on the screen: there is nothing to save")
             return
@@ -299,9 +302,7 @@ class FabricApp(App[int]):
         if await deferred.write_and_notify(
             self, "settings", partial(deferred.write_settings, path, changes, fresh), done
         ):
-            self.changed_settings = {
-                key: value for key, value in self.changed_settings.items() if changes.get(key, self) is not value
-            }
+            self._saved_settings |= changes
             self.request_draw()
 
     @property

@@ -127,10 +127,12 @@ class AppContext(Protocol):
     async def replay(self, file: str) -> Callable[[], object]:
         """Return what plays a recording in place of this session; `InputError` if the file is no recording."""
 
-    #: Settings that were changed on the screen, and are in no file yet: their values in it.
-    changed_settings: dict[str, object]
     #: Values of all settings that were changed on the screen, as text.
     setting_texts: dict[str, str]
+
+    @property
+    def unsaved_settings(self) -> dict[str, str]:
+        """Those of them that are in no file yet."""
 
     def change_setting(self, spec: OptionSpec, text: str) -> None:
         """Change a setting of this session; `InputError` if it does not take the value."""

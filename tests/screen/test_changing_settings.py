@@ -36,7 +36,7 @@ async def test_a_setting_changes_at_once_and_the_file_when_asked(opened: Opened,
         await command(pilot, "save")
         await app.workers.wait_for_complete([one for one in app.workers if one.name == "settings"])
         assert path.read_text() == '# mine\n[screen]\ntheme = "light"  # as at home\n'
-        assert app.changed_settings == {}
+        assert app.unsaved_settings == {}
         await command(pilot, "set theme default")
         assert app.theme == "dark"
 
@@ -112,4 +112,4 @@ async def test_a_file_that_cannot_be_changed_is_named(opened: Opened, tmp_path: 
         await app.workers.wait_for_complete([one for one in app.workers if one.name == "settings"])
         assert "is not TOML, so it cannot be changed" in messages(app)
         assert path.read_text() == "[screen\n"
-        assert app.changed_settings == {"session.timeout": 20}
+        assert app.unsaved_settings == {"session.timeout": "20"}

@@ -97,5 +97,5 @@ def _set(args: argparse.Namespace) -> None:
     if spec.key == "screen.theme" and value is not None and (wrong := theme_problem(value)) is not None:
         raise InputError(wrong)
     path = config_path(args)
-    write_settings(path, {spec.key: value}, lambda: fresh_settings(FabricApp))
+    write_settings(path, {spec.key: words[1]}, lambda: fresh_settings(FabricApp))
     print(f"{path}: {spec.key} = {words[1]}")

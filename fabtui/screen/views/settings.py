@@ -28,19 +28,19 @@ HEADINGS = ("setting", "value", "from", "meaning")
 def setting_rows(context: AppContext) -> list[TableRow]:
     """Return a row for each setting, with what was changed on the screen."""
     start = context.settings.in_effect or settings_in_effect({}, ConfigFile(config_path()))
-    known, texts = settings(), context.setting_texts
+    known, texts, unsaved = settings(), context.setting_texts, context.unsaved_settings
     rows = []
     for at, (key, value, where) in enumerate(start):
         spec = known[key]
         if key in texts:
             value = default_text(spec) if texts[key] == DEFAULT else texts[key]
-            where = "changed here" if key in context.changed_settings else "changed here, saved"
+            where = "changed here" if key in unsaved else "changed here, saved"
         choices = f": {', '.join(spec.allowed_in_file)}" if spec.allowed_in_file else ""
         own = where != DEFAULT
         cells = [
             TableCell(key, at, "bold" if own else ""),
             TableCell(one_line(value, 30), value, "$primary" if own else MUTED),
-            TableCell(one_line(where, 40), where, "$warning" if key in context.changed_settings else MUTED),
+            TableCell(one_line(where, 40), where, "$warning" if key in unsaved else MUTED),
             TableCell(f"{spec.help}{choices}", spec.help, MUTED),
         ]
         rows.append(TableRow(key, cells))
@@ -92,7 +92,7 @@ class SettingsScreen(TitledScreen):
         row = self.table.selected
         self._meaning.show(Content.styled(f" {row.cells[-1].text if row is not None else ''}", MUTED))
         path = context.settings.config
-        unsaved = len(context.changed_settings)
+        unsaved = len(context.unsaved_settings)
         changed = f"  {unsaved} changed: w saves" if unsaved else ""
         room = self.size.width // 3
         name = str(path or "")

@@ -95,7 +95,7 @@ def test_a_link_stays_one_and_a_missing_file_begins_with_the_template(tmp_path: 
     real, link = tmp_path / "real.toml", tmp_path / "link.toml"
     real.write_text("[screen]\n")
     link.symlink_to(real)
-    write_settings(link, {"screen.theme": "nord", "session.timeout": 5}, str)
+    write_settings(link, {"screen.theme": "nord", "session.timeout": "5"}, str)
     assert link.is_symlink()
     assert real.read_text() == '[screen]\ntheme = "nord"\n\n[session]\ntimeout = 5\n'
     fresh = tmp_path / "folder" / "new.toml"
