@@ -49,7 +49,7 @@ def bad(run: Run) -> dict[Any, Any]:
 
 def test_strangers_spoil_no_cell(tmp_path: Path) -> None:
     with strangers(0.01, *HARMLESS) as visits:
-        run = run_lab(tmp_path, "2x3", "--probes", "udp,p2p,all_reduce", *LIGHT)
+        run = run_lab(tmp_path, "2x2", "--probes", "udp,p2p,all_reduce", *LIGHT)
     assert not bad(run), run.story()
     assert {row["layer"] for row in run.rows} > {"udp", "p2p", "world", "busbw"}
     assert set(visits["done"]) == set(HARMLESS)
@@ -58,8 +58,8 @@ def test_strangers_spoil_no_cell(tmp_path: Path) -> None:
 
 
 def test_who_takes_the_place_of_a_peer_does_not_fail_a_pair(tmp_path: Path) -> None:
-    with strangers(0.25, "handshake") as visits:
-        run = run_lab(tmp_path, "2x3", "--probes", "p2p", "--layers", "p2p")
+    with strangers(0.1, "handshake") as visits:
+        run = run_lab(tmp_path, "2x2", "--probes", "p2p", "--layers", "p2p", *LIGHT)
     assert not bad(run), run.story()
     assert visits["done"]["handshake"] > stranger.NUMBERS
 

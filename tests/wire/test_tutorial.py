@@ -25,6 +25,11 @@ async def test_the_tutorial(
 ) -> None:
     pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
+    settings = tmp_path / "fabtui" / "config.toml"
+    settings.parent.mkdir()
+    # Smaller messages than usual take a fraction of the time.
+    settings.write_text('[session]\nbytes = "1M"\niters = 5\n')
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     codes: list[int] = []
     for block in (block for block in blocks(PAGE) if not block.reason):
         for statement, expected in block.transcript():
@@ -54,5 +59,8 @@ async def check_keys(recording: Path) -> None:
         await settled(app, pilot)
         for key, text in SHOWN.items():
             await pilot.press(key)
-            await pilot.pause(0.2)
+            for _ in range(500):
+                await pilot.pause(0.02)
+                if text in screen_text(app):
+                    break
             assert text in screen_text(app), key

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
@@ -67,3 +68,11 @@ def test_ask() -> None:
     assert nvml.ask(fail, 1) is None
     assert nvml.ask(None, 1) is None
     assert nvml.ask(max, 1, 2) == 2
+
+
+def test_without_the_driver_pynvml_is_not_even_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "DRIVER", "libno-such-driver.so.1")
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    with pytest.raises(nvml.Unavailable, match="NVML: NVML Shared Library Not Found"):
+        nvml.open_library()
+    assert "pynvml" not in sys.modules

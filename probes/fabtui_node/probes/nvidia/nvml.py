@@ -5,9 +5,14 @@ Also names of GPUs: PCI addresses, and the GPUs that CUDA can see.
 
 from __future__ import annotations
 
+import ctypes
 import re
 import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+
+#: The driver's library, which pynvml loads. Without it, compiling pynvml would be half of what an inventory costs.
+DRIVER = "libnvidia-ml.so.1"
 
 
 class Unavailable(Exception):
@@ -19,6 +24,10 @@ def open_library() -> Any:
 
     Raises Unavailable: there is no pynvml, no NVIDIA driver, or the driver refuses.
     """
+    try:
+        ctypes.CDLL(DRIVER)
+    except OSError:
+        raise Unavailable("NVML: NVML Shared Library Not Found") from None
     try:
         import pynvml  # type: ignore[import-untyped, unused-ignore]
     except Exception as error:
