@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fabtui.model.recording import read_events
+from tests.forked import fabtui
 
 Pair = tuple[str, str]
 Row = dict[str, str]
@@ -77,16 +76,9 @@ def run_local(folder: Path, gpus: Sequence[str], *args: str, limit: float = 280.
 
 def _run(folder: Path, args: list[str], env: dict[str, str], limit: float) -> Run:
     path, recording = folder / "s.csv", folder / "r.jsonl.gz"
-    argv = [sys.executable, "-m", "fabtui", "run", "--csv", str(path), "--record", str(recording), *args]
+    words = ["run", "--csv", str(path), "--record", str(recording), *args]
     began = time.monotonic()
-    done = subprocess.run(
-        argv,
-        capture_output=True,
-        text=True,
-        timeout=limit,
-        check=False,
-        env={**os.environ, "NO_COLOR": "1", **env},
-    )
+    done = fabtui(*words, env={**os.environ, "NO_COLOR": "1", **env}, timeout=limit)
     seconds = time.monotonic() - began
     assert path.exists(), done.stderr + done.stdout
     with path.open(newline="") as file:

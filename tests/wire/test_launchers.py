@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from fabtui.cli.main import main
+from tests.forked import fabtui
 from tests.wire import fakeside
 
 #: Runs the words after the node; what they print is passed on line by line, as srun and kubectl do.
@@ -40,10 +41,8 @@ sys.exit(done.returncode)
 def session(folder: Path, *args: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
     """Run ``fabtui run`` and return what it printed and saved."""
     saved = folder / "session.json"
-    words = [sys.executable, "-m", "fabtui", "run", "--no-record", "--remote-python", sys.executable]
-    done = subprocess.run(
-        [*words, "--json", str(saved), *args], capture_output=True, text=True, timeout=120, check=False
-    )
+    words = ["run", "--no-record", "--remote-python", sys.executable, "--json", str(saved)]
+    done = fabtui(*words, *args, timeout=120)
     assert saved.exists(), done.stdout + done.stderr
     return done, json.loads(saved.read_text())
 

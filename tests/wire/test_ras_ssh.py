@@ -15,6 +15,7 @@ import pytest
 
 from fabtui.diagnosis.running_job.node_evidence import addresses_of
 from fabtui_node.probes.job import ras
+from tests.forked import fabtui
 from tests.unit.jobs.ras_texts import recorded
 from tests.unit.jobs.rasservice import RasService, body
 from tests.unit.probes.places import SAMPLES
@@ -59,8 +60,7 @@ def ranks(tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def _fabtui(config: Path, *words: str) -> tuple[int, dict[str, Any]]:
-    argv = [sys.executable, "-m", "fabtui", *words, "--ssh-config", str(config), "--json"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=90, check=False)
+    done = fabtui(*words, "--ssh-config", str(config), "--json", timeout=90)
     assert done.stdout.startswith("{"), done.stdout + done.stderr
     values: dict[str, Any] = json.loads(done.stdout)["values"]
     return done.returncode, values

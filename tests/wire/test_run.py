@@ -18,6 +18,7 @@ import pytest
 
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
+from tests.forked import fabtui
 from tests.labrun import Pair, Run, check_cells, check_healthy, run_lab
 
 pytestmark = [
@@ -31,13 +32,16 @@ Rows = list[dict[str, str]]
 LIGHT = ("--bytes", "1M", "--iters", "5")
 
 
+def _outputs(folder: Path) -> list[str]:
+    return ["--csv", str(folder / "s.csv"), "--record", str(folder / "r")]
+
+
 def _command(folder: Path, *args: str) -> list[str]:
-    files = ("--csv", str(folder / "s.csv"), "--record", str(folder / "r"))
-    return [sys.executable, "-m", "fabtui", "run", *files, *LIGHT, *args]
+    return [sys.executable, "-m", "fabtui", "run", *_outputs(folder), *LIGHT, *args]
 
 
 def _run(folder: Path, *args: str) -> tuple[subprocess.CompletedProcess[str], Rows]:
-    done = subprocess.run(_command(folder, *args), capture_output=True, text=True, timeout=200, check=False)
+    done = fabtui("run", *_outputs(folder), *LIGHT, *args, timeout=200)
     with (folder / "s.csv").open(newline="") as file:
         return done, list(csv.DictReader(file))
 
@@ -156,8 +160,7 @@ def test_experiments_about_findings_are_evidence_live_and_in_a_replay(tmp_path: 
     assert "with other partners, so the endpoints work, and the path does not" in done.stdout
     assert "not tried: NCCL_NET=Socket needs ranks of NCCL; these are CPU ranks" in done.stdout
     assert "94 % confidence after 2 experiments" in done.stdout
-    argv = [sys.executable, "-m", "fabtui", "replay", "--text", str(tmp_path / "r")]
-    again = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    again = fabtui("replay", "--text", str(tmp_path / "r"))
     # What was written stands before the last line, which is the first one once more.
     texts = [one.stdout.partition("findings:")[2].splitlines() for one in (again, done)]
     assert texts[0] == [line for line in texts[1] if not line.startswith(("wrote ", "recorded in "))]

@@ -13,6 +13,7 @@ import pytest
 
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
+from tests.forked import fabtui
 from tests.wire import sshd
 
 pytestmark = [
@@ -29,20 +30,9 @@ def _node(field: sshd.Field, name: str, *lines: str) -> sshd.Server:
 
 def _run(folder: Path, config: Path, nodes: str, *more: str) -> tuple[subprocess.CompletedProcess[str], Model]:
     record = folder / "recording"
-    argv = [
-        sys.executable,
-        "-m",
-        "fabtui",
-        "run",
-        "--nodes",
-        nodes,
-        "--ssh-config",
-        str(config),
-        "--ranks-per-node",
-        "2",
-    ]
-    argv += ["--remote-python", sys.executable, "--csv", str(folder / "s.csv"), "--record", str(record), *more]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=200, check=False)
+    words = ["run", "--nodes", nodes, "--ssh-config", str(config), "--ranks-per-node", "2"]
+    words += ["--remote-python", sys.executable, "--csv", str(folder / "s.csv"), "--record", str(record), *more]
+    done = fabtui(*words, timeout=200)
     model = Model()
     for event in read_events(record):
         model.apply(event)
