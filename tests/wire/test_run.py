@@ -139,8 +139,9 @@ def test_a_node_with_an_address_that_it_does_not_have(tmp_path: Path, healthy: R
 
 
 def test_a_node_that_is_down_and_one_that_dies_are_reported(tmp_path: Path) -> None:
-    faults = ["--lab-fault", "n001=down", "--lab-fault", "n002=dead-after:4"]
-    done, rows = _run(tmp_path, "--lab", "3x2", *faults, "--timeout", "4")
+    # A busy machine needs seconds until the node is ready. A pair that waits keeps the session until the node dies.
+    faults = ["--lab-fault", "n001=down", "--lab-fault", "n002=dead-after:12", "--lab-fault", "n000:1>n002:1=drop"]
+    done, rows = _run(tmp_path, "--lab", "3x2", *faults, "--timeout", "25")
     assert done.returncode in (1, 3), done.stderr + done.stdout
     p2p = _of(rows, "p2p")
     assert {p2p["n000:0", "n000:1"]["verdict"], p2p["n000:1", "n000:0"]["verdict"]} <= {"ok", "slow"}
