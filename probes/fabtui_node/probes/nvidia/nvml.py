@@ -10,7 +10,6 @@ import re
 import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-
 #: The driver's library, which pynvml loads. Without it, compiling pynvml would be half of what an inventory costs.
 DRIVER = "libnvidia-ml.so.1"
 
