@@ -58,8 +58,8 @@ async def served(*argv: str, folder: str | Path = ROOT, **environment: str) -> A
             await child.wait()
 
 
-def replayed() -> Any:
-    return served("--replay", str(RECORDING), "--speed", "max")
+def replayed(folder: str | Path = ROOT) -> Any:
+    return served("--replay", str(RECORDING), "--speed", "max", folder=folder)
 
 
 @asynccontextmanager

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from tests.serve.browser import Page, browser, find_browser
 from tests.serve.cuttable import Tunnel
 from tests.serve.served import RECORDING, Served, children_of, replayed, served
 
-pytestmark = pytest.mark.skipif(find_browser() is None, reason="no Chromium is installed")
+pytestmark = [
+    pytest.mark.skipif(find_browser() is None, reason="no Chromium is installed"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 #: The app waits before it imports anything until there is a file.
 HELD = """
 import os, time
@@ -23,58 +27,72 @@ while os.environ.get("TEXTUAL_DRIVER") and not os.path.exists(os.environ["FABTUI
 """
 
 
-@asynccontextmanager
-async def shown_in_a_browser() -> AsyncIterator[tuple[Served, Page]]:
-    """The end of the recording in a page."""
-    async with replayed() as server, browser() as new_page:
-        page = await new_page()
-        await page.open(server.url)
-        await page.until(lambda text: "3 of 56 GPU pairs are bad" in text and "WHAT IS WRONG" in text)
-        yield server, page
-        assert page.failed == []
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def new_page() -> AsyncIterator[Callable[[], Any]]:
+    """One browser for all tests; what is given makes a new page in it."""
+    async with browser() as new_page:
+        yield new_page
 
 
-async def test_a_browser_shows_the_grid_and_keys_change_it() -> None:
-    async with replayed() as server, browser() as new_page:
-        page = await new_page()
-        await page.open(server.url)
-        first = await page.until(
-            lambda text: "3 of 56 GPU pairs are bad" in text and "THIS PAIR  n001:0 > n000:0" in text
-        )
-        assert "2 p2p" in first
-        pictures = [await page.picture()]
-        await page.press("]")
-        second = await page.until(lambda text: "THIS PAIR  n001:0 > n000:0" not in text)
-        pictures.append(await page.picture())
-        await page.press("4")
-        third = await page.until(lambda text: "half a round trip" in text or re.search(r"\bus at ", text) is not None)
-        pictures.append(await page.picture())
-        await page.press("Enter")
-        await page.until(lambda text: "esc back" in text)
-        pictures.append(await page.picture())
-        # A key that comes on the heels of Escape would be taken for one with Alt.
-        await page.press("Escape")
-        await page.until(lambda text: "2 p2p" in text)
-        await page.press("?")
-        await page.until(lambda text: "help: grid" in text)
-        assert len({first, second, third}) == 3
-        assert len(set(pictures)) == len(pictures)
-        assert page.failed == []
-        if folder := os.environ.get("FABTUI_PICTURES"):
-            for number, picture in enumerate(pictures):
-                (Path(folder) / f"browser-{number}.png").write_bytes(picture)
-        # Nothing is fetched from elsewhere: clusters have no way out.
-        assert {url.split("/")[2] for url in page.asked if "//" in url} == {f"127.0.0.1:{server.port}"}
-        await page.press("q")
-        await page.until(lambda text: "help: grid" not in text and "WHAT IS WRONG" not in text)
-        assert "Reload the page" in await page.until_seen("ended", "The session has ended")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server() -> AsyncIterator[Served]:
+    """One server for the tests that end their session."""
+    async with replayed() as server:
+        yield server
 
 
-async def test_until_the_first_frame_the_page_shows_what_it_waits_for(tmp_path: Path) -> None:
+@pytest_asyncio.fixture(loop_scope="module")
+async def page(server: Served, new_page: Callable[[], Any]) -> AsyncIterator[Page]:
+    """The end of the recording in a page; its session is ended after the test."""
+    page: Page = await new_page()
+    await page.open(server.url)
+    await page.until(lambda text: "3 of 56 GPU pairs are bad" in text and "WHAT IS WRONG" in text)
+    yield page
+    await page.press("q")
+    await page.until_seen("ended", "The session has ended")
+    assert page.failed == []
+
+
+async def test_a_browser_shows_the_grid_and_keys_change_it(server: Served, new_page: Callable[[], Any]) -> None:
+    page = await new_page()
+    await page.open(server.url)
+    first = await page.until(lambda text: "3 of 56 GPU pairs are bad" in text and "THIS PAIR  n001:0 > n000:0" in text)
+    assert "2 p2p" in first
+    pictures = [await page.picture()]
+    await page.press("]")
+    second = await page.until(lambda text: "THIS PAIR  n001:0 > n000:0" not in text)
+    pictures.append(await page.picture())
+    await page.press("4")
+    third = await page.until(lambda text: "half a round trip" in text or re.search(r"\bus at ", text) is not None)
+    pictures.append(await page.picture())
+    await page.press("Enter")
+    await page.until(lambda text: "esc back" in text)
+    pictures.append(await page.picture())
+    # A key that comes on the heels of Escape would be taken for one with Alt.
+    await page.press("Escape")
+    await page.until(lambda text: "2 p2p" in text)
+    await page.press("?")
+    await page.until(lambda text: "help: grid" in text)
+    assert len({first, second, third}) == 3
+    assert len(set(pictures)) == len(pictures)
+    assert page.failed == []
+    if folder := os.environ.get("FABTUI_PICTURES"):
+        for number, picture in enumerate(pictures):
+            (Path(folder) / f"browser-{number}.png").write_bytes(picture)
+    # Nothing is fetched from elsewhere: clusters have no way out.
+    assert {url.split("/")[2] for url in page.asked if "//" in url} == {f"127.0.0.1:{server.port}"}
+    await page.press("q")
+    await page.until(lambda text: "help: grid" not in text and "WHAT IS WRONG" not in text)
+    assert "Reload the page" in await page.until_seen("ended", "The session has ended")
+
+
+async def test_until_the_first_frame_the_page_shows_what_it_waits_for(
+    tmp_path: Path, new_page: Callable[[], Any]
+) -> None:
     (tmp_path / "sitecustomize.py").write_text(HELD)
     go = tmp_path / "go"
     environment = {"PYTHONPATH": str(tmp_path), "FABTUI_TEST_GO": str(go)}
-    async with served("--replay", str(RECORDING), "--speed", "max", **environment) as server, browser() as new_page:
+    async with served("--replay", str(RECORDING), "--speed", "max", **environment) as server:
         page = await new_page()
         await page.open(server.url)
         text = await page.until_seen("waiting", "which takes some seconds on a busy machine")
@@ -86,55 +104,53 @@ async def test_until_the_first_frame_the_page_shows_what_it_waits_for(tmp_path: 
         await page.until_seen("ended", "")
 
 
-async def test_clicks_reach_a_cell_a_finding_and_a_worst_pair() -> None:
-    async with shown_in_a_browser() as (_, page):
-        await page.press("2")
-        await page.click("T out", beside="n000 1")
-        await page.until(lambda text: "THIS PAIR  n000:1 > n001:2" in text)
-        await page.click("n000:0 > n000:3 0.5 %")
-        await page.until(lambda text: "THIS PAIR  n000:0 > n000:3" in text)
-        await page.press("v")
-        await page.until(lambda text: "row>col" not in text)
-        await page.click("n001:0 > n000:0", beside="deliberate")
-        await page.until(lambda text: re.search(r"n001:0 > n000:0 +x failed", text) is not None)
+async def test_clicks_reach_a_cell_a_finding_and_a_worst_pair(page: Page) -> None:
+    await page.press("2")
+    await page.click("T out", beside="n000 1")
+    await page.until(lambda text: "THIS PAIR  n000:1 > n001:2" in text)
+    await page.click("n000:0 > n000:3 0.5 %")
+    await page.until(lambda text: "THIS PAIR  n000:0 > n000:3" in text)
+    await page.press("v")
+    await page.until(lambda text: "row>col" not in text)
+    await page.click("n001:0 > n000:0", beside="deliberate")
+    await page.until(lambda text: re.search(r"n001:0 > n000:0 +x failed", text) is not None)
 
 
-async def test_the_screen_fits_the_window_after_a_change_of_its_size() -> None:
-    async with shown_in_a_browser() as (_, page):
-        columns, rows = page.size
-        await page.resize(800, 480)
-        await page.until(lambda text: page.size[0] < columns and len(text.splitlines()) == page.size[1] < rows)
-        assert page.terminal.text.splitlines()[-1].startswith("F findings")
-        assert max(map(len, page.terminal.text.splitlines())) <= page.size[0]
-        # A phone: the sentence, the grid and the findings are on one screen.
-        await page.resize(390, 844)
-        await page.until(lambda text: text.startswith(" 3 of 56 bad") and "⟦ x⟧" in text and "i run  ssh n000" in text)
-        assert re.search(r"(?m)^ 3 n000:0 > n000:3 0.5 % of usual", page.terminal.text)
-        await page.resize(800, 480)
-        await page.click("T out")
-        await page.until(lambda text: re.search(r"⟦ ?T out", text) is not None)
+async def test_the_screen_fits_the_window_after_a_change_of_its_size(page: Page) -> None:
+    columns, rows = page.size
+    await page.resize(800, 480)
+    await page.until(lambda text: page.size[0] < columns and len(text.splitlines()) == page.size[1] < rows)
+    assert page.terminal.text.splitlines()[-1].startswith("F findings")
+    assert max(map(len, page.terminal.text.splitlines())) <= page.size[0]
+    # A phone: the sentence, the grid and the findings are on one screen.
+    await page.resize(390, 844)
+    await page.until(lambda text: text.startswith(" 3 of 56 bad") and "⟦ x⟧" in text and "i run  ssh n000" in text)
+    assert re.search(r"(?m)^ 3 n000:0 > n000:3 0.5 % of usual", page.terminal.text)
+    await page.resize(800, 480)
+    await page.click("T out")
+    await page.until(lambda text: re.search(r"⟦ ?T out", text) is not None)
 
 
-async def test_findings_and_prompts_work() -> None:
-    async with shown_in_a_browser() as (_, page):
-        await page.press("F")
-        await page.until(lambda text: "findings" in text and "WHAT IS WRONG" not in text)
-        await page.press("Enter")
-        await page.until(lambda text: "2 p2p" in text)
-        await page.press(*":layer world")
-        await page.until(lambda text: ":layer world" in text)
-        await page.press("Enter")
-        await page.until(lambda text: "world communicator" in text or "same node    23.9" in text)
-        await page.press(*"gn001:2")
-        await page.until(lambda text: ":go n001:2" in text)
-        await page.press("Enter")
-        await page.until(lambda text: re.search(r"n\d+:\d > n\d+:\d", text) is not None and "n001:2" in text)
+async def test_findings_and_prompts_work(page: Page) -> None:
+    await page.press("F")
+    await page.until(lambda text: "findings" in text and "WHAT IS WRONG" not in text)
+    await page.press("Enter")
+    await page.until(lambda text: "2 p2p" in text)
+    await page.press(*":layer world")
+    await page.until(lambda text: ":layer world" in text)
+    await page.press("Enter")
+    await page.until(lambda text: "world communicator" in text or "same node    23.9" in text)
+    await page.press(*"gn001:2")
+    await page.until(lambda text: ":go n001:2" in text)
+    await page.press("Enter")
+    await page.until(lambda text: re.search(r"n\d+:\d > n\d+:\d", text) is not None and "n001:2" in text)
 
 
-async def test_after_a_cut_the_page_connects_again_and_the_session_goes_on() -> None:
-    async with shown_in_a_browser() as (server, page), Tunnel(server.port) as tunnel:
-        await page.press("q")
-        await page.until_seen("ended", "The session has ended")
+async def test_after_a_cut_the_page_connects_again_and_the_session_goes_on_until_the_server_is_stopped(
+    new_page: Callable[[], Any],
+) -> None:
+    async with replayed() as server, Tunnel(server.port) as tunnel:
+        page = await new_page()
         await page.open(server.url.replace(str(server.port), str(tunnel.port)))
         await page.until(lambda text: "3 of 56 GPU pairs are bad" in text)
         await page.press("?")
@@ -158,9 +174,6 @@ async def test_after_a_cut_the_page_connects_again_and_the_session_goes_on() -> 
         await page.until(lambda text: "3 of 56 GPU pairs are bad" in text)
         await page.click("T out", beside="n000 1")
         await page.until(lambda text: "THIS PAIR  n000:1 > n001:2" in text)
-
-
-async def test_the_page_reports_that_the_server_was_stopped() -> None:
-    async with shown_in_a_browser() as (server, page):
         server.child.terminate()
         await page.until_seen("ended", "was stopped")
+        assert page.failed == []

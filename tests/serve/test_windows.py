@@ -18,10 +18,13 @@ async def cut(ws: Any) -> None:
     ws._response.connection.transport.abort()
 
 
-async def test_a_window_comes_back_to_its_session_after_a_cut() -> None:
+async def test_a_window_comes_back_to_its_session_after_a_cut_and_no_other_takes_it() -> None:
     async with replayed() as server:
         async with window(server.url, KEY) as ws:
             terminal = await shown(ws, "3 of 56 GPU pairs are bad")
+            async with window(server.url, "&window=two&again=1") as other:
+                message = await other.receive()
+                assert (message.type, other.close_code) == (aiohttp.WSMsgType.CLOSE, 4404)
             await ws.send_json(["stdin", "?"])
             await shown(ws, "help: grid", terminal)
             apps = children_of(server.child.pid)
@@ -30,16 +33,6 @@ async def test_a_window_comes_back_to_its_session_after_a_cut() -> None:
             await shown(ws, "help: grid")
             assert children_of(server.child.pid) == apps
         await gone(apps)
-
-
-async def test_the_session_of_another_window_is_not_taken() -> None:
-    async with replayed() as server, window(server.url, KEY) as ws:
-        await shown(ws, "3 of 56 GPU pairs are bad")
-        async with window(server.url, "&window=two&again=1") as other:
-            message = await other.receive()
-            assert (message.type, other.close_code) == (aiohttp.WSMsgType.CLOSE, 4404)
-        await ws.send_json(["stdin", "?"])
-        await shown(ws, "help: grid")
 
 
 async def test_without_its_window_a_session_ends_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
