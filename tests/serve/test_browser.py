@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,9 @@ async def server() -> AsyncIterator[Served]:
         yield server
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def page(server: Served, new_page: Callable[[], Any]) -> AsyncIterator[Page]:
-    """The end of the recording in a page; its session is ended after the test."""
+@asynccontextmanager
+async def opened(server: Served, new_page: Callable[[], Any]) -> AsyncIterator[Page]:
+    """Show the end of the recording in a page; its session is ended at the end."""
     page: Page = await new_page()
     await page.open(server.url)
     await page.until(lambda text: "3 of 56 GPU pairs are bad" in text and "WHAT IS WRONG" in text)
@@ -104,46 +105,49 @@ async def test_until_the_first_frame_the_page_shows_what_it_waits_for(
         await page.until_seen("ended", "")
 
 
-async def test_clicks_reach_a_cell_a_finding_and_a_worst_pair(page: Page) -> None:
-    await page.press("2")
-    await page.click("T out", beside="n000 1")
-    await page.until(lambda text: "THIS PAIR  n000:1 > n001:2" in text)
-    await page.click("n000:0 > n000:3 0.5 %")
-    await page.until(lambda text: "THIS PAIR  n000:0 > n000:3" in text)
-    await page.press("v")
-    await page.until(lambda text: "row>col" not in text)
-    await page.click("n001:0 > n000:0", beside="deliberate")
-    await page.until(lambda text: re.search(r"n001:0 > n000:0 +x failed", text) is not None)
+async def test_prompts_work_and_clicks_reach_a_cell_a_finding_and_a_worst_pair(
+    server: Served, new_page: Callable[[], Any]
+) -> None:
+    async with opened(server, new_page) as page:
+        await page.press("F")
+        await page.until(lambda text: "findings" in text and "WHAT IS WRONG" not in text)
+        await page.press("Enter")
+        await page.until(lambda text: "2 p2p" in text)
+        await page.press(*":layer world")
+        await page.until(lambda text: ":layer world" in text)
+        await page.press("Enter")
+        await page.until(lambda text: "world communicator" in text or "same node    23.9" in text)
+        await page.press(*"gn001:2")
+        await page.until(lambda text: ":go n001:2" in text)
+        await page.press("Enter")
+        await page.until(lambda text: re.search(r"n\d+:\d > n\d+:\d", text) is not None and "n001:2" in text)
+        await page.press("2")
+        await page.click("T out", beside="n000 1")
+        await page.until(lambda text: "THIS PAIR  n000:1 > n001:2" in text)
+        await page.click("n000:0 > n000:3 0.5 %")
+        await page.until(lambda text: "THIS PAIR  n000:0 > n000:3" in text)
+        await page.press("v")
+        await page.until(lambda text: "row>col" not in text)
+        await page.click("n001:0 > n000:0", beside="deliberate")
+        await page.until(lambda text: re.search(r"n001:0 > n000:0 +x failed", text) is not None)
 
 
-async def test_the_screen_fits_the_window_after_a_change_of_its_size(page: Page) -> None:
-    columns, rows = page.size
-    await page.resize(800, 480)
-    await page.until(lambda text: page.size[0] < columns and len(text.splitlines()) == page.size[1] < rows)
-    assert page.terminal.text.splitlines()[-1].startswith("F findings")
-    assert max(map(len, page.terminal.text.splitlines())) <= page.size[0]
-    # A phone: the sentence, the grid and the findings are on one screen.
-    await page.resize(390, 844)
-    await page.until(lambda text: text.startswith(" 3 of 56 bad") and "⟦ x⟧" in text and "i run  ssh n000" in text)
-    assert re.search(r"(?m)^ 3 n000:0 > n000:3 0.5 % of usual", page.terminal.text)
-    await page.resize(800, 480)
-    await page.click("T out")
-    await page.until(lambda text: re.search(r"⟦ ?T out", text) is not None)
-
-
-async def test_findings_and_prompts_work(page: Page) -> None:
-    await page.press("F")
-    await page.until(lambda text: "findings" in text and "WHAT IS WRONG" not in text)
-    await page.press("Enter")
-    await page.until(lambda text: "2 p2p" in text)
-    await page.press(*":layer world")
-    await page.until(lambda text: ":layer world" in text)
-    await page.press("Enter")
-    await page.until(lambda text: "world communicator" in text or "same node    23.9" in text)
-    await page.press(*"gn001:2")
-    await page.until(lambda text: ":go n001:2" in text)
-    await page.press("Enter")
-    await page.until(lambda text: re.search(r"n\d+:\d > n\d+:\d", text) is not None and "n001:2" in text)
+async def test_the_screen_fits_the_window_after_a_change_of_its_size(
+    server: Served, new_page: Callable[[], Any]
+) -> None:
+    async with opened(server, new_page) as page:
+        columns, rows = page.size
+        await page.resize(800, 480)
+        await page.until(lambda text: page.size[0] < columns and len(text.splitlines()) == page.size[1] < rows)
+        assert page.terminal.text.splitlines()[-1].startswith("F findings")
+        assert max(map(len, page.terminal.text.splitlines())) <= page.size[0]
+        # A phone: the sentence, the grid and the findings are on one screen.
+        await page.resize(390, 844)
+        await page.until(lambda text: text.startswith(" 3 of 56 bad") and "⟦ x⟧" in text and "i run  ssh n000" in text)
+        assert re.search(r"(?m)^ 3 n000:0 > n000:3 0.5 % of usual", page.terminal.text)
+        await page.resize(800, 480)
+        await page.click("T out")
+        await page.until(lambda text: re.search(r"⟦ ?T out", text) is not None)
 
 
 async def test_after_a_cut_the_page_connects_again_and_the_session_goes_on_until_the_server_is_stopped(
