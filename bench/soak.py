@@ -1,4 +1,4 @@
-"""Soak: a session that watches eight nodes while random faults come and go.
+"""Soak: a session that watches some nodes while random faults come and go.
 
 Needs root: the nodes are network namespaces (`fabtui.lab.namespaces`), with a management network. The seed decides
 which faults are planted, where, and for how long: bursts of some, each a few seconds after the one before. After a
@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import ctypes
 import gc
+import itertools
 import os
 import random
 import sys
@@ -40,7 +41,7 @@ from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import SessionOptions
 from fabtui.session.watch import PHASE
 
-NODES, RAILS = 8, 2
+RAILS = 2
 #: Faults of a burst; pause (s) before each, and how long (s) it lasts. A link that is silent for 10 s is lost.
 BURST, GAP, LASTS = 4, (1.0, 4.0), (1.0, 14.0)
 #: How long (s) a node may take to be back after a repair, and a pair to be well: a minute is the longest pause between
@@ -167,7 +168,7 @@ class Soak:
         found += [f"{src} > {dst} {verdict}" for (src, dst), verdict in pairs.items() if verdict not in _WELL]
         mesh = [(layer, m) for layer in MESH for m in model.addresses.pairs(layer) if m.verdict not in _WELL]
         found += [f"{m.src_addr} > {m.dst_addr} {layer} {m.verdict}" for layer, m in mesh]
-        expected = NODES * (NODES - 1)
+        expected = len(self.network.names) * (len(self.network.names) - 1)
         return found + ([f"{len(pairs)} pairs, not {expected}"] if len(pairs) != expected else [])
 
     async def recover(self) -> None:
@@ -215,8 +216,8 @@ class Soak:
         if now.memory > GROWTH * first.memory:
             self.blame(f"memory: {now.memory:.1f} MiB, not at most {GROWTH:g} times {first.memory:.1f} MiB")
 
-    async def run(self, seconds: float) -> None:
-        """Watch for some seconds while faults come and go; then end the session."""
+    async def run(self, seconds: float, bursts: int) -> None:
+        """Watch for some seconds, or some bursts of faults if there are any to be; then end the session."""
         files, children = len(os.listdir("/proc/self/fd")), len(_children(os.getpid()))
         try:
             await self.feed.run()
@@ -229,7 +230,9 @@ class Soak:
                     await asyncio.sleep(0.2)
             first = last = await self.settled(None)
             self.say(f"held before any fault: {first}")
-            while time.monotonic() - self.began < seconds:
+            for number in itertools.count():
+                if number >= bursts if bursts else time.monotonic() - self.began >= seconds:
+                    break
                 await self.burst()
                 await self.recover()
                 last = await self.settled(first)
@@ -253,7 +256,7 @@ class Soak:
 
 async def soak(folder: Path, args: argparse.Namespace) -> list[str]:
     """Run a soak; return what went wrong."""
-    with Network(folder, NODES, RAILS, management="mgmt0", relayed=True) as network:
+    with Network(folder, args.nodes, RAILS, management="mgmt0", relayed=True) as network:
         options = SessionOptions(
             hosts=tuple(network.names),
             ssh_config=network.ssh_config,
@@ -268,7 +271,7 @@ async def soak(folder: Path, args: argparse.Namespace) -> list[str]:
             record=args.record or folder / "soak.jsonl.gz",
         )
         one = Soak(network, LiveFeed(options), random.Random(args.seed), frozenset(args.only.split(",")) - {""})
-        await one.run(args.seconds)
+        await one.run(args.seconds, args.bursts)
         planted = ", ".join(f"{count} {name}" for name, count in sorted(one.planted.items()))
         one.say(f"{one.planted.total()} faults ({planted}); seed {args.seed}; {len(one.wrong)} wrong")
         return one.wrong
@@ -278,6 +281,8 @@ def main() -> int:
     """Run the soak of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=180.0, help="how long faults come and go")
+    parser.add_argument("--bursts", type=int, default=0, help="number of bursts of faults, in place of a time")
+    parser.add_argument("--nodes", type=int, default=8, help="number of nodes (8)")
     parser.add_argument("--seed", type=int, default=1, help="of the faults")
     parser.add_argument("--only", default="", help="kinds of faults, with commas between")
     parser.add_argument("--record", type=Path, help="keep the recording in this file")

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import gc
 import importlib
+import io
 import json
 import os
 import runpy
@@ -22,13 +23,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-#: What commands import as they run, besides asyncssh.
-LATE = (
-    *(f"fabtui.cli.commands.{name}" for name in ("explain", "hang", "job", "preflight", "replay", "run")),
-    *(f"fabtui.transport.{name}" for name in ("launcher", "step_tree")),
-    "fabtui.cli.parser",
-    "platformdirs",
-)
+#: Commands that are imported, and a session whose replay imports and prepares what they use as they run.
+COMMANDS = ("explain", "hang", "job", "preflight", "replay", "run")
+SESSION = Path(__file__).with_name("samples") / "sessions" / "h200x8-lab-2x4-faults.jsonl.gz"
 _LONGEST, _NUMBER = 1 << 20, 64
 _CLONE_NEWNET = 0x40000000
 
@@ -137,11 +134,20 @@ def _prepare(order: dict[str, Any], files: list[int]) -> None:
     sys.argv[1:] = order["words"]
 
 
-def _main() -> None:
+def _warm_up() -> None:
+    """Import and prepare what sessions use."""
     importlib.import_module("fabtui.transport.connector").load_logins()
-    for name in LATE:
-        importlib.import_module(name)
+    for name in COMMANDS:
+        importlib.import_module(f"fabtui.cli.commands.{name}")
+    main = importlib.import_module("fabtui.cli.main").main
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        main(["replay", str(SESSION), "--text", "--json", f"{folder}/s.json"])
+    gc.collect()
     gc.freeze()
+
+
+def _main() -> None:
+    _warm_up()
     _prepare(*_next_order(socket.socket(fileno=int(sys.argv[1]))))
     runpy.run_module("fabtui", run_name="__main__", alter_sys=True)
 

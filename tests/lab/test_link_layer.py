@@ -131,7 +131,7 @@ def test_a_path_between_leaf_switches(network: Network, tmp_path: Path, match: s
 
 def test_a_switch_port_that_passes_nothing_is_not_blamed_on_the_nic(network: Network, tmp_path: Path) -> None:
     network.plant("n2.eth1=misplug")
-    found = run(network, tmp_path, "--probes", "ping,udp,p2p", "--layers", "p2p", *QUICK)
+    found = run(network, tmp_path, "--probes", "ping,udp,p2p", "--layers", "p2p", *QUICK, "--timeout", "5")
     first = found.saved["findings"][0]
     # Addresses and ranks show the same fault; either may be the title, and the other is its evidence.
     named = "n2:1 reaches no other node: check the switch port of eth1"
@@ -147,7 +147,7 @@ def test_a_duplicate_address_drains_no_node_alone(network: Network, tmp_path: Pa
     back = ("addr del 10.1.0.2/24 dev eth0", "addr add 10.1.0.4/24 dev eth0", "rule del from 10.1.0.2 table 100")
     network.on("n3", "ip", "-batch", "-", text="\n".join(lines) + "\n")
     try:
-        found = run(network, tmp_path, "--probes", "ping,udp,p2p", "--layers", "p2p", *QUICK)
+        found = run(network, tmp_path, "--probes", "ping,udp,p2p", "--layers", "p2p", *QUICK, "--timeout", "5")
     finally:
         network.on("n3", "ip", "-batch", "-", text="\n".join((*back, network.routes("n3", 0))) + "\n")
     assert found.titles[0] == "n[1,3] have the same address 10.1.0.2: packets reach only one of them", found.printed

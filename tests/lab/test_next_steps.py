@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -130,25 +131,31 @@ def output(network: Network, command: str) -> str:
     return done.stdout + done.stderr
 
 
+def outputs(network: Network, commands: list[str]) -> list[str]:
+    """Return what commands print that run at the same time, most of which they wait; nothing for none."""
+    with ThreadPoolExecutor(len(commands)) as pool:
+        return list(pool.map(lambda command: output(network, command) if command else "", commands))
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_first_command_shows_the_fault(network: Network, tmp_path: Path, name: str) -> None:
     asked, faults = FAULTS[name]
     commands: list[str] = []
-    bad: list[str] = []
-    well: list[str] = []
     with planted(network, faults):
         found = run(network, tmp_path, *asked)
         for fault in faults:
             mine = [one for one in found.saved["findings"] if one["title"].startswith(fault.title)]
             assert mine, (fault.title, found.printed)
             commands.append(mine[0]["next"][0])
-            bad.append(output(network, commands[-1]))
-            # On the same node later, or on a second node now.
-            well.append(output(network, re.sub(r" n[13] ", f" {fault.other} ", commands[-1])) if fault.other else "")
+        # On the same node later, or on a second node now.
+        beside = [re.sub(r" n[13] ", f" {fault.other} ", one) for fault, one in zip(faults, commands, strict=True)]
+        bad = outputs(network, commands)
+        well = outputs(network, [one if fault.other else "" for fault, one in zip(faults, beside, strict=True)])
     for node in network.names:
         network.on(node, "ip", "neigh", "flush", "all")
-    for fault, command, here, there in zip(faults, commands, bad, well, strict=True):
-        healthy = there or output(network, command)
+    later = outputs(network, ["" if there else command for command, there in zip(commands, well, strict=True)])
+    for fault, command, here, there, after in zip(faults, commands, bad, well, later, strict=True):
+        healthy = there or after
         assert re.search(fault.shown, here), (command, here)
         assert not (fault.shown and re.search(fault.shown, healthy)), (command, healthy)
         assert here != healthy

@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 #: Number of runs, for example ``FABTUI_NOISE_RUNS=20``.
-RUNS = int(os.environ.get("FABTUI_NOISE_RUNS", "3"))
+RUNS = int(os.environ.get("FABTUI_NOISE_RUNS", "1"))
 
 
 @pytest.fixture(scope="module")

@@ -39,10 +39,11 @@ def test_one_srun_reaches_64_nodes(cluster: SlurmCluster) -> None:
 
 
 def test_nothing_is_left_after_a_kill(cluster: SlurmCluster) -> None:
-    job = cluster.job("-N64", "--mem=100")
-    words = cluster.words(*STEPS, "--hold=100", job, *cluster.names)
+    names = cluster.names[:16]
+    job = cluster.job("-N16", f"--nodelist={','.join(names)}", "--mem=100")
+    words = cluster.words(*STEPS, "--hold=100", job, *names)
     with subprocess.Popen(words, env=cluster.environment(), stdout=subprocess.DEVNULL) as process:
-        cluster._until(lambda: sides(cluster) == 64, "the node sides")
+        cluster._until(lambda: sides(cluster) == len(names), "the node sides")
         assert cluster.steps(job) == ["fabtui"]
         process.send_signal(signal.SIGKILL)
         process.wait()
