@@ -421,6 +421,107 @@ IMEX = """\
 [Jan 21 2026 17:28:41] [INFO] [tid 4711] Logging level = 4
 [Jan 21 2026 17:28:41] [ERROR] [tid 4711] Unable to find a local address in the list of nodes
 """
+# Made up after the sources of ethtool, rdma-core, iperf3, pciutils and procps.
+ETHTOOL_COUNTERS = "NIC statistics:\n" + "".join(
+    f"     {name}: {count}\n"
+    for name, count in {
+        "rx_packets": 918273645, "rx_bytes": 81726354453627, "tx_packets": 817263544, "tx_bytes": 71625344526171,
+        "rx_discards_phy": 12, "tx_errors_phy": 0, "rx_symbol_err_phy": 3, "rx_prio3_pause": 4711,
+        "tx_prio3_pause": 12, "rx_prio3_buf_discard": 0, "module_bus_stuck": 0, "rx0_packets": 51,
+    }.items()
+)  # fmt: skip
+ETHTOOL_PAUSE = """\
+Pause parameters for ens3f0np0:
+Autonegotiate:\ton
+RX:\t\toff
+TX:\t\toff
+RX negotiated: on
+TX negotiated: on
+Statistics:
+  tx_pause_frames: 5
+  rx_pause_frames: 71
+"""
+ETHTOOL_DRIVER = """\
+driver: mlx5_core
+version: 23.10-1.1.9
+firmware-version: 28.39.1002 (MT_0000000838)
+expansion-rom-version:
+bus-info: 0000:18:00.0
+supports-statistics: yes
+supports-test: yes
+supports-eeprom-access: no
+supports-register-dump: no
+supports-priv-flags: yes
+"""
+ETHTOOL_MODULE = "".join(
+    f"\t{label:<41} : {value}\n"
+    for label, value in (
+        ("Identifier", "0x11 (QSFP28)"),
+        ("Extended identifier", "0xcc"),
+        ("Connector", "0x0c (MPO Parallel Optic)"),
+        ("Encoding", "0x05 (64B/66B)"),
+        ("Vendor name", "ACME"),
+        ("Vendor OUI", "00:02:c9"),
+        ("Vendor PN", "QX-100"),
+        ("Vendor SN", "4711AB"),
+        ("Module temperature", "45.20 degrees C / 113.36 degrees F"),
+        ("Module voltage", "3.2900 V"),
+        ("Laser tx bias current (Channel 1)", "7.500 mA"),
+        ("Transmit avg optical power (Channel 1)", "0.9000 mW / -0.46 dBm"),
+        ("Rcvr signal avg optical power(Channel 1)", "0.0100 mW / -20.00 dBm"),
+        ("Laser rx power low alarm   (Chan 1)", "On"),
+    )
+)
+IBV_DEVICES = "    device          \t   node GUID\n    ------          \t----------------\n" + "".join(
+    f"    mlx5_{at}          \ta088c20300e3{at:04x}\n" for at in range(10)
+)
+IPERF3 = """\
+Connecting to host 192.0.2.2, port 5201
+[  5] local 192.0.2.1 port 40012 connected to 192.0.2.2 port 5201
+[ ID] Interval           Transfer     Bitrate         Retr  Cwnd
+[  5]   0.00-1.00   sec  10.9 GBytes  93.5 Gbits/sec    0   3.01 MBytes
+[  5]   1.00-2.00   sec  10.8 GBytes  93.0 Gbits/sec   12   3.01 MBytes
+[  5]   2.00-3.00   sec  10.9 GBytes  93.4 Gbits/sec    0   3.01 MBytes
+- - - - - - - - - - - - - - - - - - - - - - - - -
+[ ID] Interval           Transfer     Bitrate         Retr
+[  5]   0.00-3.00   sec  32.6 GBytes  93.3 Gbits/sec   12             sender
+[  5]   0.00-3.04   sec  32.6 GBytes  92.1 Gbits/sec                  receiver
+
+iperf Done.
+"""
+LSPCI = """\
+17:01.0 PCI bridge: Acme Device 0004 (rev 01) (prog-if 00 [Normal decode])
+\tBus: primary=17, secondary=18, subordinate=18, sec-latency=0
+\tCapabilities: [68] Express (v2) Downstream Port (Slot+), MSI 00
+\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported
+\t\tLnkSta:\tSpeed 16GT/s, Width x16
+\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-
+18:00.0 Infiniband controller: Mellanox Technologies MT28908 Family [ConnectX-6]
+\tSubsystem: Mellanox Technologies Device 0007
+\tControl: I/O- Mem+ BusMaster+ SpecCycle- MemWINV- VGASnoop- ParErr- Stepping- SERR- FastB2B- DisINTx+
+\tCapabilities: [60] Express (v2) Endpoint, MSI 00
+\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported
+\t\tLnkSta:\tSpeed 8GT/s (downgraded), Width x16
+"""
+SYSCTL = """\
+net.core.rmem_max = 212992
+net.core.wmem_max = 212992
+net.core.somaxconn = 4096
+net.ipv4.ip_local_port_range = 32768\t60999
+net.ipv4.conf.all.rp_filter = 2
+net.ipv4.conf.all.arp_ignore = 0
+net.ipv4.tcp_congestion_control = cubic
+kernel.numa_balancing = 1
+vm.swappiness = 60
+fs.file-max = 9223372036854775807
+"""
+P2P_TEST = "".join(
+    f"==> p2p-test-{src}-{dst}-4711.out <==\nn060 [0/4]\nn061 [1/4]\nn060 [0] : BEG send {src} -> {dst}\n"
+    + (f"n060 [0] : OK {src} -> {dst}\n" if dst != 2 else "RuntimeError: NCCL error: unhandled system error\n")
+    for src in range(2)
+    for dst in range(4)
+    if src != dst
+)
 SAMPLES = [
     Sample("nccl-inspector", INSPECTOR, {
         "communicators.0.ranks": 3, "communicators.0.nodes": 2, "version": "v4.0", "operations.#": 2,
@@ -549,5 +650,24 @@ SAMPLES = [
         "failures.#": 1, "failures.0.rank": 3, "failures.0.pid": 4711, "failures.0.host": "n060",
         "failures.0.signal": 9,
     }),
+    Sample("ethtool-S", ETHTOOL_COUNTERS, {"counters.rx_discards_phy": 12, "counters.rx_bytes": 81726354453627}),
+    Sample("ethtool-a", ETHTOOL_PAUSE, {
+        "interfaces.0.interface": "ens3f0np0", "interfaces.0.rx": "off", "interfaces.0.rx_negotiated": "on",
+        "interfaces.0.rx_frames": 71,
+    }),
+    Sample("ethtool-i", ETHTOOL_DRIVER, {
+        "driver": "mlx5_core", "firmware": "28.39.1002 (MT_0000000838)", "bus": "0000:18:00.0",
+    }),
+    Sample("ethtool-m", ETHTOOL_MODULE, {
+        "vendor": "ACME", "part": "QX-100", "temperature": 45.2, "voltage": 3.29, "rx_power": [0.01], "bias": [7.5],
+        "tx_power": [0.9], "alarms": ["Laser rx power low alarm   (Chan 1)"],
+    }),
+    Sample("ibv_devices", IBV_DEVICES, {"devices.#": 10, "devices.9.ca": "mlx5_9"}),
+    Sample("iperf3", IPERF3, {"bandwidth": 11.5125, "retransmits": 12, "remote": "192.0.2.2", "intervals.#": 3}),
+    Sample("lspci", LSPCI, {
+        "devices.#": 2, "devices.1.speed": 8.0, "devices.1.speed_max": 16.0, "devices.1.width": 16,
+    }),
+    Sample("sysctl", SYSCTL, {"settings.#": 10}),
+    Sample("p2p-test", P2P_TEST, {"world": 4, "counts": {"ok": 4, "failed": 2}, "pairs.#": 6}),
     Sample("imex-log", IMEX, {"records": 3, "version": "570.86.15", "events.#": 1, "events.0.level": "ERROR"}),
 ]  # fmt: skip

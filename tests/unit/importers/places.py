@@ -14,7 +14,7 @@ from ..probes.places import REAL, SAMPLES
 __all__ = ["REAL", "SAMPLES", "at", "index", "of_text", "read_file", "start_of", "values_of"]
 
 #: Maximum number of characters of an output that is read many times: eight GPUs print the same lines eight times.
-_LONGEST = 40_000
+_LONGEST = 16_000
 
 
 def index() -> list[dict[str, str]]:

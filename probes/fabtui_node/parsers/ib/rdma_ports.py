@@ -402,7 +402,13 @@ FORMATS = [
     Format(
         "ibv_devices",
         "ibv_devices: the devices of verbs",
-        first_of((0.95, r"\A\s*device\s+node GUID\s")),
+        first_of(
+            (0.95, r"^\s{0,20}device\s+node GUID\s*$"),
+            (
+                0.85,
+                r"^\s{0,8}(?:mlx[45]|bnxt_re|irdma|efa|rocep|ibp|rdmap|hfi1|qedr|hns)_?\w{0,20}\s{1,40}[0-9a-f]{16}\s*$",
+            ),
+        ),
         parse_devices,
     ),
     Format(

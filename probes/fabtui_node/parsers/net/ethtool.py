@@ -16,6 +16,17 @@ _SPEED = re.compile(r"([0-9]{1,8})Mb/s", re.ASCII)
 _COUNTER = re.compile(r"\s+(\S[^:]{0,120}(?:: ?[^:0-9]{0,60})?):\s*([0-9]{1,20})\s*", re.ASCII)
 _MEASURED = re.compile(r"(-?[0-9]{1,9}(?:\.[0-9]{1,9})?) (degrees C|V|mA|mW)\b", re.ASCII)
 
+#: Rows of counters that lost their heading, some of them of packets or bytes.
+_COUNTERS = (
+    r"^ {5}(?:\[[0-9]{1,5}\]: )?[rt]x[0-9]{0,4}_[a-z0-9_]{2,60}: [0-9]{1,20}\s*$"
+    r"(?:\n {5}[\w\[\]: -]{2,80}: [0-9]{1,20}\s*?$){2}"
+)
+_OF_MODULES = (
+    "Extended identifier|Connector|Vendor (?:name|OUI|PN|SN|rev)|Module (?:temperature|voltage)"
+    "|Laser (?:tx bias|tx power|rx power|bias current|output power|temperature)|Transmit avg optical power"
+    "|Rcvr signal avg optical power|Receiver signal average optical power"
+)
+
 _MODES = {
     "Supported link modes": "supported_modes",
     "Advertised link modes": "advertised_modes",
@@ -100,7 +111,9 @@ def parse_pause(text: str) -> Reading:
         named, pair = _PAUSE.match(line), _PAIR.fullmatch(line)
         if named:
             interfaces.append({"interface": named[1], **dict.fromkeys(_PAUSE_NAMES.values())})
-        elif pair and interfaces and pair[2] in _PAUSE_NAMES:
+        elif pair and pair[2] in _PAUSE_NAMES:
+            if not interfaces:
+                interfaces.append({"interface": None, **dict.fromkeys(_PAUSE_NAMES.values())})
             name, value = _PAUSE_NAMES[pair[2]], pair[3].strip()[:20]
             interfaces[-1][name] = ibwords.digits(value) if name.endswith("_frames") else value or None
         elif line.strip() != "Statistics:":
@@ -190,28 +203,35 @@ FORMATS = [
     Format(
         "ethtool-a",
         "ethtool -a: pause frames of an interface",
-        first_of((0.97, _PAUSE.pattern)),
+        first_of((0.97, _PAUSE.pattern), (0.9, r"^[RT]X negotiated: +\w|^Autonegotiate:[ \t]+\w+\r?\nRX:[ \t]")),
         parse_pause,
         ("ethtool", "-a"),
     ),
     Format(
         "ethtool-i",
         "ethtool -i: driver and firmware of an interface",
-        first_of((0.95, r"\A\s*driver: (?s:.*)firmware-version:")),
+        first_of(
+            (0.95, r"^driver: \S+\r?\n(?:.{0,200}\n){0,3}?(?:firmware-version|bus-info):"),
+            (0.9, r"^firmware-version:.*\n(?:expansion-rom-version:.*\n)?bus-info:|^supports-statistics: (?:yes|no)\b"),
+        ),
         parse_driver,
         ("ethtool", "-i"),
     ),
     Format(
         "ethtool-S",
         "ethtool -S: counters of an interface",
-        first_of((0.97, "^NIC statistics:")),
+        first_of((0.97, "^NIC statistics:"), (0.85, _COUNTERS)),
         parse_statistics,
         ("ethtool", "-S"),
     ),
     Format(
         "ethtool-m",
         "ethtool -m: the module in a port",
-        first_of((0.9, r"\A\s*Identifier\s+: 0x")),
+        first_of(
+            (0.9, r"^\s{0,8}Identifier +: 0x[0-9a-f]{2} \("),
+            # Two attributes of modules.
+            (0.85, r"(?:^\s{0,8}(?:%s)[ (].{0,60}: .*\s+){2}" % _OF_MODULES),
+        ),
         parse_module,
         units={"temperature": "C", "voltage": "V", "rx_power": "mW", "tx_power": "mW", "bias": "mA"},
     ),

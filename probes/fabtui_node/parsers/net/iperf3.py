@@ -135,6 +135,7 @@ _LIKELY = first_of(
     (0.95, r'"bits_per_second"\s*:|"connecting_to"'),
     (0.95, r"^\[ *(?:\d+|SUM)\](?:\[[TR]X-[CS]\])? +[\d.]+- *[\d.]+ +sec +[\d.]+ [KMGT]?Bytes"),
     (0.9, "^iperf3: (?:error|interrupt)"),
+    (0.85, r"^\[ *\d+\] local \S{1,80} port \d{1,5} connected (?:to|with) \S"),
 )
 _UNITS = {"bandwidth": "GB/s", "jitter": "ms", "start": "s", "end": "s", "bytes": "B"}
 FORMATS = [
