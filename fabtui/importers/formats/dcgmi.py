@@ -1,4 +1,4 @@
-"""``dcgmi diag -r N``: a table of tests and results, and ``dcgmi nvlink --link-status``: a letter for each NVLink."""
+"""``dcgmi diag -r N``: a table of tests and results, or JSON (``-j``), and ``dcgmi nvlink --link-status``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
+from fabtui_node.parsers.lines import json_list, json_object, json_value
 from fabtui_node.parsers.nvidia.values import is_noise, snake
 
 # dcgmi diag in the forms of DCGM 1 to 4, with long texts cut into lines.
@@ -20,6 +21,8 @@ _LISTED = re.compile(r"(?:GPUs?|CPUs?|Switch(?:es)?): ([0-9][0-9, ]{0,400})")
 _MESSAGE = re.compile(r"(Warning|Error|Info|Recommendation)s?(?::? .{0,30})?", re.IGNORECASE)
 _GPU = re.compile(r"\bGPU ([0-9]{1,4})")
 _FACTS = ("dcgm_version", "driver_version_detected", "gpu_device_ids_detected", "eud_test_version", "hostname")
+#: What the JSON is called by versions up to 3, and later.
+_JSON = ("DCGM GPU Diagnostic", "DCGM Diagnostic")
 _HEADER = ("diagnostic", "result")
 
 Test = dict[str, Any]
@@ -97,6 +100,35 @@ class _Table:
         self.tests.append(test)
         return test
 
+    def take_json(self, value: dict[str, Any]) -> None:
+        """Read what ``-j`` prints: DCGM up to 3 names the GPUs of a result, later versions an entity."""
+        diag = next((found for name in _JSON if (found := json_object(value, name))), {})
+        for text, name in (("version", "dcgm_version"), ("Driver Version Detected", "driver_version_detected")):
+            found = diag.get(text) or json_object(value, "metadata").get(text)
+            self.facts.update({name: found[:100]} if isinstance(found, str) else {})
+        for category in json_list(diag.get("test_categories"))[:64]:
+            self.section = str(json_object(category).get("category") or "")[:40] or None
+            for test in json_list(json_object(category).get("tests"))[:200]:
+                for result in json_list(json_object(test).get("results"))[:1024]:
+                    self._json_result(str(json_object(test).get("name"))[:80], json_object(result))
+
+    def _json_result(self, label: str, result: dict[str, Any]) -> None:
+        status = _RESULT.fullmatch(str(result.get("status"))[:100])
+        if status is None or len(self.tests) + len(self.messages) >= _MOST:
+            self.notes.puzzled(f"{label}: {str(result.get('status'))[:100]}")
+            return
+        listed = result.get("gpu_ids", result.get("gpu_id", result.get("entity_id", "")))
+        numbers = re.findall("[0-9]{1,4}", str(listed)[:4000], re.ASCII)[:1024]
+        group = str(result.get("entity_group") or "GPU")[:20]
+        self._worst(label, status[1].capitalize())
+        self._test(label)["entities"] += [[group, int(number), status[1].capitalize()] for number in numbers]
+        where = f"{group} {', '.join(numbers)}: " if numbers else ""
+        for kind in ("warnings", "errors", "info"):
+            said = result.get(kind)
+            for one in json_list(said) if isinstance(said, list) else [said] * bool(said):
+                text = json_object(one).get("warning", one) if isinstance(one, dict) else one
+                self._message(kind, str(text)[:4000] if _GPU.search(str(text)[:4000]) else f"{where}{str(text)[:4000]}")
+
     def _whole(self, label: str, result: Any) -> None:
         test = self._test(label)
         word, which = result[1].capitalize(), (result[2] or "").strip()
@@ -104,11 +136,16 @@ class _Table:
         if listed:
             for number in re.findall("[0-9]{1,4}", listed[1], re.ASCII)[:1024]:
                 test["entities"].append(["GPU", int(number), word])
+        self._worst(label, word)
+        if which and not listed:
+            test["of"] = which
+
+    def _worst(self, label: str, word: str) -> None:
+        """Take a result of a test, whose result is the worst of all."""
+        test = self._test(label)
         worst = ("Fail", "Error", "Warn", "Warning", "Pass", "Skip", "Not run")
         if test["result"] is None or worst.index(word) < worst.index(test["result"]):
             test["result"] = word
-        if which and not listed:
-            test["of"] = which
 
     def _message(self, label: str, text: str) -> None:
         gpus = sorted({int(number) for number in _GPU.findall(label + " " + text[:20000])})
@@ -126,9 +163,12 @@ def parse_diag(text: str) -> Reading:
     """
     notes = Notes()
     table = _Table(notes)
-    for line in text.splitlines()[:20000]:
-        table.take(line[:2000])
-    table.close()
+    if value := json_object(json_value(text)) if '"test_categories"' in text else {}:
+        table.take_json(value)
+    else:
+        for line in text.splitlines()[:20000]:
+            table.take(line[:2000])
+        table.close()
     bad = {"Fail", "Error"}
     failed = [
         test["test"] for test in table.tests if {test["result"], *(entity[2] for entity in test["entities"])} & bad
@@ -223,6 +263,7 @@ FORMATS = [
         first_of(
             (0.97, r"^\| (?:DCGM Version|Diagnostic) {1,40}\||ran diagnostic for group"),
             (0.8, r"^Error: .{0,60}(?:host engine|establish a connection to the specified host)"),
+            (0.95, r'"DCGM (?:GPU )?Diagnostic"\s{0,20}:'),
             (0.85, r"^\| (?:[A-Z][A-Za-z ]{1,24}|[a-z_]{3,24}) {1,40}\| (?:Pass|Fail|Skip|Warn)\b"),
         ),
         parse_diag,

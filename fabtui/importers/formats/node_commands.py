@@ -16,7 +16,7 @@ from fabtui_node.parsers.net import ethtool, iperf3, lldp
 from fabtui_node.parsers.nvidia import imex_ctl, query_csv, smi_nvlink, smi_query, smi_table, topo
 from fabtui_node.parsers.nvidia.values import problem_text
 from fabtui_node.probes.nvidia.gpu_health import from_query
-from fabtui_node.probes.rdma.ib_fabric import fabric_of, ports_with_errors
+from fabtui_node.probes.rdma.ib_fabric import fabric_of, link_of, ports_with_errors
 
 Values = dict[str, Any]
 Facts = dict[str, Values]
@@ -117,6 +117,28 @@ def _links(values: Values) -> Facts:
     return {"ibfabric": {"ports": [], "fabric": fabric_of(values["links"])}}
 
 
+def _port_infos(values: Values) -> Facts:
+    """Return the ports that a fabric was asked about, known by their LIDs; a peer's block follows its port's."""
+    infos = [block for block in values["blocks"] if "link" in block]
+    peers = [*infos[1:], {}]
+    own = [(one, peer) for one, peer in zip(infos, peers, strict=True) if not _is_peer(one)]
+    named = [(f"LID {one['lid']}" if one["lid"] else "port", one, peer if _is_peer(peer) else {}) for one, peer in own]
+    links = [
+        {"ca": name, "port": one["port"], "link": link_of(one["link"], peer.get("link"))} for name, one, peer in named
+    ]
+    states = [
+        {**{part: one["link"][part] for part in ("state", "physical_state")}, "ca": name, "port": one["port"]}
+        for name, one, _ in named
+    ]
+    for state in states:
+        state["state"] = "Initializing" if state["state"] == "Initialize" else state["state"]
+    return {"ibfabric": {"ports": links}, **_port_states(states)}
+
+
+def _is_peer(block: Values) -> bool:
+    return (block.get("of") or "").startswith("Peer")
+
+
 def _counted(values: Values) -> Facts:
     return _with_errors(values["ports"])
 
@@ -179,6 +201,8 @@ _FACTS: dict[str, Callable[[Values], Facts]] = {
     "dcb": lambda values: {"rdma": {"qos": [values]}},
     "ibnetdiscover": _links,
     "iblinkinfo": _links,
+    "ibportstate": _port_infos,
+    "smpquery": _port_infos,
     "ibqueryerrors": _counted,
 }
 _MODULES = (

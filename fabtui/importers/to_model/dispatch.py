@@ -99,7 +99,8 @@ def stem(name: str) -> str:
     """Return what a file is called without its folder and endings: ``runs/n060.nccl.txt`` is ``n060.nccl``."""
     if name == "-":
         return "stdin"
-    bare = Path(name).name.removesuffix(".gz")
+    bare = Path(name).name
+    bare = bare.removesuffix(next(filter(bare.endswith, (".gz", ".xz", ".bz2", ".zst")), ""))
     return bare.rpartition(".")[0] or bare
 
 

@@ -522,6 +522,24 @@ P2P_TEST = "".join(
     for dst in range(4)
     if src != dst
 )
+DCGM_JSON = """\
+{
+  "DCGM GPU Diagnostic": {
+    "test_categories": [
+      {"category": "Deployment", "tests": [
+        {"name": "Denylist", "results": [{"gpu_ids": "0,1", "status": "PASS"}]}
+      ]},
+      {"category": "Integration", "tests": [
+        {"name": "PCIe", "results": [
+          {"gpu_ids": "0", "status": "Pass"},
+          {"gpu_ids": "1", "status": "Fail", "warnings": [{"error_id": 5, "warning": "replays are too high"}]}
+        ]}
+      ]}
+    ],
+    "version": "3.3.7"
+  }
+}
+"""
 SAMPLES = [
     Sample("nccl-inspector", INSPECTOR, {
         "communicators.0.ranks": 3, "communicators.0.nodes": 2, "version": "v4.0", "operations.#": 2,
@@ -669,5 +687,9 @@ SAMPLES = [
     }),
     Sample("sysctl", SYSCTL, {"settings.#": 10}),
     Sample("p2p-test", P2P_TEST, {"world": 4, "counts": {"ok": 4, "failed": 2}, "pairs.#": 6}),
+    Sample("dcgmi-diag", DCGM_JSON, {
+        "dcgm": "3.3.7", "failed": ["PCIe"], "tests.#": 2, "tests.0.result": "Pass", "messages.0.gpus": [1],
+        "tests.1.entities": [["GPU", 0, "Pass"], ["GPU", 1, "Fail"]], "messages.0.text": "GPU 1: replays are too high",
+    }),
     Sample("imex-log", IMEX, {"records": 3, "version": "570.86.15", "events.#": 1, "events.0.level": "ERROR"}),
 ]  # fmt: skip

@@ -274,7 +274,14 @@ def test_events_are_in_order() -> None:
 
 @pytest.mark.parametrize(
     ("name", "wanted"),
-    [("-", "stdin"), ("a/n060.txt", "n060"), ("a/n060.log.gz", "n060"), ("n060", "n060"), (".x", ".x")],
+    [
+        ("-", "stdin"),
+        ("a/n060.txt", "n060"),
+        ("a/n060.log.gz", "n060"),
+        ("n060.txt.zst", "n060"),
+        ("n060", "n060"),
+        (".x", ".x"),
+    ],
 )
 def test_the_name_of_a_file(name: str, wanted: str) -> None:
     assert stem(name) == wanted

@@ -65,6 +65,17 @@ LSPCI = """\
 \t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-
 """
 ACS_ALONE = "\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir{} CmpltRedir{} UpstreamFwd+ EgressCtrl- DirectTrans-\n"
+PORT_STATE = "".join(
+    f"{of} PortInfo:\n# Port info: Lid {lid} port {port}\nLinkState:.......................Active\n"
+    "PhysLinkState:...................LinkUp\nLid:.............................0\n"
+    "LinkWidthSupported:..............1X or 4X\nLinkWidthEnabled:................1X or 4X\n"
+    "LinkWidthActive:.................1X\nLinkSpeedSupported:..............2.5 Gbps or 5.0 Gbps or 10.0 Gbps\n"
+    "LinkSpeedEnabled:................2.5 Gbps or 5.0 Gbps or 10.0 Gbps\nLinkSpeedActive:.................10.0 Gbps\n"
+    "LinkSpeedExtSupported:...........14.0625 Gbps or 25.78125 Gbps\n"
+    "LinkSpeedExtEnabled:.............14.0625 Gbps or 25.78125 Gbps\n"
+    "LinkSpeedExtActive:..............25.78125 Gbps\n"
+    for of, lid, port in (("Switch", 2, 16), ("Peer", 6, 1))
+)
 DCGM = """\
 +----------------------+
 |  NvLink Link Status  |
@@ -99,6 +110,10 @@ JUDGED = [
     ("rdma-link", "link mlx5_1/1 state ACTIVE physical_state LINK_UP netdev ens1\n", []),
     ("perfquery", COUNTERS, ["LID 13 port 1: errors of the link: symbol_error 812"]),
     ("perfquery", COUNTERS.replace("812", ".0"), []),
+    ("ibportstate", PORT_STATE, ["LID 2/16: link below what both ends can do: width 1X of 4X, 25 Gb/s"]),
+    ("ibportstate", PORT_STATE.replace("Active:.................1X", "Active:.................4X"), []),
+    ("ibportstate", PORT_STATE.partition("Peer")[0], []),
+    ("smpquery", PORT_STATE.partition("\n")[2].partition("Peer")[0].replace("Active\n", "Down\n", 1), ["LID 2/16: "]),
     ("show_gids", GIDS, ["mlx5_0/1: no RoCE v2 GID of an IPv4 address"]),
     ("lspci", LSPCI, ["PCI ACS redirects between devices (0000:00:01.0)", "pcie limited at 0000:02:00.0"]),
     ("lspci", LSPCI.replace("ReqRedir+ CmpltRedir+", "ReqRedir- CmpltRedir-").replace("x8 (downgraded)", "x16"), []),
@@ -201,7 +216,7 @@ NOT_JUDGED = {
     "ethtool-S": "counters since an unknown time; the live probe compares two readings",
     "ethtool-a": "pause frames may be off where priorities have them",
     "ethtool-i": "names",
-    "ethtool-m": "a module's values have no limits in the text",
+    "ethtool-m": "the alarms of the module are its warnings",
     "fabricmanager-log": "a log, whose lines the catalogue explains",
     "fi_info": "names",
     "flight-recorder": "a running job's, judged by the rules about jobs",
@@ -211,7 +226,6 @@ NOT_JUDGED = {
     "ibdiagnet": "its own verdicts are its warnings",
     "ibnodes": "names",
     "ibping": "a round trip",
-    "ibportstate": "a port of the fabric, of an unknown node",
     "ibroute": "a table",
     "ibswinfo": "a switch",
     "ibtracert": "a way",
@@ -232,7 +246,6 @@ NOT_JUDGED = {
     "slurm-topology": "names",
     "slurmd-log": "a log",
     "sminfo": "names",
-    "smpquery": "a port of the fabric, of an unknown node",
     "squeue": "jobs",
 }
 

@@ -33,6 +33,10 @@ LINES = (
 #: Errors of other programs in words that also NCCL, PyTorch's process groups, Gloo or perftest print.
 NEAR = (
     "ValueError: Number of iterations must be positive",
+    "psql: error: could not connect to server: Connection refused",
+    "mysql: Can't connect to MySQL server on '192.0.2.1' (111 Connection refused)",
+    "telnet: Unable to connect to remote host: Connection refused",
+    "wandb: Network error (ConnectionError): connect to api.example.org failed: Connection refused",
     "error: Duplicated argument --foo",
     "Invalid Command line option",
     "XRC is not installed",

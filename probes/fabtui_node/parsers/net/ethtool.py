@@ -172,6 +172,7 @@ def parse_module(text: str) -> Reading:
             values[words[label]] = value[:100] or None
         elif value == "On" and ("alarm" in label or "warning" in label):
             alarms.append(label)
+            notes.warn("%s: On" % label)
         elif measured and "threshold" not in label:
             name = _measured(label.lower())
             if name in lanes:

@@ -127,14 +127,14 @@ def _beyond(found: Value, asker: Asker, own: Value) -> None:
         "type": (node["fields"].get("NodeType") or "unknown").lower(),
     }
     peer = asker.info("-D", "portinfo", way, str(number)) if number is not None else None
-    found["link"] = _link(own["link"], (peer or {}).get("link"))
+    found["link"] = link_of(own["link"], (peer or {}).get("link"))
     lid = asker.info("-D", "portinfo", way, "0") if found["leaf"]["type"] == "switch" else peer
     lid_number = (lid or {"fields": {}})["fields"].get("Lid")
     if lid_number and number is not None and found["state"] == "Active":
         found["peer_errors"], found["peer_saturated"] = asker.errors(str(lid_number), str(number))
 
 
-def _link(own: Value, peer: Optional[Value]) -> Value:
+def link_of(own: Value, peer: Optional[Value]) -> Value:
     """Return how a link runs, and what both of its ends can do; unknown where the other end did not answer."""
     lanes, lane = own["lanes"], own["lane_rate"]
     could_lanes = could_lane = None
