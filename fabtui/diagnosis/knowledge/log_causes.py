@@ -556,7 +556,8 @@ def _mildness(meaning: Meaning, line: str) -> int:
 @functools.lru_cache(maxsize=256)
 def _values(place: LogPlace) -> Mapping[str, str]:
     """Return the values of a line for commands: peer, route, NIC, node and others."""
-    text = place.text[:_LONGEST_LINE]
+    # Processes, threads and lines of sources before the message look like ports.
+    text = place.text[:_LONGEST_LINE].partition(" NCCL ")[2] or place.text[:_LONGEST_LINE]
     found = {name: one[one.lastindex or 0] for name, form in _VALUES.items() if (one := form.search(text))}
     found |= {"node": place.node, "address": found.get("peer", "")}
     # An IPv4 address within a GID is one of the NIC; the peer's is one of its bootstrap.

@@ -104,8 +104,8 @@ class _Table:
         """Read what ``-j`` prints: DCGM up to 3 names the GPUs of a result, later versions an entity."""
         diag = next((found for name in _JSON if (found := json_object(value, name))), {})
         for text, name in (("version", "dcgm_version"), ("Driver Version Detected", "driver_version_detected")):
-            found = diag.get(text) or json_object(value, "metadata").get(text)
-            self.facts.update({name: found[:100]} if isinstance(found, str) else {})
+            fact = diag.get(text) or json_object(value, "metadata").get(text)
+            self.facts.update({name: fact[:100]} if isinstance(fact, str) else {})
         for category in json_list(diag.get("test_categories"))[:64]:
             self.section = str(json_object(category).get("category") or "")[:40] or None
             for test in json_list(json_object(category).get("tests"))[:200]:

@@ -421,3 +421,16 @@ def test_all_placeholders_are_filled() -> None:
     for one in meanings():
         found = Occurrences(one, place, place).explained
         assert "{" not in found.text + found.next + "".join(command for _, command in found.commands), one.id
+
+
+def test_the_port_is_that_of_the_message() -> None:
+    """The thread and the line of the source before it are no ports."""
+    head = "n000:12345:23456 [0] misc/socket.cc:812 NCCL WARN "
+    for message, port in (
+        ("Call to connect returned Connection refused", "PORT"),
+        ("socketStartConnect: Connect to 10.0.0.2<45763> failed : Connection refused", "45763"),
+    ):
+        (found,) = causes(f"{head}{message}\n").causes
+        assert [command for _, command in found.explained.commands if "sport" in command] == [
+            f"ss -ltnp 'sport = :{port}'"
+        ]
