@@ -16,15 +16,15 @@ from fabtui.model.session_model import Model
 from fabtui.paths import user_path
 
 
-def read_session(name: str) -> Model:
-    """Return the model of a recording, of a snapshot, or of the output of a tool that tests pairs.
+def read_session(name: str, progress: Callable[[float], object] = lambda share: None) -> Model:
+    """Return the model of a recording, of a snapshot, or of the output of a tool that tests pairs; see `replayed`.
 
     Raises:
         InputError: The file cannot be read, is damaged, or holds no pairs.
     """
     path = user_path(name)
     if is_recording(path):
-        model, damage = replayed(path)
+        model, damage = replayed(path, progress)
         if damage is not None:
             raise damage
         return model

@@ -24,6 +24,7 @@ from fabtui.nodeset import check_name, fold
 from fabtui.presentation.healthy_text import as_json, host_lines, order_lines
 from fabtui.presentation.verdict_line import sentence_of
 from fabtui.report.healthy import healthy_text
+from fabtui.report.progress import ReadingProgress
 from fabtui.sanitize import one_line
 
 HELP = """\
@@ -56,7 +57,7 @@ def execute(args: argparse.Namespace) -> int:
             raise InputError(f"--{name.replace('_', '-')} belongs to an order: fabtui nodes FILE --order")
     # Checked before anything is read.
     hostfile = output_path(given, "hostfile")
-    model = read_session(args.file)
+    model = read_session(args.file, ReadingProgress(sys.stderr, Path(args.file).name))
     one = diagnose(model)
     found = one.healthy
     if found is None:
@@ -92,7 +93,7 @@ def _print_order(args: argparse.Namespace) -> int:
     if len(set(paths.values())) < len(paths):
         raise InputError("--hostfile and --slurm-hostfile name the same file")
     ring = getattr(args, "for", "ring") == "ring"
-    model = read_session(args.file)
+    model = read_session(args.file, ReadingProgress(sys.stderr, Path(args.file).name))
     found = node_bandwidth(model)
     order = found.order(ring=ring)
     if len(order.nodes) < 2:

@@ -69,7 +69,7 @@ def execute(args: argparse.Namespace) -> int:
     name = getattr(args, "out", None if wanted.targets else "report.html")
     out = None if name in (None, _STDOUT) else _checked(name, files)
     request = files_request(vars(args))
-    against = Against(Path(args.baseline).name, read_session(args.baseline)) if "baseline" in args else None
+    against = _baseline(args.baseline) if "baseline" in args else None
     progress = ReadingProgress(sys.stderr, Path(files[0]).name)
     model, readings, damage = _read(files, progress)
     if model is None and against is not None:
@@ -126,6 +126,11 @@ def _checked(name: str, files: list[str]) -> Path:
     check_suffix(path, "-o")
     check_writable(path, "-o")
     return path
+
+
+def _baseline(file: str) -> Against:
+    name = Path(file).name
+    return Against(name, read_session(file, ReadingProgress(sys.stderr, name)))
 
 
 def _read(files: list[str], progress: ReadingProgress) -> tuple[Model | None, list[Result], str]:
