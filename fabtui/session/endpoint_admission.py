@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,9 +35,15 @@ class Admission:
         return any(end.kind != "none" for end in self.endpoints)
 
 
-def engine_for(inventories: list[dict[str, Any]]) -> str:
-    """Return the engine of a sweep: ``nccl`` if any node has a usable GPU."""
-    return "nccl" if any(_gpus(inventory) for inventory in inventories) else "gloo"
+def engine_for(inventories: Mapping[str, dict[str, Any]]) -> tuple[str, str]:
+    """Return the engine of a sweep, ``nccl`` if nodes have usable GPUs, and a note for the log, or "".
+
+    One node with GPUs among several without leaves nothing to test between nodes; and it may be mistaken.
+    """
+    having = [node for node, inventory in inventories.items() if _gpus(inventory)]
+    if len(having) == 1 and len(inventories) > 2:
+        return "gloo", f"{having[0]} alone reports GPUs: CPU ranks test all nodes; --engine nccl tests its GPUs"
+    return ("nccl" if having else "gloo"), ""
 
 
 def _gpus(inventory: dict[str, Any]) -> list[dict[str, Any]]:

@@ -79,8 +79,11 @@ class Sweep:
         """
         options = self._options
         if self._engine is None and ready:
-            found = engine_for([inventory for _, inventory in ready.values()])
-            name = found if options.engine == "auto" else options.engine
+            name, note = engine_for({node: inventory for node, (_, inventory) in ready.items()})
+            if options.engine != "auto":
+                name = options.engine
+            elif note:
+                self._pump.log("warning", note)
             largest = options.largest_message(name)
             self._engine = RankSettings(name, options.timeout, dict(options.env), largest=largest)
         added: list[Endpoint] = []

@@ -122,8 +122,13 @@ def test_admission_of_gpus_and_of_nodes_without() -> None:
         "pythons": [{"path": "/p", "nccl": "/p/libnccl.so.2"}],
     }
     none: dict[str, Any] = {"gpus": [], "nvml_error": "no driver", "pythons": []}
-    assert engine_for([none, gpus]) == "nccl"
-    assert engine_for([none]) == "gloo"
+    assert engine_for({"n0": none, "n1": gpus}) == ("nccl", "")
+    assert engine_for({"n0": none}) == ("gloo", "")
+    # What one node claims does not leave the others untested.
+    one = {"n0": none, "n1": gpus, "n2": none}
+    note = "n1 alone reports GPUs: CPU ranks test all nodes; --engine nccl tests its GPUs"
+    assert engine_for(one) == ("gloo", note)
+    assert engine_for({**one, "n2": gpus}) == ("nccl", "")
     admitted = admit("n0", gpus, 0, "nccl", None, None)
     assert [(e.rail, e.address, e.nic) for e in admitted.endpoints] == [
         (0, "10.0.0.60", "mlx5_0"),
