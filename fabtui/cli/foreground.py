@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from fabtui.cli.options_from_args import Request, print_problems
 from fabtui.cli.printing import is_plain, shown_from
 from fabtui.config.file import ConfigFile
+from fabtui.hangup import watch_terminal
 from fabtui.report.document import Shown
 from fabtui.report.progress import Progress
 from fabtui.session.feeds.base import Feed
@@ -43,9 +44,24 @@ def caught_signals() -> Iterator[Ended]:
 
     for number in _SIGNALS:
         loop.add_signal_handler(number, note, number)
+
+    terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
+
+    def gone() -> None:
+        # What is printed from here on goes nowhere; it must not be an error.
+        with open(os.devnull, "w") as nowhere:
+            for descriptor in terminals:
+                os.dup2(nowhere.fileno(), descriptor)
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(note, signal.SIGHUP)
+
+    # Not standard input: a session in the background outlives its terminal if it prints elsewhere.
+    watches = [watch_terminal(descriptor, gone) for descriptor in terminals[:1]]
     try:
         yield ended
     finally:
+        for unwatch in watches:
+            unwatch()
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
 

@@ -35,6 +35,7 @@ from fabtui.screen.terminal.internals import (
     discard_output,
     exit_within,
     suspend_group,
+    watch_hangup,
 )
 from fabtui.screen.themes.ramps import RAMP_OF_SYSTEM, ramp_of
 from fabtui.screen.themes.styles import cell_variables
@@ -124,6 +125,7 @@ class FabricApp(App[int]):
         self.exit_message: str | None = None
         #: True once the user or a signal has ended the session.
         self.closing = False
+        self._hung_up = False
         self._make_feed = make_feed
         self._clock = clock
         self._began = clock()
@@ -209,6 +211,7 @@ class FabricApp(App[int]):
             except (NotImplementedError, RuntimeError, ValueError):
                 # Not the main thread, as in tests.
                 break
+        watch_hangup(self._driver, asyncio.get_running_loop(), self.hung_up)
         self.call_after_refresh(self.run_worker, self._run_feed, name="feed", exit_on_error=False)
 
     async def _run_feed(self, *, again: bool = False) -> None:
@@ -374,6 +377,10 @@ class FabricApp(App[int]):
 
     def hung_up(self) -> None:
         """End the session when the terminal is gone, without writing to it."""
+        if self._hung_up:
+            # Both a signal and the terminal report it.
+            return
+        self._hung_up = True
         discard_output(self._driver)
         exit_within(CLOSE_DEADLINE + HANGUP_GRACE)
         self._interrupted()

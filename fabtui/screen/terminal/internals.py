@@ -5,10 +5,13 @@ tests/screen/test_textual_internals.py pins the versions of Textual.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from rich.color import ColorSystem
@@ -19,6 +22,7 @@ from textual.notifications import Notification
 from textual.screen import Screen
 from textual.strip import Strip
 
+from fabtui.hangup import watch_terminal
 from fabtui.sanitize import one_line
 from fabtui.screen.terminal.control_filter import AsciiFilter, ControlFilter
 
@@ -86,6 +90,24 @@ def discard_output(driver: Any) -> None:
     """
     if getattr(driver, "_writer_thread", None) is not None:
         driver._writer_thread = NullWriter()
+
+
+def watch_hangup(driver: Any, loop: asyncio.AbstractEventLoop, hung_up: Callable[[], None]) -> None:
+    """Call a function in a loop when the terminal of a Textual driver is lost without a signal."""
+    descriptor = getattr(driver, "fileno", None)
+    if not isinstance(descriptor, int):
+        # A browser, or a test.
+        return
+
+    def gone() -> None:
+        # At once: the loop may be blocked by a write, or be before one.
+        discard_output(driver)
+        # The input thread would read the end of the input again and again.
+        driver.exit_event.set()
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(hung_up)
+
+    watch_terminal(descriptor, gone)
 
 
 def write_codes(driver: Any, codes: str) -> bool:
