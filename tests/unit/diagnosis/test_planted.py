@@ -1,4 +1,7 @@
-"""Planted faults: the first finding names them; healthy fabrics have none. bench/diagnosis.py plants more of them."""
+"""Planted faults: the first finding names them; healthy fabrics have none.
+
+Each kind is planted once, into the smaller fabric of two seeds; ``python bench/diagnosis.py`` has 20 seeds of each.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,13 @@ from fabtui.model.exit_codes import exit_code
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+#: Seeds of which the smaller fabric is used.
+SEEDS = (0, 1)
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name.replace(" ", "-"))
-def test_the_first_finding_names_the_planted_fault(kind: Kind, seed: int) -> None:
-    fabric, truth = planted_fabric(kind, seed)
+def test_the_first_finding_names_the_planted_fault(kind: Kind) -> None:
+    fabric, truth = min((planted_fabric(kind, seed) for seed in SEEDS), key=lambda one: len(one[0].ends))
     _, found = run(fabric)
     shown = serious(found)
     assert shown, truth
@@ -30,10 +36,9 @@ def test_the_first_finding_names_the_planted_fault(kind: Kind, seed: int) -> Non
     assert len(shown) <= 3
 
 
-@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("name", HEALTHY)
-def test_a_healthy_fabric_has_no_findings_but_notes(name: str, seed: int) -> None:
-    model, found = run(healthy_fabric(name, seed))
+def test_a_healthy_fabric_has_no_findings_but_notes(name: str) -> None:
+    model, found = run(min((healthy_fabric(name, seed) for seed in SEEDS), key=lambda one: len(one.ends)))
     assert [one["title"] for one in found if one["severity"] != "note"] == []
     assert exit_code(model) == 0
 
