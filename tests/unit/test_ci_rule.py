@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,8 @@ def outcome(folder: Path, bodies: dict[str, str], ci: bool) -> subprocess.Comple
     for name, body in bodies.items():
         (package / f"test_{name}.py").write_text(f"import pytest\n{body}")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "FABTUI"))}
+    # Plugins are not used: importing them takes most of the time.
+    environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     if ci:
         environment["FABTUI_CI"] = "1"
     return subprocess.run(
@@ -48,11 +51,14 @@ def test_a_skip_passes_outside_ci(tmp_path: Path) -> None:
     assert outcome(tmp_path, bodies, ci=False).returncode in (0, 5)
 
 
-@pytest.mark.parametrize("kind", SKIPS)
-def test_a_skip_is_a_failure_in_ci(tmp_path: Path, kind: str) -> None:
-    done = outcome(tmp_path, {kind: SKIPS[kind].format("no sshd here")}, ci=True)
+# A file that fails as a whole keeps the tests of others from running.
+@pytest.mark.parametrize("kinds", [("mark", "call"), ("module", "import")])
+def test_a_skip_is_a_failure_in_ci(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+    done = outcome(tmp_path, {kind: SKIPS[kind].format(f"no sshd for a {kind}") for kind in kinds}, ci=True)
     assert done.returncode not in (0, 5)
-    assert "skipped in CI, where it has to run: Skipped: no sshd here" in done.stdout
+    for kind in kinds:
+        assert f"skipped in CI, where it has to run: Skipped: no sshd for a {kind}" in done.stdout
+    assert re.search(r"\n(?:2 errors|1 failed, 1 error) in", done.stdout), done.stdout
 
 
 def test_the_reasons_of_a_ci_machine_are_allowed(tmp_path: Path) -> None:

@@ -148,7 +148,9 @@ class PathMeasurements:
     mtu: Measurement | None = None
     udp: Measurement | None = None
     tcp: Measurement | None = None
-    #: Numbers of datagrams that were sent and that arrived, read once: numbers of many paths are stored together.
+    #: Extras are read once: those of many paths are stored together, packed. These are of UDP and TCP,
+    _flows: tuple[Flows | None, Flows | None] | None = field(default=None, init=False, repr=False)
+    #: and these the numbers of datagrams that were sent and that arrived.
     _datagrams: tuple[dict[str, Any] | None, dict[str, Any] | None] | None = field(default=None, init=False, repr=False)
 
     def of(self, layer: Layer) -> Measurement | None:
@@ -199,13 +201,10 @@ class PathMeasurements:
         return bool(arrived.get("big"))
 
     def flows(self, layer: Layer) -> Flows | None:
-        """Return what became of several source ports; None if one was tried."""
-        m = self.of(layer)
-        counted: Any = (m.extra or {}).get("flows") if m is not None else None
-        if not isinstance(counted, dict):
-            return None
-        tried, always, never = (int(number(counted.get(name)) or 0) for name in Flows._fields)
-        return Flows(tried, always, never) if tried > 0 <= min(always, never) and always + never <= tried else None
+        """Return what became of several source ports, of UDP or TCP; None if one was tried."""
+        if self._flows is None:
+            self._flows = (_flows_of(self.udp), _flows_of(self.tcp))
+        return self._flows[layer is Layer.TCP]
 
     @property
     def last_hop(self) -> str | None:
@@ -222,6 +221,14 @@ class PathMeasurements:
                 arrived if isinstance(arrived, dict) else None,
             )
         return self._datagrams
+
+
+def _flows_of(m: Measurement | None) -> Flows | None:
+    counted: Any = (m.extra or {}).get("flows") if m is not None else None
+    if not isinstance(counted, dict):
+        return None
+    tried, always, never = (int(number(counted.get(name)) or 0) for name in Flows._fields)
+    return Flows(tried, always, never) if tried > 0 <= min(always, never) and always + never <= tried else None
 
 
 def is_blocked(m: Measurement) -> bool:
@@ -271,6 +278,7 @@ class Mesh:
             for measurement in model.addresses.pairs(layer):
                 setattr(self.paths.setdefault(address_pair(measurement), PathMeasurements()), str(layer), measurement)
         self.explained: set[tuple[Layer, AddressPair]] = set()
+        self._mtu_extras: dict[frozenset[AddressPair], list[dict[str, Any]]] = {}
         #: Paths that pass nothing.
         self.dead = {path for path in self.paths if self._is_dead(path)}
         seats = {(path.src, path.src_addr) for path in self.paths} | {(path.dst, path.dst_addr) for path in self.paths}
@@ -491,10 +499,13 @@ class Mesh:
             return [*found, on_node(scope.nodes[0], counters, self.model)]
         return [*found, self.route_command(scope)]
 
-    def mtu_rows(self, scope: Scope) -> list[Measurement]:
-        """Return the measurements of large echoes in a scope, both directions."""
-        ends = (one for path in scope.pairs for one in (path, path.reverse))
-        return [found.mtu for one in ends if (found := self.paths.get(one)) is not None and found.mtu is not None]
+    def mtu_extras(self, scope: Scope) -> list[dict[str, Any]]:
+        """Return the extras of large echoes in a scope, both directions. Several rules ask for them."""
+        if scope.pairs not in self._mtu_extras:
+            ends = (self.paths.get(one) for path in sorted(scope.pairs) for one in (path, path.reverse))
+            found = [one.mtu for one in ends if one is not None and one.mtu is not None]
+            self._mtu_extras[scope.pairs] = [m.extra or {} for m in found]
+        return self._mtu_extras[scope.pairs]
 
     def passes_small(self, path: AddressPair) -> bool:
         """Return True if small packets pass in both directions."""

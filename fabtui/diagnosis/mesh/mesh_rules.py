@@ -166,12 +166,12 @@ class BlockedBetweenGroups(MeshRule):
             )
             mesh.clouded |= scope.pairs
         for scope in _splits(mesh.mtu_scopes):
-            rows = mesh.mtu_rows(scope)
-            sizes = _sizes(mesh, scope, rows)
-            if _path_mtu(rows) is None:
+            extras = mesh.mtu_extras(scope)
+            sizes = _sizes(mesh, scope, extras)
+            if _path_mtu(extras) is None:
                 size, passes = (_with_headers(scope, sizes[name]) for name in ("blocked", "passes"))
                 facts = {"size": size, "passes": passes, "large": size is None}
-                yield mesh.finding(self, scope, (Layer.MTU, Layer.UDP), facts, _ping_command(mesh, scope, rows))
+                yield mesh.finding(self, scope, (Layer.MTU, Layer.UDP), facts, _ping_command(mesh, scope, extras))
         paths = [(path, found) for path, found in mesh.paths.items() if path not in mesh.clouded]
         tcp = [p for p, found in paths if found.tcp and found.tcp.verdict in DEAD and mesh.passes_small(p)]
         udp = [p for p, found in paths if found.small_arrived is False and found.echo and p not in mesh.dead]
@@ -264,13 +264,13 @@ class _MtuRule(MeshRule):
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         for scope in mesh.mtu_scopes:
-            rows = mesh.mtu_rows(scope)
-            mtu = _path_mtu(rows)
+            extras = mesh.mtu_extras(scope)
+            mtu = _path_mtu(extras)
             if mtu is None and scope.kind is ComponentKind.SPLIT:
                 continue
             if (mtu is None) is (self.name == MtuBlackHole.name):
-                facts = {**_sizes(mesh, scope, rows), "mtu": mtu}
-                yield mesh.finding(self, scope, (Layer.MTU, Layer.UDP), facts, _ping_command(mesh, scope, rows))
+                facts = {**_sizes(mesh, scope, extras), "mtu": mtu}
+                yield mesh.finding(self, scope, (Layer.MTU, Layer.UDP), facts, _ping_command(mesh, scope, extras))
 
 
 @register
@@ -536,26 +536,26 @@ def _failed_within(model: Model, node: str) -> set[Pair]:
     return {(str(a), str(b)) for a, b, m in rows if m is not None and m.verdict in DEAD}
 
 
-def _path_mtu(rows: list[Measurement]) -> int | None:
-    values = [(m.extra or {}).get("path_mtu") for m in rows]
+def _path_mtu(extras: list[dict[str, Any]]) -> int | None:
+    values = [extra.get("path_mtu") for extra in extras]
     narrow = Counter(value for value in values if isinstance(value, (int, float)) and value > 0)
     return round(narrow.most_common(1)[0][0]) if narrow else None
 
 
-def _sizes(mesh: Mesh, scope: Scope, rows: list[Measurement]) -> dict[str, Any]:
-    sizes = [size for m in rows if isinstance(size := (m.extra or {}).get("payload"), int)]
-    datagrams = [udp for path in scope.pairs if (udp := mesh.paths[path].udp) is not None]
+def _sizes(mesh: Mesh, scope: Scope, extras: list[dict[str, Any]]) -> dict[str, Any]:
+    sizes = [size for extra in extras if isinstance(size := extra.get("payload"), int)]
+    datagrams = [udp for path in sorted(scope.pairs) if (udp := mesh.paths[path].udp) is not None]
     sizes += [size for udp in datagrams if isinstance(size := (udp.extra or {}).get("payload"), int)]
-    passes = [size for m in rows if isinstance(size := (m.extra or {}).get("passes"), int)]
+    passes = [size for extra in extras if isinstance(size := extra.get("passes"), int)]
     return {"blocked": min(sizes, default=None), "passes": min(passes) if sizes and passes else None}
 
 
-def _ping_command(mesh: Mesh, scope: Scope, rows: list[Measurement]) -> str:
+def _ping_command(mesh: Mesh, scope: Scope, extras: list[dict[str, Any]]) -> str:
     path = min(scope.pairs)
     ends = f"{shlex.quote(path.src_addr)} {shlex.quote(path.dst_addr)}"
-    if not rows:
+    if not extras:
         return on_node(path.src, f"ping -c 3 -I {ends}", mesh.model)
-    payload = next((value for m in rows if (value := (m.extra or {}).get("payload"))), None)
+    payload = next((value for extra in extras if (value := extra.get("payload"))), None)
     if payload is None:
         return ""
     return on_node(path.src, f"ping -M do -s {payload} -c 3 -I {ends}", mesh.model)
