@@ -319,9 +319,9 @@ class OutdatedPathMtu(MeshRule):
             if found.mtu is not None and (found.mtu.extra or {}).get("outdated") is True and path not in mesh.clouded:
                 by_node.setdefault(path.src, set()).add(path)
         for node, paths in by_node.items():
-            rows = [m for path in paths if (m := mesh.paths[path].mtu) is not None]
+            extras = [m.extra or {} for path in sorted(paths) if (m := mesh.paths[path].mtu) is not None]
             scope = Scope(ComponentKind.NODE, (node,), direction="out", pairs=frozenset(paths))
-            facts = {"node": node, "mtu": _path_mtu(rows), **_sizes(mesh, scope, rows)}
+            facts = {"node": node, "mtu": _path_mtu(extras), **_sizes(mesh, scope, extras)}
             flush = on_node(node, "sudo ip route flush cache", mesh.model)
             found_ = mesh.finding(self, scope, (Layer.MTU,), facts, mesh.route_command(scope))
             yield found_.replace(next=(*found_.next, flush))

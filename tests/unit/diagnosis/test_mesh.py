@@ -1,4 +1,4 @@
-"""Findings of the mesh on models of 2 to 8 nodes with 2 to 4 rails, with faults made in every layer that would show them."""
+"""Findings of the mesh on models of up to 8 nodes with 4 rails, with faults made in each layer that would show them."""
 
 from __future__ import annotations
 
