@@ -15,7 +15,7 @@ from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.findings import step_parts
 from fabtui.presentation.text_table import aligned
 from fabtui.presentation.wording import MUTED, Part, clock_text, plain
-from fabtui.presentation.wrapping import Line, Lines, clipped, wrapped
+from fabtui.presentation.wrapping import HEADING, Line, Lines, clipped, wrapped
 from fabtui.sanitize import one_line
 
 _VERDICT_STYLES: dict[Verdict, str] = {
@@ -250,7 +250,7 @@ def tail_lines(report: JobReport, width: int, glyphs: Glyphs) -> Lines:
             ends.setdefault(tuple(file.tail(_number(file, report))), []).append(file)
         total, exact = report.facts.logs.lines(stream)
         if files:
-            head: list[Part] = [(name, "bold $accent")]
+            head: list[Part] = [(name, HEADING)]
             head.append(
                 (f"  {count(total, 'line')}{'' if exact else ' and more'} in {count(len(files), 'file')}", MUTED)
             )

@@ -18,6 +18,7 @@ from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import Glyphs, style_of
 from fabtui.presentation.wording import MUTED, Part, verdict_style, verdict_words
+from fabtui.presentation.wrapping import HEADING
 from fabtui.sanitize import one_line
 
 #: Style of what the selected pair passes through.
@@ -95,7 +96,7 @@ class Topology:
         return [self._section("NVLink domains", f"{len(by_domain)}, reported by probes", lines)]
 
     def _section(self, name: str, about: str, below: list[Branch]) -> Branch:
-        parts: list[Part] = [(name, "bold $accent"), (f"  {about}", MUTED)]
+        parts: list[Part] = [(name, HEADING), (f"  {about}", MUTED)]
         return Branch(name, parts, lambda: below, on_path=any(one.on_path for one in below), leads=bool(below))
 
     def _group(self, kind: str, key: str, name: str, ends: list[Endpoint]) -> Branch:

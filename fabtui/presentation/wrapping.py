@@ -38,8 +38,8 @@ class Row(Line):
         return [piece for line in lines for piece in wrapped([*line], width, indent)]
 
 
-#: Style of the heading of a section.
-HEADING = "bold $accent"
+#: Style of the heading of a section: no colour that a verdict has.
+HEADING = "bold $secondary"
 
 
 def section(title: str, note: str = "") -> Lines:

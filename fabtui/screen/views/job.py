@@ -31,7 +31,7 @@ from fabtui.presentation.job_board import (
 )
 from fabtui.presentation.job_lines import job_text
 from fabtui.presentation.wording import MUTED, Part, clock_text
-from fabtui.presentation.wrapping import Line, Lines, between, clipped, section, wrapped
+from fabtui.presentation.wrapping import HEADING, Line, Lines, between, clipped, section, wrapped
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import OwnJob, own_jobs
 from fabtui.screen import session_actions
@@ -456,7 +456,7 @@ class RanksScreen(SteppedScreen):
             return []
         width -= (self.size.width - 2) // 2 if self._wide else 0
         behind = behind_lines(board, width, glyphs)
-        lines = [[("who is behind", "bold $accent")], *(behind or [[(" nobody: no rank holds the others up", MUTED)]])]
+        lines = [[("who is behind", HEADING)], *(behind or [[(" nobody: no rank holds the others up", MUTED)]])]
         for at, text in enumerate(steps_of(board)):
             lines += self.step(text, at, width)
         lines += [*section("ranks"), *group_lines(board, width, glyphs)]

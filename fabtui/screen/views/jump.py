@@ -14,6 +14,7 @@ from textual.geometry import Region
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 
+from fabtui.presentation.wrapping import HEADING
 from fabtui.screen.keys import shortcut
 from fabtui.screen.terminal.internals import screen_lines
 from fabtui.screen.views.detail_base import DetailScreen
@@ -93,7 +94,7 @@ def _worst(screen: MainScreen) -> Iterable[JumpTarget]:
 def _sections(screen: DetailScreen) -> Iterable[JumpTarget]:
     body = screen.query_one("#detail-body")
     starts = [line[0] for line in screen.body_lines(max(20, screen.size.width - 2)) if line]
-    headings = [text for text, style in starts if style == "bold $accent" and not text.startswith(" ")]
+    headings = [text for text, style in starts if style == HEADING and not text.startswith(" ")]
     for y, text in _texts(screen, body.region):
         heading = next((one for one in headings if text.startswith(one)), None)
         if heading is None:

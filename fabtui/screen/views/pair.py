@@ -33,7 +33,7 @@ from fabtui.presentation.wording import (
     usual_share_text,
     verdict_part,
 )
-from fabtui.presentation.wrapping import Lines, beside, section, stacked
+from fabtui.presentation.wrapping import HEADING, Lines, beside, section, stacked
 from fabtui.sanitize import clean, one_line
 from fabtui.screen import session_actions
 from fabtui.screen.grid.axis import AxisEntry, fit_text
@@ -176,7 +176,7 @@ def direction_lines(model: Model, source: AxisEntry, target: AxisEntry, glyphs: 
 
     ``reported`` has the texts, without blanks, that stand elsewhere in the view.
     """
-    lines: Lines = [[(pair_text.pair_name(source, target), "bold $accent")]]
+    lines: Lines = [[(pair_text.pair_name(source, target), HEADING)]]
     for layer in (*measured_key_layers(), *_ALSO):
         measurement = pair_text.of_layer(model, layer, source, target)
         if measurement is not None or layer not in _ALSO:
@@ -273,11 +273,11 @@ def _ends_lines(model: Model, entries: tuple[AxisEntry, AxisEntry]) -> Lines:
 def hand_lines(model: Model, src: str, dst: str) -> Lines:
     """Return the commands that test a pair outside this session, and their requirements."""
     lines = [*section("by hand", "Y copies the first"), [("  with fabtui, on this machine, this pair only", MUTED)]]
-    lines.append([(f"  {one_line(by_fabtui(model, src, dst), 4000)}", "$accent")])
+    lines.append([(f"  {one_line(by_fabtui(model, src, dst), 4000)}", "$primary")])
     if command := by_hand(model, src, dst):
         where = "run on this machine (lab)" if model.lab else "SSH to both nodes without a password prompt"
         lines.append([(f"  without fabtui: needs PyTorch on both nodes, free port {PORT}, {where}", MUTED)])
-        lines.append([(f"  {one_line(command, 8000)}", "$accent")])
+        lines.append([(f"  {one_line(command, 8000)}", "$primary")])
     return lines
 
 

@@ -58,7 +58,7 @@ def node_lines(model: Model, record: NodeRecord, glyphs: Glyphs, name_width: int
     lines: Lines = [line]
     indent = (" " * (name_width + 5), "")
     if record.hint:
-        lines.append([indent, (f"next: {one_line(record.hint, 400)}", "$accent")])
+        lines.append([indent, (f"next: {one_line(record.hint, 400)}", "$primary")])
     if record.note:
         lines.append([indent, (one_line(record.note, 400), "$warning")])
     return lines

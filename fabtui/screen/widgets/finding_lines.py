@@ -14,7 +14,7 @@ from fabtui.presentation import findings as finding_text
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.verdict_line import fault_text
 from fabtui.presentation.wording import MUTED, Part, plain, verdict_tone, without_domain
-from fabtui.presentation.wrapping import Line, Lines, between, clipped, stacked
+from fabtui.presentation.wrapping import HEADING, Line, Lines, between, clipped, stacked
 from fabtui.sanitize import clean, one_line
 from fabtui.screen.keys import RUN_KEY
 from fabtui.screen.widgets.text_line import TargetLine
@@ -34,7 +34,7 @@ STYLES = {
     "warn": "$warning",
     "note": "$secondary",
     "name": "bold",
-    "head": "bold $accent",
+    "head": HEADING,
     "dim": MUTED,
 }
 

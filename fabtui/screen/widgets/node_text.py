@@ -25,7 +25,7 @@ def problem_lines(record: NodeRecord, width: int) -> Lines:
         if text:
             lines += wrapped([(f"  {one_line(text, 600)}", style)], width)
     if record.hint:
-        lines += wrapped([("  try: ", MUTED), (one_line(record.hint, 600), "$accent")], width)
+        lines += wrapped([("  try: ", MUTED), (one_line(record.hint, 600), "$primary")], width)
     return lines
 
 
