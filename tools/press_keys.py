@@ -83,7 +83,7 @@ def prepare_and_shorten(settings):
 launch.prepare = prepare_and_shorten
 sys.exit(main())
 """
-_NOTIFIED = 0.4
+_NOTIFIED = 0.7
 #: Silence (s) after which a screen counts as complete.
 _QUIET = 0.08
 #: Least time (s) from one key to the next screen that is compared: notifications are gone.

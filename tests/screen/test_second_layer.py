@@ -105,6 +105,13 @@ async def test_the_panel_leaves_its_room_to_a_second_layer(opened: Opened) -> No
         await pilot.pause(0.1)
         assert app.main.second_layer.display
         assert not app.main.panel.display
+        await pilot.press("p")
+        await pilot.pause(0.1)
+        assert app.main.panel.display, "the latest choice counts"
+        assert not app.main.second_layer.display
+        await pilot.press("vertical_line")
+        await pilot.pause(0.1)
+        assert app.main.second_layer.display
         await pilot.press("vertical_line")
         await pilot.pause(0.1)
         assert not app.main.second_layer.display

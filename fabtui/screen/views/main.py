@@ -779,7 +779,11 @@ class MainScreen(Screen[None]):
         elif self.size.width < PANEL_LEAST:
             self._app_context.notify(f"the side panel needs {PANEL_LEAST} columns; this terminal has {self.size.width}")
         else:
-            self._choose(panel=not self.panel.display)
+            wanted = not self.panel.display
+            self._choose(panel=wanted)
+            if wanted and not self.panel.display:
+                # A second layer has its room: the latest choice counts.
+                self._choose(beside=False)
 
     def action_order(self, name: str) -> None:
         self.navigation.toggle_order(RowOrder(name))
