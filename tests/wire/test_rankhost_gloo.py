@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import os
 import time
 from functools import partial
 from typing import Any
@@ -197,6 +198,30 @@ def test_abort_ends_a_wait_at_once(controller: Controller) -> None:
     controller.until(lambda: bool(controller.of("free", id=1, rank=0)), 30)
     assert all(not side["ok"] and not side["timeout"] for side in controller.of("side"))
     assert {side["error_kind"] for side in controller.of("side")} <= {"cancelled", "peer_lost"}
+
+
+def test_tests_of_a_pair_take_no_more_descriptors_and_threads_each(controller: Controller) -> None:
+    started(controller, {"n0": [0], "n1": [1]})
+
+    def tested(number: int, keep: bool) -> list[tuple[int, int]]:
+        controller.pair(number, 0, 1, bytes=65536, keep=keep)
+        controller.until(lambda: len(controller.of("free", id=number)) == 2, 20)
+        assert all(side["ok"] for side in controller.of("side", id=number))
+        pids = [host.process.pid for host in controller.hosts.values()]
+        return [(len(os.listdir(f"/proc/{pid}/fd")), len(os.listdir(f"/proc/{pid}/task"))) for pid in pids]
+
+    first = tested(1, keep=True)
+    later = [tested(number, keep=True) for number in range(2, 9)][-1]
+    assert [key for key in controller.store if "/link" in key and not key.startswith("e1/1/")] == []
+    assert all(now[0] <= then[0] + 2 and now[1] <= then[1] + 2 for now, then in zip(later, first, strict=True))
+    # One end forgets it: both make a new one, and the other end closes what it had.
+    controller.hosts["n0"].send({"op": "rest", "id": 20, "whole": False, "links": [[0, 1, 0, False]]})
+    controller.until(lambda: bool(controller.of("free", id=20)), 20)
+    tested(21, keep=True)
+    assert any(key.startswith("e1/21/link1") for key in controller.store)
+    before = tested(22, keep=False)
+    after = [tested(number, keep=False) for number in range(23, 30)][-1]
+    assert all(now[0] <= then[0] + 2 and now[1] <= then[1] + 2 for now, then in zip(after, before, strict=True))
 
 
 def test_a_missing_library_is_reported() -> None:
