@@ -108,11 +108,11 @@ def plant(network: Network) -> None:
     network.on("n1", "sh", "-c", "mount --bind /var/tmp /var/tmp && mount -o remount,bind,noexec /var/tmp")
     home = network.folder
     network.on("n1", "sh", "-c", f"mount --bind {home} {home} && mount -o remount,bind,ro {home}")
-    # The table of n2 is full, its name server does not answer, and a login takes 5 s.
+    # The table of n2 is full, its name server does not answer, and a login takes 9 s.
     bind(network, "n2", "resolv", "nameserver 10.1.0.99\n", "/etc/resolv.conf")
     maximum = Path("/proc/sys/net/netfilter/nf_conntrack_max").read_text()
     bind(network, "n2", "count", maximum, "/proc/sys/net/netfilter/nf_conntrack_count")
-    change(network, "n2", "sh -c 'sleep 5; exec \"$@\"' sh ")
+    change(network, "n2", "sh -c 'sleep 9; exec \"$@\"' sh ")
     # NCCL finds no interface on n3, and Gloo takes the loopback.
     odd = config.replace("SetEnv ", 'SetEnv "NCCL_SOCKET_IFNAME=ib9" "GLOO_SOCKET_IFNAME=lo" ')
     assert odd != config
