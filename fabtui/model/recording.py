@@ -29,6 +29,9 @@ MAX_VALUES = 2_000_000
 _LONG_LINE = 1 << 20
 #: Maximum bytes of text of a recording: ten days of watching at 20 pairs per second.
 MAX_TEXT = 4 << 30
+#: Maximum bytes of text for each packed byte, and besides: recordings have 10 to 20. A small file that stands for
+#: millions of events would keep its reader busy for minutes.
+MAX_RATIO, _MORE_TEXT = 64, 64 << 20
 #: Maximum number of nodes of a recording.
 MAX_NODES = 20_000
 
@@ -114,7 +117,7 @@ class EventReader:
             InputError: The file cannot be read, or is not a recording.
             DamagedRecording: The file begins as a recording and continues with something else.
         """
-        path, number = self._path, 0
+        path, number, begin = self._path, 0, self.place.offset
         first = self.place == START
         try:
             for line in self.lines():
@@ -128,6 +131,8 @@ class EventReader:
                     raise ValueError(f"more than {MAX_NODES} nodes")
                 if self.size > MAX_TEXT:
                     raise ValueError(f"more than {MAX_TEXT >> 30} GiB of text")
+                if self.size > _MORE_TEXT + MAX_RATIO * (self.place.offset - begin + _PACKED_CHUNK):
+                    raise ValueError(f"it unpacks to more than {MAX_RATIO} times its size")
                 first = False
                 yield event
         except OSError as error:

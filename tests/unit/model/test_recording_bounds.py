@@ -88,3 +88,15 @@ def test_lines_in_many_pieces_are_joined(tmp_path: Path) -> None:
         _, first, second = read_events(path)
         assert first == second
         assert getattr(second, "text", "") == text
+
+
+def test_a_small_file_of_millions_of_events_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "_MORE_TEXT", 100_000)
+    line = b'{"seq":1,"time":2,"kind":"log","level":"info","node":null,"text":"x"}\n'
+    path, plain = tmp_path / "bomb.jsonl.gz", tmp_path / "plain.jsonl"
+    path.write_bytes(gzip.compress(START + line * 20_000))
+    plain.write_bytes(START + line * 20_000)
+    read = read_events(path)
+    with pytest.raises(recording.DamagedRecording, match="unpacks to more than 64 times its size"):
+        list(read)
+    assert len(list(read_events(plain))) == 20_001
