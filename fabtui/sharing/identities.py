@@ -29,6 +29,7 @@ _TEXTS: tuple[tuple[str, str, re.Pattern[str]], ...] = (
     ("@", "user", re.compile(r"(?<![\w.@/-])([a-z_][a-z0-9_-]{0,31})@(?=[A-Za-z0-9])")),
     ("@", "host", re.compile(r"(?<=[a-z0-9_-]@)([A-Za-z][\w.-]*)")),
     ("user", "user", re.compile(r"\b[Uu]ser(?:name|Id)?(?:[=:] ?| ['\"]?)([a-z_][a-z0-9_-]*)['\"]?(?=[,;()]|$)")),
+    ("id=", "user", re.compile(r"\b(?:uid|gid|groups)=[0-9]{1,10}\(([A-Za-z_][\w.-]{0,63})\)")),
     ("host", "host", re.compile(r"\b(?:resolve hostname|resolve host|connect to host|jump host) ([\w.-]+)")),
     # Descriptions of nodes and switches as infiniband-diags print them: of one word, or of a host and its adapter.
     (

@@ -10,12 +10,17 @@ import string
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
+from fabtui.diagnosis.finding import Severity
+from fabtui.export.json import FORMATS, address
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import EVENTS
-from fabtui.model.measurement import Measurement
+from fabtui.model.events import EVENTS, NodeState
+from fabtui.model.layers import COLLECTIVES, all_layers
+from fabtui.model.measurement import UNITS, Measurement, Verdict
 from fabtui.sharing.identities import HOME, Identities, is_serial
+from fabtui.transport.link import Backend
+from fabtui_node import registry
 
 #: Without vowels, no hash is a word.
 _LETTERS = "bcdfghjklmnpqrstvwxz"
@@ -217,7 +222,7 @@ KINDS = {
     "path": "paths in home folders",
     "word": "words of --also",
 }
-#: Fields with values from fixed lists.
+#: Fields with values from fixed lists. Probes of others have such fields too, so a value stays only if it is in a list.
 _FIXED = frozenset(
     (
         *("kind", "state", "verdict", "layer", "unit", "level", "probe", "backend", "version", "software", "format"),
@@ -225,6 +230,20 @@ _FIXED = frozenset(
         *("engine", "mode", "host_key_policy", "rule", "severity", "confidence", "layers", "probes", "collectives"),
         "class",
     )
+)
+_WORDS = frozenset(
+    (
+        *(*Verdict, *NodeState, *Severity, *UNITS, *EVENTS, *all_layers(), *registry.PROBES, *get_args(Backend)),
+        *(*COLLECTIVES, *map(address, FORMATS)),
+        *("info", "notice", "warning", "error", "auto", "config", "nccl", "torch", "gloo"),
+        *("gpu", "cpu", "none", "ethernet", "infiniband", "virtual"),
+        *("loopback", "up", "down", "unknown", "off", "active", "completed", "R", "S", "T", "D", "Z", "I", ""),
+    )
+)
+#: Rules, versions (four numbers would be an address), and what wrote a file.
+_FIXED_TEXT = re.compile(
+    r"(?:FT|J|E)[0-9]{2,3}|[0-9]{1,5}(?:\.[0-9]{1,5}){0,2}(?:\.dev[0-9]{1,5})?"
+    r"|fabtui(?: [0-9]{1,5}(?:\.[0-9]{1,5}){0,2})?"
 )
 #: Keys that are names of fields; a node may have the same name.
 _FIELDS = frozenset(
@@ -234,11 +253,22 @@ _FIELDS = frozenset(
         *("host", "user", "name", "switch", "leaf"),
     }
 )
-_BEFORE, _AFTER = "(?<![A-Za-z0-9])", "(?![A-Za-z0-9])"
+#: A name in an address of the web may follow a byte such as ``%3D``, which is no part of it.
+_BYTE = "[0-9A-Fa-f][0-9A-Fa-f]"
+_BEFORE, _AFTER = f"(?:(?<![A-Za-z0-9])(?!(?<=%){_BYTE})|(?<=%{_BYTE}))", "(?![A-Za-z0-9])"
+#: What stands before a secret.
+_SECRETS = "|".join(f"(?<={name}={mark})" for name in ("_KEY", "TOKEN", "SECRET", "PASSWORD") for mark in ("", "['\"]"))
 _NUMBER = r"(?:[0-9]+|\[[0-9,-]+\])"
 _REST = r"(?:/[^\s\"'<>|,;()\[\]{}=:&*`]*)?"
 #: Most specific first: a path may hold an address, and an address looks like the end of a longer one.
 _PATTERNS = (
+    # Tokens of providers, and what follows a name of a secret; an account and its password in an address of the web.
+    r"(?P<secret>\b(?:hf_|gh[pousr]_|glpat-|xox[abprs]-|sk-|nvapi-|AKIA)[A-Za-z0-9_-]{12,200}"
+    r"|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{8,4000}"
+    rf"|(?:{_SECRETS})[^\s'\"]{{1,1000}}"
+    r"|(?<=://)[^\s/@:]{1,100}(?::[^\s/@]{0,200})?(?=@))",
+    r"(?P<mail>(?<![\w.+-])[A-Za-z0-9_.+-]{1,64}(?=@(?:[A-Za-z0-9-]{1,63}\.){1,6}[A-Za-z]{2,24}\b))",
+    rf"(?P<dotted>{_BEFORE}[0-9A-Fa-f]{{4}}\.[0-9A-Fa-f]{{4}}\.[0-9A-Fa-f]{{4}}{_AFTER})",
     rf"(?P<path>{HOME}{_REST}|(?<![\w~])~{_REST.removesuffix('?')})",
     rf"(?P<uuid>{_BEFORE}(?:[0-9A-Fa-f]{{8}}(?:-[0-9A-Fa-f]{{4}}){{3}}-[0-9A-Fa-f]{{12}}|[0-9A-Fa-f]{{32}}){_AFTER}"
     r"|(?<=SHA256:)[A-Za-z0-9+/]{43})",
@@ -287,14 +317,12 @@ class Rewriter:
     def value(self, value: Any, field: str = "") -> Any:
         """Return a JSON value with pseudonyms."""
         if isinstance(value, dict):
-            return {
-                key if key in _FIELDS else self.text(key): inner if key in _FIXED else self.value(inner, key)
-                for key, inner in value.items()
-            }
+            return {key if key in _FIELDS else self.text(key): self.value(inner, key) for key, inner in value.items()}
         if isinstance(value, list):
             return [self.value(inner, field) for inner in value]
         if isinstance(value, str):
-            return self.text(value)
+            fixed = field in _FIXED and (value in _WORDS or _FIXED_TEXT.fullmatch(value))
+            return value if fixed else self.text(value)
         if isinstance(value, int) and not isinstance(value, bool) and is_serial(field):
             return int(self.text(str(value)))
         return value
@@ -336,7 +364,9 @@ class Rewriter:
         match group:
             case "uuid":
                 return "uuid", self._pseudonyms.digits("uuid", text)
-            case "octets" | "dashed" | "quads":
+            case "secret" | "mail":
+                return "user", self._pseudonyms.name("user" if group == "mail" else "secret", text)
+            case "octets" | "dashed" | "quads" | "dotted":
                 return self._of_groups(text, group)
             case "ipv4" | "ipv6":
                 try:
@@ -376,7 +406,7 @@ class Rewriter:
 
     def _of_groups(self, text: str, group: str) -> tuple[str, str]:
         """Return a MAC address, a GUID, or the hardware address of IPoIB (its last 64 bits are a GUID)."""
-        mark = "-" if group == "dashed" else ":"
+        mark = {"dashed": "-", "dotted": "."}.get(group, ":")
         plain = text.replace(mark, "")
         width = len(text.split(mark)[0])
         kind = "mac" if len(plain) == 12 else "guid"

@@ -19,7 +19,7 @@ from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sharing.identities import Identities
-from fabtui.sharing.rewriter import Rewriter
+from fabtui.sharing.rewriter import _FIXED, Rewriter
 
 Out = pytest.CaptureFixture[str]
 RECORDINGS = Path(__file__).parents[3] / "tests" / "samples" / "sessions"
@@ -315,3 +315,57 @@ def test_names_in_outputs_of_infiniband_tools_are_recognised_without_fields() ->
     assert [
         name for text in texts for name in ("leaf1", "spine1", "n062", "10.60.0.1") if name in rewriter.text(text)
     ] == []
+
+
+def _planted(value: Any, text: str) -> Iterator[Any]:
+    """Yield copies of a value, each with a text in place of another string."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inner:
+        for changed in [text] if isinstance(one, str) else _planted(one, text):
+            copy = value.copy()
+            copy[key] = changed
+            yield copy
+
+
+def test_a_name_remains_in_no_field() -> None:
+    """What a probe of the user's own calls a state may hold anything, at any level."""
+    text = "mounted from 10.20.30.41 on n060 by alice: /home/alice/orca/train.py"
+    every = [*canary_events()]
+    own = dict.fromkeys(sorted(_FIXED), "x") | {"more": [{"state": {"mode": "x"}, "layers": ["x"]}]}
+    every.append({"kind": "look", "node": "n060", "probe": "own", "value": own})
+    every.append({"findings": [{"rule": "x", "severity": "x"}], "software": "x", "format": "x"})
+    identities = Identities(("proj-orca",))
+    identities.gather(every)
+    rewriter = Rewriter(identities, b"s")
+    planted = [copy for event in every for copy in _planted(event, text)]
+    assert len(planted) > 80
+    for copy in planted:
+        assert_clean(json.dumps({**rewriter.value(copy), "raw": "", "output": ""}))
+
+
+def test_words_of_fabtui_stay_where_a_name_is_the_same() -> None:
+    identities = Identities()
+    identities.gather({"nodes": ["ready", "p2p"], "user": "gpu"})
+    event = {"kind": "node", "state": "ready", "layer": "p2p", "verdict": "ok", "rule": "FT031", "version": "0.2.0"}
+    assert Rewriter(identities, b"s").value(event) == event
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("mac 9c63.c0aa.bb03 at eth0", "aa.bb03"),
+        ("git clone https://carol:hunter2@git.example.org/x", "hunter2"),
+        ("mail joe.doe@corp.com for help", "joe.doe"),
+        ("uid=1001(dora) gid=100(staffx)", "dora"),
+        ("redirect=%2Fhome%3Dalice%2Fx", "alice"),
+        ("token hf_abcdefghijklmnopqrstuv", "hijklmn"),
+        ("AKIAIOSFODNN7EXAMPLE", "IOSFODNN7"),
+        ("Authorization: Bearer abc.def-ghi123", "def-ghi"),
+        ("WANDB_API_KEY=0011aabbzz", "0011aabbzz"),
+        ("export DB_PASSWORD='swordfish'", "swordfish"),
+    ],
+)
+def test_accounts_and_tokens_in_texts(text: str, secret: str) -> None:
+    identities = Identities()
+    identities.gather({"user": "alice", "text": text})
+    assert secret not in Rewriter(identities, b"s").text(text)
