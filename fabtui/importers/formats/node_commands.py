@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any
 
 from fabtui.importers.formats.nccl_topology import PCIE_MARGIN
@@ -120,8 +121,7 @@ def _links(values: Values) -> Facts:
 def _port_infos(values: Values) -> Facts:
     """Return the ports that a fabric was asked about, known by their LIDs; a peer's block follows its port's."""
     infos = [block for block in values["blocks"] if "link" in block]
-    peers = [*infos[1:], {}]
-    own = [(one, peer) for one, peer in zip(infos, peers, strict=True) if not _is_peer(one)]
+    own = [(one, peer) for one, peer in zip_longest(infos, infos[1:], fillvalue={}) if not _is_peer(one)]
     named = [(f"LID {one['lid']}" if one["lid"] else "port", one, peer if _is_peer(peer) else {}) for one, peer in own]
     links = [
         {"ca": name, "port": one["port"], "link": link_of(one["link"], peer.get("link"))} for name, one, peer in named

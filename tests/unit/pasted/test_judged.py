@@ -114,6 +114,7 @@ JUDGED = [
     ("ibportstate", PORT_STATE.replace("Active:.................1X", "Active:.................4X"), []),
     ("ibportstate", PORT_STATE.partition("Peer")[0], []),
     ("smpquery", PORT_STATE.partition("\n")[2].partition("Peer")[0].replace("Active\n", "Down\n", 1), ["LID 2/16: "]),
+    ("smpquery", "Node Description:...................spine1\n", []),
     ("show_gids", GIDS, ["mlx5_0/1: no RoCE v2 GID of an IPv4 address"]),
     ("lspci", LSPCI, ["PCI ACS redirects between devices (0000:00:01.0)", "pcie limited at 0000:02:00.0"]),
     ("lspci", LSPCI.replace("ReqRedir+ CmpltRedir+", "ReqRedir- CmpltRedir-").replace("x8 (downgraded)", "x16"), []),
