@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from typing import Any
 
@@ -121,7 +121,8 @@ def _links(values: Values) -> Facts:
 def _port_infos(values: Values) -> Facts:
     """Return the ports that a fabric was asked about, known by their LIDs; a peer's block follows its port's."""
     infos = [block for block in values["blocks"] if "link" in block]
-    own = [(one, peer) for one, peer in zip_longest(infos, infos[1:], fillvalue={}) if not _is_peer(one)]
+    pairs: Iterator[tuple[Values, Values]] = zip_longest(infos, infos[1:], fillvalue={})
+    own = [(one, peer) for one, peer in pairs if not _is_peer(one)]
     named = [(f"LID {one['lid']}" if one["lid"] else "port", one, peer if _is_peer(peer) else {}) for one, peer in own]
     links = [
         {"ca": name, "port": one["port"], "link": link_of(one["link"], peer.get("link"))} for name, one, peer in named
