@@ -12,12 +12,13 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import asyncssh
 import pytest
+import pytest_asyncio
 
 from fabtui.errors import InputError
 from fabtui.lab.faults import LabSpec, parse_faults
@@ -57,38 +58,46 @@ def token(monkeypatch: pytest.MonkeyPatch) -> str:
     return value
 
 
-async def test_every_node_runs_commands_as_itself() -> None:
+#: Tests of a lab to which they do no harm.
+shared = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lab() -> AsyncIterator[Lab]:
     async with lab_of("2,3,1") as lab:
-        assert lab.nodes == ["n000", "n001", "n002"]
-        answers = await asyncio.gather(
-            *(
-                ask(lab, node, "echo $FABTUI_LAB_NODE $FABTUI_LAB_ENDPOINTS $FABTUI_LAB_ADDRESS; pwd")
-                for node in lab.nodes
-            )
-        )
-        assert [t.stdout.decode().split("\n")[0] for t in answers] == [
-            "n000 2 127.0.60.10",
-            "n001 3 127.0.60.11",
-            "n002 1 127.0.60.12",
-        ]
-        assert all(is_home(t.stdout.decode().split("\n")[1]) for t in answers)
-        python = await ask(lab, "n000", "echo $FABTUI_LAB_PYTHON")
-        assert python.stdout.decode().strip() == sys.executable
+        yield lab
 
 
-async def test_streams_are_binary_whole_and_apart() -> None:
+@shared
+async def test_every_node_runs_commands_as_itself(lab: Lab) -> None:
+    assert lab.nodes == ["n000", "n001", "n002"]
+    answers = await asyncio.gather(
+        *(ask(lab, node, "echo $FABTUI_LAB_NODE $FABTUI_LAB_ENDPOINTS $FABTUI_LAB_ADDRESS; pwd") for node in lab.nodes)
+    )
+    assert [t.stdout.decode().split("\n")[0] for t in answers] == [
+        "n000 2 127.0.60.10",
+        "n001 3 127.0.60.11",
+        "n002 1 127.0.60.12",
+    ]
+    assert all(is_home(t.stdout.decode().split("\n")[1]) for t in answers)
+    python = await ask(lab, "n000", "echo $FABTUI_LAB_PYTHON")
+    assert python.stdout.decode().strip() == sys.executable
+
+
+@shared
+async def test_streams_are_binary_whole_and_apart(lab: Lab) -> None:
     data = bytes(range(256)) * 8192
-    async with lab_of("1x1") as lab:
-        done = await ask(lab, "n000", "cat; printf 'on\\377stderr' >&2; exit 7", data)
-        assert done.stdout == data
-        assert done.stderr == b"on\xffstderr"
-        assert done.exit_status == 7
-        assert (await ask(lab, "n000", "kill -9 $$")).exit_signal[0] == "KILL"
-        assert (await ask(lab, "n000", "exit 0")).exit_status == 0
+    done = await ask(lab, "n000", "cat; printf 'on\\377stderr' >&2; exit 7", data)
+    assert done.stdout == data
+    assert done.stderr == b"on\xffstderr"
+    assert done.exit_status == 7
+    assert (await ask(lab, "n000", "kill -9 $$")).exit_signal[0] == "KILL"
+    assert (await ask(lab, "n000", "exit 0")).exit_status == 0
 
 
-async def test_a_client_that_does_not_read_holds_the_command_back() -> None:
-    async with lab_of("1x1") as lab, reach(lab, "n000") as connection:
+@shared
+async def test_a_client_that_does_not_read_holds_the_command_back(lab: Lab) -> None:
+    async with reach(lab, "n000") as connection:
         process = await connection.create_process("head -c 30000000 /dev/zero; echo done >&2", encoding=None)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(process.stderr.read(4), 1)
@@ -131,18 +140,18 @@ async def ask_with_another_key(lab: Lab) -> None:
 
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="no ssh here")
-async def test_openssh_reaches_the_nodes_too() -> None:
-    async with lab_of("2x1") as lab:
-        done = await asyncio.to_thread(
-            subprocess.run,
-            ["ssh", "-F", str(lab.ssh_config), "n001", "cat; echo $FABTUI_LAB_NODE"],
-            input=b"x" * 200000,
-            capture_output=True,
-            timeout=20,
-            check=False,
-        )
-        assert done.stdout == b"x" * 200000 + b"n001\n"
-        assert (done.returncode, done.stderr) == (0, b"")
+@shared
+async def test_openssh_reaches_the_nodes_too(lab: Lab) -> None:
+    done = await asyncio.to_thread(
+        subprocess.run,
+        ["ssh", "-F", str(lab.ssh_config), "n001", "cat; echo $FABTUI_LAB_NODE"],
+        input=b"x" * 200000,
+        capture_output=True,
+        timeout=20,
+        check=False,
+    )
+    assert done.stdout == b"x" * 200000 + b"n001\n"
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 async def test_the_end_of_a_channel_closes_stdin_and_kills_nothing(token: str) -> None:
@@ -169,8 +178,9 @@ def _argv(token: str, word: str) -> list[int]:
     return found
 
 
-async def test_signals_reach_the_command() -> None:
-    async with lab_of("1x1") as lab, reach(lab, "n000") as connection:
+@shared
+async def test_signals_reach_the_command(lab: Lab) -> None:
+    async with reach(lab, "n000") as connection:
         process = await connection.create_process("sleep 600")
         await asyncio.sleep(0.3)
         process.terminate()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import fabtui
 from tests.wire.asking import Asking, asking_servers
 from tests.wire.stranger import content, descendants
 
@@ -87,30 +88,28 @@ async def test_no_output_contains_a_secret(tmp_path: Path) -> None:
         "XDG_CACHE_HOME": str(out / "state"),
         "TMPDIR": str(out / "tmp"),
     }
-    fabtui = [sys.executable, "-m", "fabtui"]
     processes: set[bytes] = set()
     answer = f"{CANARY}answer"
     asking = Asking(lambda text: text == answer, home=tmp_path / "node")
     async with asking_servers(given, NODES, asking):
         asking.config.write_text(asking.config.read_text() + f"  SetEnv TOKEN={CANARY}ssh-config\n")
-        argv = [*fabtui, "run", "--nodes", ",".join(NODES), "--ssh-config", str(asking.config), "--probes", "udp"]
+        argv = [sys.executable, "-m", "fabtui", "run", "--nodes", ",".join(NODES), "--probes", "udp"]
+        argv += ["--ssh-config", str(asking.config)]
         argv += ["--env", f"NCCL_TYPED={CANARY}argument", "--remote-python", sys.executable]
         argv += ["--csv", f"{out}/a.csv", "--json", f"{out}/a.json", "--record", f"{out}/a.jsonl.gz", "--text"]
         printed = await typed_into(argv, environment, {"Password:": answer}, processes)
     # It has served both nodes, and was asked for once.
     assert sorted(asking.answers) == [(node, answer) for node in NODES], printed
     assert printed.count("has a question for alice") == 1
-    assert "udp: 2 of 2" in printed, printed
+    assert "udp: no loss on 2 of 2" in printed, printed
     assert CANARY not in printed
     assert processes
     assert not [line for line in processes if CANARY.encode() in line]
     shown = ""
     for words in (["info"], ["replay", "--text", f"{out}/a.jsonl.gz"], ["config"], ["run", "--nodes", "-x"]):
-        done = await asyncio.create_subprocess_exec(
-            *fabtui, *words, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-        )
-        shown += (await done.communicate())[0].decode()
-    assert "udp: 2 of 2" in shown
+        done = fabtui(*words, env=environment)
+        shown += done.stdout + done.stderr
+    assert "udp: no loss on 2 of 2" in shown
     assert CANARY not in shown, [line for line in shown.splitlines() if CANARY in line]
     assert {path.name for path in out.iterdir()} >= {"a.csv", "a.json", "a.jsonl.gz"}
     assert files_with_a_canary(out) == []
