@@ -77,6 +77,10 @@ def free_port(address: str) -> int:
 def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> str:
     """Make a key pair, return the public half without its comment."""
     subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", "", "-f", path], check=True)
+    return public_half(path)
+
+
+def public_half(path: Path) -> str:
     return " ".join(Path(f"{path}.pub").read_text().split()[:2])
 
 
@@ -155,7 +159,8 @@ class Field:
         assert SSHD is not None
         server = self._add(name, config, port)
         key = self.folder / f"host_{name}"
-        server.host_key = make_key(key, kind)
+        # A server that starts again has the same key.
+        server.host_key = public_half(key) if key.exists() else make_key(key, kind)
         if known:
             self.know(server.known_name, server.host_key)
         (self.folder / f"authorized_{name}").write_text(self.authorized + "\n")
