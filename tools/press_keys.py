@@ -70,24 +70,24 @@ TYPED = ("command line", "palette")
 MOVES = re.compile(
     r"^(grid|worst|nodes|topology|tree|detail|log|command)\.|\.(up|down|first|last|next|previous|layer-\w+|go-\d|steps?\b.*)$"
 )
-#: Starts the app with short notifications: one that is still shown would hide the same answer to the next key.
+#: Starts the app with numbered notifications that stay: the same answer to the next key changes the screen, too.
 _APP = """
-import sys
+import itertools, sys
 from fabtui.__main__ import main
 from fabtui.screen import launch
-prepare = launch.prepare
-def prepare_and_shorten(settings):
+prepare, numbers = launch.prepare, itertools.count()
+def prepare_and_number(settings):
     prepare(settings)
     from fabtui.screen.app import FabricApp
-    FabricApp.NOTIFICATION_TIMEOUT = {notified}
-launch.prepare = prepare_and_shorten
+    notify = FabricApp.notify
+    def numbered(app, message, **options):
+        notify(app, f"{next(numbers)} {message}", **{**options, "timeout": 3600})
+    FabricApp.notify = numbered
+launch.prepare = prepare_and_number
 sys.exit(main())
 """
-_NOTIFIED = 0.7
 #: Silence (s) after which a screen counts as complete.
 _QUIET = 0.08
-#: Least time (s) from one key to the next screen that is compared: notifications are gone.
-_BETWEEN = _NOTIFIED + 2 * _QUIET
 #: Text that runs by itself.
 CLOCK = re.compile(r"\d+:\d\d")
 
@@ -121,7 +121,7 @@ class Terminal:
     """The app in a tmux session of its own, which is asked and reports in tmux's control mode."""
 
     def __init__(self, size: tuple[int, int], environment: str, options: str, recording: Path, folder: Path) -> None:
-        run = shlex.join([sys.executable, "-c", _APP.format(notified=_NOTIFIED)])
+        run = shlex.join([sys.executable, "-c", _APP])
         app = f"{run} replay --speed max {options} {shlex.quote(str(recording))}"
         state = f"XDG_STATE_HOME={shlex.quote(str(folder))} XDG_CONFIG_HOME={shlex.quote(str(folder))}"
         clean = "env -u COLORTERM -u NO_COLOR TERM=xterm-256color ESCDELAY=20"
@@ -138,7 +138,6 @@ class Terminal:
         self._unread = b""
         #: True if the app has written since this was last asked.
         self._written = False
-        self._sent_at = 0.0
         self._reply()
 
     def _line(self, seconds: float) -> str | None:
@@ -190,7 +189,6 @@ class Terminal:
     def send(self, key: str) -> None:
         """Press a key, by its name in tmux."""
         self._ask("send-keys", *(["-H", f"{ord(key):x}"] if len(key) == 1 else [key]))
-        self._sent_at = time.monotonic()
 
     def until(self, what: Callable[[str], bool], seconds: float) -> bool:
         """Wait until the screen is so."""
@@ -211,14 +209,9 @@ class Terminal:
         self._written = self._wrote_within(seconds)
         return self.rest()
 
-    def rest_unnotified(self) -> str:
-        """Return the screen with its codes once notifications are gone, too."""
-        time.sleep(max(0.0, self._sent_at + _BETWEEN - time.monotonic()))
-        return self.rest()
-
     def changed_by(self, key: str, seconds: float) -> bool:
         """Press a key; return whether the screen changes."""
-        before = self.rest_unnotified()
+        before = self.rest()
         self.send(key)
         end = time.monotonic() + seconds
         while self._wrote_within(max(0.0, end - time.monotonic())):
@@ -288,7 +281,7 @@ def _reach(terminal: Terminal, way: tuple[str, ...], sign: str, *, leave: bool) 
 
 def _press(terminal: Terminal, mode: str, sent: Sent, seconds: float) -> tuple[str, bool]:
     """Press a key of the view that is shown; return what is wrong, or "", and whether the view is still the same."""
-    before = terminal.rest_unnotified()
+    before = terminal.rest()
     bar = _last_line(before)
     must_change = not MOVES.search(sent.id) or re.search(rf"(^|\s){re.escape(sent.shown)} [a-z]", bar, re.I) is not None
     changed = terminal.changed_by(sent.key, seconds)
