@@ -93,10 +93,11 @@ def awake() -> float:
 class SuspendDetector:
     """Ends the tests during which this process was suspended, without a verdict.
 
-    ``woke`` is called with the duration (s) of each suspension.
+    ``woke`` is called with the duration (s) of each suspension, and with True if this process was busy meanwhile, or
+    got no processor.
     """
 
-    def __init__(self, woke: Callable[[float], None]) -> None:
+    def __init__(self, woke: Callable[[float, bool], None]) -> None:
         self._woke = woke
         self._last, self._awake = clock(), awake()
         self._guarded: set[asyncio.Task[None]] = set()
@@ -114,13 +115,13 @@ class SuspendDetector:
         now, ran = clock(), awake()
         stood, self._last = now - self._last, now
         worked, self._awake = ran - self._awake, ran
-        # A busy loop, or one that got no processor, is late as well: it was not suspended.
-        if stood < LEAST or worked > stood / 2:
+        if stood < LEAST:
             return
         for task in self._guarded - self._ended:
             self._ended.add(task)
             task.cancel()
-        self._woke(stood)
+        # A busy loop, or one that got no processor, is late as well. Its nodes may have ended meanwhile, too.
+        self._woke(stood, worked > stood / 2)
 
     def void(self) -> bool:
         """Return True if tests are being ended: what they report now may be due to the standstill."""

@@ -633,9 +633,10 @@ class LiveFeed(Feed):
             await self._sweep.reset()
             await self._rejoined()
 
-    def _woke(self, seconds: float) -> None:
+    def _woke(self, seconds: float, busy: bool) -> None:
         """Note that this process stood still, so that no node is to blame for what broke."""
-        text = f"this machine slept, or fabtui was stopped, for {seconds:.0f} s"
+        what = "fabtui was busy, or got no processor," if busy else "this machine slept, or fabtui was stopped,"
+        text = f"{what} for {seconds:.0f} s"
         self._pump.log("notice", f"{text}; nodes are joined again, and what was being tested is tested again")
         self._slept, self._woken = dict.fromkeys(self._ready, text), asyncio.get_running_loop().time()
         self._returns.call()

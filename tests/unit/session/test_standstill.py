@@ -45,17 +45,32 @@ def sleep(clock: Clock, nodes: FakeNodes, *lost: str) -> None:
 
 
 def test_a_busy_loop_is_no_sleep(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    woke: list[float] = []
-    detector = reconnection.SuspendDetector(woke.append)
+    woke: list[tuple[int, bool]] = []
+    detector = reconnection.SuspendDetector(lambda seconds, busy: woke.append((round(seconds), busy)))
     clock.ahead += 20.0
     at = reconnection.awake()
     monkeypatch.setattr(reconnection, "awake", lambda: at + 15.0)
     detector.look()
-    assert woke == []
     # 20 s later it has not run meanwhile.
     clock.ahead += 20.0
     detector.look()
-    assert [round(seconds) for seconds in woke] == [20]
+    assert woke == [(20, True), (20, False)]
+
+
+async def test_a_busy_loop_is_called_busy(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed, nodes = feed_of(Script({"a": 1, "b": 1}, takes=0.1))
+    running = asyncio.create_task(feed.run())
+    try:
+        await until(lambda: bool(feed.model.running))
+        at = reconnection.awake()
+        monkeypatch.setattr(reconnection, "awake", lambda: at + 15.0)
+        sleep(clock, nodes, "a")
+        await asyncio.wait_for(running, 40)
+        texts = [line.text for line in feed.model.log if "for 20 s" in line.text]
+        assert [text.split(" for ")[0] for text in texts] == ["fabtui was busy, or got no processor,"]
+        assert {m.verdict for m in feed.model.measurements()} == {Verdict.OK}
+    finally:
+        await feed.close()
 
 
 def test_a_thread_that_waits_is_not_awake() -> None:
