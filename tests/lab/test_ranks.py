@@ -21,9 +21,12 @@ from tests.lab.field import Outcome, network_in, run
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
+#: Messages of pairs of ranks.
+ALONE = ("--probes", "p2p", "--layers", "p2p", "--bytes", "1M", "--iters", "5", "--warmup", "1")
 #: Two ranks per node, one on each rail, tested in pairs.
-PAIRS = ("--probes", "p2p", "--layers", "p2p", "--bytes", "1M", "--ranks-per-node", "2")
-SLOW = ("root", "tbf", "rate", "400mbit", "burst", "100kb", "latency", "200ms")
+PAIRS = (*ALONE, "--ranks-per-node", "2")
+#: Far below what a pair reaches whose ranks wait for a core.
+SLOW = ("root", "tbf", "rate", "100mbit", "burst", "100kb", "latency", "200ms")
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +82,7 @@ def test_a_value_that_is_slow_once_is_tested_again_before_it_is_reported(network
     recording = tmp_path / "session.jsonl"
     network.fabric("tc", "qdisc", "add", "dev", "n1r0", *SLOW)
     argv = [sys.executable, "-m", "fabtui", "run", "--nodes", "n[0-3]", "--ssh-config", str(network.ssh_config)]
-    argv += ["--remote-python", sys.executable, "--probes", "p2p", "--layers", "p2p", "--bytes", "1M"]
+    argv += ["--remote-python", sys.executable, *ALONE]
     running = subprocess.Popen(
         [*argv, "--record", str(recording)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
