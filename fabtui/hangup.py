@@ -1,7 +1,7 @@
 """Watch of a terminal that is lost without a signal.
 
-The kernel sends SIGHUP to the leader of the session only. One that keeps it (make, a shell with a trap, `srun --pty`,
-`docker exec -it`, `script`) leaves its children with a terminal that reads as ended, and they never learn of it.
+The kernel sends SIGHUP to the leader of the session only. Some leaders keep it: make, a shell with a trap, `srun
+--pty`, `docker exec -it`, `script`. Their children are left with a terminal that reads as ended, and never learn of it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PERIOD = 1.0
 def watch_terminal(descriptor: int, gone: Callable[[], None]) -> Callable[[], None]:
     """Call a function, in another thread, when a terminal is lost; return a function that ends the watch.
 
-    What is no terminal is not watched: a pipe may end while the session goes on.
+    What is no terminal is not watched: a pipe may end while the session continues.
     """
     ended = threading.Event()
     if not os.isatty(descriptor):

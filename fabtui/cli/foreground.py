@@ -48,7 +48,7 @@ def caught_signals() -> Iterator[Ended]:
     terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
 
     def gone() -> None:
-        # What is printed from here on goes nowhere; it must not be an error.
+        # What is printed after this goes nowhere; it must not be an error.
         with open(os.devnull, "w") as nowhere:
             for descriptor in terminals:
                 os.dup2(nowhere.fileno(), descriptor)

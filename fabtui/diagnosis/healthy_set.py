@@ -65,8 +65,7 @@ def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding]) -> Heal
     table, places, ends = tally.table, tally.places, model.endpoints
     if table is None or places is None or not len(table):
         return None
-    names, node = list(dict.fromkeys(end.node for end in ends)), places.node
-    relayed = _relayed(tally, findings)
+    names, node, relayed = list(dict.fromkeys(end.node for end in ends)), places.node, _relayed(tally, findings)
     ok, bad = table.verdict == OK, np.isin(table.verdict, (SLOW, *DEAD))
     spared = [*relayed, *_slow_by_load(tally, findings)]
     ok[spared], bad[spared] = True, False

@@ -85,7 +85,7 @@ def recognise(text: str) -> Guess:
     for part in ends:
         for name, likely in likelihoods(part).items():
             scores[name] = max(likely, scores.get(name, 0.0))
-    # Of equals the one that is declared first comes first.
+    # Among equals the one that is declared first comes first.
     order = {name: at for at, name in enumerate(formats())}
     ranked = sorted(scores, key=lambda name: (-scores[name], order[name]))
     if not ranked or scores[ranked[0]] < LEAST:

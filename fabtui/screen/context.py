@@ -132,7 +132,7 @@ class AppContext(Protocol):
 
     @property
     def unsaved_settings(self) -> dict[str, str]:
-        """Those of them that are in no file yet."""
+        """Changed settings that are in no file yet."""
 
     def change_setting(self, spec: OptionSpec, text: str) -> None:
         """Change a setting of this session; `InputError` if it does not take the value."""

@@ -33,7 +33,7 @@ LENGTH = 4_000
 MOST = 0.5
 #: CPU seconds from which it is looked how the time grows with the line, and the growth with a line four times as long:
 #: 4 if it is linear, 16 if it is quadratic.
-LOOKED_AT, GROWTH = 0.004, 8.0
+NOTICED, GROWTH = 0.004, 8.0
 _PROBED = ' a0-_.:/,|=\t"[](){}<>#*%+A\x01\n'
 _SINGLE = (sre.LITERAL, sre.NOT_LITERAL, sre.ANY, sre.IN)
 _REPEATS = (sre.MAX_REPEAT, sre.MIN_REPEAT)
@@ -263,9 +263,9 @@ def _grows(
         text: Any = before + one * (length // len(one)) + "\x00!"
         return limited(match, text.encode("latin-1", "replace") if isinstance(pattern.pattern, bytes) else text)
 
-    if (taken := seconds(LENGTH)) < LOOKED_AT:
+    if (taken := seconds(LENGTH)) < NOTICED:
         return False
     # The smallest of some: a busy machine adds to any of them.
     times = [(seconds(LENGTH), seconds(4 * LENGTH)) for _ in range(2 if taken < MOST else 0)]
     short, long = (min(column) for column in zip(*times, strict=True)) if times else (MOST, MOST)
-    return taken >= MOST or long >= MOST or (short >= LOOKED_AT and long > GROWTH * short)
+    return taken >= MOST or long >= MOST or (short >= NOTICED and long > GROWTH * short)

@@ -148,9 +148,9 @@ class PathMeasurements:
     mtu: Measurement | None = None
     udp: Measurement | None = None
     tcp: Measurement | None = None
-    #: Extras are read once: those of many paths are stored together, packed. These are of UDP and TCP,
+    #: Extras are read once, as many paths' are packed together: here what became of flows of UDP and of TCP,
     _flows: tuple[Flows | None, Flows | None] | None = field(default=None, init=False, repr=False)
-    #: and these the numbers of datagrams that were sent and that arrived.
+    #: and here the numbers of datagrams that were sent and that arrived.
     _datagrams: tuple[dict[str, Any] | None, dict[str, Any] | None] | None = field(default=None, init=False, repr=False)
 
     def of(self, layer: Layer) -> Measurement | None:

@@ -124,8 +124,8 @@ class _Table:
         self._test(label)["entities"] += [[group, int(number), status[1].capitalize()] for number in numbers]
         where = f"{group} {', '.join(numbers)}: " if numbers else ""
         for kind in ("warnings", "errors", "info"):
-            said = result.get(kind)
-            for one in json_list(said) if isinstance(said, list) else [said] * bool(said):
+            texts = result.get(kind)
+            for one in json_list(texts) if isinstance(texts, list) else [texts] * bool(texts):
                 text = json_object(one).get("warning", one) if isinstance(one, dict) else one
                 self._message(kind, str(text)[:4000] if _GPU.search(str(text)[:4000]) else f"{where}{str(text)[:4000]}")
 

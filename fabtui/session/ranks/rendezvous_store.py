@@ -1,7 +1,7 @@
 """The store through which ranks meet: the controller answers their requests, so that the nodes open no port for it.
 
-Keys belong to tests, ``epoch/id/...``, and only nodes of a test read and write its keys. A key that names a rank is
-written by the node of that rank alone, and an address in it is the one that the controller gave that rank.
+Keys belong to tests, ``epoch/id/...``, and only nodes of a test read and write its keys. Only the node of a rank writes
+the keys that name it. An address in such a key is the one that the controller gave that rank.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Answer = Callable[[dict[str, Any]], object]
 
 
 class Member(NamedTuple):
-    """A rank of a test: its node, and its data address, which it tells the others; None if there is none."""
+    """A rank of a test: its node, and its data address, which the others get; None if there is none."""
 
     node: str
     address: str | None
@@ -57,7 +57,7 @@ class _Refused(ValueError):
 
 
 class _Full(Exception):
-    """There is no room for a value."""
+    """No room for a value."""
 
 
 #: Keys that name their writer: a rank; the ends of a direction, or of both; the first rank of a communicator of NCCL;
@@ -133,8 +133,8 @@ _WORD = struct.Struct("<Q")
 def _check_gloo(value: str, address: str) -> None:
     """Raise `_Refused` for what gloo would read beyond its end, or for an address of another node.
 
-    A value is an address for each other rank, or (since 2023) the sizes and bytes of a host name and an address, and a
-    number for each rank.
+    A value is an address for each other rank. Since 2023 it is the sizes and bytes of a host name and an address, and
+    a number for each rank.
     """
     try:
         data = base64.b64decode(value, validate=True)

@@ -76,7 +76,7 @@ async def test_a_busy_loop_is_called_busy(clock: Clock, monkeypatch: pytest.Monk
 def test_a_thread_that_waits_is_not_awake() -> None:
     before, began = reconnection.awake(), time.monotonic()
     time.sleep(0.1)
-    # What is more than the sleep may be waiting for a processor.
+    # Time beyond the sleep may be waiting for a processor.
     assert reconnection.awake() - before < time.monotonic() - began - 0.09
 
 

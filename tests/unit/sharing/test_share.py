@@ -328,7 +328,7 @@ def _planted(value: Any, text: str) -> Iterator[Any]:
 
 
 def test_a_name_remains_in_no_field() -> None:
-    """What a probe of the user's own calls a state may hold anything, at any level."""
+    """A state in a result of the user's own probe may hold anything, at any level."""
     text = "mounted from 10.20.30.41 on n060 by alice: /home/alice/orca/train.py"
     every = [*canary_events()]
     own = dict.fromkeys(sorted(_FIXED), "x") | {"more": [{"state": {"mode": "x"}, "layers": ["x"]}]}
