@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import pty
 import re
@@ -11,15 +12,18 @@ import subprocess
 import sys
 import termios
 import time
+import traceback
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from fcntl import ioctl
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from fabtui.screen.context import ScreenSettings
 from fabtui.screen.launch import NoScreen, check_terminal, prepare
+from tests.screen import show
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ENVIRONMENT = {
@@ -34,27 +38,36 @@ ENVIRONMENT = {
 
 
 class Terminal:
-    """The app on a pseudo-terminal."""
+    """The app on a pseudo-terminal: a fork of this process, which has imported what it needs, or below a shell."""
 
     def __init__(
-        self, *arguments: str, shell: str = "", jobs: bool = False, size: tuple[int, int] = (80, 24), **environment: str
+        self,
+        *arguments: str,
+        shell: str = "",
+        files: Mapping[int, Path] = MappingProxyType({}),
+        size: tuple[int, int] = (80, 24),
+        **environment: str,
     ) -> None:
-        command = [sys.executable, "-m", "tests.screen.show", *arguments]
-        if shell:
-            command = ["sh", "-mc" if jobs else "-c", f'"$@" {shell}', "sh", *command]
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             try:
-                ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+                self.resize(size, 0)
                 os.chdir(ROOT)
-                os.execve(
-                    shutil.which(command[0]) or command[0],
-                    command,
-                    {**ENVIRONMENT, "TERM": "xterm-256color", **environment},
-                )
+                for number, path in files.items():
+                    os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
+                environment = {**ENVIRONMENT, "TERM": "xterm-256color", **environment}
+                if shell:
+                    command = [sys.executable, "-m", "tests.screen.show", *arguments]
+                    os.execve("/bin/sh", ["sh", "-mc", f'"$@" {shell}', "sh", *command], environment)
+                os._exit(_show(arguments, environment))
+            except BaseException:
+                traceback.print_exc(file=open(2, "w", closefd=False))  # noqa: SIM115
             finally:
                 os._exit(127)
         self.seen = b""
+
+    def resize(self, size: tuple[int, int], fd: int | None = None) -> None:
+        ioctl(self.fd if fd is None else fd, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
 
     def read(self, seconds: float) -> bytes:
         ready, _, _ = select.select([self.fd], [], [], seconds)
@@ -86,6 +99,20 @@ class Terminal:
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
         raise AssertionError(f"it did not end: {self.seen[-2000:]!r}")
+
+
+def _show(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Make this fork what a started process is, and return the exit code of the app."""
+    gc.freeze()
+    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", 1, closefd=False)  # noqa: SIM115
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv[1:] = arguments
+    code = show.main()
+    sys.stdout.flush()
+    return code
 
 
 @pytest.mark.parametrize("term", ["dumb", ""])
@@ -130,8 +157,10 @@ def test_textual_gets_the_number_of_colours(monkeypatch: pytest.MonkeyPatch, col
     assert os.environ["NO_COLOR"] == "1"
 
 
-def test_it_starts_moves_and_leaves_the_terminal_as_it_was() -> None:
-    terminal = Terminal("two")
+def test_it_starts_moves_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
+    """Standard error in a file does not hide the screen, and nothing is written there."""
+    log = tmp_path / "log"
+    terminal = Terminal("two", files={2: log})
     terminal.until("12.4▾")
     before = termios.tcgetattr(terminal.fd)
     terminal.press("\x1b[B\x1b[C")
@@ -141,17 +170,19 @@ def test_it_starts_moves_and_leaves_the_terminal_as_it_was() -> None:
     assert b"\x1b[?1049l" in terminal.seen
     assert b"\x1b[?25h" in terminal.seen
     assert not before[3] & termios.ICANON
+    assert log.read_text() == ""
 
 
-def test_ctrl_c_quits() -> None:
-    terminal = Terminal("two")
+def test_standard_output_in_a_file_keeps_the_size_and_ctrl_c_quits(tmp_path: Path) -> None:
+    terminal = Terminal("two", files={1: tmp_path / "out"}, size=(132, 30))
     terminal.until("12.4▾")
+    terminal.until("n000:0 > n000:1")
     terminal.press("\x03")
     assert terminal.end() == 1
 
 
 def test_ctrl_z_suspends_it_and_fg_draws_the_screen_again() -> None:
-    terminal = Terminal("two", shell="; echo SUSPENDED; fg", jobs=True)
+    terminal = Terminal("two", shell="; echo SUSPENDED; fg")
     terminal.until("12.4▾")
     terminal.press("\x1a")
     terminal.until("SUSPENDED")
@@ -161,39 +192,15 @@ def test_ctrl_z_suspends_it_and_fg_draws_the_screen_again() -> None:
     assert terminal.end() == 1
 
 
-def test_sigterm_ends_it_in_an_orderly_way() -> None:
-    terminal = Terminal("two")
-    terminal.until("12.4▾")
-    os.kill(terminal.pid, signal.SIGTERM)
-    assert terminal.end() == 1
-    assert b"\x1b[?1049l" in terminal.seen
-
-
-def test_an_idle_screen_writes_nothing() -> None:
+def test_an_idle_screen_writes_nothing_and_sigterm_ends_it_in_an_orderly_way() -> None:
     terminal = Terminal("two")
     terminal.until("12.4▾")
     while terminal.read(1.5):
         pass
     assert terminal.read(3.0) == b""
-    terminal.press("q")
-    terminal.end()
-
-
-def test_standard_error_in_a_file_does_not_hide_the_screen(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    terminal = Terminal("two", shell=f"2>{log}")
-    terminal.until("12.4▾")
-    terminal.press("q")
-    terminal.end()
-    assert log.read_text() == ""
-
-
-def test_standard_output_in_a_file_keeps_the_size(tmp_path: Path) -> None:
-    terminal = Terminal("two", shell=f">{tmp_path / 'out'}", size=(132, 30))
-    terminal.until("12.4▾")
-    terminal.until("n000:0 > n000:1")
-    terminal.press("q")
-    terminal.end()
+    os.kill(terminal.pid, signal.SIGTERM)
+    assert terminal.end() == 1
+    assert b"\x1b[?1049l" in terminal.seen
 
 
 def test_a_dumb_terminal_gets_a_line_and_no_escape_sequences() -> None:
@@ -212,32 +219,46 @@ def tmux() -> Iterator[list[str]]:
     subprocess.run([*command, "kill-server"], capture_output=True, check=False)
 
 
+#: Escape sequences: a colour of the terminal's 16 as a background, and any of them.
+_BLUE = r"\x1b\[(?:[0-9;]*;)?44[;m]"
+_ANY_OF_16 = r"\x1b\[(?:[0-9;]*;)?(?:[349]|10)[0-7](?:;[0-9;]*)?m"
+
+
 @pytest.mark.parametrize(
     ("environment", "arguments", "has", "lacks"),
     [
-        ("TERM=xterm-256color COLORTERM=truecolor", "", r"[34]8;2;", None),
-        ("TERM=xterm-256color", "", r"[34]8;5;", r"[34]8;2;"),
-        ("TERM=screen", "", r"\x1b\[44m", r"[34]8;[25];"),
-        ("TERM=xterm-256color", "--colors 16", r"\x1b\[44m", r"[34]8;[25];"),
-        ("TERM=xterm-256color", "--colors 256", r"[34]8;5;", r"[34]8;2;"),
-        ("TERM=xterm-256color NO_COLOR=1", "", r"\x1b\[1;7m", r"[34]8;[25];|\x1b\[(?:[0-9;]*;)?(?:[349]|10)[0-7]m"),
-        ("TERM=xterm-256color", "--colors none --ascii", r"\x1b\[1;7m", r"[34]8;[25];|[^\x00-\x7f]"),
+        ({"COLORTERM": "truecolor"}, "", r"[34]8;2;", None),
+        ({}, "", r"[34]8;5;", r"[34]8;2;"),
+        ({}, "--colors 16", _BLUE, r"[34]8;[25];"),
+        ({}, "--colors 256", r"[34]8;5;", r"[34]8;2;"),
+        ({"NO_COLOR": "1"}, "", r"\x1b\[1;7m", rf"[34]8;[25];|{_ANY_OF_16}"),
+        ({}, "--colors none --ascii", r"\x1b\[1;7m", r"[34]8;[25];|[^\x00-\x7f]"),
     ],
 )
 def test_a_terminal_gets_the_colours_it_has(
-    tmux: list[str], environment: str, arguments: str, has: str, lacks: str | None
+    environment: dict[str, str], arguments: str, has: str, lacks: str | None
 ) -> None:
-    """Output read back from a terminal. Headless tests of Textual skip its escape sequences."""
+    """Output as a terminal gets it. Headless tests of Textual skip its escape sequences."""
+    terminal = Terminal("two", *arguments.split(), **environment)
+    terminal.until("12.4!" if "--ascii" in arguments else "12.4▾")
+    terminal.press("q")
+    assert terminal.end() == 1
+    shown = terminal.seen.decode()
+    assert re.search(has, shown)
+    assert lacks is None or not re.search(lacks, shown)
+
+
+def test_tmux_shows_the_colours_it_has(tmux: list[str]) -> None:
+    """Output read back from a terminal."""
     keep = " ".join(f"-u {name}" for name in ("COLORTERM", "NO_COLOR", "COLUMNS", "LINES"))
-    command = f"env {keep} PYTHONPATH={ROOT} {environment} {sys.executable} -m tests.screen.show two {arguments}"
+    command = f"env {keep} PYTHONPATH={ROOT} TERM=screen {sys.executable} -m tests.screen.show two"
     subprocess.run([*tmux, "new-session", "-d", "-x", "80", "-y", "24", "-c", str(ROOT), command], check=True)
     end = time.monotonic() + 30
     shown = ""
-    slow = "12.4!" if "--ascii" in arguments else "12.4▾"
-    while slow not in shown and time.monotonic() < end:
+    while "12.4▾" not in shown and time.monotonic() < end:
         time.sleep(0.2)
         shown = subprocess.run([*tmux, "capture-pane", "-e", "-p"], capture_output=True, text=True, check=False).stdout
-    assert slow in shown
+    assert "12.4▾" in shown
     assert "x" in re.sub(r"\x1b\[[0-9;]*m", "", shown)
-    assert re.search(has, shown)
-    assert lacks is None or not re.search(lacks, shown)
+    assert re.search(r"\x1b\[44m", shown)
+    assert not re.search(r"[34]8;[25];", shown)

@@ -5,27 +5,28 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from fabtui.cli import main as entry
+from tests.forked import fabtui
+
 pytestmark = pytest.mark.slow
 
 
-def fabtui(*argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "COLUMNS": "100", **environment}
-    return subprocess.run([sys.executable, "-m", "fabtui", *argv], capture_output=True, text=True, timeout=90, env=env)
+def preflight(*argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return fabtui("preflight", *argv, env={**os.environ, "COLUMNS": "100", **environment})
 
 
-def test_the_nodes_of_a_lab_are_probed(tmp_path: Path) -> None:
+def test_the_nodes_of_a_lab_are_probed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     own = tmp_path / "fabtui/probes"
     own.mkdir(parents=True)
     (own / "color.py").write_text("def run(args, emit, deadline):\n    return {'color': 'blue'}\n")
     (own / "broken.py").write_text("def run(:\n")
     before, record = tmp_path / "before.json", tmp_path / "r.jsonl.gz"
     argv = ["--lab", "2x1", "--json", str(before), "--record", str(record)]
-    done = fabtui("preflight", *argv, XDG_CONFIG_HOME=str(tmp_path))
+    done = preflight(*argv, XDG_CONFIG_HOME=str(tmp_path))
     assert done.returncode in (0, 1), done.stdout + done.stderr
     assert done.stdout.startswith("preflight: 2 nodes inspected, ")
     assert "  color: color" in done.stdout
@@ -36,14 +37,15 @@ def test_the_nodes_of_a_lab_are_probed(tmp_path: Path) -> None:
         assert node["facts"]["memlock"] is not None
         assert abs(node["facts"]["clock"]) < 5
         assert node["facts"]["boot_id"] == nodes[0]["facts"]["boot_id"]
-    again = fabtui("preflight", "--lab", "2x1", "--no-record", "--quiet", "--baseline", str(record))
+    again = preflight("--lab", "2x1", "--no-record", "--quiet", "--baseline", str(record))
     assert f"since {record}: no changes\n" in again.stdout, again.stdout + again.stderr
-    assert fabtui("replay", "--text", str(record)).stdout.startswith("preflight: 2 nodes inspected, ")
+    entry.main(["replay", "--text", str(record)])
+    assert capsys.readouterr().out.startswith("preflight: 2 nodes inspected, ")
 
 
 def test_a_node_that_is_down_is_reported_and_the_others_are_compared() -> None:
     argv = ["--lab", "3x1", "--lab-fault", "n001=down", "--no-record", "--quiet", "--ascii"]
-    done = fabtui("preflight", *argv)
+    done = preflight(*argv)
     assert done.returncode in (1, 3), done.stdout + done.stderr
     assert done.stdout.startswith("preflight: 2 nodes inspected, ")
     assert "\nnot inspected\n  n001: " in done.stdout

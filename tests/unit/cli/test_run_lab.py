@@ -17,15 +17,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from fabtui.cli import main as entry
 from fabtui.export.json import schema
 from fabtui.model.recording import read_events
+from tests.forked import fabtui
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed"),
 ]
-
-
-def fabtui(*argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "fabtui", *argv], capture_output=True, text=True, timeout=90)
 
 
 def test_run_fills_the_grid_and_writes_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
