@@ -164,7 +164,7 @@ async def test_the_cursor_is_marked_in_cell_and_headers(opened: Opened) -> None:
 
 
 async def test_headers_stay_when_it_scrolls(opened: Opened) -> None:
-    async with opened(FakeFeed(big_sweep(20, 8).events), size=(80, 24)) as (app, pilot):
+    async with opened(FakeFeed(big_sweep(20, 8, part=0.02).events), size=(80, 24)) as (app, pilot):
         grid = app.main.grid
         await pilot.press("plus")
         assert grid.layout_now().cell == 2

@@ -89,7 +89,7 @@ async def test_the_key_shows_and_hides_the_second_layer(opened: Opened) -> None:
 
 
 async def test_a_narrow_window_gives_the_reason(opened: Opened) -> None:
-    async with opened(FakeFeed(big_sweep(8, 8).events), size=(80, 24)) as (app, pilot):
+    async with opened(FakeFeed(big_sweep(8, 8, part=0.1).events), size=(80, 24)) as (app, pilot):
         await pilot.press("vertical_line")
         await pilot.pause(0.1)
         assert not app.main.second_layer.display
