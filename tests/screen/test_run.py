@@ -46,7 +46,7 @@ class Terminal:
         shell: str = "",
         files: Mapping[int, Path] = MappingProxyType({}),
         size: tuple[int, int] = (80, 24),
-        **environment: str,
+        environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
@@ -204,7 +204,7 @@ def test_an_idle_screen_writes_nothing_and_sigterm_ends_it_in_an_orderly_way() -
 
 
 def test_a_dumb_terminal_gets_a_line_and_no_escape_sequences() -> None:
-    terminal = Terminal("two", TERM="dumb")
+    terminal = Terminal("two", environment={"TERM": "dumb"})
     terminal.end()
     assert b"TERM is dumb, which cannot show a screen" in terminal.seen
     assert b"\x1b[" not in terminal.seen
@@ -239,7 +239,7 @@ def test_a_terminal_gets_the_colours_it_has(
     environment: dict[str, str], arguments: str, has: str, lacks: str | None
 ) -> None:
     """Output as a terminal gets it. Headless tests of Textual skip its escape sequences."""
-    terminal = Terminal("two", *arguments.split(), **environment)
+    terminal = Terminal("two", *arguments.split(), environment=environment)
     terminal.until("12.4!" if "--ascii" in arguments else "12.4▾")
     terminal.press("q")
     assert terminal.end() == 1
