@@ -68,7 +68,7 @@ DEAD = ("z", "w", "b", "m", "r", "]")
 TYPED = ("command line", "palette")
 #: Parts of the ids of keys that move within a view: at an edge they have nothing to do.
 MOVES = re.compile(
-    r"^(grid|worst|nodes|topology|tree|detail|log|command)\.|\.(up|down|first|last|next|previous|layer-\w+|go-\d|steps?\b.*)$"
+    r"^(grid|worst|nodes|topology|tree|detail|log|command)\.|\.(up|down|first|last|page-\w+|next|previous|layer-\w+|go-\d|steps?\b.*)$"
 )
 #: Starts the app with numbered notifications that stay: the same answer to the next key changes the screen, too.
 _APP = """
