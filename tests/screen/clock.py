@@ -22,7 +22,7 @@ from textual.pilot import Pilot
 _OWN_DESCRIPTORS = 1
 #: How long (s) Textual's tests wait at least for what a key does.
 _SETTLING = 1 / 50
-#: A time (s) that is none, but passes only when nothing can run.
+#: The shortest wait (s): it ends only when nothing else can run.
 _MOMENT = 1e-9
 #: Textual's own way to draw what has changed, and to wait until all widgets have handled their messages.
 draw_changes, wait_for_screen = Compositor.render_update, Pilot._wait_for_screen
