@@ -78,8 +78,13 @@ def test_one_of_two_equal_paths_drops(network: Network, tmp_path: Path) -> None:
     half_of_the_flows(network, 0, ("n0", "n1"), ("n2", "n3"))
     outcome = run(network, tmp_path, *RANKS)
     check(outcome, "FT209")
-    pattern = r"\d+ of 128 flows between n\[0-1\] and n\[2-3\] on rail 0 never pass: one of several equal paths drops"
-    assert re.fullmatch(pattern, outcome.titles[0]), outcome.titles
+    flows, _, cause = outcome.titles[0].partition(": ")
+    match = re.fullmatch(r"(\d+) of (\d+) flows between n\[0-1\] and n\[2-3\] on rail 0 never pass", flows)
+    assert match, outcome.titles
+    assert cause == "one of several equal paths drops"
+    # A direction of two nodes all of whose first packets passed is not suspect: 16 flows each.
+    dropped, tried = map(int, match.groups())
+    assert (tried % 16, 64 < tried <= 128, 0.25 < dropped / tried < 0.75) == (0, True, True)
     found = outcome.saved["findings"][0]
     assert found["subject"] == {"kind": "leaf-cut", "name": "n[0-1] - n[2-3] on rail 0"}
     assert re.search(r"^not ok: \d+, all explained by the findings above$", outcome.printed, re.M)

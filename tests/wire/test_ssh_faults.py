@@ -258,7 +258,7 @@ async def test_a_proxy_command_with_all_its_tokens(field: sshd.Field, reach_for:
     assert [line for line in children() if "-W" in line] == []
 
 
-async def test_a_connection_that_ends_in_the_key_exchange_is_tried_once_more(
+async def test_a_connection_that_ends_in_the_key_exchange_is_tried_once_more_then_by_openssh(
     field: sshd.Field, reach_for: Reaching
 ) -> None:
     came = 0
@@ -274,7 +274,8 @@ async def test_a_connection_that_ends_in_the_key_exchange_is_tried_once_more(
         port = server.sockets[0].getsockname()[1]
         field.nobody("ends", config=["HostName 127.0.0.1", f"Port {port}"])
         assert await kind_of(reach_for(field.config(), **fakeside.options()), "ends") == "closed"
-    assert came == 2
+    # OpenSSH has the last word: its server may want algorithms that asyncssh lacks.
+    assert came == 3
 
 
 async def test_proxy_commands_that_fail(field: sshd.Field, reach_for: Reaching) -> None:

@@ -137,6 +137,9 @@ class Logins:
 
         Once more, too, if the connection ended in the key exchange: a server without a common algorithm may reset it
         before its own list was read.
+
+        Raises:
+            NeedsOpenSSH: It ended there both times.
         """
         answers = self._answers if resolved.settings.get("batchmode") != "yes" else LoginAnswers(None)
         turn = answers.login(resolved.name, resolved.user)
@@ -145,7 +148,11 @@ class Logins:
         except NodeUnreachable as error:
             if not isinstance(error, KeyExchangeBroken) and (error.kind != "auth" or not turn.reuse_failed):
                 raise
-        return await self._log_in(resolved, via, answers.login(resolved.name, resolved.user))
+        try:
+            return await self._log_in(resolved, via, answers.login(resolved.name, resolved.user))
+        except KeyExchangeBroken:
+            # OpenSSH says what is wrong if it is something else.
+            raise NeedsOpenSSH("the key exchange of its server, which ends the connection") from None
 
     async def _log_in(self, resolved: SshSettings, via: Login | None, turn: LoginTurn) -> Login:
         accepted: bool | None = None
