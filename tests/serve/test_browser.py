@@ -146,6 +146,7 @@ async def test_the_screen_fits_the_window_after_a_change_of_its_size(
         await page.until(lambda text: text.startswith(" 3 of 56 bad") and "⟦ x⟧" in text and "i run  ssh n000" in text)
         assert re.search(r"(?m)^ 3 n000:0 > n000:3 0.5 % of usual", page.terminal.text)
         await page.resize(800, 480)
+        await page.until(lambda text: page.size[0] < columns and len(text.splitlines()) == page.size[1] < rows)
         await page.click("T out")
         await page.until(lambda text: re.search(r"⟦ ?T out", text) is not None)
 

@@ -231,7 +231,7 @@ FORMATS = [
         first_of(
             (0.9, r"^\s{0,8}Identifier +: 0x[0-9a-f]{2} \("),
             # Two attributes of modules.
-            (0.85, r"(?:^\s{0,8}(?:%s)[ (].{0,60}: .*\s+){2}" % _OF_MODULES),
+            (0.85, r"(?:^\s{0,8}(?:%s)[ (][^:\n]{0,60}: .*\n){2}" % _OF_MODULES),
         ),
         parse_module,
         units={"temperature": "C", "voltage": "V", "rx_power": "mW", "tx_power": "mW", "bias": "mA"},
