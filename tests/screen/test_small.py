@@ -178,3 +178,21 @@ def test_suspects_and_faults_behind_the_filled_numbers_are_apart() -> None:
     sentence = [("1 of 55 pairs is bad", "$cell-slow"), (", 1 being rechecked", ""), (": ", ""), ("a > b is slow", "")]
     line = plain(head_line(lambda _: list(sentence), [], 120, Glyphs(False)))
     assert line.startswith(" 1 of 55 pairs is bad  1 being rechecked: a > b is slow")
+
+
+def test_what_the_verdict_reports_of_lost_nodes_stands_nowhere_else() -> None:
+    model = Model()
+    names = ["a.example", "b.example"]
+    model.apply(SessionStart(nodes=names, time=1.0))
+    model.apply(NodeUpdate(node=names[0], state=NodeState.LOST, text="cut", retry=12.0, time=1.0))
+
+    def line(verdict: str) -> str:
+        facts = quiet_facts(model, 2.0, 9.0, "", Glyphs(False), ".example")
+        whole = plain(head_line(lambda width: [(verdict[:width], "")], facts, 80, Glyphs(False)))
+        return whole.rpartition("  ")[2].strip()
+
+    assert line("0 of 2 bad, but a is lost") == "next try in 3 s · 2 nodes · 0:02"
+    assert line("0 of 2 bad") == "a lost for 0:08, next try in 3 s · 2 nodes · 0:02"
+    model.apply(NodeUpdate(node=names[1], state=NodeState.LOST, text="cut", time=1.0))
+    assert line("0 of 2 bad, but a is lost, b is lost") == "2 nodes · 0:02"
+    assert "a lost for 0:08, b lost for 0:08 · " in line("0 of 2 bad, but a is lost")

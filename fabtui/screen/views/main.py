@@ -400,7 +400,8 @@ class MainScreen(Screen[None]):
                 self.verdict_bar.put([(seek_line(state, self._glyphs), ALL_FINDINGS)])
                 return
             replay = replay_text(state, room=self.size.width >= 100)
-        facts = quiet_facts(model, context.elapsed(), context.now(), replay, self._glyphs)
+        domain = "" if content is None else content.diagnosis.domain
+        facts = quiet_facts(model, context.elapsed(), context.now(), replay, self._glyphs, domain)
         if replay and (title := context.settings.title):
             # The name of the recording.
             facts.insert(0, Fact(0, [(one_line(title, 40), MUTED)]))

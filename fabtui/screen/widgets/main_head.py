@@ -16,7 +16,17 @@ from fabtui.model.measurement import Verdict, worst
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.progress_estimate import phase_text
-from fabtui.presentation.wording import CELL, MUTED, Part, about_text, clock_text, plain, retry_text, verdict_tone
+from fabtui.presentation.wording import (
+    CELL,
+    MUTED,
+    Part,
+    about_text,
+    clock_text,
+    plain,
+    retry_text,
+    verdict_tone,
+    without_domain,
+)
 from fabtui.presentation.wrapping import Line
 from fabtui.sanitize import one_line
 from fabtui.screen.widgets.sparkline import bad_trend
@@ -43,10 +53,24 @@ class Fact(NamedTuple):
 
     rank: int
     parts: Line
+    #: Words of a verdict that reports the same; if it has all of them, ``further`` replaces the fact.
+    reported: Sequence[str] = ()
+    further: Sequence[Part] = ()
 
 
 def head_line(sentence: Callable[[int | None], Line], facts: Sequence[Fact], width: int, glyphs: Glyphs) -> Line:
-    """Return the verdict, which ``sentence`` words for a width, and as many quiet facts as it leaves room for."""
+    """Return the verdict, which ``sentence`` words for a width, and as many quiet facts as it leaves room for.
+
+    What the verdict reports is shown once.
+    """
+    rest = [fact._replace(parts=[*fact.further]) if fact.reported else fact for fact in facts]
+    line = _head_line(sentence, [fact for fact in rest if fact.parts], width, glyphs)
+    if all(words in plain(line) for fact in facts for words in fact.reported):
+        return line
+    return _head_line(sentence, facts, width, glyphs)
+
+
+def _head_line(sentence: Callable[[int | None], Line], facts: Sequence[Fact], width: int, glyphs: Glyphs) -> Line:
     needed = len(plain(sentence(None))) + 2
     room = max(round(width * _QUIET_SHARE), width - needed - 2)
     kept = list(facts)
@@ -71,7 +95,7 @@ def _quiet(facts: Sequence[Fact], glyphs: Glyphs) -> Line:
     return [part for at, fact in enumerate(facts) for part in ([*gap, *fact.parts] if at else fact.parts)]
 
 
-def quiet_facts(model: Model, elapsed: float, now: float, replay: str, glyphs: Glyphs) -> list[Fact]:
+def quiet_facts(model: Model, elapsed: float, now: float, replay: str, glyphs: Glyphs, domain: str = "") -> list[Fact]:
     """Return what a user may want to know beside the verdict.
 
     Args:
@@ -80,9 +104,10 @@ def quiet_facts(model: Model, elapsed: float, now: float, replay: str, glyphs: G
         now: Its time (s since the epoch).
         replay: Position in a recording, or "".
         glyphs: Characters of the screen.
+        domain: DNS domain that all nodes share, which is not shown.
     """
     nodes = len(model.nodes)
-    facts = [Fact(9, lost_parts(model, now))]
+    facts = [_lost_fact(model, now, domain)]
     if trend := bad_trend(model, glyphs) if model.phase.name == "watch" else []:
         facts.append(Fact(8, trend))
     if nodes:
@@ -217,12 +242,15 @@ def lost_nodes(model: Model) -> list[NodeRecord]:
     return sorted(found, key=lambda record: -record.since)
 
 
-def lost_parts(model: Model, now: float) -> Line:
-    """Return since when nodes are lost, or nothing; ``now`` is the time of the session (s since the epoch)."""
+def _lost_fact(model: Model, now: float, domain: str) -> Fact:
+    """Return since when nodes are lost; ``now`` is the time of the session (s since the epoch)."""
     lost = lost_nodes(model)
-    since = [f" for {clock_text(now - one.since)}" if now - one.since >= 1 else "" for one in lost[:_MAX_LOST]]
-    shown = ", ".join(f"{one_line(one.name, 40)} lost{text}" for one, text in zip(lost, since, strict=False))
-    if len(lost) == 1 and (retry := retry_text(lost[0].retry, now)):
-        shown += f", {retry}"
-    more = f" and {len(lost) - _MAX_LOST} more" if len(lost) > _MAX_LOST else ""
-    return [(f"{shown}{more}", "$error")] if lost else []
+    names = [without_domain(domain, one_line(one.name, 40)) for one in lost[:_MAX_LOST]]
+    since = [f" for {clock_text(now - one.since)}" if now - one.since >= 1 else "" for one in lost]
+    shown = ", ".join(f"{name} lost{text}" for name, text in zip(names, since, strict=False))
+    retry = retry_text(lost[0].retry, now) if len(lost) == 1 else ""
+    shown += f", {retry}" if retry else ""
+    if len(lost) > _MAX_LOST:
+        return Fact(9, [(f"{shown} and {len(lost) - _MAX_LOST} more", "$error")])
+    further = [(retry, "$error")] if retry else []
+    return Fact(9, [(shown, "$error")] if lost else [], [f"{name} is lost" for name in names], further)
