@@ -36,6 +36,8 @@ Ints = NDArray[Any]
 
 #: Cells judged one by one between two checks of the clock.
 _CELLS_PER_STEP = 40
+#: Maximum number of cells judged at once.
+_MOST_AT_ONCE = 256
 _OF_CODE = np.array([BY_VERDICT[verdict] for verdict in SEVERITY], np.uint8)
 _CODE = {verdict: code for code, verdict in enumerate(SEVERITY)}
 _FINE = np.isin(np.arange(len(Level)), list(FINE))
@@ -96,7 +98,7 @@ class CellMatrix:
         self._pending: set[tuple[int, int]] = set()
         #: Cells that changed while a pass over the columns runs, which may have read them before.
         self._touched: set[tuple[int, int]] = set()
-        self._again = False
+        self._again = self._all = False
         self._whole = False
         self._pass: Iterator[None] | None = self._judge_all()
 
@@ -112,10 +114,24 @@ class CellMatrix:
 
     # -- judging ------------------------------------------------------------------------------------------------------
 
-    def rejudge(self) -> None:
-        """Judge every cell with a result again, because the class medians moved."""
+    def rejudge(self, *, changed: bool = False) -> None:
+        """Judge every cell with a result again, because the class medians moved; until then it keeps its level.
+
+        ``changed``: any cell may have changed, one without a result included.
+        """
         self._again = self._pass is not None
+        self._all |= changed
         self._pass = self._pass or self._judge_all()
+
+    def judge_block(self, a: int, b: int) -> None:
+        """Judge the cells of two nodes now, unless they are too many, if there are cells that wait to be judged."""
+        if self.busy and self.block(a, b).size <= _MOST_AT_ONCE:
+            cells = set(self.cells_of(a, b))
+            self._pending -= cells
+            if self._pass is not None:
+                self._touched |= cells
+            for cell in cells:
+                self._judge(*cell)
 
     def touch(self, cells: Iterable[tuple[int, int]]) -> None:
         """Judge some cells again, because they changed."""
@@ -202,17 +218,25 @@ class CellMatrix:
 
     def _judge_all(self) -> Iterator[None]:
         """Judge every cell that may show something, in small steps."""
-        layer = self._layer
+        layer, model = self._layer, self._model
+        changed, self._all = self._all, False
         if self._lets is not None or layer is Layer.CHANGE or layer.spec.per is not Per.ENDPOINT_PAIR:
-            yield from self._one_by_one(self._known())
-            return
-        if layer is Layer.HEALTH:
-            yield from self._judge_health()
+            yield from self._one_by_one(self._known(changed=changed))
         else:
-            yield from self._judge_columns()
-        model = self._model
-        special = [*model.running, *model.untested, *((src, dst) for _, src, dst in model.results.flapping)]
-        yield from self._one_by_one(self._cells_of_names(special))
+            yield from self._judge_health() if layer is Layer.HEALTH else self._judge_columns()
+            special = [*model.running, *model.untested, *((src, dst) for _, src, dst in model.results.flapping)]
+            yield from self._one_by_one(self._cells_of_names(special))
+        if changed and self._whole:
+            yield from self._judge_left_over()
+
+    def _judge_left_over(self) -> Iterator[None]:
+        """Judge cells whose level may have ended without a result: a test was broken off, or a node has returned."""
+        gone = self._gone()
+        for row, levels in enumerate(self.levels):
+            left = (levels == Level.RUNNING) | (levels == Level.SKIPPED)
+            left |= (levels == Level.GONE) & ~(gone | gone[row])
+            yield from self._one_by_one((row, column) for column in np.flatnonzero(left).tolist())
+            yield
 
     def _one_by_one(self, cells: Iterable[tuple[int, int]]) -> Iterator[None]:
         for count, cell in enumerate(cells, 1):
@@ -220,9 +244,12 @@ class CellMatrix:
             if not count % _CELLS_PER_STEP:
                 yield
 
-    def _known(self) -> Iterator[tuple[int, int]]:
-        """Yield all cells with a result in layers that this one may show; after the first pass, those known by then."""
-        if self._whole:
+    def _known(self, *, changed: bool) -> Iterator[tuple[int, int]]:
+        """Yield all cells with a result in layers that this one may show; after the first pass, those known by then.
+
+        ``changed``: later ones as well.
+        """
+        if self._whole and not changed:
             for row, levels in enumerate(self.levels):
                 for column in np.flatnonzero(levels > Level.UNTESTED).tolist():
                     yield row, column

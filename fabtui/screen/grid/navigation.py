@@ -165,7 +165,7 @@ class ViewState:
         """Take over the endpoints of the model; return True if they changed."""
         if not self.source.axis_changed():
             return False
-        self.index.forget()
+        self.index.take_axis()
         self.__dict__.pop("blocks", None)
         self._rearrange()
         return True
@@ -263,6 +263,11 @@ class ViewState:
         axis = self.source.axis
         return None if at is None else (axis.node_at[at[0]], axis.node_at[at[1]])
 
+    def judge_here(self) -> None:
+        """Judge the block of the selected pair now, so that its numbers are as recent as the pair."""
+        if self.zoom is Zoom.FABRIC and (nodes := self.nodes()) is not None:
+            self.index.judge_block(*nodes)
+
     def place_of(self, pair: tuple[AxisEntry, AxisEntry]) -> tuple[int, int] | None:
         """Return the positions of a pair, or None if it no longer exists."""
         row, column = (self.source.axis.find(entry) for entry in pair)
@@ -288,6 +293,7 @@ class ViewState:
         row, column = (self.blocks.axis.find(entry) for entry in entries)
         if row is None or column is None or self.nodes() == (row, column):
             return
+        self.index.judge_block(row, column)
         a, b = self.index.worst_of(row, column)
         self.pair = self.source.axis.entries[a], self.source.axis.entries[b]
 

@@ -50,6 +50,15 @@ class SeverityIndex(CellMatrix):
         self._bad_key: tuple[object, ...] = ()
         self._bad = _BadCells(*[np.zeros(0, np.intp)] * 4)
 
+    def take_axis(self) -> None:
+        """Follow the axis of the source; with the same rows, cells keep their levels until they are judged again."""
+        axis = self._source.axis
+        same = self._number_at == [entry.number for entry in axis.entries] and self.starts.tolist() == list(axis.starts)
+        if same and len(self._row_of) == len(self._source.model.endpoints):
+            self.rejudge(changed=True)
+        else:
+            self.forget()
+
     def judged(self, row: int, column: int) -> Judged:
         src, dst = self._number_at[row], self._number_at[column]
         if src is None or dst is None:

@@ -112,6 +112,7 @@ class GridUpdater:
         if state.take_axis():
             source.take_medians()
             self._highlights.clear(source)
+            state.judge_here()
             self._grid.show(state.shown())
             return
         if not source.axis.size:
@@ -137,6 +138,7 @@ class GridUpdater:
                 self._highlights.add(source, self._grid.in_view(state.shown(), positions), now)
             touched.update(positions)
         state.index.step(JUDGE_BUDGET)
+        state.judge_here()
         blocks = state.index.drain_blocks()
         self._grid.update_cells(state.shown().shown_at(blocks if by_node else touched))
         if self._highlights.until:
@@ -146,7 +148,8 @@ class GridUpdater:
         """Judge all cells again after the medians moved, at most once per `REJUDGE_INTERVAL`."""
         self._stale = self._stale or moved
         if all_changed:
-            index.forget()
+            # An emptied grid would have no cell until the pass over all of them ends.
+            index.rejudge(changed=True)
         elif far or (self._stale and now - self._rejudged > REJUDGE_INTERVAL):
             index.rejudge()
         elif self._stale:

@@ -386,7 +386,7 @@ class MainScreen(Screen[None]):
         """
         index = self.view_state.index
         index.step(budget)
-        return (self.findings is None or self.findings.reaches(version, budget)) and index.complete
+        return (self.findings is None or self.findings.reaches(version, budget)) and not index.busy
 
     def _draw_verdict(self) -> None:
         """Draw the first line: the verdict, and quiet facts at the right end."""

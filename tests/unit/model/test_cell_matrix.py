@@ -11,11 +11,12 @@ import pytest
 
 from fabtui.model.cell_level import Level, judge
 from fabtui.model.cell_matrix import CellMatrix
+from fabtui.model.events import NodeState
 from fabtui.model.layers import Layer, all_layers
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
-from tests.screen.fakefeed import Story
+from tests.screen.fakefeed import Story, big_sweep
 
 RECORDINGS = Path(__file__).parents[3] / "tests" / "samples" / "sessions"
 
@@ -99,3 +100,27 @@ def test_a_matrix_leaves_the_shared_table_as_it_is() -> None:
     whole = CellMatrix.of_model(model, Layer.P2P).filled()
     CellMatrix.of_model(model, Layer.P2P, [end.number for end in model.rows][::-1])
     assert np.array_equal(CellMatrix.of_model(model, Layer.P2P).filled(), whole)
+
+
+@pytest.mark.parametrize("layer", [Layer.P2P, Layer.HEALTH, Layer.TRANSPORT])
+def test_cells_keep_their_levels_until_they_are_judged_again(layer: Layer) -> None:
+    story = big_sweep(3, 2, part=0.5)
+    model, pairs = story.shadow, story.ordered_pairs()
+    matrix = CellMatrix.of_model(model, layer)
+    story.running(*pairs[-4:])
+    story.state("n000", NodeState.LOST, "cut")
+    # Cells without a result have a level as well.
+    matrix.touch((row, column) for row in range(matrix.size) for column in range(matrix.size))
+    matrix.step(1.0)
+    for returns in (False, True):
+        if returns:
+            story.phase("all_reduce")
+            story.state("n000", NodeState.READY)
+        before = matrix.levels.copy()
+        matrix.rejudge(changed=True)
+        matrix.judge_block(0, 1)
+        assert matrix.levels[0, 2] == judge(model, layer, 0, 2).level
+        assert np.array_equal(matrix.levels[2:], before[2:])
+        while not matrix.step(0.0):
+            pass
+        assert_as_judged(model, layer, matrix)
