@@ -25,7 +25,8 @@ from fabtui.presentation.wording import common_domain
 
 #: Minimum time (s) between two evaluations of the rules.
 _MIN_INTERVAL = 1.0
-#: Time (s) after which a step over the pairs ends, and the pause (s) after it. No key waits longer than 2 ms.
+#: Time (s) after which a step over the pairs ends, and the pause (s) after it while tests run. No key waits longer than
+#: 2 ms.
 STEP, _PAUSE = 0.0005, 0.002
 #: Maximum share of the time that goes into evaluating the rules.
 _MAX_SHARE = 0.05
@@ -55,6 +56,7 @@ class SessionDiagnosis:
         self._search: Iterator[Findings | None] | None = None
         self._spent = 0.0
         self._resting_until = 0.0
+        self._ended: tuple[float, int | None] | None = None  #: Start and exit code of the phase after a sweep, in it.
         #: Findings, most severe first.
         self.found: list[Finding] = []
         #: Version of the notes that `found` has.
@@ -97,8 +99,7 @@ class SessionDiagnosis:
     @property
     def final(self) -> bool:
         """True once no further test is planned, every pair has been checked, and the findings are about all of them."""
-        checked = self._survey is not None and self._survey.current and self._search is None
-        return checked and self._model.phase.name in _FINISHED
+        return self.known and self.current and self._model.phase.name in _FINISHED
 
     @property
     def so_far(self) -> str:
@@ -138,8 +139,15 @@ class SessionDiagnosis:
         """Apply new notes about findings, and continue in the background until every pair has been checked."""
         if self._noted != (version := self._model.acknowledgements.version):
             self._noted, self.found = version, in_order(self._model, self.found)
+        phase, code = self._model.phase, self._model.exit_code
+        ended = (phase.since, code) if phase.name == "done" else None
+        if ended not in (None, self._ended):
+            # The user waits for the findings of a sweep that has ended.
+            self.stop()
+            self._resting_until = 0.0
+        self._ended = ended
         if self._timer is None and (self._search is not None or self._survey is None or not self._survey.current):
-            wait = max(_PAUSE, self._resting_until - time.monotonic())
+            wait = max(0.0 if ended else _PAUSE, self._resting_until - time.monotonic())
             self._timer = asyncio.get_running_loop().call_later(wait, self._continue)
 
     def _continue(self) -> None:

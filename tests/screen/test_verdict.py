@@ -208,13 +208,26 @@ async def test_findings_are_marked_until_no_more_can_follow(opened: Opened) -> N
 async def test_the_cursor_starts_on_the_worst_pair_and_stays_where_it_is_moved(
     opened: Opened, size: tuple[int, int]
 ) -> None:
-    feed = FakeFeed(sweep_of_two(failed_node=False).events)
+    story = sweep_of_two(failed_node=False)
+    feed = FakeFeed(story.events, hold=True)
     async with opened(feed, size=size) as (app, pilot):
+
+        def here() -> str:
+            return " > ".join(one.name for one in app.main.cursor_entries() or ())
+
+        feed.advance(
+            next(at for at, one in enumerate(story.events) if isinstance(one, PhaseStart) and one.name == "done")
+        )
+        await diagnosed(app, pilot)
+        assert here() == "n000:0 > n000:1"
+        feed.advance()
+        app.main.draw()
+        assert (here(), app.findings.so_far) == ("n000:1 > n001:2", " so far"), "the findings are not awaited"
         text = await diagnosed(app, pilot)
+        assert not app.findings.so_far, "nor do they rest after those of the sweep"
         assert any("▌1 n000:1 > n001:2 failed" in line for line in text), text
-        assert app.main.cursor_entries() is not None
-        assert " > ".join(one.name for one in app.main.cursor_entries() or ()) == "n000:1 > n001:2"
+        assert here() == "n000:1 > n001:2"
         await pilot.press("left")
         app.main._aimed_for = None
         await diagnosed(app, pilot)
-        assert " > ".join(one.name for one in app.main.cursor_entries() or ()) == "n000:1 > n001:1"
+        assert here() == "n000:1 > n001:1"

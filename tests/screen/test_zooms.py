@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -21,12 +22,15 @@ from fabtui.model.events import Measured, NodeState, SessionStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.presentation.cell_levels import STYLES, CellStyle, Glyphs
+from fabtui.presentation.wording import plain
 from fabtui.screen.app import FabricApp
+from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.cells import RowOrder
-from fabtui.screen.grid.navigation import ViewState, Zoom
+from fabtui.screen.grid.navigation import GridNavigation, ViewState, Zoom, block_parts
 from fabtui.screen.grid.prompts import read_filter, read_place
 from fabtui.screen.grid.severity_index import tiles
+from fabtui.screen.grid.updates import GridUpdater
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.views.dialogs import SmallScreen
 from fabtui.screen.widgets.minimap import _slot
@@ -141,6 +145,48 @@ async def test_a_partly_tested_block_differs_from_a_tested_one(opened: Opened) -
                 )
                 assert slot in expected
         assert "not all tested" in screen_text(app)
+
+
+def test_no_grid_is_emptied_when_a_node_is_lost_or_everything_changes() -> None:
+    story = big_sweep(3, 2)
+    view = ViewState(story.shadow, Layer.P2P, Glyphs(True))
+    view.zoom = Zoom.FABRIC
+    view.moved_to((view.blocks.axis.entries[0], view.blocks.axis.entries[2]))
+    assert plain(block_parts(view, 0, 2, Glyphs(True))) == "4 ok  of 4 pairs", "though no other block is judged yet"
+    assert view.index.node_levels[1, 0] == Level.HIDDEN
+    updater = GridUpdater(GridView(view.source, Glyphs(True)), lambda seconds: None)
+    updater.update(view)
+    while not view.index.step(1.0):
+        pass
+    before = view.index.node_levels.copy()
+    story.state("n001", NodeState.LOST, "cut")
+    # The list of endpoints changes, as the node is gone; in the second frame all cells may have changed.
+    for _ in range(2):
+        updater.update(view)
+        assert view.index.node_levels.min() > Level.UNTESTED
+        story.shadow._changed = None
+    assert view.index.node_levels[0, 2] == before[0, 2]
+    while not view.index.step(1.0):
+        pass
+    assert set(view.index.node_levels[1].tolist()) == {Level.GONE}
+
+
+def test_a_cursor_that_was_put_somewhere_was_not_moved() -> None:
+    model = big_sweep(3, 2).shadow
+    context = cast("AppContext", SimpleNamespace(model=model, glyphs=Glyphs(True)))
+    navigation = GridNavigation(context, lambda view: GridView(view.source, Glyphs(True)))
+    navigation.show()
+    assert not navigation.moved
+    navigation.fit_zoom(fits=False)
+    assert (navigation.view_state.zoom, navigation.moved) == (Zoom.FABRIC, False)
+    navigation.put_cursor(1, 4)
+    navigation.show()
+    navigation.note_cursor()
+    assert (navigation.block(), navigation.moved) == ((0, 2), False)
+    navigation.fit_zoom(fits=True)
+    assert (navigation.view_state.zoom, navigation.moved) == (Zoom.GPUS, False)
+    navigation.go_to(1, 4)
+    assert navigation.moved, "though it is the same cell"
 
 
 @settings(max_examples=15, deadline=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from enum import IntEnum
 from functools import cached_property
@@ -358,6 +358,8 @@ class GridNavigation:
         self._zoom_before = Zoom.GPUS
         self._zoom_chosen = False
         self._resting_until = 0.0
+        #: Pair that the cursor was put on, not moved to.
+        self._placed: tuple[AxisEntry, AxisEntry] | None = None
         self._searching: asyncio.TimerHandle | None = None
         #: Label of the outlined cells, or "".
         #: What is outlined, and its pairs.
@@ -410,6 +412,19 @@ class GridNavigation:
         self.view_state.pair = entries[row], entries[column]
         self.show()
 
+    @property
+    def moved(self) -> bool:
+        """True once the user has moved the cursor."""
+        return self.view_state.pair is not self._placed
+
+    def put_cursor(self, row: int, column: int) -> None:
+        """Put the cursor on a cell, by positions of endpoints; it does not count as moved."""
+        view = self.view_state
+        if view.pair is None or view.place_of(view.pair) != (row, column):
+            self.go_to(row, column)
+            self.grid.show_from_start()
+        self._placed = view.pair
+
     def take_layer(self, layer: Layer) -> None:
         """Show another layer, which may have other rows and columns."""
         self.note_cursor()
@@ -440,15 +455,14 @@ class GridNavigation:
         self.grid.corner = ("ranks", "") if view.shows_ranks else (ZOOM_WORDS[view.zoom], "row>col")
         self.grid.show(self.view_state.shown())
 
-    def go_to_finding(self, found: Sequence[Finding], place: int) -> bool:
-        """Move the cursor to the first pair of a finding; return False if it has none in the grid."""
+    def place_of_finding(self, found: Finding) -> tuple[int, int] | None:
+        """Return the positions of the first pair of a finding; None if it has none in the grid."""
         position, model = self.view_state.source.axis.position, self._context.model
-        for pair in sorted(found[place].cells) if place < len(found) else ():
-            ends = [model.table.number(name) for name in pair]
-            if all(end in position for end in ends):
-                self.go_to(*(position[end] for end in ends if end is not None))
-                return True
-        return False
+        for pair in sorted(found.cells):
+            places = [position[end] for end in map(model.table.number, pair) if end in position]
+            if len(places) == 2:
+                return places[0], places[1]
+        return None
 
     def next_bad(self, step: int) -> bool:
         """Move to the next (1) or previous (-1) bad cell; return False if there is none."""
@@ -517,7 +531,10 @@ class GridNavigation:
     def fit_zoom(self, fits: bool) -> None:
         """Show node blocks if the endpoints do not fit, unless the user has chosen a zoom."""
         if not self._zoom_chosen and self.view_state.source.layer is not Layer.JOB:
+            self.note_cursor()
+            moved = self.moved
             self.zoom_to(Zoom.GPUS if fits else Zoom.FABRIC)
+            self._placed = self._placed if moved else self.view_state.pair
 
     def outline(self, label: str, pairs: Collection[tuple[str, str]]) -> None:
         """Outline the cells of ordered pairs until `back`."""

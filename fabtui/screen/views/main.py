@@ -209,8 +209,7 @@ class MainScreen(Screen[None]):
         self._job: JobBoard | None = None  #: The running job as it is shown.
         #: Layer that is shown because it is tested; None once the user has chosen one.
         self._followed: Layer | None = self.source.layer
-        #: Row and column that the cursor was put on for these findings; it stays where the user moves it.
-        self._aimed: tuple[AxisEntry, AxisEntry] | None = None
+        #: Final findings for which the cursor was put on the worst pair.
         self._aimed_for: list[Finding] | None = None
         self._composed = False
 
@@ -421,21 +420,25 @@ class MainScreen(Screen[None]):
 
     def _start_at_the_worst(self) -> None:
         """Put the cursor on the worst pair once all is tested, unless the user has moved it."""
-        found, grid = self.findings, self.grid
-        if found is None or self.view != "grid" or grid.aim is not self._aimed or found.found is self._aimed_for:
+        found, view, navigation = self.findings, self.view_state, self.navigation
+        if self.model.phase.name != "done":
+            self._aimed_for = None
             return
-        if found.so_far or self.model.watching:
+        elsewhere = self.view != "grid" or view.shows_ranks or view.zoom is Zoom.NODES
+        if found is None or elsewhere or navigation.moved or self.model.watching:
             return
-        self._aimed_for = found.found
-        worst = self.view_state.index.worst(1)
-        before = grid.aim
-        if any(self.navigation.go_to_finding(found.found, place) for place in range(len(found.found))):
-            self._aimed = grid.aim
-        elif worst:
-            self.navigation.go_to(worst[0].row, worst[0].column)
-            self._aimed = grid.aim
-        if grid.aim is not before:
-            grid.show_from_start()
+        place = None
+        if found.final:
+            if found.found is self._aimed_for:
+                return
+            self._aimed_for = found.found
+            place = next(filter(None, map(navigation.place_of_finding, found.found)), None)
+        elif self._aimed_for is not None or view.index.busy:
+            return
+        # The levels of the cells are known before the findings are, and `enter` may be pressed at once.
+        place = place or next(((one.row, one.column) for one in view.index.worst(1)), None)
+        if place is not None:
+            navigation.put_cursor(*place)
 
     def _show_if_any(self, line: TextLine, parts: list[tuple[str, str]]) -> None:
         line.show(Content.assemble(*clipped(parts, self.size.width, self._glyphs.ellipsis)))
@@ -674,8 +677,13 @@ class MainScreen(Screen[None]):
     def _line_clicked(self, message: TargetLines.Pointed) -> None:
         if isinstance(message.target, tuple):
             self.go_to(message.target)
-        elif self.findings is not None and not self.navigation.go_to_finding(self.findings.found, message.target):
-            self.action_view("findings")
+        elif (found := self.findings) is not None:
+            listed = message.target < len(found.found)
+            place = self.navigation.place_of_finding(found.found[message.target]) if listed else None
+            if place is not None:
+                self.navigation.go_to(*place)
+            else:
+                self.action_view("findings")
         self.draw()
 
     @on(LayerTabs.Chosen)
