@@ -9,7 +9,7 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -126,6 +126,8 @@ _WIDEST = 1000
 #: Output held for a window that does not take it (bytes). Beyond that it is dropped, and the screen is drawn again
 #: later: a stalled window must not stall the app, whose deadlines would pass.
 _MOST_HELD = 4 << 20
+#: Longest value of a ping that is answered (characters).
+_MOST_PING = 100
 #: Timeout (s) for a window to take the last output.
 _LAST = 5.0
 
@@ -142,6 +144,8 @@ class Window:
         self._queue: asyncio.Queue[bytes | str | None] = asyncio.Queue()
         self._held = 0
         self._stale = False
+        #: True while an answer to a ping waits: one is enough to keep a connection alive.
+        self._answering = False
         self._sending = asyncio.create_task(self._send())
         self.connection = asyncio.create_task(self._read())
 
@@ -162,6 +166,7 @@ class Window:
             self._queue.put_nowait(data)
             return
         self._stale = True
+        self._answering = False
         while not self._queue.empty():
             self._queue.get_nowait()
 
@@ -184,6 +189,7 @@ class Window:
             while (data := await self._queue.get()) is not None:
                 if isinstance(data, str):
                     await self._socket.send_str(data)
+                    self._answering = False
                     continue
                 await self._socket.send_bytes(data)
                 self._held -= len(data)
@@ -206,7 +212,10 @@ class Window:
         if kind == "resize" and isinstance(value, dict):
             self.size = size_from(value)
         if kind == "ping":
-            self._queue.put_nowait(json.dumps(["pong", value]))
+            answer = json.dumps(["pong", value])
+            if not self._answering and len(answer) <= _MOST_PING:
+                self._answering = True
+                self._queue.put_nowait(answer)
         elif self._app is None:
             return
         elif kind == "stdin" and isinstance(value, str):
@@ -319,6 +328,10 @@ _BUSY = "fabtui is open in another window; this one begins when that one is clos
 _CUT = "The connection of another window was cut; this one begins when that one has not come back in time ..."
 _ENDING = "The session before this one stops its processes on the nodes ..."
 
+#: Number of connections that have not sent the token, and the time (s) that each has for it.
+_MOST_STRANGERS = 64
+_TIME_OF_STRANGERS = 10.0
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -331,6 +344,7 @@ class WebServer:
         self._host = clean(socket.gethostname())
         self._session: Session | None = None
         self._windows: set[Window] = set()
+        self._strangers: dict[web.RequestHandler, asyncio.TimerHandle] = {}
 
     def application(self) -> web.Application:
         """Return the web application."""
@@ -345,6 +359,20 @@ class WebServer:
         app.on_shutdown.append(self._close_all)
         return app
 
+    def connection(self, made: web.RequestHandler) -> web.RequestHandler:
+        """Return a new connection, which is closed if it does not send the token in time, or if many others come."""
+        if len(self._strangers) >= _MOST_STRANGERS:
+            # The oldest, not this one: who has the token sends it at once.
+            self._turn_away(next(iter(self._strangers)))
+        timer = asyncio.get_running_loop().call_later(_TIME_OF_STRANGERS, self._turn_away, made)
+        self._strangers[made] = timer
+        return made
+
+    def _turn_away(self, stranger: web.RequestHandler) -> None:
+        self._strangers.pop(stranger).cancel()
+        if stranger.transport is not None:
+            stranger.transport.abort()
+
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Reject requests without the token and requests of other pages in the browser."""
         given = request.path.split("/")[1] if request.path.startswith("/") else ""
@@ -353,6 +381,8 @@ class WebServer:
         origin = request.headers.get("Origin")
         if _name_of(f"//{request.host}") not in _NAMES or (origin and urlsplit(origin).netloc != request.host):
             raise web.HTTPForbidden(text="fabtui: asked by another page, or by another name\n", headers=_HEADERS)
+        if (timer := self._strangers.pop(request.protocol, None)) is not None:
+            timer.cancel()
         return await handler(request)
 
     async def _terminal(self, request: web.Request) -> web.WebSocketResponse:
@@ -423,23 +453,37 @@ def static_folder() -> Path:
     return Path(found.origin).parent / "static"
 
 
+@contextlib.asynccontextmanager
+async def listening(server: WebServer, port: int) -> AsyncIterator[int]:
+    """Serve on a port (0: a free one), which is returned.
+
+    Raises:
+        InputError: It is in use.
+    """
+    # What a window shows goes to that window; nothing is logged, as addresses hold the token.
+    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=30.0)
+    await runner.setup()
+    try:
+        make = runner.server
+        assert make is not None
+        try:
+            loop = asyncio.get_running_loop()
+            listener = await loop.create_server(lambda: server.connection(make()), HOST, port)
+        except OSError as error:
+            raise InputError(f"cannot listen on {HOST}:{port}: {error.strerror}; --port 0 takes a free one") from None
+        try:
+            yield listener.sockets[0].getsockname()[1]
+        finally:
+            listener.close()
+    finally:
+        await runner.cleanup()
+
+
 async def serve(argv: Sequence[str], token: str, port: int, ready: Callable[[int], None]) -> None:
     """Serve until a signal arrives, on a port (0: a free one) that ``ready`` is called with; InputError if in use."""
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    # What a window shows goes to that window; nothing is logged, as addresses hold the token.
-    runner = web.AppRunner(WebServer(argv, token).application(), access_log=None, shutdown_timeout=30.0)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, HOST, port)
-        try:
-            await site.start()
-        except OSError as error:
-            raise InputError(f"cannot listen on {HOST}:{port}: {error.strerror}; --port 0 takes a free one") from None
-        server = site._server
-        assert isinstance(server, asyncio.Server)
-        ready(server.sockets[0].getsockname()[1])
+    async with listening(WebServer(argv, token), port) as used:
+        ready(used)
         await ended.wait()
-    finally:
-        await runner.cleanup()

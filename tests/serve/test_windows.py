@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -68,6 +70,47 @@ async def test_a_window_that_takes_nothing_does_not_stall_the_app(monkeypatch: p
     await window.finish()
 
 
+async def test_pings_of_a_window_that_reads_nothing_are_not_kept() -> None:
+    from fabtui.serve import web as module
+
+    socket = FakeSocket([json.dumps(["ping", text]) for text in ["x" * 900_000, *map(str, range(400))]])
+    window = module.Window(socket, {})
+    assert await eventually(lambda: not socket.coming, 20)
+    socket.taking.set()
+    assert await eventually(lambda: len(socket.sent) > 0, 20)
+    await window.finish()
+    assert socket.sent == ['["pong", "0"]', '["pong", "1"]'][: len(socket.sent)]
+
+
+async def test_connections_without_the_token_are_few_and_do_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fabtui.serve import web as module
+
+    monkeypatch.setattr(module, "_MOST_STRANGERS", 3)
+    monkeypatch.setattr(module, "_TIME_OF_STRANGERS", 0.2)
+    async with asyncio.timeout(40), module.listening(module.WebServer(["cat"], "token"), 0) as port:
+        idle = [await asyncio.open_connection(module.HOST, port) for _ in range(5)]
+        # The oldest ones are closed for the others, and these after a while, also half a request.
+        for reader, _ in idle[:2]:
+            assert await closed(reader)
+        idle[4][1].write(b"GET /token/ HTTP/1.1\r\nHost: 127")
+        for reader, _ in idle[2:]:
+            assert await closed(reader)
+        reader, writer = await asyncio.open_connection(module.HOST, port)
+        for pause in (0.4, 0):
+            writer.write(b"GET /token/page.css HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            await reader.readuntil(b"HTTP/1.1 200")
+            # One that has sent the token stays.
+            await asyncio.sleep(pause)
+        writer.close()
+
+
+async def closed(reader: asyncio.StreamReader) -> bool:
+    try:
+        return await reader.read(1) == b""
+    except ConnectionError:
+        return True
+
+
 class FakeWindow:
     """A window that can be cut, and takes everything."""
 
@@ -88,16 +131,21 @@ class FakeWindow:
 class FakeSocket:
     """A websocket that takes output once it may."""
 
-    def __init__(self) -> None:
+    def __init__(self, coming: Sequence[str] = ()) -> None:
         self.taking = asyncio.Event()
-        self.sent: list[bytes] = []
+        self.sent: list[bytes | str] = []
+        self.coming = list(coming)
 
-    async def send_bytes(self, data: bytes) -> None:
+    async def send_bytes(self, data: bytes | str) -> None:
         self.sent.append(data)
         await self.taking.wait()
 
-    async def receive(self) -> None:
-        await asyncio.Event().wait()
+    send_str = send_bytes
+
+    async def receive(self) -> aiohttp.WSMessage:
+        if not self.coming:
+            await asyncio.Event().wait()
+        return aiohttp.WSMessage(aiohttp.WSMsgType.TEXT, self.coming.pop(0), None)
 
     async def close(self) -> None: ...
 
