@@ -6,9 +6,13 @@ import atexit
 import contextlib
 import errno
 import fcntl
+import grp
 import itertools
 import os
+import pwd
 import re
+import shlex
+import stat
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -93,14 +97,27 @@ def private_folder(path: Path) -> Path:
     """Create a folder of fabtui and its parents, readable by this user only.
 
     Raises:
+        UnsafeFileError: It is in the state folder, which somebody else can change.
         OSError: The folder cannot be created.
     """
     state = state_folder()
-    for folder in (state, path) if path.is_relative_to(state) else (path,):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if folder.stat().st_uid == os.getuid():
-            folder.chmod(0o700)
+    if not path.is_relative_to(state):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_private(path)
+        return path
+    for folder in (state, path):
+        # One by one: `parents` gives the upper ones the mode of the umask.
+        for missing in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)
+        _check_owner(folder, folder.lstat())
+        _make_private(folder)
+    _check_folders(path / "file")
     return path
+
+
+def _make_private(folder: Path) -> None:
+    if folder.stat().st_uid == os.getuid():
+        folder.chmod(0o700)
 
 
 def check_folder(path: Path) -> None:
@@ -154,6 +171,81 @@ def open_unblocked(path: Path) -> int:
         OSError: It cannot be opened.
     """
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+
+
+class UnsafeFileError(PermissionError):
+    """Somebody else can change a file; the text is one line that ends with the command that mends it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(errno.EPERM, reason)
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+def open_strictly(path: Path) -> int:
+    """Return a descriptor of a regular file that nobody but the user and root can change.
+
+    Links are followed. The file, a link to it and the folders above it must belong to the user or to root. The home
+    folder is the last that is looked at. No others may write to them, and no group but one of the user alone. Folders
+    with the sticky bit, like ``/tmp``, may be writable: what the user has there cannot be replaced by others.
+
+    Raises:
+        UnsafeFileError: Somebody else can change it, or it is no regular file.
+        OSError: It cannot be opened.
+    """
+    descriptor = open_unblocked(path)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise UnsafeFileError("is not a regular file")
+        _check_owner(path, path.lstat())
+        _check(Path(os.path.realpath(path)), found)
+        _check_folders(path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check_folders(path: Path) -> None:
+    """Check the folders above a file, of its name as given and of its target: either can be made to name another."""
+    home = user_path("~")
+    homes = (Path(os.path.abspath(home)), Path(os.path.realpath(home)))
+    for named in (Path(os.path.abspath(path)), Path(os.path.realpath(path))):
+        for folder in named.parents:
+            _check_owner(folder, folder.lstat())
+            _check(folder, folder.stat())
+            if folder in homes:
+                break
+
+
+def _check(path: Path, found: os.stat_result) -> None:
+    _check_owner(path, found)
+    sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
+    others = found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and not _is_group_of_one(found.st_gid))
+    if others and not sticky:
+        raise UnsafeFileError(f"others may write to {path}; chmod go-w {shlex.quote(str(path))}")
+
+
+def _check_owner(path: Path, found: os.stat_result) -> None:
+    if found.st_uid not in (0, os.geteuid()):
+        command = "rm" if stat.S_ISLNK(found.st_mode) else f"chown {os.geteuid()}"
+        raise UnsafeFileError(
+            f"{path} belongs to another user (uid {found.st_uid}); {command} {shlex.quote(str(path))}"
+        )
+
+
+def _is_group_of_one(number: int) -> bool:
+    """Return True if a group is the one that many systems make for each user, with the user's name.
+
+    With it goes a umask that lets the group write. The group of root does not count: it has members on some systems.
+    """
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(number)
+    except KeyError:
+        return False
+    return 0 != number == user.pw_gid and group.gr_name == user.pw_name and {*group.gr_mem} <= {user.pw_name}
 
 
 def wait_for_lock(descriptor: int, patience: float) -> None:

@@ -22,6 +22,7 @@ from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.nodeset import chosen_nodes, fold
 from fabtui.paths import (
     RECORDING,
+    UnsafeFileError,
     check_folder,
     free_path,
     private_folder,
@@ -259,6 +260,8 @@ def shipped_recording(name: str) -> Path:
 def recording_path(given: dict[str, Any], names: Sequence[str]) -> Path | None:
     """Return the path of the recording of a session on some nodes; None: there is none.
 
+    A state folder that others can change is not used, and a warning names the command to mend it.
+
     Raises:
         InputError: It cannot be written, or exists.
     """
@@ -277,6 +280,10 @@ def recording_path(given: dict[str, Any], names: Sequence[str]) -> Path | None:
             check_folder(folder)
         else:
             private_folder(folder)
+    except UnsafeFileError as error:
+        text = f"fabtui: this session is not recorded: {one_line(str(error), 400)}, or use --record FILE"
+        print(text, file=sys.stderr)
+        return None
     except OSError as error:
         text = f"cannot use {folder} for the recording: {error.strerror}; use --record FILE or --no-record"
         raise InputError(text) from None
@@ -286,7 +293,8 @@ def recording_path(given: dict[str, Any], names: Sequence[str]) -> Path | None:
 def print_problems(config: ConfigFile) -> None:
     """Print the invalid settings on standard error."""
     for problem in config.problems:
-        print(f"fabtui: {config.describe(problem)}; this setting is ignored", file=sys.stderr)
+        ignored = "this setting" if problem.line or problem.variable else "the file"
+        print(f"fabtui: {config.describe(problem)}; {ignored} is ignored", file=sys.stderr)
 
 
 def job_options(args: argparse.Namespace) -> SessionOptions:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from fabtui.config.options import TABLES, OptionSpec, settings
 from fabtui.config.values import VARIABLE, names, nearest
 from fabtui.errors import InputError
-from fabtui.paths import config_folder, user_path
+from fabtui.paths import UnsafeFileError, config_folder, open_strictly, user_path
 from fabtui.sanitize import one_line
 
 #: Maximum size of a settings file (bytes).
@@ -79,6 +79,8 @@ def config_path(args: argparse.Namespace | None = None) -> Path:
 def read_config(args: argparse.Namespace | None = None) -> ConfigFile:
     """Read the settings file and the environment. Invalid settings are reported in the result and ignored.
 
+    So is the user's own file if others can change it; one that is named is taken from anywhere, as ``ssh -F`` does.
+
     Raises:
         InputError: The user named a file that cannot be read.
     """
@@ -86,7 +88,7 @@ def read_config(args: argparse.Namespace | None = None) -> ConfigFile:
     config = ConfigFile(path)
     named = path != config_folder() / "config.toml"
     try:
-        with path.open("rb") as file:
+        with open(path if named else open_strictly(path), "rb") as file:
             data = file.read(MAX_FILE + 1)
     except FileNotFoundError:
         if named:
@@ -94,7 +96,9 @@ def read_config(args: argparse.Namespace | None = None) -> ConfigFile:
     except OSError as error:
         if named:
             raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-        config.problems.append(Problem(None, f"cannot be read: {error.strerror}"))
+        config.present = True
+        reason = str(error) if isinstance(error, UnsafeFileError) else f"cannot be read: {error.strerror}"
+        config.problems.append(Problem(None, reason))
     else:
         config.present = True
         _parse(config, data)
@@ -112,7 +116,7 @@ def read_environment(config: ConfigFile, environment: Mapping[str, str]) -> None
         try:
             config.values[spec.key] = Found(checked(spec, value), None, spec.variable)
         except InputError as error:
-            config.problems.append(Problem(None, str(error), spec.variable))
+            config.problems.append(Problem(None, _without(value, str(error)), spec.variable))
 
 
 def _parse(config: ConfigFile, data: bytes) -> None:
@@ -176,7 +180,18 @@ def _add(
     try:
         config.values[spec.key] = Found(checked(spec, value), line)
     except InputError as error:
-        config.problems.append(Problem(line, f"{spec.key}: {error}"))
+        config.problems.append(Problem(line, f"{spec.key}: {_without(value, str(error))}"))
+
+
+def _without(value: object, message: str) -> str:
+    """Return a message without what it quotes of a value, which may be a secret in the wrong place."""
+    values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+    text = ",".join(map(str, values))
+    for quoted in re.findall(r"""'[^']+'|"[^"]+\"""", message):
+        if quoted[1:-1] in text or quoted[1:-1] in repr(text):
+            for before, after in (("there is no ", "there is no such value"), (" ", ""), ("", "the value")):
+                message = message.replace(before + quoted, after)
+    return re.sub(r"^cannot read .*: ", "cannot read the file: ", message)
 
 
 def checked(spec: OptionSpec, value: object) -> Any:
@@ -200,20 +215,22 @@ def checked(spec: OptionSpec, value: object) -> Any:
 def _text(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    if not isinstance(value, str) or not value or len(value) > _MAX_TEXT or not value.isprintable():
-        raise InputError(f'{_shown(value)} is not a string; expected "..."')
+    if not isinstance(value, str):
+        raise InputError(f'{_kind(value)} is not a string; expected "..."')
+    if not value or len(value) > _MAX_TEXT or not value.isprintable():
+        raise InputError(f"the string is empty, not printable or longer than {_MAX_TEXT} characters")
     return value
 
 
 def _number(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise InputError(f"{_shown(value)} is not a number")
+        raise InputError(f"{_kind(value)} is not a number")
     return str(value)
 
 
 def _switch(value: object) -> bool:
     if not isinstance(value, bool):
-        raise InputError(f"{_shown(value)} is neither true nor false (without quotes)")
+        raise InputError(f"{_kind(value)} is neither true nor false (without quotes)")
     return value
 
 
@@ -221,13 +238,13 @@ def _list(value: object) -> list[str]:
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
-        raise InputError(f'{_shown(value)} is not a list of strings; expected ["...", "..."]')
+        raise InputError(f'{_kind(value)} is not a list of strings; expected ["...", "..."]')
     return [",".join(value)]
 
 
 def _variables(value: object) -> list[str]:
     if not isinstance(value, dict):
-        raise InputError(f'{_shown(value)} is not a table; expected {{ NCCL_DEBUG = "INFO" }}')
+        raise InputError(f'{_kind(value)} is not a table; expected {{ NCCL_DEBUG = "INFO" }}')
     found = []
     for name, text in value.items():
         if not VARIABLE.fullmatch(name) or isinstance(text, bool) or not isinstance(text, (str, int)):
@@ -236,13 +253,14 @@ def _variables(value: object) -> list[str]:
     return found
 
 
+_KINDS = {bool: "a switch", int: "a number", float: "a number", str: "a string", list: "a list", dict: "a table"}
 _FORMS: dict[str, Callable[[object], Any]]
 _FORMS = {"text": _text, "number": _number, "switch": _switch, "list": _list, "variables": _variables}
 
 
-def _shown(value: object) -> str:
-    text = str(value).lower() if isinstance(value, bool) else repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."
+def _kind(value: object) -> str:
+    """Return what a value is: the value itself may be a secret in the wrong place."""
+    return _KINDS.get(type(value), "a date or time")
 
 
 def _flat(table: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -199,7 +199,10 @@ class StandingLab:
         Raises:
             InputError: It stands already, or cannot be made.
         """
-        private_folder(labs_folder())
+        try:
+            private_folder(labs_folder())
+        except OSError as error:
+            raise InputError(f"cannot use {labs_folder()} for labs: {error.strerror}") from None
         lock = self._taken()
         if lock is None:
             raise InputError(

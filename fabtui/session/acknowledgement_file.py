@@ -14,7 +14,7 @@ from typing import Any
 
 from fabtui.export.atomic_write import write_bytes
 from fabtui.model.events import Acknowledged
-from fabtui.paths import private_folder, state_folder, wait_for_lock
+from fabtui.paths import open_strictly, private_folder, state_folder, wait_for_lock
 from fabtui.sanitize import one_line
 
 #: Maximum number of notes of a site; the oldest are dropped.
@@ -79,9 +79,10 @@ class AcknowledgementFile:
         """Return the notes in the file.
 
         Raises:
+            OSError: It cannot be read, or somebody else can change it.
             ValueError: It is not a file of notes.
         """
-        with self.path.open("rb") as file:
+        with open(open_strictly(self.path), "rb") as file:
             data = file.read(_LARGEST_FILE + 1)
         if len(data) > _LARGEST_FILE:
             raise ValueError("it is too large")

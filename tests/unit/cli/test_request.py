@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from fabtui.cli.options_from_args import Request, request_from
 from fabtui.cli.parser import build_parser
 from fabtui.errors import InputError
 from fabtui.paths import recording_name, user_probe_folder
+from fabtui.session.acknowledgement_file import AcknowledgementFile
 from fabtui.session.options import ALL_PROBES, SessionOptions
 
 _PERFTEST = ("--nodes", "a", "--probes", "perftest", "--perftest-args")
@@ -77,6 +79,49 @@ def test_the_recording_goes_into_a_private_folder(tmp_path: Path, monkeypatch: p
     second = asked("--nodes", "n1,n2,n3").options.record
     assert second not in (None, record), "the first one has its name already"
     assert [path.stat().st_size for path in (record, second) if path] == [0, 0]
+
+
+@pytest.mark.parametrize("planted", ["open", "owner", "link"])
+def test_a_state_folder_that_others_can_change_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], planted: str
+) -> None:
+    """Others could plant notes in it that hide findings, and remove recordings."""
+    if planted != "open" and os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    state, folder, elsewhere = tmp_path / "state", tmp_path / "state" / "fabtui", tmp_path / "elsewhere"
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    elsewhere.mkdir(mode=0o755)
+    state.mkdir()
+    folder.symlink_to(elsewhere) if planted == "link" else folder.mkdir()
+    notes = folder / "acknowledged" / "lab.json"
+    notes.parent.mkdir(mode=0o700)
+    notes.write_text('{"format": 1, "notes": {"FT001": {"note": "known"}}}')
+    assert [event.finding for event in AcknowledgementFile(notes).read()[0]] == ["FT001"]
+    if planted == "open":
+        state.chmod(0o777)
+        mend = f"others may write to {state}; chmod go-w {state}"
+    else:
+        os.chown(folder, 65534, -1, follow_symlinks=False)
+        command = "rm" if planted == "link" else "chown 0"
+        mend = f"{folder} belongs to another user (uid 65534); {command} {folder}"
+    assert asked("--nodes", "n1").options.record is None
+    assert capsys.readouterr().err == f"fabtui: this session is not recorded: {mend}, or use --record FILE\n"
+    assert AcknowledgementFile(notes).read() == ([], f"notes about known findings cannot be read from {notes}: {mend}")
+    assert stat.S_IMODE(elsewhere.stat().st_mode) == 0o755
+    assert asked("--nodes", "n1", "--record", str(tmp_path / "r.jsonl.gz")).options.record
+
+
+def test_folders_above_the_state_folder_are_private_whatever_the_umask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "a" / "state"))
+    before = os.umask(0)
+    try:
+        record = asked("--nodes", "n1").options.record
+    finally:
+        os.umask(before)
+    assert record is not None
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in list(record.parents)[:4]} == {0o700}
 
 
 def test_in_a_job_its_nodes_are_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fabtui.cli.main import main
-from fabtui.cli.options_from_args import request_from
+from fabtui.cli.options_from_args import print_problems, request_from
 from fabtui.cli.parser import build_parser
 from fabtui.config.file import ConfigFile, merged, read_config
 from fabtui.config.options import settings
@@ -56,26 +56,26 @@ def test_the_command_line_beats_the_file_and_the_file_beats_the_defaults(home: P
         ("[sesion]\ntimeout = 3\n", "config.toml:1: unknown table [sesion]"),
         ("[sesion]\ntimeout = 3\n", "did you mean session?"),
         ("[screen]\ntimeout = 3\n", "config.toml:2: unknown setting screen.timeout; it belongs to [session]"),
-        ('[session]\n# one\ntimeout = "soon"\n', "config.toml:3: session.timeout: 'soon' is not a time from 0.5 to"),
+        ('[session]\n# one\ntimeout = "soon"\n', "config.toml:3: session.timeout: the value is not a time from 0.5 to"),
         (
             '[session]\nmode = "quik"\n',
-            "session.mode: there is no 'quik'; one of auto, quick, sampled, full; did you mean",
+            "session.mode: there is no such value; one of auto, quick, sampled, full; did you mean",
         ),
-        ('[session]\ntransport = "local"\n', "session.transport: there is no 'local'; one of ssh, openssh"),
+        ('[session]\ntransport = "local"\n', "session.transport: there is no such value; one of ssh, openssh"),
         (
             '[session]\nprobes = ["pong"]\n',
-            "session.probes: unknown probe 'pong'; did you mean ping?; or all (see fabtui probes)",
+            "session.probes: unknown probe; did you mean ping?; or all (see fabtui probes)",
         ),
-        ('[session]\nprobes = ["everything"]\n', "session.probes: unknown probe 'everything'; there are "),
+        ('[session]\nprobes = ["everything"]\n', "session.probes: unknown probe; there are "),
         (
             'theme = "dark"\n[session]\ntimeout = 3\n',
             "config.toml:1: theme is outside of its table; write [screen] on the line above it",
         ),
-        ('[session]\nbytes = "3x"\n', "session.bytes: '3x' is not a size"),
-        ('[screen]\nascii = "yes"\n', "screen.ascii: 'yes' is neither true nor false"),
-        ("[screen]\ncolors = 7\n", "screen.colors: there is no '7'; one of auto, 24, 256, 16, none"),
-        ('[session]\nssh-config = "/nowhere/at/all"\n', "session.ssh-config: cannot read /nowhere/at/all"),
-        ("[session]\nenv = 3\n", "session.env: 3 is not a table"),
+        ('[session]\nbytes = "3x"\n', "session.bytes: the value is not a size"),
+        ('[screen]\nascii = "yes"\n', "screen.ascii: a string is neither true nor false"),
+        ("[screen]\ncolors = 7\n", "screen.colors: there is no such value; one of auto, 24, 256, 16, none"),
+        ('[session]\nssh-config = "/nowhere/at/all"\n', "session.ssh-config: cannot read the file: No such file"),
+        ("[session]\nenv = 3\n", "session.env: a number is not a table"),
         ('[session.env]\n"A B" = "x"\n', "session.env: 'A B' is not a variable"),
         ("[keys]\n'main.sweep' = 5\n", 'config.toml:2: keys.main.sweep: not a string; expected "main.sweep" ='),
         ("screen = 3\n", "config.toml:1: screen is a table"),
@@ -86,6 +86,57 @@ def test_the_command_line_beats_the_file_and_the_file_beats_the_defaults(home: P
 )
 def test_what_is_wrong_is_reported_with_its_line_and_the_right_name(home: Path, text: str, words: str) -> None:
     assert words in "\n".join(reported(home, text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'env = ["N=canary"]',
+        'env = "N=canary"',
+        'env = { N = ["canary"] }',
+        'timeout = "canary"',
+        'mode = "canary"',
+        "mode = canary",
+        'probes = ["p2p", "canary"]',
+        'keep-warm = "canary"',
+        'ssh-config = "/x/canary: a\'b"',
+        'iters = "ca\'nary"',
+        'bytes = "canary\\\\"',
+        'remote-python = "-canary"',
+        'transport = "canary\\u001b"',
+    ],
+)
+def test_what_is_wrong_is_reported_without_its_value(home: Path, text: str) -> None:
+    """It may be a secret in the wrong place, and the output ends up in bug reports."""
+    (line,) = reported(home, f"[session]\n{text}\n")
+    assert line.startswith("config.toml:2: ")
+    assert "nary" not in line
+
+
+@pytest.mark.parametrize("name", ["fabtui/config.toml", "fabtui", "."])
+def test_a_file_that_others_can_change_is_ignored(home: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It can name programs that run on all nodes; one that the user names is not checked, as with ``ssh -F``."""
+    assert written(home, "[session]\niters = 3\n").values
+    path = home.parent / name
+    path.chmod(path.stat().st_mode | 0o002)
+    config = read_config()
+    assert (config.present, config.values) == (True, {})
+    print_problems(config)
+    mend = f"others may write to {path}; chmod go-w {path}; the file is ignored"
+    assert capsys.readouterr().err == f"fabtui: {home / 'config.toml'}: {mend}\n"
+    named = build_parser(["run"]).parse_args(["run", "--config", f"{home}/../fabtui/config.toml"])
+    assert read_config(named).values["session.iters"].value == "3"
+    path.chmod(path.stat().st_mode & ~0o022)
+    assert read_config().values
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_file_of_another_user_is_ignored(home: Path) -> None:
+    assert written(home, "[session]\niters = 3\n").values
+    os.chown(home / "config.toml", 65534, -1)
+    config = read_config()
+    assert config.values == {}
+    assert "belongs to another user (uid 65534); chown 0 " in config.problems[0].text
 
 
 def test_what_is_wrong_leaves_the_rest_in_force(home: Path) -> None:

@@ -91,10 +91,10 @@ def test_every_transport_has_an_opener() -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "problem"),
     [
-        ("FABTUI_TIMEOUT", "soon", "FABTUI_TIMEOUT: 'soon' is not a time from 0.5 to 3600 seconds"),
-        ("FABTUI_MODE", "quik", "FABTUI_MODE: there is no 'quik'; one of auto, quick, sampled, full; did you mean"),
-        ("FABTUI_ASCII", "maybe", "FABTUI_ASCII: 'maybe' is neither true nor false"),
-        ("FABTUI_TRANSPORT", "local", "FABTUI_TRANSPORT: there is no 'local'"),
+        ("FABTUI_TIMEOUT", "soon", "FABTUI_TIMEOUT: the value is not a time from 0.5 to 3600 seconds"),
+        ("FABTUI_MODE", "quik", "FABTUI_MODE: there is no such value; one of auto, quick, sampled, full; did you mean"),
+        ("FABTUI_ASCII", "maybe", "FABTUI_ASCII: a string is neither true nor false"),
+        ("FABTUI_TRANSPORT", "local", "FABTUI_TRANSPORT: there is no such value; one of ssh"),
     ],
 )
 def test_invalid_variables_are_reported_and_ignored(variable: str, value: str, problem: str) -> None:

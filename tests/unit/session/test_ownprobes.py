@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import grp
 import json
 import os
+import pwd
 import re
 import shlex
 import subprocess
@@ -15,10 +17,12 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from fabtui import paths
 from fabtui.cli.main import main
 from fabtui.diagnosis.preflight.checks import preflight
 from fabtui.model.session_model import Model
@@ -91,8 +95,11 @@ def test_a_broken_one_is_one_line_and_the_others_stay(tmp_path: Path, text: str,
 
 @pytest.mark.parametrize("name", ["probes", "probes/a.py", "other", "other/real.py"])
 @pytest.mark.parametrize("mode", [0o20, 0o02])
-def test_what_others_may_write_to_is_not_shipped(tmp_path: Path, name: str, mode: int) -> None:
+def test_what_others_may_write_to_is_not_shipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, mode: int
+) -> None:
     """Neither the file, nor its folder, nor the folder and file that a link leads to."""
+    monkeypatch.setattr(paths, "_is_group_of_one", lambda number: False)
     here = folder(tmp_path, a=GOOD)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "real.py").write_text(GOOD)
@@ -102,7 +109,7 @@ def test_what_others_may_write_to_is_not_shipped(tmp_path: Path, name: str, mode
     changed.chmod(changed.stat().st_mode | mode)
     found = user_probes.find(here)
     assert list(found.probes) == {"probes": [], "probes/a.py": ["b"]}.get(name, ["a"])
-    assert f"others may write to {changed} (chmod go-w)" in found.problems[0]
+    assert f"others may write to {changed}; chmod go-w {changed}" in found.problems[0]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -113,6 +120,36 @@ def test_files_of_other_users_are_not_shipped(tmp_path: Path, name: str) -> None
     found = user_probes.find(here)
     assert found.probes == {}
     assert "belongs to another user (uid 65534)" in found.problems[0]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_links_of_other_users_are_not_followed(tmp_path: Path) -> None:
+    here = folder(tmp_path, a=GOOD)
+    (tmp_path / "link").symlink_to(here)
+    assert list(user_probes.find(tmp_path / "link").probes) == ["a"]
+    os.chown(tmp_path / "link", 65534, -1, follow_symlinks=False)
+    found = user_probes.find(tmp_path / "link")
+    assert found.probes == {}
+    assert f"link belongs to another user (uid 65534); rm {tmp_path}/link" in found.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "members", "safe"),
+    [
+        ("me", 1000, [], True),
+        ("me", 1000, ["me"], True),
+        ("me", 1000, ["me", "you"], False),
+        ("users", 1000, [], False),
+        ("me", 1001, [], False),
+        ("me", 0, [], False),
+    ],
+)
+def test_a_group_of_the_user_alone_may_write(
+    monkeypatch: pytest.MonkeyPatch, name: str, number: int, members: list[str], safe: bool
+) -> None:
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_name="me", pw_gid=number % 1001))
+    monkeypatch.setattr(grp, "getgrgid", lambda _: SimpleNamespace(gr_name=name, gr_mem=members))
+    assert paths._is_group_of_one(number) is safe
 
 
 def test_a_fifo_or_a_device_is_not_waited_for(tmp_path: Path) -> None:
