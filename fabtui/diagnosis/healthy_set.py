@@ -11,6 +11,7 @@ import numpy as np
 from fabtui.diagnosis.finding import Finding, Kind, Severity
 from fabtui.diagnosis.mesh.addresses import explained_endpoints, nodes_by_chance
 from fabtui.diagnosis.node_bandwidth import values_at
+from fabtui.diagnosis.pairs.busy_cores import BusyCores
 from fabtui.diagnosis.pairs.pair_context import crosses_nodes
 from fabtui.diagnosis.pairs.tally import Tally
 from fabtui.diagnosis.rank_order import Hop, rank_order
@@ -27,6 +28,8 @@ from fabtui.nodeset import fold
 _MOST_EXACT, _MOST_STEPS = 64, 3000
 #: Maximum number of items with bad pairs; those with most bad pairs are left out (memory: its square in bytes).
 _MOST_ITEMS = 4096
+#: Rules about values that are low and whose cause nothing shows: of CPU ranks, that may be the load of their cores.
+_LOW_VALUES = frozenset({"FT020", "FT021", "FT023", "FT026"})
 #: Rings of fewer nodes are all the same.
 _FEWEST_OF_RING = 4
 
@@ -112,7 +115,7 @@ def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding]) -> Heal
         _of(ends, joining),
         _of(ends, most),
         left_out,
-        tuple(name for name, cause in left_out.items() if isinstance(cause, Finding) and _blames_one_node(cause)),
+        tuple(name for name, cause in left_out.items() if _to_drain(model, tally, cause)),
         sum(end.kind != "none" for end in ends),
         exact,
         len(relayed),
@@ -148,6 +151,26 @@ def _blames_one_node(finding: Finding) -> bool:
     # Both directions of a pair are two cells.
     single = len(finding.cells) in (1, 2) and len({frozenset(pair) for pair in finding.cells}) == 1
     return not (single and any(map(crosses_nodes, finding.cells)))
+
+
+def _to_drain(model: Model, tally: Tally, finding: Finding | str) -> bool:
+    """Return True if a cause is a finding about one node alone that the load of its CPU ranks does not explain.
+
+    Ranks of one node use no link. With other nodes, a slow NIC beside one that is well is no matter of load.
+    """
+    if isinstance(finding, str) or not _blames_one_node(finding):
+        return False
+    facts = finding.facts
+    shown = [*facts.get("known", ()), *(one for one in facts.get("related", ()) if one.rule.id != "FT034")]
+    slow = finding.rule.id in _LOW_VALUES and all(tally.bad.get(pair) is Verdict.SLOW for pair in finding.cells)
+    if shown or not slow or facts.get("made_by_lab"):
+        return True
+    if any(end.kind != "cpu" for end in model.table.of_node(finding.nodes[0])):
+        return True
+    if not any(map(crosses_nodes, finding.cells)):
+        return False
+    separate = finding.subject.kind is Kind.NIC and all(rival.kind is not Kind.NODE for rival in finding.rivals)
+    return separate or BusyCores(model).enough
 
 
 def _of(ends: Sequence[Endpoint], where: Flags) -> tuple[Endpoint, ...]:

@@ -22,6 +22,7 @@ import numpy as np
 from fabtui.diagnosis.finding import Direction, Kind, Reach, Steps, Subject
 from fabtui.diagnosis.node_groups import groups_of
 from fabtui.model import pair_table
+from fabtui.model.class_statistics import SURELY_SLOW
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.pair_table import Flags, Floats, Ints, PairTable, parts, quantile
 from fabtui.model.places import Places
@@ -34,6 +35,8 @@ _MOST_BITS = 8.0
 _FACTORS = (0.8, 0.65, 0.5, 0.35, 0.2, 0.08)
 #: Smallest standard deviation (of logarithms) that results are credited with.
 _LEAST_SPREAD = 0.04
+#: Largest one: however widely a class spreads, a value that is surely slow is at least two deviations away.
+_MOST_SPREAD = -math.log(SURELY_SLOW) / 2
 #: Bits that a component has to save before it is blamed.
 _LEAST_BITS = 3.0
 #: Share of its pairs that have to be bad, and that have to speak for it: noise may lift a slow pair above the limit.
@@ -213,7 +216,7 @@ class _Search:
         """Return shares, whether they are known, and their spreads."""
         share, spread = self.table.share[part], self.table.spread[part]
         unknown = np.isnan(share)
-        spread = np.maximum(np.where(np.isnan(spread), 1.0, spread), _LEAST_SPREAD)
+        spread = np.clip(np.where(np.isnan(spread), _MOST_SPREAD, spread), _LEAST_SPREAD, _MOST_SPREAD)
         return np.where(unknown, 0.0, share), self.alive[part] & ~unknown, spread
 
     # -- components ---------------------------------------------------------------------------------------------------

@@ -269,7 +269,8 @@ class BlameRule(_PairRule):
                 cells += context.pairs_at(some)
                 yield None
             few = len(cells) < _FEWEST_BESIDE_LOAD or blame.reach is Reach.INSIDE
-            if few and not blame.dead and context.by_cores(cells):
+            # What other components explain is no finding about this one.
+            if not cells or (few and not blame.dead and context.by_cores(cells)):
                 continue
             facts = self._facts(context, blame, cells)
             if not blame.dead:
@@ -299,11 +300,10 @@ class BlameRule(_PairRule):
                 facts |= {"node": name, "endpoints": len(context.model.table.of_node(name))}
                 facts |= {"off_node": blame.reach is Reach.OFF_NODE, "inside": blame.reach is Reach.INSIDE}
                 facts |= {"domain": blame.reach is Reach.DOMAIN, "network": blame.reach is Reach.NETWORK}
-            case Kind.GPU if blame.reach is Reach.INSIDE:
-                facts |= {"inside": name}
             case Kind.GPU:
-                gpu = any(end.kind == "gpu" for end in ends_of(context.model, blame.subject))
-                facts |= {"endpoint": name, "others": blame.others, "part": "the GPU" if gpu else "its process"}
+                inside = blame.reach is Reach.INSIDE
+                facts |= {"inside": name} if inside else {"endpoint": name, "others": blame.others}
+                facts["part"] = _part_to_check(context.model, blame)
             case Kind.NIC:
                 sharing = ends_of(context.model, blame.subject)
                 nic, ends = sharing[0].nic if sharing else None, ", ".join(map(str, sharing)) or name
@@ -337,7 +337,18 @@ class BlameRule(_PairRule):
         first = next((pair for pair in cells if pair[0] in names), cells[0])
         if blame.dead:
             return [*context.first_commands([first])[:2], *own]
+        if blame.reach is Reach.INSIDE:
+            return [by_fabtui(context.model, *first), on_node(ends[0].node, "uptime", context.model)]
         return [by_fabtui(context.model, *first), *slow_nic_commands(context.model, ends[0])]
+
+
+def _part_to_check(model: Model, blame: Blame) -> str:
+    """Return the part of an endpoint that may be at fault. CPU ranks of a node use none of its links."""
+    if not any(end.kind == "gpu" for end in ends_of(model, blame.subject)):
+        return "its process" if blame.dead else "its process and its cores"
+    if blame.reach is not Reach.INSIDE:
+        return "the GPU"
+    return "its NVLinks or PCIe" if blame.dead else "its NVLinks"
 
 
 def _two_ends(blame: Blame) -> Pair:
@@ -347,7 +358,11 @@ def _two_ends(blame: Blame) -> Pair:
 
 class _WholeNode(BlameRule):
     def _commands(self, context: PairContext, blame: Blame, cells: Sequence[Pair]) -> list[str]:
-        return node_commands(context.model, blame.subject.name)
+        model, node = context.model, blame.subject.name
+        gpus = any(end.kind == "gpu" for end in model.table.of_node(node))
+        if blame.reach is Reach.INSIDE and not gpus:
+            return [on_node(node, "uptime", model)]
+        return node_commands(model, node)
 
 
 class _RailIsolated(BlameRule):

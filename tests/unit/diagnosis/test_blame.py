@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -314,7 +315,7 @@ def test_pairs_of_nodes_without_a_way_across_rails() -> None:
     assert blocked(lambda s, d: 0.0 if (s, d) in single else None if s[0] == "b" and across(s, d) else 1.0) == []
 
 
-def busy_cores(share: Callable[[str, str], float]) -> list[Blame]:
+def busy_cores(share: Callable[[str, str], float], noise: float = 0.5) -> list[Blame]:
     """Return the components to blame for CPU ranks on two rails of four nodes, whose values spread far."""
     ends = EndpointTable()
     for number, (node, rail) in enumerate(itertools.product("abcd", (0, 1))):
@@ -325,7 +326,7 @@ def busy_cores(share: Callable[[str, str], float]) -> list[Blame]:
     log = np.log(np.array([share(str(a), str(b)) for a, b in pairs]))
     places, count = Places.of(ends), np.arange(len(pairs))
     # Values of busy cores spread far: single pairs hardly separate a NIC from its node.
-    spread, limit = (np.full(len(pairs), value) for value in (0.5, math.log(0.2)))
+    spread, limit = (np.full(len(pairs), value) for value in (noise, math.log(0.2)))
     kind = relations(places, source, target)[0]
     table = PairTable(source, target, np.where(log < limit, SLOW, OK), log, spread, limit, kind, count, 0 * count, log)
     return [one for one in blamed(table, places, ends.endpoints) if one is not None]
@@ -358,6 +359,19 @@ def test_a_slow_pair_the_other_way_does_not_hide_that_one_direction_is_slow(
 
     (found,) = busy_cores(share)
     assert (found.subject, found.direction) == ((Kind.NIC, "b eth1"), direction)
+
+
+@pytest.mark.parametrize("noise", [0.7, 1.0, 1.24, 1.5])
+def test_a_slow_nic_is_found_however_widely_the_values_of_others_spread(noise: float) -> None:
+    chance = random.Random(7)
+
+    def share(src: str, dst: str) -> float:
+        # What is slow once is well when it is tested alone; 400 Mbit/s are 14 % of what is usual under load.
+        well = max(0.21, math.exp(chance.gauss(0, noise)))
+        return 0.14 if off(src, dst) and dst == "b:1" and src[-1] == "1" else well
+
+    (found,) = busy_cores(share, noise)
+    assert (found.subject, found.direction, len(found.bad)) == ((Kind.NIC, "b eth1"), Direction.RECEIVES, 3)
 
 
 def same(*given: str) -> Judge:

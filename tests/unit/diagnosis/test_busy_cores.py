@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
-from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.finding import RULES, Finding
+from fabtui.diagnosis.pairs.pair_context import PairContext
+from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import (
     EndpointsAdded,
@@ -38,8 +40,9 @@ def lab(
     kind: str = "cpu",
     busbw: Callable[[str, str], float] = lambda a, b: 1.0,
     dead: Iterable[tuple[str, str]] = (),
+    ranks: int = 2,
 ) -> Model:
-    """Four nodes of two ranks each on one machine with some cores; some pairs are slow, some fail."""
+    """Four nodes of some ranks each on one machine with some cores; some pairs are slow, some fail."""
     model = Model()
     model.apply(SessionStart(nodes=list(NODES), time=1.0))
     for at, node in enumerate(NODES):
@@ -49,8 +52,8 @@ def lab(
         host = {"identity": {"boot_id": "b-1", "hostname": node}, "processors": processors}
         model.apply(ProbeResult(node=node, probe="host", value=host, time=1.0))
         ends = [
-            Endpoint(2 * at + i, node, i, kind=kind, nic=f"eth{i}", rail=i, address=f"10.{i}.0.{at + 1}")
-            for i in (0, 1)
+            Endpoint(ranks * at + i, node, i, kind=kind, nic=f"eth{i}", rail=i, address=f"10.{i}.0.{at + 1}")
+            for i in range(ranks)
         ]
         model.apply(EndpointsAdded(endpoints=ends, time=1.0))
     model.apply(PlanUpdate(slow_below=0.2, time=1.0))
@@ -122,6 +125,61 @@ def test_a_slow_nic_is_blamed_on_busy_cores_too() -> None:
     assert found.code == 1
     assert found.healthy is not None
     assert found.healthy.drain == ("h1",)
+
+
+def within(node: str, *ranks: int) -> list[tuple[str, str]]:
+    """Return the pairs of four ranks of a node of which one is one of some ranks."""
+    pairs = itertools.permutations(range(4), 2)
+    return [(f"{node}:{a}", f"{node}:{b}") for a, b in pairs if not {a, b}.isdisjoint(ranks)]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "first", "of_gpus"),
+    [
+        ((0, 1, 2, 3), "h3 is slow within itself, on all its 4 endpoints", "h3 is slow within itself"),
+        ((2,), "h3:2 is slow within its node: check its process and its cores", "h3:2 is slow within its node"),
+    ],
+)
+def test_cpu_ranks_that_are_slow_within_their_node_have_no_nvlinks_and_drain_none(
+    ranks: tuple[int, ...], first: str, of_gpus: str
+) -> None:
+    found = diagnose(lab(within("h3", *ranks), cores=64, ranks=4))
+    (one,) = found.findings
+    assert title(one).startswith(first)
+    assert one.next[-1] == "ssh h3 uptime"
+    assert "NVLink" not in "\n".join([title(one), *evidence(one), *one.next])
+    assert found.healthy is not None
+    assert (found.code, found.healthy.drain, list(found.healthy.left_out)) == (1, (), ["h3"])
+    found = diagnose(lab(within("h3", *ranks), ranks=4, kind="gpu"))
+    assert title(found.findings[0]).startswith(of_gpus)
+    assert "uptime" not in " ".join(found.findings[0].next)
+    assert found.healthy is not None
+    assert found.healthy.drain == ("h3",)
+
+
+@pytest.mark.parametrize(("cores", "drained"), [(2, ()), (None, ()), (64, ("h1",))])
+def test_a_node_whose_only_nic_is_slow_is_drained_if_its_cores_do_not_explain_it(
+    cores: int | None, drained: tuple[str, ...]
+) -> None:
+    slow = [pair for pair in itertools.permutations([f"{node}:0" for node in NODES], 2) if "h1:0" in pair]
+    model = lab(slow, cores=cores or 2, ranks=1)
+    for record in model.nodes.values() if cores is None else ():
+        record.first_probe_results.clear()
+    found = diagnose(model)
+    assert found.findings[0].subject.node == "h1"
+    assert found.healthy is not None
+    assert (found.code, found.healthy.drain, list(found.healthy.left_out)) == (1, drained, ["h1"])
+
+
+def test_a_component_whose_pairs_others_explain_is_no_finding() -> None:
+    slow = [(f"{node}:1", "h1:1") for node in NODES if node != "h1"]
+    context = PairContext(model := lab(slow, cores=64), Survey(model).finish())
+    for _ in context.search():
+        pass
+    assert context.blames
+    context.blames = [one._replace(bad=()) for one in context.blames]
+    (rule,) = [one for one in RULES if one.id == "FT021"]
+    assert [one for one in rule.check(context) if one is not None] == []
 
 
 def test_what_fails_on_busy_cores_fails() -> None:
