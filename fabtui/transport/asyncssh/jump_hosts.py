@@ -151,7 +151,7 @@ class Logins:
         try:
             return await self._log_in(resolved, via, answers.login(resolved.name, resolved.user))
         except KeyExchangeBroken:
-            # OpenSSH says what is wrong if it is something else.
+            # OpenSSH reports what is wrong if it is something else.
             raise NeedsOpenSSH("the key exchange of its server, which ends the connection") from None
 
     async def _log_in(self, resolved: SshSettings, via: Login | None, turn: LoginTurn) -> Login:
