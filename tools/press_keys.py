@@ -283,7 +283,10 @@ def _press(terminal: Terminal, mode: str, sent: Sent, seconds: float) -> tuple[s
     """Press a key of the view that is shown; return what is wrong, or "", and whether the view is still the same."""
     before = terminal.rest()
     bar = _last_line(before)
-    must_change = not MOVES.search(sent.id) or re.search(rf"(^|\s){re.escape(sent.shown)} [a-z]", bar, re.I) is not None
+    # G is not the key of "g go to".
+    flags = re.I if len(sent.shown) > 1 else 0
+    offered = re.search(rf"(^|\s){re.escape(sent.shown)} [a-z]", bar, flags) is not None
+    must_change = offered or not MOVES.search(sent.id)
     changed = terminal.changed_by(sent.key, seconds)
     after = terminal.rest() if changed else before
     stays = _last_line(after) == bar
