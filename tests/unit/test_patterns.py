@@ -230,6 +230,7 @@ def limited() -> Iterator[Callable[[Callable[[str], object], Any], float]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(480)
 def test_no_pattern_takes_long_on_a_long_line(limited: Callable[[Callable[[Any], object], Any], float]) -> None:
     slow = []
     identities = Identities()
