@@ -261,9 +261,14 @@ def gpu_commands(model: Model, endpoint: Endpoint) -> list[str]:
     return [on_node(endpoint.node, command, model) for command in commands]
 
 
+def has_gpus(model: Model, node: str) -> bool:
+    """Return True if GPUs of a node are tested, and not CPU ranks."""
+    return any(end.kind == "gpu" for end in model.table.of_node(node))
+
+
 def node_commands(model: Model, node: str) -> list[str]:
     """Return commands that inspect what all NICs of a node share: topology and GPUDirect."""
-    if not any(endpoint.kind == "gpu" for endpoint in model.table.of_node(node)):
+    if not has_gpus(model, node):
         return [on_node(node, "ip -s link", model)]
     return [
         on_node(node, "nvidia-smi topo -m", model),

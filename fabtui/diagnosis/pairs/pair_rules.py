@@ -33,6 +33,7 @@ from fabtui.diagnosis.knowledge.next_commands import (
     flap_commands,
     gpu_commands,
     group_command,
+    has_gpus,
     nic_commands,
     node_commands,
     on_node,
@@ -359,8 +360,7 @@ def _two_ends(blame: Blame) -> Pair:
 class _WholeNode(BlameRule):
     def _commands(self, context: PairContext, blame: Blame, cells: Sequence[Pair]) -> list[str]:
         model, node = context.model, blame.subject.name
-        gpus = any(end.kind == "gpu" for end in model.table.of_node(node))
-        if blame.reach is Reach.INSIDE and not gpus:
+        if blame.reach is Reach.INSIDE and not has_gpus(model, node):
             return [on_node(node, "uptime", model)]
         return node_commands(model, node)
 
@@ -553,8 +553,7 @@ class NodeOfCollectives(_PairRule):
             facts |= {"worst": str(worst), "value": worst.value, "unit": worst.unit, "share": worst.share}
         else:
             facts["worst_failed"] = str(worst)
-        gpus = any(end.kind == "gpu" for end in model.table.of_node(node))
-        command = "nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE" if gpus else "uptime"
+        command = "nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE" if has_gpus(model, node) else "uptime"
         commands = (group_command(model, worst.nodes, worst.kind), on_node(node, command, model))
         return self.finding(node, nodes=(node,), facts=facts, commands=commands, weight=len(mine))
 
