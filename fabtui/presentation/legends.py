@@ -10,7 +10,7 @@ from fabtui.model.baseline import SLOW_BELOW
 from fabtui.model.cell_level import FAIR_FROM, GOOD_FROM
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Better, Layer, Per, key_layers
-from fabtui.model.measurement import Verdict
+from fabtui.model.measurement import SEVERITY
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import CellStyle, Glyphs
 from fabtui.presentation.numbers import brief_text, percent_text, scales_text
@@ -19,9 +19,8 @@ from fabtui.presentation.wrapping import Line
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.lines import bytes_text
 
-_BAD = (Verdict.SLOW, Verdict.TIMEOUT, Verdict.FAILED, Verdict.WRONG)
 _PROBLEMS = (
-    *((CellStyle[verdict.name], verdict_words(verdict)) for verdict in _BAD),
+    *((CellStyle[verdict.name], verdict_words(verdict)) for verdict in SEVERITY if verdict.bad),
     (CellStyle.FLAPPING, "flapping"),
     (CellStyle.INCONCLUSIVE, "inconclusive"),
     (CellStyle.SKIPPED, "skipped"),
