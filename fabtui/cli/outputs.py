@@ -76,13 +76,18 @@ def print_session(found: Diagnosis, plain: bool, shown: Shown, lines: Iterable[s
     return found.code
 
 
+def reading_progress(file: str | Path) -> ReadingProgress:
+    """Return what shows on standard error how far a file is read."""
+    return ReadingProgress(sys.stderr, Path(file).name)
+
+
 def print_recording(path: Path, request: Request, plain: bool, shown: Shown) -> int:
     """Print a recording up to where it is damaged, if it is, and write the files; return the exit code.
 
     Raises:
         InputError: It is damaged.
     """
-    progress = ReadingProgress(sys.stderr, path.name)
+    progress = reading_progress(path)
     model, damage = replayed(path, progress)
     progress.step("looking for causes")
     found = diagnose(model)

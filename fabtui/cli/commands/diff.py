@@ -6,7 +6,7 @@ import argparse
 import sys
 from functools import partial
 
-from fabtui.cli.outputs import print_lines, text_outputs, write_first, write_texts
+from fabtui.cli.outputs import print_lines, reading_progress, text_outputs, write_first, write_texts
 from fabtui.diagnosis.session_diff import has_facts, session_diff
 from fabtui.errors import InputError
 from fabtui.export.session_diff import csv_text, json_text
@@ -18,7 +18,6 @@ from fabtui.model.exit_codes import ALL_OK, BAD
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.paths import user_path
-from fabtui.report.progress import ReadingProgress
 from fabtui.report.session_diff import print_diff
 from fabtui.sanitize import one_line
 
@@ -71,7 +70,7 @@ def _recorded(name: str) -> Model | None:
     path = user_path(name)
     if name == "-" or not is_recording(path):
         return None
-    model, damage = replayed(path, ReadingProgress(sys.stderr, path.name))
+    model, damage = replayed(path, reading_progress(path))
     if damage is not None:
         print(f"fabtui: {one_line(str(damage), 300)}; what follows is left out", file=sys.stderr)
     return model

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fabtui.cli.options_from_args import output_path
-from fabtui.cli.outputs import write_each, write_first
+from fabtui.cli.outputs import reading_progress, write_each, write_first
 from fabtui.cli.printing import print_json, print_text
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.healthy_set import HealthySet
@@ -24,7 +24,6 @@ from fabtui.nodeset import check_name, fold
 from fabtui.presentation.healthy_text import as_json, host_lines, order_lines
 from fabtui.presentation.verdict_line import sentence_of
 from fabtui.report.healthy import healthy_text
-from fabtui.report.progress import ReadingProgress
 from fabtui.sanitize import one_line
 
 HELP = """\
@@ -57,7 +56,7 @@ def execute(args: argparse.Namespace) -> int:
             raise InputError(f"--{name.replace('_', '-')} belongs to an order: fabtui nodes FILE --order")
     # Checked before anything is read.
     hostfile = output_path(given, "hostfile")
-    model = read_session(args.file, ReadingProgress(sys.stderr, Path(args.file).name))
+    model = read_session(args.file, reading_progress(args.file))
     one = diagnose(model)
     found = one.healthy
     if found is None:
@@ -93,7 +92,7 @@ def _print_order(args: argparse.Namespace) -> int:
     if len(set(paths.values())) < len(paths):
         raise InputError("--hostfile and --slurm-hostfile name the same file")
     ring = getattr(args, "for", "ring") == "ring"
-    model = read_session(args.file, ReadingProgress(sys.stderr, Path(args.file).name))
+    model = read_session(args.file, reading_progress(args.file))
     found = node_bandwidth(model)
     order = found.order(ring=ring)
     if len(order.nodes) < 2:

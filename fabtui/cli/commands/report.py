@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fabtui.cli.options_from_args import files_request, own_recordings, shipped_recording
-from fabtui.cli.outputs import output_files, print_lines, write_each
+from fabtui.cli.outputs import output_files, print_lines, reading_progress, write_each
 from fabtui.cli.printing import print_text
 from fabtui.config.file import read_config
 from fabtui.config.values import listed
@@ -70,7 +70,7 @@ def execute(args: argparse.Namespace) -> int:
     out = None if name in (None, _STDOUT) else _checked(name, files)
     request = files_request(vars(args))
     against = _baseline(args.baseline) if "baseline" in args else None
-    progress = ReadingProgress(sys.stderr, Path(files[0]).name)
+    progress = reading_progress(files[0])
     model, readings, damage = _read(files, progress)
     if model is None and against is not None:
         raise InputError("--baseline: the files hold no session to compare with it")
@@ -129,8 +129,7 @@ def _checked(name: str, files: list[str]) -> Path:
 
 
 def _baseline(file: str) -> Against:
-    name = Path(file).name
-    return Against(name, read_session(file, ReadingProgress(sys.stderr, name)))
+    return Against(Path(file).name, read_session(file, reading_progress(file)))
 
 
 def _read(files: list[str], progress: ReadingProgress) -> tuple[Model | None, list[Result], str]:
