@@ -61,7 +61,8 @@ def unwrapped(text: str, keep_count: bool = False, table: bool = False) -> Unwra
         lines_cut = [at for at, line in enumerate(lines[:-1]) if len(line) == width]
         if not all(_in_word(lines[at], lines[at + 1]) for at in lines_cut):
             return None
-    starts = {_shape(now) for before, now in pairwise(["", *lines]) if len(before) < width - 1 and now.strip()}
+    after_short = {now for before, now in pairwise(["", *lines]) if len(before) < width - 1}
+    starts = {_shape(now) for now in after_short if now.strip()}
     joined: list[str] = []
     cuts = 0
     for before, line in pairwise(["", *lines]):
@@ -110,9 +111,9 @@ def _goes_on(before: str, line: str, width: int, starts: set[str]) -> bool:
     if len(before) == width - 1:
         # A blank at the end of a line is lost in a copy.
         return line[:1].islower() and _shape(line) not in starts
-    if _STAMP.match(line) and not _DAY.search(before):
-        return False
     if len(before) != width or not line.strip() or line[:2] == "  ":
+        return False
+    if _STAMP.match(line) and not _DAY.search(before):
         return False
     if before[-1] in "|+":
         # The border of a table.

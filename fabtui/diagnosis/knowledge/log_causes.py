@@ -216,7 +216,7 @@ class LogReader:
         """Read the log of one file."""
         lines = text.split("\n", MOST_LINES)
         self.cut = self.cut or len(lines) > MOST_LINES
-        clock = _Clock(lines, stamped=TIME.search(text) is not None)
+        clock = _Clock(text, lines)
         self.informed = self.informed or " NCCL INFO " in text
         self._programs = programs_in(text)
         last_error = 0
@@ -481,8 +481,8 @@ def _index() -> WordIndex:
 class _Clock:
     """Time stamps of a file; a line without one has the time of the line before it."""
 
-    def __init__(self, lines: list[str], stamped: bool) -> None:
-        self._lines = lines if stamped else []
+    def __init__(self, text: str, lines: list[str]) -> None:
+        self._text, self._lines = text, lines
         self._read = 0
         self._last: datetime | None = None
         self._start: datetime | None = None
@@ -493,16 +493,24 @@ class _Clock:
         """The first time stamp of the file."""
         if not self._started:
             self._started = True
-            self._start = next(_stamps(self._lines), None)
+            # Only lines with a time are looked at; none before the first one with a stamp is looked at again.
+            place = 0
+            for found in TIME.finditer(self._text):
+                self._read += self._text.count("\n", place, found.start())
+                place = found.start()
+                if self._read < len(self._lines):
+                    self._start = stamp_of(self._lines[self._read])
+                if self._start is not None:
+                    break
         return self._start
 
     def at(self, number: int) -> datetime | None:
         """Return the time of a line; lines are asked for in ascending order."""
         if self.start is None:
             return None
-        fresh = self._lines[self._read : number + 1]
-        self._last = next(_stamps(reversed(fresh)), self._last)
-        self._read = number + 1
+        fresh = reversed(self._lines[self._read : number + 1])
+        self._last = next((time for line in fresh if (time := stamp_of(line)) is not None), self._last)
+        self._read = max(self._read, number + 1)
         return self._last or self.start
 
 
@@ -566,12 +574,6 @@ def _values(place: LogPlace) -> Mapping[str, str]:
     if there:
         found["route"] = f"{there} from {here}" if "." in here and "." in there else there
     return {name: one_line(value, 255) for name, value in found.items() if value}
-
-
-def _stamps(lines: Iterator[str] | list[str]) -> Iterator[datetime]:
-    for line in lines:
-        if (time := stamp_of(line)) is not None:
-            yield time
 
 
 def _rank_of(line: str) -> int | None:
