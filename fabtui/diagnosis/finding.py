@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from fabtui.model.acknowledgements import Acknowledgement
 from fabtui.model.endpoints import node_of
 from fabtui.model.layers import Layer
+from fabtui.model.recurrence import Recurrence
 from fabtui.nodeset import fold
 
 Pair = tuple[str, str]
@@ -195,6 +196,7 @@ class Finding:
     confidence: float | None = None
     rivals: tuple[Subject, ...] = ()  #: Other components that explain the results about as well.
     acknowledged: Acknowledgement | None = None  #: Note of the user, who knows about it; None without one.
+    recurrence: Recurrence | None = None  #: How earlier sessions had it; None if none did.
 
     @property
     def known(self) -> bool:

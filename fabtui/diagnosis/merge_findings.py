@@ -251,6 +251,12 @@ def finding_key(finding: Finding) -> str:
 
 
 def in_order(model: Model, found: Iterable[Finding]) -> list[Finding]:
-    """Return findings with their notes: those without one first, the worst and largest first."""
-    noted = [one.replace(acknowledged=model.acknowledgements.about(finding_key(one))) for one in found]
+    """Return findings with their notes and their past: those without a note first, the worst and largest first."""
+    notes, past = model.acknowledgements, model.past
+    noted = [
+        one.replace(
+            acknowledged=notes.about(finding_key(one)), recurrence=None if past is None else past.about(model, one)
+        )
+        for one in found
+    ]
     return sorted(noted, key=lambda one: (one.known, one.severity.rank, -len(one.cells) - one.weight))

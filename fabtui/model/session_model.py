@@ -40,6 +40,7 @@ from fabtui.model.layers import Layer, Per, health_layers
 from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.pair_results import PairResults
 from fabtui.model.records import Absence, Cell, LogLine, NodeRecord, Phase
+from fabtui.model.recurrence import FindingPast
 from fabtui.model.verdict_changes import FOLLOWED, VerdictChanges
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class Model:
         self.inferred_leaves = False
         self.comparison: list[str] = []  #: Arms of an A/B comparison, the reference first; empty without one.
         self.baseline: Baseline | None = None  #: Earlier session to compare with, or None; set by the front end.
+        self.past: FindingPast | None = None  #: All earlier sessions of the site, or None; set by the front end.
         self.sweeps = 0  #: Number of sweeps that have ended.
         self._in_sweep = False
         #: Start (epoch seconds) of the latest sweep that repeats pairs of an earlier one; 0 without one.

@@ -14,6 +14,7 @@ from fabtui.diagnosis.mesh.affected_components import ComponentKind
 from fabtui.model.measurement import Verdict
 from fabtui.nodeset import count, fold
 from fabtui.presentation.numbers import percent_text, share_text, value_text
+from fabtui.presentation.recurrence import recurrence_json, recurrence_text
 from fabtui.presentation.wording import verdict_words
 from fabtui.sanitize import one_line
 
@@ -67,6 +68,8 @@ def evidence(finding: Finding) -> tuple[str, ...]:
     if finding.rivals:
         sure = f"{percent_text(finding.confidence or 0.0)} confidence; " if finding.confidence is not None else ""
         lines.append(f"{sure}the same results fit {', '.join(map(_named, finding.rivals))}")
+    if finding.recurrence is not None:
+        lines.append(recurrence_text(finding.recurrence))
     return tuple(line for one in lines if (line := one_line(one, _LONGEST)))
 
 
@@ -169,6 +172,7 @@ def as_json(finding: Finding) -> dict[str, Any]:
         "next": list(map(str, finding.next)),
         "steps": list(map(step_json, finding.next)),
         "acknowledged": _known_json(finding),
+        **({} if finding.recurrence is None else {"recurrence": recurrence_json(finding.recurrence)}),
     }
 
 

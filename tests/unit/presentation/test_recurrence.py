@@ -1,0 +1,82 @@
+"""Earlier sessions in the text and the JSON of a finding: the same sentence behind each door."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.diagnosis.finding import Finding
+from fabtui.export.json import as_json, schema
+from fabtui.importers.session import replayed
+from fabtui.model.recurrence import Recurrence
+from fabtui.model.session_model import Model
+from fabtui.paths import shipped_recordings_folder
+from fabtui.presentation.findings import evidence
+from fabtui.presentation.recurrence import ordinal, recurrence_text
+from fabtui.report.contents import document
+from fabtui.report.document import Entry, Shown
+from fabtui.report.summary import summary
+
+_DAY = 86400.0
+_FIRST = 1_793_000_000.0
+
+
+def _past(**changes: Any) -> Recurrence:
+    usual: dict[str, Any] = {"first": _FIRST, "last": _FIRST + _DAY, "sessions_ago": 3, "times": 2, "days": 14.2}
+    return Recurrence(**{**usual, "running": 1, **changes})
+
+
+@pytest.mark.parametrize(
+    ("past", "expected"),
+    [
+        (_past(), "first seen 3 sessions ago (2026-10-26)"),
+        (_past(sessions_ago=1), "first seen 1 session ago (2026-10-26)"),
+        (_past(times=3), "first seen 3 sessions ago (2026-10-26), third time in 14 days"),
+        (_past(times=3, days=0.2), "first seen 3 sessions ago (2026-10-26), third time in 5 hours"),
+        (
+            _past(moved="gpu", moved_from="n012:3"),
+            "first seen 3 sessions ago (2026-10-26), moved with the GPU from n012:3",
+        ),
+        (
+            _past(stayed_after="MT2230X1"),
+            "first seen 3 sessions ago (2026-10-26), stayed here when MT2230X1 was replaced",
+        ),
+    ],
+)
+def test_recurrence_in_a_sentence(past: Recurrence, expected: str) -> None:
+    assert recurrence_text(past) == expected
+
+
+def test_names_of_a_history_cannot_reach_the_terminal() -> None:
+    assert "\x1b" not in recurrence_text(_past(moved="gpu", moved_from="n012\x1b[2J\n:3"))
+
+
+def test_ordinals() -> None:
+    assert [ordinal(number) for number in (2, 10, 11, 21, 112)] == ["second", "tenth", "11th", "21st", "112th"]
+
+
+class _AlwaysSeen:
+    """A past in which each finding was seen before."""
+
+    def about(self, model: Model, finding: Finding) -> Recurrence | None:
+        return _past(times=3, moved="gpu", moved_from="n012:3")
+
+
+def test_the_same_sentence_behind_each_door() -> None:
+    model, _ = replayed(shipped_recordings_folder() / "h100x4-lab-2x2-faults.jsonl.gz")
+    assert not any(one.recurrence for one in diagnose(model).findings)
+    model.past = _AlwaysSeen()
+    found = diagnose(model)
+    sentence = recurrence_text(_past(times=3, moved="gpu", moved_from="n012:3"))
+    assert all(evidence(one)[-1] == sentence for one in found.findings)
+    value = as_json(found)
+    assert {one["recurrence"]["text"] for one in value["findings"]} == {sentence}
+    Draft202012Validator(schema("session")).validate(value)
+    entries = [
+        block for section in document(found, ()).sections for block in section.blocks if isinstance(block, Entry)
+    ]
+    assert sentence in entries[0].evidence
+    assert sentence in summary(found, False, Shown())
