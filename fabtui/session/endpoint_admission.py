@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,6 +30,7 @@ class Admission:
     #: Numbers of endpoints that other processes use, with these processes.
     busy: dict[int, str] = field(default_factory=dict)
     free: dict[int, int] = field(default_factory=dict)  #: Free memory (bytes) of the GPUs of endpoints, where known.
+    reported: frozenset[str] = frozenset()  #: All addresses that the node reported, in their usual form.
 
     @property
     def testable(self) -> bool:
@@ -61,7 +64,16 @@ def admit(
     """Return the admission of a node; its endpoints are numbered from ``first``."""
     admission = _admit(node, inventory, first, engine, ranks_per_node, remote_python)
     admission.limits = one_line(limits.explain(inventory.get("limits") or {}, bool(_gpus(inventory))), 400)
+    admission.reported = _reported(inventory)
     return admission
+
+
+def _reported(inventory: dict[str, Any]) -> frozenset[str]:
+    found = set()
+    for entry in (entry for nic in dicts(inventory.get("nics")) for entry in dicts(nic.get("addresses"))):
+        with contextlib.suppress(ValueError):
+            found.add(str(ipaddress.ip_address(str(entry.get("address")))))
+    return frozenset(found)
 
 
 def _admit(

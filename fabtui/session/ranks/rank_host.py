@@ -115,6 +115,7 @@ class RankHost:
         self.address = next((e.address for e in self.endpoints if e.address), None)
         # GPUs have NICs of their own, which NCCL chooses.
         self._addresses = {e.number: e.address for e in self.endpoints if e.address and e.kind == "cpu"}
+        self.reported = admission.reported  #: All addresses that its node reported.
         self.broken: str | None = None  #: Why it cannot be used, or None.
         self.withheld = withheld  #: Endpoints that get no rank, with the reason: their GPUs are left alone.
         self.bad_ranks: dict[int, str] = {}  #: Endpoints that could not be made ready, with the reason.

@@ -1,7 +1,8 @@
 """The store through which ranks meet: the controller answers their requests, so that the nodes open no port for it.
 
 Keys belong to tests, ``epoch/id/...``, and only nodes of a test read and write its keys. Only the node of a rank writes
-the keys that name it. An address in such a key is the one that the controller gave that rank.
+the keys that name it. An address in such a key is the one that the controller gave that rank; that in an id of NCCL,
+which NCCL chooses, is one that the node reported.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import struct
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any, NamedTuple
 
 from fabtui.transport.link import LinkLost
@@ -46,10 +48,11 @@ Answer = Callable[[dict[str, Any]], object]
 
 
 class Member(NamedTuple):
-    """A rank of a test: its node, and its data address, which the others get; None if there is none."""
+    """A rank of a test."""
 
-    node: str
-    address: str | None
+    node: str  #: Its node.
+    address: str | None  #: Its data address, which the others get; None if there is none.
+    reported: frozenset[str] = frozenset()  #: All addresses that its node reported, in their usual form.
 
 
 class _Refused(ValueError):
@@ -67,6 +70,8 @@ _OF_END = re.compile(r"(?:(\d{1,9})>(\d{1,9})|both)/(?:end/(src|dst)|refused)")
 _OF_FIRST = re.compile(r"(?:link\d{1,9}|(group))/id")
 _ADDRESSES = re.compile(r"(?:link\d{1,9}|group)/0/\d{1,9}")
 _OF_PLACE = re.compile(r"(?:link\d{1,9}|(group))/0/(?:rank_)?(\d{1,9})")
+#: Keys of communicators: the id that we make, and what torch writes for itself.
+_OF_COMMUNICATOR = re.compile(r"(?:link\d{1,9}|group)/.*", re.DOTALL)
 
 
 class _Test:
@@ -102,6 +107,8 @@ class _Test:
 
     def check(self, node: str, name: str, value: Any) -> None:
         """Raise `_Refused` if a node may not write a value under a key."""
+        if not self.gloo and isinstance(value, str) and _OF_COMMUNICATOR.fullmatch(name):
+            self._check_id(node, value)
         rank = self.writer(name)
         if rank is None:
             return
@@ -114,6 +121,49 @@ class _Test:
             _check_hello(value, member.address)
         elif self.gloo and _ADDRESSES.fullmatch(name):
             _check_gloo(value, member.address)
+
+    def _check_id(self, node: str, value: str) -> None:
+        """Raise `_Refused` for an id of a communicator that leads the ranks of other nodes elsewhere."""
+        own = [member for member in self.members.values() if member.node == node]
+        if len(own) == len(self.members) or (found := _address_in(value)) is None:
+            return
+        known = {str(_ip(member.address)) for member in own if member.address is not None}
+        # Ranks of a lab are at home on the loopback interface; otherwise it is that of whoever reads the id.
+        local = any(_ip(one).is_loopback for one in known)
+        if not (local if found.is_loopback else any(str(found) in {*known, *member.reported} for member in own)):
+            raise _Refused("an address that is not its own")
+
+
+#: ``ncclUniqueId``, and where its socket address begins: behind a random number since NCCL 2.16.
+_ID_SIZE, _ID_PLACES = 128, (8, 0)
+#: ``AF_INET`` and ``AF_INET6``: where the address begins behind the family, and its size.
+_IN_SOCKADDR = {2: (4, 4), 10: (8, 16)}
+
+
+def _address_in(value: str) -> IPv4Address | IPv6Address | None:
+    """Return the address in an id of NCCL, None if a value is no id: a rank that has none says why."""
+    try:
+        data = base64.b64decode(value, validate=True)
+        if len(data) != _ID_SIZE:
+            made = json.loads(data)
+            if not isinstance(made, dict) or "id" not in made:
+                return None
+            # As the rank that reads it does.
+            data = bytes.fromhex(str(made["id"])).ljust(_ID_SIZE, b"\0")[:_ID_SIZE]
+    except (ValueError, RecursionError):
+        return None
+    for place in _ID_PLACES:
+        if (found := _IN_SOCKADDR.get(int.from_bytes(data[place : place + 2], "little"))) is not None:
+            start, size = place + found[0], found[1]
+            return ipaddress.ip_address(data[start : start + size])
+    raise _Refused("an id of NCCL without an address")
+
+
+def _ip(text: str) -> IPv4Address | IPv6Address:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        raise _Refused("no address of its own") from None
 
 
 def _check_hello(value: str, address: str) -> None:

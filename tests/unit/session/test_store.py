@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import ipaddress
 import json
 import struct
 from collections.abc import Callable
@@ -228,6 +229,54 @@ OWN = bytes((10, 0, 0, 1))
 )
 async def test_addresses_are_checked_before_a_library_sees_them(value: bytes, error: str | None) -> None:
     assert (await _ask(_store(), cmd="set", key="link1/0/0", value=_text(value)))["error"] == error
+
+
+def _id(address: str, place: int = 8) -> bytes:
+    """Return an ``ncclUniqueId``: a socket address, before NCCL 2.16 without the random number ahead of it."""
+    ip = ipaddress.ip_address(address)
+    sockaddr = struct.pack("<H", 2) + b"\x9c\x40" + ip.packed
+    if ip.version == 6:
+        sockaddr = struct.pack("<H", 10) + b"\x9c\x40" + bytes(4) + ip.packed
+    return (bytes([7]) * place + sockaddr).ljust(128, b"\0")
+
+
+@pytest.mark.parametrize("place", [8, 0], ids=["2.16", "2.14"])
+@pytest.mark.parametrize(
+    ("address", "own"),
+    [
+        *(("10.0.0.1", True), ("192.168.7.1", True), ("fe80::1", True)),
+        *(("10.0.0.2", False), ("8.8.8.8", False), ("fe80::2", False), ("127.0.0.1", False), ("::1", False)),
+    ],
+)
+async def test_an_id_of_nccl_leads_to_its_own_node(address: str, own: bool, place: int) -> None:
+    store = StoreServer()
+    reported = frozenset({"10.0.0.1", "192.168.7.1", "fe80::1", "127.0.0.1"})
+    store.begin("e/1/", {4: Member("a", "10.0.0.1", reported), 5: Member("b", "10.0.0.2")}, gloo=False)
+    error = None if own else "bad request: an address that is not its own"
+    unique = _id(address, place)
+    made = _text(json.dumps({"id": unique.hex()}).encode())
+    assert (await _ask(store, cmd="set", key="link1/id", value=made))["error"] == error
+    # As torch writes it.
+    assert (await _ask(store, cmd="set", key="link1/0/0:1", value=_text(unique)))["error"] == error
+
+
+async def test_an_id_of_nccl_that_leads_nowhere() -> None:
+    store = StoreServer()
+    store.begin("e/1/", {4: Member("a", "127.0.0.3"), 5: Member("b", "127.0.0.4")}, gloo=False)
+    store.begin("e/2/", {4: Member("a", None), 5: Member("a", None)}, gloo=False)
+    for value, error in (
+        (_text(b"\xff" * 128), "bad request: an id of NCCL without an address"),
+        (_text(b'{"id": "ff"}'), "bad request: an id of NCCL without an address"),
+        # Nodes of a lab are on one loopback interface.
+        (_text(_id("127.0.0.1")), None),
+        # A rank that has no id says why; torch has values of other kinds.
+        (_text(b'{"error": "no network"}'), None),
+        (_text(b"x"), None),
+        ("?", None),
+    ):
+        assert (await _ask(store, cmd="set", key="link1/id", value=value))["error"] == error, value
+    # Whoever reads it is on the node that wrote it.
+    assert (await _ask(store, cmd="set", key="e/2/group/id", value=_text(_id("8.8.8.8"))))["error"] is None
 
 
 async def test_the_address_of_a_hello() -> None:
