@@ -35,8 +35,9 @@ _RANK_SIZE, _PEER_SIZE = 1 << 16, 1 << 10
 _RANK_KEYS, _PEER_KEYS = 256, 8
 #: Ended tests that are remembered: their last messages come late, and a kept process group may look for its keys.
 _REMEMBERED = 16_384
-#: Maximum number of refused requests of a node, and how many more (1/s) are forgiven; an honest node has a few.
-MAX_REFUSED = 1000
+#: Maximum number of refused requests of a node, and how many more (1/s) are forgiven; an honest node has a few. Those
+#: about its own tests that have just ended are late, and do not count.
+MAX_REFUSED = 300
 _FORGIVEN = 50.0
 #: ``add`` counts ranks.
 _MAX_COUNT = 1 << 53
@@ -57,6 +58,10 @@ class Member(NamedTuple):
 
 class _Refused(ValueError):
     """A request that an honest node does not send."""
+
+
+class _Late(Exception):
+    """A value for a test that has ended."""
 
 
 class _Full(Exception):
@@ -128,7 +133,7 @@ class _Test:
         if len(own) == len(self.members) or (found := _address_in(value)) is None:
             return
         known = {str(_ip(member.address)) for member in own if member.address is not None}
-        # Ranks of a lab are at home on the loopback interface; otherwise it is that of whoever reads the id.
+        # A lab is on the loopback interface; on other nodes it leads to the reader of the id.
         local = any(_ip(one).is_loopback for one in known)
         if not (local if found.is_loopback else any(str(found) in {*known, *member.reported} for member in own)):
             raise _Refused("an address that is not its own")
@@ -141,7 +146,7 @@ _IN_SOCKADDR = {2: (4, 4), 10: (8, 16)}
 
 
 def _address_in(value: str) -> IPv4Address | IPv6Address | None:
-    """Return the address in an id of NCCL, None if a value is no id: a rank that has none says why."""
+    """Return the address in an id of NCCL, None if a value is no id: without one, a rank writes why."""
     try:
         data = base64.b64decode(value, validate=True)
         if len(data) != _ID_SIZE:
@@ -276,7 +281,7 @@ class StoreServer:
                 value = True if command == "wait" else self._values[keys[0]]
             else:
                 value = self._do(node, test, command, keys, request)
-        except _Full as error:
+        except (_Full, _Late) as error:
             answer(_reply(number, error=f"bad request: {error}"))
             return
         except (KeyError, ValueError, TypeError) as error:
@@ -339,7 +344,7 @@ class StoreServer:
 
     def _write(self, node: str, test: _Test, key: str, value: Any) -> None:
         if not test.open:
-            raise _Refused("the test has ended")
+            raise _Late("the test has ended")
         test.check(node, key[len(_prefix(key)) :], value)
         size = len(key) + (len(value) if isinstance(value, str) else 0)
         if size > test.room[node]:

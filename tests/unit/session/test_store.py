@@ -269,13 +269,13 @@ async def test_an_id_of_nccl_that_leads_nowhere() -> None:
         (_text(b'{"id": "ff"}'), "bad request: an id of NCCL without an address"),
         # Nodes of a lab are on one loopback interface.
         (_text(_id("127.0.0.1")), None),
-        # A rank that has no id says why; torch has values of other kinds.
+        # Without an id, a rank writes why; torch has values of other kinds.
         (_text(b'{"error": "no network"}'), None),
         (_text(b"x"), None),
         ("?", None),
     ):
         assert (await _ask(store, cmd="set", key="link1/id", value=value))["error"] == error, value
-    # Whoever reads it is on the node that wrote it.
+    # Only the node that wrote it reads it.
     assert (await _ask(store, cmd="set", key="e/2/group/id", value=_text(_id("8.8.8.8"))))["error"] is None
 
 
@@ -307,3 +307,14 @@ async def test_a_node_that_floods_the_store_is_lost(request_of: Callable[[int], 
         flood()
     # Others notice nothing.
     assert (await _ask(store, "b", cmd="set", key="hello/5", value=_hello("10.0.0.2")))["error"] is None
+
+
+async def test_messages_about_a_test_that_has_just_ended_are_no_flood() -> None:
+    store = _store()
+    answers: list[dict[str, Any]] = []
+    for test in ("e/1/", "e/2/"):
+        store.forget(test)
+        for number in range(store_module.MAX_REFUSED - 50):
+            request = {"op": "store", "q": 7, "cmd": "set", "key": f"{test}{number}", "value": "AAAA"}
+            store.handle("a", request, answers.append)
+    assert {answer["error"] for answer in answers} == {"bad request: the test has ended"}
