@@ -158,7 +158,7 @@ images:
 	$(call ready,$(VENV)/.app)
 	$(BIN)/python docs/make_images.py
 	$(BIN)/python docs/make_animation.py
-	$(BIN)/fabtui report recordings/h100x4-lab-2x2-faults.jsonl.gz --svg docs/images/matrix.svg --mode value || [ $$? -eq 1 ]
+	$(BIN)/fabtui report recordings/h200x4-lab-2x2-faults.jsonl.gz --svg docs/images/matrix.svg --mode value || [ $$? -eq 1 ]
 
 # The sessions that ship, again: on a machine with two or more GPUs and PyTorch.
 recordings:

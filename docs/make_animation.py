@@ -32,7 +32,7 @@ class Scene(NamedTuple):
 
 
 STORY = (
-    Scene(0.45, 2.5, "Two nodes, four H100: every GPU is tested against every GPU."),
+    Scene(0.45, 2.5, "Two nodes, four H200: every GPU is tested against every GPU."),
     Scene(0.6, 1.5, "The grid fills while the sweep runs."),
     Scene(0.7, 2, "The grid fills while the sweep runs. Slow pairs are tested again, alone."),
     Scene(1.0, 6, "The first line has the verdict. The cursor is on the worst pair, wrong data."),

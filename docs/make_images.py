@@ -1,7 +1,7 @@
 """Draws the pictures of the manual from recordings: `python docs/make_images.py [NAME ...]`.
 
 Those of a large fabric are drawn from a recording that `bench/synthetic.py` makes up, marked as such; all others
-from the sessions on four H100s in `recordings/`.
+from the sessions on four H200s in `recordings/`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROOT = HERE.parent
 IMAGES = HERE / "images"
 RECORDING = ROOT / "recordings" / f"{DEMO}.jsonl.gz"
 #: A running job that hangs.
-JOB = ROOT / "recordings" / "job-h100x4-stopped.jsonl.gz"
+JOB = ROOT / "recordings" / "job-h200x4-stopped.jsonl.gz"
 #: Nodes of eight GPUs in the synthetic fabric.
 LARGE = 64
 

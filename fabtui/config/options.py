@@ -30,7 +30,7 @@ _FILES = (*_OUTPUTS, "report")
 _CONFIGURED = (APP, "run", "watch", "resume", "preflight", "serve", *_JOB, "config", "replay", "read")
 _HOUR = 3600.0
 #: The shipped recording with planted faults: what ``--demo`` plays without a name.
-DEMO = "h100x4-lab-2x2-faults"
+DEMO = "h200x4-lab-2x2-faults"
 #: Each message size of pairs is a sweep of its own; 8 B to 64 GiB by factors of two are 34 sizes of collectives.
 _MAX_PAIR_SIZES = 8
 _MAX_COLLECTIVE_SIZES = 40

@@ -111,5 +111,6 @@ def test_connections_are_limited_and_a_router_drops_flows(network: Network, tmp_
         r"\d+ of \d+ flows from rail 0 to rail 1 never pass: one of several equal paths drops", path["title"]
     )
     assert "10.1.0.254 is the last router that answers for a flow that is lost" in path["evidence"]
-    assert limit["title"] == "only some connections to n3 pass"
+    # Which connections pass is chance: from one node all may.
+    assert re.fullmatch(r"only some connections (from n\d )?to n3 pass", limit["title"])
     assert "n3 has the rule: tcp flags syn / syn,ack limit rate over 2/second drop" in limit["evidence"]

@@ -68,7 +68,7 @@ def test_a_healthy_recording_has_no_findings(path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "ranks", "command"),
     [
-        (shipped_recordings_folder() / "job-h100x4-stopped.jsonl.gz", 4, "kill -CONT 6983"),
+        (shipped_recordings_folder() / "job-h200x4-stopped.jsonl.gz", 4, "kill -CONT 7341"),
         (SESSIONS / "job-h100x2-stopped.jsonl.gz", 2, "ssh n000 kill -CONT 1041"),
     ],
 )

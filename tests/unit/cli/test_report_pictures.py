@@ -50,7 +50,7 @@ def test_a_file_gets_one_picture(tmp_path: Path) -> None:
 
 def test_the_picture_of_the_documentation_is_current(tmp_path: Path) -> None:
     root = Path(__file__).resolve().parents[3]
-    recording = root / "recordings" / "h100x4-lab-2x2-faults.jsonl.gz"
+    recording = root / "recordings" / "h200x4-lab-2x2-faults.jsonl.gz"
     assert main(["report", str(recording), "--svg", "matrix.svg", "--mode", "value"]) == 1
     shown = root / "docs" / "images" / "matrix.svg"
     assert (tmp_path / "matrix.svg").read_bytes() == shown.read_bytes(), "make images draws it again"
