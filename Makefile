@@ -3,7 +3,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 # PyTorch drives CPU ranks. Its build without CUDA is a tenth of the size; where pip is set up to find it, it is enough.
-TORCH ?= torch==2.13.0
+# The lock has no hashes of it, as each build has its own.
+TORCH ?= $(shell grep '^torch==' requirements.lock)
 CORES = $(shell $(PYTHON) -c 'import os; print(os.cpu_count() or 1)')
 # Test processes. A test of the screen waits half of its time, so there are twice as many as cores.
 JOBS ?= $(shell expr 2 '*' $(CORES))
@@ -13,18 +14,23 @@ unexport PYTHONDONTWRITEBYTECODE
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# The versions that the tests passed with; `make LOCKED=` takes the newest instead.
-LOCKED ?= --constraint requirements.lock
-# Prints a dependency group; pip reads those itself only from 25.1 on, and Debian 12 has 23.0.
-GROUP = $(BIN)/python -c 'import sys, tomllib; \
-	print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"][sys.argv[1]], sep="\n")'
-
-# The same for optional dependencies: with fabtui's own name they would install it once more.
-EXTRAS = $(BIN)/python -c 'import tomllib; \
-	print(*sum(tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"].values(), []), sep="\n")'
+# The versions that the tests passed with, with the hashes of their files; `make LOCKED=` takes the newest, unchecked.
+LOCKED ?= requirements.lock
+ifneq ($(LOCKED),)
+PART = sed -n '/^\# $(1)$$/,/^\# /p' $(LOCKED)
+# A source distribution would be built with packages that no hash stands for.
+CHECKED = --require-hashes --no-deps --only-binary :all:
+else
+PART = $(BIN)/python tools/write_lock.py --declared $(1)
+endif
+# Installs what a part of the lock holds.
+define install
+@$(call PART,$(1)) > $(VENV)/$(1).txt
+@$(PIP) install --quiet $(CHECKED) --requirement $(VENV)/$(1).txt
+endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo replay fabric test test-fast lint docs images recordings reference bench dist check-release release check-dependencies lock clean
+.PHONY: help demo replay fabric test test-fast lint docs images recordings reference bench dist check-release release check-dependencies audit lock clean
 
 help:
 	@echo "make demo       fabtui on a lab of two nodes on this machine, with one dead and one slow pair"
@@ -41,7 +47,8 @@ help:
 	@echo "make dist       the wheel, the sdist, fabtui.pyz and SHA256SUMS, in dist/"
 	@echo "make release    lint, all tests, dist, and its files checked and installed in each way"
 	@echo "make check-dependencies   the tests with the lowest and with the newest dependencies"
-	@echo "make lock       requirements.lock, from what is installed in .venv"
+	@echo "make lock       requirements.lock, from pyproject.toml (ARGS=--upgrade for the newest versions)"
+	@echo "make audit      the known vulnerabilities of all packages in requirements.lock, asked over the network"
 	@echo "make clean      remove what these made"
 
 # Makes a file below, one make at a time: another one that runs at the same time waits, and finds it made.
@@ -59,23 +66,24 @@ $(VENV)/.python:
 # The app alone, without PyTorch. No other stamp installs it.
 $(VENV)/.app: $(VENV)/.python pyproject.toml requirements.lock
 	@echo "installing fabtui in $(VENV), once; half a minute"
-	@$(PIP) install --quiet $(LOCKED) --editable .
+	$(call install,app)
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.app
 	@echo "installing PyTorch for CPU ranks in $(VENV), once; this takes minutes"
-	@$(EXTRAS) > $(VENV)/extras.txt
-	@$(PIP) install --quiet $(LOCKED) $(TORCH) --requirement $(VENV)/extras.txt
+	$(call install,installed)
+	@$(PIP) install --quiet $(TORCH)
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.installed
 $(VENV)/.dev: $(VENV)/.test
 $(VENV)/.docs $(VENV)/.release: $(VENV)/.dev
+# What the hosted workflow runs beside lint and tests.
+$(VENV)/.hosted: $(VENV)/.python requirements.lock
 
-# A dependency group each.
-$(VENV)/.test $(VENV)/.dev $(VENV)/.docs $(VENV)/.release: $(VENV)/.%:
-	@$(GROUP) $* > $(VENV)/$*.txt
-	@$(PIP) install --quiet $(LOCKED) --requirement $(VENV)/$*.txt
+$(VENV)/.test $(VENV)/.dev $(VENV)/.docs $(VENV)/.release $(VENV)/.hosted: $(VENV)/.%:
+	$(call install,$*)
 	@touch $@
 
 # The faults are planted, so exit code 1 (something is bad) is the expected one.
@@ -188,13 +196,18 @@ release: lint test dist check-release
 
 # The tests with the oldest direct dependencies that pyproject.toml allows, and with the newest.
 check-dependencies:
-	$(call ready,$(VENV)/.test)
+	$(call ready,$(VENV)/.hosted)
 	$(BIN)/python tools/check_dependencies.py $(ARGS)
 
+# pip-audit takes hashes of all packages or of none.
+audit:
+	$(call ready,$(VENV)/.hosted)
+	@grep -o '^[a-z0-9-]*==[^ ]*' requirements.lock > $(VENV)/pins.txt
+	$(BIN)/pip-audit --requirement $(VENV)/pins.txt --no-deps --disable-pip
+
 lock:
-	$(call ready,$(VENV)/.docs)
-	$(call ready,$(VENV)/.release)
-	$(BIN)/python tools/write_lock.py > requirements.lock.new
+	$(call ready,$(VENV)/.test)
+	$(BIN)/python tools/write_lock.py $(ARGS) > requirements.lock.new
 	mv requirements.lock.new requirements.lock
 
 clean:

@@ -1,4 +1,4 @@
-"""Check that requirements.lock pins every package to one version, and none with a known vulnerability.
+"""Check requirements.lock: each package has one version with hashes of its files, and none a known vulnerability.
 
 tools/advisories.toml lists the known ones; it needs no network and is not complete: it names its date.
 """
@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-_PIN = re.compile(r"([a-z0-9][a-z0-9-]*)==([0-9][0-9A-Za-z.]*)")
+_PIN = re.compile(r"([a-z0-9][a-z0-9-]*)==([0-9][0-9A-Za-z.]*)(?: ; [^\\;]+)?( \\)?")
+_HASH = re.compile(r" {4}--hash=sha256:[0-9a-f]{64}( \\)?")
+#: Their builds are in different indexes, and each has other files.
+_WITHOUT_HASHES = ("torch",)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -22,14 +25,29 @@ def _numbers(version: str) -> tuple[int, ...]:
 def problems(lock: str, fixed: dict[str, Any]) -> list[str]:
     """Return what is wrong with the text of a lock file."""
     found: list[str] = []
+    # Whether a hash has to follow the line before.
+    number, open_ = 0, False
     for number, line in enumerate(lock.splitlines(), 1):
+        if (hashed := _HASH.fullmatch(line)) and open_:
+            open_ = bool(hashed[1])
+            continue
+        if open_:
+            found.append(f"line {number}: a hash is expected")
+            open_ = False
         if not line or line.startswith("#"):
             continue
         pin = _PIN.fullmatch(line)
         if pin is None:
             found.append(f"line {number}: {line!r} is not NAME==VERSION")
-        elif pin[1] in fixed and _numbers(pin[2]) < _numbers(fixed[pin[1]]["version"]):
-            found.append(f"line {number}: {line} has {fixed[pin[1]]['id']}; fixed in {fixed[pin[1]]['version']}")
+            continue
+        open_ = bool(pin[3])
+        if not open_ and pin[1] not in _WITHOUT_HASHES:
+            found.append(f"line {number}: {pin[1]} has no hash")
+        if pin[1] in fixed and _numbers(pin[2]) < _numbers(fixed[pin[1]]["version"]):
+            about = fixed[pin[1]]
+            found.append(f"line {number}: {pin[1]}=={pin[2]} has {about['id']}; fixed in {about['version']}")
+    if open_:
+        found.append(f"line {number}: a hash is missing at the end")
     return found
 
 

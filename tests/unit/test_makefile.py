@@ -62,12 +62,14 @@ def test_two_at_once_install_one_after_the_other_and_once(checkout: Path) -> Non
     running = [make(checkout, target) for target in ("demo", "replay", "demo", "replay")]
     printed = [one.communicate(timeout=60)[0] for one in running]
     assert [one.returncode for one in running] == [0] * 4, printed
-    editable, extras = installed(checkout)
-    assert "--editable ." in editable
-    assert "torch" not in editable
-    assert "torch" in extras
-    assert "--editable" not in extras
-    assert "pandas" in (checkout / ".venv/extras.txt").read_text()
+    hashed = "--require-hashes --no-deps --only-binary :all: --requirement .venv"
+    app, editable, extras, torch = (line.removeprefix("--quiet ") for line in installed(checkout))
+    assert (app, extras) == (f"{hashed}/app.txt", f"{hashed}/installed.txt")
+    assert editable == "--no-deps --no-build-isolation --editable ."
+    assert torch == "torch"
+    listed = [(checkout / f".venv/{part}.txt").read_text() for part in ("app", "installed")]
+    assert ["pandas==" in text for text in listed] == [False, True]
+    assert ["textual==" in text for text in listed] == [True, False]
     for text, command in zip(printed, ("--lab", "replay", "--lab", "replay"), strict=True):
         assert f"fabtui {command}" in text
         assert "pip" not in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -38,9 +39,43 @@ def test_each_promise_has_a_test(page: str) -> None:
 
 def test_what_is_wrong_with_a_lock_file() -> None:
     fixed = {"aiohttp": {"version": "3.13.3", "id": "CVE-1"}}
-    lock = "# comment\naiohttp==3.13.3\naiohttp==3.9.10\naiohttp>=3\nother==1.0.dev1\n"
+    one = f"    --hash=sha256:{'0a' * 32}"
+    lock = f"# comment\naiohttp==3.13.3 \\\n{one} \\\n{one}\naiohttp==3.9.10 ; python_version < '3.12' \\\n{one}\n"
+    lock += f"aiohttp>=3\nother==1.0.dev1\ntorch==2\nthird==3 \\\n    --hash=md5:0a\nlast==1 \\\n{one} \\\n"
     problems = runpy.run_path(str(ROOT / "tools" / "check_lock.py"))["problems"]
     assert problems(lock, fixed) == [
-        "line 3: aiohttp==3.9.10 has CVE-1; fixed in 3.13.3",
-        "line 4: 'aiohttp>=3' is not NAME==VERSION",
+        "line 5: aiohttp==3.9.10 has CVE-1; fixed in 3.13.3",
+        "line 7: 'aiohttp>=3' is not NAME==VERSION",
+        "line 8: other has no hash",
+        "line 11: a hash is expected",
+        "line 11: '    --hash=md5:0a' is not NAME==VERSION",
+        "line 13: a hash is missing at the end",
     ]
+
+
+def test_everything_is_installed_with_hashes() -> None:
+    """PyTorch has a version alone, and fabtui itself is no file of an index."""
+    makefile = (ROOT / "Makefile").read_text()
+    pips = re.findall(r"\$\(PIP\) install --quiet (.*)", makefile)
+    assert pips == [
+        "$(CHECKED) --requirement $(VENV)/$(1).txt",
+        "--no-deps --no-build-isolation --editable .",
+        "$(TORCH)",
+    ]
+    assert "CHECKED = --require-hashes --no-deps --only-binary :all:\n" in makefile
+    workflows = "".join(path.read_text() for path in (ROOT / ".github" / "workflows").iterdir())
+    assert "pip install" not in workflows + (ROOT / ".ci" / "run").read_text()
+    assert "run: make audit" in workflows
+
+
+def test_actions_are_commits() -> None:
+    for path in (ROOT / ".github" / "workflows").iterdir():
+        for used in re.findall(r"uses: (.*)", path.read_text()):
+            assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", used), f"{path.name}: {used}"
+
+
+def test_dependencies_have_upper_bounds() -> None:
+    """A new major version may break what is installed from an index; one of nvidia-ml-py is a new CUDA."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    every = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    assert [one for one in every if not re.search(r">=[\d.]+,<\d+$", one)] == ["nvidia-ml-py>=12.560"]
