@@ -6,7 +6,11 @@ import os
 import re
 import subprocess
 import sys
+import threading
+import traceback
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO, NoReturn
 
 import pytest
 
@@ -22,22 +26,82 @@ FLAKES = """\
 """
 
 pytestmark = pytest.mark.slow
+sys.path.append(str(SCRIPT.parent))
+
+import run_tests  # noqa: E402
 
 
-def run(folder: Path, /, **bodies: str) -> subprocess.CompletedProcess[str]:
-    """Run the rows over one test per row (``wire``, ``lab``, ``slurm``, ``planted``, ``others``)."""
+def write(folder: Path, bodies: dict[str, str]) -> None:
+    """Write one test per row (``wire``, ``lab``, ``slurm``, ``planted``, ``others``)."""
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  wire: w\n  lab: l\n  slurm: s\n  planted: p\n")
     text = "import pathlib, pytest\n"
     for row, body in bodies.items():
         mark = "" if row == "others" else f"@pytest.mark.{row}\n"
         text += f"{mark}def test_{row}():\n{body.format(row=row)}"
     (folder / "test_rows.py").write_text(text)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "FABTUI"))}
-    # Plugins are not used: importing them takes most of the time.
-    environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    return subprocess.run(
-        [sys.executable, SCRIPT, "0"], cwd=folder, env=environment, capture_output=True, text=True, timeout=100
-    )
+
+
+def environment() -> dict[str, str]:
+    """Return an environment in which pytest has no plugins: importing them takes most of the time."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "FABTUI"))}
+    return {**kept, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+
+
+def started(folder: Path, /, **bodies: str) -> subprocess.CompletedProcess[str]:
+    """Run the rows as ``make test`` does."""
+    write(folder, bodies)
+    argv = [sys.executable, str(SCRIPT), "0"]
+    return subprocess.run(argv, cwd=folder, env=environment(), capture_output=True, text=True, timeout=100)
+
+
+def run(folder: Path, /, **bodies: str) -> subprocess.CompletedProcess[str]:
+    """Run the rows in forks of this process, which has imported pytest."""
+    write(folder, bodies)
+    with (folder / "printed").open("w+") as printed:
+        pid = os.fork()
+        if not pid:
+            in_fork(lambda: run_tests.main("0"), folder, printed.fileno())
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        printed.seek(0)
+        return subprocess.CompletedProcess(["run_tests.py"], code, printed.read(), "")
+
+
+def in_fork(work: Callable[[], int], folder: Path, output: int) -> NoReturn:
+    """Do what a process of its own would, and end with the code that is returned."""
+    code = 70
+    try:
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)  # type: ignore[misc]  # noqa: SIM115
+        sys.stderr = sys.__stderr__ = open(2, "w", closefd=False)  # type: ignore[misc]  # noqa: SIM115
+        os.chdir(folder)
+        kept = environment()
+        os.environ.clear()
+        os.environ.update(kept)
+        run_tests.subprocess.call = forking_call  # type: ignore[assignment]
+        code = work()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+#: One fork at a time: the rows are started by threads.
+_forking = threading.Lock()
+
+
+def forking_call(argv: list[str], stdout: BinaryIO | None = None, stderr: int | None = None) -> int:
+    """Run pytest in a fork; in place of ``subprocess.call``."""
+    words = argv[argv.index("pytest") + 1 :]
+    assert argv[-len(words) - 3 : -len(words)] == [sys.executable, "-m", "pytest"]
+    with _forking:
+        sys.stdout.flush()
+        pid = os.fork()
+        if not pid:
+            in_fork(lambda: int(pytest.main(words)), Path.cwd(), 1 if stdout is None else stdout.fileno())
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def test_all_pass(tmp_path: Path) -> None:
@@ -48,7 +112,7 @@ def test_all_pass(tmp_path: Path) -> None:
 
 
 def test_one_that_passes_alone_passes(tmp_path: Path) -> None:
-    done = run(tmp_path, wire=PASSES, lab=FLAKES, slurm=PASSES, planted=PASSES, others=FLAKES)
+    done = started(tmp_path, wire=PASSES, lab=FLAKES, slurm=PASSES, planted=PASSES, others=FLAKES)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 failed beside all others, run once more, alone:\n  test_rows.py::test_others" in done.stdout
 
@@ -107,9 +171,8 @@ def forked(folder: Path, body: str, *more: str) -> subprocess.CompletedProcess[s
     for number in range(2):
         (folder / f"test_of_{number}.py").write_text(f"import os, time, warnings, pytest\n{body}")
     argv = [sys.executable, "-m", "pytest", "-p", "tests.forks", "-p", "no:cacheprovider", "--forks", "2", *more]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "FABTUI"))}
-    environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(SCRIPT.parents[1])}
-    return subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=100)
+    variables = {**environment(), "PYTHONPATH": str(SCRIPT.parents[1])}
+    return subprocess.run(argv, cwd=folder, env=variables, capture_output=True, text=True, timeout=100)
 
 
 def test_processes_report_each_test_once(tmp_path: Path) -> None:
