@@ -25,7 +25,7 @@ pytestmark = pytest.mark.fuzz
 FORMATS = catalogue.formats()
 #: Damaged texts in all, over all samples and formats.
 MUTATIONS = examples(100)
-_LONGEST = 30_000
+_LONGEST = 12_000
 
 
 @functools.cache
