@@ -6,15 +6,17 @@ import importlib.util
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+
+from fabtui.lab.namespaces.holder import Holder, missing
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 TRAINING = Path(__file__).with_name("gloo_training.py")
@@ -28,42 +30,65 @@ def _wait_for(path: Path, text: str, seconds: float = 60.0) -> str:
     return found
 
 
+class Ranks(NamedTuple):
+    """Two ranks of a training, in a machine of their own where one can be made: this one has jobs of other tests."""
+
+    machine: Holder | None
+    folder: Path
+    running: list[subprocess.Popen[bytes]]
+
+    def start(self, argv: list[str], environment: dict[str, str], printed: str) -> subprocess.Popen[bytes]:
+        """Start a command beside the ranks."""
+        inside = argv if self.machine is None else self.machine.enter(argv)
+        with (self.folder / printed).open("wb") as out:
+            process = subprocess.Popen(inside, env={**os.environ, **environment}, stdout=out, stderr=subprocess.STDOUT)
+        self.running.append(process)
+        return process
+
+    def ask(self, *argv: str) -> str:
+        """Return what a command prints beside the ranks."""
+        inside = list(argv) if self.machine is None else self.machine.enter(argv)
+        return subprocess.run(inside, capture_output=True, text=True, check=True, timeout=20).stdout
+
+    def pid(self, rank: int) -> str:
+        return (self.folder / f"pid{rank}").read_text().strip()
+
+
 @pytest.fixture
-def ranks(tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+def ranks(tmp_path: Path) -> Iterator[Ranks]:
+    found = Ranks(Holder("vm") if missing() is None else None, tmp_path, [])
+    if found.machine is not None:
+        found.machine.wait()
+        found.ask("ip", "link", "set", "lo", "up")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
-    found = [
-        subprocess.Popen(
-            [sys.executable, str(TRAINING)],
-            env={**os.environ, **variables, "RANK": str(rank)},
-            stdout=(tmp_path / f"rank{rank}.log").open("wb"),
-            stderr=subprocess.STDOUT,
-        )
-        for rank in range(2)
-    ]
+    for rank in range(2):
+        argv = ["sh", "-c", f'echo $$ > {tmp_path}/pid{rank}; exec "$@"', "sh", sys.executable, str(TRAINING)]
+        found.start(argv, {**variables, "RANK": str(rank)}, f"rank{rank}.log")
     yield found
-    for process in found:
+    if found.machine is not None:
+        found.machine.end()
+    for process in found.running:
         process.kill()
         process.wait(10)
 
 
-def test_a_stopped_rank(ranks: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:
+def test_a_stopped_rank(ranks: Ranks, tmp_path: Path) -> None:
     _wait_for(tmp_path / "rank0.log", "iteration       10/")
-    printed, found = tmp_path / "printed", tmp_path / "found"
+    found = tmp_path / "found"
     argv = ["watchdog", "--logs", f"{tmp_path}/rank*.log", "--idle", "3", "--every", "1", "--once"]
     argv += ["--on-hang", f'printf "%s\\n%s\\n" "$FABTUI_FINDING" "$FABTUI_REPORT" >> {found}']
-    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
-    with printed.open("wb") as out:
-        dog = subprocess.Popen([sys.executable, "-m", "fabtui", *argv], env=environment, stdout=out, stderr=out)
-        _wait_for(printed, " moves")
-        ranks[1].send_signal(signal.SIGSTOP)
-        assert dog.wait(90) == 1, printed.read_text()
-    text = printed.read_text()
+    environment = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    dog = ranks.start([sys.executable, "-m", "fabtui", *argv], environment, "printed")
+    _wait_for(tmp_path / "printed", " moves")
+    ranks.ask("kill", "-STOP", ranks.pid(1))
+    code = dog.wait(90)
+    text = (tmp_path / "printed").read_text()
+    assert code == 1, text
     assert text.count("\nevidence\n") == 1
-    # Ranks of other tests may be stopped on this machine as well.
-    assert re.search(r"; next: kill -CONT \d+\n", text)
+    assert re.search(r"; next: kill -CONT \d+\n", text), text
     assert "the command of --on-hang ended well" in text
     finding, path = found.read_text().splitlines()
     job = r"the job (of process \d+ )?on \S+ \(\d+ ranks\)"
@@ -72,4 +97,4 @@ def test_a_stopped_rank(ranks: list[subprocess.Popen[bytes]], tmp_path: Path) ->
     assert (report["named_by"], report["job"], report["state"]) == ("/proc", None, "hangs")
     assert 1 in report["behind"]
     # Nothing was done about it.
-    assert Path(f"/proc/{ranks[1].pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    assert ranks.ask("cat", f"/proc/{ranks.pid(1)}/stat").rpartition(")")[2].split()[0] == "T"
