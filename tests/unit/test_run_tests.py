@@ -78,7 +78,7 @@ def in_fork(work: Callable[[], int], folder: Path, output: int) -> NoReturn:
         kept = environment()
         os.environ.clear()
         os.environ.update(kept)
-        run_tests.subprocess.call = forking_call  # type: ignore[assignment]
+        subprocess.call = forking_call  # type: ignore[assignment]
         code = work()
         sys.stdout.flush()
         sys.stderr.flush()

@@ -246,6 +246,7 @@ def test_ctrl_c_leaves_a_valid_snapshot(tmp_path: Path) -> None:
     out, err = controller.communicate(timeout=30)
     assert controller.returncode == 130, out + err
     assert "Traceback" not in out + err
+    assert "interrupted by SIGINT" in err
     with (tmp_path / "s.csv").open(newline="") as file:
         assert csv.DictReader(file).fieldnames is not None
     until = time.monotonic() + 15
