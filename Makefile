@@ -158,7 +158,6 @@ reference:
 
 docs:
 	$(call ready,$(VENV)/.docs)
-	$(BIN)/python tools/generate_docs.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 

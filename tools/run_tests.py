@@ -22,22 +22,24 @@ BUILD = Path("build")
 TESTS = Path("tests")
 #: Number of changed files from which on they are compiled before the tests begin.
 MANY = 20
-#: Arguments of pytest for the rows that print at the end; to collect what they do not run takes 10 s of CPU each.
-QUIET = ["--durations", "20", "--ignore", "tests/unit", "--ignore", "tests/screen"]
+
+
+def _without(*folders: str) -> list[str]:
+    """Return arguments of pytest that leave out folders without a test of the row: to collect those takes seconds."""
+    return [word for folder in folders for word in ("--ignore", f"tests/{folder}")]
+
+
+#: Folders of the rows that are marked.
+WIRE, LAB = _without("unit", "screen", "serve", "device", "lab"), _without("unit", "screen", "serve", "device", "wire")
+#: Arguments of pytest for the rows that print at the end.
+QUIET = ["--durations", "20"]
 #: Rows of tests and the arguments of pytest for them; the last row prints as it goes.
 ROWS = {
-    "wire": ["-m", "wire", *QUIET],
-    "lab": ["-m", "lab and not slurm and not planted", *QUIET],
-    "slurm": ["-m", "slurm", *QUIET],
-    "planted": ["-m", "planted", *QUIET],
-    "others": [
-        "-m",
-        "not wire and not lab and not slurm and not planted",
-        "--ignore",
-        "tests/wire",
-        "--ignore",
-        "tests/lab",
-    ],
+    "wire": ["-m", "wire", *QUIET, *WIRE],
+    "lab": ["-m", "lab and not slurm and not planted", *QUIET, *LAB],
+    "slurm": ["-m", "slurm", *QUIET, *LAB],
+    "planted": ["-m", "planted", *QUIET, *LAB],
+    "others": ["-m", "not wire and not lab and not slurm and not planted", *_without("wire", "lab")],
 }
 #: Rows that run at once, each with those that follow it; all of them beside the last row.
 LANES = (("wire",), ("lab",), ("slurm", "planted"))
