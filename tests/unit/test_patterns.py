@@ -28,12 +28,12 @@ from fabtui_node.parsers.ib import perftest
 from fabtui_node.parsers.nvidia import values
 
 #: Length of a line; readers of texts look at 20,000 characters of one.
-LENGTH = 4_000
+LENGTH = 2_000
 #: CPU seconds for one line; a linear pattern takes less than a millisecond.
 MOST = 0.5
 #: CPU seconds from which it is looked how the time grows with the line, and the growth with a line four times as long:
 #: 4 if it is linear, 16 if it is quadratic.
-NOTICED, GROWTH = 0.004, 8.0
+NOTICED, GROWTH = 0.001, 8.0
 _PROBED = ' a0-_.:/,|=\t"[](){}<>#*%+A\x01\n'
 _SINGLE = (sre.LITERAL, sre.NOT_LITERAL, sre.ANY, sre.IN)
 _REPEATS = (sre.MAX_REPEAT, sre.MIN_REPEAT)
