@@ -35,7 +35,7 @@ def network(wired: Network) -> Iterator[Network]:
 
 
 def test_an_interface_that_is_switched_off(network: Network) -> None:
-    """That of rail 0; `test_faults` has one of rail 1."""
+    """An interface of rail 0; one of rail 1 is in `test_faults`."""
     network.plant("n2.eth0=down")
     found = run(network, network.folder, *MESH)
     assert found.titles == ["n2 rail 0 (eth0 10.1.0.3) is down"], found.printed

@@ -42,7 +42,7 @@ def bad(found: Outcome) -> list[tuple[str, str]]:
 
 
 def test_one_direction_of_a_nic_is_slow(network: Network) -> None:
-    """Of rail 0; `test_next_steps` has one of rail 1."""
+    """A NIC of rail 0; one of rail 1 is in `test_next_steps`."""
     network.fabric("tc", "qdisc", "add", "dev", "n1r0", *SLOW)
     try:
         found = run(network, network.folder, *PAIRS)

@@ -66,7 +66,7 @@ def test_watch_keeps_its_files_up_to_date_until_a_signal(tmp_path: Path) -> None
 
 
 def test_a_run_that_is_ended_writes_what_it_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By SIGTERM; `tests/wire/test_run.py` has Ctrl+C."""
+    """SIGTERM ends it here, and Ctrl+C in `tests/wire/test_run.py`."""
     csv, record = tmp_path / "s.csv", tmp_path / "r.jsonl.gz"
     argv = ["run", "--lab", "1x3", "--lab-fault", "n000:0>n000:1=drop", "--timeout", "60"]
     argv += ["--csv", str(csv), "--record", str(record), "--bytes", "64K"]
