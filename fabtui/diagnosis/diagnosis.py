@@ -34,6 +34,7 @@ from fabtui.diagnosis.pairs import transport_rules as transport_rules
 from fabtui.diagnosis.pairs.pair_context import PairContext, uses_any
 from fabtui.diagnosis.pairs.tally import Survey, Tally
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, latest_preflight_in_steps, preflight
+from fabtui.diagnosis.pricing.price import ExpectedFact, expected, priced
 from fabtui.diagnosis.running_job import running_job_rules as running_job_rules
 from fabtui.diagnosis.running_job import uneven_traffic as uneven_traffic
 from fabtui.diagnosis.running_job.job_verdict import JobVerdict
@@ -105,6 +106,11 @@ class Diagnosis:
     def healthy(self) -> HealthySet | None:
         """The nodes and endpoints that are healthy together; None if no pair of endpoints was tested."""
         return healthy_set(self.model, self.tally, self.findings)
+
+    @cached_property
+    def expected(self) -> ExpectedFact | None:
+        """Busbw of a collective that the model expects of the healthy nodes; None if none was measured."""
+        return None if self.healthy is None else expected(self.model, self.healthy.endpoints)
 
 
 def diagnose(evidence: Evidence | Model) -> Diagnosis:
@@ -235,6 +241,8 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
     for at, one in enumerate(found):
         found[at] = confirmed(model, one)
         yield None
+    if not settled:
+        found = yield from priced(model, found)
     checks = [one for one in left if one.rule.domain is Domain.NODES]
     few = checks
     if len(checks) > _MOST_LISTED:

@@ -58,7 +58,7 @@ def as_json(found: Diagnosis) -> dict[str, Any]:
         "not_tested": found.not_examined,
         "findings": [finding_json(one) for one in found.findings],
         "mesh": [finding_json(one) for one in found.findings if one.rule.domain is Domain.MESH],
-        "healthy": healthy_json(found.healthy),
+        "healthy": healthy_json(found.healthy, found.expected),
         **({} if found.job is None else {"job": job_values(found.job)}),
         "preflight": [finding_json(one) for one in in_order(model, found.preflight.findings)],
         "log": [{**line._asdict(), "time": when(line.time)} for line in model.log],

@@ -14,6 +14,7 @@ from fabtui.diagnosis.mesh.affected_components import ComponentKind
 from fabtui.model.measurement import Verdict
 from fabtui.nodeset import count, fold
 from fabtui.presentation.numbers import percent_text, share_text, value_text
+from fabtui.presentation.price_lines import price_lines
 from fabtui.presentation.recurrence import recurrence_json, recurrence_text
 from fabtui.presentation.wording import verdict_words
 from fabtui.sanitize import one_line
@@ -293,6 +294,7 @@ _COMMON: dict[str, Callable[[Any], list[str]]] = {
     "slowest": lambda one: [f"{one.source} > {one.destination}: {share_text(one.value, one.median, one.unit)}"],
     "of_usual": lambda one: [share_text(one.value, one.median, one.unit)],
     "in_world": _in_world,
+    "price": price_lines,
     "meaning": lambda text: [f"means: {text}"],
     "ports": list,
     "counted": list,

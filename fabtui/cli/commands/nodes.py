@@ -64,9 +64,10 @@ def execute(args: argparse.Namespace) -> int:
 
     def report(lines: list[str]) -> None:
         if "json" in args:
-            print_json(as_json(found))
+            print_json(as_json(found, one.expected))
         else:
-            print_text(f"{sentence_of(one)}\n\n{healthy_text(model, found)}" + "".join(f"\n{line}\n" for line in lines))
+            text = healthy_text(model, found, one.expected)
+            print_text(f"{sentence_of(one)}\n\n{text}" + "".join(f"\n{line}\n" for line in lines))
 
     write_first(_write(found, hostfile) if hostfile is not None else [], report)
     return BAD if found.left_out else ALL_OK

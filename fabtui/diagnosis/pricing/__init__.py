@@ -1,0 +1,1 @@
+"""What bandwidths that were measured between pairs cost a collective: docs/price.md."""

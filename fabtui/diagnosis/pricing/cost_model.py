@@ -1,0 +1,217 @@
+"""Time of a collective from the bandwidths of pairs: the busiest hop, NIC or GPU, and a latency for each step.
+
+``seconds = factor x (steps x latency + bytes x max(share / rate))``: the alpha-beta model, as in NCCL's own tuning
+(src/graph/tuning.cc), with measured rates in place of tables. ``factor`` is what the session measured over what the
+model says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fabtui.diagnosis.finding import Steps, finished
+from fabtui.diagnosis.pricing.collective_traffic import Traffic, traffic
+from fabtui.diagnosis.pricing.fabric_rates import FabricRates, fabric_rates
+from fabtui.model.endpoints import FIRST_RANKS
+from fabtui.model.layers import COLLECTIVES, busbw_factor
+from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.pair_table import Floats, Ints, quantile
+from fabtui.model.session_model import Model
+
+#: Greatest error of a model that gives numbers.
+MOST_ERROR = 0.20
+#: Maximum number of measured groups that the model is compared with.
+_MOST_GROUPS = 64
+#: Share of these groups whose error is at most the one that is stated.
+_COVERED = 0.8
+#: Algorithms by the first word that NCCL prints; Gloo and logs without one use rings.
+_MODELLED = ("ring", "tree")
+
+
+class Calibration(NamedTuple):
+    """What the session measured of a collective over as many endpoints as it had, beside the model."""
+
+    kind: str  #: The collective.
+    ranks: Ints  #: Endpoints of the group, in rank order.
+    bytes: int  #: Message size.
+    algorithm: str  #: ``ring`` or ``tree``.
+    rings: tuple[Ints, ...]  #: The rings of NCCL's channels in its log; empty: a ring per rail, in rank order.
+    busbw: float  #: What was measured, GB/s.
+    factor: float  #: Measured time over time of the model.
+    error: float  #: Relative error of the calibrated model in the other groups; without any, that of the plain model.
+    others: int  #: Number of these groups.
+
+    @property
+    def fits(self) -> bool:
+        """Whether the model may give numbers."""
+        return self.error <= MOST_ERROR
+
+
+class CostModel:
+    """Predicts the busbw of collectives of a session.
+
+    Args:
+        model: The session model.
+        rates: Its rates.
+    """
+
+    def __init__(self, model: Model, rates: FabricRates) -> None:
+        self.rates = rates
+        self._model = model
+        self._calibrations: dict[str, Calibration | None] = {}
+
+    def calibration(self, kind: str) -> Calibration | None:
+        """Return the model beside what was measured of a collective; None if nothing comparable was measured."""
+        return finished(self.calibrated(kind))
+
+    def calibrated(self, kind: str) -> Steps[Calibration | None]:
+        """Return the same in small steps."""
+        if kind not in self._calibrations:
+            self._calibrations[kind] = yield from self._calibrate(kind)
+        return self._calibrations[kind]
+
+    def busbw(self, of: Calibration, ranks: Ints, rates: FabricRates | None = None) -> float | None:
+        """Return the busbw (GB/s) of a collective over some endpoints, at the size and by the algorithm measured.
+
+        None if a rate on its way is unknown. Rings of a log count for its own ranks only.
+        """
+        rings = of.rings if len(ranks) == len(of.ranks) and set(ranks.tolist()) == set(of.ranks.tolist()) else ()
+        found = self._seconds(of.kind, of.algorithm, ranks, of.bytes, rings, self.rates if rates is None else rates)
+        return None if found is None else _busbw(of.kind, len(ranks), of.bytes, found * of.factor)
+
+    def _seconds(
+        self, kind: str, algorithm: str, ranks: Ints, size: int, rings: Sequence[Ints], rates: FabricRates
+    ) -> float | None:
+        made = traffic(kind, algorithm, ranks, rates.node, rates.port, rings)
+        return None if made is None else seconds(made, size, rates)
+
+    def _calibrate(self, kind: str) -> Steps[Calibration | None]:
+        groups = [(ranks, one) for ranks, one in _groups(self._model, kind) if _algorithm(one) in _MODELLED]
+        if not groups:
+            return None
+        whole, most = max(groups, key=lambda group: (len(group[0]), group[1].asked_bytes or 0))
+        size, algorithm = most.asked_bytes or 0, _algorithm(most)
+        spans = len(set(self.rates.node[whole].tolist())) > 1
+        compared: list[tuple[int, float]] = []
+        alike = [
+            (ranks, one)
+            for ranks, one in groups
+            if (one.asked_bytes, _algorithm(one)) == (size, algorithm)
+            and (len(set(self.rates.node[ranks].tolist())) > 1) is spans
+        ]
+        step = max(1, len(alike) // _MOST_GROUPS)
+        rings = _rings_of(most, whole)
+        for ranks, one in [(whole, most), *(group for group in alike[::step] if group[1] is not most)]:
+            plain = self._seconds(kind, algorithm, ranks, size, rings if one is most else (), self.rates)
+            yield
+            assert one.value is not None
+            if plain is None:
+                if one is most:
+                    return None
+                continue
+            compared.append((len(ranks), _seconds_of(kind, len(ranks), size, one.value) / plain))
+        factor = compared[0][1]
+        errors = np.array([abs(other / factor - 1) for _, other in compared[1:]])
+        error = quantile(errors, _COVERED) if len(errors) else abs(1 / factor - 1)
+        assert most.value is not None
+        return Calibration(kind, whole, size, algorithm, rings, most.value, factor, error, len(errors))
+
+
+def cost_model(model: Model) -> CostModel | None:
+    """Return the cost model of a session; None if no pair of its endpoints has a value."""
+    rates = finished(fabric_rates(model))
+    return None if rates is None else CostModel(model, rates)
+
+
+def seconds(made: Traffic, size: int, rates: FabricRates) -> float | None:
+    """Return the time (s) of a message size; None if a rate on the way is unknown.
+
+    An unknown latency is left out: the calibration has it, at the size that was measured.
+    """
+    rate = rates.rate[made.source, made.target]
+    if np.isnan(rate).any():
+        return None
+    load = made.share * size / 1e9
+    count = len(rates.ends)
+    _, first, hop = np.unique(made.source * count + made.target, return_index=True, return_inverse=True)
+    longest = float((np.bincount(hop, load) / rate[first]).max(initial=0.0))
+    within = rates.within(made.source, made.target)
+    sends, receives, out, into = rates.capacity
+    parts = (
+        (rates.port[made.source[~within]], load[~within], sends),
+        (rates.port[made.target[~within]], load[~within], receives),
+        (made.source[within], load[within], out),
+        (made.target[within], load[within], into),
+    )
+    for numbers, loads, most in parts:
+        longest = max(longest, _busiest(numbers, loads, most))
+    if rates.latency is None:
+        return longest
+    waits = rates.latency[made.source, made.target]
+    waits = waits[np.isfinite(waits)]
+    return longest + made.steps * (quantile(waits) if len(waits) else 0.0)
+
+
+def _busiest(numbers: Ints, loads: Floats, most: Floats) -> float:
+    if not len(numbers):
+        return 0.0
+    carried = np.bincount(numbers, loads, minlength=len(most))
+    used = carried > 0
+    return float((carried[used] / most[used]).max(initial=0.0))
+
+
+def _busbw(kind: str, ranks: int, size: int, time: float) -> float:
+    return size / time / 1e9 * busbw_factor(kind, ranks)
+
+
+def _seconds_of(kind: str, ranks: int, size: int, busbw: float) -> float:
+    return size / 1e9 * busbw_factor(kind, ranks) / busbw
+
+
+def _algorithm(one: Measurement) -> str:
+    """Return the algorithm of a collective, as it was reported; Gloo reports none, and uses rings."""
+    word = str((one.extra or {}).get("algorithm") or "ring").lower()
+    return word.partition("/")[0]
+
+
+def _rings_of(one: Measurement, ranks: Ints) -> tuple[Ints, ...]:
+    """Return the rings of a log, as numbers of endpoints; none if they are not over exactly these ranks."""
+    rings = (one.extra or {}).get("rings")
+    found = []
+    for ring in rings if isinstance(rings, list) else ():
+        if not isinstance(ring, list) or sorted(map(str, ring)) != sorted(map(str, range(len(ranks)))):
+            return ()
+        found.append(ranks[np.array(ring, dtype=np.int64)])
+    return tuple(found)
+
+
+def _groups(model: Model, kind: str) -> Iterator[tuple[Ints, Measurement]]:
+    """Yield the groups over which a collective was measured, with their endpoints in rank order."""
+    layer = COLLECTIVES.get(kind)
+    if layer is None:
+        return
+    ends = [end for name in model.nodes for end in model.table.of_node(name) if end.kind != "none"]
+    of_node = {name: [end.number for end in model.table.of_node(name)] for name in model.nodes}
+    for one in model.measurements(layer):
+        if one.arm is not None or one.value is None or not math.isfinite(one.value) or one.value <= 0:
+            continue
+        if one.verdict not in (Verdict.OK, Verdict.SLOW) or not one.asked_bytes or one.made:
+            continue
+        if one.src == one.dst == "all":
+            ranks = [end.number for end in ends]
+        elif one.src in of_node and one.dst in of_node:
+            ranks = [number for name in dict.fromkeys((one.src, one.dst)) for number in of_node[name]]
+        elif (first := FIRST_RANKS.fullmatch(one.src)) is not None:
+            ranks = [end.number for end in ends[: int(first[1])]]
+        else:
+            rails = {f"rail{end.index if end.rail is None else end.rail}" for end in ends}
+            if one.src not in rails:
+                continue
+            ranks = [e.number for e in ends if f"rail{e.index if e.rail is None else e.rail}" == one.src]
+        # Ranks that were left out of a group are not known by name.
+        if (one.extra or {}).get("ranks") == len(ranks) > 1:
+            yield np.array(ranks, dtype=np.int64), one
