@@ -140,7 +140,7 @@ def in_lab(args: argparse.Namespace) -> list[Case]:
         os.environ["XDG_STATE_HOME"] = f"{text}/state"
         _lab("up", "--nodes", str(NODES), "--rails", "1", "--name", name)
         try:
-            return list(_told(cases(Path(text), args.fabrics, args.seed, name)))
+            return list(_printed(cases(Path(text), args.fabrics, args.seed, name)))
         finally:
             _lab("down", "--name", name, quiet=True)
 
@@ -163,7 +163,7 @@ def on_gpus(folder: Path, channels: list[int], lab: str) -> Iterator[Case]:
         print(f"at most {most} channels: factor {of.factor:.3f}, all_reduce {of.busbw:.1f} GB/s", flush=True)
 
 
-def _told(found: Iterator[Case]) -> Iterator[Case]:
+def _printed(found: Iterator[Case]) -> Iterator[Case]:
     for one in found:
         print(one, flush=True)
         yield one
@@ -179,7 +179,7 @@ def main() -> int:
     args = parser.parse_args()
     if args.channels:
         with tempfile.TemporaryDirectory(prefix="price-") as text:
-            found = list(_told(on_gpus(Path(text), [int(one) for one in args.channels.split(",")], args.lab)))
+            found = list(_printed(on_gpus(Path(text), [int(one) for one in args.channels.split(",")], args.lab)))
     elif os.geteuid():
         print("skipped: needs root, for network namespaces")
         return 0

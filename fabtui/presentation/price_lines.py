@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     # The first frame of the screen needs titles of findings, but no cost model.
     from fabtui.diagnosis.pricing.price import ExpectedFact, Gain, PriceFact
 
-#: Share below which a change is none, %.
+#: Change (%) that is too small to count.
 _NONE = 0.5
 
 

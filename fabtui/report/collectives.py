@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from string import ascii_uppercase
 
+from fabtui.diagnosis.knowledge.published_ranges import published
 from fabtui.diagnosis.pairs.ab_comparison import KINDS, Arm, Compared, compared
 from fabtui.export.collectives_table import SweepRow, TableRow, group_sweep, table_rows
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.numbers import brief_text, scales_text, size_text, spoken_text, value_text
+from fabtui.presentation.published_text import published_text
 from fabtui.presentation.text_table import filled
 from fabtui.presentation.wording import verdict_words
 from fabtui.report.document import Table
@@ -50,6 +52,7 @@ def collective_tables(model: Model) -> list[Table]:
         notes = [scales] if scales else []
         if len(found) > len(mine):
             notes.append(f"and {len(found) - len(mine)} more rows; --table has them all")
+        notes += map(published_text, published(model, kind))
         shown = filled(cells, nothing=("",))
         left = [place for place, at in enumerate(shown) if at in (0, _ALGORITHM, _ALGORITHM + 1)]
         tables.append(Table(kind, [[row[at] for at in shown] for row in cells], left, notes))

@@ -1,1 +1,1 @@
-"""What bandwidths that were measured between pairs cost a collective: docs/price.md."""
+"""Prices of findings: the cost of a collective from the bandwidths of pairs (docs/price.md)."""

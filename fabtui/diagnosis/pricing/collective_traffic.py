@@ -14,7 +14,7 @@ _PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 
 
 class Traffic(NamedTuple):
-    """What is sent, as shares of the message size, and how many messages follow each other."""
+    """Hops of a collective with their shares of the message size, and the number of its steps."""
 
     source: Ints  #: Number of the endpoint that sends, for each hop.
     target: Ints  #: The one that receives.

@@ -1,8 +1,8 @@
 """Time of a collective from the bandwidths of pairs: the busiest hop, NIC or GPU, and a latency for each step.
 
 ``seconds = factor x (steps x latency + bytes x max(share / rate))``: the alpha-beta model, as in NCCL's own tuning
-(src/graph/tuning.cc), with measured rates in place of tables. ``factor`` is what the session measured over what the
-model says.
+(src/graph/tuning.cc), with measured rates in place of tables. ``factor`` is the measured time over that of
+the model.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MODELLED = ("ring", "tree")
 
 
 class Calibration(NamedTuple):
-    """What the session measured of a collective over as many endpoints as it had, beside the model."""
+    """Collective over the largest measured group, beside the model."""
 
     kind: str  #: The collective.
     ranks: Ints  #: Endpoints of the group, in rank order.
@@ -47,7 +47,7 @@ class Calibration(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        """Whether the model may give numbers."""
+        """True if the model may give numbers."""
         return self.error <= MOST_ERROR
 
 

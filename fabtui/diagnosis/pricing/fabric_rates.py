@@ -18,7 +18,7 @@ _MICROSECOND = 1e-6
 
 
 class Capacity(NamedTuple):
-    """What NICs and GPUs carry, GB/s: the best of their pairs; minus infinity where no pair has a value."""
+    """Most that NICs and GPUs carry, GB/s: the best of their pairs; minus infinity without a value."""
 
     sends: Floats  #: Each NIC, to other nodes.
     receives: Floats  #: Each NIC, from other nodes.
@@ -39,7 +39,7 @@ class Capacity(NamedTuple):
 
 @dataclass(frozen=True)
 class FabricRates:
-    """What is known of each ordered pair of endpoints; rows send, columns receive."""
+    """Known rates of ordered pairs of endpoints; rows send, columns receive."""
 
     rate: Floats  #: One way, GB/s; NaN where nothing passes or nothing is known.
     usual: Floats  #: What is usual in the class of the pair, GB/s; NaN if unknown.

@@ -22,7 +22,7 @@ _MOST_PRICED = 8
 
 
 class Gain(NamedTuple):
-    """What a change brings."""
+    """Gain of a change."""
 
     busbw: float  #: Busbw that the model expects then, GB/s.
     ratio: float  #: The same over what the session measured.
@@ -45,7 +45,7 @@ class PriceFact(NamedTuple):
 
 
 class ExpectedFact(NamedTuple):
-    """What a collective over some endpoints is expected to give."""
+    """Expected busbw of a collective over some endpoints."""
 
     collective: str  #: Name of the collective.
     bytes: int  #: Message size.

@@ -1,4 +1,4 @@
-"""Prices of findings: the cost model, its calibration, and what each writer says of it."""
+"""Prices of findings: the cost model, its calibration, and their text in each writer."""
 
 from __future__ import annotations
 

@@ -1,0 +1,32 @@
+"""Text of published bandwidths beside measured ones: a note, never a verdict."""
+
+from __future__ import annotations
+
+from fabtui.diagnosis.knowledge.published_ranges import PublishedComparison, PublishedRange
+from fabtui.presentation.numbers import size_text, value_text
+from fabtui.sanitize import one_line
+
+_WORDS = {"nvls": "with NVLS", "ring": "without NVLS"}
+
+
+def published_text(one: PublishedComparison) -> str:
+    """Return a measured collective beside the published values, with their message size and sources."""
+    rows = one.rows
+    parts = [f"{_range(row)} GB/s {_WORDS.get(row.algorithm, '')}".strip() for row in rows]
+    nics = rows[0].nics
+    what = f"{one.gpus} x {one.gpu}"
+    if one.nodes > 1:
+        what += f" on {one.nodes} nodes" + (f" with {nics[0]} x {nics[1]} Gb/s" if nics else "")
+    value = "-" if one.measured.value is None else value_text(one.measured.value)
+    text = f"{value} GB/s over {one_line(one.where, 80)}: published for {what}: {', '.join(parts)}"
+    if any(row.algorithm for row in rows) and (used := one.nvls_used) is not None:
+        text += f"; NVLS was {'used' if used else 'not used'}"
+    least = min(row.bytes for row in rows)
+    if (one.measured.asked_bytes or 0) < least:
+        text += f"; these are from {size_text(least)} on, this is {size_text(one.measured.asked_bytes or 0)}"
+    return f"{text} ({'; '.join(dict.fromkeys(row.source for row in rows))})"
+
+
+def _range(row: PublishedRange) -> str:
+    low, high = value_text(row.low), value_text(row.high)
+    return low if low == high else f"{low} to {high}"
