@@ -53,7 +53,7 @@ class PublishedComparison(NamedTuple):
 
     @property
     def nvls_used(self) -> bool | None:
-        """Whether NVLink SHARP was used; None if that is unknown."""
+        """True if NVLink SHARP was used; None if that is unknown."""
         return self.algorithm.startswith(_NVLS) if self.algorithm else None
 
 
