@@ -34,7 +34,8 @@ from fabtui.diagnosis.pairs import transport_rules as transport_rules
 from fabtui.diagnosis.pairs.pair_context import PairContext, uses_any
 from fabtui.diagnosis.pairs.tally import Survey, Tally
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, latest_preflight_in_steps, preflight
-from fabtui.diagnosis.pricing.price import ExpectedFact, expected, priced
+from fabtui.diagnosis.pricing.cost_model import CostModel, cost_model
+from fabtui.diagnosis.pricing.price import ExpectedFact, expected, expected_of_first, priced
 from fabtui.diagnosis.running_job import running_job_rules as running_job_rules
 from fabtui.diagnosis.running_job import uneven_traffic as uneven_traffic
 from fabtui.diagnosis.running_job.job_verdict import JobVerdict
@@ -110,7 +111,16 @@ class Diagnosis:
     @cached_property
     def expected(self) -> ExpectedFact | None:
         """Busbw of a collective that the model expects of the healthy nodes; None if none was measured."""
-        return None if self.healthy is None else expected(self.model, self.healthy.endpoints)
+        return None if self.healthy is None else expected(self._costs, self.healthy.endpoints)
+
+    @cached_property
+    def expected_groups(self) -> dict[int, ExpectedFact]:
+        """Busbw that the model expects of the first ranks of ``--groups``, by their number."""
+        return expected_of_first(self.model, self._costs)
+
+    @cached_property
+    def _costs(self) -> CostModel | None:
+        return cost_model(self.model)
 
 
 def diagnose(evidence: Evidence | Model) -> Diagnosis:

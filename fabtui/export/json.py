@@ -52,7 +52,7 @@ def as_json(found: Diagnosis) -> dict[str, Any]:
         "relayed": [{"src": src, "dst": dst, "text": comparison_text(model, src, dst)} for src, dst in relayed(model)],
         "comparison": model.comparison,
         "arms": [_measured(model, measurement, notes, limits) for measurement in model.results.arms()],
-        "group_sweep": sweep_json(model),
+        "group_sweep": sweep_json(model, found.expected_groups),
         "carriers": carriers(model).sentence or None,
         "untested": [{"src": src, "dst": dst, "error": why} for (src, dst), why in model.untested.items()],
         "not_tested": found.not_examined,

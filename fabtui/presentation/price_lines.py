@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fabtui.nodeset import count
@@ -41,6 +42,19 @@ def expected_text(fact: ExpectedFact) -> str:
         why = "a bandwidth on its way is unknown" if fact.fits else _misfit(fact.error, fact.compared)
         return f"{what}: unknown, {why}"
     return f"{what}: {spoken_text(fact.busbw, 'GB/s')} busbw, by the cost model: {_error(fact.error, fact.compared)}"
+
+
+def groups_text(facts: Mapping[int, ExpectedFact]) -> str:
+    """Return what is expected of numbers of ranks, with the error of the model; "" if nothing is."""
+    if not facts:
+        return ""
+    first = next(iter(facts.values()))
+    if not first.fits:
+        return f"nothing is expected: {_misfit(first.error, first.compared)}"
+    values = [
+        f"{ranks}: {'unknown' if one.busbw is None else spoken_text(one.busbw, 'GB/s')}" for ranks, one in facts.items()
+    ]
+    return f"expected busbw, by the cost model: {', '.join(values)} ({_error(first.error, first.compared)})"
 
 
 def _change(before: float, gain: Gain) -> str:

@@ -99,7 +99,7 @@ def _session(one: Diagnosis, sources: Sequence[str], against: Against | None) ->
     if against is not None:
         yield Section("changes", f"Changes since {one_line(against.name, 100)}", _changes(one, sources, against))
     yield Section("layers", "Layers", [*layer_panels(one), *_sentences(model)])
-    yield Section("collectives", "Collectives", [*collective_blocks(model)])
+    yield Section("collectives", "Collectives", [*collective_blocks(one)])
     yield Section("comparison", "A/B comparison", [*comparison(model)])
     if one.preflight.table.nodes or one.preflight.missing:
         yield Section("preflight", "Preflight", [*preflight_blocks(one.preflight)])

@@ -83,12 +83,13 @@ def _marked(text: str, names: list[str], roles: dict[str, str]) -> str:
     return f"{text} {UNICODE.differs}" if names and names[0] in roles else text
 
 
-def collective_blocks(model: Model) -> Iterator[Block]:
+def collective_blocks(one: Diagnosis) -> Iterator[Block]:
     """Yield curves and tables of collectives."""
+    model = one.model
     tables = collective_tables(model)
     if tables:
         yield Picture("busbw over message size, both axes logarithmic", busbw_scene(model))
-    yield from (*tables, *sweep_tables(model))
+    yield from (*tables, *sweep_tables(model, one.expected_groups))
 
 
 #: Maximum number of rows of a table of address pairs.

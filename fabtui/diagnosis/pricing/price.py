@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fabtui.diagnosis.finding import Finding, Severity, Steps, finished, in_steps
-from fabtui.diagnosis.pricing.cost_model import Calibration, CostModel, cost_model
+from fabtui.diagnosis.pricing.cost_model import Calibration, CostModel
 from fabtui.diagnosis.pricing.fabric_rates import FabricRates, fabric_rates
 from fabtui.diagnosis.running_job.judge import job_verdict
-from fabtui.model.endpoints import Endpoint
+from fabtui.model.endpoints import FIRST_RANKS, Endpoint
 from fabtui.model.layers import COLLECTIVES, busbw_factor
 from fabtui.model.session_model import Model
 
@@ -84,15 +84,24 @@ def priced(model: Model, findings: Sequence[Finding]) -> Steps[list[Finding]]:
     return found
 
 
-def expected(model: Model, ends: Iterable[Endpoint], costs: CostModel | None = None) -> ExpectedFact | None:
+def expected(costs: CostModel | None, ends: Iterable[Endpoint]) -> ExpectedFact | None:
     """Return what a collective over some endpoints is expected to give; None if none was measured to compare with."""
-    costs = costs or cost_model(model)
     of = None if costs is None else finished(_calibrated(costs))
     ranks = np.array([end.number for end in ends], dtype=np.int64)
     if costs is None or of is None or len(ranks) < 2:
         return None
     found = costs.busbw(of, ranks) if of.fits else None
     return ExpectedFact(of.kind, of.bytes, found, of.error, of.others, of.fits)
+
+
+def expected_of_first(model: Model, costs: CostModel | None) -> dict[int, ExpectedFact]:
+    """Return what is expected of the first ranks of ``--groups``, by their number."""
+    counts = {
+        int(found[1]) for one in model.measurements(*COLLECTIVES.values()) if (found := FIRST_RANKS.fullmatch(one.src))
+    }
+    ends = [end for name in model.nodes for end in model.table.of_node(name) if end.kind != "none"]
+    facts = {number: expected(costs, ends[:number]) for number in sorted(counts) if 1 < number <= len(ends)}
+    return {number: fact for number, fact in facts.items() if fact is not None}
 
 
 def iteration_share(of: Calibration, per_minute: float | None) -> float | None:

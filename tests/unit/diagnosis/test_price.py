@@ -178,6 +178,25 @@ def test_rings_of_the_log_take_the_place_of_the_rail_order() -> None:
         assert of.rings == ()
 
 
+def test_groups_of_the_first_ranks_have_what_is_expected() -> None:
+    model = fabric(slow_n2)
+    for count, value in ((4, 90.0), (8, 39.0), (12, 38.0)):
+        extra = {"ranks": count, "algorithm": "RING/SIMPLE"}
+        row = Measurement(
+            Layer.BUSBW, f"first{count}", f"first{count}", Verdict.OK, value, "GB/s", GIB, 3.0, extra=extra
+        )
+        model.apply(Measured(measurements=[row], time=3.0))
+    found = diagnose(ended(model))
+    assert {count: round(fact.busbw or 0, 1) for count, fact in found.expected_groups.items()} == {
+        4: 87.4,
+        8: 38.0,
+        12: 38.0,
+    }
+    text = "expected busbw, by the cost model: 4: 87.4 GB/s, 8: 38.0 GB/s, 12: 38.0 GB/s (error 2.8 % in 2 other"
+    assert text in summary(found)
+    assert next(row["expected"] for row in as_json(found)["group_sweep"]) == found.expected_groups[4].busbw
+
+
 @pytest.mark.parametrize("count", range(1, 12))
 def test_both_trees_reach_every_node(count: int) -> None:
     for parents in double_tree(count):
