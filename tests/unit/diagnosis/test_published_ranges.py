@@ -91,7 +91,7 @@ def test_a_board_with_a_bridge_is_no_other_board() -> None:
 @pytest.mark.parametrize(
     ("path", "notes"),
     [
-        ("recordings/h100x4-lab-2x2.jsonl.gz", []),
+        ("tests/samples/sessions/h200x4-lab-2x2.jsonl.gz", []),
         ("tests/samples/sessions/h200x8-lab-2x4.jsonl.gz", ["338 GB/s over n001: published for 4 x H200: 363 GB/s"]),
     ],
 )
