@@ -103,7 +103,7 @@ def test_ephemeral_ports_are_refused(network: Network, tmp_path: Path) -> None:
 def test_connections_are_limited_and_a_router_drops_flows(network: Network, tmp_path: Path) -> None:
     ports = "jhash ip saddr . ip daddr . th sport . th dport mod 2 seed 7 == 0"
     network.rule(f"ip saddr 10.1.0.0/24 ip daddr 10.2.0.0/24 meta l4proto {{ tcp, udp }} {ports}")
-    with firewall(network, "n3", "tcp flags & (syn|ack) == syn limit rate over 2/second drop"):
+    with firewall(network, "n3", "tcp flags & (syn|ack) == syn limit rate over 1/second drop"):
         outcome = run(network, tmp_path, *ADDRESSES)
     check(outcome, "FT209", "FT210")
     path, limit = sorted(outcome.saved["findings"], key=lambda found: found["id"])[:2]
@@ -113,4 +113,4 @@ def test_connections_are_limited_and_a_router_drops_flows(network: Network, tmp_
     assert "10.1.0.254 is the last router that answers for a flow that is lost" in path["evidence"]
     # Which connections pass is chance: from one node all may.
     assert re.fullmatch(r"only some connections (from n\d )?to n3 pass", limit["title"])
-    assert "n3 has the rule: tcp flags syn / syn,ack limit rate over 2/second drop" in limit["evidence"]
+    assert "n3 has the rule: tcp flags syn / syn,ack limit rate over 1/second drop" in limit["evidence"]

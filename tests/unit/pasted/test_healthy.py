@@ -77,6 +77,7 @@ def healthy() -> Iterator[Path]:
             yield path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", sorted({path.parent for path in healthy()}), ids=lambda path: path.name)
 def test_a_healthy_sample_has_neither_cause_nor_bad_finding(folder: Path, capsys: Out) -> None:
     for path in (path for path in healthy() if path.parent == folder):
