@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import base64
 import contextlib
 import functools
 import gzip
@@ -16,6 +17,7 @@ import json
 import os
 import pickle
 import random
+import re
 import shutil
 import socket
 import tempfile
@@ -34,7 +36,7 @@ from fabtui.diagnosis.running_job.flight_recorder import flight_dump
 from fabtui.diagnosis.running_job.plain_pickle import NotPlain, read_plain
 from fabtui.diagnosis.running_job.ras_report import report_of as ras_report
 from fabtui.errors import InputError
-from fabtui.export.csv import rows
+from fabtui.export.csv import COLUMNS, rows
 from fabtui.export.json import as_json
 from fabtui.importers import sources
 from fabtui.importers.catalogue import formats
@@ -63,10 +65,13 @@ from fabtui.session.measure.p2p_result import Side
 from fabtui.session.node_client import NodeClient
 from fabtui.session.ranks.rank_host import HostMessage, RankHost, RankSettings, Report, exit_reason
 from fabtui.session.ranks.rendezvous_store import Member, StoreServer
+from fabtui.sharing.identities import Identities
+from fabtui.sharing.rewriter import Rewriter
+from fabtui.sharing.session_file import SessionFile
 from fabtui.transport.asyncssh.known_hosts import load_file
 from fabtui.transport.byte_pipe import BytePipe, Ending
 from fabtui.transport.framed_link import FramedLink, Limits
-from fabtui.transport.link import NodeUnreachable
+from fabtui.transport.link import LinkLost, NodeUnreachable
 from fabtui.transport.ssh_config import (
     ConfigBroken,
     SshSettings,
@@ -243,6 +248,78 @@ def _link(data: bytes) -> None:
         raise _UNSEEN[0]
 
 
+async def _stored(data: bytes) -> None:
+    store = StoreServer()
+    nodes = {f"n{at}": f"10.0.0.{at + 1}" for at in range(3)}
+    for prefix, ranks, gloo in (("e/1/", (0, 1), True), ("e/2/", (1, 2), False), ("e/3/", (0, 1, 2), True)):
+        store.begin(prefix, {rank: Member(f"n{rank}", nodes[f"n{rank}"]) for rank in ranks}, gloo=gloo)
+    lost: set[str] = set()
+    answered = 0
+
+    def answer(reply: dict[str, Any]) -> None:
+        nonlocal answered
+        answered += 1
+        protocol.encode({"t": "rank", "m": reply})
+
+    for number, line in enumerate(data.split(b"\n")[:200]):
+        try:
+            request = protocol.decode(line)
+        except protocol.ProtocolError:
+            continue
+        node = f"n{request.get('node', 0)}"
+        if node not in nodes or node in lost:
+            continue
+        before = dict(store._values)
+        try:
+            store.handle(node, request, answer)
+        except LinkLost:
+            lost.add(node)
+        for key in before.keys() ^ store._values.keys():
+            if key.startswith({"n0": "e/2/", "n2": "e/1/"}.get(node, "none")):
+                raise Leak(f"{node} changed {key}")
+        if number % 50 == 49:
+            store.forget("e/1/")
+    size = sum(100 + len(key) + (len(one) if isinstance(one, str) else 0) for key, one in store._values.items())
+    if size != store._size:
+        raise Leak(f"{size} bytes are counted as {store._size}")
+    store.close()
+    if any(store._asking.values()):
+        raise Leak("requests are left")
+
+
+def _store(data: bytes) -> None:
+    """Answer messages of three nodes to the store, about a test of each two and one of all."""
+    _UNSEEN.clear()
+    _loop().run_until_complete(_stored(data))
+    if _UNSEEN:
+        raise _UNSEEN[0]
+
+
+def _requests() -> Iterator[bytes]:
+    hello = base64.b64encode(b'{"address": "10.0.0.1", "port": 1}').decode()
+    sockaddr = base64.b64encode(b"\2\0\0\1\x0a\0\0\1" + bytes(128)).decode()
+    nccl = base64.b64encode(bytes(8) + b"\2\0\0\1\x0a\0\0\2" + bytes(112)).decode()
+    for prefix in ("e/1/", "e/2/", "e/3/"):
+        yield b"\n".join(
+            json.dumps({"op": "store", "node": node, "q": node, "timeout": 1, **request}).encode()
+            for node in (0, 1, 2)
+            for request in (
+                {"cmd": "set", "key": f"{prefix}hello/{node}", "value": hello},
+                {"cmd": "swap", "key": f"{prefix}here/{node}", "peer": f"{prefix}here/1", "value": "YQ=="},
+                {"cmd": "set", "key": f"{prefix}link1/0/{node}", "value": sockaddr},
+                {"cmd": "set", "key": f"{prefix}link1/id", "value": nccl},
+                {"cmd": "wait", "key": [f"{prefix}hello/0", f"{prefix}hello/1"]},
+                {"cmd": "add", "key": f"{prefix}count", "value": 1},
+                {"cmd": "compare_set", "key": f"{prefix}x", "expected": "", "value": "YQ=="},
+                {"cmd": "set", "key": f"{prefix}0>1/end/src", "value": "YQ=="},
+                {"cmd": "delete", "key": f"{prefix}x"},
+                {"cmd": "get", "key": f"{prefix}hello/1"},
+                {"cmd": "check", "key": [f"{prefix}x"]},
+                {"cmd": "num_keys"},
+            )
+        )
+
+
 def _json_lines(*messages: Any) -> bytes:
     return b"\0" + b"\n".join(json.dumps(message).encode() for message in messages)
 
@@ -357,6 +434,47 @@ def _recordings() -> Iterator[bytes]:
             if kind not in ("start", "node", "endpoints", "phase"):
                 yield b"\n".join([*start, *found[:2]]) + b"\n"
         yield b"\n".join([*start, *(found[0] for (kind, _), found in by_kind.items() if kind != "start")]) + b"\n"
+
+
+def _share(data: bytes) -> None:
+    """Rewrite a session file as `fabtui share` does; the copy is of the same kind and holds no name of a node."""
+    source = SessionFile(_file(data))
+    identities = Identities(("orca",))
+    for value in source.values():
+        identities.gather(value)
+    rewriter = Rewriter(identities, b"key")
+    copy = io.BytesIO()
+    source.write(rewriter.value, copy)
+    again = SessionFile(_file(copy.getvalue(), "copy"))
+    if again.kind != source.kind:
+        raise Leak(f"a {source.kind} became a {again.kind}")
+    hosts = {name for name in identities.hosts if len(name) > 9 and name.isalnum() and any(map(str.isdigit, name))}
+    text = copy.getvalue().decode().lower()
+    for name in hosts:
+        if re.search(rf"(?<![0-9a-z]){name}(?![0-9a-z])", text):
+            raise Leak(f"{name} is in the copy")
+
+
+def _session_files() -> Iterator[bytes]:
+    names = {
+        "src": "node00417x:0",
+        "dst": "node00418x:0",
+        "layer": "p2p",
+        "verdict": "ok",
+        "value": 1.5,
+        "unit": "GB/s",
+    }
+    yield b",".join(name.encode() for name in COLUMNS) + b"\nnode00417x:0,node00418x:0,ok\n"
+    yield json.dumps({"software": "fabtui 0.2.0", "nodes": ["node00417x"], "pairs": [names]}).encode()
+    texts = (
+        "gid fe80::1 of node00417xib0",
+        "131.0.0.7 10.1.2.0/24 50:6b:4b:c7:12:34",
+        "/home/al/x al@node00417x [::1]:22",
+    )
+    start = {"kind": "start", "seq": 1, "time": 1.0, "nodes": ["node00417x"], "options": {}, "version": "0.2.0"}
+    logs = [{"kind": "log", "seq": 2 + at, "time": 2.0, "level": "info", "text": text} for at, text in enumerate(texts)]
+    yield b"\n".join(json.dumps(one).encode() for one in (start, *logs)) + b"\n"
+    yield from itertools.islice(_recordings(), 20)
 
 
 # Files of other tools
@@ -549,6 +667,36 @@ def _lists() -> Iterator[bytes]:
     yield b"\5" + b"4711,12_3,12+1"
 
 
+def _node_sets(data: bytes) -> None:
+    """Expand, fold and list node sets as files of tools and Slurm have them."""
+    number, rest = _choice(data, 3)
+    text = rest.decode("utf-8", "replace")
+    if number == 0:
+        names = text.splitlines()[:300]
+        folded = fold(names)
+        _fit(one_line(folded))
+    elif number == 1:
+        listed = expand_listed(text)
+        if listed:
+            again = expand_listed(fold(listed))
+            if again is None or sorted(set(again)) != sorted(set(listed)):
+                raise Leak(f"{fold(listed)!r} stands for other nodes")
+    else:
+        for name in expand(text, "--nodes"):
+            if name.startswith("-") or any(char in name for char in " \n;'\"$`"):
+                raise Leak(repr(name))
+
+
+def _sets() -> Iterator[bytes]:
+    for text in (
+        *("n[060-067,070]", "r[1-2]n[01-04/2]", "gpu-[001-016].x.y", "n1,n2,n10", "n[1-3]!n2", "n[1-9]&n[3-4]"),
+        *("[fd00::1],10.0.0.[1-3]", "n[01-03]-ib[0-1]", "a[1,3-5,007]b", "n[[[", "n[9-1]", "n[1-99999999]", "a-b_c.d"),
+    ):
+        yield b"\1" + text.encode()
+        yield b"\2" + text.encode()
+        yield b"\0" + text.replace(",", "\n").encode()
+
+
 def _scheduler(data: bytes) -> None:
     """Read answers of a scheduler; each question gets the next of them, then the last one again."""
     number, rest = _choice(data, 7)
@@ -722,8 +870,10 @@ def _typed() -> Iterator[bytes]:
 _REFUSED = (InputError,)
 TARGETS: dict[str, Target] = {
     "link": Target(_link, _of_nodes, (NodeUnreachable,), "wire, from a node", json_lines=True),
+    "store": Target(_store, _requests, (), "messages of nodes to the store of the ranks", json_lines=True),
     "supervisor": Target(_supervisor, _of_controllers, (), "wire, from a controller", json_lines=True),
     "recording": Target(_recording, _recordings, _REFUSED, "recordings, and what is shown of them", json_lines=True),
+    "share": Target(_share, _session_files, _REFUSED, "session files that are shared", json_lines=True),
     "importers": Target(_imported, lambda: _outputs(False), _REFUSED, "files that fabtui read takes"),
     "parsers": Target(_parsed, lambda: _outputs(True), (), "outputs of commands on nodes"),
     "pickles": Target(_pickle, _dumps, (NotPlain,), "flight recorder dumps"),
@@ -731,6 +881,7 @@ TARGETS: dict[str, Target] = {
     "joblogs": Target(_job_logs, _logs, _REFUSED, "logs and configuration of jobs"),
     "config": Target(_config, _settings, _REFUSED, "settings file and keymap"),
     "hosts": Target(_hosts, _lists, _REFUSED, "host lists, host files, labs, job ids"),
+    "nodesets": Target(_node_sets, _sets, _REFUSED, "node sets of files, tools and users"),
     "scheduler": Target(_scheduler, _answers, _REFUSED, "answers of Slurm and kubectl"),
     "ssh": Target(_ssh, _ssh_texts, (ConfigBroken, NodeUnreachable), "ssh configuration and known hosts"),
     "commands": Target(_commands, _typed, _REFUSED, "command line and filters of the screen"),

@@ -40,7 +40,8 @@ _KINDS = tuple(
         *("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32"),
     )
 )
-#: Networks of the pseudonyms of all other addresses: the pseudonym of a public address is nobody's.
+#: Networks of the pseudonyms of all other addresses: that of a public one is nobody's. IPv4 has 768 addresses for
+#: documentation, too few for addresses that stay apart, in their subnets and the same in each file of one key.
 _PRIVATE = ipaddress.IPv4Network("10.0.0.0/8")
 _DOCUMENTATION = ipaddress.IPv6Network("2001:db8::/32")
 _LINK_LOCAL = ipaddress.ip_network("fe80::/64")
@@ -171,9 +172,10 @@ class Pseudonyms:
         if any(real in network for network in _KEPT_NETWORKS):
             return real
         if isinstance(real, ipaddress.IPv4Address):
-            if (kept := self._kept(real)) is None:
-                return _PRIVATE[self._bits(int(real), 32, _PRIVATE.prefixlen) & int(_PRIVATE.hostmask)]
-            return ipaddress.IPv4Address(self._bits(int(real), 32, kept))
+            if (kept := self._kept(real)) is not None:
+                return ipaddress.IPv4Address(self._apart(real, self._bits(int(real), 32, kept)))
+            made = self._bits(int(real), 32, _PRIVATE.prefixlen) & int(_PRIVATE.hostmask)
+            return ipaddress.IPv4Address(self._apart(real, int(_PRIVATE.network_address) | made))
         if (inner := real.ipv4_mapped) is not None:
             return ipaddress.IPv6Address((0xFFFF << 32) | int(self._mapped(inner)))
         value = int(real)
@@ -185,7 +187,14 @@ class Pseudonyms:
             prefix = self._bits(prefix, 64, _DOCUMENTATION.prefixlen if kept is None else kept)
             if kept is None:
                 prefix = int(_DOCUMENTATION.network_address) >> 64 | prefix & 0xFFFFFFFF
-        return ipaddress.IPv6Address(prefix << 64 | low)
+        return ipaddress.IPv6Address(self._apart(real, prefix << 64 | low))
+
+    def _apart(self, real: ipaddress.IPv4Address | ipaddress.IPv6Address, made: int) -> int:
+        """Return a pseudonym, or one beside it if that of a private and of a public address are the same by chance."""
+        step = 1 if real.version == 4 else 1 << 64
+        while self._used.setdefault((f"ipv{real.version}", f"{made:x}"), str(real)) != str(real):
+            made += step
+        return made
 
     @staticmethod
     def _kept(real: ipaddress.IPv4Address | ipaddress.IPv6Address) -> int | None:
@@ -313,6 +322,10 @@ class Rewriter:
         self.made: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}  #: Pseudonyms by kind and by real name.
         self.unknown: Counter[str] = Counter()  #: What may be a name and was left as it is, with the number of places.
         self._texts: dict[str, _Rewritten] = {}
+        glued = {*identities.hosts, *identities.names}
+        #: Names that are looked for within words, too; shorter ones are parts of any word.
+        self._glued = {name for name in glued if name.isalnum() and len(name) >= (5 if name.isalpha() else 4)}
+        self._sizes = sorted({len(name) for name in self._glued}, reverse=True)
 
     def value(self, value: Any, field: str = "") -> Any:
         """Return a JSON value with pseudonyms."""
@@ -387,7 +400,25 @@ class Rewriter:
         kind = self._identities.names.get(text.lower(), "")
         if kind == "serial":
             return kind, self._pseudonyms.serial(text.upper())
-        return kind, self._pseudonyms.name("name" if kind == "word" else kind, text) if kind else text
+        if kind:
+            return kind, self._pseudonyms.name("name" if kind == "word" else kind, text)
+        return self._with_glued(text)
+
+    def _with_glued(self, text: str) -> tuple[str, str]:
+        """Replace names within a word, such as ``n060ib0`` and ``myAliceDir``; no kind if there are none."""
+        kind, made, at, end, lower = "", "", 0, 0, text.lower()
+        while self._sizes and at <= len(text) - self._sizes[-1]:
+            for size in self._sizes:
+                name = lower[at : at + size]
+                if name in self._glued and _stands_out(name, text, at):
+                    is_host = name in self._identities.hosts
+                    kind, one = ("host", self._pseudonyms.host(name)) if is_host else self._name(name)
+                    made += text[end:at] + one
+                    at = end = at + size
+                    break
+            else:
+                at += 1
+        return kind, made + text[end:]
 
     def _path(self, found: re.Match[str]) -> str:
         home, owner = found[0], found["owner"]
@@ -441,16 +472,30 @@ class Rewriter:
 def _names(identities: Identities) -> list[str]:
     shapes = {_shape(name) for name in identities.hosts}
     hosts = "|".join(sorted(shapes, key=lambda shape: (-len(shape), shape)))
-    simple = any(name.isalnum() for name in identities.names)
+    simple = any(name.isalnum() for name in (*identities.names, *identities.hosts))
     others = sorted((name for name in identities.names if not name.isalnum()), key=lambda name: (-len(name), name))
     spelled = "|".join(map(re.escape, others))
     domain = r"(?:\.[A-Za-z][A-Za-z0-9-]*)*"
     return [
         *([rf"(?P<name>{_BEFORE}(?i:{spelled}){_AFTER})"] if spelled else []),
         *([rf"(?P<host>{_BEFORE}(?i:{hosts})(?:(?<=[0-9\]]){domain})?{_AFTER})"] if hosts else []),
-        # Looked up, as there may be thousands.
+        # Looked up, as there may be thousands; names may be parts of a word.
         *([rf"(?P<word>{_BEFORE}[0-9A-Za-z]+{_AFTER})"] if simple else []),
     ]
+
+
+def _stands_out(name: str, text: str, at: int) -> bool:
+    """Return whether a name at a place in a word is no part of a longer number or, of letters alone, of a word."""
+    for before in (at - 1, at + len(name) - 1):
+        if before < 0 or before >= len(text) - 1:
+            continue
+        one, other = text[before], text[before + 1]
+        if name.isalpha():
+            if one.isdigit() == other.isdigit() and not (one.islower() and other.isupper()):
+                return False
+        elif one.isdigit() and other.isdigit():
+            return False
+    return True
 
 
 def _shape(name: str) -> str:

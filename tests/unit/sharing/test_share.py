@@ -329,7 +329,7 @@ def _planted(value: Any, text: str) -> Iterator[Any]:
 
 def test_a_name_remains_in_no_field() -> None:
     """A state in a result of the user's own probe may hold anything, at any level."""
-    text = "mounted from 10.20.30.41 on n060 by alice: /home/alice/orca/train.py"
+    text = "mounted from 10.20.30.41 on n060 by alice: /home/alice/orca/train.py, n061ib0 of myAliceDir, ibn060"
     every = [*canary_events()]
     own = dict.fromkeys(sorted(_FIXED), "x") | {"more": [{"state": {"mode": "x"}, "layers": ["x"]}]}
     every.append({"kind": "look", "node": "n060", "probe": "own", "value": own})
@@ -348,6 +348,48 @@ def test_words_of_fabtui_stay_where_a_name_is_the_same() -> None:
     identities.gather({"nodes": ["ready", "p2p"], "user": "gpu"})
     event = {"kind": "node", "state": "ready", "layer": "p2p", "verdict": "ok", "rule": "FT031", "version": "0.2.0"}
     assert Rewriter(identities, b"s").value(event) == event
+
+
+def test_addresses_that_differ_do_so_afterwards() -> None:
+    """With this key, the last 24 bits of a public and of a private address become the same."""
+    rewriter = Rewriter(Identities(), b"s")
+    real = ["131.0.113.9", "10.163.75.91", "8.8.8.8", "10.233.72.98", "131.0.113.9"]
+    made = [rewriter.text(text) for text in real]
+    assert len(set(made)) == 4
+    assert made[0] == made[4]
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        *(
+            ("up on n060ib0 and ibn060", "n060"),
+            ("N060IB0", "n060"),
+            ("xn060y12n060", "n060"),
+            ("is alice2 in", "alice"),
+        ),
+        *(
+            ("myAliceDir", "alice"),
+            ("2alice", "alice"),
+            ("dir%3Dalice%2F", "alice"),
+            ("SN1653924120279Z", "1653924120279"),
+        ),
+        *(("ofRack1", "rack1"), ("ALICE07", "alice")),
+    ],
+)
+def test_names_within_words(text: str, secret: str) -> None:
+    identities = Identities()
+    identities.gather({"nodes": ["n060", "rack1"], "user": "alice", "serial": "1653924120279"})
+    assert secret not in Rewriter(identities, b"s").text(text).lower()
+
+
+@pytest.mark.parametrize("text", ["malice", "alicebob", "n0601", "xn0600ib", "ALICEdir", "chalices"])
+def test_words_that_hold_a_name_by_chance(text: str) -> None:
+    identities = Identities()
+    identities.gather({"nodes": ["n060"], "user": "alice"})
+    made = Rewriter(identities, b"s").text(text)
+    # A number of the form of a node is one that no field names.
+    assert made == text or text.startswith("n0601")
 
 
 @pytest.mark.parametrize(
