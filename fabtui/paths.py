@@ -93,6 +93,12 @@ def recordings_folder() -> Path:
     return state_folder() / "recordings"
 
 
+def site_name() -> str:
+    """Return the name of this site: the login host without its number, so that login1 and login2 are one site."""
+    host = re.sub(r"[^A-Za-z.-]+", "", os.uname().nodename.lower()) or "site"
+    return f"host-{host[:100]}"
+
+
 def private_folder(path: Path) -> Path:
     """Create a folder of fabtui and its parents, readable by this user only.
 

@@ -9,7 +9,8 @@ source: the rules and the error catalogue never see the source. Output of a tool
 report (`importers.to_model`) or `Causes` (`LogReader`), not a new rule. Then the same fault has the same
 `Finding.rule.id` or the same `Finding.code` at every door.
 
-Importing this module registers all rules about sessions; those about logs of jobs are registered by `fabtui.jobs`.
+Importing this module registers all rules about sessions; those about logs of jobs are registered by `fabtui.jobs`,
+those about earlier sessions by `fabtui.history`.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ class Evidence:
     model: Model = field(default_factory=Model)  #: Facts of nodes and measurements of pairs.
     errors: Causes | None = None  #: Errors in lines of logs; None if no log was read.
     job: Any = None  #: Facts of a running job, the context of the rules of `Domain.JOBS`; None without a job.
+    #: What earlier sessions saw, the context of the rules of `Domain.HISTORY`; None without a history.
+    history: Any = None
     #: Values of facts that the user expects, by the name of the fact.
     expected: Mapping[str, str] = field(default_factory=dict)
 
@@ -138,6 +141,8 @@ def diagnose(evidence: Evidence | Model) -> Diagnosis:
     more = error_findings(given.errors) if given.errors is not None else []
     if given.job is not None:
         more += [one for rule in rules_of(Domain.JOBS) for one in rule.findings(given.job)]
+    if given.history is not None:
+        more += [one for rule in rules_of(Domain.HISTORY) for one in rule.findings(given.history)]
     return _with(Diagnosis(given, tally, found.listed, found.all, inspected), more)
 
 

@@ -63,7 +63,7 @@ class Domain(StrEnum):
 
     ``pairs``: a `PairContext`. ``links``: the session model. ``mesh``: a `Mesh`. ``nodes``: a `NodeContext`.
     ``summary``: findings of the preflight. ``logs``: the `Occurrences` of an error. ``jobs``: facts of a job from its
-    logs. ``running``: the session model, with the evidence about a running job.
+    logs. ``running``: the session model, with the evidence about a running job. ``history``: what earlier sessions saw.
     """
 
     PAIRS = "pairs"
@@ -74,6 +74,7 @@ class Domain(StrEnum):
     LOGS = "logs"
     JOBS = "jobs"
     RUNNING = "running"
+    HISTORY = "history"
 
 
 class Kind(StrEnum):

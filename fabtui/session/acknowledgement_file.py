@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import platform
-import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 
 from fabtui.export.atomic_write import write_bytes
 from fabtui.model.events import Acknowledged
-from fabtui.paths import open_strictly, private_folder, state_folder, wait_for_lock
+from fabtui.paths import open_strictly, private_folder, site_name, state_folder, wait_for_lock
 from fabtui.sanitize import one_line
 
 #: Maximum number of notes of a site; the oldest are dropped.
@@ -29,12 +27,8 @@ _DAY = 86400.0
 
 
 def file_of_site(lab: bool) -> Path:
-    """Return the file for this site: the login host without its number, so that login1 and login2 are one site.
-
-    All labs are one site: their nodes have the names of others' nodes.
-    """
-    host = re.sub(r"[^A-Za-z.-]+", "", platform.node().lower()) or "site"
-    return state_folder() / "acknowledged" / ("lab.json" if lab else f"host-{host[:100]}.json")
+    """Return the file for this site; all labs are one site, as their nodes have the names of others' nodes."""
+    return state_folder() / "acknowledged" / ("lab.json" if lab else f"{site_name()}.json")
 
 
 class AcknowledgementFile:

@@ -1,0 +1,41 @@
+"""Components of a fabric by the identity of their hardware, so that renames and swaps keep their history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class PartKind(StrEnum):
+    """Kind of a component whose course is kept."""
+
+    NODE = "node"  #: By its machine id.
+    GPU = "gpu"  #: By its UUID.
+    NVLINK = "nvlink"  #: One link of a GPU: the UUID of the GPU, and the index of the link.
+    PORT = "port"  #: RDMA port of a node, by its port GUID.
+    CABLE = "cable"  #: Cable or module in a port, by its serial number.
+    SWITCH_PORT = "switch-port"  #: Port of a switch: GUID of the switch, and number of the port.
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Component:
+    """A component, with the place where it was seen last."""
+
+    kind: PartKind  #: Kind of component.
+    identity: str  #: Identity of the hardware; the place if `by_name`.
+    #: Where it was seen last, in the names of the session: ``n061``, ``n061:3``, ``n061:3 link 7``, ``n061 mlx5_0/1``.
+    place: str = ""
+    by_name: bool = False  #: Whether no hardware identity is known, so that another part at this place looks the same.
+
+    @property
+    def key(self) -> tuple[PartKind, str]:
+        """What it is known by."""
+        return self.kind, self.identity
+
+    @property
+    def node(self) -> str:
+        """Node of the place; "" for a port of a switch."""
+        return "" if self.kind is PartKind.SWITCH_PORT else self.place.partition(" ")[0].partition(":")[0]
+
+    def __str__(self) -> str:
+        return self.place or self.identity

@@ -1,0 +1,192 @@
+"""Components of a session's nodes, by the identities that probes found, and what their counters say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from fabtui.history.component import Component, PartKind
+from fabtui.model.counter_log import CounterLog, is_error
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.facts.leaf_switches import Port, guids_of, ports_of, switch_ports
+from fabtui.model.facts.node_view import dicts, field, number, text
+from fabtui.model.records import NodeRecord, probed
+from fabtui.model.session_model import Model
+
+#: Values that firmware and containers give where there is no number.
+_NO_IDENTITY = frozenset({"", "none", "unknown", "n/a", "[n/a]", "0", "0x0000000000000000", "uninitialized"})
+
+
+class Counted(NamedTuple):
+    """Counter of a component."""
+
+    component: Component
+    name: str  #: Name of the counter.
+    total: int | None  #: Its value at the end of the session; None if only its increase is known.
+    increase: int  #: Its increase in the session.
+
+
+def _known(value: Any) -> str | None:
+    found = text(value)
+    return None if found is None or found.strip().lower() in _NO_IDENTITY else found.strip()
+
+
+def _component(kind: PartKind, identity: str | None, place: str) -> Component:
+    return Component(kind, identity or place, place, by_name=identity is None)
+
+
+def node_component(record: NodeRecord) -> Component:
+    """Return a node by its machine id; several nodes of a container or a lab would share one, and go by their names."""
+    identity = field(record.probe_results.get("host"), "identity")
+    machine = _known(field(identity, "machine_id")) if not field(identity, "container") else None
+    return _component(PartKind.NODE, machine, record.name)
+
+
+def gpu_component(end: Endpoint) -> Component:
+    """Return the component of an endpoint; a CPU rank goes by its name."""
+    return _component(PartKind.GPU, _known(end.uuid), str(end))
+
+
+def port_component(record: NodeRecord, port: Port, guid: str | None) -> Component:
+    """Return an RDMA port of a node."""
+    return _component(PartKind.PORT, _known(guid), f"{record.name} {port}")
+
+
+class Parts:
+    """Components of a session: each once, though several nodes may report the same identity.
+
+    An identity that two places of one session report identifies neither: clones of a machine have one machine id.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.nodes: dict[str, Component] = {}  #: By the name of the node.
+        self.gpus: dict[str, Component] = {}  #: By the name of the endpoint.
+        self.ports: dict[tuple[str, str], Component] = {}  #: By node and port (``mlx5_0/1``).
+        self.ports_of: dict[str, list[Component]] = {}  #: By the name of the endpoint.
+        self.others: list[Component] = []  #: Cables and ports of switches.
+        for record in model.nodes.values():
+            if record.inventory is None:
+                continue
+            self.nodes[record.name] = node_component(record)
+            self._add_ports(record)
+        for end in model.endpoints:
+            if end.kind != "none":
+                self.gpus[str(end)] = gpu_component(end)
+        self._part_twins()
+        for end in model.endpoints:
+            found = [self.ports.get((end.node, str(port))) for port in ports_of(end, model.nodes.get(end.node))]
+            self.ports_of[str(end)] = [one for one in found if one is not None]
+
+    def _add_ports(self, record: NodeRecord) -> None:
+        guids = guids_of(record)
+        for listed in dicts(field(record.inventory, "ib")):
+            ca, port_number = text(listed.get("ca")), listed.get("port")
+            if ca is None or not isinstance(port_number, int):
+                continue
+            port = Port(ca, port_number)
+            guid = guids.get(port) or text(listed.get("guid"))
+            self.ports[record.name, str(port)] = port_component(record, port, guid)
+        for one in probed(record, "ibfabric", "ports"):
+            leaf, guid = one.get("leaf"), _known(field(one.get("leaf"), "guid"))
+            if guid is not None and isinstance(field(leaf, "port"), int):
+                name = _known(field(leaf, "name")) or guid
+                self._add_other(PartKind.SWITCH_PORT, f"{guid}:{field(leaf, 'port')}", f"{name} {field(leaf, 'port')}")
+        for announced in switch_ports(record).values():
+            if announced.port:
+                place = f"{announced.name} {announced.port}"
+                self._add_other(PartKind.SWITCH_PORT, f"{announced.chassis}:{announced.port}", place)
+        for nic in probed(record, "rdma", "nics"):
+            if (serial := _known(field(nic.get("module"), "serial"))) is not None:
+                self._add_other(PartKind.CABLE, serial, f"{record.name} {text(nic.get('interface'))}")
+
+    def _add_other(self, kind: PartKind, identity: str, place: str) -> None:
+        self.others.append(Component(kind, identity, place))
+
+    def _part_twins(self) -> None:
+        for found in (self.nodes, self.gpus, self.ports):
+            by_key: dict[Any, list[Any]] = {}
+            for place, one in found.items():
+                by_key.setdefault(one.key, []).append(place)
+            for places in by_key.values():
+                for place in places if len(places) > 1 else ():
+                    one = found[place]
+                    found[place] = Component(one.kind, one.place, one.place, by_name=True)
+
+    def all(self) -> Iterator[Component]:
+        """Yield all components but links, each once."""
+        known = {one.key: one for one in self.others}
+        yield from self.nodes.values()
+        yield from self.gpus.values()
+        yield from self.ports.values()
+        yield from known.values()
+
+    def named(self, place: str) -> Component | None:
+        """Return the component of a name of the session: ``n061:3``, ``n061 mlx5_0``, ``n061 mlx5_0/1``, ``n061``."""
+        if found := self.gpus.get(place) or self.nodes.get(place):
+            return found
+        node, _, port = place.partition(" ")
+        known = self.ports.get((node, port))
+        if known is None:
+            mine = [one for (name, part), one in self.ports.items() if name == node and part.startswith(f"{port}/")]
+            known = mine[0] if len(mine) == 1 else None
+        return known
+
+    def counted(self) -> Iterator[Counted]:
+        """Yield the counters of errors of all components; a link of a GPU only where it has counted anything.
+
+        A link without counters of its own has counted nothing where its GPU has: the GPU's is the sum of its links.
+        """
+        for record in self._model.nodes.values():
+            yield from self._of_links(record)
+            yield from self._of_ports(record, self._model.counters)
+
+    def _of_links(self, record: NodeRecord) -> Iterator[Counted]:
+        first = {gpu.get("uuid"): gpu for gpu in dicts(field(record.first_probe_results.get("nvlink"), "gpus"))}
+        by_uuid = {end.uuid: end for end in self._model.table.of_node(record.name) if end.uuid}
+        for gpu in probed(record, "nvlink", "gpus"):
+            end = by_uuid.get(text(gpu.get("uuid")) or "")
+            component = self.gpus.get(str(end)) if end is not None else None
+            if component is None:
+                continue
+            before = {one.get("link"): one for one in dicts(first.get(component.identity, {}).get("links"))}
+            sums: dict[str, list[int]] = {}
+            for link in dicts(gpu.get("links")):
+                for name, count in _counts(link.get("counters")):
+                    # A counter that went down was reset.
+                    increase = max(0, count - (number(field(before.get(link.get("link")), "counters", name)) or 0))
+                    increase = int(increase) if link.get("link") in before else 0
+                    found = sums.setdefault(name, [0, 0])
+                    found[0] += count
+                    found[1] += increase
+                    if count:
+                        yield Counted(_link(component, link.get("link")), name, count, increase)
+            for name, (total, increase) in sums.items():
+                yield Counted(component, name, total, increase)
+
+    def _of_ports(self, record: NodeRecord, counters: CounterLog) -> Iterator[Counted]:
+        moved = counters.between(record.name, 0.0, float("inf")).get("hca", {})
+        for listed in probed(record, "rdma", "ports"):
+            place = f"{text(listed.get('ca'))}/{listed.get('port')}"
+            component = self.ports.get((record.name, place))
+            if component is None or not isinstance(listed.get("errors"), dict):
+                continue
+            totals = dict(_counts(listed["errors"]))
+            full = set(listed.get("saturated") or ()) if isinstance(listed.get("saturated"), list) else set()
+            names = [name for name in {*totals, *moved.get(place, {})} if is_error(name)]
+            for name in names:
+                total = totals.get(name, 0)
+                # A counter at its limit has stopped: its total says nothing any more.
+                yield Counted(component, name, None if name in full else total, moved.get(place, {}).get(name, 0))
+            if not names:
+                yield Counted(component, "errors", 0, 0)
+
+
+def _link(gpu: Component, index: Any) -> Component:
+    return Component(PartKind.NVLINK, f"{gpu.identity}/{index}", f"{gpu.place} link {index}", by_name=gpu.by_name)
+
+
+def _counts(value: Any) -> Iterator[tuple[str, int]]:
+    for name, count in value.items() if isinstance(value, dict) else ():
+        if isinstance(name, str) and len(name) <= 64 and type(count) is int and 0 <= count < 1 << 62:
+            yield name, count

@@ -1,0 +1,222 @@
+"""Evidence of earlier sessions: the context of the rules of the domain ``history``, read from the file at once."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fabtui.history.component import Component, PartKind
+from fabtui.history.course import DAY, HourlyRate, Share
+
+#: Days whose courses are compared.
+WINDOW = 120
+#: Days without a reading after which two totals are not compared: much may have happened.
+_LONGEST_GAP = 60
+_SHARES = (
+    "SELECT component, text, day, first, total, lowest, sessions, bad FROM share_day JOIN word ON number = kind"
+    " WHERE +day >= ? AND TRUE ORDER BY component, kind, day"
+)
+_READINGS = (
+    "SELECT component, text, day, first, time, total, increase, hours, sessions FROM reading"
+    " JOIN word ON number = counter WHERE +day >= ? AND TRUE ORDER BY component, counter, day"
+)
+
+
+class FoundOn(NamedTuple):
+    """A day on which a rule found something about a component."""
+
+    day: int  #: Days since the epoch.
+    time: float  #: Start of the first session of the day (epoch seconds).
+    sessions: int  #: Number of sessions that found it.
+    place: str  #: Where the component was.
+    title: str  #: Title of the finding.
+    severity: str  #: Severity of the finding.
+
+
+class UsualOn(NamedTuple):
+    """What was usual in a class on a day."""
+
+    day: int
+    time: float  #: Start of the first session of the day (epoch seconds).
+    value: float  #: Mean of the sessions.
+    sessions: int
+
+
+@dataclass
+class PastEvidence:
+    """What earlier sessions saw of components, by day."""
+
+    shares: dict[tuple[Component, str], list[Share]] = field(default_factory=dict)  #: By component, layer and class.
+    rates: dict[tuple[Component, str], list[HourlyRate]] = field(default_factory=dict)  #: By component and counter.
+    usual: dict[tuple[str, int], list[UsualOn]] = field(default_factory=dict)  #: By class with hardware, and size.
+    versions: dict[int, Mapping[str, str]] = field(default_factory=dict)  #: By day, those of most sessions.
+    findings: dict[tuple[Component, str], list[FoundOn]] = field(default_factory=dict)  #: By component and rule.
+    looked: dict[Component, list[int]] = field(default_factory=dict)  #: Days that saw a component of `findings`.
+    #: Components of a kind that were at one place one after the other, with the first and last time there.
+    holders: dict[tuple[PartKind, str], list[tuple[Component, float, float]]] = field(default_factory=dict)
+    #: GPU of each port, by their keys.
+    gpu_of: dict[tuple[PartKind, str], tuple[PartKind, str]] = field(default_factory=dict)
+
+
+class EvidenceReader:
+    """Reads what the file holds since a time (epoch seconds), of all components or of one by its number."""
+
+    def __init__(self, base: sqlite3.Connection, since: float, only: int | None = None) -> None:
+        self.base, self.since = base, since
+        # The unary plus keeps SQLite from the index that serves all components.
+        self._of = "" if only is None else f"AND component = {only:d}"
+        self._day = "day" if only is None else "+day"
+        self.first_day = int(since // DAY)
+        self._components: dict[int, Component] = {}
+
+    def component(self, number: int) -> Component:
+        """Return a component with the place where it was seen last."""
+        if (found := self._components.get(number)) is None:
+            kind, identity, by_name = self.base.execute(
+                "SELECT kind, identity, by_name FROM component WHERE number = ?", (number,)
+            ).fetchone()
+            place = self.base.execute(
+                "SELECT text FROM stay JOIN word ON number = place WHERE component = ? ORDER BY until DESC LIMIT 1",
+                (number,),
+            ).fetchone()
+            found = Component(PartKind(kind), identity, place[0] if place else identity, bool(by_name))
+            self._components[number] = found
+        return found
+
+    def known(self) -> list[Component]:
+        """Return the components that were read so far."""
+        return list(self._components.values())
+
+    def shares(self) -> dict[tuple[Component, str], list[Share]]:
+        """Return the shares of each component by layer and class."""
+        found: dict[tuple[Component, str], list[Share]] = {}
+        rows = self.base.execute(
+            _SHARES.replace("+day", self._day).replace("AND TRUE", self._of),
+            (self.first_day,),
+        )
+        for number, kind, day, first, total, lowest, sessions, bad in rows:
+            one = Share(day * DAY, first, total / sessions, lowest, sessions, bad)
+            found.setdefault((self.component(number), kind), []).append(one)
+        return found
+
+    def rates(self) -> dict[tuple[Component, str], list[HourlyRate]]:
+        """Return the counts of each component by counter: differences of totals, else increases within sessions."""
+        found: dict[tuple[Component, str], list[HourlyRate]] = {}
+        rows = self.base.execute(
+            _READINGS.replace("+day", self._day).replace("AND TRUE", self._of),
+            (self.first_day,),
+        )
+        key, before = None, None
+        for number, name, day, first, time, total, increase, hours, sessions in rows:
+            if key != (number, name):
+                key, before = (number, name), None
+            count, length = increase, hours
+            if before is not None and total is not None and time - before[0] < _LONGEST_GAP * DAY:
+                length = (time - before[0]) / 3600
+                # After a reset, or a reboot, it counts from zero.
+                count = total - before[1] if total >= before[1] else total
+            if total is not None:
+                before = time, total
+            found.setdefault((self.component(number), name), []).append(
+                HourlyRate(day * DAY, first, count, length, sessions)
+            )
+        return found
+
+    def usual(self) -> dict[tuple[str, int], list[UsualOn]]:
+        """Return the usual values of each class by message size."""
+        found: dict[tuple[str, int], list[UsualOn]] = {}
+        rows = self.base.execute(
+            "SELECT word.text, size, cast(started / ? AS INTEGER) AS day, min(started), avg(value), count(*)"
+            " FROM usual JOIN session ON session = session.number JOIN word ON word.number = kind"
+            " WHERE started >= ? GROUP BY kind, size, day ORDER BY day",
+            (DAY, self.since),
+        )
+        for kind, size, day, first, value, sessions in rows:
+            found.setdefault((kind, size), []).append(UsualOn(day, first, value, sessions))
+        return found
+
+    def versions(self) -> dict[int, Mapping[str, str]]:
+        """Return the versions of each day: those of most of its sessions."""
+        counts: dict[int, dict[str, Counter[str]]] = {}
+        rows = self.base.execute(
+            "SELECT cast(started / ? AS INTEGER) AS day, versions, count(*) FROM session WHERE started >= ?"
+            " GROUP BY day, versions ORDER BY day",
+            (DAY, self.since),
+        )
+        for day, text, sessions in rows:
+            for fact, version in json.loads(text).items():
+                counts.setdefault(day, {}).setdefault(fact, Counter())[version] += sessions
+        return {
+            day: {fact: versions.most_common(1)[0][0] for fact, versions in facts.items()}
+            for day, facts in counts.items()
+        }
+
+    def findings(self) -> dict[tuple[Component, str], list[FoundOn]]:
+        """Return the days on which a rule found something about a component, notes left out."""
+        found: dict[tuple[Component, str], list[FoundOn]] = {}
+        rows = self.base.execute(
+            "SELECT finding.component, rules.text, cast(started / ? AS INTEGER) AS day, min(started),"
+            " count(DISTINCT finding.session), places.text, titles.text, min(severity)"
+            " FROM finding JOIN session ON session.number = finding.session"
+            " JOIN word AS rules ON rules.number = rule JOIN word AS titles ON titles.number = title"
+            " LEFT JOIN seen ON seen.component = finding.component AND seen.session = finding.session"
+            " LEFT JOIN word AS places ON places.number = seen.place"
+            " WHERE started >= ? AND severity != 'note' AND finding.component IS NOT NULL"
+            " GROUP BY finding.component, rule, day ORDER BY day",
+            (DAY, self.since),
+        )
+        for number, rule, day, first, sessions, place, title, severity in rows:
+            one = FoundOn(day, first, sessions, place or "", title, severity)
+            found.setdefault((self.component(number), rule), []).append(one)
+        return found
+
+    def looked(self, components: set[Component]) -> dict[Component, list[int]]:
+        """Return the days on which sessions saw components."""
+        numbers = {number for number, one in self._components.items() if one in components}
+        found = {}
+        for number in numbers:
+            rows = self.base.execute(
+                "SELECT DISTINCT cast(started / ? AS INTEGER) AS day FROM seen JOIN session ON session = number"
+                " WHERE component = ? AND started >= ? ORDER BY day",
+                (DAY, number, self.since),
+            )
+            found[self.component(number)] = [day for (day,) in rows]
+        return found
+
+    def holders(self) -> dict[tuple[PartKind, str], list[tuple[Component, float, float]]]:
+        """Return the places that several components of a kind held one after the other."""
+        found: dict[tuple[PartKind, str], list[tuple[Component, float, float]]] = {}
+        rows = self.base.execute(
+            "SELECT stay.component, text, since, until FROM stay JOIN word ON word.number = place"
+            " WHERE place IN (SELECT place FROM stay GROUP BY place HAVING count(*) > 1) ORDER BY since"
+        )
+        for number, place, since, until in rows:
+            one = self.component(number)
+            if not one.by_name:
+                found.setdefault((one.kind, place), []).append((one, since, until))
+        return {key: held for key, held in found.items() if len(held) > 1}
+
+    def gpu_of(self) -> dict[tuple[PartKind, str], tuple[PartKind, str]]:
+        """Return the GPU of each port."""
+        rows = self.base.execute("SELECT port, gpu FROM carrier ORDER BY until")
+        return {self.component(port).key: self.component(gpu).key for port, gpu in rows}
+
+
+def read_evidence(base: sqlite3.Connection, until: float) -> PastEvidence:
+    """Return the evidence of the days before a time (epoch seconds)."""
+    reader = EvidenceReader(base, until - WINDOW * DAY)
+    findings = reader.findings()
+    return PastEvidence(
+        shares=reader.shares(),
+        rates=reader.rates(),
+        usual=reader.usual(),
+        versions=reader.versions(),
+        findings=findings,
+        looked=reader.looked({component for component, _ in findings}),
+        holders=reader.holders(),
+        gpu_of=reader.gpu_of(),
+    )

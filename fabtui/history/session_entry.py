@@ -1,0 +1,230 @@
+"""What the history keeps of a session, from its diagnosis: nothing is judged a second time."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fabtui.diagnosis.diagnosis import Diagnosis
+from fabtui.diagnosis.finding import Domain, Finding, Kind
+from fabtui.diagnosis.merge_findings import finding_key
+from fabtui.diagnosis.preflight.node_context import slot_of
+from fabtui.history.component import Component
+from fabtui.history.parts import Counted, Parts
+from fabtui.model.endpoints import PAIR_CLASSES, PairClass
+from fabtui.model.layers import Layer
+from fabtui.model.records import probed
+from fabtui.model.session_model import Model
+from fabtui.sanitize import one_line
+
+#: Facts whose versions are kept.
+VERSIONS = ("driver", "cuda", "nccl", "torch", "kernel", "ofed", "rdma_firmware", "nic_firmware", "fabric_manager")
+#: Options of a session that change what is measured.
+_SETTINGS = ("bytes", "layers", "mode", "env", "iters", "transport", "library")
+#: Layers whose bandwidth is kept.
+_LAYERS = (Layer.P2P, Layer.WORLD)
+#: Relations of pairs whose data does not pass a NIC.
+_INSIDE = (PairClass.SAME_NODE, PairClass.SAME_DOMAIN)
+#: Maximum number of findings, and of values of a fact, of a session.
+_MOST_FINDINGS, _MOST_VALUES = 500, 8
+_LONGEST = 200
+
+
+class PartShare(NamedTuple):
+    """Bandwidth of a component in a session."""
+
+    component: Component
+    kind: str  #: Layer and class: ``p2p same-rail``.
+    share: float  #: Median of its pairs over what is usual; 1.0 is usual.
+    pairs: int  #: Number of its pairs with a value.
+    bad: int  #: Number of its pairs with a bad verdict.
+
+
+class UsualValue(NamedTuple):
+    """What was usual in a class of a session."""
+
+    kind: str  #: Layer, class and hardware.
+    size: int  #: Message size (B); 0 if unknown.
+    value: float  #: In the unit of the layer.
+
+
+class Noted(NamedTuple):
+    """A finding of a session."""
+
+    key: str  #: Key of the finding, by which notes of the user find it as well.
+    rule: str  #: Id of the rule, with the code of the error catalogue where there is one.
+    severity: str
+    component: Component | None  #: What it blames, if that is one component.
+    subject: str
+    title: str
+
+
+class XidCount(NamedTuple):
+    """Reports of an Xid about a component in the kernel's log."""
+
+    component: Component
+    xid: int
+    times: int
+
+
+@dataclass(frozen=True)
+class SessionEntry:
+    """One session for the history."""
+
+    key: str  #: Identifies the session, in whatever file it is.
+    started: float  #: Epoch seconds.
+    ended: float  #: Epoch seconds.
+    recording: str
+    software: str
+    nodes: tuple[str, ...]
+    endpoints: int
+    exit_code: int | None
+    text: str
+    lab: str
+    verdicts: dict[str, dict[str, int]] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    components: list[Component] = field(default_factory=list)
+    carriers: list[tuple[Component, Component]] = field(default_factory=list)  #: Each GPU with a port that it uses.
+    shares: list[PartShare] = field(default_factory=list)
+    usual: list[UsualValue] = field(default_factory=list)
+    counted: list[Counted] = field(default_factory=list)
+    findings: list[Noted] = field(default_factory=list)
+    xids: list[XidCount] = field(default_factory=list)
+
+
+def session_key(model: Model) -> str:
+    """Return what identifies a session: its start and its nodes. A resumed session keeps it."""
+    named = "\n".join((repr(model.started), *model.nodes))
+    return hashlib.sha256(named.encode(errors="replace")).hexdigest()[:24]
+
+
+def entry_of(found: Diagnosis, recording: str, title: Callable[[Finding], str]) -> SessionEntry:
+    """Return the entry of a session.
+
+    Args:
+        found: Its diagnosis.
+        recording: Name of its recording's file, or "".
+        title: Function that words the title of a finding.
+    """
+    model, parts = found.model, Parts(found.model)
+    layers = [layer for layer in _LAYERS if model.results.has(layer)]
+    verdicts: dict[str, Counter[str]] = {}
+    shares: list[PartShare] = []
+    usual: list[UsualValue] = []
+    for layer in layers:
+        verdicts[str(layer)] = Counter(map(str, model.verdicts_in(layer)))
+        shares += _shares(model, parts, layer)
+        usual += _usual(model, layer)
+    shares += _of_nodes(model, parts)
+    return SessionEntry(
+        key=session_key(model),
+        started=model.started,
+        ended=model.now,
+        recording=one_line(recording, _LONGEST),
+        software=one_line(model.software, 40),
+        nodes=tuple(one_line(name, 255) for name in model.nodes),
+        endpoints=len(model.endpoints),
+        exit_code=model.exit_code,
+        text=one_line(model.end_text, _LONGEST),
+        lab=one_line(model.lab or "", 40),
+        verdicts={layer: dict(counts) for layer, counts in verdicts.items()},
+        versions=dict(_versions(found)),
+        settings={name: model.options[name] for name in _SETTINGS if model.options.get(name) not in (None, [], "")},
+        components=list(parts.all()),
+        carriers=[(gpu, port) for end, gpu in parts.gpus.items() for port in parts.ports_of.get(end, ())],
+        shares=shares,
+        usual=usual,
+        counted=list(parts.counted()),
+        findings=list(_noted(found, parts, title)),
+        xids=list(_xids(model, parts)),
+    )
+
+
+def _shares(model: Model, parts: Parts, layer: Layer) -> Iterator[PartShare]:
+    """Yield the median share of each endpoint in each class, and of each of its ports over the pairs that use it."""
+    table = model.pair_table(layer)
+    if not len(table):
+        return
+    bad = table.bad
+    ends, kinds = np.concatenate((table.source, table.target)), np.concatenate((table.kind, table.kind))
+    share, bads = np.concatenate((table.share, table.share)), np.concatenate((bad, bad))
+    code = ends.astype(np.int64) * len(PAIR_CLASSES) + kinds
+    # Pairs without a value come last among those of their endpoint.
+    order = np.lexsort((share, code))
+    code, share, bads = code[order], share[order], bads[order]
+    cuts = [0, *(np.flatnonzero(np.diff(code)) + 1).tolist(), len(code)]
+    names = model.table.names
+    by_port: dict[tuple[Component, str], list[tuple[float, int, int]]] = {}
+    for start, end in itertools.pairwise(cuts):
+        number, kind = divmod(int(code[start]), len(PAIR_CLASSES))
+        known = int(np.count_nonzero(~np.isnan(share[start:end])))
+        component = parts.gpus.get(names[number])
+        if component is None or not known:
+            continue
+        middle = float(np.exp((share[start + (known - 1) // 2] + share[start + known // 2]) / 2))
+        wrong, relation = int(np.count_nonzero(bads[start:end])), PAIR_CLASSES[kind]
+        yield PartShare(component, f"{layer} {relation}", middle, known, wrong)
+        for port in parts.ports_of.get(names[number], ()) if relation not in _INSIDE else ():
+            by_port.setdefault((port, f"{layer} {relation}"), []).append((middle, known, wrong))
+    for (port, label), found in by_port.items():
+        middle = sorted(found)[(len(found) - 1) // 2][0]
+        yield PartShare(port, label, middle, sum(one[1] for one in found), sum(one[2] for one in found))
+
+
+def _of_nodes(model: Model, parts: Parts) -> Iterator[PartShare]:
+    """Yield the share of each node in collectives of its own endpoints."""
+    for one in model.measurements(Layer.BUSBW):
+        component = parts.nodes.get(one.src) if one.src == one.dst else None
+        usual = model.usual(one) if component is not None and one.value else None
+        if component is not None and usual and one.value:
+            bad = int(model.verdict(one).bad)
+            yield PartShare(component, f"{Layer.BUSBW} {PairClass.ONE_NODE}", one.value / usual, 1, bad)
+
+
+def _usual(model: Model, layer: Layer) -> Iterator[UsualValue]:
+    """Yield the usual values of the classes of a layer, by the names of the hardware, at the largest message size."""
+    shapes = (shape for shape in model.results.store.columns()[0] if shape is not None and shape.layer is layer)
+    size = max((shape.asked or 0 for shape in shapes if shape.arm is None), default=0)
+    models = sorted({end.name for end in model.endpoints if end.name})
+    for kind, value in model.medians(layer, size or None).items():
+        yield UsualValue(one_line(" ".join((layer, kind, *models)), _LONGEST), size, value)
+
+
+def _versions(found: Diagnosis) -> Iterator[tuple[str, str]]:
+    values = found.preflight.table.values
+    for fact in VERSIONS:
+        known = Counter(str(value) for value in values.get(fact, {}).values() if value is not None)
+        if known:
+            listed = [value for value, _ in known.most_common(_MOST_VALUES)]
+            yield fact, one_line(", ".join(listed), _LONGEST)
+
+
+def _noted(found: Diagnosis, parts: Parts, title: Callable[[Finding], str]) -> Iterator[Noted]:
+    for one in found.all_findings[:_MOST_FINDINGS]:
+        # What the history itself concluded is no new evidence for it.
+        if one.rule.domain in (Domain.HISTORY, Domain.SUMMARY):
+            continue
+        subject = one.subject
+        component = parts.named(subject.name) if subject.kind in (Kind.GPU, Kind.NIC, Kind.NODE) else None
+        rule = f"{one.rule.id} {one.code}".strip()
+        words = one_line(title(one), _LONGEST)
+        yield Noted(finding_key(one)[:500], rule, str(one.severity), component, one_line(subject.name, 255), words)
+
+
+def _xids(model: Model, parts: Parts) -> Iterator[XidCount]:
+    buses = {(end.node, slot_of(end.bus)): str(end) for end in model.endpoints if end.bus}
+    for record in model.nodes.values():
+        for entry in probed(record, "kernel", "counts"):
+            code, times, bus = entry.get("code"), entry.get("count"), entry.get("bus")
+            if entry.get("kind") != "xid" or not isinstance(code, int) or not isinstance(times, int):
+                continue
+            place = buses.get((record.name, slot_of(bus)), record.name) if isinstance(bus, str) else record.name
+            if (component := parts.gpus.get(place) or parts.nodes.get(place)) is not None:
+                yield XidCount(component, code, times)

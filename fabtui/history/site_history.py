@@ -1,0 +1,260 @@
+"""The history of a site: typed queries over its file."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from fabtui.diagnosis.finding import Finding
+from fabtui.history.component import Component, PartKind
+from fabtui.history.course import DAY, Course, PastSession, Sighting, Standout, Stay, Turn
+from fabtui.history.history_file import history_file, reading
+from fabtui.history.history_rules import history_findings
+from fabtui.history.past_evidence import EvidenceReader, FoundOn, PastEvidence, read_evidence
+
+#: Maximum number of components that a subject stands for.
+_MOST_PARTS = 500
+_SEVERITIES = ("bad", "warn", "note")
+_SESSION = (
+    "SELECT number, started, ended, recording, software, nodes, endpoints, exit, text, lab,"
+    " verdicts, versions, settings FROM session"
+)
+
+
+class HistorySize(NamedTuple):
+    """Size of a history."""
+
+    sessions: int
+    components: int
+    bytes: int
+
+
+class SiteHistory:
+    """Queries over the file of a site; without a file all are empty."""
+
+    def __init__(self, base: sqlite3.Connection | None, path: Path) -> None:
+        self._base = base
+        self.path = path
+        self._evidence: PastEvidence | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds no session."""
+        return self._base is None or self._base.execute("SELECT 1 FROM session LIMIT 1").fetchone() is None
+
+    def size(self) -> HistorySize:
+        """Return the number of sessions and components, and the bytes of the file."""
+        if self._base is None:
+            return HistorySize(0, 0, 0)
+        sessions, components = (
+            self._base.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 # nosec B608
+            for table in ("session", "component")
+        )
+        return HistorySize(sessions, components, self.path.stat().st_size)
+
+    def sessions(self, since: float = 0.0, most: int = 1000) -> list[PastSession]:
+        """Return the sessions that began after a time (epoch seconds), the newest first."""
+        if self._base is None:
+            return []
+        rows = self._base.execute(f"{_SESSION} WHERE started >= ? ORDER BY started DESC LIMIT ?", (since, most))
+        return [_session(row) for row in rows]
+
+    @property
+    def latest(self) -> float:
+        """Start of the latest session (epoch seconds); 0 without any."""
+        if self._base is None:
+            return 0.0
+        return float(self._base.execute("SELECT max(started) FROM session").fetchone()[0] or 0.0)
+
+    def evidence(self) -> PastEvidence:
+        """Return the evidence for the rules, up to the latest session."""
+        if self._evidence is None:
+            self._evidence = PastEvidence() if self._base is None else read_evidence(self._base, self.latest)
+        return self._evidence
+
+    def findings(self) -> list[Finding]:
+        """Return what the rules about earlier sessions find, the worst first."""
+        return history_findings(self.evidence())
+
+    def find(self, subject: str) -> list[Component]:
+        """Return the components that a subject names; [] if it names none.
+
+        A node stands for itself and its parts, an endpoint for its GPU, its links and ports. Also names of ports
+        (``n061 mlx5_0/1``), identities (GUID, UUID, serial number), and the beginning of one identity.
+        """
+        if self._base is None or not subject:
+            return []
+        reader = EvidenceReader(self._base, 0.0)
+        by_place = self._base.execute(
+            "SELECT DISTINCT component FROM stay JOIN word ON number = place"
+            " WHERE text = ? OR substr(text, 1, ?) IN (?, ?) LIMIT ?",
+            (subject, len(subject) + 1, f"{subject} ", f"{subject}:", _MOST_PARTS),
+        )
+        found = [reader.component(number) for (number,) in by_place]
+        found += [one for one in self._ports_of(reader, found) if one not in found]
+        if not found:
+            by_identity = self._base.execute(
+                "SELECT number FROM component WHERE substr(identity, 1, ?) = ? COLLATE NOCASE LIMIT ?",
+                (len(subject), subject, _MOST_PARTS),
+            )
+            found = [reader.component(number) for (number,) in by_identity]
+            if exact := [one for one in found if one.identity.lower() == subject.lower()]:
+                found = exact
+        order = list(PartKind)
+        return sorted(found, key=lambda one: (order.index(one.kind), one.place, one.identity))
+
+    def _ports_of(self, reader: EvidenceReader, gpus: list[Component]) -> list[Component]:
+        keys = {one.key for one in gpus if one.kind is PartKind.GPU}
+        ports = [port for port, gpu in reader.gpu_of().items() if gpu in keys]
+        return [one for one in reader.known() if one.key in ports]
+
+    def history_of(self, subject: str | Component, since: float = 0.0) -> list[Course]:
+        """Return the course of each component that a subject names, since a time (epoch seconds)."""
+        if self._base is None:
+            return []
+        components = [subject] if isinstance(subject, Component) else self.find(subject)
+        return [self._course(one, since) for one in components]
+
+    def _course(self, one: Component, since: float) -> Course:
+        assert self._base is not None
+        key = str(one.kind), one.identity, one.by_name
+        row = self._base.execute(
+            "SELECT number FROM component WHERE kind = ? AND identity = ? AND by_name = ?", key
+        ).fetchone()
+        if row is None:
+            return Course(one)
+        reader = EvidenceReader(self._base, since, row[0])
+        return Course(
+            one,
+            tuple(self._stays(row[0])),
+            {kind: tuple(shares) for (_, kind), shares in reader.shares().items()},
+            {name: tuple(rates) for (_, name), rates in reader.rates().items()},
+            tuple(self._sightings(row[0], since)),
+            tuple(
+                self._base.execute(
+                    "SELECT started, xid, count FROM xid JOIN session ON session = number"
+                    " WHERE component = ? AND started >= ? ORDER BY started",
+                    (row[0], since),
+                )
+            ),
+        )
+
+    def _stays(self, number: int) -> Iterator[Stay]:
+        assert self._base is not None
+        rows = self._base.execute(
+            "SELECT text, since, until, (SELECT count(*) FROM seen WHERE seen.component = stay.component"
+            " AND seen.place = stay.place) FROM stay JOIN word ON number = place WHERE component = ? ORDER BY since",
+            (number,),
+        )
+        return (Stay(*row) for row in rows)
+
+    def _sightings(self, number: int, since: float) -> Iterator[Sighting]:
+        assert self._base is not None
+        rows = self._base.execute(
+            "SELECT session, started, rules.text, severity, subjects.text, titles.text FROM finding"
+            " JOIN session ON session.number = session JOIN word AS rules ON rules.number = rule"
+            " JOIN word AS subjects ON subjects.number = subject JOIN word AS titles ON titles.number = title"
+            " WHERE component = ? AND started >= ? ORDER BY started",
+            (number, since),
+        )
+        return (Sighting(*row) for row in rows)
+
+    def worst(self, since: float, most: int = 20) -> list[Standout]:
+        """Return the components that stand out since a time (epoch seconds), the worst first."""
+        evidence = self.evidence()
+        judged = {one.facts.get("component"): one for one in self.findings() if one.facts.get("component") is not None}
+        found: dict[Component, Standout] = {}
+        first_day = int(since // DAY)
+        for (component, rule), days in evidence.findings.items():
+            recent = [one for one in days if one.day >= first_day]
+            if not recent:
+                continue
+            looked = [day for day in evidence.looked.get(component, ()) if day >= first_day]
+            turn = _turn(days, recent, looked, first_day)
+            one = self._standout(component, turn, rule, days, recent, looked, first_day)
+            if component not in found or _badness(one) < _badness(found[component]):
+                found[component] = one
+        for finding in judged.values():
+            component = finding.facts["component"]
+            known = found.get(component)
+            since_then = float(finding.facts.get("since_time") or 0.0)
+            found[component] = Standout(
+                component,
+                Turn.DEGRADES if finding.facts.get("degrades") else Turn.FLAPS,
+                finding.rule.id,
+                str(finding.facts.get("words") or finding.rule.title),
+                str(finding.severity),
+                since_then,
+                float(finding.facts.get("last_time") or self.latest),
+                known.sessions if known else 0,
+                known.of if known else 0,
+                self._lowest(component, first_day),
+            )
+        return sorted(found.values(), key=_badness)[:most]
+
+    def _standout(
+        self,
+        component: Component,
+        turn: Turn,
+        rule: str,
+        days: list[FoundOn],
+        recent: list[FoundOn],
+        looked: list[int],
+        first_day: int,
+    ) -> Standout:
+        last = recent[-1]
+        times = sum(one.sessions for one in recent)
+        of = max(times, len(looked))
+        lowest = self._lowest(component, first_day)
+        return Standout(component, turn, rule, last.title, last.severity, days[0].time, last.time, times, of, lowest)
+
+    def _lowest(self, component: Component, first_day: int) -> float | None:
+        shares = (days for (one, _), days in self.evidence().shares.items() if one == component)
+        return min((day.lowest for days in shares for day in days if day.day >= first_day * DAY), default=None)
+
+
+def _turn(days: list[FoundOn], recent: list[FoundOn], looked: list[int], first_day: int) -> Turn:
+    found = {one.day for one in recent}
+    states = [day in found for day in looked]
+    if sum(a and not b for a, b in itertools.pairwise(states)) > 1:
+        return Turn.FLAPS
+    return Turn.NEW if days[0].day >= first_day and len(recent) <= 2 else Turn.LASTS
+
+
+def _badness(one: Standout) -> tuple[int, int, int, float]:
+    return _SEVERITIES.index(one.severity), list(Turn).index(one.turn), -one.sessions, -one.last
+
+
+def _session(row: tuple[object, ...]) -> PastSession:
+    *plain, verdicts, versions, settings = row
+    number, started, ended, recording, software, nodes, endpoints, code, text, lab = plain
+    return PastSession(
+        int(str(number)),
+        float(str(started)),
+        float(str(ended)),
+        str(recording),
+        str(software),
+        tuple(json.loads(str(nodes))),
+        int(str(endpoints)),
+        None if code is None else int(str(code)),
+        str(text),
+        str(lab),
+        *(json.loads(str(one)) for one in (verdicts, versions, settings)),
+    )
+
+
+@contextlib.contextmanager
+def open_history(path: Path | None = None) -> Iterator[SiteHistory]:
+    """Yield the history of a site; an empty one if there is no file.
+
+    Raises:
+        InputError: The file is not one, is of a newer fabtui, or can be changed by others.
+    """
+    found = path or history_file()
+    with reading(found) as base:
+        yield SiteHistory(base, found)

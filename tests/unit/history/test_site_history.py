@@ -1,0 +1,108 @@
+"""The history of a site: recordings that ship go in, and come out by component."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.errors import InputError
+from fabtui.history.component import PartKind
+from fabtui.history.history_file import file_system_of, is_shared
+from fabtui.history.history_writer import HistoryWriter
+from fabtui.history.session_entry import SessionEntry, entry_of
+from fabtui.history.site_history import open_history
+from fabtui.importers.session import replayed
+from fabtui.paths import shipped_recordings_folder
+from fabtui.presentation.findings import title
+
+NAMES = ("h100x4-lab-2x2.jsonl.gz", "h100x4-lab-2x2-faults.jsonl.gz")
+
+
+@pytest.fixture(scope="module")
+def entries() -> list[SessionEntry]:
+    found = []
+    for name in NAMES:
+        model, _ = replayed(shipped_recordings_folder() / name)
+        found.append(entry_of(diagnose(model), name, title))
+    return found
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "fabtui" / "history" / "site.sqlite"
+
+
+def test_components_are_found_by_name_and_by_identity(path: Path, entries: list[SessionEntry]) -> None:
+    assert HistoryWriter(path).add(entries) == 2
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with open_history(path) as past:
+        assert [one.recording for one in past.sessions()] == [NAMES[1], NAMES[0]]
+        (gpu,) = (one for one in past.find("n000:1") if one.kind is PartKind.GPU)
+        assert gpu.identity.startswith("GPU-")
+        assert past.find(gpu.identity) == [gpu]
+        course = past.history_of(gpu.identity)[0]
+        (day,) = course.shares["p2p same-node"]
+        assert (day.sessions, day.bad) == (2, 1)
+        assert day.lowest < 0.1
+        assert course.rates["replay"][0].events == 0
+        assert past.find("no such part") == []
+        assert past.worst(0.0) == past.findings() == []
+
+
+def test_a_session_is_kept_once_and_a_resumed_one_replaces_its_beginning(
+    path: Path, entries: list[SessionEntry]
+) -> None:
+    writer = HistoryWriter(path)
+    assert [writer.add(entries), writer.add(entries)] == [2, 0]
+    assert writer.add([replace(entries[0], ended=entries[0].ended + 60)]) == 1
+    with open_history(path) as past:
+        assert past.size().sessions == 2
+        assert past.history_of("n000:1")[0].shares["p2p same-rail"][0].sessions == 2
+
+
+def test_a_newer_file_and_one_of_others_are_refused(path: Path, entries: list[SessionEntry]) -> None:
+    HistoryWriter(path).add(entries[:1])
+    with sqlite3.connect(path) as base:
+        base.execute("PRAGMA user_version = 99")
+    with pytest.raises(InputError, match="written by a newer fabtui"):
+        HistoryWriter(path).add(entries[1:])
+    with pytest.raises(InputError, match="written by a newer fabtui"), open_history(path):
+        pass
+    path.chmod(0o666)
+    with pytest.raises(InputError, match="others may write"), open_history(path):
+        pass
+    path.write_bytes(b"no database" * 100)
+    path.chmod(0o600)
+    with pytest.raises(InputError, match="not a database"), open_history(path):
+        pass
+
+
+def test_an_old_history_loses_detail_when_it_is_too_large(path: Path, entries: list[SessionEntry]) -> None:
+    many = [
+        replace(entries[0], key=str(number), started=entries[0].started + number, ended=entries[0].ended + number)
+        for number in range(300)
+    ]
+    HistoryWriter(path).add(many)
+    whole = path.stat().st_size
+    HistoryWriter(path, most_bytes=whole // 2).add([replace(many[0], key="last", ended=many[-1].ended + 1)])
+    with open_history(path) as past:
+        assert past.size().bytes < whole * 0.6
+        assert sum(one.sessions for one in past.history_of("n000:1")[0].shares["p2p same-rail"]) == 301
+
+
+def test_a_file_system_that_machines_share_is_known_by_its_type() -> None:
+    mounts = "\n".join(
+        (
+            "22 1 0:20 / / rw - ext4 /dev/sda1 rw",
+            "30 22 0:30 / /home rw - nfs4 server:/home rw",
+            "31 22 0:31 / /home/a\\040b rw - tmpfs tmpfs rw",
+        )
+    )
+    assert file_system_of(Path("/home/u/state"), mounts) == "nfs4"
+    assert [is_shared(Path(one), mounts) for one in ("/home/u", "/home/a b/c", "/var")] == [True, False, False]
