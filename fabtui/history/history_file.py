@@ -126,9 +126,10 @@ def _check(path: Path, base: sqlite3.Connection) -> bool:
 
 
 def _make_tables(path: Path, base: sqlite3.Connection) -> None:
+    # Before anything is written: it cannot be changed later.
+    base.execute("PRAGMA auto_vacuum = INCREMENTAL")
     if not is_shared(path):
         base.execute("PRAGMA journal_mode = WAL")
-    base.execute("PRAGMA auto_vacuum = INCREMENTAL")
     base.execute("BEGIN IMMEDIATE")
     try:
         if not _check(path, base):

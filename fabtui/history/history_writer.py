@@ -19,8 +19,20 @@ MOST_BYTES = 200 << 20
 _SPARE = 0.1
 #: Number of sessions that are thinned in one step.
 _STEP = 200
-#: Tables with detail of each session: what a day saw, and findings, stay.
-_DETAIL = ("seen", "share", "usual", "xid")
+#: State of sessions whose detail is being dropped.
+_MARKED = 2
+#: What drops the detail of marked sessions: what days saw, and findings, stay.
+_DROP_DETAIL = (
+    "DELETE FROM seen WHERE session IN (SELECT number FROM session WHERE thinned = 2)",
+    "DELETE FROM share WHERE session IN (SELECT number FROM session WHERE thinned = 2)",
+    "DELETE FROM usual WHERE session IN (SELECT number FROM session WHERE thinned = 2)",
+    "DELETE FROM xid WHERE session IN (SELECT number FROM session WHERE thinned = 2)",
+)
+#: What drops the rest of them.
+_DROP_REST = (
+    "DELETE FROM finding WHERE session IN (SELECT number FROM session WHERE thinned = 2)",
+    "DELETE FROM session WHERE thinned = 2",
+)
 
 
 class HistoryWriter:
@@ -182,16 +194,17 @@ class _Batch:
         """Remove a session. What its day saw of it is corrected; readings are, as totals, replaced by later ones."""
         base = self._base
         base.execute(
-            "UPDATE share_day SET total = total - gone.share, sessions = sessions - 1, bad = bad - (gone.bad > 0)"
+            "UPDATE share_day SET total = total - gone.share, sessions = sessions - 1,"
+            " bad = share_day.bad - (gone.bad > 0)"
             " FROM (SELECT component, kind, share, bad, cast(started / ? AS INTEGER) AS day FROM share"
             " JOIN session ON session = number WHERE session = ?) AS gone WHERE share_day.component = gone.component"
             " AND share_day.kind = gone.kind AND share_day.day = gone.day",
             (DAY, session),
         )
         base.execute("DELETE FROM share_day WHERE sessions < 1")
-        for table in (*_DETAIL, "finding"):
-            base.execute(f"DELETE FROM {table} WHERE session = ?", (session,))  # noqa: S608 # nosec B608
-        base.execute("DELETE FROM session WHERE number = ?", (session,))
+        base.execute("UPDATE session SET thinned = ? WHERE number = ?", (_MARKED, session))
+        for statement in (*_DROP_DETAIL, *_DROP_REST):
+            base.execute(statement)
 
 
 def _json(value: object) -> str:
@@ -209,26 +222,23 @@ def _thin(base: sqlite3.Connection, most: int) -> None:
     """Drop detail of the oldest sessions until the file is small enough; at last these sessions, and what days saw."""
     if _size(base) <= most:
         return
-    aim = most * (1 - _SPARE)
-    while _size(base) > aim:
+    while _size(base) > most * (1 - _SPARE):
         oldest = base.execute(
-            "SELECT number, started FROM session ORDER BY thinned, started LIMIT ?", (_STEP,)
-        ).fetchall()
-        if not oldest:
+            "SELECT number, started, thinned FROM session ORDER BY thinned, started LIMIT ?", (_STEP,)
+        )
+        rows = oldest.fetchall()
+        if not rows:
             break
+        again = all(thinned for *_, thinned in rows)
         base.execute("BEGIN IMMEDIATE")
-        marks = ",".join("?" * len(oldest))
-        numbers = [number for number, _ in oldest]
-        whole = base.execute("SELECT count(*) FROM session WHERE NOT thinned").fetchone()[0]
-        tables = _DETAIL if whole > 1 else (*_DETAIL, "finding")
-        for table in tables:
-            base.execute(f"DELETE FROM {table} WHERE session IN ({marks})", numbers)  # noqa: S608 # nosec B608
-        if whole > 1:
-            base.execute(f"UPDATE session SET thinned = 1 WHERE number IN ({marks})", numbers)  # noqa: S608 # nosec B608
-        else:
-            base.execute(f"DELETE FROM session WHERE number IN ({marks})", numbers)  # noqa: S608 # nosec B608
-            before = int(oldest[-1][1] // DAY)
+        base.executemany("UPDATE session SET thinned = 2 WHERE number = ?", [(number,) for number, *_ in rows])
+        for statement in (*_DROP_DETAIL, *(_DROP_REST if again else ())):
+            base.execute(statement)
+        if again:
+            before = int(rows[-1][1] // DAY)
             base.execute("DELETE FROM share_day WHERE day < ?", (before,))
             base.execute("DELETE FROM reading WHERE day < ?", (before,))
+        base.execute("UPDATE session SET thinned = 1 WHERE thinned = 2")
         base.execute("COMMIT")
-    base.execute("PRAGMA incremental_vacuum").fetchall()
+    # As a script: `execute` would stop after the first page.
+    base.executescript("PRAGMA incremental_vacuum")

@@ -51,10 +51,9 @@ class SiteHistory:
         """Return the number of sessions and components, and the bytes of the file."""
         if self._base is None:
             return HistorySize(0, 0, 0)
-        sessions, components = (
-            self._base.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 # nosec B608
-            for table in ("session", "component")
-        )
+        sessions, components = self._base.execute(
+            "SELECT (SELECT count(*) FROM session), (SELECT count(*) FROM component)"
+        ).fetchone()
         return HistorySize(sessions, components, self.path.stat().st_size)
 
     def sessions(self, since: float = 0.0, most: int = 1000) -> list[PastSession]:

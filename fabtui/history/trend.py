@@ -69,9 +69,10 @@ def fall_of(points: Sequence[Point], noise: float) -> CourseChange | None:
         found = _fitted(points, at, whole, noise)
         if found.before - found.now >= least and found.gain > _GAIN and (best is None or found.gain > best.gain):
             best = found
-    if best is None or max(values[-2:]) > best.before - least / 2:
+    if best is None:
         return None
-    return best
+    low = [one < best.before - least / 2 for one in values[-best.points :]]
+    return best if all(low[-2:]) and sum(low) >= FEWEST else None
 
 
 def _spread(values: Sequence[float]) -> float:

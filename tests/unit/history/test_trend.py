@@ -18,9 +18,12 @@ def test_a_fall_has_its_date_and_kind() -> None:
     flat = [1 + rng.gauss(0, 0.02) for _ in range(40)]
     assert fall_of(course(flat), 0.02) is None
     step = fall_of(course([*flat[:25], *(one * 0.8 for one in flat[25:])]), 0.02)
-    assert step is not None and (step.since, step.gradual) == (25 * DAY, False)
+    assert step is not None
+    assert (step.since, step.gradual) == (25 * DAY, False)
     line = fall_of(course([*flat[:20], *(one - 0.015 * at for at, one in enumerate(flat[20:]))]), 0.02)
-    assert line is not None and line.gradual and abs(line.since / DAY - 20) <= 4
+    assert line is not None
+    assert line.gradual
+    assert abs(line.since / DAY - 20) <= 4
 
 
 def test_two_days_and_what_has_passed_are_no_fall() -> None:
@@ -31,7 +34,8 @@ def test_two_days_and_what_has_passed_are_no_fall() -> None:
 
 def test_a_counter_rises_from_its_own_rate_and_not_by_a_burst() -> None:
     rising = rise_of(course([0, 1, 0, 0, 1, 0, 0, 4, 9, 15, 22]))
-    assert rising is not None and rising.since == 7 * DAY
+    assert rising is not None
+    assert rising.since == 7 * DAY
     assert rise_of(course([3, 5, 2, 4, 6, 3, 5, 4, 3, 6])) is None
     assert rise_of(course([0, 0, 0, 0, 0, 80, 0, 0, 0, 0])) is None
     assert rise_of(course([0, 0, 0, 0, 0, 0, 40, 40])) is None
