@@ -25,11 +25,11 @@ class Component:
     identity: str  #: Identity of the hardware; the place if `by_name`.
     #: Where it was seen last, in the names of the session: ``n061``, ``n061:3``, ``n061:3 link 7``, ``n061 mlx5_0/1``.
     place: str = ""
-    by_name: bool = False  #: Whether no hardware identity is known, so that another part at this place looks the same.
+    by_name: bool = False  #: Whether no hardware identity is known: another part at this place would be taken for it.
 
     @property
     def key(self) -> tuple[PartKind, str]:
-        """What it is known by."""
+        """Kind and identity, which name it in all sessions."""
         return self.kind, self.identity
 
     @property

@@ -1,4 +1,4 @@
-"""What sessions saw of components: values typed for readers of the history."""
+"""Courses of components over sessions: values typed for readers of the history."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ class Course:
 class Turn(StrEnum):
     """Why a component stands out."""
 
-    NEW = "new"  #: A finding about it was seen for the first time.
-    DEGRADES = "degrades"  #: A rule of the history says that it gets worse.
+    DEGRADES = "degrades"  #: A rule about earlier sessions found that it gets worse.
     FLAPS = "flaps"  #: A finding about it comes and goes.
+    NEW = "new"  #: A finding about it was seen for the first time.
     LASTS = "lasts"  #: A finding about it stays.
 
 

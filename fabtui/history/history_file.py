@@ -78,7 +78,7 @@ def file_system_of(path: Path, mounts: str | None = None) -> str:
             continue
         point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), words[4])
         inside = target == point or target.startswith(point.rstrip("/") + "/")
-        # Of several at one place, the last is in sight.
+        # The last one that is mounted at a place hides the others.
         if inside and len(point) >= longest:
             found, longest = kind[0], len(point)
     return found

@@ -65,7 +65,7 @@ def _named(component: Component) -> str:
 
 
 class _Degradation:
-    """How a component got worse."""
+    """A component that gets worse, and in which way."""
 
     def __init__(self, component: Component, what: str, change: CourseChange, *, counted: bool) -> None:
         self.component, self.what, self.change, self.counted = component, what, change, counted
@@ -77,7 +77,7 @@ class _Degradation:
             day = 24 * change.now
             return f"{self.what}: {24 * change.before:.3g} per day before, {day:.3g} per day now"
         how = "falls" if change.gradual else "fell"
-        return f"{self.what} {how} from {change.before:.0%} to {change.now:.0%} of what is usual"
+        return f"{self.what} {how} from {100 * change.before:.0f} % to {100 * change.now:.0f} % of what is usual"
 
 
 def degradations(evidence: PastEvidence) -> list[_Degradation]:
@@ -152,8 +152,8 @@ def _usual_rates(courses: Sequence[Sequence[HourlyRate]]) -> dict[float, float]:
 class Degrades(HistoryRule):
     """The bandwidth of a component falls below its own earlier values, or it counts errors ever faster.
 
-    At least three days with sessions before and after are needed. Bandwidth is a share of what is usual in its class,
-    and counters are compared with those of other components, so that a new driver makes none degrade.
+    At least three days with sessions before and after are needed. Bandwidth is a share of what is usual in its class.
+    Counters are compared with other components, so that a new driver makes none degrade.
     """
 
     id = "FT401"
@@ -178,10 +178,10 @@ class Degrades(HistoryRule):
             yield self.about(one.component, facts)
 
 
-def _episodes(found: Iterable[int], looked: Sequence[int]) -> list[int]:
+def _episodes(found: Iterable[int], probed: Sequence[int]) -> list[int]:
     """Return the first days of the times that something was found, apart where a session looked and found nothing."""
     days, starts, was = set(found), list[int](), False
-    for day in sorted({*looked, *days}):
+    for day in sorted({*probed, *days}):
         now = day in days
         if now and not was:
             starts.append(day)
@@ -202,11 +202,11 @@ class Recurs(HistoryRule):
 
     def check(self, context: PastEvidence) -> Iterator[Finding]:
         worse = {one.component for one in degradations(context)}
-        latest = max((day for days in context.looked.values() for day in days), default=0)
+        latest = max((day for days in context.probed.values() for day in days), default=0)
         moved = {one for each in (*_moves(context), *_replacements(context)) for one in each[:1]}
         for (component, rule), days in context.findings.items():
             recent = [one for one in days if one.day > latest - RECURRING_DAYS]
-            starts = _episodes((one.day for one in recent), context.looked.get(component, ()))
+            starts = _episodes((one.day for one in recent), context.probed.get(component, ()))
             if len(starts) < _TIMES or component in worse or component in moved:
                 continue
             last = recent[-1]
@@ -265,11 +265,11 @@ class ReplacedAndFailsAgain(HistoryRule):
     next_step = "Look at what was not replaced: slot, cable, the port at the other end."
 
     def check(self, context: PastEvidence) -> Iterator[Finding]:
-        said = set()
+        reported = set()
         for new, old, place, rule, after in _replacements(context):
-            if (place, rule) in said:
+            if (place, rule) in reported:
                 continue
-            said.add((place, rule))
+            reported.add((place, rule))
             facts = {
                 "place": place,
                 "rule": rule,
@@ -296,11 +296,11 @@ class MovedWithIt(HistoryRule):
     next_step = "Replace it: the fault is in the component, not in its place."
 
     def check(self, context: PastEvidence) -> Iterator[Finding]:
-        said = set()
+        reported = set()
         for component, rule, old, _, after in _moves(context):
-            if component in said:
+            if component in reported:
                 continue
-            said.add(component)
+            reported.add(component)
             facts = {
                 "rule": rule,
                 "kind": str(component.kind),
@@ -316,7 +316,7 @@ class MovedWithIt(HistoryRule):
 
 @register
 class StepOfVersion(HistoryRule):
-    """What is usual changed for a whole class with a new version of a driver or library: no component is at fault."""
+    """Step of a whole class of pairs with a new version of a driver or library: no component is at fault."""
 
     id = "FT405"
     name = "step-of-version"
@@ -340,7 +340,7 @@ class StepOfVersion(HistoryRule):
                 "since": date_of(first[2]),
                 "since_time": first[2],
                 "versions": ", ".join(changed),
-                "words": "; ".join(f"{kind} {step:+.0%}" for kind, step, *_ in steps[:4]),
+                "words": "; ".join(f"{kind} {100 * step:+.0f} %" for kind, step, *_ in steps[:4]),
                 "days": first[4],
                 "before": first[3],
             }

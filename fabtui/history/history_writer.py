@@ -160,7 +160,8 @@ class _Batch:
         self._base.executemany(
             "INSERT INTO reading VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1) ON CONFLICT DO UPDATE SET"
             " first = min(first, excluded.first),"
-            " total = iif(excluded.time >= time, excluded.total, total), time = max(time, excluded.time),"
+            " total = CASE WHEN excluded.time >= time THEN excluded.total ELSE total END,"
+            " time = max(time, excluded.time),"
             " increase = increase + excluded.increase, hours = hours + excluded.hours, sessions = sessions + 1",
             [self._reading(one, day, entry, hours) for one in entry.counted],
         )

@@ -1,4 +1,4 @@
-"""Components of a session's nodes, by the identities that probes found, and what their counters say."""
+"""Components of a session's nodes, by the identities that probes found, and their counters of errors."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ class Parts:
             names = [name for name in {*totals, *moved.get(place, {})} if is_error(name)]
             for name in names:
                 total = totals.get(name, 0)
-                # A counter at its limit has stopped: its total says nothing any more.
+                # A counter at its limit has stopped: its total is unknown from then on.
                 yield Counted(component, name, None if name in full else total, moved.get(place, {}).get(name, 0))
             if not names:
                 yield Counted(component, "errors", 0, 0)

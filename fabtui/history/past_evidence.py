@@ -14,15 +14,17 @@ from fabtui.history.course import DAY, HourlyRate, Share
 
 #: Days whose courses are compared.
 WINDOW = 120
+#: Hours from which the increase within sessions is a rate, where no earlier total is known.
+_LEAST_HOURS = 1.0
 #: Days without a reading after which two totals are not compared: much may have happened.
 _LONGEST_GAP = 60
 _SHARES = (
     "SELECT component, text, day, first, total, lowest, sessions, bad FROM share_day JOIN word ON number = kind"
-    " WHERE +day >= ? AND TRUE ORDER BY component, kind, day"
+    " WHERE +day >= ? AND +day < ? AND TRUE ORDER BY component, kind, day"
 )
 _READINGS = (
     "SELECT component, text, day, first, time, total, increase, hours, sessions FROM reading"
-    " JOIN word ON number = counter WHERE +day >= ? AND TRUE ORDER BY component, counter, day"
+    " JOIN word ON number = counter WHERE +day >= ? AND +day < ? AND TRUE ORDER BY component, counter, day"
 )
 
 
@@ -38,7 +40,7 @@ class FoundOn(NamedTuple):
 
 
 class UsualOn(NamedTuple):
-    """What was usual in a class on a day."""
+    """Usual value of a class on a day."""
 
     day: int
     time: float  #: Start of the first session of the day (epoch seconds).
@@ -48,14 +50,14 @@ class UsualOn(NamedTuple):
 
 @dataclass
 class PastEvidence:
-    """What earlier sessions saw of components, by day."""
+    """Observations of earlier sessions about components, by day."""
 
     shares: dict[tuple[Component, str], list[Share]] = field(default_factory=dict)  #: By component, layer and class.
     rates: dict[tuple[Component, str], list[HourlyRate]] = field(default_factory=dict)  #: By component and counter.
     usual: dict[tuple[str, int], list[UsualOn]] = field(default_factory=dict)  #: By class with hardware, and size.
-    versions: dict[int, Mapping[str, str]] = field(default_factory=dict)  #: By day, those of most sessions.
+    versions: dict[int, Mapping[str, str]] = field(default_factory=dict)  #: By day, as most sessions had them.
     findings: dict[tuple[Component, str], list[FoundOn]] = field(default_factory=dict)  #: By component and rule.
-    looked: dict[Component, list[int]] = field(default_factory=dict)  #: Days that saw a component of `findings`.
+    probed: dict[Component, list[int]] = field(default_factory=dict)  #: Days that saw a component of `findings`.
     #: Components of a kind that were at one place one after the other, with the first and last time there.
     holders: dict[tuple[PartKind, str], list[tuple[Component, float, float]]] = field(default_factory=dict)
     #: GPU of each port, by their keys.
@@ -63,10 +65,16 @@ class PastEvidence:
 
 
 class EvidenceReader:
-    """Reads what the file holds since a time (epoch seconds), of all components or of one by its number."""
+    """Reads what the file holds between two times (epoch seconds), of all components or of one by its number.
 
-    def __init__(self, base: sqlite3.Connection, since: float, only: int | None = None) -> None:
-        self.base, self.since = base, since
+    What days saw ends with the day before ``until``: a day is one value.
+    """
+
+    def __init__(
+        self, base: sqlite3.Connection, since: float, only: int | None = None, until: float = float("inf")
+    ) -> None:
+        self.base, self.since, self.until = base, since, until
+        self.last_day = 1 << 40 if until == float("inf") else int(until // DAY)
         # The unary plus keeps SQLite from the index that serves all components.
         self._of = "" if only is None else f"AND component = {only:d}"
         self._day = "day" if only is None else "+day"
@@ -96,7 +104,7 @@ class EvidenceReader:
         found: dict[tuple[Component, str], list[Share]] = {}
         rows = self.base.execute(
             _SHARES.replace("+day", self._day).replace("AND TRUE", self._of),
-            (self.first_day,),
+            (self.first_day, self.last_day),
         )
         for number, kind, day, first, total, lowest, sessions, bad in rows:
             one = Share(day * DAY, first, total / sessions, lowest, sessions, bad)
@@ -108,13 +116,14 @@ class EvidenceReader:
         found: dict[tuple[Component, str], list[HourlyRate]] = {}
         rows = self.base.execute(
             _READINGS.replace("+day", self._day).replace("AND TRUE", self._of),
-            (self.first_day,),
+            (self.first_day, self.last_day),
         )
         key, before = None, None
         for number, name, day, first, time, total, increase, hours, sessions in rows:
             if key != (number, name):
                 key, before = (number, name), None
-            count, length = increase, hours
+            # One event in a session of seconds would be hundreds per hour.
+            count, length = increase, hours if hours >= _LEAST_HOURS else 0.0
             if before is not None and total is not None and time - before[0] < _LONGEST_GAP * DAY:
                 length = (time - before[0]) / 3600
                 # After a reset, or a reboot, it counts from zero.
@@ -132,20 +141,20 @@ class EvidenceReader:
         rows = self.base.execute(
             "SELECT word.text, size, cast(started / ? AS INTEGER) AS day, min(started), avg(value), count(*)"
             " FROM usual JOIN session ON session = session.number JOIN word ON word.number = kind"
-            " WHERE started >= ? GROUP BY kind, size, day ORDER BY day",
-            (DAY, self.since),
+            " WHERE started >= ? AND started < ? GROUP BY kind, size, day ORDER BY day",
+            (DAY, self.since, self.until),
         )
         for kind, size, day, first, value, sessions in rows:
             found.setdefault((kind, size), []).append(UsualOn(day, first, value, sessions))
         return found
 
     def versions(self) -> dict[int, Mapping[str, str]]:
-        """Return the versions of each day: those of most of its sessions."""
+        """Return the versions of each day, as most of its sessions had them."""
         counts: dict[int, dict[str, Counter[str]]] = {}
         rows = self.base.execute(
-            "SELECT cast(started / ? AS INTEGER) AS day, versions, count(*) FROM session WHERE started >= ?"
-            " GROUP BY day, versions ORDER BY day",
-            (DAY, self.since),
+            "SELECT cast(started / ? AS INTEGER) AS day, versions, count(*) FROM session"
+            " WHERE started >= ? AND started < ? GROUP BY day, versions ORDER BY day",
+            (DAY, self.since, self.until),
         )
         for day, text, sessions in rows:
             for fact, version in json.loads(text).items():
@@ -165,24 +174,24 @@ class EvidenceReader:
             " JOIN word AS rules ON rules.number = rule JOIN word AS titles ON titles.number = title"
             " LEFT JOIN seen ON seen.component = finding.component AND seen.session = finding.session"
             " LEFT JOIN word AS places ON places.number = seen.place"
-            " WHERE started >= ? AND severity != 'note' AND finding.component IS NOT NULL"
+            " WHERE started >= ? AND started < ? AND severity != 'note' AND finding.component IS NOT NULL"
             " GROUP BY finding.component, rule, day ORDER BY day",
-            (DAY, self.since),
+            (DAY, self.since, self.until),
         )
         for number, rule, day, first, sessions, place, title, severity in rows:
             one = FoundOn(day, first, sessions, place or "", title, severity)
             found.setdefault((self.component(number), rule), []).append(one)
         return found
 
-    def looked(self, components: set[Component]) -> dict[Component, list[int]]:
+    def probed(self, components: set[Component]) -> dict[Component, list[int]]:
         """Return the days on which sessions saw components."""
         numbers = {number for number, one in self._components.items() if one in components}
         found = {}
         for number in numbers:
             rows = self.base.execute(
                 "SELECT DISTINCT cast(started / ? AS INTEGER) AS day FROM seen JOIN session ON session = number"
-                " WHERE component = ? AND started >= ? ORDER BY day",
-                (DAY, number, self.since),
+                " WHERE component = ? AND started >= ? AND started < ? ORDER BY day",
+                (DAY, number, self.since, self.until),
             )
             found[self.component(number)] = [day for (day,) in rows]
         return found
@@ -206,9 +215,9 @@ class EvidenceReader:
         return {self.component(port).key: self.component(gpu).key for port, gpu in rows}
 
 
-def read_evidence(base: sqlite3.Connection, until: float) -> PastEvidence:
-    """Return the evidence of the days before a time (epoch seconds)."""
-    reader = EvidenceReader(base, until - WINDOW * DAY)
+def read_evidence(base: sqlite3.Connection, latest: float, until: float = float("inf")) -> PastEvidence:
+    """Return the evidence of the days before the latest session (epoch seconds), and of sessions before ``until``."""
+    reader = EvidenceReader(base, latest - WINDOW * DAY, until=until)
     findings = reader.findings()
     return PastEvidence(
         shares=reader.shares(),
@@ -216,7 +225,7 @@ def read_evidence(base: sqlite3.Connection, until: float) -> PastEvidence:
         usual=reader.usual(),
         versions=reader.versions(),
         findings=findings,
-        looked=reader.looked({component for component, _ in findings}),
+        probed=reader.probed({component for component, _ in findings}),
         holders=reader.holders(),
         gpu_of=reader.gpu_of(),
     )

@@ -1,4 +1,4 @@
-"""What the history keeps of a session, from its diagnosis: nothing is judged a second time."""
+"""Entry of a session in the history, from its diagnosis: nothing is judged a second time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PartShare(NamedTuple):
 
 
 class UsualValue(NamedTuple):
-    """What was usual in a class of a session."""
+    """Usual value of a class in a session."""
 
     kind: str  #: Layer, class and hardware.
     size: int  #: Message size (B); 0 if unknown.
@@ -77,7 +77,7 @@ class XidCount(NamedTuple):
 class SessionEntry:
     """One session for the history."""
 
-    key: str  #: Identifies the session, in whatever file it is.
+    key: str  #: Identifies the session; copies of its recording have the same.
     started: float  #: Epoch seconds.
     ended: float  #: Epoch seconds.
     recording: str

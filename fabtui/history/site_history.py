@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,16 +35,17 @@ class HistorySize(NamedTuple):
 
 
 class SiteHistory:
-    """Queries over the file of a site; without a file all are empty."""
+    """Queries over the file of a site; without a file all are empty. Sessions from ``until`` on are left out."""
 
-    def __init__(self, base: sqlite3.Connection | None, path: Path) -> None:
+    def __init__(self, base: sqlite3.Connection | None, path: Path, until: float = float("inf")) -> None:
         self._base = base
+        self._until = until
         self.path = path
         self._evidence: PastEvidence | None = None
 
     @property
     def is_empty(self) -> bool:
-        """Whether it holds no session."""
+        """True if it holds no session."""
         return self._base is None or self._base.execute("SELECT 1 FROM session LIMIT 1").fetchone() is None
 
     def size(self) -> HistorySize:
@@ -60,7 +61,9 @@ class SiteHistory:
         """Return the sessions that began after a time (epoch seconds), the newest first."""
         if self._base is None:
             return []
-        rows = self._base.execute(f"{_SESSION} WHERE started >= ? ORDER BY started DESC LIMIT ?", (since, most))
+        rows = self._base.execute(
+            f"{_SESSION} WHERE started >= ? AND started < ? ORDER BY started DESC LIMIT ?", (since, self._until, most)
+        )
         return [_session(row) for row in rows]
 
     @property
@@ -68,12 +71,15 @@ class SiteHistory:
         """Start of the latest session (epoch seconds); 0 without any."""
         if self._base is None:
             return 0.0
-        return float(self._base.execute("SELECT max(started) FROM session").fetchone()[0] or 0.0)
+        found = self._base.execute("SELECT max(started) FROM session WHERE started < ?", (self._until,))
+        return float(found.fetchone()[0] or 0.0)
 
     def evidence(self) -> PastEvidence:
         """Return the evidence for the rules, up to the latest session."""
         if self._evidence is None:
-            self._evidence = PastEvidence() if self._base is None else read_evidence(self._base, self.latest)
+            self._evidence = (
+                PastEvidence() if self._base is None else read_evidence(self._base, self.latest, self._until)
+            )
         return self._evidence
 
     def findings(self) -> list[Finding]:
@@ -127,7 +133,7 @@ class SiteHistory:
         ).fetchone()
         if row is None:
             return Course(one)
-        reader = EvidenceReader(self._base, since, row[0])
+        reader = EvidenceReader(self._base, since, row[0], self._until)
         return Course(
             one,
             tuple(self._stays(row[0])),
@@ -137,8 +143,8 @@ class SiteHistory:
             tuple(
                 self._base.execute(
                     "SELECT started, xid, count FROM xid JOIN session ON session = number"
-                    " WHERE component = ? AND started >= ? ORDER BY started",
-                    (row[0], since),
+                    " WHERE component = ? AND started >= ? AND started < ? ORDER BY started",
+                    (row[0], since, self._until),
                 )
             ),
         )
@@ -147,8 +153,9 @@ class SiteHistory:
         assert self._base is not None
         rows = self._base.execute(
             "SELECT text, since, until, (SELECT count(*) FROM seen WHERE seen.component = stay.component"
-            " AND seen.place = stay.place) FROM stay JOIN word ON number = place WHERE component = ? ORDER BY since",
-            (number,),
+            " AND seen.place = stay.place) FROM stay JOIN word ON number = place"
+            " WHERE component = ? AND since < ? ORDER BY since",
+            (number, self._until),
         )
         return (Stay(*row) for row in rows)
 
@@ -158,68 +165,85 @@ class SiteHistory:
             "SELECT session, started, rules.text, severity, subjects.text, titles.text FROM finding"
             " JOIN session ON session.number = session JOIN word AS rules ON rules.number = rule"
             " JOIN word AS subjects ON subjects.number = subject JOIN word AS titles ON titles.number = title"
-            " WHERE component = ? AND started >= ? ORDER BY started",
-            (number, since),
+            " WHERE component = ? AND started >= ? AND started < ? ORDER BY started",
+            (number, since, self._until),
         )
         return (Sighting(*row) for row in rows)
 
     def worst(self, since: float, most: int = 20) -> list[Standout]:
         """Return the components that stand out since a time (epoch seconds), the worst first."""
         evidence = self.evidence()
-        judged = {one.facts.get("component"): one for one in self.findings() if one.facts.get("component") is not None}
-        found: dict[Component, Standout] = {}
         first_day = int(since // DAY)
+        lowest = _lowest_shares(evidence, since)
+        found: dict[Component, Standout] = {}
         for (component, rule), days in evidence.findings.items():
-            recent = [one for one in days if one.day >= first_day]
-            if not recent:
-                continue
-            looked = [day for day in evidence.looked.get(component, ()) if day >= first_day]
-            turn = _turn(days, recent, looked, first_day)
-            one = self._standout(component, turn, rule, days, recent, looked, first_day)
-            if component not in found or _badness(one) < _badness(found[component]):
-                found[component] = one
-        for finding in judged.values():
-            component = finding.facts["component"]
-            known = found.get(component)
-            since_then = float(finding.facts.get("since_time") or 0.0)
-            found[component] = Standout(
-                component,
-                Turn.DEGRADES if finding.facts.get("degrades") else Turn.FLAPS,
-                finding.rule.id,
-                str(finding.facts.get("words") or finding.rule.title),
-                str(finding.severity),
-                since_then,
-                float(finding.facts.get("last_time") or self.latest),
-                known.sessions if known else 0,
-                known.of if known else 0,
-                self._lowest(component, first_day),
-            )
+            if any(day.day >= first_day for day in days):
+                one = _standout(component, rule, days, evidence.probed.get(component, ()), first_day, lowest)
+                if component not in found or _badness(one) < _badness(found[component]):
+                    found[component] = one
+        for finding in self.findings():
+            part = finding.facts.get("component")
+            if isinstance(part, Component):
+                found[part] = self._judged(part, finding, found.get(part), lowest)
         return sorted(found.values(), key=_badness)[:most]
 
-    def _standout(
-        self,
-        component: Component,
-        turn: Turn,
-        rule: str,
-        days: list[FoundOn],
-        recent: list[FoundOn],
-        looked: list[int],
-        first_day: int,
+    def _judged(
+        self, component: Component, finding: Finding, known: Standout | None, lowest: Mapping[Component, float]
     ) -> Standout:
-        last = recent[-1]
-        times = sum(one.sessions for one in recent)
-        of = max(times, len(looked))
-        lowest = self._lowest(component, first_day)
-        return Standout(component, turn, rule, last.title, last.severity, days[0].time, last.time, times, of, lowest)
+        """Return a component with a finding of the history, and the worse of its severities."""
+        facts = finding.facts
+        severities = [str(finding.severity)] + ([known.severity] if known else [])
+        return Standout(
+            component,
+            Turn.DEGRADES if facts.get("degrades") else Turn.FLAPS,
+            finding.rule.id,
+            str(facts.get("words") or finding.rule.title),
+            min(severities, key=_SEVERITIES.index),
+            float(facts.get("since_time") or 0.0),
+            float(facts.get("last_time") or self.latest),
+            known.sessions if known else 0,
+            known.of if known else 0,
+            lowest.get(component),
+        )
 
-    def _lowest(self, component: Component, first_day: int) -> float | None:
-        shares = (days for (one, _), days in self.evidence().shares.items() if one == component)
-        return min((day.lowest for days in shares for day in days if day.day >= first_day * DAY), default=None)
+
+def _lowest_shares(evidence: PastEvidence, since: float) -> dict[Component, float]:
+    found: dict[Component, float] = {}
+    for (component, _), days in evidence.shares.items():
+        for day in days:
+            if day.first >= since:
+                found[component] = min(day.lowest, found.get(component, day.lowest))
+    return found
 
 
-def _turn(days: list[FoundOn], recent: list[FoundOn], looked: list[int], first_day: int) -> Turn:
+def _standout(
+    component: Component,
+    rule: str,
+    days: Sequence[FoundOn],
+    probed: Sequence[int],
+    first_day: int,
+    lowest: Mapping[Component, float],
+) -> Standout:
+    recent, seen = [one for one in days if one.day >= first_day], [day for day in probed if day >= first_day]
+    last, times = recent[-1], sum(one.sessions for one in recent)
+    turn = _turn(days, recent, seen, first_day)
+    return Standout(
+        component,
+        turn,
+        rule,
+        last.title,
+        last.severity,
+        days[0].time,
+        last.time,
+        times,
+        max(times, len(seen)),
+        lowest.get(component),
+    )
+
+
+def _turn(days: Sequence[FoundOn], recent: Sequence[FoundOn], probed: Sequence[int], first_day: int) -> Turn:
     found = {one.day for one in recent}
-    states = [day in found for day in looked]
+    states = [day in found for day in probed]
     if sum(a and not b for a, b in itertools.pairwise(states)) > 1:
         return Turn.FLAPS
     return Turn.NEW if days[0].day >= first_day and len(recent) <= 2 else Turn.LASTS
@@ -248,12 +272,12 @@ def _session(row: tuple[object, ...]) -> PastSession:
 
 
 @contextlib.contextmanager
-def open_history(path: Path | None = None) -> Iterator[SiteHistory]:
-    """Yield the history of a site; an empty one if there is no file.
+def open_history(path: Path | None = None, until: float = float("inf")) -> Iterator[SiteHistory]:
+    """Yield the history of a site before a time (epoch seconds); an empty one if there is no file.
 
     Raises:
         InputError: The file is not one, is of a newer fabtui, or can be changed by others.
     """
     found = path or history_file()
     with reading(found) as base:
-        yield SiteHistory(base, found)
+        yield SiteHistory(base, found, until)

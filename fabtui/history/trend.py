@@ -31,7 +31,7 @@ class CourseChange(NamedTuple):
     before: float  #: Mean before it.
     now: float  #: Value at the end by the fitted course.
     points: int  #: Days with results from the change on.
-    gradual: bool  #: Whether it goes on, rather than having happened at once.
+    gradual: bool  #: Whether it grows from day to day, rather than having happened at once.
     gain: float  #: How much better a course with the change fits.
 
 
@@ -99,8 +99,8 @@ def _fitted(points: Sequence[Point], at: int, whole: float, noise: float) -> Cou
 def rise_of(points: Sequence[Point]) -> CourseChange | None:
     """Return the rise that a course of counts ends in, or None; the weight of a point is the hours it was counted in.
 
-    The best split into a low and a high rate is taken if both as Poisson processes, with the variance that the counts
-    have by themselves, explain them far better than one rate. It begins at the first day of the run above the low one.
+    Two Poisson processes, with the variance that the counts have by themselves, explain them far better than one from
+    the best split on. The rise begins at the first day of the run above the low rate.
     """
     known = [one for one in points if one.weight > 0]
     if len(known) < 2 * FEWEST or sum(one.value > 0 for one in known[-FEWEST:]) < FEWEST - 1:
@@ -142,5 +142,5 @@ def _poisson_gain(points: Sequence[Point], at: int) -> float:
         count, rate = sum(one.value for one in part), _rate(part)
         gain += 2 * count * math.log(rate / whole) if count else 0.0
         scatter += sum((one.value - rate * one.weight) ** 2 / max(1.0, rate * one.weight) for one in part)
-    # Errors come in bursts: counts vary more than those of independent events.
+    # Errors come in bursts: they vary more than counts of independent events.
     return gain / max(1.0, scatter / max(1, len(points) - 2))

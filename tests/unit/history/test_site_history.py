@@ -21,7 +21,7 @@ from fabtui.importers.session import replayed
 from fabtui.paths import shipped_recordings_folder
 from fabtui.presentation.findings import title
 
-NAMES = ("h100x4-lab-2x2.jsonl.gz", "h100x4-lab-2x2-faults.jsonl.gz")
+NAMES = ("h200x4-lab-2x2.jsonl.gz", "h200x4-lab-2x2-faults.jsonl.gz")
 
 
 @pytest.fixture(scope="module")
