@@ -79,6 +79,8 @@ class Glyphs:
     def __init__(self, plain: bool) -> None:
         self.plain = plain
         self.bar = ("#", "-") if plain else ("█", "░")
+        #: Bars of a sparkline, the lowest first.
+        self.blocks = "_.-:=+*#" if plain else "▁▂▃▄▅▆▇█"
         #: Brackets around the cell of the cursor, and what stands in one that is too narrow for them.
         self.cursor = ("[", "]", "@") if plain else ("⟦", "⟧", "□")
         #: Whole, half and empty character of the bar in a cell.

@@ -69,7 +69,6 @@ _MEANINGS: tuple[tuple[RankState, str], ...] = (
     (RankState.UNKNOWN, "unknown"),
 )
 _BAD = frozenset({CellStyle.FAILED, CellStyle.SLOW, CellStyle.TIMEOUT})
-_BLOCKS, _PLAIN_BLOCKS = "▁▂▃▄▅▆▇█", "_.-:=+*#"
 #: Maximum number of nodes whose rates are added up.
 _MOST_NODES = 32
 #: Maximum number of groups of ranks, of ranks that are behind, and of commands that are listed.
@@ -506,7 +505,7 @@ def rate_lines(board: JobBoard, width: int, glyphs: Glyphs, seconds: float = 60.
     """Return rates over the last time as sparklines with the value now and the usual one."""
     label, tail = 15, 17
     steps = max(8, min(30, width - label - tail))
-    blocks = _PLAIN_BLOCKS if glyphs.plain else _BLOCKS
+    blocks = glyphs.blocks
     lines: Lines = []
     for rate in board.rates(steps, seconds / steps):
         most = max([rate.usual or 0.0, *(value for value in rate.values if value is not None)])

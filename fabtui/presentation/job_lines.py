@@ -31,7 +31,6 @@ _FOLD_FROM = 9
 _ITERATIONS = 5
 #: Number of iterations without a slow one from which they were even since the start.
 _ENOUGH = 5
-_BLOCKS, _PLAIN_BLOCKS = "▁▂▃▄▅▆▇█", "_.-:=+*#"
 _SPARK = 24
 _GIB = 1 << 30
 #: Settings of the summary line: label and meaning.
@@ -185,7 +184,7 @@ def _alone(report: JobReport) -> str:
 
 
 def _spark(times: IterationTimes, glyphs: Glyphs) -> str:
-    blocks = _PLAIN_BLOCKS if glyphs.plain else _BLOCKS
+    blocks = glyphs.blocks
     values = [one.seconds for one in times.all if one.seconds is not None and not one.first][-_SPARK:]
     most = max([*values, 2 * (times.median or 0.0)], default=0.0)
     return "".join(blocks[min(len(blocks) - 1, int(value / most * len(blocks)))] for value in values) if most else ""

@@ -7,14 +7,15 @@ import re
 from fabtui.model.events import Event, Watching
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.cell_levels import UNICODE, Glyphs
 from fabtui.presentation.wording import plain
 from fabtui.screen.widgets.main_head import head_line, quiet_facts
-from fabtui.screen.widgets.sparkline import BLOCKS, TREND_WIDTH, bad_trend, pair_trend
+from fabtui.screen.widgets.sparkline import TREND_WIDTH, bad_trend, pair_trend
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, Story, sweep_of_two
 
 PAIR = ("n000:0", "n000:1")
+BLOCKS = UNICODE.blocks
 
 
 def watched(*values: float | None) -> Story:

@@ -13,8 +13,6 @@ from fabtui.presentation.numbers import spoken_texts
 from fabtui.presentation.wording import CELL, MUTED, Part, clock_text, verdict_tone
 from fabtui.sanitize import one_line
 
-BLOCKS = "▁▂▃▄▅▆▇█"
-PLAIN_BLOCKS = "_.-:=+*#"
 _WITHOUT_RESULT = (Verdict.UNTESTED, Verdict.SKIPPED)
 
 
@@ -49,7 +47,7 @@ def cells_strip(model: Model, layer: Layer, cells: Iterable[tuple[int, int]], gl
 
 def sparkline(model: Model, history: Sequence[Measurement], glyphs: Glyphs, most: int = 32) -> list[Part]:
     """Return the latest attempts, oldest first: a bar for a value (full height: usual value), else a glyph."""
-    blocks = PLAIN_BLOCKS if glyphs.plain else BLOCKS
+    blocks = glyphs.blocks
     parts: list[Part] = []
     for one in history[-most:]:
         verdict = model.verdict(one)
@@ -119,7 +117,7 @@ def bad_trend(model: Model, glyphs: Glyphs) -> list[Part]:
     points = model.turns.bad_over_time(model.now, TREND_WIDTH)
     if not points:
         return []
-    blocks = PLAIN_BLOCKS if glyphs.plain else BLOCKS
+    blocks = glyphs.blocks
     most = max(1, *points)
     graph = "".join(blocks[-(-number * (len(blocks) - 1) // most)] for number in points)
     style = "$warning" if points[-1] else "$primary"
