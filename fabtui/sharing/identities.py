@@ -102,6 +102,11 @@ class Identities:
         if field in _HOST_FIELDS:
             # Descriptions of ports of the fabric have more words: "n060 mlx5_0".
             self._host(value.split()[0])
+        elif field == "moved_from":
+            # An endpoint, a link or a port in an earlier session: "n012:3", "n012:3 link 7", "n012 mlx5_0/1".
+            self._host(value.split()[0].partition(":")[0])
+        elif field == "stayed_after":
+            self._name("serial", value)
         elif field in ("src", "dst"):
             # An endpoint, or a node; "all" is neither.
             node, _, index = value.rpartition(":")

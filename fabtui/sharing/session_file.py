@@ -18,6 +18,8 @@ from fabtui.model.recording import EventReader, read_events
 from fabtui.sanitize import escaped
 
 _GZIP = b"\x1f\x8b"
+_SQLITE = "SQLite format 3"
+_HISTORY = "{}: the history of a site names all of its hardware and is never shared; share a recording instead"
 
 
 class SessionFile:
@@ -50,12 +52,16 @@ class SessionFile:
         if source.cut:
             raise InputError(f"{self._path}: {source.cut}")
         text = source.text.lstrip("\ufeff")
+        if text.startswith(_SQLITE):
+            raise InputError(_HISTORY.format(self._path)) from None
         if text.splitlines()[:1] == [",".join(COLUMNS)]:
             return text
         if text.lstrip().startswith("{"):
             value = self._json(text)
             if isinstance(value, dict) and str(value.get("software", "")).startswith("fabtui"):
                 return text
+            if isinstance(value, dict) and value.get("kind") == "fabtui history":
+                raise InputError(_HISTORY.format(self._path)) from None
         raise InputError(f"{no_recording}; expected a recording, or a CSV or JSON snapshot of fabtui") from None
 
     def _json(self, text: str) -> Any:
