@@ -45,6 +45,7 @@ VIEWS: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     "node": (("n",), "/ n00", ("NodeScreen", "DetailScreen", "SteppedScreen", "FabricApp")),
     "findings": (("F",), r"/ \d findings", ("FindingsScreen", "DetailScreen", "FabricApp")),
     "nodes": (("t",), "/ nodes", ("NodesScreen", "NodesTable", "SteppedScreen", "FabricApp")),
+    "history": (("H",), "/ history", ("HistoryScreen", "DetailScreen", "TitledScreen", "FabricApp")),
     "topology": (("T",), "/ topology", ("TopologyScreen", "TopologyTree", "FabricApp")),
     "settings": (("F2",), "/ settings", ("SettingsScreen", "SettingsTable", "FabricApp")),
     "help": (("?",), "/ help", ("HelpScreen", "DetailScreen", "FabricApp")),

@@ -36,6 +36,7 @@ COMMANDS = {
 }
 #: Further commands, which ``fabtui help --all`` lists.
 FURTHER = {
+    "history": "what earlier sessions saw: what gets worse, flaps or is new",
     "read": "show, judge or convert the output of other tools",
     "resume": "continue a session that was cut short",
     "lab": "nodes on this machine that stand until lab down: break them, and watch it",

@@ -357,9 +357,20 @@ _LAB = (
     OptionSpec("loopback", "up: loopback addresses, even as root", "lab", ("lab",), "switch"),
     OptionSpec("list", "fault: list the kinds of faults", "lab", ("lab",), "switch"),
 )
+_HISTORY = (
+    OptionSpec("subject", "node, endpoint, port or identity; or add FILE ...", "",
+        ("history",), metavar="SUBJECT", positional="*"),
+    OptionSpec("since", "from a date or a time ago on: 2026-09-01, 30d, 2w, 1y", "history", ("history",),
+        metavar="TIME", default="30d; of a subject all"),
+    OptionSpec("file", "another file than that of this site", "history", ("history",), metavar="FILE"),
+    OptionSpec("json", "write everything as JSON (-: stdout)", "output", ("history",), metavar="FILE", optional="-"),
+    OptionSpec("csv", "write the parts, or the days of one, as CSV (-: stdout)", "output", ("history",),
+        metavar="FILE", optional="-"),
+    OptionSpec("ascii", "use ASCII characters only", "output", ("history",), "switch"),
+)
 _OTHER = (
-    OptionSpec("name", "session, preflight, diff or planner", "", ("schema",), metavar="NAME", default="session",
-        positional="?"),
+    OptionSpec("name", "session, preflight, diff, planner or history", "", ("schema",), metavar="NAME",
+        default="session", positional="?"),
     OptionSpec("action", "what to do", "", ("config",), choices=("show", "set", "validate", "init", "path"),
         positional="1"),
     OptionSpec("change", "of set: the setting and its value", "", ("config",), metavar="KEY VALUE", positional="*"),
@@ -376,7 +387,7 @@ _OTHER = (
 OPTIONS: list[OptionSpec] = [
     *(*_REPLAY[:1], *_READ, *_REPLAY[1:], *_DIFF, *_SERVE, *_NODES, *_CONNECTION, *_MEASURE, *_OUTPUT, *_RECORD),
     *(*_DISPLAY, *_RAS, *_WORKING_NODES, *_SHARE, *_RESUME, *_EXPLAIN, *_RUN, *_WATCH, *_PREFLIGHT, *_LAB, *_OTHER),
-    *_REPORT,
+    *(*_REPORT, *_HISTORY),
 ]
 #: Options that name a file to be written from a session.
 OUTPUTS = tuple(spec.argument for spec in _OUTPUT if spec.metavar == "FILE")

@@ -6,9 +6,12 @@ raises InputError: one line that names the option.
 
 from __future__ import annotations
 
+import calendar
+import contextlib
 import math
 import re
 import shlex
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)(b?)", re.ASCII | re.IGNORECASE)
+_AGO = re.compile(r"(\d{1,4})\s*([hdwmy])", re.ASCII | re.IGNORECASE)
+#: Days of each unit of a time ago.
+_DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0, "y": 365.0}
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _ENDPOINT = re.compile(r"[^\s:>][^\s>]*:[0-9]{1,4}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -91,6 +97,15 @@ def seconds(text: str, option: str, least: float, most: float) -> float:
     if not least <= value <= most:
         raise InputError(f"{option}: {text[:40]!r} is not a time from {least:g} to {most:.0f} seconds")
     return value
+
+
+def since(text: str, option: str) -> float:
+    """Return a time (epoch seconds): a date in UTC, or how long ago: ``2026-09-01``, ``30d``, ``2w``, ``1y``."""
+    if found := _AGO.fullmatch(text.strip()):
+        return max(0.0, time.time() - int(found[1]) * _DAYS[found[2].lower()] * 86400)
+    with contextlib.suppress(ValueError, OverflowError):
+        return calendar.timegm(time.strptime(text.strip(), "%Y-%m-%d"))
+    raise InputError(f"{option}: {text[:40]!r} is neither a date such as 2026-09-01 nor a time such as 30d, 2w or 1y")
 
 
 def _decimal(text: str) -> float:

@@ -162,7 +162,7 @@ def job_values(verdict: JobVerdict) -> dict[str, Any]:
 #: 3: findings have ``id``, ``subject``, ``title`` (was ``text``), ``pairs`` as a list, ``share``, ``confidence`` and
 #: ``rivals``.
 #: 2 of ``preflight``: findings have rules, facts and lists of commands; ``severity`` was ``verdict``.
-FORMATS = {"session": 3, "preflight": 2, "diff": 1, "planner": 1}
+FORMATS = {"session": 3, "preflight": 2, "diff": 1, "planner": 1, "history": 1}
 _ADDRESS = "https://raw.githubusercontent.com/fabtui/fabtui/main/fabtui/export/schema/"
 _SHARED = "session"
 #: Kinds of files whose schemas refer to the shared one.

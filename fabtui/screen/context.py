@@ -59,7 +59,7 @@ class ScreenSettings:
 
 
 #: Names of the views that `AppContext.open_view` opens.
-ViewName = Literal["nodes", "preflight", "findings", "topology", "job", "logs", "jobs", "settings"]
+ViewName = Literal["nodes", "preflight", "findings", "topology", "job", "logs", "jobs", "settings", "history"]
 Severity = Literal["information", "warning", "error"]
 
 

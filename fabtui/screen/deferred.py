@@ -44,6 +44,7 @@ from fabtui.screen.views.command_line import CommandLine, CommandTable
 from fabtui.screen.views.dialogs import ConfirmScreen, ask_in_app, fit
 from fabtui.screen.views.findings import FindingsScreen
 from fabtui.screen.views.help import HelpScreen, views_of
+from fabtui.screen.views.history import HistoryScreen
 from fabtui.screen.views.job import JobScreen, JobsScreen, RanksScreen, job_beside
 from fabtui.screen.views.jump import JumpScreen, targets_of
 from fabtui.screen.views.main import MainScreen
@@ -63,6 +64,7 @@ VIEWS: dict[ViewName, type[Screen[None]]] = {
     "findings": FindingsScreen,
     "topology": TopologyScreen,
     "settings": SettingsScreen,
+    "history": HistoryScreen,
 }
 #: Exit status of ssh for its own errors; any other is the status of the last command in the login.
 _SSH_FAILED = 255
@@ -95,7 +97,7 @@ def node_under_cursor(screen: Screen[Any]) -> str | None:
             return screen.node
         case NodesScreen():
             return screen.table.chosen
-        case FindingsScreen():
+        case FindingsScreen() | HistoryScreen():
             return screen.node
     return None
 

@@ -24,6 +24,7 @@ from fabtui.screen.views.detail_base import DetailScreen, RunScreen, SteppedScre
 from fabtui.screen.views.dialogs import ConfirmScreen, LoginQuestionScreen
 from fabtui.screen.views.findings import FindingsScreen
 from fabtui.screen.views.help import HelpScreen
+from fabtui.screen.views.history import HistoryScreen, HistoryTable
 from fabtui.screen.views.job import JobLogScreen, JobScreen, JobsScreen, JobsTable, JobTable, RanksScreen
 from fabtui.screen.views.jump import JumpScreen
 from fabtui.screen.views.main import MainScreen
@@ -44,6 +45,8 @@ _OWNERS: tuple[type[DOMNode], ...] = (
         FindingsScreen,
         NodesScreen,
         NodesTable,
+        HistoryScreen,
+        HistoryTable,
         TopologyScreen,
         TopologyTree,
         HelpScreen,

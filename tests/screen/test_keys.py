@@ -22,6 +22,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 import fabtui.screen
+from fabtui.history.history_file import history_file
 from fabtui.model.baseline import Baseline
 from fabtui.model.events import NodeState
 from fabtui.screen.app import FabricApp
@@ -29,6 +30,7 @@ from fabtui.screen.grid.navigation import Zoom
 from fabtui.screen.keymap import check_keys, key_owners, key_rows
 from fabtui.screen.keys import KeyRow, bindings_of
 from fabtui.screen.views.findings import FindingsScreen
+from fabtui.screen.views.history import HistoryTable
 from fabtui.screen.views.nodes import NodesTable
 from fabtui.screen.views.settings import SettingsTable
 from fabtui.screen.views.topology import TopologyTree
@@ -36,6 +38,7 @@ from fabtui.session.feeds.base import Playback
 from fabtui.session.options import JobQuery
 from fabtui.session.running_job.monitor import JobMonitor
 from fabtui.transport.login_answers import LoginQuestion
+from tests.past import write_past
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FAILED, REFUSED, SLOW, TIMEOUT, FakeFeed, Story, big_sweep, sweep_of_two
 from tests.screen.fakejob import job_story
@@ -107,6 +110,11 @@ class World:
         return table.first(NodesTable).chosen if table else None
 
     @property
+    def part(self) -> str:
+        row = self.app.screen.query_one(HistoryTable).selected
+        return "" if row is None else row.cells[1].text
+
+    @property
     def tree_line(self) -> int:
         tree = self.app.screen.query("#topology-tree")
         return tree.first(TopologyTree).cursor_line if tree else -1
@@ -130,6 +138,16 @@ class Case:
     story: Callable[[], Story] = sweep_of_two
     size: tuple[int, int] = (120, 40)
     prepare: Callable[[FakeFeed], None] = lambda feed: None
+
+
+def with_a_past(_: FakeFeed) -> None:
+    """Write a history of earlier sessions."""
+    write_past(history_file(lab=True))
+
+
+def in_the_past(check: Callable[[World], bool], *keys: str, size: tuple[int, int] = (120, 40)) -> Case:
+    """Keys in the view of a history."""
+    return Case(check, before=("H", *keys), size=size, prepare=with_a_past)
 
 
 def layer(name: str, first: str = "2") -> Case:
@@ -317,6 +335,20 @@ CASES: dict[str, Case] = {
     "nodes.open": Case(lambda w: w.screen == "NodeScreen", before=("t",)),
     "nodes.look": Case(lambda w: w.feed.probed == ["n000"], before=("t",)),
     "nodes.copy": Case(lambda w: "n002" in w.app.clipboard and "memlock" in w.app.clipboard, before=("t",)),
+    "main.history": Case(lambda w: w.screen == "HistoryScreen"),
+    "history.back": Case(lambda w: w.app.screen is w.app.main, before=("H",)),
+    "history.node": in_the_past(lambda w: "no node with this component" in w.notifications),
+    "history.more": in_the_past(lambda w: w.scrolled > 0, size=(80, 16)),
+    "history.copy": in_the_past(lambda w: "GPU n061:3" in w.app.clipboard),
+    "history.up": in_the_past(lambda w: w.part == "GPU n061:3", "down"),
+    "history.down": in_the_past(lambda w: w.part == "port n060 mlx5_0/1"),
+    "history.first": in_the_past(lambda w: w.part == "GPU n061:3", "end"),
+    "history.last": in_the_past(lambda w: w.part == "node n062"),
+    "history.page-up": in_the_past(lambda w: w.part == "GPU n061:3", "end"),
+    "history.page-down": in_the_past(lambda w: w.part == "node n062"),
+    "history.sort-next": in_the_past(lambda w: "component \u25be" in w.text),
+    "history.sort-previous": in_the_past(lambda w: "component \u25be" not in w.text, "right"),
+    "history.invert": in_the_past(lambda w: "\u25b4" in w.text),
     "main.layer-health": layer("health"),
     "main.layer-p2p": layer("p2p", "3"),
     "main.layer-world": layer("world"),

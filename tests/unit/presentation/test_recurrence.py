@@ -66,7 +66,7 @@ class _AlwaysSeen:
 
 
 def test_the_same_sentence_behind_each_door() -> None:
-    model, _ = replayed(shipped_recordings_folder() / "h100x4-lab-2x2-faults.jsonl.gz")
+    model, _ = replayed(shipped_recordings_folder() / "h200x4-lab-2x2-faults.jsonl.gz")
     assert not any(one.recurrence for one in diagnose(model).findings)
     model.past = _AlwaysSeen()
     found = diagnose(model)

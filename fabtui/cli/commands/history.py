@@ -1,0 +1,78 @@
+"""``fabtui history``: what earlier sessions saw of the components of a site."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import time
+from functools import partial
+
+from fabtui.cli.outputs import print_lines, text_outputs, write_first, write_texts
+from fabtui.cli.printing import is_plain
+from fabtui.config import values
+from fabtui.errors import InputError
+from fabtui.export.history import csv_text, json_text
+from fabtui.history.overview import Overview, read_overview
+from fabtui.nodeset import fold
+from fabtui.presentation.cell_levels import ASCII, UNICODE
+from fabtui.presentation.component_history import empty_text
+from fabtui.report.history import history_blocks
+from fabtui.report.text import text
+from fabtui.sanitize import one_line
+
+HELP = """\
+Print what earlier sessions saw: components that get worse, that flap, that are new; or the course of one of them.
+
+examples:
+  fabtui history                               what stands out in the last 30 days, the worst first
+  fabtui history n061                          the course of a node, its GPUs and its ports
+  fabtui history n061:3                        of one endpoint; also a GUID, a UUID or a serial number
+  fabtui history --since 2026-09-01 --json | jq .standouts
+  fabtui history add ~/recordings/*.jsonl.gz   add earlier recordings
+
+Each session adds itself at its end, unless --no-history is given. A component is known by its identity: its history
+moves with it. The file stays on this machine: fabtui share never copies it.
+
+exit codes: 0 printed; 2 bad usage or input
+"""
+
+#: Days of the overview.
+_DAYS = 30
+_DAY = 86400.0
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Print the overview or the course of a subject, or add recordings; return the exit code."""
+    given = vars(args)
+    words: list[str] = given.get("subject", [])
+    path = values.readable_file(args.file, "--file") if "file" in args else None
+    subject = " ".join(words).strip()
+    outputs = text_outputs(given)
+    since = values.since(args.since, "--since") if "since" in args else 0.0 if subject else time.time() - _DAYS * _DAY
+    found = read_overview(path, since, subject)
+    if not found.is_empty and subject and not found.courses:
+        raise InputError(_unknown(found))
+
+    def report(lines: list[str]) -> None:
+        if None not in outputs.values():
+            sys.stdout.write(_text(found, is_plain(given)))
+            print_lines(lines)
+
+    write_first(write_texts({"json": partial(json_text, found), "csv": partial(csv_text, found)}, outputs), report)
+    return 0
+
+
+def _text(found: Overview, plain: bool) -> str:
+    if found.is_empty:
+        return f"{empty_text(found)}\n"
+    limited = sys.stdout.isatty() or "COLUMNS" in os.environ
+    width = shutil.get_terminal_size().columns if limited else None
+    return text(history_blocks(found, ASCII if plain else UNICODE, width), width, plain)
+
+
+def _unknown(found: Overview) -> str:
+    names = fold({name for session in found.sessions for name in session.nodes})
+    known = f"; it has the nodes {one_line(names, 200)}" if names else ""
+    return f"{one_line(found.subject, 80)!r} is no node, endpoint, port or identity in the history{known}"

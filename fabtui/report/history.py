@@ -1,0 +1,61 @@
+"""Blocks of the history of a site: components that stand out, and the courses of a subject."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from fabtui.history.course import Course
+from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.component_history import (
+    FINDING_HEADINGS,
+    STANDOUT_HEADINGS,
+    STANDOUT_TEXTS,
+    SUMMARY_HEADINGS,
+    SUMMARY_TEXTS,
+    course_rows,
+    day_rows,
+    finding_rows,
+    overview_sentence,
+    part_text,
+    place_lines,
+    standout_cells,
+)
+from fabtui.report.document import Block, Items, Paragraph, Table
+from fabtui.report.text import capped
+
+if TYPE_CHECKING:
+    from fabtui.history.overview import Overview
+
+#: Maximum number of days and of findings of a course in a text.
+_MOST_DAYS, _MOST_FINDINGS = 14, 10
+
+
+def history_blocks(found: Overview, glyphs: Glyphs, width: int | None = None) -> Iterator[Block]:
+    """Yield the components that stand out, or the courses of the subject."""
+    if not found.subject:
+        yield Paragraph(overview_sentence(found))
+        if found.standouts:
+            yield Table("", [STANDOUT_HEADINGS, *map(standout_cells, found.standouts)], STANDOUT_TEXTS)
+        return
+    for course in found.courses:
+        yield from course_blocks(course, glyphs, width)
+
+
+def course_blocks(course: Course, glyphs: Glyphs, width: int | None = None) -> Iterator[Block]:
+    """Yield where a component was, the graph of each of its values, its latest days, and findings about it."""
+    title = part_text(course.component)
+    yield Paragraph(title)
+    if places := place_lines(course):
+        yield Items("places", places)
+    if rows := course_rows(course, glyphs, width):
+        yield Table("course, a bar for each day", [SUMMARY_HEADINGS, *rows], SUMMARY_TEXTS)
+    if days := day_rows(course):
+        head, *rest = days
+        left = capped(["" for _ in rest], "days", _MOST_DAYS)[_MOST_DAYS:]
+        yield Table(
+            "bandwidths as shares of usual, counters in events per hour", [head, *rest[:_MOST_DAYS]], (0,), left
+        )
+    if findings := finding_rows(course):
+        left = capped(["" for _ in findings], "findings", _MOST_FINDINGS)[_MOST_FINDINGS:]
+        yield Table("findings", [FINDING_HEADINGS, *findings[:_MOST_FINDINGS]], range(4), left)

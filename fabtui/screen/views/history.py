@@ -1,0 +1,207 @@
+"""View of the history of the site: components that stand out in earlier sessions, and the course of the chosen one."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import VerticalScroll
+
+from fabtui.errors import InputError
+from fabtui.history.course import Course, Standout
+from fabtui.history.overview import MOST_COMPONENTS, Overview, read_site
+from fabtui.presentation.component_history import (
+    FINDING_HEADINGS,
+    STANDOUT_HEADINGS,
+    SUMMARY_HEADINGS,
+    course_rows,
+    day_rows,
+    empty_text,
+    finding_rows,
+    moved_text,
+    overview_sentence,
+    part_text,
+    place_lines,
+    standout_cells,
+)
+from fabtui.presentation.wording import MUTED, Part
+from fabtui.presentation.wrapping import Lines, section
+from fabtui.sanitize import one_line
+from fabtui.screen.keys import shortcut
+from fabtui.screen.views.detail_base import Cell, DetailScreen, as_text, table_section
+from fabtui.screen.widgets.finding_lines import SEVERITY_STYLES
+from fabtui.screen.widgets.key_bar import KeyBar
+from fabtui.screen.widgets.sorted_table import Columns, SortedTable, TableCell, TableRow, table_keys
+from fabtui.screen.widgets.text_line import TextLine
+
+#: Days before the session that the view shows.
+_DAYS = 30
+_DAY = 86400.0
+#: Minimum number of lines of the table, with its headings.
+_LEAST_TABLE = 3
+#: Maximum number of days and of findings of a course.
+_MOST_DAYS, _MOST_FINDINGS = 60, 40
+#: Order of what stands out, the worst first.
+_TURNS = ("degrades", "flaps", "new", "lasts")
+
+
+class HistoryTable(SortedTable):
+    """One line per component that stands out, the worst first."""
+
+    columns = Columns(
+        ("", *STANDOUT_HEADINGS), frozenset({"sessions", "lowest"}), frozenset({"component", "what", "finding"})
+    )
+    WHOLE_LINE = True
+    BINDING_GROUP_TITLE = "History table"
+    BINDINGS: ClassVar[list[BindingType]] = table_keys("history", "component")
+
+
+def standout_row(place: int, one: Standout) -> TableRow:
+    """Return the row of a component that stands out; ``place`` is its place, the worst being 1."""
+    texts = standout_cells(one)
+    lowest = 9.0 if one.lowest is None else one.lowest
+    keys = (texts[0], _TURNS.index(one.turn), lowest, -one.sessions, -one.first, one.title, one.rule, -one.last)
+    styles = ("bold", SEVERITY_STYLES[one.severity], "", "", "", "", MUTED, MUTED)
+    cells = [TableCell(text, key, style) for text, key, style in zip(texts, keys, styles, strict=True)]
+    return TableRow((one.component.key, one.rule), [TableCell(str(place), place, MUTED), *cells])
+
+
+class HistoryScreen(DetailScreen):
+    """Components that stand out in earlier sessions of the site, read in the background when the view opens."""
+
+    DEFAULT_CSS = "HistoryScreen HistoryTable { height: auto; }"
+    BINDING_GROUP_TITLE = "History"
+    FILTER_PROMPT = "filter", "words that the line of a component must have"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        shortcut("escape,backspace,H", "leave", "history.back", "back to the previous view", "back", bar=("always",)),
+        shortcut("enter,n", "open", "history.node", "show the node of the component", "node", bar=("first",)),
+        shortcut("space", "more", "history.more", "next screen of the text below the table", "more"),
+        shortcut("y", "copy", "history.copy", "copy the table and the course", "copy"),
+    ]
+    copy_width = 120
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: What was read; None until then.
+        self.found: Overview | None = None
+        self._problem = ""
+
+    def compose(self) -> ComposeResult:
+        yield self.title_line
+        yield HistoryTable(self.context.glyphs, id="history-table")
+        with VerticalScroll(id="detail-body", can_focus=False):
+            yield TextLine(id="detail-text")
+        yield KeyBar(id="history-keys")
+
+    @property
+    def table(self) -> HistoryTable:
+        return self.query_one(HistoryTable)
+
+    def on_mount(self) -> None:
+        """Draw the first frame, and read the history meanwhile."""
+        self.table.focus()
+        super().on_mount()
+        self.context.run_worker(self._read(), "history", exit_on_error=False)
+
+    async def _read(self) -> None:
+        context = self.context
+        # A recording shows what was known when it was made.
+        recorded = context.feed is not None and not context.feed.can_test
+        until = context.model.started if recorded else math.inf
+        since = max(0.0, context.now() - _DAYS * _DAY)
+        lab = bool(context.model.lab)
+        try:
+            self.found = await asyncio.to_thread(read_site, lab, since, until, MOST_COMPONENTS)
+        except (InputError, OSError) as error:
+            self._problem = one_line(str(error), 300)
+        self.draw()
+
+    @property
+    def was_read(self) -> bool:
+        """True once the history was read, or cannot be."""
+        return self.found is not None or bool(self._problem)
+
+    @property
+    def chosen(self) -> Course | None:
+        """Course of the component of the cursor."""
+        row = self.table.selected
+        if row is None or self.found is None:
+            return None
+        return next((one for one in self.found.courses if one.component.key == row.name[0]), None)
+
+    @property
+    def node(self) -> str | None:
+        """Node of the component of the cursor, if the session has it."""
+        course = self.chosen
+        node = course.component.node if course is not None else ""
+        return node if node in self.context.model.nodes else None
+
+    def draw(self) -> None:
+        """Draw the table, and the course of the component of its cursor."""
+        if not self.is_mounted or not self.query("#history-table"):
+            return
+        standouts = self.found.standouts if self.found is not None else ()
+        rows = [standout_row(place, one) for place, one in enumerate(standouts, 1)]
+        shown = self.matching_rows(rows)
+        self.table.display = bool(rows)
+        self.table.styles.height = max(_LEAST_TABLE, min(len(shown) + 1, (self.size.height - 2) // 2))
+        self.table.put(shown, "no component has these words" if rows else "")
+        super().draw()
+
+    def title_parts(self) -> list[Part]:
+        parts: list[Part] = [(" history ", "bold")]
+        if self.found is not None and not self.found.is_empty:
+            parts.append((f"  {overview_sentence(self.found)}", MUTED))
+        return parts
+
+    def filtered_lines(self, width: int) -> Lines:
+        """Return the whole text: the filter is for the table."""
+        return self.body_lines(width)
+
+    def body_lines(self, width: int) -> Lines:
+        if self._problem:
+            return [[], [(f"  {self._problem}", "$warning")]]
+        if self.found is None:
+            return [[], [("  reading the history", MUTED)]]
+        if self.found.is_empty:
+            return [[], [(f"  {empty_text(self.found)}", "")]]
+        if (course := self.chosen) is None:
+            return [[], [(f"  {overview_sentence(self.found)}", "")]]
+        glyphs = self.context.glyphs
+        lines = section(part_text(course.component), moved_text(course))
+        lines += [[(f"  {line}", "")] for line in place_lines(course)]
+        rows = course_rows(course, glyphs, width)
+        graphs: list[list[Cell]] = [[row.what, (row.graph, "$accent"), *row[2:]] for row in rows]
+        lines += table_section("course", [*SUMMARY_HEADINGS], graphs, "a bar for each day")
+        lines += table_section("findings", [*FINDING_HEADINGS], finding_rows(course)[:_MOST_FINDINGS])
+        if days := day_rows(course):
+            lines += table_section("days", days[0], days[1 : _MOST_DAYS + 1], "shares of usual, events per hour")
+        return lines
+
+    @on(HistoryTable.Moved)
+    def moved(self) -> None:
+        """Show the course of the other component, from its beginning."""
+        self.action_scroll_edge(False)
+        self.draw()
+
+    @on(HistoryTable.Chosen)
+    def action_open(self) -> None:
+        if self.node is not None:
+            self.context.open_node(self.node)
+        else:
+            self.context.notify("the session has no node with this component")
+
+    def action_more(self) -> None:
+        """Show the next screen of the text; after its end, its beginning."""
+        body = self.query_one("#detail-body")
+        if body.max_scroll_y and body.scroll_y >= body.max_scroll_y:
+            self.action_scroll_edge(False)
+        else:
+            self.action_scroll_page(1)
+
+    def action_copy(self) -> None:
+        self.context.copy(f"{self.table.text}\n\n{as_text(self.body_lines(self.copy_width))}")

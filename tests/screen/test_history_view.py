@@ -1,0 +1,72 @@
+"""The view of the history: what stands out, the course of a component, and what a recording may know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from fabtui.history.history_file import history_file
+from fabtui.screen.app import FabricApp
+from fabtui.screen.views.history import HistoryScreen
+from tests.past import DAY, write_past
+from tests.screen.conftest import Opened, make_app, screen_text, settled
+from tests.screen.fakefeed import FakeFeed, sweep_of_two
+
+
+async def _read(app: FabricApp, pilot: Pilot[int]) -> None:
+    """Wait until the view that was opened has read the history."""
+    for _ in range(400):
+        if isinstance(app.screen, HistoryScreen) and app.screen.was_read:
+            break
+        await pilot.pause(0.02)
+    await pilot.pause()
+
+
+@pytest.fixture(autouse=True)
+def _own_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+async def test_what_stands_out_and_the_course_of_the_component_of_the_cursor(opened: Opened) -> None:
+    write_past(history_file(lab=True))
+    async with opened(FakeFeed(sweep_of_two().events), size=(120, 40)) as (app, pilot):
+        await pilot.press("H")
+        await _read(app, pilot)
+        screen = app.screen
+        assert isinstance(screen, HistoryScreen)
+        text = screen_text(app)
+        assert "1 degrades, 1 flaps, 1 is new in 14 sessions since 2023-10-15" in text
+        assert "moved from n012:3 on 2023-10-05" in text
+        assert "n012:3 2023-09-15 to 2023-10-03 (10 sessions)" in text
+        await pilot.press("G")
+        await pilot.pause()
+        assert screen.chosen is not None
+        assert f" {screen.chosen.component.place} (" in screen_text(app)
+        await pilot.press("H")
+        assert app.screen is app.main
+
+
+async def test_a_recording_shows_nothing_later(opened: Opened) -> None:
+    write_past(history_file(lab=True), later=70 * DAY)
+    feed = FakeFeed(sweep_of_two().events, can_test=False)
+    async with opened(feed, size=(80, 24)) as (app, pilot):
+        await pilot.press("H")
+        await _read(app, pilot)
+        assert "the history has no session of the 30 days before this recording" in screen_text(app)
+
+
+@pytest.mark.snapshot
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)], ids=str)
+def test_a_picture(snap_compare: Callable[..., bool], size: tuple[int, int]) -> None:
+    write_past(history_file(lab=True))
+    app = make_app(FakeFeed(sweep_of_two().events))
+
+    async def opened_view(pilot: Pilot[int]) -> None:
+        await settled(app, pilot)
+        await pilot.press("H")
+        await _read(app, pilot)
+
+    assert snap_compare(app, terminal_size=size, run_before=opened_view)
