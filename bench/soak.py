@@ -3,8 +3,10 @@
 Needs root: the nodes are network namespaces (`fabtui.lab.namespaces`), with a management network. The seed decides
 which faults are planted, where, and for how long: bursts of some, each a few seconds after the one before. After a
 burst everything is healed, and every node has to be back and every pair to be well again within a bound. What the
-session holds is compared then: asyncio tasks, file descriptors, processes here and on the nodes, memory. At the end
-nothing may be left on a node. The exit code is 1 if something is wrong; one line each is printed.
+session holds is compared then: asyncio tasks, file descriptors, processes here and on the nodes, memory. At the end,
+when each pair has been measured anew, no finding may be about anything but the faults that were there, and no pair may
+have failed but while there was a fault at one of its nodes, or soon after. Nothing may be left on a node. The exit code
+is 1 if something is wrong; one line each is printed.
 """
 
 from __future__ import annotations
@@ -32,9 +34,11 @@ from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.lab.faults import FaultKind, kinds
 from fabtui.lab.namespaces.holder import missing
 from fabtui.lab.namespaces.network import Network
-from fabtui.model.events import NodeState
+from fabtui.model.endpoints import node_of
+from fabtui.model.events import Measured, NodeState
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Verdict
+from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import title
 from fabtui.session.feeds.live import LiveFeed
@@ -53,6 +57,15 @@ SETTLE = 60.0
 GROWTH = 1.10
 #: Verdicts that are no statement about a path: CPU ranks of a busy machine are slow now and then.
 _WELL = (Verdict.OK, Verdict.SLOW)
+#: How long (s) after a repair a pair may still be found failed: a test that began before ends at its deadline.
+LATE = 15.0
+#: How often each pair is measured anew before the findings at the end are judged, and how long (s) that may take: a
+#: value that is low is tested again by and by.
+CALM, CALM_BOUND = 3, 120.0
+#: Rules about what has been: a node that was gone, pairs and links that flap.
+_PAST = ("FT001", "FT031", "FT220")
+#: Rules that say that this machine is busy.
+_BUSY = ("FT029",)
 
 
 class Held(NamedTuple):
@@ -98,16 +111,26 @@ def _on_node(network: Network, name: str) -> Counter[str]:
     return found
 
 
+class Fault(NamedTuple):
+    """A fault that was planted, and the nodes that it is at."""
+
+    nodes: frozenset[str]
+    begin: float  #: Seconds since the epoch.
+    end: float
+
+
 @dataclass
 class Soak:
     """A session, its network, and what went wrong so far."""
 
     network: Network
     feed: LiveFeed
+    record: Path  #: The recording of the session.
     dice: random.Random
     only: frozenset[str] = frozenset()  #: Kinds of faults; none: all.
     wrong: list[str] = field(default_factory=list)
     planted: Counter[str] = field(default_factory=Counter)
+    faults: list[Fault] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
     warm: bool = False  #: Whether there were faults.
 
@@ -148,8 +171,15 @@ class Soak:
                 text, lasts = self.draw(), self.dice.uniform(*LASTS)
                 self.say(f"{text} for {lasts:.1f} s")
                 self.planted[text.partition("=")[2].partition(":")[0]] += 1
+                self.faults.append(Fault(self._touched(text), time.time(), time.time() + lasts + LATE))
                 await self._on_network(self.network.plant, text)
                 group.create_task(self._heal(text.partition("=")[0], lasts))
+
+    def _touched(self, text: str) -> frozenset[str]:
+        """Return the nodes that a fault is at: a whole rail is at all."""
+        place = text.partition("=")[0]
+        ends = {end.partition(".")[0] for end in place.split(">")}
+        return frozenset(ends & {*self.network.names} or self.network.names)
 
     async def _heal(self, where: str, after: float) -> None:
         await asyncio.sleep(after)
@@ -184,6 +214,36 @@ class Soak:
         slow = sum(self.model.verdict(m) is Verdict.SLOW for m in self.model.measurements() if m.layer is Layer.P2P)
         words = [title(one) for one in diagnose(self.model).findings]
         self.say(f"well after {time.monotonic() - began:.1f} s; {slow} slow; findings: {'; '.join(words) or 'none'}")
+
+    async def calm(self) -> None:
+        """Wait until each pair was measured anew; no finding may be false then."""
+        try:
+            async with asyncio.timeout(CALM_BOUND):
+                for _ in range(CALM):
+                    since = time.time()
+                    while any(m.time < since for m in self.model.measurements() if m.layer is Layer.P2P):  # noqa: ASYNC110
+                        await asyncio.sleep(0.2)
+        except TimeoutError:
+            self.blame(f"not every pair was measured {CALM} times within {CALM_BOUND:.0f} s")
+        touched = frozenset().union(*(fault.nodes for fault in self.faults))
+        for found in diagnose(self.model).findings:
+            true = found.rule.id in _BUSY or (found.rule.id in _PAST and touched.issuperset(found.nodes))
+            line = f"{found.rule.id} {title(found)}"
+            self.say(f"finding at the end: {line}") if true else self.blame(f"false finding: {line}")
+
+    def failures(self) -> None:
+        """See that no pair failed but while there was a fault at one of its nodes."""
+        counts = Counter[str]()
+        events = (event for event in read_events(self.record) if isinstance(event, Measured))
+        for one in itertools.chain.from_iterable(event.measurements for event in events):
+            if one.layer is not Layer.P2P:
+                continue
+            counts[one.verdict] += 1
+            nodes = {node_of(one.src), node_of(one.dst)}
+            late = all(not fault.begin <= one.time <= fault.end for fault in self.faults if nodes & fault.nodes)
+            if one.verdict not in _WELL and late:
+                self.blame(f"false verdict: {one.src} > {one.dst} {one.verdict}: {one.error}")
+        self.say(f"verdicts: {', '.join(f'{count} {name}' for name, count in sorted(counts.items()))}")
 
     async def settled(self, first: Held | None) -> Held:
         """Return what the session holds when what the last tests have started has ended: no more than before."""
@@ -241,8 +301,10 @@ class Soak:
                     # Memory grows with the first failures: modules, and texts of errors.
                     first, self.warm = first._replace(memory=last.memory), True
             self.compare(first, last)
+            await self.calm()
         finally:
             await self.feed.close()
+        self.failures()
         await asyncio.sleep(3.0)
         for name in self.network.names:
             if left := _on_node(self.network, name):
@@ -256,6 +318,7 @@ class Soak:
 
 async def soak(folder: Path, args: argparse.Namespace) -> list[str]:
     """Run a soak; return what went wrong."""
+    record = args.record or folder / "soak.jsonl.gz"
     with Network(folder, args.nodes, RAILS, management="mgmt0", relayed=True) as network:
         options = SessionOptions(
             hosts=tuple(network.names),
@@ -268,9 +331,10 @@ async def soak(folder: Path, args: argparse.Namespace) -> list[str]:
             warmup=1,
             timeout=5.0,
             watch_rate=10.0,
-            record=args.record or folder / "soak.jsonl.gz",
+            record=record,
         )
-        one = Soak(network, LiveFeed(options), random.Random(args.seed), frozenset(args.only.split(",")) - {""})
+        only = frozenset(args.only.split(",")) - {""}
+        one = Soak(network, LiveFeed(options), record, random.Random(args.seed), only)
         await one.run(args.seconds, args.bursts)
         planted = ", ".join(f"{count} {name}" for name, count in sorted(one.planted.items()))
         one.say(f"{one.planted.total()} faults ({planted}); seed {args.seed}; {len(one.wrong)} wrong")

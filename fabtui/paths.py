@@ -14,9 +14,11 @@ import re
 import shlex
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from fabtui.errors import InputError
 
 if TYPE_CHECKING:
     from platformdirs import PlatformDirs
@@ -62,15 +64,22 @@ def shipped_recordings_folder() -> Path:
     return data_folder("recordings")
 
 
-def _user_folders() -> PlatformDirs:
+def _user_folder(kind: Callable[[PlatformDirs], Path]) -> Path:
     from platformdirs import PlatformDirs
 
-    return PlatformDirs("fabtui", appauthor=False)
+    try:
+        folder = kind(PlatformDirs("fabtui", appauthor=False))
+    except RuntimeError:
+        folder = Path()
+    if not folder.is_absolute():
+        # As in a container with a user id of its own: neither the environment nor the user database has a home.
+        raise InputError(f"user {os.getuid()} has no home folder: set HOME, or XDG_CONFIG_HOME and XDG_STATE_HOME")
+    return folder
 
 
 def config_folder() -> Path:
     """Return the folder of the user's configuration (``~/.config/fabtui`` on Linux); it may not exist."""
-    return _user_folders().user_config_path
+    return _user_folder(lambda user: user.user_config_path)
 
 
 def user_theme_folder() -> Path:
@@ -85,7 +94,7 @@ def user_probe_folder() -> Path:
 
 def state_folder() -> Path:
     """Return the folder for recordings and logs (``~/.local/state/fabtui`` on Linux); it may not exist."""
-    return _user_folders().user_state_path
+    return _user_folder(lambda user: user.user_state_path)
 
 
 def recordings_folder() -> Path:

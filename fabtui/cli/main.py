@@ -138,7 +138,7 @@ def _report_crash(error: BaseException) -> None:
             path.chmod(0o600)
             # Without the arguments: --env may contain secrets.
             log.write(f"{stamp} fabtui {__version__} Python {sys.version.split()[0]}\n{text}\n")
-    except OSError as problem:
+    except (OSError, InputError) as problem:
         print(f"fabtui: unexpected {name} (the log could not be written: {problem})", file=sys.stderr)
         return
     print(f"fabtui: unexpected {name}; this is a bug; see {path}", file=sys.stderr)

@@ -144,6 +144,8 @@ class Window:
         self._queue: asyncio.Queue[bytes | str | None] = asyncio.Queue()
         self._held = 0
         self._stale = False
+        #: True from its end on: nothing is sent any more, and so nothing may be kept.
+        self._over = False
         #: True while an answer to a ping waits: one is enough to keep a connection alive.
         self._answering = False
         self._sending = asyncio.create_task(self._send())
@@ -159,7 +161,7 @@ class Window:
 
     def show(self, data: bytes) -> None:
         """Send output of the app, as far as the window takes it."""
-        if self._stale:
+        if self._stale or self._over:
             return
         self._held += len(data)
         if self._held <= _MOST_HELD:
@@ -172,6 +174,7 @@ class Window:
 
     async def finish(self) -> None:
         """Send what is left, and close the connection."""
+        self._over = True
         self._queue.put_nowait(None)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST):
@@ -181,6 +184,7 @@ class Window:
 
     async def close(self, code: int, reason: str) -> None:
         """Close the connection."""
+        self._over = True
         self._queue.put_nowait(None)
         await self._socket.close(code=code, message=reason.encode())
 

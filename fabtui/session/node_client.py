@@ -35,7 +35,7 @@ class ProbeFailed(Exception):
         self.text = text
 
 
-def _fail(future: asyncio.Future[dict[str, Any]], error: ProbeFailed) -> None:
+def fail(future: asyncio.Future[dict[str, Any]], error: ProbeFailed) -> None:
     """Fail a future; its exception is retrieved here, as the caller may still be sending and never wait for it."""
     if not future.done():
         future.set_exception(error)
@@ -89,10 +89,10 @@ class NodeClient:
         except LinkLost as lost:
             self.lost = self._rejected or lost
         for future, _ in self._probes.values():
-            _fail(future, ProbeFailed("lost", self.lost.text))
+            fail(future, ProbeFailed("lost", self.lost.text))
         self._probes.clear()
         if self._spawned is not None:
-            _fail(self._spawned, ProbeFailed("lost", self.lost.text))
+            fail(self._spawned, ProbeFailed("lost", self.lost.text))
         if self.lost.kind == "protocol":
             await self.link.close()
 
@@ -141,7 +141,7 @@ class NodeClient:
             else:
                 error = message.get("error")
                 error = error if isinstance(error, dict) else {}
-                _fail(future, ProbeFailed(str(error.get("kind", "failed")), str(error.get("text", "gave no reason"))))
+                fail(future, ProbeFailed(str(error.get("kind", "failed")), str(error.get("text", "gave no reason"))))
 
     async def probe(
         self, name: str, args: dict[str, Any], deadline: float, on_part: OnPart | None = None

@@ -3,6 +3,7 @@ from __future__ import annotations
 import colorsys
 import itertools
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from fabtui.presentation.cell_levels import CellStyle, Glyphs
 from fabtui.screen.app import FabricApp
 from fabtui.screen.context import ScreenSettings
 from fabtui.screen.themes.ramps import ramp_of, read_theme, read_theme_file, theme_names
+from fabtui.screen.themes.styles import check
 
 COUNTS = ("24", "256", "16", "none")
 #: The colours that must not be taken for each other.
@@ -245,6 +247,32 @@ def test_a_broken_theme_file_is_one_clear_line(tmp_path: Path, text: str) -> Non
         read_theme_file(path)
 
 
+def test_variables_of_all_themes_are_right() -> None:
+    for theme in (*map(read_theme, theme_names()), *BUILTIN_THEMES.values()):
+        check({"primary": "red"}, theme.variables, {})
+
+
+def test_a_theme_that_others_can_change_or_that_never_ends_is_one_clear_line(tmp_path: Path) -> None:
+    """Such as themes in a settings folder that is shared by a group; a named pipe is not waited for."""
+    path = tmp_path / "theirs.toml"
+    path.write_text("[colors]\nprimary = 'red'\n")
+    assert read_theme_file(path).name == "theirs"
+    path.chmod(0o666)
+    with pytest.raises(InputError, match=r"theirs\.toml is not used: others may write to .*; chmod go-w "):
+        read_theme_file(path)
+    if os.geteuid() == 0:
+        path.chmod(0o600)
+        os.chown(path, 65534, -1)
+        with pytest.raises(InputError, match="belongs to another user"):
+            read_theme_file(path)
+    (tmp_path / "huge.toml").write_bytes(b"#" * (2 << 20))
+    with pytest.raises(InputError, match=r"huge\.toml cannot be used: it is larger than 1 MiB"):
+        read_theme_file(tmp_path / "huge.toml")
+    os.mkfifo(tmp_path / "pipe.toml")
+    with pytest.raises(InputError, match="is not a regular file"):
+        read_theme_file(tmp_path / "pipe.toml")
+
+
 @pytest.mark.parametrize("name", ["mono"])
 @pytest.mark.parametrize("count", ["24", "256", "16"])
 def test_the_grey_theme_is_grey_and_keeps_verdicts_distinct(name: str, count: str) -> None:
@@ -264,6 +292,12 @@ def test_the_grey_theme_is_grey_and_keeps_verdicts_distinct(name: str, count: st
         ("[colors]\nprimary = 'bleu3'\n", "primary = 'bleu3' in [colors] is not a colour"),
         ("[colors]\nprimry = 'red'\n", "unknown colour 'primry' in [colors]; did you mean primary?"),
         ("[colors]\nsecondary = 'red'\n", "has no primary"),
+        (
+            "[colors]\nprimary = 'red'\n[variables]\nscrollbar = '}{ x'\n",
+            "scrollbar = '}{ x' in [variables] is not a col",
+        ),
+        ("[colors]\nprimary = 'red'\n[variables]\nlink-style = '12'\n", "'12' in [variables] is not a text style"),
+        ("[colors]\nprimary = 'red'\n[variables]\n'a;b' = 'red'\n", "'a;b' in [variables] is not the name of a var"),
         ("[colors]\nprimary = 'red'\n[ramp.24]\ngod = 'red'\n", "unknown slot 'god' in [ramp.24]; did you mean good?"),
         ("[colors]\nprimary = 'red'\n[ramp.24]\ngood = 'rred on'\n", "good = 'rred on' in [ramp.24] is not a style"),
         ("[colors]\nprimary = 'red'\n[ramp.12]\ngood = 'red'\n", "unknown ramp [ramp.12]; there are 24, 256, 16, none"),

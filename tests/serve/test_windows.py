@@ -68,6 +68,9 @@ async def test_a_window_that_takes_nothing_does_not_stall_the_app(monkeypatch: p
     assert await eventually(lambda: socket.sent[-1] == b"later", 20)
     assert len(socket.sent) < 10
     await window.finish()
+    # The app may still draw until the session notices; nobody would take it.
+    window.show(b"after the end")
+    assert window._queue.empty()
 
 
 async def test_pings_of_a_window_that_reads_nothing_are_not_kept() -> None:

@@ -10,9 +10,12 @@ from pathlib import Path
 from types import ModuleType
 
 from fabtui.errors import InputError
-from fabtui.paths import theme_folder, user_theme_folder
+from fabtui.paths import UnsafeFileError, open_strictly, theme_folder, user_theme_folder
 
 Stamp = tuple[int, int, int]
+
+#: Maximum size of a theme file (bytes).
+MAX_FILE = 1 << 20
 
 DEFAULT = "dark"
 #: Default theme for 16 colours or none.
@@ -85,12 +88,13 @@ def read_theme(name: str) -> ThemeFile:
 
 
 def stamp_of(path: Path) -> Stamp | None:
-    """Return modification time (ns), size and inode of a file; None if it does not exist."""
+    """Return the time of the last change (ns), size and inode of a file; None if it does not exist."""
     try:
         found = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    # Also of its owner and mode, which change neither its time nor its content.
+    return found.st_ctime_ns, found.st_size, found.st_ino
 
 
 def read_theme_file(path: Path) -> ThemeFile:
@@ -100,8 +104,13 @@ def read_theme_file(path: Path) -> ThemeFile:
 
 @lru_cache(64)
 def _read(path: Path, _stamp: Stamp | None) -> ThemeFile:
+    own = path.parent != theme_folder()
     try:
-        value = tomllib.loads(path.read_text(encoding="utf-8"))
+        with open(open_strictly(path) if own else path, "rb") as file:
+            data = file.read(MAX_FILE + 1)
+        if len(data) > MAX_FILE:
+            raise ValueError("it is larger than 1 MiB")
+        value = tomllib.loads(data.decode())
         theme = ThemeFile(
             name=path.stem,
             title=str(value.get("title", path.stem)),
@@ -111,9 +120,11 @@ def _read(path: Path, _stamp: Stamp | None) -> ThemeFile:
             variables=_texts(value.get("variables", {})),
             ramps={str(count): _texts(ramp) for count, ramp in value.get("ramp", {}).items()},
         )
-        if path.parent != theme_folder():
+        if own:
             # Shipped themes are checked by the tests, not before each first frame.
-            _styles().check(theme.colors, theme.ramps)
+            _styles().check(theme.colors, theme.variables, theme.ramps)
+    except UnsafeFileError as error:
+        raise InputError(f"the theme file {path} is not used: {error}") from None
     except OSError as error:
         raise InputError(f"the theme file {path} cannot be read: {error.strerror}") from None
     except KeyError as error:

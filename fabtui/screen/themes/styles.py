@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from rich.color import Color as RichColor
@@ -27,7 +28,28 @@ def is_builtin(name: str) -> bool:
     return name in BUILTIN_THEMES
 
 
-def check(colors: Mapping[str, str], ramps: Mapping[str, Mapping[str, str]]) -> None:
+#: Words of a style of text.
+_TEXT_STYLES = {
+    "none",
+    "not",
+    "bold",
+    "b",
+    "dim",
+    "d",
+    "italic",
+    "i",
+    "underline",
+    "u",
+    "reverse",
+    "r",
+    "strike",
+    "blink",
+}
+#: Share of a colour, as in ``auto 87%``.
+_SHARE = re.compile(r"\s+\d{1,3}(\.\d+)?%")
+
+
+def check(colors: Mapping[str, str], variables: Mapping[str, str], ramps: Mapping[str, Mapping[str, str]]) -> None:
     """Raise ValueError if a name, a colour or a style of a theme is invalid."""
     for name, text in colors.items():
         if name not in COLORS:
@@ -38,6 +60,13 @@ def check(colors: Mapping[str, str], ramps: Mapping[str, Mapping[str, str]]) -> 
             raise ValueError(f"{name} = {text!r} in [colors] is not a colour") from None
     if "primary" not in colors:
         raise ValueError("[colors] has no primary")
+    for name, text in variables.items():
+        # Anything else would be parsed as a part of the style sheet, and end the app.
+        if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
+            raise ValueError(f"{name!r} in [variables] is not the name of a variable")
+        if not (_is_text_style(text) if "style" in name.split("-") else _is_color(text)):
+            kind = "text style" if "style" in name.split("-") else "colour"
+            raise ValueError(f"{name} = {text!r} in [variables] is not a {kind}")
     slots = [slot.key for slot in CellStyle if slot is not CellStyle.PAD]
     for count, ramp in ramps.items():
         if count not in COLOR_COUNTS:
@@ -49,6 +78,17 @@ def check(colors: Mapping[str, str], ramps: Mapping[str, Mapping[str, str]]) -> 
                 Style.parse(text or "none")
             except StyleSyntaxError:
                 raise ValueError(f"{name} = {text!r} in [ramp.{count}] is not a style") from None
+
+
+def _is_text_style(text: str) -> bool:
+    return bool(text.split()) and _TEXT_STYLES.issuperset(text.split())
+
+
+def _is_color(text: str) -> bool:
+    try:
+        return text == "initial" or Color.parse(_SHARE.sub("", text, count=1)) is not None
+    except ColorParseError:
+        return False
 
 
 #: Minimum contrast of a tone with the background.

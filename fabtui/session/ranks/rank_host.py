@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 from fabtui.sanitize import one_line
 from fabtui.session.endpoint_admission import Admission
 from fabtui.session.measure.p2p_result import number
-from fabtui.session.node_client import GRACE, NodeClient, ProbeFailed
+from fabtui.session.node_client import GRACE, NodeClient, ProbeFailed, fail
 from fabtui.session.ranks.rendezvous_store import StoreServer
 from fabtui_node.protocol import ErrorKind
 
@@ -295,7 +295,7 @@ class RankHost:
         if self._ready is None or self._ready.done():
             return
         if isinstance(ready, ProbeFailed):
-            self._ready.set_exception(ready)
+            fail(self._ready, ready)
         else:
             self._ready.set_result(ready)
 

@@ -239,6 +239,8 @@ class StoreServer:
         self._tests: dict[str, _Test] = {}
         #: Ended tests, the earliest first.
         self._ended: deque[str] = deque()
+        #: What is remembered of them: one object for all tests of the same nodes, as each has its own dictionaries.
+        self._over: dict[frozenset[str], _Test] = {}
         #: Refused requests of each node that are not forgiven, and the time of the last one.
         self._refused: dict[str, tuple[float, float]] = {}
         self._values: dict[str, str | int] = {}
@@ -428,11 +430,19 @@ class StoreServer:
         for key in self._groups.pop(prefix, ()):
             self._delete(key)
         if (test := self._tests.get(prefix)) is not None and test.open:
-            test.open = False
-            test.members = {}
+            self._tests[prefix] = self._ended_test(test)
             self._ended.append(prefix)
             if len(self._ended) > _REMEMBERED:
                 del self._tests[self._ended.popleft()]
+
+    def _ended_test(self, test: _Test) -> _Test:
+        """Return an ended test of the same nodes, which may ask for as much as this one could."""
+        if len(self._over) > _REMEMBERED:
+            self._over.clear()
+        over = self._over.setdefault(frozenset(test.left), test)
+        over.left = {node: max(count, over.left[node]) for node, count in test.left.items()}
+        over.open, over.members, over.room = False, {}, {}
+        return over
 
     def close(self) -> None:
         """Stop all waits."""

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import os
+import pwd
 import re
 import shlex
 import subprocess
@@ -344,6 +345,25 @@ def test_a_crash_without_a_place_for_the_log_is_still_reported(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(entry, "_dispatch", lambda argv: 1 // 0)
+    assert entry.main([]) == 70
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_a_user_without_a_home_folder_is_one_clear_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in a container whose user is in no user database."""
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def unknown(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert entry.main(["info"]) == 2
+    words = "has no home folder: set HOME, or XDG_CONFIG_HOME and XDG_STATE_HOME\n"
+    assert capsys.readouterr().err == f"fabtui: error: user {os.getuid()} {words}"
     monkeypatch.setattr(entry, "_dispatch", lambda argv: 1 // 0)
     assert entry.main([]) == 70
     assert "ZeroDivisionError" in capsys.readouterr().err

@@ -5,6 +5,7 @@ import base64
 import ipaddress
 import json
 import struct
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -204,6 +205,28 @@ async def test_an_ended_test_takes_no_values(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(store_module, "_REMEMBERED", 1)
     store.forget("e/2/")
     assert "of other nodes" in (await _ask(store, cmd="check", key=["k"]))["error"]
+
+
+async def test_ended_tests_are_remembered_in_little_memory() -> None:
+    """A session that watches ends ten a second, and remembers them for half an hour."""
+    store = _store()
+    tracemalloc.start()
+    for number in range(2000):
+        prefix = f"epoch/{number}/"
+        store.begin(prefix, {0: Member("a", "10.0.0.1"), 1: Member("b", "10.0.0.2")}, gloo=True)
+        store.handle("a", {"op": "store", "cmd": "set", "key": f"{prefix}k", "value": "dg=="}, lambda _: None)
+        store.forget(prefix)
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held / 2000 < 400, "bytes for each"
+    # What one has asked for does not count for the next.
+    for _ in range(3):
+        answers: list[dict[str, Any]] = []
+        for _ in range(250):
+            store.handle("a", {"op": "store", "q": 7, "cmd": "check", "key": ["epoch/7/k"]}, answers.append)
+        assert [answer["error"] for answer in answers] == [None] * 250
+        store.begin("e/9/", {0: Member("a", None), 1: Member("b", None)}, gloo=True)
+        store.forget("e/9/")
 
 
 def _gloo(address: bytes, family: int = 2, name: bytes = b"host") -> bytes:
