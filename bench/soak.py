@@ -324,7 +324,8 @@ async def soak(folder: Path, args: argparse.Namespace) -> list[str]:
             hosts=tuple(network.names),
             ssh_config=network.ssh_config,
             remote_python=sys.executable,
-            probes=("ping", "p2p"),
+            # With `host`: whether ranks have to wait for cores is a part of the verdict.
+            probes=("host", "ping", "p2p"),
             layers=("p2p",),
             bytes=64 << 10,
             iters=4,
