@@ -99,6 +99,8 @@ _FEWEST_BLOCKED = 4
 _FEWEST_GROUPS = 2
 #: Minimum number of slow pairs of a component that is blamed for them where CPU ranks share cores.
 _FEWEST_BESIDE_LOAD = 3
+#: Minimum share of its pairs that are slow then: load makes some of them slow, a slow part all.
+_SHARE_BESIDE_LOAD = 0.75
 #: Minimum number of pairs that contention is blamed for, and minimum share of all pairs.
 _FEWEST_CONTENDED, _FEW = 8, 0.05
 #: Share of the retested pairs that pass alone if contention is the cause.
@@ -269,7 +271,8 @@ class BlameRule(_PairRule):
             for some in in_steps(blame.bad):
                 cells += context.pairs_at(some)
                 yield None
-            few = len(cells) < _FEWEST_BESIDE_LOAD or blame.reach is Reach.INSIDE
+            least = max(_FEWEST_BESIDE_LOAD, _SHARE_BESIDE_LOAD * blame.tested)
+            few = len(cells) < least or blame.reach is Reach.INSIDE
             # What other components explain is no finding about this one.
             if not cells or (few and not blame.dead and context.by_cores(cells)):
                 continue

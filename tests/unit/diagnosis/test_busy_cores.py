@@ -127,6 +127,15 @@ def test_a_slow_nic_is_blamed_on_busy_cores_too() -> None:
     assert found.healthy.drain == ("h1",)
 
 
+def test_a_rank_with_many_slow_pairs_on_busy_cores_is_not_to_blame_while_others_of_its_pairs_are_well() -> None:
+    """A rank that got little of the cores for some seconds; a slow NIC or a slow process is slow with all."""
+    others = [f"{node}:{rank}" for node in NODES for rank in (0, 1)][1:]
+    slow = [*(("h0:0", end) for end in others[-5:]), *((end, "h0:0") for end in others[-4:])]
+    assert [one.rule.id for one in diagnose(lab(slow, load=16.0)).findings] == ["FT029"]
+    # With cores enough there is no other reason.
+    assert [one.rule.id for one in diagnose(lab(slow, cores=64)).findings] == ["FT021"]
+
+
 def within(node: str, *ranks: int) -> list[tuple[str, str]]:
     """Return the pairs of four ranks of a node of which one is one of some ranks."""
     pairs = itertools.permutations(range(4), 2)
