@@ -3,10 +3,10 @@
 Needs root: the nodes are network namespaces (`fabtui.lab.namespaces`), with a management network. The seed decides
 which faults are planted, where, and for how long: bursts of some, each a few seconds after the one before. After a
 burst everything is healed, and every node has to be back and every pair to be well again within a bound. What the
-session holds is compared then: asyncio tasks, file descriptors, processes here and on the nodes, memory. At the end,
-when each pair has been measured anew, no finding may be about anything but the faults that were there, and no pair may
-have failed but while there was a fault at one of its nodes, or soon after. Nothing may be left on a node. The exit code
-is 1 if something is wrong; one line each is printed.
+session holds is compared then: asyncio tasks, file descriptors, processes here and on the nodes, memory. At the end
+each pair is measured again. Then no finding may be about anything but the faults that were there. No pair may have
+failed but while there was a fault at one of its nodes, or soon after. Nothing may be left on a node. The exit code is 1
+if something is wrong; one line each is printed.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ GROWTH = 1.10
 _WELL = (Verdict.OK, Verdict.SLOW)
 #: How long (s) after a repair a pair may still be found failed: a test that began before ends at its deadline.
 LATE = 15.0
-#: How often each pair is measured anew before the findings at the end are judged, and how long (s) that may take: a
+#: How often each pair is measured again before the findings at the end are judged, and how long (s) that may take: a
 #: value that is low is tested again by and by.
 CALM, CALM_BOUND = 3, 120.0
 #: Rules about what has been: a node that was gone, pairs and links that flap.
 _PAST = ("FT001", "FT031", "FT220")
-#: Rules that say that this machine is busy.
+#: Rules that report that this machine is busy.
 _BUSY = ("FT029",)
 
 
@@ -216,7 +216,7 @@ class Soak:
         self.say(f"well after {time.monotonic() - began:.1f} s; {slow} slow; findings: {'; '.join(words) or 'none'}")
 
     async def calm(self) -> None:
-        """Wait until each pair was measured anew; no finding may be false then."""
+        """Wait until each pair was measured again; no finding may be false then."""
         try:
             async with asyncio.timeout(CALM_BOUND):
                 for _ in range(CALM):

@@ -35,8 +35,8 @@ class Page:
         self._socket = socket
         self._ids = itertools.count(1)
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self.terminal = Terminal()
-        self.size = (0, 0)
+        self.size = (400, 200)
+        self.terminal = Terminal(*self.size)
         self.asked: list[str] = []
         self.failed: list[str] = []
 
@@ -52,6 +52,7 @@ class Page:
             elif value.get("method") == "Network.webSocketCreated":
                 query = parse_qs(urlsplit(value["params"]["url"]).query)
                 self.size = (int(query["width"][0]), int(query["height"][0]))
+                self.clear()
             elif value.get("method") == "Network.webSocketFrameSent":
                 kind, *rest = json.loads(value["params"]["response"]["payloadData"])
                 if kind == "resize" and self.size != (size := (rest[0]["width"], rest[0]["height"])):
@@ -77,8 +78,8 @@ class Page:
         await self.call("Page.navigate", url=url)
 
     def clear(self) -> None:
-        """Forget what was drawn."""
-        self.terminal = Terminal()
+        """Forget what was drawn. What the app draws for an earlier size is cut as in the browser, and drawn over."""
+        self.terminal = Terminal(*self.size)
 
     async def evaluate(self, code: str) -> Any:
         answer = await self.call("Runtime.evaluate", expression=code, returnByValue=True)

@@ -14,10 +14,14 @@ _BEGUN = re.compile(r"\x1b(?:\[[?<>=]?[0-9;]*[ $]*|\][^\x07\x1b]*|[PX^_][^\x1b]*
 
 
 class Terminal:
+    """A terminal of a size: as in a real one, rows below the last one are the last one, and lines end at the edge."""
+
     def __init__(self, width: int = 400, height: int = 200) -> None:
         self.width, self.height = width, height
         self.lines = [[" "] * width for _ in range(height)]
         self.x = self.y = 0
+        #: Number of characters, and of rows, that were beyond the edge.
+        self.beyond = 0
         self._decode = getincrementaldecoder("utf-8")("replace").decode
         self._left = ""
 
@@ -44,16 +48,19 @@ class Terminal:
     def _control(self, letter: str, numbers: list[int]) -> None:
         if letter in "Hf":
             row, column = (*numbers, 1, 1)[:2] if len(numbers) > 1 else (numbers[0], 1)
-            self.y, self.x = max(row, 1) - 1, max(column, 1) - 1
+            self.y, self.x = min(max(row, 1), self.height) - 1, max(column, 1) - 1
+            self.beyond += row > self.height
         elif letter == "J":
             self.lines = [[" "] * self.width for _ in range(self.height)]
 
     def _put(self, character: str) -> None:
         if character == "\n":
-            self.y += 1
+            self.y = min(self.y + 1, self.height - 1)
             self.x = 0
         elif character == "\r":
             self.x = 0
-        elif character >= " " and self.y < self.height and self.x < self.width:
+        elif character >= " " and self.x < self.width:
             self.lines[self.y][self.x] = character
             self.x += 1
+        elif character >= " ":
+            self.beyond += 1

@@ -353,7 +353,7 @@ def test_a_crash_without_a_place_for_the_log_is_still_reported(
 def test_a_user_without_a_home_folder_is_one_clear_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As in a container whose user is in no user database."""
+    """A container with a user id of its own."""
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
 
