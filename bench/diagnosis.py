@@ -1,11 +1,11 @@
 """Truth of the diagnosis: planted faults, and whether the first finding names them.
 
-    python bench/diagnosis.py [--seeds 20] [--kind TEXT] [--show] [--many] [--healthy] [--racks] [--cpu]
+    python bench/diagnosis.py [--seeds 20] [--kind TEXT] [--show] [--many] [--healthy] [--racks] [--labs] [--cpu]
 
 Fabrics of 2 to 32 nodes with noise (``bench/planted.py``) go through the model as events of a session. A finding is
 right if its subject is the planted one, or one of its rivals is where the data cannot separate them. A fault found by
 facts of a node may name the fact in its title or evidence. Racks of trays that share an NVLink domain are from
-``bench/racks.py``.
+``bench/racks.py``, labs of CPU ranks on busy cores from ``bench/busylabs.py``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bars import held
+from busylabs import LABS, BusyLab
 from planted import _RETRY, _TIMED_OUT, Fabric, Plan, Shape, shape
 from racks import FAULTS, RACKS, Planted, racks_of, two_faults
 
@@ -830,6 +831,53 @@ def racks(seeds: int, only: str, show: bool) -> None:
     print(f"racks: healthy ones with an alarm: {silent} (bar 0 {held(silent, 0)})")
 
 
+#: The statement that cores are busy is right in a busy lab.
+_BUSY = "FT029"
+#: Kinds of faults that are planted into busy labs. A slow part is far slower than what waits for cores.
+_LAB_KINDS = ("NIC dead", "node dead", "single pair dead", "NIC slow")
+_LAB_FACTOR = 0.02
+
+
+def labs(seeds: int, only: str, show: bool) -> None:
+    """Plant faults into busy labs of CPU ranks, and none."""
+    alarms = hits = runs = 0
+    for sizes in LABS:
+        counts = dict.fromkeys((one for one in ("healthy", *_LAB_KINDS) if only in one), 0)
+        for kind in counts:
+            for seed in range(seeds):
+                lab = BusyLab(*sizes, seed)
+                truth = None if kind == "healthy" else lab_fault(kind, lab, _seeded(f"lab {sizes} {kind}", seed))
+                model, found = run(lab)
+                listed = [one for one in found if one["severity"] != "note" and one["id"] != _BUSY]
+                if truth is None:
+                    right = not listed and diagnose(model).code == 0
+                    alarms += not right
+                else:
+                    right = bool(listed) and truth.named_by(listed[0], rivals=True)
+                    # How slow a NIC has to be depends on the load: no bar.
+                    hits, runs = hits + (right and kind != "NIC slow"), runs + (kind != "NIC slow")
+                counts[kind] += right
+                if show and not right:
+                    print(f"   seed {seed}: {truth.text if truth else 'healthy'}, load {lab.load:.1f}")
+                    _print(listed[:4])
+        name = "{} x {} ranks".format(*sizes)
+        print(f"{name:14} " + ", ".join(f"{kind} {count}" for kind, count in counts.items()) + f" of {seeds}")
+    if runs:
+        kept = held(hits / runs, FIRST, least=True)
+        print(f"busy labs: what is dead first: {hits} of {runs} = {hits / runs:.1%} (bar {FIRST:.0%} {kept})")
+    print(f"busy labs: healthy ones with an alarm: {alarms} of {seeds * len(LABS)} (bar 0 {held(alarms, 0)})")
+
+
+def lab_fault(kind: str, lab: BusyLab, chance: random.Random) -> Truth:
+    """Plant a fault of a kind into a lab."""
+    if kind != "NIC slow":
+        return next(one for one in KINDS if one.name == kind).make(lab, chance)
+    end = _end(lab, chance)
+    _slow(lab, _own_nic(end), _LAB_FACTOR)
+    nodes = (("node", end.node),) if lab.shape.gpus == 1 else ()
+    return Truth(f"NIC of {end} slow", (("nic", _nic_name(end)), ("gpu", str(end)), *nodes))
+
+
 def rack_truth(planted: Planted) -> Truth:
     """Return what was planted into racks."""
     text, subjects, words, _ = planted
@@ -885,10 +933,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--kind", default="")
-    for name in ("show", "single", "many", "healthy", "racks", "cpu"):
+    for name in ("show", "single", "many", "healthy", "racks", "labs", "cpu"):
         parser.add_argument(f"--{name}", action="store_true")
     args = parser.parse_args()
-    everything = not (args.single or args.many or args.healthy or args.racks or args.cpu)
+    everything = not (args.single or args.many or args.healthy or args.racks or args.labs or args.cpu)
     if everything or args.single:
         single(args.seeds, args.kind, args.show)
     if everything or args.many:
@@ -897,6 +945,8 @@ def main() -> int:
         healthy(args.seeds, args.show)
     if everything or args.racks:
         racks(args.seeds, args.kind, args.show)
+    if everything or args.labs:
+        labs(args.seeds, args.kind, args.show)
     if everything or args.cpu:
         cpu()
     return 0

@@ -126,28 +126,34 @@ class Fabric:
         seed: Seed of its noise.
     """
 
+    #: Share of the usual value of a class below which a value is slow.
+    slow_below = 0.7
+
     def __init__(self, shape: Shape, seed: int) -> None:
         self.shape = shape
         self.chance = random.Random(seed)
         self.plan = Plan()
         self.names = [f"n{number:02d}" for number in range(shape.nodes)]
         self.ends = [
-            Endpoint(
-                at * shape.gpus + index,
-                node,
-                index,
-                name=self.model_of(at),
-                uuid=f"GPU-{at:04x}-{index:04x}",
-                bus=f"0000:{0x10 + index:02x}:00.0",
-                nic=f"mlx5_{index // shape.gpus_per_nic}" if shape.net != "tcp" else "eth0",
-                rail=index // shape.gpus_per_nic if shape.net != "tcp" else 0,
-                address=self.address(at, index // shape.gpus_per_nic),
-            )
-            for at, node in enumerate(self.names)
-            for index in range(shape.gpus)
+            self.endpoint(at, node, index) for at, node in enumerate(self.names) for index in range(shape.gpus)
         ]
         self._persistent: dict[tuple[str, str], float] = {}
         self._time = 1000.0
+
+    def endpoint(self, at: int, node: str, index: int) -> Endpoint:
+        """Return an endpoint of a node, by the number of the node."""
+        shape, nic = self.shape, index // self.shape.gpus_per_nic
+        return Endpoint(
+            at * shape.gpus + index,
+            node,
+            index,
+            name=self.model_of(at),
+            uuid=f"GPU-{at:04x}-{index:04x}",
+            bus=f"0000:{0x10 + index:02x}:00.0",
+            nic=f"mlx5_{nic}" if shape.net != "tcp" else "eth0",
+            rail=nic if shape.net != "tcp" else 0,
+            address=self.address(at, nic),
+        )
 
     def model_of(self, at: int) -> str:
         """Return the GPU model of a node; a mixed fabric has the second one on its last third."""
@@ -236,7 +242,7 @@ class Fabric:
             yield NodeUpdate(node=node, state=NodeState.READY, backend="asyncssh", time=self._time)
         yield EndpointsAdded(endpoints=self.ends, time=self._time)
         yield from results
-        yield PlanUpdate(slow_below=0.7, time=self._time)
+        yield PlanUpdate(slow_below=self.slow_below, time=self._time)
         yield from self._mesh()
         pairs = list(itertools.permutations(self.ends, 2))
         if len(self.ends) <= 32:

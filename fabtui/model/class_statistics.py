@@ -20,6 +20,9 @@ FEWEST = 3
 DEVIATIONS = 4.5
 #: A value below this share of the reference is slow however widely its class spreads.
 SURELY_SLOW = 0.2
+#: Where values spread widely by nature, as with ranks that share cores, a second cluster is one if it lies
+#: below this share of the reference: a few values that are close by chance are no reference for the others.
+_CLEARLY_APART = 0.5
 #: The reference is found again when one of this number of values has changed.
 _STALE = 64
 #: Maximum number of values that are inserted one by one; more are sorted in, which takes longer for a few.
@@ -137,9 +140,11 @@ class ClassValues:
             return None
         wide = math.exp(-DEVIATIONS * usual.spread)
         share = max(SURELY_SLOW, min(slow_below, wide))
-        if self._less_is_better:
-            return usual.value / share if usual.gap is None else min(usual.gap, usual.value / share)
-        return share * usual.value if usual.gap is None else max(usual.gap, share * usual.value)
+        if usual.gap is not None:
+            gap = usual.value / usual.gap if self._less_is_better else usual.gap / usual.value
+            if slow_below > SURELY_SLOW or gap <= _CLEARLY_APART:
+                share = max(share, gap)
+        return usual.value / share if self._less_is_better else share * usual.value
 
     def is_slow(self, value: float, slow_below: float) -> bool:
         """Return True if a value is slow among the values of its class; see `limit`."""

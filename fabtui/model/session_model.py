@@ -675,9 +675,7 @@ class Model:
         found = {self.verdict(one) for one in self.addresses.everything()}
         for layer in self.results.layers:
             counts = self._verdict_counts(layer)
-            if layer is Layer.WORLD and counts.pop(Verdict.SLOW, 0) and not self._slow_by_chance():
-                found.add(Verdict.SLOW)
-            if slow_by_load:
+            if slow_by_load or (layer is Layer.WORLD and Verdict.SLOW in counts and self._slow_by_chance()):
                 counts.pop(Verdict.SLOW, None)
             found.update(counts)
         return found

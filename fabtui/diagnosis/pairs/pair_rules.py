@@ -99,8 +99,9 @@ _FEWEST_BLOCKED = 4
 _FEWEST_GROUPS = 2
 #: Minimum number of slow pairs of a component that is blamed for them where CPU ranks share cores.
 _FEWEST_BESIDE_LOAD = 3
-#: Minimum share of its pairs that are slow then: load makes some of them slow, a slow part all.
-_SHARE_BESIDE_LOAD = 0.75
+#: Minimum share of its pairs that are slow then: load makes some of them slow, a slow part all that use it. (A NIC is
+#: used by two thirds of the pairs of a node with two.)
+_SHARE_BESIDE_LOAD = 0.65
 #: Minimum number of pairs that contention is blamed for, and minimum share of all pairs.
 _FEWEST_CONTENDED, _FEW = 8, 0.05
 #: Share of the retested pairs that pass alone if contention is the cause.

@@ -11,6 +11,7 @@ from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
 from fabtui.diagnosis.finding import RULES, Finding
 from fabtui.diagnosis.pairs.pair_context import PairContext
 from fabtui.diagnosis.pairs.tally import Survey
+from fabtui.model.class_statistics import ClassValues
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import (
     EndpointsAdded,
@@ -134,6 +135,26 @@ def test_a_rank_with_many_slow_pairs_on_busy_cores_is_not_to_blame_while_others_
     assert [one.rule.id for one in diagnose(lab(slow, load=16.0)).findings] == ["FT029"]
     # With cores enough there is no other reason.
     assert [one.rule.id for one in diagnose(lab(slow, cores=64)).findings] == ["FT021"]
+
+
+def test_what_waits_for_cores_in_both_layers_is_no_failure() -> None:
+    model = lab([("h0:0", "h2:1")], load=4.25)
+    for src, dst in itertools.permutations(map(str, model.endpoints), 2):
+        add(model, Layer.WORLD, src, dst, 0.01 if (src, dst) == ("h0:0", "h2:1") else 1.0)
+    found = diagnose(model)
+    assert [one.rule.id for one in found.findings] == ["FT029"]
+    assert found.code == 0
+
+
+def test_ranks_whose_values_are_close_by_chance_are_no_reference_for_the_others() -> None:
+    """Values of ranks that share cores spread, and the best cluster may be small."""
+    values = [1.2, 1.21, 1.22, 1.23, 1.24, 1.25, *(0.9 - 0.01 * at for at in range(50))]
+    of_ranks = ClassValues(values)
+    assert not [one for one in values if of_ranks.is_slow(one, 0.2)]
+    # Links are in one of two clusters, and so are ranks of which some have less than half.
+    assert len([one for one in values if of_ranks.is_slow(one, 0.7)]) == 50
+    halves = ClassValues([1.2, 1.21, 1.22, 1.23, 1.24, 1.25, *[0.3] * 10])
+    assert halves.is_slow(0.3, 0.2)
 
 
 def within(node: str, *ranks: int) -> list[tuple[str, str]]:
