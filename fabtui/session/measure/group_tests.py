@@ -316,6 +316,10 @@ def _rows_of(report: dict[str, Any] | None) -> list[Any]:
 EVERY_NODE_PAIR = 64
 
 
+#: Maximum number of rings that are taken from a node.
+_MOST_RINGS = 32
+
+
 class Group(NamedTuple):
     """Ranks of one collective, and its name in the snapshot: ``all``, a node, a rail, two nodes, or ``first8``."""
 
@@ -444,6 +448,19 @@ def _measurement(
     )
 
 
+def _rings(reports: list[dict[str, Any]], count: int) -> list[list[int]] | None:
+    """Return the rings that a rank reported, if they are rings of all ranks; else None."""
+    rings = next((rings for report in reports if (rings := report.get("rings"))), None)
+    if not isinstance(rings, list) or len(rings) > _MOST_RINGS:
+        return None
+    for ring in rings:
+        if not isinstance(ring, list) or not all(type(rank) is int for rank in ring):
+            return None
+        if sorted(ring) != list(range(count)):
+            return None
+    return rings
+
+
 def _success(
     context: MeasurementContext,
     test: CollectiveTest,
@@ -466,6 +483,7 @@ def _success(
         "fastest": max(fastest, default=None),
         "wrong": 0,
         "algorithm": one_line(str(algorithm), 40) if algorithm else None,
+        "rings": _rings(reports, count),
     }
     return {
         "verdict": Verdict.OK,

@@ -114,6 +114,7 @@ class ReducedReport(Verdict):
     wrong: int
     transport: Optional[str]
     algorithm: Optional[str]
+    rings: List[List[int]]
 
 
 class WorldRows(TypedDict):
@@ -165,6 +166,7 @@ class CollectiveResult(NamedTuple):
     wrong: int = 0  #: Number of wrong values among those checked.
     transport: Optional[str] = None  #: Transports used, worst first.
     algorithm: Optional[str] = None  #: Algorithm and protocol that the library reported.
+    rings: Sequence[List[int]] = ()  #: Rings of its channels, as indices of ranks, if it reported them.
 
 
 class PairJob(NamedTuple):

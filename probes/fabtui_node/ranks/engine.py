@@ -319,6 +319,10 @@ class RankGroup:
     def _algorithm(self) -> Optional[str]:
         raise NotImplementedError
 
+    def _rings(self) -> List[List[int]]:
+        """Return the rings of the library, as indices of ranks; none if it does not report them."""
+        return []
+
     def collective(self, kind: str, size: int, iters: int, warmup: int, end: float) -> CollectiveResult:
         """Measure one size (bytes) of a collective of float32 values, in place where nccl-tests does so."""
         ranks = len(self._ranks)
@@ -342,7 +346,8 @@ class RankGroup:
         wrong += self._wrong(form, buffer, count + 1, end)
         algorithm = None if kind in TWICE else self._algorithm()
         average = sum(laps) / len(laps)
-        return CollectiveResult(form.bytes, average, min(laps), wrong, self._transports(), algorithm)
+        transports = self._transports()
+        return CollectiveResult(form.bytes, average, min(laps), wrong, transports, algorithm, self._rings())
 
 
 class RankEndpoint:

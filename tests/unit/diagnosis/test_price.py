@@ -23,6 +23,7 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence
 from fabtui.report.healthy import healthy_text
 from fabtui.report.summary import summary
+from fabtui_node.parsers.nccl.log_lines import parse_ring
 
 GIB = 1 << 30
 Rate = Callable[[Endpoint, Endpoint], float]
@@ -166,7 +167,8 @@ def test_rings_of_the_log_take_the_place_of_the_rail_order() -> None:
     def rate(a: Endpoint, b: Endpoint) -> float:
         return 5.0 if {a.node, b.node} == {"n0", "n1"} else 40.0
 
-    rings: list[Any] = [[0, 2, 1, 3]]
+    assert parse_ring("Channel 00/0 : 0[1] -> 1[2] via P2P/IPC") is None
+    rings: list[Any] = [parse_ring("Channel 00/02 :    0   2   1   3")]
     model = fabric(rate, 4, 1)
     measured(model, 40.0, rings=rings)
     _, of = calibrated(model)

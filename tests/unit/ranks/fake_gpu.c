@@ -361,6 +361,14 @@ int ncclCommInitRankConfig(comm **made, int ranks, unique_id id, int rank, confi
     *made = c;
     pthread_mutex_unlock(&all);
     say(device, "INFO", "NET/Socket : Using [0]fake0:192.0.2.1<0> [1]fake1:192.0.2.2<0>");
+    if (rank == 0) {
+        char ring[200] = "Channel 00/02 :";
+        for (int at = 0; at < ranks; at++)
+            snprintf(ring + strlen(ring), sizeof(ring) - strlen(ring), " %4d", at);
+        say(device, "INFO", ring);
+        ring[9] = '1';
+        say(device, "INFO", ring);
+    }
     return 7;
 }
 int ncclCommGetAsyncError(comm *c, int *state) {

@@ -72,6 +72,7 @@ def test_a_collective(lasting: Controller, kind: str) -> None:
             assert m["sent"] == verify.shape(kind, m["bytes"], len(ranks)).bytes
             reported = kind not in verify.TWICE and m["rank"] == ranks[0]
             assert m["algorithm"] == ("RING/SIMPLE" if reported else None)
+            assert m["rings"] == ([[*range(len(ranks))]] if m["rank"] == ranks[0] else [])
 
 
 def test_a_rank_that_begins_late_does_not_slow_the_timed_iterations(controller: Controller, fake_gpu: Path) -> None:

@@ -25,6 +25,7 @@ _CHANNEL = re.compile(
     r"(?P<src>\d{1,9})(?:\[[0-9a-fA-F]{1,12}\])? -> (?P<dst>\d{1,9})(?:\[[0-9a-fA-F]{1,12}\])?"
     r"(?: \[(?P<direction>send|receive)\])? via (?P<via>\S.{0,120})$"
 )
+_RING = re.compile(r"Channel \d{1,5}/\d{1,5}\s?:((?:\s{1,12}\d{1,7})+)\s{0,1024}$", re.ASCII)
 _VIA = re.compile(
     r"^(?:(?P<p2p>P2P)/(?P<p2p_kind>direct pointer|IPC|CUMEM|MNNVL|indirect/\d+\[[0-9a-fA-F]+\])"
     r"(?P<read>/read)?(?P<ce>/CE)?"
@@ -99,6 +100,15 @@ def parse_channel(text: str) -> Optional[NcclChannel]:
         return None
     name, src, dst, direction, via = match.groups()
     return NcclChannel(name, int(src), int(dst), direction, via.strip())
+
+
+def parse_ring(text: str) -> Optional[List[int]]:
+    """Return the ranks of a ring in their order (``Channel 00/02 : 0 1``), or None.
+
+    Only the first rank of a communicator prints it; NCCL cuts a long line.
+    """
+    match = _RING.match(text)
+    return None if match is None else [int(rank) for rank in match[1].split()]
 
 
 def parse_nics(text: str) -> Nics:

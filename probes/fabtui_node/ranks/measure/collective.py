@@ -118,6 +118,7 @@ def run(op: Message, endpoint: RankEndpoint, send: Callable[[ReducedReport], Non
                 "wrong": result.wrong,
                 "transport": result.transport,
                 "algorithm": result.algorithm,
+                "rings": list(result.rings),
             }
         )
     if group is not None:

@@ -115,6 +115,10 @@ class RankGpu:
         return stuck[0] if stuck else None
 
 
+MOST_RINGS = 32
+"""Maximum number of different rings that are reported."""
+
+
 class Member:
     """A rank's part of one communicator, with the log lines that NCCL printed about it."""
 
@@ -125,6 +129,8 @@ class Member:
         self.comm = Communicator(gpu.nccl, lambda: self.task.cancelled)
         #: NCCL's names of transports, by source, destination, and whether the source's end printed them.
         self.transports: Dict[Tuple[int, int, bool], Set[str]] = {}
+        #: The rings of its channels in NCCL's order, each once.
+        self.rings: List[List[int]] = []
         self._mark = self._surveyed = gpu.log.mark()
         self._earlier: List[NcclLine] = []
         self._laps: List[str] = []
@@ -239,6 +245,9 @@ class Member:
         log, since = self.gpu.log, self._surveyed
         self._surveyed = log.mark()
         for line in log.since(since, self.gpu.device.ordinal):
+            ring = log_lines.parse_ring(line.text)
+            if ring is not None and sorted(ring) == list(range(self.size)) and len(self.rings) < MOST_RINGS:
+                self.rings += [] if ring in self.rings else [ring]
             channel = log_lines.parse_channel(line.text)
             if channel is None:
                 continue

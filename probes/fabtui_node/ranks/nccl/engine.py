@@ -254,6 +254,9 @@ class NcclGroup(RankGroup):
     def _algorithm(self) -> Optional[str]:
         return log_lines.choice(self._gpu.log.since(self._mark, self._device.ordinal))
 
+    def _rings(self) -> List[List[int]]:
+        return self._member.rings
+
     def _transports(self) -> Optional[str]:
         self._member.survey()
         me = self._me
