@@ -110,7 +110,7 @@ def test_every_output_with_names_of_other_formats() -> None:
 
 
 @given(text=st.text())
-@settings(max_examples=200)
+@settings(max_examples=examples(5))
 def test_any_text(text: str) -> None:
     check(of_text(text))
 
@@ -135,7 +135,7 @@ _OURS = [name for name, form in formats().items() if form.parse.__module__.start
     lines=st.lists(lines_of_samples() | st.text(max_size=30), max_size=12),
     end=st.sampled_from(["", "\n"]),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_lines_of_everything(kind: str, lines: list[str], end: str) -> None:
     result = of_text("\n".join(lines) + end, kind)
     check(result)
@@ -194,7 +194,7 @@ shaped = st.recursive(
 
 
 @given(kind=st.sampled_from(_OURS), value=shaped, start=st.booleans())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_any_json(kind: str, value: Any, start: bool) -> None:
     text = json.dumps(value)
     if start:
