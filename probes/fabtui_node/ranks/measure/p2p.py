@@ -167,22 +167,18 @@ class RankPairTest:
     def _meet(self, end: float) -> Message:
         """Exchange hello messages with the other side; return its message."""
         task, host, peer = self._task, self._host, self._peer
-        mine = [list(f) for f in host.faults if {f.src, f.dst} == {self._me, peer}]
         own = self._endpoint.rank.address or host.address
-        hello: Message = {"node": host.node, "address": own, "closed_port": host.closed_port, "faults": mine}
+        hello: Message = {"node": host.node, "address": own, "closed_port": host.closed_port}
         hello["kept"] = self._endpoint.kept.name(self._kept_as)
         take = partial(task.swap, "hello/%d" % self._me, hello, "hello/%d" % peer, end)
         return task.first(take, lambda: "rank %d" % peer, "rank %d is gone" % peer)
 
     def _fault(self, src: int, dst: int) -> Fault:
         """Return the fault that the lab injects into a direction; its kind is empty without any."""
+        # Not from the other side: a fault can end this process.
         for fault in self._host.faults:
             if (fault.src, fault.dst) == (src, dst):
                 return fault
-        theirs = self._hello.get("faults")
-        for item in theirs if isinstance(theirs, list) else []:
-            if isinstance(item, list) and len(item) == 4 and item[:2] == [src, dst]:
-                return Fault(src, dst, str(item[2]), item[3] if isinstance(item[3], (int, float)) else None)
         return Fault(src, dst, "", None)
 
     def _agree(self, key: str, report: PairReport, end: float) -> None:
