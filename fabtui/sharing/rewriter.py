@@ -264,7 +264,11 @@ _FIELDS = frozenset(
 )
 #: A name in an address of the web may follow a byte such as ``%3D``, which is no part of it.
 _BYTE = "[0-9A-Fa-f][0-9A-Fa-f]"
-_BEFORE, _AFTER = f"(?:(?<![A-Za-z0-9])(?!(?<=%){_BYTE})|(?<=%{_BYTE}))", "(?![A-Za-z0-9])"
+_BEFORE = rf"(?:(?<![A-Za-z0-9])(?!(?<=%){_BYTE})|(?<=%{_BYTE})|(?<=\\[nrt]))"
+_AFTER = "(?![A-Za-z0-9])"
+#: Before groups of hexadecimal digits with colons there may be a word with one: ``mac:50:6b:...``, ``guid:506b:...``.
+_BEFORE_GROUPS = "(?:(?<![0-9A-Za-z:])|" + "|".join(f"(?<=[G-Zg-z]{'[0-9A-Za-z]' * more}:)" for more in range(4)) + ")"
+_ESCAPES = ("\\n", "\\r", "\\t")
 #: What stands before a secret.
 _SECRETS = "|".join(f"(?<={name}={mark})" for name in ("_KEY", "TOKEN", "SECRET", "PASSWORD") for mark in ("", "['\"]"))
 _NUMBER = r"(?:[0-9]+|\[[0-9,-]+\])"
@@ -281,9 +285,9 @@ _PATTERNS = (
     rf"(?P<path>{HOME}{_REST}|(?<![\w~])~{_REST.removesuffix('?')})",
     rf"(?P<uuid>{_BEFORE}(?:[0-9A-Fa-f]{{8}}(?:-[0-9A-Fa-f]{{4}}){{3}}-[0-9A-Fa-f]{{12}}|[0-9A-Fa-f]{{32}}){_AFTER}"
     r"|(?<=SHA256:)[A-Za-z0-9+/]{43})",
-    r"(?P<octets>(?<![0-9A-Za-z:])(?:[0-9A-Fa-f]{2}:){5,19}[0-9A-Fa-f]{2}(?![0-9A-Za-z]|:[0-9A-Fa-f]))",
+    rf"(?P<octets>{_BEFORE_GROUPS}(?:[0-9A-Fa-f]{{2}}:){{5,19}}[0-9A-Fa-f]{{2}}(?![0-9A-Za-z]|:[0-9A-Fa-f]))",
     rf"(?P<dashed>{_BEFORE}(?:[0-9A-Fa-f]{{2}}-){{5}}[0-9A-Fa-f]{{2}}{_AFTER})",
-    r"(?P<quads>(?<![0-9A-Za-z:])[0-9A-Fa-f]{4}(?::[0-9A-Fa-f]{4}){3}(?![0-9A-Za-z]|:[0-9A-Fa-f:]))",
+    rf"(?P<quads>{_BEFORE_GROUPS}[0-9A-Fa-f]{{4}}(?::[0-9A-Fa-f]{{4}}){{3}}(?![0-9A-Za-z]|:[0-9A-Fa-f:]))",
     r"(?P<ipv6>(?<![0-9A-Za-z])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f]{1,4}|(?<=::))"
     r"(?:/[0-9]{1,3})?(?![0-9A-Za-z]|:[0-9A-Fa-f]))",
     rf"(?P<ipv4>{_BEFORE}(?<![0-9]\.)[0-9]{{1,3}}(?:\.[0-9]{{1,3}}){{3}}(?:/[0-9]{{1,2}})?(?!\.[0-9]){_AFTER})",
@@ -354,10 +358,14 @@ class Rewriter:
 
     def _rewritten(self, text: str) -> _Rewritten:
         names: list[tuple[str, str]] = []
-        pieces, rest, end = [], [], 0
-        for found in self.pattern.finditer(text):
+        pieces, rest, end, at = [], [], 0, 0
+        while (found := self.pattern.search(text, at)) is not None:
             kind, made = self._pseudonym(found)
+            at = found.end()
             if not kind:
+                if text[found.start() - 1 : found.start() + 1] in _ESCAPES:
+                    # What follows a written line break is no part of the word that begins with its letter.
+                    at = found.start() + 1
                 continue
             if made != found[0]:
                 names.append((kind, found[0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import re
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fabtui.cli import main as entry
 from fabtui.diagnosis.diagnosis import diagnose
@@ -19,7 +22,7 @@ from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sharing.identities import Identities
-from fabtui.sharing.rewriter import _FIXED, Rewriter
+from fabtui.sharing.rewriter import _FIELDS, _FIXED, Rewriter
 
 Out = pytest.CaptureFixture[str]
 RECORDINGS = Path(__file__).parents[3] / "tests" / "samples" / "sessions"
@@ -343,6 +346,33 @@ def test_a_name_remains_in_no_field() -> None:
         assert_clean(json.dumps({**rewriter.value(copy), "raw": "", "output": ""}))
 
 
+#: What may stand around a name in the text of a tool.
+_AROUND = st.sampled_from([*" :=/-._@('\",|+#\n", "", r"\n", r"\t"])
+_HIDDEN = (
+    *("n060", "alice", "carol_x", "secret-llm-7b", "10.20.30.41", "mac:50:6b:4b:c7:12:34", "0c-42-a1-b2-c3-d4"),
+    *("gid fe80::526b:4bff:fec7:1234", "GPU-2ade9297-526c-0ee5-ef8b-a3343b9d853d", "guid:506b:4b03:00c7:1234"),
+    *("0x506b4b0300c71234", "/home/alice/orca/train.py", "ibn060", "n061ib0", "myAliceDir", "MT2113X04455"),
+)
+_TEXTS = st.lists(st.tuples(_AROUND, st.sampled_from(_HIDDEN), _AROUND).map("".join), max_size=3).map(" ".join)
+_KEYS = st.one_of(st.sampled_from(sorted(_FIXED | _FIELDS)), _TEXTS)
+_VALUES = st.recursive(
+    st.one_of(_TEXTS, st.integers(), st.none()),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_KEYS, inner, max_size=3)),
+)
+
+
+@given(_VALUES)
+def test_a_name_remains_nowhere_in_any_value(value: Any) -> None:
+    assert_clean(json.dumps(_rewriter_of_canaries().value(value), ensure_ascii=False))
+
+
+@functools.cache
+def _rewriter_of_canaries() -> Rewriter:
+    identities = Identities(("proj-orca",))
+    identities.gather([*canary_events()])
+    return Rewriter(identities, b"s")
+
+
 def test_words_of_fabtui_stay_where_a_name_is_the_same() -> None:
     identities = Identities()
     identities.gather({"nodes": ["ready", "p2p"], "user": "gpu"})
@@ -375,6 +405,7 @@ def test_addresses_that_differ_do_so_afterwards() -> None:
             ("SN1653924120279Z", "1653924120279"),
         ),
         *(("ofRack1", "rack1"), ("ALICE07", "alice")),
+        *((r"'cannot open\nalice\n'", "alice"), (r"CORP\n060", "060"), ("mac:50:6b:4b:c7:12:34", "c7:12:34")),
     ],
 )
 def test_names_within_words(text: str, secret: str) -> None:
