@@ -265,7 +265,8 @@ async def run_command(command: str, variables: Mapping[str, str], deadline: floa
     """
     child = await asyncio.create_subprocess_shell(
         command,
-        env={**os.environ, **variables},
+        # Names of jobs and nodes are of the scheduler: what no variable can hold would end the watch.
+        env={**os.environ, **{name: one_line(value) for name, value in variables.items()}},
         stdin=subprocess.DEVNULL,
         stdout=2,
         start_new_session=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import json
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -187,9 +188,11 @@ def test_a_pair_of_which_an_end_is_not_there_is_reported(
     assert "2 pairs: --pair: there is no endpoint b:7" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.ESTALE])
 def test_a_recording_that_stopped_is_reported_also_when_a_file_cannot_be_written(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, number: int
 ) -> None:
+    """The disk is full, the quota used up, or the file of an NFS server gone."""
     record, table = tmp_path / "r.gz", tmp_path / "folder" / "s.csv"
     table.parent.mkdir()
     real = live.LiveFeed
@@ -198,13 +201,13 @@ def test_a_recording_that_stopped_is_reported_also_when_a_file_cannot_be_written
     def full(self: Journal, events: Iterable[dict[str, Any]]) -> None:
         if table.parent.exists():
             table.parent.rmdir()
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(Journal, "append", full)
     argv = ["run", "--nodes", "a", "--quiet", "--probes", "p2p", "--record", str(record), "--csv", str(table)]
     assert entry.main(argv) == 2
     reported = capsys.readouterr()
-    assert f"RECORDING INCOMPLETE (No space left on device): {record}" in reported.out
+    assert f"RECORDING INCOMPLETE ({os.strerror(number)}): {record}" in reported.out
     assert "cannot write" in reported.err
 
 

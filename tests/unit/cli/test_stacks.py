@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -42,6 +44,29 @@ def test_no_rank(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
         "no process with a rank is visible on n[060-061]",
         "n061: the login fails",
     ]
+
+
+def test_hostile_stacks_are_bounded_text(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = "\x1b]0;x\x07\u202e[red]\n" + "f" * 100_000
+    ranks = [
+        {"rank": 1, "pid": 2, "frames": [{"name": bad, "site": [bad]}, 7, {"name": None}], "problem": bad},
+        {"rank": 10**30, "pid": -1, "frames": bad, "state": [bad], "wait": {}, "cpu": "nan", "problem": [bad]},
+        {"rank": True, "pid": 3, "state": "D", "wait": bad, "cpu": float("inf")},
+        *({"rank": "1", "pid": 1}, None, bad, {"rank": 1}),
+    ]
+
+    async def hostile(*_: object) -> list[Reply]:
+        odd: Any = {"ranks": {"rank": 1}}
+        return [Reply("n060", {"ranks": ranks}, []), Reply("n061", odd, []), Reply("n062", None, [], bad)]
+
+    monkeypatch.setattr(stacks, "replies", hostile)
+    for words in ([], ["--json"]):
+        assert entry.main(["stacks", *words]) == 0
+        shown = capsys.readouterr().out
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e]", shown)
+        assert shown.isascii() or words == []
+    assert entry.main(["stacks"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) < 1100
 
 
 def test_one_task_of_a_step_asks(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:

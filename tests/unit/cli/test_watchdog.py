@@ -45,6 +45,18 @@ def test_a_hang_a_recovery_and_the_end(script: Script, capsys: Out, tmp_path: Pa
     assert path.stat().st_mode & 0o077 == 0 or path.parent.stat().st_mode & 0o077 == 0
 
 
+def test_the_command_gets_hostile_names_as_values_and_runs_none(script: Script, capsys: Out, tmp_path: Path) -> None:
+    hostile = f"7;touch {tmp_path}/a\x00$(touch {tmp_path}/b)`touch {tmp_path}/c`\ud800\nFABTUI_JOB=8 '\""
+    script += [HANG._replace(job=hostile, nodes=(f"n$(touch {tmp_path}/d)", "-n 1 > x")), GOOD]
+    command = f'printf "%s\\n" "$FABTUI_JOB" $FABTUI_NODES "$FABTUI_FINDING" > {tmp_path}/found'
+    assert entry.main(["watchdog", "--on-hang", command]) == 1
+    assert "the command of --on-hang ended well" in capsys.readouterr().out
+    job, *_ = (tmp_path / "found").read_text().splitlines()
+    assert job.startswith(f"7;touch {tmp_path}/a$(touch")
+    assert job.endswith("FABTUI_JOB=8 '\"")
+    assert {one.name for one in tmp_path.iterdir()} == {"found", "fabtui"}
+
+
 def test_one_object_per_hang_and_the_first_hang_ends_it(script: Script, capsys: Out) -> None:
     script += [HANG, GOOD]
     assert entry.main(["watchdog", "--once", "--json"]) == 1

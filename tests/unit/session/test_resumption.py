@@ -180,6 +180,12 @@ def text(path: Path, **start: Any) -> Path:
         ({"options": {"via": "sh -c evil {node}", "transport": "via"}}, "--via 'sh -c evil {node}'"),
         ({"options": {"ssh_config": "/tmp/evil"}}, "--ssh-config /tmp/evil"),
         ({"options": {"placements": {"a": ["--task-prolog=evil"]}}}, "srun --task-prolog=evil"),
+        ({"options": {"wrap": "sh -c 'evil\x1b[2J\n' {node}"}}, "would have this used: --wrap"),
+        ({"options": {"remote_python": "/tmp/evil"}}, "--remote-python /tmp/evil"),
+        ({"options": {"host_key_policy": "off"}}, "--host-key-policy off"),
+        ({"options": {"hosts": ["a;touch x"]}}, "is not a host name"),
+        ({"options": {"placements": {"$(x)": ["--jobid=1"]}}}, "is not a host name"),
+        ({"options": {"hosts": "a"}}, "the option 'hosts' cannot be used"),
     ],
 )
 def test_what_cannot_be_continued_is_refused_in_one_line(

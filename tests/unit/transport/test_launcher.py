@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
+from fabtui.errors import InputError
+from fabtui.nodeset import check_name
 from fabtui.transport.byte_pipe import Ending
+from fabtui.transport.connector import Connector, ConnectorOptions
 from fabtui.transport.launcher import SRUN, VIA, explain_with, srun_environment, srun_words, via_words
 from fabtui.transport.registry import command_on_node
 
@@ -58,6 +63,26 @@ def test_the_node_stands_for_itself_in_a_template() -> None:
         "my app",
         "--",
     ]
+
+
+@pytest.mark.parametrize("name", [*";&|$`><(){}*?~!#'\"\\ \n", "-oX", "--", "{node}", "é", ""])
+def test_no_name_of_a_node_is_an_option_or_shell_text(name: str) -> None:
+    """Launchers, wrappers and shells get names as words; those that a shell would read otherwise are refused before."""
+    with pytest.raises(InputError):
+        check_name(name, "--nodes")
+    if len(name) == 1:
+        with pytest.raises(InputError):
+            check_name(f"n{name}touch", "--nodes")
+
+
+@pytest.mark.parametrize("name", ["pod-0.ns_1", "fe80::1%eth0"])
+def test_a_name_that_is_accepted_is_one_word_of_a_launcher_and_of_a_shell(name: str) -> None:
+    assert check_name(name, "--nodes") == name == shlex.quote(name)
+    assert via_words("sh -c 'run {node} \"$1\"' {node}", name) == ["sh", "-c", f'run {name} "$1"', name]
+    connector = Connector(ConnectorOptions(wrap="docker exec -i '{node} x'"), print)
+    words = connector.command(name)
+    assert words[:5] == ["docker", "exec", "-i", f"{name} x", "/bin/sh"]
+    assert shlex.split(connector._typed_command(name)) == words
 
 
 def test_commands_by_hand_follow_the_transport() -> None:
