@@ -108,6 +108,11 @@ def site_name() -> str:
     return f"host-{host[:100]}"
 
 
+def history_file(lab: bool = False) -> Path:
+    """Return the file of this site; all labs are one site, as their nodes have the names of others' nodes."""
+    return state_folder() / "history" / ("lab.sqlite" if lab else f"{site_name()}.sqlite")
+
+
 def private_folder(path: Path) -> Path:
     """Create a folder of fabtui and its parents, readable by this user only.
 

@@ -213,6 +213,8 @@ async def _session(request: Request, progress: Progress, shown: Shown, ascii_onl
         # Printed even if a file could not be written: the recording is what remains then.
         if request.options.record is not None:
             lines.append(recording_line(request.options.record, feed.recording_stopped))
+        if feed.history_problem:
+            lines.append(feed.history_problem)
         return print_session(found, ascii_only or is_plain(), shown, lines)
 
     code = write_first(write_outputs(feed.model, request, found), report)

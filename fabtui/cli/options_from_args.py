@@ -25,6 +25,7 @@ from fabtui.paths import (
     UnsafeFileError,
     check_folder,
     free_path,
+    history_file,
     private_folder,
     recording_name,
     recordings_folder,
@@ -169,7 +170,9 @@ def request_from(args: argparse.Namespace, config: ConfigFile | None = None) -> 
             raise InputError(f"--pair: {end!r}: {node} has endpoints 0 to {counts[node] - 1}")
     outputs = output_paths(given)
     names = changes.get("hosts") or (f"lab-{given['lab']}",)
-    options = SessionOptions(**changes, record=recording_path(given, names), probe_folder=user_probe_folder())
+    record = recording_path(given, names)
+    memory = history_path(given, record, lab="lab" in given)
+    options = SessionOptions(**changes, record=record, history=memory, probe_folder=user_probe_folder())
     return Request(options, outputs, exposition_of(given))
 
 
@@ -288,6 +291,11 @@ def recording_path(given: dict[str, Any], names: Sequence[str]) -> Path | None:
         text = f"cannot use {folder} for the recording: {error.strerror}; use --record FILE or --no-record"
         raise InputError(text) from None
     return free_path(folder / recording_name(names, time.time()))
+
+
+def history_path(given: dict[str, Any], record: Path | None, *, lab: bool) -> Path | None:
+    """Return the history of the site that a session belongs to; None for one that leaves no recording either."""
+    return None if record is None or "no_history" in given else history_file(lab=lab)
 
 
 def print_problems(config: ConfigFile) -> None:

@@ -308,6 +308,9 @@ def merged(given: dict[str, Any], config: ConfigFile) -> dict[str, Any]:
     keep = config.values.get("recording.keep")
     if keep is not None and keep.value is False and "record" not in given:
         result["no_record"] = True
+    history = config.values.get("recording.history")
+    if history is not None and history.value is False:
+        result["no_history"] = True
     if "recording.folder" in config.values:
         result["record_folder"] = config.values["recording.folder"].value
     return result

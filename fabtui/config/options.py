@@ -187,6 +187,10 @@ _RECORD = (
     OptionSpec("record", "path of the recording", "output", (*_RECORDED, "resume"), metavar="FILE",
         default="a new file in the state folder", exclusive="record"),
     OptionSpec("no-record", "write no recording", "output", _RECORDED, "switch", exclusive="record"),
+    OptionSpec("no-history", "leave the history of the site alone", "output", (*_RECORDED, "resume"), "switch"),
+    OptionSpec(
+        "history", "keep what sessions saw of each component (fabtui history)", "output", (), "switch", None, "true",
+        table="recording", example="false"),
     OptionSpec(
         "keep", "record every session", "output", (), "switch", None, "true", table="recording", example="false"),
     OptionSpec("folder", "folder for recordings", "output", (), default="the state folder", table="recording",

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fabtui.errors import InputError
-from fabtui.paths import UnsafeFileError, open_strictly, private_folder, site_name, state_folder, wait_for_lock
+from fabtui.paths import UnsafeFileError, open_strictly, private_folder, wait_for_lock
+from fabtui.paths import history_file as history_file
 from fabtui.sanitize import one_line
 
 #: Version of the tables. A newer file is refused, an older one is brought forward by `_UPGRADES`.
@@ -58,11 +59,6 @@ CREATE INDEX finding_by_key ON finding(key);
 CREATE TABLE xid(component INTEGER, session INTEGER, xid INTEGER, count INTEGER, PRIMARY KEY(component, session, xid))
     WITHOUT ROWID;
 """
-
-
-def history_file(lab: bool = False) -> Path:
-    """Return the file of this site; all labs are one site, as their nodes have the names of others' nodes."""
-    return state_folder() / "history" / ("lab.sqlite" if lab else f"{site_name()}.sqlite")
 
 
 def file_system_of(path: Path, mounts: str | None = None) -> str:

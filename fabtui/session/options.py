@@ -66,6 +66,7 @@ class SessionOptions:
     env: dict[str, str] = field(default_factory=dict)  #: Variables for the ranks (``NCCL_*``).
     ranks_per_node: int | None = None  #: CPU ranks per node without GPUs; None: 1, or the endpoints of the lab.
     record: Path | None = None  #: File of the recording, or None.
+    history: Path | None = None  #: File of the site's history that it reads and is added to, or None.
     resumed: Path | None = None  #: Recording of the earlier part of the session, or None.
     lab: str | None = None  #: ``2x4`` for a lab of that shape, or None.
     lab_faults: tuple[str, ...] = ()  #: Faults of the lab, as text.
@@ -116,6 +117,7 @@ class SessionOptions:
         kept["ssh_config"] = None if self.ssh_config is None else str(self.ssh_config)
         kept.pop("record")
         kept.pop("resumed")
+        kept.pop("history")
         kept.pop("query")
         # The name in recordings of format 1.
         kept["looks_only"] = kept.pop("preflight_only")

@@ -124,6 +124,8 @@ def _report(feed: LiveFeed, request: Request, code: int) -> None:
     if record is not None and record.exists():
         report = f"a page about it: fabtui report {shlex.quote(str(record))}"
         recorded = [recording_line(record, feed.recording_stopped), report]
+    if feed.history_problem:
+        recorded.append(feed.history_problem)
     try:
         for line in write_outputs(feed.model, request):
             # The terminal may be gone; the files are not.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fabtui.cli.commands.app import on_screen
 from fabtui.cli.foreground import as_text
-from fabtui.cli.options_from_args import Request, exposition_of, output_paths, recording_path
+from fabtui.cli.options_from_args import Request, exposition_of, history_path, output_paths, recording_path
 from fabtui.cli.printing import confirmed
 from fabtui.config.file import read_config
 from fabtui.config.options import session_changes
@@ -55,10 +55,12 @@ def execute(args: argparse.Namespace) -> int:
     if runs and "yes" not in args and not _confirmed(path, runs):
         return NOT_CONFIRMED
     names = found.options.hosts or (f"lab-{found.options.lab}",)
+    record = recording_path(place, names)
     options = replace(
         found.options,
         env=env,
-        record=recording_path(place, names),
+        record=record,
+        history=history_path(place, record, lab=found.options.lab is not None),
         resumed=path,
         probe_folder=user_probe_folder(),
     )

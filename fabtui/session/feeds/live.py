@@ -58,6 +58,7 @@ from fabtui_node.protocol import ErrorKind
 if TYPE_CHECKING:
     from fabtui.diagnosis.diagnosis import Diagnosis
     from fabtui.diagnosis.knowledge.step_command import StepCommand
+    from fabtui.session.conclusions import Conclusions
     from fabtui.session.running_job.monitor import JobMonitor
 
 #: Maximum time (s) that ready nodes wait for the others; nodes that are late join later.
@@ -141,6 +142,9 @@ class LiveFeed(Feed):
         self._gpu_use: asyncio.Task[GpuUse] | None = None
         self._job_monitor: JobMonitor | None = None
         self._diagnosed: tuple[int, Diagnosis] | None = None  #: With the number of events that it is based on.
+        self._concluded: Conclusions | None = None
+        self._remembered = False
+        self.history_problem = ""  #: Why the session is not in the history of the site, or "".
         self._sweeping = False
         self._swept: list[str] = []
 
@@ -241,6 +245,7 @@ class LiveFeed(Feed):
         if not done:
             self._life.cancel()
             await asyncio.wait({self._life}, timeout=2.0)
+        await self._remember()
 
     async def retest(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Test ordered pairs again, alone, after the running tests."""
@@ -304,6 +309,7 @@ class LiveFeed(Feed):
                         for name in self._order:
                             group.create_task(self._node(name, reach))
                         group.create_task(self._conduct())
+                        group.create_task(self._read_past())
                         group.create_task(self._ask_scheduler())
                         group.create_task(self._suspends.watch())
                         group.create_task(self._sweep.probes.watch_for_newcomers())
@@ -672,21 +678,34 @@ class LiveFeed(Feed):
     def diagnosis(self) -> Diagnosis:
         """Return the diagnosis of the session so far; findings are searched for only if evidence came since."""
         if self._diagnosed is None or self._diagnosed[0] != self._pump.evidence:
-            from fabtui.diagnosis.diagnosis import diagnose
-
-            self._diagnosed = self._pump.evidence, diagnose(self.model)
+            self._diagnosed = self._pump.evidence, self._conclusions().diagnosis()
         # What was not tested depends on the phase.
         return replace(self._diagnosed[1])
+
+    def _conclusions(self) -> Conclusions:
+        if self._concluded is None:
+            from fabtui.session.conclusions import Conclusions
+
+            self._concluded = Conclusions(self.model, self._options.history)
+        return self._concluded
+
+    async def _read_past(self) -> None:
+        if self._options.history is not None and (problem := await self._conclusions().read_past()):
+            self._pump.log("warning", problem)
+
+    async def _remember(self) -> None:
+        """Add the session to the history, after its recording: what goes wrong there is a line at the end."""
+        if self._options.history is not None and not self._remembered:
+            self._remembered = True
+            self.history_problem = await self._conclusions().remember(self.diagnosis(), self._options.record)
 
     async def _confirm_first(self) -> None:
         assert self._sweep is not None
         await self._pump.flush()
-        from fabtui.diagnosis.experiment import first_planned
-
         async with self._testing:
             self._sweep.warm = False
             sweep = self._sweep
-            if experiments := first_planned(self.model, self.diagnosis().findings):
+            if experiments := self._conclusions().experiments(self.diagnosis()):
                 await self._tests(lambda: sweep.confirm(experiments))
             else:
                 await self._sweep.cool()
@@ -698,9 +717,7 @@ class LiveFeed(Feed):
         await self._sweep.runner.counters.settle(COUNTER_PATIENCE)
         self._pump.emit(PhaseStart(name="done", total=0))
         await self._pump.flush()
-        from fabtui.presentation.verdict_line import sentence_of
-
-        code, text = self.diagnosis().code, sentence_of(self.diagnosis())
+        code, text = self.diagnosis().code, self._conclusions().sentence(self.diagnosis())
         if what:
             self._pump.log("info" if code == ALL_OK else "warning", f"{what} ended: {text}")
         self._pump.emit(SessionEnd(exit=code, text=text))
