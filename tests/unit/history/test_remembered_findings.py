@@ -44,7 +44,7 @@ def test_a_finding_knows_since_when_and_how_often(tmp_path: Path, monkeypatch: p
     assert found
     assert all(one is not None and (one.times, one.sessions_ago, round(one.days)) == (3, 2, 10) for one in found)
     first, _ = replayed(paths[0])
-    assert past_of(first, file) is None or all(
-        past.recurrence is None for past in diagnose(first).findings
-    ), "an earlier session knows nothing of later ones"
+    assert past_of(first, file) is None or all(past.recurrence is None for past in diagnose(first).findings), (
+        "an earlier session knows nothing of later ones"
+    )
     assert past_of(model, broken) is None
