@@ -148,19 +148,20 @@ def in_lab(args: argparse.Namespace) -> list[Case]:
 # -- GPUs -------------------------------------------------------------------------------------------------------------
 
 
-def on_gpus(folder: Path, channels: list[int], lab: str) -> Iterator[Case]:
+def on_gpus(folder: Path, channels: list[int], lab: str, both: bool) -> Iterator[Case]:
     """Yield a case for each number of channels but the first: p2p predicts all_reduce, calibrated by the one before."""
     before: float | None = None
     measured = 0.0
     for most in channels:
         words = ["--lab", lab, "--probes", "p2p,all_reduce", "--sizes", "256M", "--env", f"NCCL_MAX_NCHANNELS={most}"]
-        words += ["--env", "NCCL_ALGO=Ring"]
+        words += ["--env", "NCCL_ALGO=Ring", *(["--bidirectional"] if both else [])]
         costs, of = calibrated(session(folder, *words), "all_reduce")
         if before is not None:
             predicted = costs.busbw(of._replace(factor=before), of.ranks)
             yield Case(f"at most {most} channels, all_reduce of {len(of.ranks)} GPUs", measured, predicted, of.busbw)
         before, measured = of.factor, of.busbw
-        print(f"at most {most} channels: factor {of.factor:.3f}, all_reduce {of.busbw:.1f} GB/s", flush=True)
+        p2p, directions = float(np.nanmin(costs.rates.rate)), " in both directions" if both else ""
+        print(f"at most {most} channels: p2p{directions} {p2p:.1f}, all_reduce {of.busbw:.1f} GB/s", flush=True)
 
 
 def _printed(found: Iterator[Case]) -> Iterator[Case]:
@@ -176,10 +177,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--channels", default="")
     parser.add_argument("--lab", default="1x2", help="GPUs of --channels")
+    parser.add_argument("--bidirectional", action="store_true", help="p2p in both directions at once, with --channels")
     args = parser.parse_args()
     if args.channels:
         with tempfile.TemporaryDirectory(prefix="price-") as text:
-            found = list(_printed(on_gpus(Path(text), [int(one) for one in args.channels.split(",")], args.lab)))
+            found = list(
+                _printed(
+                    on_gpus(Path(text), [int(one) for one in args.channels.split(",")], args.lab, args.bidirectional)
+                )
+            )
     elif os.geteuid():
         print("skipped: needs root, for network namespaces")
         return 0

@@ -13,6 +13,8 @@ from fabtui.model.layers import Layer
 from fabtui.model.pair_table import SLOW, Flags, Floats, Ints, PairTable, parts
 from fabtui.model.session_model import Model
 
+#: Number of measurements per step whose extras are read.
+_EXTRAS = 32
 #: Latencies are in microseconds.
 _MICROSECOND = 1e-6
 
@@ -74,12 +76,15 @@ def fabric_rates(model: Model) -> Steps[FabricRates | None]:
     if not len(table):
         return None
     made, found = _made(model), _empty(model)
+    both = bool(model.options.get("both"))
     yield
     for part in parts(len(table)):
         one = PairTable(*(getattr(table, field.name)[part] for field in fields(PairTable)))
         at = one.source, one.target
         # A value of 0 is no rate to reckon with.
         value = np.where(~made[one.row] & (one.value > 0), one.value, np.nan)
+        if both:
+            value = yield from _bidirectional(model, one.row, value)
         found.rate[at] = value
         found.usual[at] = one.value / np.exp(one.share)
         found.slow[at] = (one.verdict == SLOW) & ~made[one.row]
@@ -97,6 +102,21 @@ def fabric_rates(model: Model) -> Steps[FabricRates | None]:
         latency[trips.source[part], trips.target[part]] = trips.value[part] * _MICROSECOND
         yield
     return replace(found, latency=latency)
+
+
+def _bidirectional(model: Model, rows: Ints, values: Floats) -> Steps[Floats]:
+    """Return the values of pairs, or what they have while the opposite direction runs, if that is less and known.
+
+    In a collective every endpoint sends and receives at once.
+    """
+    found = values.copy()
+    for at, row in enumerate(rows.tolist()):
+        both = (model.results.store.get(row).extra or {}).get("both_ways")
+        if isinstance(both, (int, float)) and both > 0:
+            found[at] = min(found[at], both)
+        if at % _EXTRAS == 0:
+            yield
+    return found
 
 
 def _unknown(count: int) -> Floats:

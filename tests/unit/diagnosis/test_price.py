@@ -199,6 +199,19 @@ def test_groups_of_the_first_ranks_have_what_is_expected() -> None:
     assert next(row["expected"] for row in as_json(found)["group_sweep"]) == found.expected_groups[4].busbw
 
 
+def test_rates_in_both_directions_count_where_they_were_measured() -> None:
+    model = fabric(lambda a, b: 40.0, 2, 1)
+    model.options = {**model.options, "both": True}
+    rows = [
+        Measurement(Layer.P2P, *way, Verdict.OK, 40.0, "GB/s", 1 << 28, 3.0, extra={"both_ways": 30.0})
+        for way in (("n0:0", "n1:0"), ("n1:0", "n0:0"))
+    ]
+    model.apply(Measured(measurements=rows, time=3.0))
+    measured(model, 30.0, "n0", "n1")
+    _, of = calibrated(model)
+    assert of.factor == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("count", range(1, 12))
 def test_both_trees_reach_every_node(count: int) -> None:
     for parents in double_tree(count):
