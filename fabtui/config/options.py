@@ -367,6 +367,7 @@ _HISTORY = (
     OptionSpec("since", "from a date or a time ago on: 2026-09-01, 30d, 2w, 1y", "history", ("history",),
         metavar="TIME", default="30d; of a subject all"),
     OptionSpec("file", "another file than that of this site", "history", ("history",), metavar="FILE"),
+    OptionSpec("labs", "of labs on this machine, which have a file of their own", "history", ("history",), "switch"),
     OptionSpec("json", "write everything as JSON (-: stdout)", "output", ("history",), metavar="FILE", optional="-"),
     OptionSpec("csv", "write the parts, or the days of one, as CSV (-: stdout)", "output", ("history",),
         metavar="FILE", optional="-"),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fabtui.errors import InputError
+from fabtui.history.remembered_findings import past_of
 from fabtui.importers.result import read
 from fabtui.importers.sources import sources
 from fabtui.importers.to_model.dispatch import convertible
@@ -68,6 +69,8 @@ def replayed(
     except DamagedRecording as damage:
         return model, damage
     finally:
+        # Sessions before it, if this machine knows any.
+        model.past = past_of(model)
         progress(1.0)
         if collecting:
             gc.enable()

@@ -8,16 +8,23 @@ import shutil
 import sys
 import time
 from functools import partial
+from pathlib import Path
 
 from fabtui.cli.outputs import print_lines, text_outputs, write_first, write_texts
 from fabtui.cli.printing import is_plain
 from fabtui.config import values
 from fabtui.errors import InputError
 from fabtui.export.history import csv_text, json_text
+from fabtui.history.history_file import history_file
+from fabtui.history.ingest import add_recordings
 from fabtui.history.overview import Overview, read_overview
-from fabtui.nodeset import fold
+from fabtui.model.events import SessionStart
+from fabtui.model.recording import read_events
+from fabtui.nodeset import count, fold
+from fabtui.paths import user_path
 from fabtui.presentation.cell_levels import ASCII, UNICODE
 from fabtui.presentation.component_history import empty_text
+from fabtui.presentation.findings import title
 from fabtui.report.history import history_blocks
 from fabtui.report.text import text
 from fabtui.sanitize import one_line
@@ -41,13 +48,16 @@ exit codes: 0 printed; 2 bad usage or input
 #: Days of the overview.
 _DAYS = 30
 _DAY = 86400.0
+_ADD = "add"
 
 
 def execute(args: argparse.Namespace) -> int:
     """Print the overview or the course of a subject, or add recordings; return the exit code."""
     given = vars(args)
     words: list[str] = given.get("subject", [])
-    path = values.readable_file(args.file, "--file") if "file" in args else None
+    if words[:1] == [_ADD]:
+        return _add(words[1:], user_path(args.file) if "file" in args else None, given)
+    path = values.readable_file(args.file, "--file") if "file" in args else history_file("labs" in args)
     subject = " ".join(words).strip()
     outputs = text_outputs(given)
     since = values.since(args.since, "--since") if "since" in args else 0.0 if subject else time.time() - _DAYS * _DAY
@@ -76,3 +86,35 @@ def _unknown(found: Overview) -> str:
     names = fold({name for session in found.sessions for name in session.nodes})
     known = f"; it has the nodes {one_line(names, 200)}" if names else ""
     return f"{one_line(found.subject, 80)!r} is no node, endpoint, port or identity in the history{known}"
+
+
+def _add(names: list[str], path: Path | None, given: dict[str, object]) -> int:
+    """Add recordings to the history; what cannot be added is one line on standard error."""
+    for option in ("since", "labs", "json", "csv"):
+        if option in given:
+            raise InputError(f"--{option} does not belong to history add")
+    if not names:
+        raise InputError("history add needs recordings: fabtui history add FILE ...")
+    paths: dict[Path, list[Path]] = {}
+    problems = 0
+    for name in names:
+        try:
+            found = user_path(name)
+            start = next(read_events(found))
+            lab = isinstance(start, SessionStart) and bool(start.lab)
+            paths.setdefault(path or history_file(lab), []).append(found)
+        except InputError as error:
+            problems += _left_out(str(error))
+    for file, mine in paths.items():
+        added = 0
+        for one in add_recordings(mine, file, title):
+            added += not one.problem
+            problems += _left_out(one.problem) if one.problem else 0
+        print(f"{count(added, 'recording')} added to {file}")
+    return 2 if problems else 0
+
+
+def _left_out(problem: str) -> int:
+    """Report why a recording is not added; return 1, its number."""
+    print(f"fabtui: not added: {one_line(problem, 300)}", file=sys.stderr)
+    return 1

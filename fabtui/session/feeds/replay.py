@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from fabtui.errors import InputError
-from fabtui.model.events import Event, LogEntry, SessionResumed
+from fabtui.history.remembered_findings import past_of
+from fabtui.model.events import Event, LogEntry, SessionResumed, SessionStart
 from fabtui.model.recording import START, EventReader, RecordingPlace, apply_recorded, last_time
+from fabtui.model.recurrence import FindingPast
 from fabtui.model.session_model import Model
 from fabtui.model.verdict_changes import VerdictChange
 from fabtui.session.feeds.base import Feed, Playback
@@ -52,12 +54,13 @@ class Checkpoints:
             self._take(reader.place, model)
 
     def _take(self, place: RecordingPlace, model: Model) -> None:
-        # The baseline belongs to the screen, not to the recording.
-        baseline, model.baseline = model.baseline, None
+        # The baseline belongs to the screen and the past to the site, not to the recording.
+        beside = model.baseline, model.past
+        model.baseline = model.past = None
         try:
             data = zlib.compress(pickle.dumps(model, pickle.HIGHEST_PROTOCOL), 1)
         finally:
-            model.baseline = baseline
+            model.baseline, model.past = beside
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="fabtui-")  # noqa: SIM115 - lives as long as the replay
@@ -143,6 +146,8 @@ class ReplayFeed(StillFeed):
         #: Model that events are applied to: `model`, or its successor after a seek back.
         self._building = self.model
         self._place = START
+        #: Sessions of the site before the recorded one; None until the first event, and without any.
+        self._past: FindingPast | None = None
         self._checkpoints = Checkpoints()
         self._restart = False
         self._playing: asyncio.Task[None] | None = None
@@ -295,6 +300,7 @@ class ReplayFeed(StillFeed):
 
     async def _play(self) -> None:
         reader = EventReader(self._path, self._place)
+        self._building.past = self._past
         for event in reader:
             self._next = event.time
             # Nobody wants to wait for as long as a session was interrupted.
@@ -303,6 +309,9 @@ class ReplayFeed(StillFeed):
             if not await self._is_due(event.time):
                 return
             apply_recorded(self._building, event, self._path)
+            if isinstance(event, SessionStart) and self._past is None:
+                # What is later than the recording is not known in it.
+                self._building.past = self._past = await asyncio.to_thread(past_of, self._building)
             # The recorded session's pause is not the replay's.
             self._building.paused = self._paused
             self._checkpoints.note(reader, self._building)

@@ -68,6 +68,7 @@ def test_bad_input_is_one_line_and_code_2(past: Path, tmp_path: Path, capsys: py
     for words, expected in (
         (("n999", "--file", str(past)), "it has the nodes n[012,060-062]"),
         (("--since", "soon"), "such as 2026-09-01"),
+        (("add",), "fabtui history add FILE"),
         (("--file", str(tmp_path / "none")), "none"),
         (("--json", "--csv"), "name a file for one of them"),
     ):

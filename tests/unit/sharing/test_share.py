@@ -17,12 +17,14 @@ from hypothesis import strategies as st
 
 from fabtui.cli import main as entry
 from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.errors import InputError
 from fabtui.importers.session import read_session
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sharing.identities import Identities
 from fabtui.sharing.rewriter import _FIELDS, _FIXED, Rewriter
+from fabtui.sharing.session_file import SessionFile
 
 Out = pytest.CaptureFixture[str]
 RECORDINGS = Path(__file__).parents[3] / "tests" / "samples" / "sessions"
@@ -442,3 +444,15 @@ def test_accounts_and_tokens_in_texts(text: str, secret: str) -> None:
     identities = Identities()
     identities.gather({"user": "alice", "text": text})
     assert secret not in Rewriter(identities, b"s").text(text)
+
+
+def test_places_of_earlier_sessions_are_names_and_a_history_is_refused(tmp_path: Path) -> None:
+    found = Identities()
+    found.gather({"recurrence": {"moved_from": "n012:3 link 7", "stayed_after": "MT2230X01234"}})
+    assert found.hosts == {"n012"}
+    assert found.names == {"mt2230x01234": "serial"}
+    path = tmp_path / "site.sqlite"
+    for content in (b"SQLite format 3\0" + bytes(99), b'{"kind": "fabtui history", "format": 1}'):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match="is never shared"):
+            SessionFile(path)
