@@ -6,7 +6,8 @@ Needs root: three nodes in network namespaces (`fabtui.lab.namespaces`) with a m
 temporary files and one for shared memory each. The seed decides when and what: the controller is killed, stopped for
 longer than the lease, or loses its terminal; the node side or the ranks of a node are killed; or a node is cut off.
 The controller is killed after the last three. Anything left is found: processes with the token of the session, other
-processes on the nodes, and files in these folders. The exit code is 1 if anything is left.
+processes on the nodes, and files in these folders. The exit code is 1 if anything is left, or a phase did not come.
+Python must not lie below /tmp, which the nodes do not see.
 """
 
 from __future__ import annotations
@@ -148,6 +149,7 @@ def one(where: Field, number: int, dice: random.Random) -> Kill:
     try:
         if not reached(recording, phase, process):
             phase += " did not come"
+            print((where.folder / "printed").read_text()[-300:])
         time.sleep(delay)
         there = len(where.on_nodes(process.pid))
         strike(where, kind, process, dice)
@@ -219,7 +221,7 @@ def main() -> int:
         )
     if args.json:
         args.json.write_text(json.dumps([kill._asdict() for kill in done], indent=1))
-    return int(any(kill.gone is None or kill.left for kill in done))
+    return int(any(kill.gone is None or kill.left or kill.phase not in PHASES for kill in done))
 
 
 if __name__ == "__main__":
