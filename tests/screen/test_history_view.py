@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from fabtui.diagnosis.finding import Finding
 from fabtui.history.history_file import history_file
+from fabtui.model.recurrence import Recurrence
+from fabtui.model.session_model import Model
 from fabtui.screen.app import FabricApp
 from fabtui.screen.views.history import HistoryScreen
+from fabtui.screen.views.pair import PairScreen
 from tests.past import DAY, write_past
 from tests.screen.conftest import Opened, make_app, screen_text, settled
-from tests.screen.fakefeed import FakeFeed, sweep_of_two
+from tests.screen.fakefeed import START, FakeFeed, sweep_of_two
 
 
 async def _read(app: FabricApp, pilot: Pilot[int]) -> None:
@@ -56,6 +60,27 @@ async def test_a_recording_shows_nothing_later(opened: Opened) -> None:
         await pilot.press("H")
         await _read(app, pilot)
         assert "the history has no session of the 30 days before this recording" in screen_text(app)
+
+
+class _AlwaysSeen:
+    """A past in which each finding was seen before."""
+
+    def about(self, model: Model, finding: Finding) -> Recurrence:
+        return Recurrence(START - 14 * DAY, START - DAY, 3, 3, 14.0, 1, moved_from="n012:3", moved="gpu")
+
+
+async def test_a_finding_and_its_pair_show_since_when(opened: Opened) -> None:
+    feed = FakeFeed(sweep_of_two().events)
+    feed.model.past = _AlwaysSeen()
+    sentence = "first seen 3 sessions ago (2023-10-31), third time in 14 days, moved with the GPU from n012:3"
+    async with opened(feed, size=(120, 40)) as (app, pilot):
+        await pilot.press("F")
+        await pilot.pause()
+        assert sentence in screen_text(app)
+        await pilot.press("escape", "right_square_bracket", "right_square_bracket", "enter")
+        await pilot.pause()
+        assert isinstance(app.screen, PairScreen)
+        assert sentence in screen_text(app)
 
 
 @pytest.mark.snapshot

@@ -40,7 +40,7 @@ examples:
   fabtui history add ~/recordings/*.jsonl.gz   add earlier recordings
 
 Each session adds itself at its end, unless --no-history is given. A component is known by its identity: its history
-moves with it. The file stays on this machine: fabtui share never copies it.
+moves with it. The file stays on this machine; share refuses it.
 
 exit codes: 0 printed; 2 bad usage or input
 """
@@ -62,7 +62,7 @@ def execute(args: argparse.Namespace) -> int:
     outputs = text_outputs(given)
     since = values.since(args.since, "--since") if "since" in args else 0.0 if subject else time.time() - _DAYS * _DAY
     found = read_overview(path, since, subject)
-    if not found.is_empty and subject and not found.courses:
+    if subject and not found.courses:
         raise InputError(_unknown(found))
 
     def report(lines: list[str]) -> None:
@@ -83,6 +83,9 @@ def _text(found: Overview, plain: bool) -> str:
 
 
 def _unknown(found: Overview) -> str:
+    """Return that the history does not have the subject, and what it has."""
+    if found.is_empty:
+        return f"{one_line(found.subject, 80)!r} is not in the history: {empty_text(found)}"
     names = fold({name for session in found.sessions for name in session.nodes})
     known = f"; it has the nodes {one_line(names, 200)}" if names else ""
     return f"{one_line(found.subject, 80)!r} is no node, endpoint, port or identity in the history{known}"

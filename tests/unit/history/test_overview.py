@@ -84,5 +84,8 @@ def test_an_empty_history_states_what_to_do(
     code, text, _ = _run(capsys)
     assert code == 0
     assert "fabtui history add " in text
+    code, text, error = _run(capsys, "n061")
+    assert (code, text, error.count("\n")) == (2, "", 1)
+    assert "'n061' is not in the history: no session is in the history yet" in error
     write_past(history_file())
     assert "--since 1y" in _run(capsys, "--since", "2024-06-01")[1]
