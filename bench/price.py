@@ -192,7 +192,7 @@ def main() -> int:
     else:
         found = in_lab(args)
     good = sum(one.error <= BAR for one in found)
-    least = len(found) if args.channels else WITHIN * len(found) / OF
+    least = len(found) if args.channels else WITHIN * len(found) // OF
     print(f"{good} of {len(found)} within {BAR:.0%} (bar {least:.0f}: {held(good, least, least=True)})")
     return int(good < least)
 

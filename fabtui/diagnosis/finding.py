@@ -38,10 +38,10 @@ def finished(steps: Steps[ResultT]) -> ResultT:
             return result
 
 
-def in_steps(items: Iterable[ItemT]) -> Iterator[list[ItemT]]:
-    """Yield parts of some items, such as cells, each for a small step."""
+def in_steps(items: Iterable[ItemT], most: int = _STEP) -> Iterator[list[ItemT]]:
+    """Yield parts of some items, such as cells, each for a small step of at most so many."""
     left = iter(items)
-    while some := list(itertools.islice(left, _STEP)):
+    while some := list(itertools.islice(left, most)):
         yield some
 
 

@@ -76,8 +76,12 @@ def _rings(ranks: Ints, node: Ints, port: Ints) -> list[Ints]:
     groups = _by_node(ranks, node)
     if len(groups) == 1:
         return [ranks]
+    sizes = np.array([len(mine) for mine in groups])
+    members, own = np.concatenate(groups), np.repeat(np.arange(len(groups)), sizes)
+    within = np.arange(len(members)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    # Turned within its node, so that the endpoint of the rail comes first.
     return [
-        np.concatenate([np.roll(mine, -at) for mine, at in zip(groups, places, strict=True)])
+        members[np.argsort(own * len(members) + (within - np.array(places)[own]) % sizes[own])]
         for places in _rails(groups, port)
     ]
 
@@ -92,11 +96,8 @@ def _by_rail(source: Ints, target: Ints, ranks: Ints, node: Ints, port: Ints, or
     at = 0
     for order in orders:
         part = slice(at, at + len(order))
-        entered: dict[int, int] = {}
-        for number in order.tolist():
-            entered.setdefault(int(node[number]), number)
-        moved = np.array([entered[int(one)] for one in node[order].tolist()], dtype=np.int64)
-        source[part] = np.where(crossing[part], moved, source[part])
+        _, first, own = np.unique(node[order], return_index=True, return_inverse=True)
+        source[part] = np.where(crossing[part], order[first[own]], source[part])
         at += len(order)
     return source, target
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fabtui.diagnosis.finding import Steps, finished
+from fabtui.diagnosis.finding import Steps, finished, in_steps
 from fabtui.diagnosis.pricing.collective_traffic import Traffic, traffic
 from fabtui.diagnosis.pricing.fabric_rates import FabricRates, fabric_rates
 from fabtui.model.endpoints import FIRST_RANKS
@@ -26,6 +26,8 @@ from fabtui.model.session_model import Model
 MOST_ERROR = 0.20
 #: Maximum number of measured groups that the model is compared with.
 _MOST_GROUPS = 64
+#: Number of groups that are read per step.
+_GROUPS_AT_ONCE = 16
 #: Share of these groups whose error is at most the one that is stated.
 _COVERED = 0.8
 #: Algorithms by the first word that NCCL prints; Gloo and logs without one use rings.
@@ -90,7 +92,10 @@ class CostModel:
         return None if made is None else seconds(made, size, rates)
 
     def _calibrate(self, kind: str) -> Steps[Calibration | None]:
-        groups = [(ranks, one) for ranks, one in _groups(self._model, kind) if _algorithm(one) in _MODELLED]
+        groups: list[tuple[Ints, Measurement]] = []
+        for some in in_steps(_groups(self._model, kind), _GROUPS_AT_ONCE):
+            groups += [group for group in some if _algorithm(group[1]) in _MODELLED]
+            yield
         if not groups:
             return None
         whole, most = max(groups, key=lambda group: (len(group[0]), group[1].asked_bytes or 0))

@@ -80,7 +80,8 @@ def priced(model: Model, findings: Sequence[Finding]) -> Steps[list[Finding]]:
     for at, cells in wanted:
         yield
         one = found[at]
-        found[at] = one.replace(facts={**one.facts, "price": _price(costs, of, one, cells, share)})
+        fact = yield from _price(costs, of, one, cells, share)
+        found[at] = one.replace(facts={**one.facts, "price": fact})
     return found
 
 
@@ -136,7 +137,7 @@ def _slow_cells(model: Model, rates: FabricRates, one: Finding) -> Steps[list[tu
 
 def _price(
     costs: CostModel, of: Calibration, one: Finding, cells: list[tuple[int, int]], share: float | None
-) -> PriceFact:
+) -> Steps[PriceFact]:
     rates = costs.rates
     node, nodes = one.subject.node, len(np.unique(rates.node[of.ranks]))
     without = fixed = None
@@ -144,6 +145,7 @@ def _price(
         if node is not None and nodes > 2:
             left = [number for number in of.ranks.tolist() if rates.ends[number].node != node]
             without = _gain(of, costs.busbw(of, np.array(left, dtype=np.int64)))
+            yield
         source, target = np.array(cells, dtype=np.int64).T
         fixed = _gain(of, costs.busbw(of, of.ranks, rates.with_usual(source, target)))
     return PriceFact(of.kind, of.bytes, nodes, of.busbw, node, without, fixed, share, of.error, of.others, of.fits)
