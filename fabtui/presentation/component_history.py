@@ -174,8 +174,6 @@ def day_rows(course: Course) -> list[list[str]]:
     for name, shares in course.shares.items():
         sessions |= {one.day: max(one.sessions, sessions.get(one.day, 0)) for one in shares}
         columns.append((one_line(name, _WIDEST), {one.day: share_text(one.share) for one in shares}))
-        if any(one.sessions > 1 for one in shares):
-            columns.append(("lowest", {one.day: share_text(one.lowest) for one in shares}))
     for name, rates in course.rates.items():
         if any(one.events for one in rates):
             sessions |= {one.day: max(one.sessions, sessions.get(one.day, 0)) for one in rates}
