@@ -34,7 +34,7 @@ _RANK_SIZE, _PEER_SIZE = 1 << 16, 1 << 10
 #: Maximum number of keys that a rank asks for or sets in a test, and that number for each other rank.
 _RANK_KEYS, _PEER_KEYS = 256, 8
 #: Ended tests that are remembered: their last messages come late, and a kept process group may look for its keys. The
-#: fastest sweeps end some 360 a second, and no test lasts as long as so many take then.
+#: fastest sweeps end 360 a second, which is 22 s for all of these: longer than the deadline of a test.
 _REMEMBERED = 8_192
 #: Maximum number of refused requests of a node, and how many more (1/s) are forgiven; an honest node has a few. Those
 #: about its own tests that have just ended are late, and do not count.
