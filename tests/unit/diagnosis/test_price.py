@@ -13,7 +13,7 @@ import pytest
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.pricing.collective_traffic import double_tree, traffic
 from fabtui.diagnosis.pricing.cost_model import Calibration, CostModel, cost_model
-from fabtui.diagnosis.pricing.price import PriceFact
+from fabtui.diagnosis.pricing.price import PriceFact, iteration_share
 from fabtui.export.json import as_json
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, Measured, NodeState, NodeUpdate, PhaseStart, PlanUpdate, SessionStart
@@ -233,3 +233,10 @@ def test_a_tree_sends_as_much_as_a_ring_at_most() -> None:
         made = traffic("all_reduce", algorithm, node, node, node)
         assert made is not None
         assert np.bincount(made.source, made.share).max() <= 2.0
+
+
+def test_a_collective_is_a_share_of_an_iteration_of_the_job() -> None:
+    _, of = calibrated(one_slow_node())
+    # 1 GiB x 22 / 12 at 38 GB/s takes 51.8 ms; an iteration 0.5 s.
+    assert iteration_share(of, 120.0) == pytest.approx(0.1036, abs=1e-4)
+    assert iteration_share(of, None) is None
