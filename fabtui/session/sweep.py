@@ -31,7 +31,7 @@ from fabtui.session.measure.storage_read import StorageRead
 from fabtui.session.node_client import NodeClient, ProbeFailed
 from fabtui.session.options import MIB, OPTIONAL_PROBES, SessionOptions
 from fabtui.session.probe_runner import ProbeRunner
-from fabtui.session.ranks.rank_host import RankHost, RankSettings
+from fabtui.session.ranks.rank_host import RankHost, RankSettings, process_config
 from fabtui_node import registry
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ class Sweep:
         self._faults = faults
         self._admissions: dict[str, Admission] = {}
         self._engine: RankSettings | None = None
+        #: Engine and interpreter of the standby processes that nodes have before their ranks start.
+        self._prepared: dict[NodeClient, tuple[str, list[str] | None]] = {}
         self.runner = MeasurementRunner(options, self.context)
         self.probes = ProbeRunner(options, pump, self.clients)
         self.observer: JobObserver | None = None  #: Observer of the job on the nodes; None without a sign of one.
@@ -112,6 +114,36 @@ class Sweep:
                 self._pump.log("warning" if self._wants("p2p", "all_reduce") else "info", admission.note, node)
         self.context.endpoints += added
         self._pump.emit(EndpointsAdded(endpoints=added, notes=notes))
+
+    async def prepare_ranks(self, client: NodeClient, inventory: dict[str, Any] | None = None) -> None:
+        """Have a node load what its ranks will need while inventories are coming, without its own as far as it can.
+
+        No GPU is touched. A process that turns out to be the wrong one is replaced when the ranks start.
+        """
+        options = self._options
+        if options.read_only or options.preflight_only or not self._wants("p2p", "all_reduce"):
+            return
+        if self._engine is not None:
+            engine = self._engine.name
+        elif options.engine != "auto":
+            engine = options.engine
+        elif inventory is not None:
+            engine, _ = engine_for({client.node: inventory})
+        else:
+            engine = "nccl" if client.link.hello.get("gpus") is True else "gloo"
+        argv = [options.remote_python] if options.remote_python else None
+        if inventory is not None:
+            admission = admit(client.node, inventory, 0, engine, options.ranks_per_node, options.remote_python)
+            if not admission.testable:
+                return
+            argv = admission.argv
+        elif argv is None and engine != "nccl":
+            # Which Python has PyTorch is not known yet.
+            return
+        if self._prepared.get(client) != (engine, argv):
+            self._prepared[client] = engine, argv
+            _, variables = self._arms()[0]
+            await client.stand_by(process_config(engine), {**dict(options.env), **variables}, argv)
 
     def resume(self) -> None:
         """Take over the endpoints of an earlier part of the session: results refer to them."""
@@ -202,6 +234,8 @@ class Sweep:
         group that may last longer.
         """
         arms = self._arms()
+        if self._options.compare is not None:
+            self._pump.emit(PlanUpdate(arms=[name for name, _ in arms]))
         starts: dict[str, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
             if self._wants("p2p", "all_reduce"):
@@ -273,9 +307,7 @@ class Sweep:
         if self._options.compare is None:
             return [("", {})]
         variable, values = self._options.compare
-        arms = [(f"{variable}={value}", {variable: value}) for value in values]
-        self._pump.emit(PlanUpdate(arms=[name for name, _ in arms]))
-        return arms
+        return [(f"{variable}={value}", {variable: value}) for value in values]
 
     def _withheld(self, node: str | None = None) -> dict[int, str]:
         """Return the GPUs (of a node) that are not tested: others use them, or too little memory is free."""
@@ -403,8 +435,11 @@ class Sweep:
         self._pump.emit(RanksReady(node=node))
 
     async def _start_host(self, node: str, engine: RankSettings) -> None:
-        admission = self._admissions[node]
+        admission, client = self._admissions[node], self.clients[node]
+        prepared = self._prepared.pop(client, None)
         if not admission.testable:
+            if prepared is not None:
+                await client.stand_by({}, {}, None, on=False)
             return
         host = self.context.hosts.get(node)
         same = host is not None and host.client is self.clients[node]

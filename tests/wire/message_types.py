@@ -30,6 +30,7 @@ class Hello(TypedDict):
     pid: int
     python: str
     host: str
+    gpus: bool
 
 
 class HeartbeatEcho(TypedDict):

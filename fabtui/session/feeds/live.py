@@ -458,7 +458,11 @@ class LiveFeed(Feed):
             self._pump.log("info", f"printed at login: {one_line(link.banner, 200)}", name)
         if printed := link.stderr_tail().strip():
             self._pump.log("info", f"printed while it started: {one_line(printed, 200)}", name)
-        inventory = asyncio.create_task(self._inventory(name, client, back=back))
+        looking = [asyncio.create_task(self._inventory(name, client, back=back))]
+        if name not in self._slept:
+            assert self._sweep is not None
+            # After the inventory was asked for: what ranks need is much to send.
+            looking.append(asyncio.create_task(self._sweep.prepare_ranks(client)))
         try:
             async for message in client.messages():
                 try:
@@ -469,8 +473,9 @@ class LiveFeed(Feed):
                 if self._pump.is_full:
                     await self._pump.room()
         finally:
-            inventory.cancel()
-            await asyncio.gather(inventory, return_exceptions=True)
+            for task in looking:
+                task.cancel()
+            await asyncio.gather(*looking, return_exceptions=True)
         assert client.lost is not None
         self._returns.lasted(name, time.monotonic() - since)
         pause = None
@@ -540,6 +545,9 @@ class LiveFeed(Feed):
                 await client.link.close()
             return
         self._pump.emit(InventoryUpdate(node=name, value=value))
+        if name not in self._slept and self._sweep is not None and len(self._open_nodes()) > 1:
+            # Others are still looked at.
+            await self._sweep.prepare_ranks(client, value)
         self._ready[name] = (client, value)
         self._known.add(name)
         if self._slept.pop(name, None) is not None and not back:

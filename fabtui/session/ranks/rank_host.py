@@ -55,6 +55,11 @@ class RankSettings:
     largest: int = 0  #: Size (bytes) of the largest message to come.
 
 
+def process_config(engine: str) -> dict[str, Any]:
+    """Return the configuration of the process of an engine; a standby process serves only a start with an equal one."""
+    return {"engine": engine}
+
+
 class HostMessage(NamedTuple):
     """Message of a rank host about a test."""
 
@@ -142,8 +147,7 @@ class RankHost:
 
     @property
     def _config(self) -> dict[str, Any]:
-        """Configuration of the process; a standby process serves only a start with an equal one."""
-        return {"engine": self.engine.name, "library": self._library}
+        return process_config(self.engine.name)
 
     @property
     def numbers(self) -> list[int]:

@@ -45,8 +45,8 @@ _PDEATHSIG = 1
 def main(config: Dict[str, Any]) -> None:
     """Serve the controller until it hangs up; never returns.
 
-    ``fd`` is an inherited connected stream socket that carries protocol frames. The optional ``engine`` and ``library``
-    are those of the coming ``init``, and are loaded meanwhile.
+    ``fd`` is an inherited connected stream socket that carries protocol frames. The optional ``engine`` is that of the
+    coming ``init``, and is loaded meanwhile.
     """
     sock = socket.socket(fileno=int(config["fd"]))
     # The engines' libraries fork nothing, but a child must not keep the connection open.
@@ -143,7 +143,7 @@ class RankDispatcher:
         # Engines with a process per rank fork, which a loaded library might not survive.
         if not isinstance(name, str) or name not in ENGINES or name == PROCESS_PER_RANK:
             return
-        engine = self._warm_engine = make_engine(name, "", self._store, config.get("library"))
+        engine = self._warm_engine = make_engine(name, "", self._store, None)
         self._warming = threading.Thread(target=engine.warm, name="warm", daemon=True)
         self._warming.start()
 
@@ -151,9 +151,9 @@ class RankDispatcher:
         if self._warming is not None:
             self._warming.join()
         engine = self._warm_engine
-        if engine is None or (engine.name, engine.library) != (name, library):
+        if engine is None or engine.name != name:
             return make_engine(name, address, self._store, library)
-        engine.address = address
+        engine.address, engine.library = address, library
         return engine
 
     def serve(self) -> None:

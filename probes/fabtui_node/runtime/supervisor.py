@@ -53,6 +53,8 @@ END_TIMEOUT = 2.0
 KEEPER_TIMEOUT = 3.0
 #: Maximum number of unanswered ticks of the keeper.
 MAX_UNANSWERED = 10
+#: Files of loaded drivers of GPUs, NVIDIA's and AMD's.
+GPU_DRIVERS = ("/dev/nvidiactl", "/dev/kfd")
 
 
 class KeeperGoneError(Exception):
@@ -526,7 +528,8 @@ class Supervisor:
     def run(self) -> None:
         """Serve the controller until it disconnects, its lease expires, it sends ``bye``, or the keeper ends."""
         python, host = sys.version.split()[0], socket.gethostname()
-        self.send({"t": "hello", "protocol": protocol.VERSION, "pid": os.getpid(), "python": python, "host": host})
+        hello = {"t": "hello", "protocol": protocol.VERSION, "pid": os.getpid(), "python": python, "host": host}
+        self.send(dict(hello, gpus=any(map(os.path.exists, GPU_DRIVERS))))
         try:
             while self._why is None:
                 self._turn()

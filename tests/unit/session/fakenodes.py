@@ -52,6 +52,7 @@ class Script:
         mail: The datagrams of all nodes: token, destination address, and what its listener reports of them.
         sharp: Nodes whose collectives fail where NVLink SHARP is set up, unless ``NCCL_NVLS_ENABLE`` is 0.
         lost: Ordered pairs of addresses whose datagrams are lost.
+        drivers: Nodes that say at once that a driver of GPUs is loaded.
     """
 
     gpus: dict[str, int]
@@ -85,6 +86,7 @@ class Script:
     mail: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     sharp: set[str] = field(default_factory=set)
     lost: set[tuple[str, str]] = field(default_factory=set)
+    drivers: set[str] = field(default_factory=set)
 
 
 def _each(message: dict[str, Any]) -> list[dict[str, Any]]:
@@ -123,7 +125,7 @@ class FakeLink(Link):
         self.node = node
         self.backend = "local"
         self.banner = ""
-        self.hello = {"t": "hello"}
+        self.hello = {"t": "hello", "gpus": node in script.drivers}
         self.round_trip = None
         self.script = script
         self.sent: list[dict[str, Any]] = []

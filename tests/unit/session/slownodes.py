@@ -178,6 +178,8 @@ class SlowLink(FakeLink):
         self.naps = 0
         self._deaf = 0.0
         self.standbys = 0
+        #: Whether a process was made ready before its first start.
+        self.prepared = False
         self._life = 0
         self._loaded: float | None = None
         self._standby: float | None = None
@@ -188,6 +190,9 @@ class SlowLink(FakeLink):
         if kind == "spawn":
             self.sent.append(message)
             self._spawn()
+        elif kind == "standby" and not self.spawns:
+            self.prepared = True
+            self._standby = self._now() + self.play.load
         elif kind == "standby":
             self.sent.append(message)
             if not message["on"]:

@@ -551,3 +551,21 @@ async def test_a_session_that_comes_meanwhile_is_logged_once_and_kept_with_the_o
     assert feed.model.nodes["a"].probe_results["host"]["memory"] == {"swap": 0}
     lines = [line.text for line in feed.model.log if "another fabtui" in line.text]
     assert lines == ["another fabtui has connected to this node (user ann[2J, pid 7): both may test at the same time"]
+
+
+async def test_nodes_load_what_their_ranks_need_while_others_are_still_coming() -> None:
+    # c turns out to have nothing to test.
+    script = Script({"a": 2, "b": 2, "c": 0}, late={"b": 0.3}, drivers={"c"})
+    _, nodes = await run(script, probes=("p2p",))
+    orders = {node: [m for m in link.sent if m["t"] in ("standby", "spawn")] for node, link in nodes.links.items()}
+    ready, start = orders["a"]
+    assert (ready["t"], ready["on"], start["t"]) == ("standby", True, "spawn")
+    assert {**start, "t": "standby", "on": True} == ready, "the process serves the start"
+    assert [m["t"] for m in orders["b"]] == ["spawn"], "it came last, and started at once"
+    assert [m.get("on") for m in orders["c"]] == [True, False]
+
+
+async def test_no_process_is_made_ready_where_no_ranks_will_start() -> None:
+    for options in ({"read_only": True}, {"preflight_only": True}, {"probes": ("ping",)}):
+        _, nodes = await run(Script({"a": 2, "b": 2}, late={"b": 0.2}, drivers={"a", "b"}), **options)
+        assert not any(m["t"] in ("standby", "spawn") for link in nodes.links.values() for m in link.sent)
