@@ -5,8 +5,9 @@
 The first frame is drawn by the app in a pseudo-terminal of 120x40: the time from the start of the process to the first
 text after it switched to the alternate screen. The first connection is the first one that a listening socket gets from
 ``fabtui run``. The rows take turns, and each figure is the best of several rounds, because other work on the machine
-only adds to it; times are in milliseconds. Modules are compiled, as after an installation by pip. First frames also
-stand beside an app of Textual that shows one word, by their CPU.
+only adds to it; times are in milliseconds. Modules are compiled, as after an installation by pip. The bar of first
+frames is against an app of Textual that shows one word, by their CPU: that app alone takes longer than 16 times a bare
+interpreter, which was the bar before, so its figure could only be missed.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ from terminal import keep_compiled
 
 #: Bars as multiples of ``python3 -c pass`` in the same run, so that they hold on fast and slow machines.
 BAR_COMMAND = 4.0
-BAR_FRAME = 16.0
 BAR_CONNECTION = 20.0
+#: As a multiple of Textual alone.
+BAR_FRAME = 1.9
 _DEADLINE = 30.0
 #: The switch to the alternate screen; the first frame shows that it is starting.
 _SCREEN = b"\x1b[?1049h"
@@ -147,6 +149,8 @@ class Row(NamedTuple):
     #: What is held against the same of a bare interpreter: commands by their CPU, the others by what a user waits.
     held: str = "cpu"
     bar: float | None = None
+    #: Whether the bar is for the CPU against that of Textual alone.
+    is_frame: bool = False
 
 
 def main() -> int:
@@ -165,8 +169,8 @@ def main() -> int:
                 for option in ("--version", "--help")
             ),
             Row(TEXTUAL, lambda: of_first_frame([python, "-c", _TEXTUAL]), "wall"),
-            Row("first frame", lambda: of_first_frame(app), "wall", BAR_FRAME),
-            Row("first frame of replay", lambda: of_first_frame(replay), "wall", BAR_FRAME),
+            Row("first frame", lambda: of_first_frame(app), "wall", BAR_FRAME, is_frame=True),
+            Row("first frame of replay", lambda: of_first_frame(replay), "wall", BAR_FRAME, is_frame=True),
             Row("first connection", lambda: of_first_connection(fabtui, state), "wall", BAR_CONNECTION),
         ]
         # The first turn compiles what was not compiled yet.
@@ -177,11 +181,12 @@ def main() -> int:
     missed = 0
     for row, times in zip(rows, found, strict=True):
         ratio = getattr(times, row.held) / getattr(found[0], row.held)
-        verdict = "" if row.bar is None else held(ratio, row.bar)
+        beside = times.cpu / alone.cpu
+        verdict = "" if row.bar is None else held(beside if row.is_frame else ratio, row.bar)
         missed += verdict == MISSED
-        shown = "" if row.bar is None else f"{row.bar:.0f}"
-        beside = f"{times.cpu / alone.cpu:.2f}" if "frame" in row.name else ""
-        print(f"{row.name:22} {times.cpu:8.1f} {times.wall:8.1f} {ratio:9.2f} {beside:>10} {shown:>7} {verdict}")
+        shown = "" if row.bar is None else f"{row.bar:g}"
+        frame = f"{beside:.2f}" if row.is_frame else ""
+        print(f"{row.name:22} {times.cpu:8.1f} {times.wall:8.1f} {ratio:9.2f} {frame:>10} {shown:>7} {verdict}")
     return 1 if missed else 0
 
 
