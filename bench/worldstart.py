@@ -100,7 +100,8 @@ def tool(checkout: Path, words: list[str], count: int, size: int) -> Laps:
     with tempfile.TemporaryDirectory() as folder:
         recording = Path(folder) / "r.jsonl.gz"
         argv = [sys.executable, "-m", "fabtui", "run", *words, "--probes", "p2p", "--bytes", str(size), "--quiet"]
-        environment = {**os.environ, "PYTHONPATH": f"{checkout}:{checkout / 'probes'}", "XDG_STATE_HOME": folder}
+        paths = f"{checkout}:{checkout / 'probes'}:{os.environ.get('PYTHONPATH', '')}"
+        environment = {**os.environ, "PYTHONPATH": paths, "XDG_STATE_HOME": folder}
         began = time.time()
         done = subprocess.run(
             [*argv, "--ranks-per-node", str(count), "--record", str(recording)],

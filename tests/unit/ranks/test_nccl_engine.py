@@ -60,9 +60,8 @@ def test_what_will_be_asked_for_is_loaded_ahead_and_touches_no_gpu(
     controller.init("n0", [0, 1, 2, 3], 4, "127.0.60.20", engine="nccl", library=str(fake_gpu / "libnccl.so.2"))
     controller.until(lambda: bool(controller.of("ready")), 20)
     assert [m["op"] for m in controller.messages] == ["loaded", "ready"]
-    # What was foreseen wrongly is loaded as it should be.
-    inits = 1 if library == "libnccl.so.2" else 2
-    assert sorted(trace.read_text().split("\n")) == ["", *["context -"] * 4, *["init PCI_BUS_ID"] * inits]
+    # Once, whichever library comes with the request.
+    assert sorted(trace.read_text().split("\n")) == ["", *["context -"] * 4, "init PCI_BUS_ID"]
     assert all(side["ok"] for side in pair(controller, 1, 0, 3).values())
 
 
