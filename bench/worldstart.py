@@ -114,11 +114,16 @@ def tool(checkout: Path, words: list[str], count: int, size: int) -> Laps:
         )
         end = time.time() - began
         came: list[float] = []
-        ready, notes = None, []
+        ready: float | None = None
+        # When each step of the session began: states of its node and phases, in s.
+        notes: list[str] = []
         for event in (one.to_json() for one in read_events(recording)):
             if event["kind"] == "ranks":
                 ready = event["time"] - began
-            if event["kind"] == "log" and event["text"].startswith("ranks: "):
+            if event["kind"] in ("start", "node", "phase", "end"):
+                what = event.get("state") or event.get("name") or event["kind"]
+                notes.append(f"{getattr(what, 'value', what)} {event['time'] - began:.2f}")
+            elif event["kind"] == "log" and "ranks: " in event["text"]:
                 notes.append(event["text"])
             came += [event["time"] - began for m in event.get("measurements", ()) if m["layer"] == "world"]
     wanted = count * (count - 1)

@@ -39,6 +39,7 @@ FIRST = (
 )
 #: Parts that follow later: the probes with their parsers, and the rank host with its engines.
 Part = Literal["looks", "ranks"]
+PARTS: tuple[Part, ...] = ("looks", "ranks")
 #: The parts that each kind of message needs on the node, in order.
 NEEDS: Mapping[str, tuple[Part, ...]] = {
     "probe": ("looks",),
@@ -218,7 +219,12 @@ class Cargo:
         if self._payload is None:
             # In a thread: it reads files. One task for all links.
             self._payload = asyncio.create_task(asyncio.to_thread(self._pack_first))
-        return (await asyncio.shield(self._payload)).packed(config, self._entry)
+        first = await asyncio.shield(self._payload)
+        if self._modules is None:
+            # While the node starts: it asks for them as soon as it has.
+            for part in PARTS:
+                self._pack(part)
+        return first.packed(config, self._entry)
 
     def needed_by(self, kind: str) -> tuple[Part, ...]:
         """Return the parts that must be sent before a message of a kind."""
@@ -226,9 +232,12 @@ class Cargo:
 
     async def pieces(self, part: Part) -> list[bytes]:
         """Return the frames of a part. Raises `OSError` if the installation is broken."""
+        return await asyncio.shield(self._pack(part))
+
+    def _pack(self, part: Part) -> asyncio.Task[list[bytes]]:
         if part not in self._parts:
             self._parts[part] = asyncio.create_task(asyncio.to_thread(self._pack_part, part))
-        return await asyncio.shield(self._parts[part])
+        return self._parts[part]
 
     def _pack_first(self) -> Payload:
         return Payload(first_modules() if self._modules is None else self._modules)

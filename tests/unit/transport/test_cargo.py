@@ -187,7 +187,8 @@ async def test_everything_is_packed_once_for_all_nodes(monkeypatch: pytest.Monke
     payloads = await asyncio.gather(*(shared.payload({"node": str(number)}) for number in range(64)))
     await asyncio.gather(*(shared.pieces("looks") for _ in range(64)))
     assert len(set(payloads)) == 64
-    assert count == ["first", "part"]
+    await asyncio.gather(*(shared.pieces("ranks") for _ in range(64)))
+    assert count == ["first", "part", "part"]
     await shared.close()
 
 
