@@ -13,7 +13,7 @@ ssh_config, keys and known hosts. Each round runs, one after the other and each 
 - ``hello``: the tool's links, until every node's supervisor has sent its first frame. A Python starts on each node and
   receives its program, which clush does not do. Where all nodes share the processors of one machine, as here, that is
   most of the wall time. The bars of processor time are for this and for ``true``, as multiples of ``alone``: that
-  alone takes the 6 ms a node that were the bar before, and ``ssh -G`` as long again.
+  alone takes the 6 ms per node that were the bar before, and ``ssh -G`` as long again.
 - ``look``: the same until every node's inventory is read: the probes were sent, and sysfs was read.
 
 Ratios are of the same round; their medians count. Processor time is user and system of the client and its children

@@ -2,8 +2,8 @@
 
 For each size: CPU of a full repaint in which every visible cell is new, of 10,000 cells that change within one frame,
 of scrolling by a row; bytes of a healthy frame. The same run measures Textual's DataTable, and a grid that draws its
-lines as Textual documents it; the bar of a full repaint is a share of what that takes, because a frame of Textual with
-nothing new in it takes 0.5 to 0.9 ms of the 1.0 that were the bar before. Then, of the whole app: key to first byte,
+lines as Textual documents it. The bar of a full repaint is a share of what that takes: a frame of Textual with nothing
+new in it takes 0.5 to 0.9 ms, nearly all of the bar before. Then, of the whole app: key to first byte,
 first frame (its bar is in bench/startup.py), bytes and CPU while idle. CPU is process time, including all of Textual's
 work and its writer thread. The best of several runs counts, because other work on the machine only adds to it.
 bench/live.py measures it under load.

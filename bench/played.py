@@ -47,7 +47,7 @@ class Player(FakeLink):
         self._writer = writer
         self._waiting: dict[int, Steps] = {}
         self._asked = 0
-        self._epoch = ""
+        self._epoch, self._address = "", ""
         self._chance = random.Random(number)
 
     def say_hello(self) -> None:
@@ -97,7 +97,7 @@ class Player(FakeLink):
                 self._go(steps, m)
             return
         if m["op"] == "init":
-            self._epoch = m["epoch"]
+            self._epoch, self._address = m["epoch"], str(m["address"])
         super()._rank(m)
 
     def _go(self, steps: Steps, answer: Message | None) -> None:
@@ -116,15 +116,18 @@ class Player(FakeLink):
         for rank in {m["a"], m["b"]} & set(self._ranks):
             self._go(self._meeting(m, rank), None)
 
+    def _id(self) -> bytes:
+        """Return an id of NCCL, which has an address of this node."""
+        return (bytes(8) + b"\2\0\0\0" + socket.inet_aton(self._address)).ljust(128, b"\0")
+
     def _meeting(self, m: Message, rank: int) -> Steps:
         """Send the store requests and reports of one side of a pair; yield what it waits for."""
         prefix = f"{self._epoch}/{m['id']}/"
         peer = m["a"] + m["b"] - rank
-        address = f"10.{self._number >> 8}.{self._number & 255}.{1 + rank % GPUS}"
-        hello = {"node": self.node, "address": address, "closed_port": 40000, "faults": []}
+        hello = {"node": self.node, "address": self._address, "closed_port": 40000, "faults": []}
         yield {"cmd": "swap", "key": f"{prefix}hello/{rank}", "value": _packed(hello), "peer": f"{prefix}hello/{peer}"}
         if rank < peer:
-            self._say(op="store", cmd="set", key=f"{prefix}link1/id", value=_packed(bytes(128)))
+            self._say(op="store", cmd="set", key=f"{prefix}link1/id", value=_packed(self._id()))
         else:
             yield {"cmd": "get", "key": f"{prefix}link1/id"}
         for src, dst in ((m["a"], m["b"]), (m["b"], m["a"])):

@@ -5,8 +5,9 @@
 With two GPUs or more here the ranks are NCCL's, one for each GPU; else CPU ranks of gloo stand in for them. The rows
 take turns, each cold: nothing has used the GPUs for ``--idle`` seconds (none with CPU ranks). Times run from the start
 of the process, interpreter included, to the last number of the world layer and to the end of ``run``. A ratio is of the
-same round, to the world layer of the rank host; the median of the rounds is held against the bar. By SSH, this
-machine's sshd is reached at a loopback address; where there is none, a server of asyncssh in a process of its own. With
+same round, to the world layer of the rank host; by SSH, to that and the time in which asyncssh alone runs ``true``
+there, because its import and key exchange take half as long as all ranks. The median of the rounds is held against the
+bar. This machine's sshd is reached at a loopback address; where there is none, a server of asyncssh in a process of its own. With
 a rival, another checkout, its ``run`` is measured beside ours.
 """
 
@@ -40,8 +41,17 @@ from fabtui.model.schedule import each_round
 from tests.wire.sshd import missing
 
 BAR_WORLD, BAR_END = 1.6, 2.0
-ALONE, LOCAL, SSH = "rank host alone", "run, this machine", "run, SSH to it"
-#: A server for machines without OpenSSH's: it runs what it is asked to, for whoever has the key.
+ALONE, LOGIN, LOCAL, SSH = "rank host alone", "asyncssh alone, true", "run, this machine", "run, SSH to it"
+#: The least by SSH.
+_TRUE = """
+import asyncio, sys
+import asyncssh
+async def main():
+    async with asyncssh.connect(sys.argv[1], config=[sys.argv[2]]) as connection:
+        await connection.run("true", check=True)
+asyncio.run(main())
+"""
+#: A server for machines without OpenSSH's: it runs what it is asked to, for the owner of its key.
 _SERVER = """
 import asyncio, sys
 import asyncssh
@@ -93,6 +103,13 @@ def rank_host(engine: str, count: int, size: int) -> Laps:
         c.until(lambda: len(c.of("free", id=1)) == count, 2 * DEADLINE + 10)
         laps = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in c.of("ready")[0]["seconds"].items())
         return Laps(ready, max(m["came"] for m in c.of("worlded", id=1)) - began, None, laps)
+
+
+def login(name: str, config: Path) -> Laps:
+    """Have asyncssh alone run ``true``."""
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", _TRUE, name, str(config)], check=True, timeout=LIMIT)
+    return Laps(None, time.monotonic() - began, None)
 
 
 def tool(checkout: Path, words: list[str], count: int, size: int) -> Laps:
@@ -175,12 +192,16 @@ def main() -> int:
     size = int(text[:-1]) * UNITS[text[-1].upper()]
     common = ["--engine", engine, "--remote-python", sys.executable]
     with this_machine() as (name, config, server):
-        ways = {LOCAL: ["--transport", "local", *common], SSH: ["--nodes", name, "--ssh-config", str(config), *common]}
+        starts = {
+            LOCAL: ["--transport", "local", *common],
+            SSH: ["--nodes", name, "--ssh-config", str(config), *common],
+        }
         rows: dict[str, Callable[[], Laps]] = {ALONE: partial(rank_host, engine, count, size)}
-        rows |= {way: partial(tool, ROOT, words, count, size) for way, words in ways.items()}
+        rows[LOGIN] = partial(login, name, config)
+        rows |= {start: partial(tool, ROOT, words, count, size) for start, words in starts.items()}
         if options.rival is not None:
             rival = options.rival.resolve()
-            rows |= {f"rival: {way}": partial(tool, rival, words, count, size) for way, words in ways.items()}
+            rows |= {f"rival: {start}": partial(tool, rival, words, count, size) for start, words in starts.items()}
         # The first turn compiles what was not compiled, and reads the libraries from the disk.
         turns: list[dict[str, Laps]] = []
         for turn in range(options.rounds + 1):
@@ -198,9 +219,10 @@ def show(rows: list[str], turns: list[dict[str, Laps]]) -> int:
     print(f"{'':26} {'ready s':>8} {'world s':>8} {'end s':>7} {'world x':>8} {'end x':>6}")
     missed = 0
     for row in rows:
-        worlds = statistics.median(turn[row].world / turn[ALONE].world for turn in turns)
+        least = [turn[ALONE].world + (turn[LOGIN].world if SSH in row else 0.0) for turn in turns]
+        worlds = statistics.median(turn[row].world / base for turn, base in zip(turns, least, strict=True))
         ready = [lap for turn in turns if (lap := turn[row].ready) is not None]
-        ends = [(end, turn[ALONE].world) for turn in turns if (end := turn[row].end) is not None]
+        ends = [(end, base) for turn, base in zip(turns, least, strict=True) if (end := turn[row].end) is not None]
         seconds = [end for end, _ in ends]
         end = statistics.median(end / alone for end, alone in ends) if ends else None
         line = f"{row:26} {_text(ready):>8} {_text([turn[row].world for turn in turns]):>8} {_text(seconds):>7}"

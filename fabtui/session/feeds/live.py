@@ -118,6 +118,7 @@ class LiveFeed(Feed):
         self._closing = asyncio.Event()
         self._first_done = asyncio.Event()
         self._deserted = asyncio.Event()
+        self._reached = asyncio.Event()  #: A node was reached.
         self._changed = asyncio.Event()
         self._testing = asyncio.Lock()
         self._life: asyncio.Task[None] | None = None
@@ -449,6 +450,7 @@ class LiveFeed(Feed):
             self._lose(name, f"{lost}; then: {failed.text}" if lost else failed.text, hint, pause)
             return pause
         since = time.monotonic()
+        self._reached.set()
         client = self._clients[name] = NodeClient(link, read_only=self.read_only)
         back = name in self._gone
         self._state(name, NodeState.CONNECTED, backend=link.backend)
@@ -458,11 +460,7 @@ class LiveFeed(Feed):
             self._pump.log("info", f"printed at login: {one_line(link.banner, 200)}", name)
         if printed := link.stderr_tail().strip():
             self._pump.log("info", f"printed while it started: {one_line(printed, 200)}", name)
-        looking = [asyncio.create_task(self._inventory(name, client, back=back))]
-        if name not in self._slept:
-            assert self._sweep is not None
-            # After the inventory was asked for: what ranks need is much to send.
-            looking.append(asyncio.create_task(self._sweep.prepare_ranks(client)))
+        looking = asyncio.create_task(self._look_at(name, client, back=back))
         try:
             async for message in client.messages():
                 try:
@@ -473,9 +471,8 @@ class LiveFeed(Feed):
                 if self._pump.is_full:
                     await self._pump.room()
         finally:
-            for task in looking:
-                task.cancel()
-            await asyncio.gather(*looking, return_exceptions=True)
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
         assert client.lost is not None
         self._returns.lasted(name, time.monotonic() - since)
         pause = None
@@ -497,6 +494,13 @@ class LiveFeed(Feed):
                 async with asyncio.timeout(CLOSE_DEADLINE):
                     await link.close()
         return pause
+
+    async def _look_at(self, name: str, client: NodeClient, *, back: bool) -> None:
+        """Ask a node for its inventory, and then have it load what its ranks need, which is much to send."""
+        asked = [self._inventory(name, client, back=back)]
+        if name not in self._slept and self._sweep is not None:
+            asked.append(self._sweep.prepare_ranks(client))
+        await asyncio.gather(*asked)
 
     def _pause(self, name: str, kind: UnreachableKind | LostKind, transport: str) -> float | None:
         """Return the time (s) until the next attempt to reach a lost node, or None for no attempt."""
@@ -692,12 +696,13 @@ class LiveFeed(Feed):
 
     def _conclusions(self) -> Conclusions:
         if self._concluded is None:
-            from fabtui.session.conclusions import Conclusions
-
-            self._concluded = Conclusions(self.model, self._options.history)
+            self._concluded = load_conclusions()(self.model, self._options.history)
         return self._concluded
 
     async def _read_past(self) -> None:
+        # No node is to be reached later for the import, and no test ends later: most of a start is waiting for nodes.
+        await self._reached.wait()
+        await asyncio.to_thread(load_conclusions)
         if self._options.history is not None and (problem := await self._conclusions().read_past()):
             self._pump.log("warning", problem)
 
@@ -731,6 +736,13 @@ class LiveFeed(Feed):
         self._pump.emit(SessionEnd(exit=code, text=text))
         await self._pump.flush()
         trim_heap()
+
+
+def load_conclusions() -> type[Conclusions]:
+    """Return what draws conclusions from a model, which imports the diagnosis."""
+    from fabtui.session.conclusions import Conclusions
+
+    return Conclusions
 
 
 def share_heap() -> bool:

@@ -45,8 +45,8 @@ _PDEATHSIG = 1
 def main(config: Dict[str, Any]) -> None:
     """Serve the controller until it hangs up; never returns.
 
-    ``fd`` is an inherited connected stream socket that carries protocol frames. The optional ``engine`` is that of the
-    coming ``init``, and is loaded meanwhile.
+    ``fd`` is an inherited connected stream socket that carries protocol frames. The optional ``engine`` is loaded
+    before the ``init`` that will name it.
     """
     sock = socket.socket(fileno=int(config["fd"]))
     # The engines' libraries fork nothing, but a child must not keep the connection open.

@@ -52,7 +52,7 @@ class Script:
         mail: The datagrams of all nodes: token, destination address, and what its listener reports of them.
         sharp: Nodes whose collectives fail where NVLink SHARP is set up, unless ``NCCL_NVLS_ENABLE`` is 0.
         lost: Ordered pairs of addresses whose datagrams are lost.
-        drivers: Nodes that say at once that a driver of GPUs is loaded.
+        drivers: Nodes that report at once that a driver of GPUs is loaded.
     """
 
     gpus: dict[str, int]
