@@ -5,10 +5,10 @@
 With two GPUs or more here the ranks are NCCL's, one for each GPU; else CPU ranks of gloo stand in for them. The rows
 take turns, each cold: nothing has used the GPUs for ``--idle`` seconds (none with CPU ranks). Times run from the start
 of the process, interpreter included, to the last number of the world layer and to the end of ``run``. A ratio is of the
-same round, to the world layer of the rank host; by SSH, to that and the time in which asyncssh alone runs ``true``
-there, because its import and key exchange take half as long as all ranks. The median of the rounds is held against the
-bar. This machine's sshd is reached at a loopback address; where there is none, a server of asyncssh in a process of its own. With
-a rival, another checkout, its ``run`` is measured beside ours.
+same round, to the world layer of the rank host. By SSH, the time in which asyncssh alone runs ``true`` there is added
+to that: its import and key exchange take half as long as all ranks. The median of the rounds is held against the
+bar. This machine's sshd is reached at a loopback address; where there is none, a server of asyncssh in a process of its
+own. With a rival, another checkout, its ``run`` is measured beside ours.
 """
 
 from __future__ import annotations
