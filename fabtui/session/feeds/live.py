@@ -450,7 +450,6 @@ class LiveFeed(Feed):
             self._lose(name, f"{lost}; then: {failed.text}" if lost else failed.text, hint, pause)
             return pause
         since = time.monotonic()
-        self._reached.set()
         client = self._clients[name] = NodeClient(link, read_only=self.read_only)
         back = name in self._gone
         self._state(name, NodeState.CONNECTED, backend=link.backend)
@@ -497,6 +496,7 @@ class LiveFeed(Feed):
 
     async def _look_at(self, name: str, client: NodeClient, *, back: bool) -> None:
         """Ask a node for its inventory, and then have it load what its ranks need, which is much to send."""
+        self._reached.set()
         asked = [self._inventory(name, client, back=back)]
         if name not in self._slept and self._sweep is not None:
             asked.append(self._sweep.prepare_ranks(client))
