@@ -39,7 +39,7 @@ def finished(steps: Steps[ResultT]) -> ResultT:
 
 
 def in_steps(items: Iterable[ItemT], most: int = _STEP) -> Iterator[list[ItemT]]:
-    """Yield parts of some items, such as cells, each for a small step of at most so many."""
+    """Yield parts of some items, such as cells, each for a small step of at most ``most``."""
     left = iter(items)
     while some := list(itertools.islice(left, most)):
         yield some
