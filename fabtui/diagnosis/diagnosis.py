@@ -249,6 +249,9 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
     running = yield from _checked(Domain.RUNNING, model)
     found, left = yield from joined(model, results, facts)
     found += running
+    if model.past is not None:
+        # Parts of other nodes, and versions, which are of no node, are of no concern here.
+        found += [one for one in model.past.findings if one.nodes and {*one.nodes} <= model.nodes.keys()]
     # A GPU in use is left out of a sweep; it matters where it explains something.
     found += [
         one for one in left if one.rule.domain is not Domain.NODES and not isinstance(one.rule, link_rules.GpuInUse)

@@ -82,13 +82,34 @@ class _Degradation:
 
 def degradations(evidence: PastEvidence) -> list[_Degradation]:
     """Return the components that get worse, the most particular ones, each once."""
+    left_out = _gone(evidence) | {one for one, *_ in _moves(evidence)} | {one for one, *_ in _replacements(evidence)}
     found = [*_falls(evidence), *_rises(evidence)]
     found.sort(key=lambda one: (_PARTICULAR.index(one.component.kind), -one.change.gain))
     kept: list[_Degradation] = []
     for one in found:
         if not any(_same(evidence, one, other) for other in kept):
             kept.append(one)
-    return kept
+    # Only now: what a replaced part explains needs no other.
+    return [one for one in kept if one.component not in left_out]
+
+
+def _gone(evidence: PastEvidence) -> set[Component]:
+    """Return the components that were replaced: their place has a different one, and they are at no other."""
+    latest: dict[Component, float] = {}
+    for held in evidence.holders.values():
+        for one, _, until in held:
+            latest[one] = max(until, latest.get(one, until))
+    replaced = set[Component]()
+    for held in evidence.holders.values():
+        last = max(until for _, _, until in held)
+        replaced |= {one for one, _, until in held if until < last and latest[one] <= until and _ended(evidence, one)}
+    return replaced
+
+
+def _ended(evidence: PastEvidence, component: Component) -> bool:
+    """Return whether a component with a part in its place was in no session since: one that moved has another place."""
+    key = component.kind, component.place
+    return any(one == component for one, *_ in evidence.holders.get(key, ()))
 
 
 def _same(evidence: PastEvidence, one: _Degradation, other: _Degradation) -> bool:

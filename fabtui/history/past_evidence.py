@@ -130,10 +130,9 @@ class EvidenceReader:
                 count = total - before[1] if total >= before[1] else total
             if total is not None:
                 before = time, total
-            found.setdefault((self.component(number), name), []).append(
-                HourlyRate(day * DAY, first, count, length, sessions)
-            )
-        return found
+            one = HourlyRate(day * DAY, first, count, length, sessions)
+            found.setdefault((self.component(number), name), []).append(one)
+        return _with_zeros(found)
 
     def usual(self) -> dict[tuple[str, int], list[UsualOn]]:
         """Return the usual values of each class by message size."""
@@ -213,6 +212,22 @@ class EvidenceReader:
         """Return the GPU of each port."""
         rows = self.base.execute("SELECT port, gpu FROM carrier ORDER BY until")
         return {self.component(port).key: self.component(gpu).key for port, gpu in rows}
+
+
+def _with_zeros(
+    found: dict[tuple[Component, str], list[HourlyRate]],
+) -> dict[tuple[Component, str], list[HourlyRate]]:
+    """Return the rates, with the days before the first count of a link, which only its GPU has."""
+    gpus = {(one.identity, name): days for (one, name), days in found.items() if one.kind is PartKind.GPU}
+    for (one, name), days in found.items():
+        whole = gpus.get((one.identity.rpartition("/")[0], name), []) if one.kind is PartKind.NVLINK else []
+        before = [day for day in whole if day.day < days[0].day]
+        at = next((day for day in whole if day.day == days[0].day), None)
+        if before and at is not None:
+            # The link had counted nothing at the reading before.
+            first = days[0]._replace(events=max(days[0].events, at.events), hours=at.hours)
+            days[:] = [*(day._replace(events=0) for day in before), first, *days[1:]]
+    return found
 
 
 def read_evidence(base: sqlite3.Connection, latest: float, until: float = float("inf")) -> PastEvidence:

@@ -13,7 +13,9 @@ from fabtui.errors import InputError
 from fabtui.history.component import Component
 from fabtui.history.course import DAY
 from fabtui.history.history_file import history_file, reading
+from fabtui.history.history_rules import history_findings
 from fabtui.history.parts import Parts
+from fabtui.history.past_evidence import read_evidence
 from fabtui.model.recurrence import Recurrence
 from fabtui.model.session_model import Model
 
@@ -46,6 +48,8 @@ class RememberedFindings:
         self._sessions: list[float] = []
         self._seen: dict[_Key, list[float]] = {}
         self._parts: tuple[object, Parts] | None = None
+        #: What the rules about earlier sessions find.
+        self.findings: tuple[Finding, ...] = ()
         self._read(base, before)
 
     def _read(self, base: sqlite3.Connection, before: float) -> None:
@@ -56,6 +60,7 @@ class RememberedFindings:
         if not self._sessions:
             return
         times = (self._sessions[0], before)
+        self.findings = tuple(history_findings(read_evidence(base, self._sessions[-1], before)))
         found = base.execute(
             "SELECT started, keys.text, rules.text, kind, identity, places.text FROM finding"
             " JOIN session ON session.number = finding.session JOIN word AS keys ON keys.number = finding.key"

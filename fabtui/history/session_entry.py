@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -34,6 +33,10 @@ _INSIDE = (PairClass.SAME_NODE, PairClass.SAME_DOMAIN)
 #: Maximum number of findings, and of values of a fact, of a session.
 _MOST_FINDINGS, _MOST_VALUES = 500, 8
 _LONGEST = 200
+#: Pairs for each endpoint from which its share and its partners' can be separated.
+_LEAST_PAIRS = 3
+#: Rounds of the fit, rounds without weights, and the residual (logarithm) up to which all pairs weigh the same.
+_STEPS, _PLAIN_STEPS, _FITS = 50, 20, 0.05
 
 
 class PartShare(NamedTuple):
@@ -148,34 +151,68 @@ def entry_of(found: Diagnosis, recording: str, title: Callable[[Finding], str]) 
 
 
 def _shares(model: Model, parts: Parts, layer: Layer) -> Iterator[PartShare]:
-    """Yield the median share of each endpoint in each class, and of each of its ports over the pairs that use it."""
-    table = model.pair_table(layer)
-    if not len(table):
-        return
-    bad = table.bad
-    ends, kinds = np.concatenate((table.source, table.target)), np.concatenate((table.kind, table.kind))
-    share, bads = np.concatenate((table.share, table.share)), np.concatenate((bad, bad))
-    code = ends.astype(np.int64) * len(PAIR_CLASSES) + kinds
-    # Pairs without a value come last among those of their endpoint.
-    order = np.lexsort((share, code))
-    code, share, bads = code[order], share[order], bads[order]
-    cuts = [0, *(np.flatnonzero(np.diff(code)) + 1).tolist(), len(code)]
-    names = model.table.names
+    """Yield the own share of each endpoint in each class, and of each port what its GPU does not explain."""
+    table, names = model.pair_table(layer), model.table.names
+    inside: dict[int, float] = {}
     by_port: dict[tuple[Component, str], list[tuple[float, int, int]]] = {}
-    for start, end in itertools.pairwise(cuts):
-        number, kind = divmod(int(code[start]), len(PAIR_CLASSES))
-        known = int(np.count_nonzero(~np.isnan(share[start:end])))
-        component = parts.gpus.get(names[number])
-        if component is None or not known:
-            continue
-        middle = float(np.exp((share[start + (known - 1) // 2] + share[start + known // 2]) / 2))
-        wrong, relation = int(np.count_nonzero(bads[start:end])), PAIR_CLASSES[kind]
-        yield PartShare(component, f"{layer} {relation}", middle, known, wrong)
-        for port in parts.ports_of.get(names[number], ()) if relation not in _INSIDE else ():
-            by_port.setdefault((port, f"{layer} {relation}"), []).append((middle, known, wrong))
+    for kind in sorted(set(table.kind.tolist()), key=lambda one: PAIR_CLASSES[one] not in _INSIDE):
+        relation, label = PAIR_CLASSES[kind], f"{layer} {PAIR_CLASSES[kind]}"
+        mine = table.where(table.kind == kind)
+        known = mine.where(~np.isnan(mine.share))
+        bads = _per_end(mine.source[mine.bad], mine.target[mine.bad], len(names))
+        counts = _per_end(known.source, known.target, len(names))
+        own = own_shares(known.source, known.target, known.share, len(names))
+        for number in np.flatnonzero(counts).tolist():
+            component = parts.gpus.get(names[number])
+            if component is None:
+                continue
+            share, pairs, bad = float(own[number]), int(counts[number]), int(bads[number])
+            yield PartShare(component, label, float(np.exp(share)), pairs, bad)
+            if relation in _INSIDE:
+                inside[number] = min(share, inside.get(number, 0.0))
+                continue
+            for port in parts.ports_of.get(names[number], ()):
+                # A GPU that is slow within its node is slow over its port as well.
+                by_port.setdefault((port, label), []).append((share - inside.get(number, 0.0), pairs, bad))
     for (port, label), found in by_port.items():
         middle = sorted(found)[(len(found) - 1) // 2][0]
-        yield PartShare(port, label, middle, sum(one[1] for one in found), sum(one[2] for one in found))
+        yield PartShare(port, label, float(np.exp(middle)), sum(one[1] for one in found), sum(one[2] for one in found))
+
+
+def _per_end(source: Any, target: Any, ends: int) -> Any:
+    return np.bincount(source, minlength=ends) + np.bincount(target, minlength=ends)
+
+
+def own_shares(source: Any, target: Any, share: Any, ends: int) -> Any:
+    """Return the logarithm of the own share of each endpoint in a class: what its partners do not explain.
+
+    A pair has the product of the shares of its two ends. Least squares find them for all endpoints, then with less
+    weight for pairs that do not fit. Where pairs are too few for that, it is the median of the pairs.
+    """
+    partners = _per_end(source, target, ends)
+    if len(share) < _LEAST_PAIRS * max(1, int(np.count_nonzero(partners))):
+        return _medians(source, target, share, ends)
+    each, others = np.concatenate((source, target)), np.concatenate((target, source))
+    values, found, weight = np.concatenate((share, share)), np.zeros(ends), np.ones(2 * len(share))
+    for step in range(_STEPS):
+        if step >= _PLAIN_STEPS:
+            weight = 1 / np.maximum(np.abs(values - found[each] - found[others]), _FITS)
+        # Half a step: whole ones overshoot where two groups only have pairs with each other.
+        found = (found + _mean(each, values - found[others], weight, ends)) / 2
+    return found
+
+
+def _mean(ends_of: Any, values: Any, weight: Any, ends: int) -> Any:
+    total = np.bincount(ends_of, weight, ends)
+    return np.bincount(ends_of, values * weight, ends) / np.maximum(total, 1e-12)
+
+
+def _medians(source: Any, target: Any, share: Any, ends: int) -> Any:
+    found = np.zeros(ends)
+    each, values = np.concatenate((source, target)), np.concatenate((share, share))
+    for number in np.unique(each).tolist():
+        found[number] = np.median(values[each == number])
+    return found
 
 
 def _of_nodes(model: Model, parts: Parts) -> Iterator[PartShare]:

@@ -117,8 +117,7 @@ def rise_of(points: Sequence[Point]) -> CourseChange | None:
     more = sum(one.value for one in known[at:]) - before * hours
     if gain < _GAIN or after < RISE * before or more < _MORE_EVENTS or sum(x.value > 0 for x in known[at:]) < FEWEST:
         return None
-    while at > FEWEST and _is_above(known[at - 1], _rate(known[: at - 1])):
-        at -= 1
+    at = next((early for early in range(FEWEST, at) if _begins(known, early, at)), at)
     return CourseChange(known[at].time, _rate(known[:at]), _rate(known[-FEWEST:]), len(known) - at, True, gain)
 
 
@@ -127,9 +126,13 @@ def _rate(points: Sequence[Point]) -> float:
     return sum(one.value for one in points) / hours if hours else 0.0
 
 
-def _is_above(point: Point, rate: float) -> bool:
-    expected = rate * point.weight
-    return point.value > expected + 3 * math.sqrt(expected) + 1
+def _begins(points: Sequence[Point], early: int, at: int) -> bool:
+    """Return whether a rise that is sure from ``at`` on began earlier: counts are above the rate before since then."""
+    hours = sum(one.weight for one in points[:early])
+    before = (sum(one.value for one in points[:early]) + 1) / hours
+    expected = before * points[early].weight
+    above = points[early].value > expected + 3 * math.sqrt(expected) + 1
+    return above and _rate(points[early:at]) >= RISE * before
 
 
 def _poisson_gain(points: Sequence[Point], at: int) -> float:

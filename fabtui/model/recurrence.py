@@ -25,6 +25,9 @@ class Recurrence:
 class FindingPast(Protocol):
     """Earlier sessions of a site, as they were when a session began."""
 
+    #: What the rules about earlier sessions find, of all nodes; their type is `fabtui.diagnosis.finding.Finding`.
+    findings: tuple[Any, ...]
+
     def about(self, model: Any, finding: Any) -> Recurrence | None:
         """Return how earlier sessions had a finding of a session; None if none did.
 

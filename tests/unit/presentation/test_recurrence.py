@@ -61,6 +61,8 @@ def test_ordinals() -> None:
 class _AlwaysSeen:
     """A past in which each finding was seen before."""
 
+    findings: tuple[Any, ...] = ()
+
     def about(self, model: Model, finding: Finding) -> Recurrence | None:
         return _past(times=3, moved="gpu", moved_from="n012:3")
 

@@ -1,0 +1,279 @@
+"""Truth and cost of the history of a site.
+
+    python bench/history.py [--seeds 20] [--recordings 10000] [--show]
+
+Truth: 60 sessions over ten weeks on 16 GPUs of four nodes, with noise (``bench/planted.py``). Three links degrade: an
+NVLink and a port by their counters, a NIC by its bandwidth. A slow GPU is moved to another node, the NIC of a slow
+cable is replaced, a GPU is slow now and then, and a new driver makes all pairs slower. Each is found with its rule,
+identity and date, and nothing else is. Dates of drifts may be up to ten days late: they leave the noise slowly.
+
+Cost: recordings of 16 endpoints, a few distinct ones with other times, are added on all processors; then the overview
+is read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bars import held
+from planted import Fabric, Plan, Shape
+
+from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.diagnosis.finding import Finding
+from fabtui.history.course import DAY
+from fabtui.history.history_writer import HistoryWriter
+from fabtui.history.ingest import add_recordings
+from fabtui.history.session_entry import SessionEntry, entry_of
+from fabtui.history.site_history import open_history
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import Event
+from fabtui.model.session_model import Model
+from fabtui.presentation.findings import title
+from fabtui.session.event_pipeline import Journal
+
+#: Bars: seeds of 20 in which everything is found and nothing else; seconds, bytes and seconds of the cost.
+RIGHT, MINUTES, MEGABYTES, OVERVIEW = 19 / 20, 10.0, 200.0, 0.5
+SESSIONS, DAYS, BEGAN = 60, 70, 1_790_000_000.0
+#: Distinct recordings.
+_DISTINCT = 10
+#: Days that the date of a drift may be late, and early.
+_LATE, _EARLY = 10, 3
+_SHAPE = Shape(4, 4, ("NVIDIA H200",), "ib", 1, 1, False, 0.03)
+
+
+class Truth(NamedTuple):
+    """What is planted: the rule that finds it, the identity of the part, and the day."""
+
+    rule: str
+    identity: str
+    day: float
+    late: float = 0.0
+
+
+class Site:
+    """Four nodes over ten weeks.
+
+    Args:
+        seed: Seed of its noise, its sessions and the days of its faults.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.fabric = Fabric(_SHAPE, seed)
+        chance = self.chance
+        self.days = sorted(chance.uniform(0, DAYS) for _ in range(SESSIONS))
+        self.nvlink_day, self.port_day, self.nic_day = (chance.uniform(25, 40) for _ in range(3))
+        self.moved_day, self.replaced_day = chance.uniform(25, 45), chance.uniform(25, 45)
+        self.update_day = chance.uniform(25, 45)
+        self.moved_from, self.replaced_from = chance.uniform(5, 12), chance.uniform(5, 12)
+        self.episodes = [start + chance.uniform(0, 4) for start in (8, 24, 40, 56)]
+        self.uuids = {(end.node, end.index): f"GPU-{seed:04d}-{end.node}-{end.index}" for end in self.fabric.ends}
+        self.guids = {
+            (node, nic): f"0x{0xB83FD20000000000 + seed * 4096 + at * 16 + nic:016x}"
+            for at, node in enumerate(self.fabric.names)
+            for nic in range(4)
+        }
+        self.counts: dict[tuple[str, str], int] = {}
+        self.before = 0.0
+
+    def truths(self) -> list[Truth]:
+        """Return what is planted."""
+        recurring = [day for day in self.days if self._is_episode(day)]
+        return [
+            Truth("FT401", f"{self.uuids['n01', 2]}/7", self.nvlink_day, _LATE),
+            Truth("FT401", self.guids["n02", 1], self.port_day, _LATE),
+            Truth("FT401", self.guids["n03", 3], self.nic_day, _LATE),
+            Truth("FT402", self.uuids["n03", 0], recurring[0]),
+            Truth("FT403", f"{self.guids['n01', 0]}-new", self._first(self.replaced_day)),
+            Truth("FT404", self.uuids["n00", 1], self._first(self.moved_day)),
+            Truth("FT405", "", self._first(self.update_day)),
+        ]
+
+    def _first(self, day: float) -> float:
+        return next(one for one in self.days if one >= day)
+
+    def _is_episode(self, day: float) -> bool:
+        return any(start <= day < start + 4 for start in self.episodes)
+
+    def entries(self) -> Iterator[SessionEntry]:
+        """Yield the entries of all sessions."""
+        for day in self.days:
+            model = Model()
+            for event in self.events(day, model):
+                model.apply(event)
+            yield entry_of(diagnose(model), f"{day:.1f}.jsonl.gz", title)
+
+    def events(self, day: float, model: Model) -> Iterator[Event]:
+        """Yield the events of the session of a day."""
+        fabric, moved = self.fabric, day >= self.moved_day
+        place = ("n02", 3) if moved else ("n00", 1)
+        uuids = dict(self.uuids)
+        if moved:
+            uuids["n00", 1], uuids["n02", 3] = uuids["n02", 3], uuids["n00", 1]
+        fabric.ends = [replace(end, uuid=uuids[end.node, end.index]) for end in fabric.ends]
+        fabric.plan = Plan(factors=[lambda a, b, loaded: self._factor(day, place, a, b)])
+        fabric.plan.probed.append(lambda node, inventory, probed: self._probe(day, node, inventory, probed, uuids))
+        self._count(day)
+        fabric._time = BEGAN + day * DAY
+        yield from fabric.events(model)
+
+    def _factor(self, day: float, place: tuple[str, int], a: Endpoint, b: Endpoint) -> float:
+        ends, apart = [(a.node, a.index), (b.node, b.index)], a.node != b.node
+        factor = 0.93 if day >= self.update_day else 1.0
+        if place in ends and day >= self.moved_from:
+            factor *= 0.5
+        if ("n03", 0) in ends and self._is_episode(day):
+            factor *= 0.5
+        if apart and ("n01", 0) in ends and day >= self.replaced_from:
+            factor *= 0.5
+        if apart and ("n03", 3) in ends and day >= self.nic_day:
+            factor *= max(0.6, 1 - 0.015 * (day - self.nic_day))
+        return factor
+
+    def _count(self, day: float) -> None:
+        """Add what counters of links count since the session before: a few each, and more where links degrade."""
+        span, self.before = day - self.before, day
+        for node in self.fabric.names:
+            for index in range(4):
+                for key, rate in (((node, f"nvlink {index} 3"), 0.05), ((node, f"port {index}"), 0.1)):
+                    self.counts[key] = self.counts.get(key, 0) + self._poisson(rate * span)
+        for key, since in ((("n01", "nvlink 2 7"), self.nvlink_day), (("n02", "port 1"), self.port_day)):
+            grown = max(0.0, day - since)
+            self.counts[key] = self.counts.get(key, 0) + self._poisson(min(span, grown) * (2 + 0.5 * grown))
+
+    def _poisson(self, mean: float) -> int:
+        count, left = 0, math.exp(-mean)
+        product = self.chance.random()
+        while product > left:
+            count += 1
+            product *= self.chance.random()
+        return count
+
+    def _probe(
+        self,
+        day: float,
+        node: str,
+        inventory: dict[str, Any],
+        probed: dict[str, Any],
+        uuids: dict[tuple[str, int], str],
+    ) -> None:
+        inventory["driver"] = "580.65.06" if day >= self.update_day else "570.86.15"
+        for gpu in inventory["gpus"]:
+            gpu["uuid"] = uuids[node, gpu["index"]]
+        for index, gpu in enumerate(probed["nvlink"]["gpus"]):
+            gpu["uuid"] = uuids[node, index]
+            for link in gpu["links"]:
+                count = self.counts.get((node, f"nvlink {index} {link['link']}"), 0)
+                link["counters"] = {"replay": 0, "recovery": count, "crc": 0}
+        ports = []
+        for nic, adapter in enumerate(probed["ibstat"]["cas"]):
+            new = (node, nic) == ("n01", 0) and day >= self.replaced_day
+            adapter["ports"][0]["guid"] = self.guids[node, nic] + ("-new" if new else "")
+            errors = {"symbol_error": count} if (count := self.counts.get((node, f"port {nic}"), 0)) else {}
+            ports.append({**adapter["ports"][0], "ca": f"mlx5_{nic}", "errors": errors, "saturated": []})
+        probed["rdma"] = {**probed.get("rdma", {}), "ports": ports}
+
+
+def judged(found: list[Finding], truths: list[Truth]) -> list[str]:
+    """Return what is missing, late, or was not planted."""
+    wrong, left = [], list(found)
+    for truth in truths:
+        mine = [one for one in left if one.rule.id == truth.rule and _identity(one) == truth.identity]
+        if not mine:
+            wrong.append(f"missing {truth.rule} {truth.identity} of day {truth.day:.1f}")
+            continue
+        left.remove(mine[0])
+        day = (float(mine[0].facts["since_time"]) - BEGAN) / DAY
+        if not (truth.day - (_EARLY if truth.late else 0.01) <= day <= truth.day + truth.late + 0.01):
+            wrong.append(f"{truth.rule} {truth.identity}: day {day:.1f}, not {truth.day:.1f}")
+    return wrong + [f"not planted: {one.rule.id} {title(one)}" for one in left]
+
+
+def _identity(found: Finding) -> str:
+    component = found.facts.get("component")
+    return "" if component is None else str(component.identity)
+
+
+def truth(seeds: int, show: bool, folder: Path) -> int:
+    """Count the seeds in which all is right; return 1 if they are too few."""
+    right = 0
+    for seed in range(seeds):
+        site = Site(seed)
+        path = folder / f"site-{seed}" / "history.sqlite"
+        HistoryWriter(path).add(site.entries())
+        with open_history(path) as past:
+            wrong = judged(past.findings(), site.truths())
+        right += not wrong
+        for line in wrong if show else wrong[:3]:
+            print(f"  seed {seed}: {line}", flush=True)
+    share = right / seeds
+    print(f"all seven found, nothing else: {right} of {seeds} seeds (bar {RIGHT:.0%} {held(share, RIGHT, least=True)})")
+    return int(share < RIGHT)
+
+
+def cost(recordings: int, folder: Path) -> int:
+    """Add many recordings and read the overview; return how many bars are missed."""
+    site = Site(0)
+    paths: list[Path] = []
+    began = time.monotonic()
+    made: list[list[Event]] = []
+    for number in range(_DISTINCT):
+        model, events = Model(), list[Event]()
+        for event in site.events(site.days[number * SESSIONS // _DISTINCT], model):
+            model.apply(event)
+            events.append(event)
+        made.append(events)
+    for number in range(recordings):
+        paths.append(folder / f"{number:05d}.jsonl.gz")
+        journal = Journal(paths[-1])
+        shift = number // _DISTINCT * (DAYS / recordings * _DISTINCT) * DAY / 10
+        journal.append(replace(event, time=event.time + shift) for event in made[number % _DISTINCT])
+        journal.close()
+    print(f"{recordings} recordings made in {time.monotonic() - began:.0f} s")
+    file = folder / "cost" / "history.sqlite"
+    began, cpu = time.monotonic(), os.times()
+    problems = [one.problem for one in add_recordings(paths, file, title) if one.problem]
+    took, used = time.monotonic() - began, sum(os.times()[:4]) - sum(cpu[:4])
+    size = file.stat().st_size / 1e6
+    started = time.process_time()
+    with open_history(file) as past:
+        listed = past.worst(past.latest - 30 * DAY)
+    read = time.process_time() - started
+    scale = 10_000 / recordings
+    print(f"problems: {len(problems)} {problems[:1]}; sessions listed as standing out: {len(listed)}")
+    minutes = used * scale / 2 / 60
+    print(f"adding: {took:.0f} s, {used / recordings * 1000:.0f} ms of CPU each")
+    print(f"10,000 on two cores: {minutes:.1f} min ", end="")
+    print(f"(bar {MINUTES:.0f} {held(minutes, MINUTES)})")
+    print(f"file: {size:.1f} MB, of 10,000 {size * scale:.0f} MB (bar {MEGABYTES:.0f} {held(size * scale, MEGABYTES)})")
+    print(f"overview: {read:.2f} s of CPU (bar {OVERVIEW} {held(read, OVERVIEW)})")
+    return (minutes > MINUTES) + (size * scale > MEGABYTES) + (read > OVERVIEW)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=20, help="number of sites (20)")
+    parser.add_argument("--recordings", type=int, default=10_000, help="recordings that are added; 0: none (10,000)")
+    parser.add_argument("--show", action="store_true", help="print everything that is wrong")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.environ["XDG_STATE_HOME"] = name
+        missed = truth(given.seeds, given.show, folder) if given.seeds else 0
+        return min(1, missed + (cost(given.recordings, folder) if given.recordings else 0))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
