@@ -32,7 +32,7 @@ from fabtui.sanitize import clean, one_line
 #: Maximum number of bad measurements listed in a test case.
 MOST_LISTED = 50
 #: Domains of the rules that judge a session.
-_DOMAINS = (Domain.PAIRS, Domain.LINKS, Domain.MESH, Domain.NODES, Domain.RUNNING)
+_DOMAINS = (Domain.PAIRS, Domain.LINKS, Domain.MESH, Domain.NODES, Domain.RUNNING, Domain.HISTORY)
 #: What XML 1.0 cannot hold, even as a reference; `clean` leaves only these of it.
 _NOT_XML = re.compile("[\ufffe\uffff]")
 
@@ -131,6 +131,7 @@ def _without_data(model: Model) -> dict[Domain, str]:
         Domain.LINKS: (tested or probed, "no node was probed"),
         Domain.NODES: (probed, "no node was probed"),
         Domain.RUNNING: (bool(model.job), "no running job was observed"),
+        Domain.HISTORY: (model.past is not None, "no earlier session is known"),
     }
     return {domain: reason for domain, (there, reason) in has.items() if not there}
 
