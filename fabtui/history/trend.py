@@ -132,7 +132,8 @@ def _begins(points: Sequence[Point], early: int, at: int) -> bool:
     before = (sum(one.value for one in points[:early]) + 1) / hours
     expected = before * points[early].weight
     above = points[early].value > expected + 3 * math.sqrt(expected) + 1
-    return above and _rate(points[early:at]) >= RISE * before
+    # Not a burst of that day alone.
+    return above and (early + 1 == at or _rate(points[early + 1 : at]) >= RISE * before)
 
 
 def _poisson_gain(points: Sequence[Point], at: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
@@ -64,6 +65,8 @@ async def test_a_recording_shows_nothing_later(opened: Opened) -> None:
 
 class _AlwaysSeen:
     """A past in which each finding was seen before."""
+
+    findings: tuple[Any, ...] = ()
 
     def about(self, model: Model, finding: Finding) -> Recurrence:
         return Recurrence(START - 14 * DAY, START - DAY, 3, 3, 14.0, 1, moved_from="n012:3", moved="gpu")
