@@ -3,8 +3,8 @@
     python bench/history.py [--seeds 20] [--recordings 10000] [--show]
 
 Truth: 60 sessions over ten weeks on 16 GPUs of four nodes, with noise (``bench/planted.py``). Three links degrade: an
-NVLink and a port by their counters, a NIC by its bandwidth. A slow GPU is moved to another node, the NIC of a slow
-cable is replaced, a GPU is slow now and then, and a new driver makes all pairs slower. Each is found with its rule,
+NVLink and a port by their counters, a NIC by its bandwidth. A slow GPU is moved to another node, and the NIC of a slow
+cable is replaced. A GPU is slow now and then, and a new driver makes all pairs slower. Each is found with its rule,
 identity and date, and nothing else is. Dates of drifts may be up to ten days late: they leave the noise slowly.
 
 Cost: recordings of 16 endpoints, a few distinct ones with other times, are added on all processors; then the overview
@@ -56,7 +56,7 @@ _SHAPE = Shape(4, 4, ("NVIDIA H200",), "ib", 1, 1, False, 0.03)
 
 
 class Truth(NamedTuple):
-    """What is planted: the rule that finds it, the identity of the part, and the day."""
+    """A planted fault: the rule that finds it, the identity of the part, and the day."""
 
     rule: str
     identity: str
