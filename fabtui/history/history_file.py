@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,15 @@ from fabtui.paths import UnsafeFileError, open_strictly, private_folder, wait_fo
 from fabtui.paths import history_file as history_file
 from fabtui.sanitize import one_line
 
-#: Version of the tables. A newer file is refused, an older one is brought forward by `_UPGRADES`.
+try:
+    import sqlite3
+except ModuleNotFoundError:
+    # Python was built where SQLite was missing, as happens on login nodes.
+    _WITHOUT_SQLITE = "this Python was built without SQLite (module sqlite3); use another one"
+else:
+    _WITHOUT_SQLITE = ""
+
+#: Version of the tables. A newer file is refused; an older one does not exist yet.
 FORMAT = 1
 #: Marks a file of SQLite as one of ours ("fbtu").
 _APPLICATION = 0x66627475
@@ -150,6 +157,8 @@ def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
     if not path.exists():
         yield None
         return
+    if _WITHOUT_SQLITE:
+        raise _refuse(path, f"is not read: {_WITHOUT_SQLITE}")
     try:
         base = _connect(path, create=False)
     except (UnsafeFileError, OSError, sqlite3.Error) as error:
@@ -174,6 +183,8 @@ def writing(path: Path, patience: float = LOCK_PATIENCE) -> Iterator[sqlite3.Con
     Raises:
         InputError: It cannot be written, or should not.
     """
+    if _WITHOUT_SQLITE:
+        raise _refuse(path, f"is not written: {_WITHOUT_SQLITE}, or --no-history")
     try:
         private_folder(path.parent)
         lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

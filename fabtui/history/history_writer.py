@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fabtui.history.component import Component
 from fabtui.history.course import DAY
 from fabtui.history.history_file import LOCK_PATIENCE, writing
 from fabtui.history.parts import Counted
 from fabtui.history.session_entry import SessionEntry
+
+if TYPE_CHECKING:
+    import sqlite3
 
 #: Size (B) of the file beyond which detail of the oldest sessions is dropped.
 MOST_BYTES = 200 << 20

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fabtui.history.component import Component, PartKind
 from fabtui.history.course import DAY, HourlyRate, Share
+
+if TYPE_CHECKING:
+    import sqlite3
 
 #: Days whose courses are compared.
 WINDOW = 120

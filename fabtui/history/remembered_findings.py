@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 from bisect import bisect_left
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabtui.diagnosis.finding import Domain, Finding, Kind
 from fabtui.diagnosis.merge_findings import finding_key
@@ -18,6 +17,9 @@ from fabtui.history.parts import Parts
 from fabtui.history.past_evidence import read_evidence
 from fabtui.model.recurrence import Recurrence
 from fabtui.model.session_model import Model
+
+if TYPE_CHECKING:
+    import sqlite3
 
 #: Number of latest sessions that are remembered.
 _MOST_SESSIONS = 500

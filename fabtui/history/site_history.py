@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fabtui.diagnosis.finding import Finding
 from fabtui.history.component import Component, PartKind
@@ -16,6 +15,9 @@ from fabtui.history.course import DAY, Course, PastSession, Sighting, Standout, 
 from fabtui.history.history_file import history_file, reading
 from fabtui.history.history_rules import history_findings
 from fabtui.history.past_evidence import EvidenceReader, FoundOn, PastEvidence, read_evidence
+
+if TYPE_CHECKING:
+    import sqlite3
 
 #: Maximum number of components that a subject stands for.
 _MOST_PARTS = 500

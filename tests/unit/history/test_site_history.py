@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import stat
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,3 +109,22 @@ def test_a_file_system_that_machines_share_is_known_by_its_type() -> None:
     )
     assert file_system_of(Path("/home/u/state"), mounts) == "nfs4"
     assert [is_shared(Path(one), mounts) for one in ("/home/u", "/home/a b/c", "/var")] == [True, False, False]
+
+
+@pytest.mark.slow
+def test_a_python_without_sqlite_reads_and_writes_no_history_and_says_so(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    path.touch(0o600)
+    start = "import sys; sys.modules['sqlite3'] = None; import fabtui.screen.deferred; from fabtui.cli.main import main"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{start}; sys.exit(main(['history', '--file', sys.argv[1]]))", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"fabtui: error: the history {path} is not read: this Python was built without SQLite (module sqlite3); "
+        "use another one\n"
+    )
