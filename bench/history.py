@@ -1,6 +1,6 @@
 """Truth and cost of the history of a site.
 
-    python bench/history.py [--seeds 20] [--recordings 10000] [--show]
+    python bench/history.py [--seeds 20] [--first 0] [--recordings 10000] [--show]
 
 Truth: 60 sessions over ten weeks on 16 GPUs of four nodes, with noise (``bench/planted.py``). Three links degrade: an
 NVLink and a port by their counters, a NIC by its bandwidth. A slow GPU is moved to another node, and the NIC of a slow
@@ -209,10 +209,10 @@ def _identity(found: Finding) -> str:
     return "" if component is None else str(component.identity)
 
 
-def truth(seeds: int, show: bool, folder: Path) -> int:
+def truth(seeds: range, show: bool, folder: Path) -> int:
     """Count the seeds in which all is right; return 1 if they are too few."""
     right = 0
-    for seed in range(seeds):
+    for seed in seeds:
         site = Site(seed)
         path = folder / f"site-{seed}" / "history.sqlite"
         HistoryWriter(path).add(site.entries())
@@ -221,8 +221,9 @@ def truth(seeds: int, show: bool, folder: Path) -> int:
         right += not wrong
         for line in wrong if show else wrong[:3]:
             print(f"  seed {seed}: {line}", flush=True)
-    share = right / seeds
-    print(f"all seven found, nothing else: {right} of {seeds} seeds (bar {RIGHT:.0%} {held(share, RIGHT, least=True)})")
+    share = right / len(seeds)
+    verdict = held(share, RIGHT, least=True)
+    print(f"all seven found, nothing else: {right} of {len(seeds)} seeds (bar {RIGHT:.0%} {verdict})")
     return int(share < RIGHT)
 
 
@@ -268,13 +269,15 @@ def cost(recordings: int, folder: Path) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20, help="number of sites (20)")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first one (0)")
     parser.add_argument("--recordings", type=int, default=10_000, help="recordings that are added; 0: none (10,000)")
     parser.add_argument("--show", action="store_true", help="print everything that is wrong")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["XDG_STATE_HOME"] = name
-        missed = truth(given.seeds, given.show, folder) if given.seeds else 0
+        seeds = range(given.first, given.first + given.seeds)
+        missed = truth(seeds, given.show, folder) if seeds else 0
         return min(1, missed + (cost(given.recordings, folder) if given.recordings else 0))
 
 

@@ -350,26 +350,29 @@ class StepOfVersion(HistoryRule):
     def check(self, context: PastEvidence) -> Iterator[Finding]:
         days = sorted(context.versions)
         for before, day in itertools.pairwise(days):
-            old, new = context.versions[before], context.versions[day]
-            changed = [f"{fact} {old[fact]} -> {new[fact]}" for fact in new if fact in old and old[fact] != new[fact]]
+            old, new = context.versions[before].most, context.versions[day].most
+            changed = {fact: version for fact, version in new.items() if old.get(fact, version) != version}
             steps = [step for (kind, _), course in context.usual.items() if (step := _step(kind, course, day))]
             if not changed or not steps:
                 continue
+            # The day before may have had it in its last sessions.
+            seen = (context.versions[one].first for one in (before, day))
+            since = min(first[one] for first in seen for one in changed.items() if one in first)
             steps.sort(key=lambda one: -abs(one[1]))
-            first = steps[0]
+            largest = steps[0]
             facts = {
-                "since": date_of(first[2]),
-                "since_time": first[2],
-                "versions": ", ".join(changed),
+                "since": date_of(since),
+                "since_time": since,
+                "versions": ", ".join(f"{fact} {old[fact]} -> {version}" for fact, version in changed.items()),
                 "words": "; ".join(f"{kind} {100 * step:+.0f} %" for kind, step, *_ in steps[:4]),
-                "days": first[4],
-                "before": first[3],
+                "days": largest[3],
+                "before": largest[2],
             }
             yield self.finding("versions", facts=facts, weight=len(steps))
 
 
-def _step(kind: str, course: Sequence[UsualOn], day: int) -> tuple[str, float, float, int, int] | None:
-    """Return class, relative step, time of the first session after it, days before and after; None without a step."""
+def _step(kind: str, course: Sequence[UsualOn], day: int) -> tuple[str, float, int, int] | None:
+    """Return class, relative step, and the days before and after it; None without a step."""
     before = [one for one in course if one.day < day][-_AROUND:]
     after = [one for one in course if one.day >= day][:_AROUND]
     if min(len(before), len(after)) < FEWEST:
@@ -380,4 +383,4 @@ def _step(kind: str, course: Sequence[UsualOn], day: int) -> tuple[str, float, f
     noise = noise_of([[one.value / was for one in before], [one.value / was for one in after]])
     step = now / was - 1
     least = max(_LEAST_STEP, _DEVIATIONS * noise * (1 / len(before) + 1 / len(after)) ** 0.5)
-    return (kind, step, after[0].time, len(before), len(after)) if abs(step) >= least else None
+    return (kind, step, len(before), len(after)) if abs(step) >= least else None

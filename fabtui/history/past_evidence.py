@@ -50,6 +50,13 @@ class UsualOn(NamedTuple):
     sessions: int
 
 
+class VersionsOn(NamedTuple):
+    """Versions of the software on a day."""
+
+    most: Mapping[str, str]  #: Of each fact, that of most sessions.
+    first: Mapping[tuple[str, str], float]  #: Start of the first session that had a version of a fact (epoch seconds).
+
+
 @dataclass
 class PastEvidence:
     """Observations of earlier sessions about components, by day."""
@@ -57,7 +64,7 @@ class PastEvidence:
     shares: dict[tuple[Component, str], list[Share]] = field(default_factory=dict)  #: By component, layer and class.
     rates: dict[tuple[Component, str], list[HourlyRate]] = field(default_factory=dict)  #: By component and counter.
     usual: dict[tuple[str, int], list[UsualOn]] = field(default_factory=dict)  #: By class with hardware, and size.
-    versions: dict[int, Mapping[str, str]] = field(default_factory=dict)  #: By day, as most sessions had them.
+    versions: dict[int, VersionsOn] = field(default_factory=dict)  #: By day.
     findings: dict[tuple[Component, str], list[FoundOn]] = field(default_factory=dict)  #: By component and rule.
     probed: dict[Component, list[int]] = field(default_factory=dict)  #: Days that saw a component of `findings`.
     #: Components of a kind that were at one place one after the other, with the first and last time there.
@@ -149,19 +156,21 @@ class EvidenceReader:
             found.setdefault((kind, size), []).append(UsualOn(day, first, value, sessions))
         return found
 
-    def versions(self) -> dict[int, Mapping[str, str]]:
-        """Return the versions of each day, as most of its sessions had them."""
+    def versions(self) -> dict[int, VersionsOn]:
+        """Return the versions of each day."""
         counts: dict[int, dict[str, Counter[str]]] = {}
+        first: dict[int, dict[tuple[str, str], float]] = {}
         rows = self.base.execute(
-            "SELECT cast(started / ? AS INTEGER) AS day, versions, count(*) FROM session"
-            " WHERE started >= ? AND started < ? GROUP BY day, versions ORDER BY day",
+            "SELECT cast(started / ? AS INTEGER) AS day, versions, count(*), min(started) FROM session"
+            " WHERE started >= ? AND started < ? GROUP BY day, versions ORDER BY min(started)",
             (DAY, self.since, self.until),
         )
-        for day, text, sessions in rows:
+        for day, text, sessions, started in rows:
             for fact, version in json.loads(text).items():
                 counts.setdefault(day, {}).setdefault(fact, Counter())[version] += sessions
+                first.setdefault(day, {}).setdefault((fact, version), started)
         return {
-            day: {fact: versions.most_common(1)[0][0] for fact, versions in facts.items()}
+            day: VersionsOn({fact: versions.most_common(1)[0][0] for fact, versions in facts.items()}, first[day])
             for day, facts in counts.items()
         }
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import median
 from typing import NamedTuple
+
+from fabtui.history.course import DAY
 
 #: Minimum number of days with results before a change, and from it on: two sessions are no trend.
 FEWEST = 3
@@ -19,6 +21,8 @@ LEAST_FALL, _DEVIATIONS = 0.05, 4.0
 _LEAST_NOISE = 0.005
 #: How much better (in units of variance, like a likelihood ratio) a course with a change has to fit than one without.
 _GAIN = 30.0
+#: By how much better (in the same units) a ramp has to fit than a step: three standard deviations.
+_RAMP = 9.0
 #: A counter rises if it counts this many times as often as before, and this many events more than then.
 RISE, _MORE_EVENTS = 3.0, 10
 _NORMAL = 0.6745
@@ -72,7 +76,7 @@ def fall_of(points: Sequence[Point], noise: float) -> CourseChange | None:
     if best is None:
         return None
     low = [one < best.before - least / 2 for one in values[-best.points :]]
-    return best if all(low[-2:]) and sum(low) >= FEWEST else None
+    return _dated(points, best, noise) if all(low[-2:]) and sum(low) >= FEWEST else None
 
 
 def _spread(values: Sequence[float]) -> float:
@@ -94,6 +98,39 @@ def _fitted(points: Sequence[Point], at: int, whole: float, noise: float) -> Cou
     now = before - slope * spans[-1] if gradual else after
     gain = (whole - min(line, step)) / noise**2
     return CourseChange(tail[0].time, before, now, len(tail), gradual, gain)
+
+
+def _dated(points: Sequence[Point], change: CourseChange, noise: float) -> CourseChange:
+    """Return a fall with the date that fits best: it is a step, or falls to a value that it keeps from some day on.
+
+    A line to the end of the course would begin too early if the fall has ended. Least squares of all starts and ends
+    need the sums up to each day only.
+    """
+    count, origin = len(points), points[0].time
+    days, values = [(one.time - origin) / DAY for one in points], [one.value for one in points]
+    sum_t, sum_tt, sum_y, sum_ty = (
+        [0.0, *accumulate(each)]
+        for each in (days, [t * t for t in days], values, [t * y for t, y in zip(days, values, strict=True)])
+    )
+
+    def better(start: int, end: int) -> float:
+        """Return by how much (sum of squares) a ramp from one day to another fits better than a constant."""
+        first, length, after = days[start], days[end] - days[start], count - end
+        within = end - start - 1
+        t, tt = sum_t[end] - sum_t[start + 1], sum_tt[end] - sum_tt[start + 1]
+        y, ty = sum_y[end] - sum_y[start + 1], sum_ty[end] - sum_ty[start + 1]
+        x = (t - within * first) / length + after
+        xx = (tt - 2 * first * t + within * first * first) / length**2 + after
+        xy = (ty - first * y) / length + sum_y[-1] - sum_y[end]
+        slope, spread = xy - x * sum_y[-1] / count, xx - x * x / count
+        return slope * slope / spread if slope < 0 < spread else 0.0
+
+    starts = range(FEWEST - 1, count - FEWEST)
+    step = max(starts, key=lambda start: better(start, start + 1))
+    ramp, end = max(((a, b) for a in starts for b in range(a + 1, count)), key=lambda pair: better(*pair))
+    gradual = better(ramp, end) - better(step, step + 1) > _RAMP * noise**2
+    at = (ramp if gradual else step) + 1
+    return change._replace(since=points[at].time, points=count - at, gradual=gradual)
 
 
 def rise_of(points: Sequence[Point]) -> CourseChange | None:

@@ -26,6 +26,15 @@ def test_a_fall_has_its_date_and_kind() -> None:
     assert abs(line.since / DAY - 20) <= 4
 
 
+def test_a_fall_that_has_ended_is_as_old_as_it_is() -> None:
+    rng = random.Random(2)
+    values = [max(0.6, 1 - 0.02 * max(0, at - 20)) + rng.gauss(0, 0.01) for at in range(70)]
+    found = fall_of(course(values), 0.01)
+    assert found is not None
+    assert found.gradual
+    assert abs(found.since / DAY - 21) <= 2
+
+
 def test_two_days_and_what_has_passed_are_no_fall() -> None:
     flat = [1.0] * 20
     assert fall_of(course([*flat, 0.5, 0.5]), 0.01) is None
