@@ -15,7 +15,7 @@ from fabtui.history.past_evidence import FoundOn, PastEvidence, UsualOn
 from fabtui.history.trend import FEWEST, CourseChange, Point, fall_of, noise_of, rise_of
 
 #: Days within which a finding that comes back is a recurring one.
-RECURRING_DAYS = 60
+RECURRING_DAYS = 90
 #: Number of times that it was found, after it was gone each time.
 _TIMES = 3
 #: Number of days that found it before a part was moved or replaced, and after.
@@ -271,6 +271,12 @@ def _moves(context: PastEvidence) -> Iterator[tuple[Component, str, str, list[Fo
             yield component, rule, before[-1].place, before, after
 
 
+def _came(context: PastEvidence, component: Component, place: str, after: Sequence[FoundOn]) -> float:
+    """Return when a component came to a place: the first session that saw it there, else the first that found fault."""
+    held = context.holders.get((component.kind, place), ())
+    return max((since for one, since, _ in held if one == component and since <= after[0].time), default=after[0].time)
+
+
 @register
 class ReplacedAndFailsAgain(HistoryRule):
     """A component was replaced, and the finding about it is there again with the new one.
@@ -291,12 +297,13 @@ class ReplacedAndFailsAgain(HistoryRule):
             if (place, rule) in reported:
                 continue
             reported.add((place, rule))
+            came = _came(context, new, place, after)
             facts = {
                 "place": place,
                 "rule": rule,
                 "kind": str(new.kind),
-                "since": date_of(after[0].time),
-                "since_time": after[0].time,
+                "since": date_of(came),
+                "since_time": came,
                 "old": old.identity,
                 "new": new.identity,
                 "sessions": sum(one.sessions for one in after),
@@ -322,13 +329,14 @@ class MovedWithIt(HistoryRule):
             if component in reported:
                 continue
             reported.add(component)
+            came = _came(context, component, after[0].place, after)
             facts = {
                 "rule": rule,
                 "kind": str(component.kind),
                 "old": old,
                 "place": component.place,
-                "since": date_of(after[0].time),
-                "since_time": after[0].time,
+                "since": date_of(came),
+                "since_time": came,
                 "sessions": sum(one.sessions for one in after),
                 "words": after[-1].title,
             }
