@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import re
+import shutil
 from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
@@ -99,8 +100,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _own_state_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the state folder and the settings of the user out of the tests."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
+    """Keep the state folder and the settings of the user out of the tests, and the history of other tests."""
+    state = tmp_path_factory.getbasetemp() / "state"
+    shutil.rmtree(state / "fabtui" / "history", ignore_errors=True)
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "config"))
     monkeypatch.delenv("FABTUI_CONFIG", raising=False)
 

@@ -46,7 +46,7 @@ _TEXT_STYLES = {
     "blink",
 }
 #: Share of a colour, as in ``auto 87%``.
-_SHARE = re.compile(r"\s+\d{1,3}(\.\d+)?%")
+_SHARE = re.compile(r"(?<=\S)\s+\d{1,3}(\.\d+)?%")
 
 
 def check(colors: Mapping[str, str], variables: Mapping[str, str], ramps: Mapping[str, Mapping[str, str]]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from fabtui.cli.options_from_args import Request, request_from
 from fabtui.cli.parser import build_parser
 from fabtui.errors import InputError
-from fabtui.paths import recording_name, user_probe_folder
+from fabtui.paths import history_file, recording_name, user_probe_folder
 from fabtui.session.acknowledgement_file import AcknowledgementFile
 from fabtui.session.options import ALL_PROBES, SessionOptions
 
@@ -55,6 +55,7 @@ def test_all_options_reach_the_session(tmp_path: Path) -> None:
         connect_timeout=7,
         env={"NCCL_DEBUG": "INFO", "A": ""},
         record=record,
+        history=history_file(),
         layers=("p2p",),
         mode="sampled",
         isolated=True,

@@ -14,6 +14,7 @@ from fabtui.diagnosis import diagnosis, finding
 from fabtui.diagnosis.finding import Direction, Route, Rule
 from fabtui.diagnosis.mesh.affected_components import ComponentKind
 from fabtui.diagnosis.mesh.mesh import ScopeFact
+from fabtui.history import history_rules
 from fabtui.presentation import findings as texts
 
 SCOPE = ScopeFact(ComponentKind.ACROSS, ("n0", "n1"), (0, 1), "", "both", (), False, 1, True, True)
@@ -36,7 +37,7 @@ def facts_of_rules() -> frozenset[str]:
     """Return the names of all facts that the diagnosis gives to a finding: keys of literals, keywords and fields."""
     # The kind of a component is a fact as well.
     found = {kind.replace("-", "_") for kind in finding.Kind}
-    for path in Path(diagnosis.__file__).parent.rglob("*.py"):
+    for path in [*Path(diagnosis.__file__).parent.rglob("*.py"), Path(history_rules.__file__)]:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             match node:
                 case ast.Dict(keys=keys):

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -149,7 +150,7 @@ def test_a_session_that_writes_at_the_same_time_is_waited_for(tmp_path: Path, mo
 def test_login_hosts_of_a_site_share_a_file_and_labs_have_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     names = []
     for host in ("login1.cluster", "Login02.cluster", "../12"):
-        monkeypatch.setattr("platform.node", lambda host=host: host)
+        monkeypatch.setattr("os.uname", lambda host=host: SimpleNamespace(nodename=host))
         names.append(file_of_site(lab=False).name)
     assert names == ["host-login.cluster.json", "host-login.cluster.json", "host-...json"]
     assert file_of_site(lab=True).name == "lab.json"
