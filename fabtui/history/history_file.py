@@ -17,7 +17,7 @@ try:
     import sqlite3
 except ModuleNotFoundError:
     # Python was built where SQLite was missing, as happens on login nodes.
-    _WITHOUT_SQLITE = "this Python was built without SQLite (module sqlite3); use another one"
+    _WITHOUT_SQLITE = "this Python was built without SQLite (module sqlite3); use a different one"
 else:
     _WITHOUT_SQLITE = ""
 

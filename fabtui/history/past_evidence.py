@@ -53,7 +53,7 @@ class UsualOn(NamedTuple):
 class VersionsOn(NamedTuple):
     """Versions of the software on a day."""
 
-    most: Mapping[str, str]  #: Of each fact, that of most sessions.
+    most: Mapping[str, str]  #: Version that most sessions had, by fact.
     first: Mapping[tuple[str, str], float]  #: Start of the first session that had a version of a fact (epoch seconds).
 
 

@@ -112,7 +112,7 @@ def test_a_file_system_that_machines_share_is_known_by_its_type() -> None:
 
 
 @pytest.mark.slow
-def test_a_python_without_sqlite_reads_and_writes_no_history_and_says_so(path: Path) -> None:
+def test_a_python_without_sqlite_has_no_history_and_reports_why(path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.touch(0o600)
     start = "import sys; sys.modules['sqlite3'] = None; import fabtui.screen.deferred; from fabtui.cli.main import main"
@@ -126,5 +126,5 @@ def test_a_python_without_sqlite_reads_and_writes_no_history_and_says_so(path: P
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         f"fabtui: error: the history {path} is not read: this Python was built without SQLite (module sqlite3); "
-        "use another one\n"
+        "use a different one\n"
     )
