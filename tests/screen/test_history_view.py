@@ -61,6 +61,9 @@ async def test_a_recording_shows_nothing_later(opened: Opened) -> None:
         await pilot.press("H")
         await _read(app, pilot)
         assert "the history has no session of the 30 days before this recording" in screen_text(app)
+        await pilot.press("space")
+        await settled(app, pilot)
+        assert "all of the text is shown" in [one.message for one in app._notifications]
 
 
 class _AlwaysSeen:

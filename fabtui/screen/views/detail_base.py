@@ -254,6 +254,16 @@ class DetailScreen(TitledScreen):
         body = self.query_one("#detail-body")
         (body.scroll_end if end else body.scroll_home)(animate=False)
 
+    def action_more(self) -> None:
+        """Show the next screen of the text; after its end, its beginning."""
+        body = self.query_one("#detail-body")
+        if not body.max_scroll_y:
+            self.context.notify("all of the text is shown")
+        elif body.scroll_y >= body.max_scroll_y:
+            self.action_scroll_edge(False)
+        else:
+            self.action_scroll_page(1)
+
 
 class RunScreen(Question):
     """Question before a command that may change something: Enter, which opened it, does not answer yes."""

@@ -195,13 +195,5 @@ class HistoryScreen(DetailScreen):
         else:
             self.context.notify("the session has no node with this component")
 
-    def action_more(self) -> None:
-        """Show the next screen of the text; after its end, its beginning."""
-        body = self.query_one("#detail-body")
-        if body.max_scroll_y and body.scroll_y >= body.max_scroll_y:
-            self.action_scroll_edge(False)
-        else:
-            self.action_scroll_page(1)
-
     def action_copy(self) -> None:
         self.context.copy(f"{self.table.text}\n\n{as_text(self.body_lines(self.copy_width))}")

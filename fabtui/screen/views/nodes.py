@@ -272,15 +272,5 @@ class NodesScreen(SteppedScreen):
         self._all_facts = not self._all_facts
         self.draw()
 
-    def action_more(self) -> None:
-        """Show the next screen of the text; after its end, its beginning."""
-        body = self.query_one("#detail-body")
-        if not body.max_scroll_y:
-            self.context.notify("all of the text is shown")
-        elif body.scroll_y >= body.max_scroll_y:
-            self.action_scroll_edge(False)
-        else:
-            self.action_scroll_page(1)
-
     def copy_all(self) -> None:
         self.context.copy(f"{self.table.text}\n\n{as_text(self.body_lines(self.copy_width))}")
