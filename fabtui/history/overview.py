@@ -22,7 +22,8 @@ class Overview:
     path: Path  #: File of the history.
     since: float  #: Start of the time (epoch seconds); 0 for all of it.
     until: float  #: Sessions that began then (epoch seconds) or later are left out; infinite for none.
-    sessions: Sequence[PastSession]  #: Sessions of that time, the newest first.
+    total: int  #: Number of sessions of that time.
+    sessions: Sequence[PastSession]  #: The latest of them, the newest first.
     standouts: Sequence[Standout]  #: Components that stand out in that time, the worst first.
     subject: str = ""  #: The subject, or "".
     courses: Sequence[Course] = ()  #: Courses of the subject, or of the first components that stand out.
@@ -56,10 +57,10 @@ def read_overview(
     with open_history(path, until) as past:
         sessions = past.sessions(since)
         if not sessions:
-            return Overview(past.path, since, until, (), (), subject)
+            return Overview(past.path, since, until, 0, (), (), subject)
         standouts = past.worst(since, MOST_COMPONENTS)
         if subject:
             found = past.history_of(subject, since)[:MOST_COURSES]
         else:
             found = [course for one in standouts[:courses] for course in past.history_of(one.component, since)]
-        return Overview(past.path, since, until, sessions, standouts, subject, found)
+        return Overview(past.path, since, until, past.count(since), sessions, standouts, subject, found)

@@ -68,6 +68,15 @@ class SiteHistory:
         )
         return [_session(row) for row in rows]
 
+    def count(self, since: float = 0.0) -> int:
+        """Return the number of sessions that began after a time (epoch seconds)."""
+        if self._base is None:
+            return 0
+        found = self._base.execute(
+            "SELECT count(*) FROM session WHERE started >= ? AND started < ?", (since, self._until)
+        )
+        return int(found.fetchone()[0])
+
     @property
     def latest(self) -> float:
         """Start of the latest session (epoch seconds); 0 without any."""

@@ -61,7 +61,7 @@ def part_text(one: Component) -> str:
 def overview_sentence(found: Overview) -> str:
     """Return how many sessions are known, and how many components degrade, flap, are new, or have lasting findings."""
     since = f" since {date_text(found.since)}" if found.since else ""
-    where = f"in {count(len(found.sessions), 'session')}{since}"
+    where = f"in {count(found.total, 'session')}{since}"
     numbers = Counter(one.turn for one in found.standouts)
     parts = [f"{numbers[turn]} {_SENTENCES[turn][numbers[turn] > 1]}" for turn in TURN_WORDS if numbers[turn]]
     return f"{', '.join(parts) or 'no component stands out'} {where}"

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from fabtui.cli.main import main
 from fabtui.export.json import schema
 from fabtui.history.history_file import history_file
+from fabtui.history.site_history import SiteHistory
 from tests.past import MOVED, write_past
 
 _SINCE = "2023-10-15"
@@ -27,6 +28,15 @@ def _run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
     code = main(["history", *words])
     found = capsys.readouterr()
     return code, found.out, found.err
+
+
+def test_sessions_that_are_not_listed_count(
+    past: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = SiteHistory.sessions
+    monkeypatch.setattr(SiteHistory, "sessions", lambda self, since: every(self, since, most=2))
+    code, text, _ = _run(capsys, "--file", str(past), "--since", _SINCE)
+    assert (code, text.splitlines()[0]) == (0, "1 degrades, 1 flaps, 1 is new in 15 sessions since 2023-10-15")
 
 
 def test_what_stands_out_is_the_same_in_text_json_and_csv(past: Path, capsys: pytest.CaptureFixture[str]) -> None:
