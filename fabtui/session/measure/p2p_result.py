@@ -87,14 +87,17 @@ def _line(text: str | None, limit: int) -> str | None:
 
 
 def read_struct(message: dict[str, Any], kind: type[_Read]) -> _Read:
-    """Return an unvalidated message as an object of a type; a field of a wrong type counts as absent."""
+    """Return an unvalidated message as an object of a type; a field of a wrong type counts as absent.
+
+    So does half of a surrogate pair, which JSON can hold and UTF-8 cannot, as a key or as a word of a list.
+    """
     try:
         return msgspec.convert(message, kind)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):
         good = {}
         for field in msgspec.structs.fields(kind):
             name = field.encode_name
-            with contextlib.suppress(msgspec.ValidationError):
+            with contextlib.suppress(msgspec.ValidationError, UnicodeEncodeError):
                 if name in message:
                     msgspec.convert({name: message[name]}, kind)
                     good[name] = message[name]

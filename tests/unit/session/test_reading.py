@@ -14,7 +14,7 @@ from fabtui.model.layers import Layer, busbw_factor
 from fabtui.model.measurement import Verdict
 from fabtui.session.endpoint_admission import admit, engine_for
 from fabtui.session.measure.group_tests import EVERY_NODE_PAIR, Group, first_groups, groups_of
-from fabtui.session.measure.p2p_result import Side, direction
+from fabtui.session.measure.p2p_result import Side, direction, read_struct
 from fabtui_node.protocol import CONSEQUENCES, ErrorKind
 from fabtui_node.ranks.base import PairReport
 
@@ -92,6 +92,11 @@ def test_a_pass_without_a_rate_is_inconclusive_never_zero() -> None:
 def test_any_report_makes_a_measurement_without_control_characters(report: dict[str, Any]) -> None:
     for found in _both(report, report):
         assert "\x1b" not in (found.error or "") + (found.raw or "")
+
+
+@pytest.mark.parametrize("report", [{"\ud800": 1}, {"ok": "\ud800"}, {"kind": "\ud800"}])
+def test_half_of_a_surrogate_pair_in_a_report_counts_as_absent(report: dict[str, Any]) -> None:
+    assert read_struct({**report, "error": "refused"}, Side).error == "refused"
 
 
 def test_what_is_read_of_a_report_is_what_ranks_send() -> None:
