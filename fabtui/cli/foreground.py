@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from fabtui.cli.options_from_args import Request, print_problems
 from fabtui.cli.printing import is_plain, shown_from
+from fabtui.cli.written_files import write_first
 from fabtui.config.file import ConfigFile
 from fabtui.hangup import watch_terminal
 from fabtui.report.document import Shown
@@ -205,7 +206,7 @@ def as_text(
 async def _session(request: Request, progress: Progress, shown: Shown, ascii_only: bool, watch: float) -> int:
     feed, interrupted = await played(request.options, progress, watch)
     # After the session: the diagnosis and the writers take 0.2 s to import.
-    from fabtui.cli.outputs import print_session, recording_line, write_first, write_outputs
+    from fabtui.cli.outputs import print_session, recording_line, write_outputs
 
     found = feed.diagnosis()
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fabtui.cli.written_files import output_path
 from fabtui.config.file import ConfigFile, merged, read_config
 from fabtui.config.options import OUTPUTS, session_changes
 from fabtui.config.values import nearest
@@ -33,7 +34,6 @@ from fabtui.paths import (
     user_path,
     user_probe_folder,
 )
-from fabtui.report.document import check_suffix
 from fabtui.sanitize import one_line
 from fabtui.scheduler import slurm
 from fabtui.scheduler.allocation import Allocation
@@ -221,23 +221,6 @@ def exposition_of(given: dict[str, Any]) -> Exposition:
     if "prom" in given and not str(given["prom"]).endswith(".prom"):
         raise InputError(f"--prom: node_exporter reads files whose names end in .prom, not {given['prom']}")
     return Exposition.of("prom_pairs" in given, given.get("prom_label", ()))
-
-
-def output_path(given: dict[str, Any], name: str) -> Path | None:
-    """Return the path of an output option, None if it was not given.
-
-    Raises:
-        InputError: It cannot be written.
-    """
-    if name not in given:
-        return None
-    if given[name] in ("", "-"):
-        raise InputError(f"--{name}: {given[name]!r} names no file; standard output is for the summary")
-    path = user_path(given[name])
-    if name == "report":
-        check_suffix(path, "--report")
-    check_writable(path, f"--{name}")
-    return path.absolute()
 
 
 def own_recordings(config: ConfigFile) -> Path:

@@ -1,4 +1,4 @@
-"""Files and texts that commands write, with a line for each file."""
+"""Texts and files of sessions, recordings and results, as commands print and write them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
 
-from fabtui.cli.options_from_args import Request, output_path
+from fabtui.cli.options_from_args import Request
 from fabtui.cli.printing import is_plain, print_json
+from fabtui.cli.written_files import print_lines, write_each, write_first
 from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
 from fabtui.errors import InputError
-from fabtui.export.atomic_write import write_atomically
 from fabtui.export.collectives_table import write_table
 from fabtui.export.csv import write_csv
 from fabtui.export.json import write_json
@@ -37,26 +36,8 @@ from fabtui.report.summary import summary
 from fabtui.report.text import text
 from fabtui.session.feeds.base import Feed
 
-Returned = TypeVar("Returned")
-#: Formats of reports that may go to standard output.
-TEXT_FORMATS = ("json", "csv")
-_STDOUT = "-"
 #: Width of texts in a pipe or a file: unlimited.
 _UNLIMITED = 10_000
-
-
-def write_first(writing: Iterable[str], report: Callable[[list[str]], Returned]) -> Returned:
-    """Write files before anything is printed: the reader of standard output may be gone.
-
-    ``report`` prints and returns the result, with a line for each file; called even if one could not be written.
-    """
-    lines: list[str] = []
-    try:
-        lines += writing
-    finally:
-        result = report(lines)
-        sys.stdout.flush()
-    return result
 
 
 def print_session(found: Diagnosis, plain: bool, shown: Shown, lines: Iterable[str] = ()) -> int:
@@ -112,11 +93,6 @@ def print_result(result: Result, given: Container[str]) -> None:
     sys.stdout.write(text_of(result, width, plain=is_plain(given)))
 
 
-def print_lines(lines: Iterable[str]) -> None:
-    """Print lines on standard output."""
-    sys.stdout.writelines(f"{line}\n" for line in lines)
-
-
 def recording_line(path: Path, stopped: str | None) -> str:
     """Return the line that names the recording, and why it is incomplete if it is."""
     return f"recorded in {path}" if stopped is None else f"RECORDING INCOMPLETE ({stopped}): {path}"
@@ -129,53 +105,6 @@ def print_outcome(feed: Feed, code: int, recorded: Sequence[str] = ()) -> None:
     # The terminal may be gone.
     with contextlib.suppress(OSError):
         print(*filter(None, (sentence, interrupted, *recorded)), sep="\n", file=sys.stderr)
-
-
-def write_each(files: Iterable[tuple[Path, Callable[[Path], int | None]]]) -> Iterator[str]:
-    """Write files, each with a function that may return its number of rows, and yield a line for each.
-
-    Raises:
-        InputError: A file could not be written (disk full); the others are.
-    """
-    problems = []
-    for path, write in files:
-        try:
-            rows = write(path)
-        except OSError as error:
-            problems.append(f"cannot write {path}: {error.strerror}")
-        else:
-            yield f"wrote {path}" + ("" if rows is None else f" ({rows} rows)")
-    if problems:
-        raise InputError("; ".join(problems))
-
-
-def text_outputs(given: dict[str, Any]) -> dict[str, Path | None]:
-    """Return the paths of ``--json`` and ``--csv`` that were given, None for standard output.
-
-    Raises:
-        InputError: One cannot be written, or both have the same destination.
-    """
-    asked = [name for name in TEXT_FORMATS if name in given]
-    found = {name: None if given[name] == _STDOUT else output_path(given, name) for name in asked}
-    if len(found) > 1 and len(set(found.values())) == 1:
-        raise InputError("--json and --csv name the same destination; name a file for one of them")
-    return found
-
-
-def write_texts(texts: Mapping[str, Callable[[], str]], outputs: Mapping[str, Path | None]) -> Iterator[str]:
-    """Write the texts of formats to files or standard output; see `write_each`."""
-
-    def put(text: str, path: Path) -> None:
-        write_atomically(path, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
-
-    def files() -> Iterator[tuple[Path, Callable[[Path], None]]]:
-        for name, path in outputs.items():
-            if path is None:
-                sys.stdout.write(texts[name]())
-            else:
-                yield path, partial(put, texts[name]())
-
-    return write_each(files())
 
 
 #: Writer of each output option with measurements alone, which returns the number of rows of a table.

@@ -9,13 +9,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from fabtui.model.acknowledgements import Acknowledgement
 from fabtui.model.endpoints import node_of
 from fabtui.model.layers import Layer
 from fabtui.model.recurrence import Recurrence
 from fabtui.nodeset import fold
+
+if TYPE_CHECKING:
+    from fabtui.model.acknowledgements import Acknowledgement
 
 Pair = tuple[str, str]
 ContextT = TypeVar("ContextT")

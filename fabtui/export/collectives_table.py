@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fabtui.diagnosis.pairs.ab_comparison import KINDS, group_name
 from fabtui.diagnosis.pricing.price import ExpectedFact
-from fabtui.export import csv
+from fabtui.export import csv_table
 from fabtui.model.endpoints import FIRST_RANKS
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -115,7 +115,7 @@ def _bandwidths(row: TableRow) -> list[tuple[str, float | None]]:
 def write_table(model: Model, path: Path) -> int:
     """Write the tables as CSV, whole or not at all (OSError); return the number of rows."""
     rows = table_rows(model)
-    csv.write_table(path, TableRow._fields, rows)
+    csv_table.write_table(path, TableRow._fields, rows)
     return len(rows)
 
 

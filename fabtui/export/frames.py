@@ -18,7 +18,8 @@ from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
 from fabtui.diagnosis.finding import Severity
 from fabtui.errors import InputError
 from fabtui.export.collectives_table import TableRow, table_rows
-from fabtui.export.csv import ARM_MARK, COLUMNS, INTEGERS, NUMBERS, rows, unescaped
+from fabtui.export.csv import ARM_MARK, COLUMNS, INTEGERS, NUMBERS, rows
+from fabtui.export.csv_table import unescaped
 from fabtui.model.endpoints import PairClass
 from fabtui.model.events import NodeState
 from fabtui.model.layers import COLLECTIVES, Layer, all_layers

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from fabtui.export.csv import table_text, when
-from fabtui.export.json import FORMATS, address, cleaned
+from fabtui.export.csv_table import table_text, when
+from fabtui.export.json_schemas import FORMATS, address, cleaned
 from fabtui.history.component import Component
 from fabtui.history.course import Course
 from fabtui.presentation.component_history import overview_sentence

@@ -14,8 +14,8 @@ from typing import Any
 
 from fabtui.diagnosis.node_bandwidth import NodeBandwidth, node_bandwidth
 from fabtui.export.atomic_write import write_atomically
-from fabtui.export.csv import when
-from fabtui.export.json import FORMATS, address, cleaned
+from fabtui.export.csv_table import when
+from fabtui.export.json_schemas import FORMATS, address, cleaned
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
 from fabtui.presentation.numbers import size_text

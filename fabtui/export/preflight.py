@@ -7,8 +7,8 @@ from pathlib import Path
 
 from fabtui.diagnosis.preflight.checks import Preflight, preflight
 from fabtui.errors import InputError
-from fabtui.export.csv import table_text, when
-from fabtui.export.json import FORMATS, address
+from fabtui.export.csv_table import table_text, when
+from fabtui.export.json_schemas import FORMATS, address
 from fabtui.model.events import APPLY_ERRORS
 from fabtui.model.facts.compare import Earlier, earlier_of
 from fabtui.model.facts.node_view import Value

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from fabtui.diagnosis.session_diff import PairChange, SessionDiff
-from fabtui.export.csv import table_text
-from fabtui.export.json import FORMATS, address, cleaned
+from fabtui.export.csv_table import table_text
+from fabtui.export.json_schemas import FORMATS, address, cleaned
 from fabtui.model.measurement import Measurement
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.sanitize import one_line

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Verdict
-from fabtui.model.session_model import Cell, Model
 from fabtui_node.parsers.nccl.transports import Path, path_of
+
+if TYPE_CHECKING:
+    from fabtui.model.session_model import Cell, Model
 
 
 class Level(IntEnum):

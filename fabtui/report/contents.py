@@ -10,7 +10,7 @@ from fabtui import __version__
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.session_diff import has_facts, session_diff
 from fabtui.export.atomic_write import write_atomically
-from fabtui.export.csv import when
+from fabtui.export.csv_table import when
 from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import without_facts
 from fabtui.model.exit_codes import ALL_OK, NOT_TESTED

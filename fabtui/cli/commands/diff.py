@@ -6,7 +6,8 @@ import argparse
 import sys
 from functools import partial
 
-from fabtui.cli.outputs import print_lines, reading_progress, text_outputs, write_first, write_texts
+from fabtui.cli.outputs import reading_progress
+from fabtui.cli.written_files import print_lines, text_outputs, write_first, write_texts
 from fabtui.diagnosis.session_diff import has_facts, session_diff
 from fabtui.errors import InputError
 from fabtui.export.session_diff import csv_text, json_text

@@ -10,21 +10,17 @@ import time
 from functools import partial
 from pathlib import Path
 
-from fabtui.cli.outputs import print_lines, text_outputs, write_first, write_texts
 from fabtui.cli.printing import is_plain
+from fabtui.cli.written_files import print_lines, text_outputs, write_first, write_texts
 from fabtui.config import values
 from fabtui.errors import InputError
 from fabtui.export.history import csv_text, json_text
 from fabtui.history.history_file import history_file
-from fabtui.history.ingest import add_recordings
 from fabtui.history.overview import Overview, read_overview
-from fabtui.model.events import SessionStart
-from fabtui.model.recording import read_events
-from fabtui.nodeset import count, fold
+from fabtui.nodeset import fold
 from fabtui.paths import user_path
 from fabtui.presentation.cell_levels import ASCII, UNICODE
 from fabtui.presentation.component_history import empty_text
-from fabtui.presentation.findings import title
 from fabtui.report.history import history_blocks
 from fabtui.report.text import text
 from fabtui.sanitize import one_line
@@ -92,32 +88,11 @@ def _unknown(found: Overview) -> str:
 
 
 def _add(names: list[str], path: Path | None, given: dict[str, object]) -> int:
-    """Add recordings to the history; what cannot be added is one line on standard error."""
+    from fabtui.cli.history_additions import add_to_history
+
     for option in ("since", "labs", "json", "csv"):
         if option in given:
             raise InputError(f"--{option} does not belong to history add")
     if not names:
         raise InputError("history add needs recordings: fabtui history add FILE ...")
-    paths: dict[Path, list[Path]] = {}
-    problems = 0
-    for name in names:
-        try:
-            found = user_path(name)
-            start = next(read_events(found))
-            lab = isinstance(start, SessionStart) and bool(start.lab)
-            paths.setdefault(path or history_file(lab), []).append(found)
-        except InputError as error:
-            problems += _left_out(str(error))
-    for file, mine in paths.items():
-        added = 0
-        for one in add_recordings(mine, file, title):
-            added += not one.problem
-            problems += _left_out(one.problem) if one.problem else 0
-        print(f"{count(added, 'recording')} added to {file}")
-    return 2 if problems else 0
-
-
-def _left_out(problem: str) -> int:
-    """Report why a recording is not added; return 1, its number."""
-    print(f"fabtui: not added: {one_line(problem, 300)}", file=sys.stderr)
-    return 1
+    return add_to_history(names, path)

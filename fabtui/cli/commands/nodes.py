@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fabtui.cli.options_from_args import output_path
-from fabtui.cli.outputs import reading_progress, write_each, write_first
+from fabtui.cli.outputs import reading_progress
 from fabtui.cli.printing import print_json, print_text
+from fabtui.cli.written_files import output_path, write_each, write_first
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.healthy_set import HealthySet
 from fabtui.diagnosis.node_bandwidth import node_bandwidth

@@ -12,7 +12,8 @@ from typing import Any
 
 from fabtui.cli.foreground import interrupted_code, played
 from fabtui.cli.options_from_args import print_problems, request_from
-from fabtui.cli.outputs import TEXT_FORMATS, print_lines, recording_line, text_outputs, write_first, write_texts
+from fabtui.cli.outputs import recording_line
+from fabtui.cli.written_files import TEXT_FORMATS, print_lines, text_outputs, write_first, write_texts
 from fabtui.config.file import read_config
 from fabtui.diagnosis.diagnosis import Evidence, diagnose
 from fabtui.diagnosis.finding import Severity

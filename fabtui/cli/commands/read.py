@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from fabtui.cli.commands.app import screen_settings, show
-from fabtui.cli.options_from_args import Request, output_path
-from fabtui.cli.outputs import print_result, write_first, write_outputs
+from fabtui.cli.options_from_args import Request
+from fabtui.cli.outputs import print_result, write_outputs
 from fabtui.cli.printing import print_json
+from fabtui.cli.written_files import output_path, write_first
 from fabtui.config.file import read_config
 from fabtui.diagnosis.diagnosis import with_errors
 from fabtui.errors import InputError
-from fabtui.export.json import cleaned
+from fabtui.export.json_schemas import cleaned
 from fabtui.importers.catalogue import chosen, formats
 from fabtui.importers.formats.job_dumps import results_of
 from fabtui.importers.result import Result

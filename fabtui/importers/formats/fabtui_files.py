@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from fabtui.export.csv import ARM_MARK, COLUMNS, INTEGERS, NUMBERS, rows, unescaped, when
+from fabtui.export.csv import ARM_MARK, COLUMNS, INTEGERS, NUMBERS, rows
+from fabtui.export.csv_table import unescaped, when
 from fabtui.importers.to_model.session_draft import SessionDraft
 from fabtui.model.events import APPLY_ERRORS, Event, NodeState, event_from_json
 from fabtui.model.facts.node_view import dicts

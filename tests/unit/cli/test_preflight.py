@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.cli import foreground, outputs
+from fabtui.cli import foreground, written_files
 from fabtui.cli import main as entry
 from fabtui.session.feeds import live
 from fabtui.transport.link import NodeUnreachable
@@ -183,7 +183,7 @@ def test_what_was_found_is_reported_also_when_a_file_cannot_be_written(
             raise OSError(errno.ENOSPC, "No space left on device")
         real(path, write)
 
-    monkeypatch.setattr(outputs, "write_atomically", full)
+    monkeypatch.setattr(written_files, "write_atomically", full)
     play(monkeypatch, nodes := FakeNodes(script()))
     table = tmp_path / "facts.csv"
     assert preflight(nodes, "--json", str(tmp_path / "facts.json"), "--csv", str(table)) == 2

@@ -15,7 +15,7 @@ from jsonschema.exceptions import ValidationError
 from fabtui.cli import main as entry
 from fabtui.diagnosis.node_bandwidth import node_bandwidth
 from fabtui.export.csv import write_csv
-from fabtui.export.json import schema
+from fabtui.export.json_schemas import schema
 from fabtui.export.planner import as_json, write_planner
 from fabtui.model.events import Measured
 from fabtui.model.layers import Layer

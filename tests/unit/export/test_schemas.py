@@ -16,7 +16,8 @@ from fabtui.diagnosis.finding import Kind, Severity
 from fabtui.diagnosis.preflight.checks import preflight
 from fabtui.diagnosis.running_job.job_verdict import JobState, RankState
 from fabtui.diagnosis.session_diff import Status, session_diff
-from fabtui.export.json import FORMATS, as_json, schema
+from fabtui.export.json import as_json
+from fabtui.export.json_schemas import FORMATS, schema
 from fabtui.export.preflight import json_text as preflight_text
 from fabtui.export.session_diff import json_text as diff_text
 from fabtui.importers.result import read

@@ -108,7 +108,7 @@ def test_a_slow_row_names_what_it_was_compared_with(make_model: Maker) -> None:
 
 def test_times_are_utc(make_model: Maker) -> None:
     model = make_model().start(["a"]).endpoints({"a": 2}).model()
-    from fabtui.export.csv import when
+    from fabtui.export.csv_table import when
 
     assert when(0.0) is None
     assert when(1_700_000_000.25) == "2023-11-14T22:13:20.250Z"
