@@ -63,6 +63,10 @@ def test_crossed_rails_are_named_whoever_answers_arp(network: Network, tmp_path:
     assert finding["subject"] == {"kind": "node", "name": "n2"}
     # By default everything passes, over the wrong interfaces.
     assert bool(found.cells(*MESH)) is bool(strict)
+    network.heal("n2")
+    # At once, although the others have learned who answered meanwhile.
+    for rail in network.rails:
+        network.on("n0", "ping", "-c1", "-W1", network.address("n2", rail))
 
 
 def test_a_duplicate_address_is_named_first(network: Network, tmp_path: Path) -> None:

@@ -361,7 +361,15 @@ def _crossed(fault: Fault, network: Network) -> Effect:
     (node,) = fault.nodes
     ends = ((f"{node}r0", f"{node}r1"), ("br0", "br1"))
     plant = tuple(_link(FABRIC, port, "master", bridge) for port, bridge in zip(ends[0], ends[1][::-1], strict=True))
-    return Effect(plant, tuple(_link(FABRIC, port, "master", bridge) for port, bridge in zip(*ends, strict=True)))
+    heal = tuple(_link(FABRIC, port, "master", bridge) for port, bridge in zip(*ends, strict=True))
+    return Effect(plant, (*heal, Step(node, ("sh", "-ec", _ANNOUNCE))))
+
+
+#: A node answers for its address by any interface: while its cables were crossed, others learned that of the wrong
+#: one, which stays dead for up to a minute. It announces its addresses, as network services do when a carrier returns.
+_ANNOUNCE = """\
+sysctl -qw net.ipv4.conf.all.arp_notify=1
+for name in eth0 eth1; do set -- $(ip -br link show dev $name); ip link set dev $name address $3; done"""
 
 
 def _interface_down(fault: Fault, network: Network) -> Effect:
