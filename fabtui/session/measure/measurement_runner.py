@@ -48,6 +48,9 @@ USUAL_SLOW_BELOW = 0.7
 LATENCY_ITERS = 20
 #: Share of the deadline for the retest of a dead pair.
 DEAD_SHARE = 0.7
+#: Deadline (s) that a pair has at least when it is tested again, as far as the whole one allows. Half of it is for one
+#: direction: TCP repeats a first packet that was lost after 1 s.
+LEAST_DEADLINE = 3.0
 #: The share of the deadline that ranks wait for each other at first, where there are so few endpoints that they meet
 #: within milliseconds; the seconds that they wait at least, as far as the deadline allows. Who does not come is waited
 #: for once more, and longer.
@@ -60,6 +63,11 @@ LOST_ROUNDS = 3
 REACH_GRACE = 3.0
 #: Maximum number of pairs that a line of the log names.
 _MAX_NAMED = 3
+
+
+def shared_deadline(timeout: float, share: float) -> float:
+    """Return a share of a deadline (s) that is long enough to find a pair well."""
+    return max(share * timeout, min(timeout, LEAST_DEADLINE))
 
 
 class MeasurementRunner:
@@ -313,7 +321,7 @@ class MeasurementRunner:
         They have a share of the usual deadline, and ``meet`` is the share of it that ranks wait for each other. With
         ``unlimited``, all are tested with the default.
         """
-        options, deadline = self._options, share * self._options.timeout
+        options, deadline = self._options, shared_deadline(self._options.timeout, share)
         test = PairTest(
             bytes=size,
             iters=options.iters,

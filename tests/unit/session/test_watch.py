@@ -17,6 +17,8 @@ from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.session import watch
 from fabtui.session.feeds.live import LiveFeed
+from fabtui.session.measure import measurement_runner
+from fabtui.session.measure.measurement_runner import shared_deadline
 from fabtui.session.node_client import NodeClient
 from fabtui.session.watch import RankHostReplacement, Round, is_suspect, rate_for
 from tests.unit.session.fakenodes import FakeNodes, Script
@@ -190,7 +192,9 @@ async def test_a_pair_that_breaks_while_it_is_watched_is_reported_and_marked() -
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_dead_pair_has_a_part_of_the_deadline() -> None:
+async def test_a_dead_pair_has_a_part_of_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [shared_deadline(timeout, 0.3) for timeout in (60.0, 5.0, 2.0)] == [18.0, 3.0, 2.0]
+    monkeypatch.setattr(measurement_runner, "LEAST_DEADLINE", 0.2)
     feed, nodes = _feed(Script({"a": 1, "b": 1}, silent={(0, 1)}), timeout=1.0)
     try:
         await feed.run()
