@@ -20,6 +20,7 @@ import random
 import re
 import shutil
 import socket
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -36,8 +37,14 @@ from fabtui.diagnosis.running_job.flight_recorder import flight_dump
 from fabtui.diagnosis.running_job.plain_pickle import NotPlain, read_plain
 from fabtui.diagnosis.running_job.ras_report import report_of as ras_report
 from fabtui.errors import InputError
+from fabtui.export import history as history_output
 from fabtui.export.csv import COLUMNS, rows
 from fabtui.export.json import as_json
+from fabtui.history.history_file import reading
+from fabtui.history.history_writer import HistoryWriter
+from fabtui.history.ingest import add_recordings
+from fabtui.history.overview import read_overview
+from fabtui.history.remembered_findings import RememberedFindings
 from fabtui.importers import sources
 from fabtui.importers.catalogue import formats
 from fabtui.importers.formats.job_dumps import FlightDumps
@@ -51,10 +58,14 @@ from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.model.recording import apply_recorded, read_events
 from fabtui.model.session_model import Model
 from fabtui.nodeset import chosen_nodes, expand, expand_listed, fold, read_hosts
+from fabtui.presentation.cell_levels import ASCII
+from fabtui.presentation.findings import title
 from fabtui.presentation.job_lines import job_text
+from fabtui.report.history import history_blocks
 from fabtui.report.imported_output import text_of
 from fabtui.report.preflight import preflight_text
 from fabtui.report.summary import summary
+from fabtui.report.text import text as report_text
 from fabtui.sanitize import clean, last_line, one_line, printable
 from fabtui.scheduler import current_job, pods, slurm, slurm_gpus, slurm_nodes
 from fabtui.scheduler.slurm import JobStatus, status_of
@@ -477,7 +488,93 @@ def _session_files() -> Iterator[bytes]:
     yield from itertools.islice(_recordings(), 20)
 
 
+# The history of a site
+
+
+@functools.cache
+def _good_history() -> bytes:
+    from tests.past import write_past
+
+    path = write_past(place() / "good.sqlite")
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        # One file, without a log beside it.
+        base.execute("PRAGMA journal_mode = DELETE")
+    return path.read_bytes()
+
+
+def _history(data: bytes) -> None:
+    """Add a recording to a history, or read one with foreign values or damaged pages; then write a session into it."""
+    from tests.past import MOVED, entry
+
+    number, rest = _choice(data, 3)
+    for old in place().glob("history.*"):
+        old.unlink()
+    path = _file(_good_history() if number < 2 else _damaged(rest), "history.sqlite")
+    path.chmod(0o600)
+    if number == 0:
+        for added in add_recordings([_file(rest, "recording.jsonl")], path, title, 1):
+            _fit(one_line(added.problem))
+    elif number == 1:
+        _replace_values(path, rest)
+    for subject in ("", "n061", MOVED):
+        found = read_overview(path, 0.0, subject, courses=3)
+        _fit(report_text(history_blocks(found, ASCII, 100), 100, True))
+        json.loads(history_output.json_text(found))
+        history_output.csv_text(found)
+    with reading(path) as base:
+        if base is not None:
+            RememberedFindings(base, float("inf"))
+    HistoryWriter(path).add([entry(9, later=1e6)])
+
+
+def _damaged(data: bytes) -> bytes:
+    """Return a history with some of its bytes replaced: each five of the input are a place and a byte."""
+    whole = bytearray(_good_history())
+    for at in range(0, len(data) - 4, 5):
+        whole[int.from_bytes(data[at : at + 4], "big") % len(whole)] = data[at + 4]
+    return bytes(whole)
+
+
+def _replace_values(path: Path, data: bytes) -> None:
+    """Replace values of a history, each as a line of JSON says."""
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        base.execute("PRAGMA synchronous = OFF")
+        for line in data.split(b"\n")[:50]:
+            try:
+                table, column, key, value = json.loads(line)
+                where = "1" if key is None else f"rowid = {int(key)}" if table in _WITH_ROWID else "component = 1"
+                base.execute(f"UPDATE {table} SET {column} = ? WHERE {where}", (value,))  # noqa: S608  # nosec B608
+            except (ValueError, TypeError, RecursionError, OverflowError, sqlite3.Error):
+                # No change of a value.
+                continue
+        base.commit()
+
+
+_WITH_ROWID = ("session", "component", "word", "finding")
+
+
+def _histories() -> Iterator[bytes]:
+    yield from (b"\0" + data for data in itertools.islice(_recordings(), 0, None, 5))
+    with contextlib.closing(sqlite3.connect(_file(_good_history(), "seed.sqlite"))) as base:
+        tables = [name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for table in tables:
+            columns = [row[1] for row in base.execute(f"PRAGMA table_info({table})")]
+            lines = [[table, column, 1, base.execute(f"SELECT {column} FROM {table}").fetchone()] for column in columns]  # noqa: S608  # nosec B608
+            lines = [[*line[:3], line[3] and line[3][0]] for line in lines]
+            yield b"\x01" + b"\n".join(json.dumps(line).encode() for line in lines)
+            for *names, _ in lines:
+                yield b"\x01" + json.dumps([*names, None]).encode()
+                yield b"\x01" + json.dumps([*names, "x"]).encode()
+    for at in (18, 24, 40, 56, 60, 68, 100, 4096, 8200, 20000):
+        yield b"\2" + at.to_bytes(4, "big") + b"\xff" + (at + 1).to_bytes(4, "big") + b"\0"
+
+
 # Files of other tools
+
+
+def _json_of_pickle(data: bytes) -> str:
+    """Return what the reader of pickles prints, which is a process of its own: none is started here."""
+    return json.dumps(read_plain(data))
 
 
 def _imported(data: bytes) -> None:
@@ -485,7 +582,8 @@ def _imported(data: bytes) -> None:
     kinds = [None, *(name for name, form in formats().items() if form.parse.__module__.startswith("fabtui."))]
     number, rest = _choice(data, len(kinds))
     try:
-        source = next(sources._texts("file_3", io.BytesIO(rest)))
+        with mock.patch.object(sources, "_json_of_pickle", _json_of_pickle):
+            source = next(sources._texts("file_3", io.BytesIO(rest)))
     except InputError:
         return
     result = read(source, kinds[number])
@@ -874,6 +972,7 @@ TARGETS: dict[str, Target] = {
     "supervisor": Target(_supervisor, _of_controllers, (), "wire, from a controller", json_lines=True),
     "recording": Target(_recording, _recordings, _REFUSED, "recordings, and what is shown of them", json_lines=True),
     "share": Target(_share, _session_files, _REFUSED, "session files that are shared", json_lines=True),
+    "history": Target(_history, _histories, _REFUSED, "recordings and files of the history of a site", json_lines=True),
     "importers": Target(_imported, lambda: _outputs(False), _REFUSED, "files that fabtui read takes"),
     "parsers": Target(_parsed, lambda: _outputs(True), (), "outputs of commands on nodes"),
     "pickles": Target(_pickle, _dumps, (NotPlain,), "flight recorder dumps"),

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fabtui.errors import InputError
+from fabtui.history.foreign_values import READING_ERRORS, foreign_column
 from fabtui.paths import UnsafeFileError, open_strictly, private_folder, wait_for_lock
 from fabtui.paths import history_file as history_file
 from fabtui.sanitize import one_line
@@ -25,6 +26,8 @@ else:
 FORMAT = 1
 #: Marks a file of SQLite as one of ours ("fbtu").
 _APPLICATION = 0x66627475
+#: What to do with a file that cannot be read.
+_REMEDY = "; move it away, and add your recordings again"
 #: Time (s) that another writer gets.
 LOCK_PATIENCE = 5.0
 #: Pages (4 KiB) of the cache of a connection, as a negative number of KiB.
@@ -169,9 +172,22 @@ def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
         whole = _check(path, base)
         yield base if whole else None
     except sqlite3.Error as error:
-        raise _refuse(path, f"cannot be read: {reason(error)}; move it away, and add your recordings again") from None
+        raise _refuse(path, f"cannot be read: {reason(error)}{_REMEDY}") from None
+    except READING_ERRORS:
+        _refuse_foreign(path, base)
+        raise
     finally:
         base.close()
+
+
+def _refuse_foreign(path: Path, base: sqlite3.Connection) -> None:
+    """Refuse a file with values that no fabtui wrote; an error without any is one of fabtui."""
+    try:
+        column = foreign_column(base)
+    except sqlite3.Error as error:
+        raise _refuse(path, f"cannot be read: {reason(error)}{_REMEDY}") from None
+    if column:
+        raise _refuse(path, f"cannot be read: {column} has a value that no fabtui wrote{_REMEDY}") from None
 
 
 @contextlib.contextmanager
@@ -215,6 +231,10 @@ def _written(path: Path) -> Iterator[sqlite3.Connection]:
         yield base
     except (OSError, sqlite3.Error) as error:
         raise _refuse(path, f"is not written: {reason(error)}") from None
+    except READING_ERRORS:
+        if base is not None:
+            _refuse_foreign(path, base)
+        raise
     finally:
         if base is not None:
             with contextlib.suppress(sqlite3.Error):

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fabtui.diagnosis.finding import Finding
 from fabtui.history.component import Component, PartKind
-from fabtui.history.course import DAY, Course, PastSession, Sighting, Standout, Stay, Turn
+from fabtui.history.course import DAY, Course, HourlyRate, PastSession, Share, Sighting, Standout, Stay, Turn
+from fabtui.history.foreign_values import mapping, moment
 from fabtui.history.history_file import history_file, reading
 from fabtui.history.history_rules import history_findings
 from fabtui.history.past_evidence import EvidenceReader, FoundOn, PastEvidence, read_evidence
@@ -148,16 +149,10 @@ class SiteHistory:
         return Course(
             one,
             tuple(self._stays(row[0])),
-            {kind: tuple(shares) for (_, kind), shares in reader.shares().items()},
-            {name: tuple(rates) for (_, name), rates in reader.rates().items()},
+            {str(kind): tuple(map(_checked_share, shares)) for (_, kind), shares in reader.shares().items()},
+            {str(name): tuple(map(_checked_rate, rates)) for (_, name), rates in reader.rates().items()},
             tuple(self._sightings(row[0], since)),
-            tuple(
-                self._base.execute(
-                    "SELECT started, xid, count FROM xid JOIN session ON session = number"
-                    " WHERE component = ? AND started >= ? AND started < ? ORDER BY started",
-                    (row[0], since, self._until),
-                )
-            ),
+            tuple(self._xids(row[0], since)),
         )
 
     def _stays(self, number: int) -> Iterator[Stay]:
@@ -168,7 +163,7 @@ class SiteHistory:
             " WHERE component = ? AND since < ? ORDER BY since",
             (number, self._until),
         )
-        return (Stay(*row) for row in rows)
+        return (Stay(str(place), moment(since), moment(until), int(count)) for place, since, until, count in rows)
 
     def _sightings(self, number: int, since: float) -> Iterator[Sighting]:
         assert self._base is not None
@@ -179,7 +174,16 @@ class SiteHistory:
             " WHERE component = ? AND started >= ? AND started < ? ORDER BY started",
             (number, since, self._until),
         )
-        return (Sighting(*row) for row in rows)
+        return (Sighting(int(session), moment(started), *map(str, words)) for session, started, *words in rows)
+
+    def _xids(self, number: int, since: float) -> Iterator[tuple[float, int, int]]:
+        assert self._base is not None
+        rows = self._base.execute(
+            "SELECT started, xid, count FROM xid JOIN session ON session = number"
+            " WHERE component = ? AND started >= ? AND started < ? ORDER BY started",
+            (number, since, self._until),
+        )
+        return ((moment(started), int(xid), int(times)) for started, xid, times in rows)
 
     def worst(self, since: float, most: int = 20) -> list[Standout]:
         """Return the components that stand out since a time (epoch seconds), the worst first."""
@@ -223,8 +227,21 @@ def _lowest_shares(evidence: PastEvidence, since: float) -> dict[Component, floa
     for (component, _), days in evidence.shares.items():
         for day in days:
             if day.first >= since:
-                found[component] = min(day.lowest, found.get(component, day.lowest))
+                lowest = float(day.lowest)
+                found[component] = min(lowest, found.get(component, lowest))
     return found
+
+
+# SQLite keeps what a column is given, so that a damaged file may hold any type.
+
+
+def _checked_share(one: Share) -> Share:
+    share, lowest = float(one.share), float(one.lowest)
+    return Share(moment(one.day), moment(one.first), share, lowest, int(one.sessions), int(one.bad))
+
+
+def _checked_rate(one: HourlyRate) -> HourlyRate:
+    return HourlyRate(moment(one.day), moment(one.first), int(one.events), float(one.hours), int(one.sessions))
 
 
 def _standout(
@@ -242,10 +259,10 @@ def _standout(
         component,
         turn,
         rule,
-        last.title,
+        str(last.title),
         last.severity,
-        days[0].time,
-        last.time,
+        moment(days[0].time),
+        moment(last.time),
         times,
         max(times, len(seen)),
         lowest.get(component),
@@ -269,16 +286,16 @@ def _session(row: tuple[object, ...]) -> PastSession:
     number, started, ended, recording, software, nodes, endpoints, code, text, lab = plain
     return PastSession(
         int(str(number)),
-        float(str(started)),
-        float(str(ended)),
+        moment(started),
+        moment(ended),
         str(recording),
         str(software),
-        tuple(json.loads(str(nodes))),
+        tuple(map(str, json.loads(str(nodes)))),
         int(str(endpoints)),
         None if code is None else int(str(code)),
         str(text),
         str(lab),
-        *(json.loads(str(one)) for one in (verdicts, versions, settings)),
+        *map(mapping, (verdicts, versions, settings)),
     )
 
 

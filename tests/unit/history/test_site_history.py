@@ -15,8 +15,10 @@ import pytest
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.history.component import PartKind
+from fabtui.history.foreign_values import foreign_column
 from fabtui.history.history_file import file_system_of, is_shared
 from fabtui.history.history_writer import HistoryWriter
+from fabtui.history.overview import read_overview
 from fabtui.history.session_entry import SessionEntry, entry_of
 from fabtui.history.site_history import open_history
 from fabtui.importers.session import replayed
@@ -84,6 +86,28 @@ def test_a_newer_file_and_one_of_others_are_refused(path: Path, entries: list[Se
     path.chmod(0o600)
     with pytest.raises(InputError, match="not a database"), open_history(path):
         pass
+
+
+@pytest.mark.parametrize(
+    ("change", "column"),
+    [
+        ("UPDATE stay SET until = 'x'", "stay.until"),
+        ("UPDATE session SET nodes = '{'", "session.nodes"),
+        ("UPDATE session SET ended = 1e300", "session.ended"),
+        ("UPDATE share_day SET total = NULL", "share_day.total"),
+        ("UPDATE component SET kind = 'x'", "component.kind"),
+    ],
+)
+def test_values_that_no_fabtui_wrote_are_named_in_one_line(
+    path: Path, entries: list[SessionEntry], change: str, column: str
+) -> None:
+    HistoryWriter(path).add(entries)
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        assert foreign_column(base) == ""
+        base.execute(change)
+        base.commit()
+    with pytest.raises(InputError, match=rf"{column} has a value that no fabtui wrote; move it away"):
+        read_overview(path, 0.0, "n000")
 
 
 def test_an_old_history_loses_detail_when_it_is_too_large(path: Path, entries: list[SessionEntry]) -> None:
