@@ -32,16 +32,22 @@ _FARTHEST = 40
 _KEPT_NETWORKS = tuple(
     ipaddress.ip_network(text) for text in ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3", "::/127", "ff00::/8")
 )
-#: Prefixes that show the kind of an address: private, link-local, of a provider, for documentation.
+#: Networks for documentation (RFC 5737).
+_DOCUMENTED = ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")
+#: Prefixes that show the kind of an address: private, link-local, of a provider, for benchmarks, for documentation.
 _KINDS = tuple(
     ipaddress.ip_network(text)
     for text in (
         *("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "100.64.0.0/10", "fd00::/8"),
-        *("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32"),
+        *("198.18.0.0/15", *_DOCUMENTED, "2001:db8::/32"),
     )
 )
-#: Networks of the pseudonyms of all other addresses: that of a public one is nobody's. IPv4 has 768 addresses for
-#: documentation, too few for addresses that stay apart, in their subnets and the same in each file of one key.
+#: First 24 bits of the pseudonyms of public addresses, which are nobody's: of the networks for documentation. Further
+#: networks of a file get one of those for benchmarks (RFC 2544); when these are used up, they lie in a private one.
+_NOBODYS = (
+    tuple(int(ipaddress.IPv4Network(text).network_address) >> 8 for text in _DOCUMENTED),
+    tuple((198 << 16 | 18 << 8) + at for at in range(512)),
+)
 _PRIVATE = ipaddress.IPv4Network("10.0.0.0/8")
 _DOCUMENTATION = ipaddress.IPv6Network("2001:db8::/32")
 _LINK_LOCAL = ipaddress.ip_network("fe80::/64")
@@ -53,7 +59,8 @@ class Pseudonyms:
     """Pseudonyms of one file; the same key gives the same ones.
 
     Numbers in names of nodes are all moved by the same distance, so that node sets fold and the order remains.
-    Addresses that share a prefix do so afterwards, and GUIDs and MAC addresses keep their vendor.
+    Addresses that share a prefix do so afterwards (public ones of IPv4: 24 bits or more), and GUIDs and MAC addresses
+    keep their vendor.
 
     Args:
         key: Secret without which nobody can try out names.
@@ -66,6 +73,8 @@ class Pseudonyms:
         self._words: dict[str, str] = {}
         self._used: dict[tuple[str, str], str] = {}
         self._flips: dict[tuple[int, int, int], int] = {}
+        #: First 24 bits of public addresses, and of their pseudonyms.
+        self._networks: dict[int, int] = {}
 
     def _digest(self, *parts: object) -> bytes:
         return hmac.new(self._key, "\0".join(map(str, parts)).encode(), hashlib.sha256).digest()
@@ -172,10 +181,12 @@ class Pseudonyms:
         if any(real in network for network in _KEPT_NETWORKS):
             return real
         if isinstance(real, ipaddress.IPv4Address):
-            if (kept := self._kept(real)) is not None:
-                return ipaddress.IPv4Address(self._apart(real, self._bits(int(real), 32, kept)))
-            made = self._bits(int(real), 32, _PRIVATE.prefixlen) & int(_PRIVATE.hostmask)
-            return ipaddress.IPv4Address(self._apart(real, int(_PRIVATE.network_address) | made))
+            kept = self._kept(real)
+            if kept == 24:
+                # A network for documentation stays one.
+                self._networks.setdefault(int(real) >> 8, int(real) >> 8)
+            made = self._public(int(real)) if kept is None else self._bits(int(real), 32, kept)
+            return ipaddress.IPv4Address(self._apart(real, made))
         if (inner := real.ipv4_mapped) is not None:
             return ipaddress.IPv6Address((0xFFFF << 32) | int(self._mapped(inner)))
         value = int(real)
@@ -188,6 +199,17 @@ class Pseudonyms:
             if kept is None:
                 prefix = int(_DOCUMENTATION.network_address) >> 64 | prefix & 0xFFFFFFFF
         return ipaddress.IPv6Address(self._apart(real, prefix << 64 | low))
+
+    def _public(self, real: int) -> int:
+        """Return the pseudonym of a public IPv4 address: those that share 24 bits or more do so afterwards."""
+        network = real >> 8
+        if network not in self._networks:
+            first = int.from_bytes(self._digest("network", network)[:4], "big")
+            turned = (those[(first + at) % len(those)] for those in _NOBODYS for at in range(len(those)))
+            private = int(_PRIVATE.network_address) | self._bits(real, 32, 8) & int(_PRIVATE.hostmask)
+            taken = set(self._networks.values())
+            self._networks[network] = next((one for one in turned if one not in taken), private >> 8)
+        return self._networks[network] << 8 | self._bits(real, 32, 24) & 0xFF
 
     def _apart(self, real: ipaddress.IPv4Address | ipaddress.IPv6Address, made: int) -> int:
         """Return a pseudonym, or one beside it if that of a private and of a public address are the same by chance."""

@@ -7,7 +7,7 @@ import gzip
 import json
 import re
 from collections.abc import Iterator
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +247,8 @@ def test_the_pseudonym_of_a_public_address_is_nobodys() -> None:
     assert not any(ip_address(text).is_global for text in made)
     assert len(set(made)) == len(real)
     assert made[0].startswith("192.0.2."), "documentation stays documentation"
+    places = (*map(ip_network, ("198.51.100.0/24", "203.0.113.0/24")), ip_network("198.18.0.0/15"))
+    assert all(any(ip_address(text) in place for place in places) for text in made[1:3]), made
     near = rewriter.text("207.67.123.9")
     assert near != made[1]
     assert near.rpartition(".")[0] == made[1].rpartition(".")[0], "subnets stay subnets"
@@ -382,13 +384,16 @@ def test_words_of_fabtui_stay_where_a_name_is_the_same() -> None:
     assert Rewriter(identities, b"s").value(event) == event
 
 
-def test_addresses_that_differ_do_so_afterwards() -> None:
-    """With this key, the last 24 bits of a public and of a private address become the same."""
+def test_addresses_that_differ_do_so_afterwards_also_when_nobodys_networks_are_used_up() -> None:
     rewriter = Rewriter(Identities(), b"s")
-    real = ["131.0.113.9", "10.163.75.91", "8.8.8.8", "10.233.72.98", "131.0.113.9"]
-    made = [rewriter.text(text) for text in real]
-    assert len(set(made)) == 4
-    assert made[0] == made[4]
+    real = [f"131.{at >> 8}.{at & 255}.9" for at in range(600)] + ["10.163.75.91", "198.18.7.9", "192.0.2.9"]
+    made = [rewriter.text(text) for text in (*real, real[0])]
+    assert len(set(made)) == len(real)
+    assert made[0] == made[-1]
+    places = [ip_network(text) for text in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "198.18.0.0/15")]
+    counts = [sum(ip_address(text) in place for text in made[:600]) for place in places]
+    assert counts == [1, 1, 1, 512]
+    assert all(text.startswith("10.") for text in made[515:600])
 
 
 @pytest.mark.parametrize(
