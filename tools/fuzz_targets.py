@@ -536,7 +536,7 @@ def _damaged(data: bytes) -> bytes:
 
 
 def _replace_values(path: Path, data: bytes) -> None:
-    """Replace values of a history, each as a line of JSON says."""
+    """Replace values of a history, one for each line of JSON."""
     with contextlib.closing(sqlite3.connect(path)) as base:
         base.execute("PRAGMA synchronous = OFF")
         for line in data.split(b"\n")[:50]:

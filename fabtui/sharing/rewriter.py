@@ -43,7 +43,7 @@ _KINDS = tuple(
     )
 )
 #: First 24 bits of the pseudonyms of public addresses, which are nobody's: of the networks for documentation. Further
-#: networks of a file get one of those for benchmarks (RFC 2544); when these are used up, they lie in a private one.
+#: networks of a file get one of those for benchmarks (RFC 2544); when these are used up, private ones follow.
 _NOBODYS = (
     tuple(int(ipaddress.IPv4Network(text).network_address) >> 8 for text in _DOCUMENTED),
     tuple((198 << 16 | 18 << 8) + at for at in range(512)),
