@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from fabtui.history.component import PartKind
@@ -42,8 +43,9 @@ def moment(value: Any) -> float:
     return seconds
 
 
+@lru_cache(1024)
 def mapping(text: Any) -> dict[str, Any]:
-    """Return an object of JSON; raise ValueError if the text is not one."""
+    """Return an object of JSON, which stays as it is; raise ValueError if the text is not one."""
     value = json.loads(str(text))
     if not isinstance(value, dict):
         raise ValueError("not an object")

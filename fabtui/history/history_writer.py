@@ -36,6 +36,13 @@ _DROP_REST = (
     "DELETE FROM finding WHERE session IN (SELECT number FROM session WHERE thinned = 2)",
     "DELETE FROM session WHERE thinned = 2",
 )
+#: What drops the sums of days before one, and of days without a session.
+_DROP_DAYS = (
+    "DELETE FROM share_day WHERE day < ? OR sessions < 1",
+    "DELETE FROM reading WHERE day < ? OR sessions < 1",
+    "DELETE FROM seen_day WHERE day < ? OR sessions < 1",
+    "DELETE FROM usual_day WHERE day < ? OR sessions < 1",
+)
 
 
 class HistoryWriter:
@@ -100,10 +107,7 @@ class _Batch:
         self._add_places(number, entry)
         self._add_shares(number, entry)
         self._add_readings(entry)
-        base.executemany(
-            "INSERT OR REPLACE INTO usual VALUES (?, ?, ?, ?)",
-            [(number, self._word(one.kind), one.size, one.value) for one in entry.usual],
-        )
+        self._add_usual(number, entry)
         self._add_findings(number, entry)
         return True
 
@@ -135,7 +139,10 @@ class _Batch:
             " since = min(since, excluded.since), until = max(until, excluded.until)",
             [(one, at, entry.started, entry.started) for one, at in rows.items()],
         )
-
+        self._base.executemany(
+            "INSERT INTO seen_day VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET sessions = sessions + 1",
+            [(one, int(entry.started // DAY)) for one in rows],
+        )
         self._base.executemany(
             "INSERT INTO carrier VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET until = max(until, excluded.until)",
             [(self._component(gpu), self._component(port), entry.started) for gpu, port in entry.carriers],
@@ -156,6 +163,17 @@ class _Batch:
             " first = min(first, excluded.first), total = total + excluded.total,"
             " lowest = min(lowest, excluded.lowest), sessions = sessions + 1, bad = bad + excluded.bad",
             [(part, kind, day, entry.started, share, share, int(bad > 0)) for part, kind, share, _, bad in rows],
+        )
+
+    def _add_usual(self, session: int, entry: SessionEntry) -> None:
+        values = {(self._word(one.kind), one.size): one.value for one in entry.usual}
+        self._base.executemany(
+            "INSERT INTO usual VALUES (?, ?, ?, ?)", [(session, *key, value) for key, value in values.items()]
+        )
+        self._base.executemany(
+            "INSERT INTO usual_day VALUES (?, ?, ?, ?, ?, 1) ON CONFLICT DO UPDATE SET"
+            " first = min(first, excluded.first), total = total + excluded.total, sessions = sessions + 1",
+            [(*key, int(entry.started // DAY), entry.started, value) for key, value in values.items()],
         )
 
     def _add_readings(self, entry: SessionEntry) -> None:
@@ -197,15 +215,27 @@ class _Batch:
     def _forget(self, session: int) -> None:
         """Remove a session. What its day saw of it is corrected; readings are, as totals, replaced by later ones."""
         base = self._base
+        (started,) = base.execute("SELECT started FROM session WHERE number = ?", (session,)).fetchone()
+        day = int(started // DAY)
         base.execute(
             "UPDATE share_day SET total = total - gone.share, sessions = sessions - 1,"
             " bad = share_day.bad - (gone.bad > 0)"
-            " FROM (SELECT component, kind, share, bad, cast(started / ? AS INTEGER) AS day FROM share"
-            " JOIN session ON session = number WHERE session = ?) AS gone WHERE share_day.component = gone.component"
-            " AND share_day.kind = gone.kind AND share_day.day = gone.day",
-            (DAY, session),
+            " FROM share AS gone WHERE gone.session = ? AND day = ?"
+            " AND share_day.component = gone.component AND share_day.kind = gone.kind",
+            (session, day),
         )
-        base.execute("DELETE FROM share_day WHERE sessions < 1")
+        base.execute(
+            "UPDATE usual_day SET total = total - gone.value, sessions = sessions - 1 FROM usual AS gone"
+            " WHERE gone.session = ? AND day = ? AND usual_day.kind = gone.kind AND usual_day.size = gone.size",
+            (session, day),
+        )
+        base.execute(
+            "UPDATE seen_day SET sessions = sessions - 1"
+            " WHERE day = ? AND component IN (SELECT component FROM seen WHERE session = ?)",
+            (day, session),
+        )
+        for statement in _DROP_DAYS:
+            base.execute(statement, (0,))
         base.execute("UPDATE session SET thinned = ? WHERE number = ?", (_MARKED, session))
         for statement in (*_DROP_DETAIL, *_DROP_REST):
             base.execute(statement)
@@ -240,8 +270,8 @@ def _thin(base: sqlite3.Connection, most: int) -> None:
             base.execute(statement)
         if again:
             before = int(rows[-1][1] // DAY)
-            base.execute("DELETE FROM share_day WHERE day < ?", (before,))
-            base.execute("DELETE FROM reading WHERE day < ?", (before,))
+            for statement in _DROP_DAYS:
+                base.execute(statement, (before,))
         base.execute("UPDATE session SET thinned = 1 WHERE thinned = 2")
         base.execute("COMMIT")
     # As a script: `execute` would stop after the first page.

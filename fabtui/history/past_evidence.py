@@ -66,7 +66,8 @@ class PastEvidence:
     usual: dict[tuple[str, int], list[UsualOn]] = field(default_factory=dict)  #: By class with hardware, and size.
     versions: dict[int, VersionsOn] = field(default_factory=dict)  #: By day.
     findings: dict[tuple[Component, str], list[FoundOn]] = field(default_factory=dict)  #: By component and rule.
-    probed: dict[Component, list[int]] = field(default_factory=dict)  #: Days that saw a component of `findings`.
+    #: Days that saw a component of `findings`, with the number of sessions.
+    probed: dict[Component, dict[int, int]] = field(default_factory=dict)
     #: Components of a kind that were at one place one after the other, with the first and last time there.
     holders: dict[tuple[PartKind, str], list[tuple[Component, float, float]]] = field(default_factory=dict)
     #: GPU of each port, by their keys.
@@ -115,9 +116,11 @@ class EvidenceReader:
             _SHARES.replace("+day", self._day).replace("AND TRUE", self._of),
             (self.first_day, self.last_day),
         )
+        key, days = None, list[Share]()
         for number, kind, day, first, total, lowest, sessions, bad in rows:
-            one = Share(day * DAY, first, total / sessions, lowest, sessions, bad)
-            found.setdefault((self.component(number), kind), []).append(one)
+            if key != (number, kind):
+                key, days = (number, kind), found.setdefault((self.component(number), kind), [])
+            days.append(Share(day * DAY, first, total / sessions, lowest, sessions, bad))
         return found
 
     def rates(self) -> dict[tuple[Component, str], list[HourlyRate]]:
@@ -127,10 +130,10 @@ class EvidenceReader:
             _READINGS.replace("+day", self._day).replace("AND TRUE", self._of),
             (self.first_day, self.last_day),
         )
-        key, before = None, None
+        key, before, days = None, None, list[HourlyRate]()
         for number, name, day, first, time, total, increase, hours, sessions in rows:
             if key != (number, name):
-                key, before = (number, name), None
+                key, before, days = (number, name), None, found.setdefault((self.component(number), name), [])
             # One event in a session of seconds would be hundreds per hour.
             count, length = increase, hours if hours >= _LEAST_HOURS else 0.0
             if before is not None and total is not None and time - before[0] < _LONGEST_GAP * DAY:
@@ -139,18 +142,16 @@ class EvidenceReader:
                 count = total - before[1] if total >= before[1] else total
             if total is not None:
                 before = time, total
-            one = HourlyRate(day * DAY, first, count, length, sessions)
-            found.setdefault((self.component(number), name), []).append(one)
+            days.append(HourlyRate(day * DAY, first, count, length, sessions))
         return _with_zeros(found)
 
     def usual(self) -> dict[tuple[str, int], list[UsualOn]]:
         """Return the usual values of each class by message size."""
         found: dict[tuple[str, int], list[UsualOn]] = {}
         rows = self.base.execute(
-            "SELECT word.text, size, cast(started / ? AS INTEGER) AS day, min(started), avg(value), count(*)"
-            " FROM usual JOIN session ON session = session.number JOIN word ON word.number = kind"
-            " WHERE started >= ? AND started < ? GROUP BY kind, size, day ORDER BY day",
-            (DAY, self.since, self.until),
+            "SELECT text, size, day, first, total / sessions, sessions FROM usual_day JOIN word ON number = kind"
+            " WHERE day >= ? AND day < ? ORDER BY day",
+            (self.first_day, self.last_day),
         )
         for kind, size, day, first, value, sessions in rows:
             found.setdefault((kind, size), []).append(UsualOn(day, first, value, sessions))
@@ -178,14 +179,16 @@ class EvidenceReader:
         """Return the days on which a rule found something about a component, notes left out."""
         found: dict[tuple[Component, str], list[FoundOn]] = {}
         rows = self.base.execute(
-            "SELECT finding.component, rules.text, cast(started / ? AS INTEGER) AS day, min(started),"
-            " count(DISTINCT finding.session), places.text, titles.text, min(severity)"
+            # Texts are joined to the days, which are few.
+            "SELECT found.component, rules.text, day, first, sessions, places.text, titles.text, severity FROM"
+            " (SELECT component, rule, cast(started / ? AS INTEGER) AS day, min(started) AS first,"
+            " count(DISTINCT session) AS sessions, session, title, min(severity) AS severity"
             " FROM finding JOIN session ON session.number = finding.session"
+            " WHERE started >= ? AND started < ? AND severity != 'note' AND component IS NOT NULL"
+            " GROUP BY component, rule, day) AS found"
             " JOIN word AS rules ON rules.number = rule JOIN word AS titles ON titles.number = title"
-            " LEFT JOIN seen ON seen.component = finding.component AND seen.session = finding.session"
-            " LEFT JOIN word AS places ON places.number = seen.place"
-            " WHERE started >= ? AND started < ? AND severity != 'note' AND finding.component IS NOT NULL"
-            " GROUP BY finding.component, rule, day ORDER BY day",
+            " LEFT JOIN seen ON seen.component = found.component AND seen.session = found.session"
+            " LEFT JOIN word AS places ON places.number = seen.place ORDER BY day",
             (DAY, self.since, self.until),
         )
         for number, rule, day, first, sessions, place, title, severity in rows:
@@ -193,17 +196,16 @@ class EvidenceReader:
             found.setdefault((self.component(number), rule), []).append(one)
         return found
 
-    def probed(self, components: set[Component]) -> dict[Component, list[int]]:
-        """Return the days on which sessions saw components."""
+    def probed(self, components: set[Component]) -> dict[Component, dict[int, int]]:
+        """Return the days on which sessions saw components, with the number of sessions."""
         numbers = {number for number, one in self._components.items() if one in components}
         found = {}
         for number in numbers:
             rows = self.base.execute(
-                "SELECT DISTINCT cast(started / ? AS INTEGER) AS day FROM seen JOIN session ON session = number"
-                " WHERE component = ? AND started >= ? AND started < ? ORDER BY day",
-                (DAY, number, self.since, self.until),
+                "SELECT day, sessions FROM seen_day WHERE component = ? AND day >= ? AND day < ? ORDER BY day",
+                (number, self.first_day, self.last_day),
             )
-            found[self.component(number)] = [day for (day,) in rows]
+            found[self.component(number)] = dict(rows)
         return found
 
     def holders(self) -> dict[tuple[PartKind, str], list[tuple[Component, float, float]]]:

@@ -193,7 +193,7 @@ class SiteHistory:
         found: dict[Component, Standout] = {}
         for (component, rule), days in evidence.findings.items():
             if any(day.day >= first_day for day in days):
-                one = _standout(component, rule, days, evidence.probed.get(component, ()), first_day, lowest)
+                one = _standout(component, rule, days, evidence.probed.get(component, {}), first_day, lowest)
                 if component not in found or _badness(one) < _badness(found[component]):
                     found[component] = one
         for finding in self.findings():
@@ -225,10 +225,8 @@ class SiteHistory:
 def _lowest_shares(evidence: PastEvidence, since: float) -> dict[Component, float]:
     found: dict[Component, float] = {}
     for (component, _), days in evidence.shares.items():
-        for day in days:
-            if day.first >= since:
-                lowest = float(day.lowest)
-                found[component] = min(lowest, found.get(component, lowest))
+        if recent := [float(day.lowest) for day in days if day.first >= since]:
+            found[component] = min(*recent, found.get(component, recent[0]))
     return found
 
 
@@ -248,13 +246,14 @@ def _standout(
     component: Component,
     rule: str,
     days: Sequence[FoundOn],
-    probed: Sequence[int],
+    probed: Mapping[int, int],
     first_day: int,
     lowest: Mapping[Component, float],
 ) -> Standout:
-    recent, seen = [one for one in days if one.day >= first_day], [day for day in probed if day >= first_day]
+    recent = [one for one in days if one.day >= first_day]
+    seen = {day: sessions for day, sessions in probed.items() if day >= first_day}
     last, times = recent[-1], sum(one.sessions for one in recent)
-    turn = _turn(days, recent, seen, first_day)
+    turn = _turn(days, recent, [*seen], first_day)
     return Standout(
         component,
         turn,
@@ -264,7 +263,7 @@ def _standout(
         moment(days[0].time),
         moment(last.time),
         times,
-        max(times, len(seen)),
+        max(times, sum(seen.values())),
         lowest.get(component),
     )
 

@@ -67,70 +67,84 @@ def fall_of(points: Sequence[Point], noise: float) -> CourseChange | None:
     # Most courses are flat, and are done here.
     if median(values) - median(values[-FEWEST:]) < least / 2 and max(values[:-FEWEST]) - values[-1] < least:
         return None
-    whole = _spread(values)
-    best: CourseChange | None = None
-    for at in range(FEWEST, len(points) - FEWEST + 1):
-        found = _fitted(points, at, whole, noise)
-        if found.before - found.now >= least and found.gain > _GAIN and (best is None or found.gain > best.gain):
-            best = found
+    sums = _Sums.of(points)
+    fits = (sums.fitted(at, noise) for at in range(FEWEST, len(points) - FEWEST + 1))
+    falls = [one for one in fits if one.before - one.now >= least and one.gain > _GAIN]
+    best = max(falls, key=lambda one: one.gain, default=None)
     if best is None:
         return None
     low = [one < best.before - least / 2 for one in values[-best.points :]]
-    return _dated(points, best, noise) if all(low[-2:]) and sum(low) >= FEWEST else None
+    return sums.dated(best, noise) if all(low[-2:]) and sum(low) >= FEWEST else None
 
 
-def _spread(values: Sequence[float]) -> float:
-    middle = sum(values) / len(values)
-    return sum((one - middle) ** 2 for one in values)
+class _Sums(NamedTuple):
+    """Sums of a course up to each day, from which least squares of its parts need no loop; times are in days."""
 
+    points: Sequence[Point]
+    times: list[float]  #: Days since the first one.
+    t: list[float]
+    tt: list[float]
+    y: list[float]
+    yy: list[float]
+    ty: list[float]
 
-def _fitted(points: Sequence[Point], at: int, whole: float, noise: float) -> CourseChange:
-    head, tail = points[:at], points[at:]
-    before = sum(one.value for one in head) / at
-    rest = sum((one.value - before) ** 2 for one in head)
-    after = sum(one.value for one in tail) / len(tail)
-    step = rest + sum((one.value - after) ** 2 for one in tail)
-    start = head[-1].time
-    spans = [one.time - start for one in tail]
-    slope = sum(span * (before - one.value) for span, one in zip(spans, tail, strict=True)) / sum(x * x for x in spans)
-    line = rest + sum((one.value - before + slope * span) ** 2 for span, one in zip(spans, tail, strict=True))
-    gradual = line < step
-    now = before - slope * spans[-1] if gradual else after
-    gain = (whole - min(line, step)) / noise**2
-    return CourseChange(tail[0].time, before, now, len(tail), gradual, gain)
+    @classmethod
+    def of(cls, points: Sequence[Point]) -> _Sums:
+        """Return the sums of a course."""
+        origin = points[0].time
+        times, values = [(one.time - origin) / DAY for one in points], [one.value for one in points]
+        terms = (
+            times,
+            [time * time for time in times],
+            values,
+            [value * value for value in values],
+            [time * value for time, value in zip(times, values, strict=True)],
+        )
+        return cls(points, times, *([0.0, *accumulate(each)] for each in terms))
 
+    def fitted(self, at: int, noise: float) -> CourseChange:
+        """Return the change from a day on that fits best: a lower constant, or a falling line from the day before."""
+        count, start = len(self.points) - at, self.times[at - 1]
+        before, after = self.y[at] / at, (self.y[-1] - self.y[at]) / count
+        head = self.yy[at] - at * before * before
+        tail_y, tail_yy = self.y[-1] - self.y[at], self.yy[-1] - self.yy[at]
+        step = head + tail_yy - count * after * after
+        tail_t, tail_tt = self.t[-1] - self.t[at], self.tt[-1] - self.tt[at]
+        spans, squares = tail_t - count * start, tail_tt - 2 * start * tail_t + count * start * start
+        slope = (before * spans - (self.ty[-1] - self.ty[at] - start * tail_y)) / squares
+        line = head + tail_yy - 2 * before * tail_y + count * before * before - slope * slope * squares
+        gradual = line < step
+        now = before - slope * (self.times[-1] - start) if gradual else after
+        whole = self.yy[-1] - self.y[-1] ** 2 / len(self.points)
+        gain = (whole - min(line, step)) / noise**2
+        return CourseChange(self.points[at].time, before, now, count, gradual, gain)
 
-def _dated(points: Sequence[Point], change: CourseChange, noise: float) -> CourseChange:
-    """Return a fall with the date that fits best: it is a step, or falls to a value that it keeps from some day on.
+    def dated(self, change: CourseChange, noise: float) -> CourseChange:
+        """Return a fall with the date that fits best: it is a step, or falls to a value that it keeps from some day on.
 
-    A line to the end of the course would begin too early if the fall has ended. Least squares of all starts and ends
-    need the sums up to each day only.
-    """
-    count, origin = len(points), points[0].time
-    days, values = [(one.time - origin) / DAY for one in points], [one.value for one in points]
-    sum_t, sum_tt, sum_y, sum_ty = (
-        [0.0, *accumulate(each)]
-        for each in (days, [t * t for t in days], values, [t * y for t, y in zip(days, values, strict=True)])
-    )
+        A line to the end of the course would begin too early if the fall has ended.
+        """
+        gains = [(start, self._ramps(start)) for start in range(FEWEST - 1, len(self.points) - FEWEST)]
+        step, best_step = max(((start, ramps[0]) for start, ramps in gains), key=lambda one: one[1])
+        ramp, best_ramp = max(((start, max(ramps)) for start, ramps in gains), key=lambda one: one[1])
+        gradual = best_ramp - best_step > _RAMP * noise**2
+        at = (ramp if gradual else step) + 1
+        return change._replace(since=self.points[at].time, points=len(self.points) - at, gradual=gradual)
 
-    def better(start: int, end: int) -> float:
-        """Return by how much (sum of squares) a ramp from one day to another fits better than a constant."""
-        first, length, after = days[start], days[end] - days[start], count - end
-        within = end - start - 1
-        t, tt = sum_t[end] - sum_t[start + 1], sum_tt[end] - sum_tt[start + 1]
-        y, ty = sum_y[end] - sum_y[start + 1], sum_ty[end] - sum_ty[start + 1]
-        x = (t - within * first) / length + after
-        xx = (tt - 2 * first * t + within * first * first) / length**2 + after
-        xy = (ty - first * y) / length + sum_y[-1] - sum_y[end]
-        slope, spread = xy - x * sum_y[-1] / count, xx - x * x / count
-        return slope * slope / spread if slope < 0 < spread else 0.0
-
-    starts = range(FEWEST - 1, count - FEWEST)
-    step = max(starts, key=lambda start: better(start, start + 1))
-    ramp, end = max(((a, b) for a in starts for b in range(a + 1, count)), key=lambda pair: better(*pair))
-    gradual = better(ramp, end) - better(step, step + 1) > _RAMP * noise**2
-    at = (ramp if gradual else step) + 1
-    return change._replace(since=points[at].time, points=count - at, gradual=gradual)
+    def _ramps(self, start: int) -> list[float]:
+        """Return by how much (sum of squares) ramps from a day to each later one fit better than a constant."""
+        count, first, gains = len(self.points), self.times[start], []
+        t0, tt0, y0, ty0 = (each[start + 1] for each in (self.t, self.tt, self.y, self.ty))
+        whole = self.y[-1]
+        for end in range(start + 1, count):
+            length, after, within = self.times[end] - first, count - end, end - start - 1
+            t, y = self.t[end] - t0, self.y[end] - y0
+            x = (t - within * first) / length + after
+            xx = (self.tt[end] - tt0 - 2 * first * t + within * first * first) / length**2 + after
+            xy = (self.ty[end] - ty0 - first * y) / length + whole - self.y[end]
+            slope, spread = xy - x * whole / count, xx - x * x / count
+            gains.append(slope * slope / spread if slope < 0 < spread else 0.0)
+        return gains
 
 
 def rise_of(points: Sequence[Point]) -> CourseChange | None:

@@ -52,6 +52,11 @@ def test_a_whole_request_loads_nothing_heavy() -> None:
     assert not loaded_after(code) & heavy
 
 
+def test_the_history_is_read_without_the_diagnosis() -> None:
+    heavy = {*HEAVY, "textual", "rich", "fabtui.model.session_model"} - {"ClusterShell"}
+    assert not loaded_after("import fabtui.cli.commands.history") & heavy
+
+
 @pytest.mark.parametrize("module", ["fabtui.screen.app", "fabtui.screen.launch"])
 def test_the_screen_loads_nothing_heavy_but_textual(module: str) -> None:
     # The registry of probes reads their source texts.

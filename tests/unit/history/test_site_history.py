@@ -16,7 +16,7 @@ from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.history.component import PartKind
 from fabtui.history.foreign_values import foreign_column
-from fabtui.history.history_file import file_system_of, is_shared
+from fabtui.history.history_file import FORMAT, file_system_of, is_shared
 from fabtui.history.history_writer import HistoryWriter
 from fabtui.history.overview import read_overview
 from fabtui.history.session_entry import SessionEntry, entry_of
@@ -24,6 +24,7 @@ from fabtui.history.site_history import open_history
 from fabtui.importers.session import replayed
 from fabtui.paths import shipped_recordings_folder
 from fabtui.presentation.findings import title
+from tests.past import write_past
 
 NAMES = ("h200x4-lab-2x2.jsonl.gz", "h200x4-lab-2x2-faults.jsonl.gz")
 
@@ -65,10 +66,28 @@ def test_a_session_is_kept_once_and_a_resumed_one_replaces_its_beginning(
 ) -> None:
     writer = HistoryWriter(path)
     assert [writer.add(entries), writer.add(entries)] == [2, 0]
+    with open_history(path) as past:
+        usual = past.evidence().usual
     assert writer.add([replace(entries[0], ended=entries[0].ended + 60)]) == 1
     with open_history(path) as past:
         assert past.size().sessions == 2
+        assert {key: [(day.sessions, round(day.value, 6)) for day in days] for key, days in usual.items()} == {
+            key: [(day.sessions, round(day.value, 6)) for day in days] for key, days in past.evidence().usual.items()
+        }
         assert past.history_of("n000:1")[0].shares["p2p same-rail"][0].sessions == 2
+
+
+def test_a_file_of_the_first_format_gets_the_sums_of_its_days(path: Path) -> None:
+    with open_history(write_past(path)) as past:
+        known = past.worst(0.0)
+        evidence = past.evidence()
+    assert [(one.sessions, one.of) for one in known] == [(8, 30), (8, 30), (1, 30)]
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        base.executescript("DROP TABLE seen_day; DROP TABLE usual_day; PRAGMA user_version = 1")
+    with open_history(path) as past:
+        assert (past.worst(0.0), past.evidence()) == (known, evidence)
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        assert base.execute("PRAGMA user_version").fetchone() == (FORMAT,)
 
 
 def test_a_newer_file_and_one_of_others_are_refused(path: Path, entries: list[SessionEntry]) -> None:
