@@ -10,6 +10,8 @@ import signal
 import sys
 import termios
 from collections.abc import Iterator
+from functools import partial
+from importlib import import_module
 
 from fabtui.cli.options_from_args import Request, print_problems
 from fabtui.cli.printing import is_plain, shown_from
@@ -73,6 +75,8 @@ async def played(
     """Run a session, watch for some seconds and close it; return its feed, and the signal that ended it early."""
     feed = LiveFeed(options)
     feed.ask = ask_on_terminal
+    # While the nodes work: somebody waits for what is imported at the end.
+    feed.ahead = partial(import_module, "fabtui.cli.outputs")
     progress.watch(feed)
     with caught_signals() as ended:
         interrupted = await run_until(ended, feed, watch=watch)
@@ -205,7 +209,7 @@ def as_text(
 
 async def _session(request: Request, progress: Progress, shown: Shown, ascii_only: bool, watch: float) -> int:
     feed, interrupted = await played(request.options, progress, watch)
-    # After the session: the diagnosis and the writers take 0.2 s to import.
+    # Not before the session: the diagnosis and the writers take 0.2 s to import.
     from fabtui.cli.outputs import print_session, recording_line, write_outputs
 
     found = feed.diagnosis()

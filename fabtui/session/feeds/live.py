@@ -145,6 +145,8 @@ class LiveFeed(Feed):
         self._diagnosed: tuple[int, Diagnosis] | None = None  #: With the number of events that it is based on.
         self._concluded: Conclusions | None = None
         self._remembered = False
+        #: What is called in a thread once the nodes work: imports of what only the end of the session needs.
+        self.ahead: Callable[[], object] = load_conclusions
         self.history_problem = ""  #: Why the session is not in the history of the site, or "".
         self._sweeping = False
         self._swept: list[str] = []
@@ -700,11 +702,12 @@ class LiveFeed(Feed):
         return self._concluded
 
     async def _read_past(self) -> None:
-        # No node is to be reached later for the import, and no test ends later: most of a start is waiting for nodes.
+        # No node is to be reached later for the imports, and no test ends later: most of a start is waiting for nodes.
         await self._reached.wait()
         await asyncio.to_thread(load_conclusions)
         if self._options.history is not None and (problem := await self._conclusions().read_past()):
             self._pump.log("warning", problem)
+        await asyncio.to_thread(self.ahead)
 
     async def _remember(self) -> None:
         """Add the session to the history, after its recording: what goes wrong there is a line at the end."""
