@@ -61,6 +61,8 @@ TreeOption = Literal["auto", "on", "off"]
 #: Number of nodes of a job from which on one srun starts many node sides.
 TREE_FROM = 128
 _FILES_WANTED = 16384
+#: An optional module of asyncssh.
+_X509 = "asyncssh.crypto.x509"
 #: Why ssh may fail where a step of the job starts: no login on compute nodes, or names that only Slurm knows.
 _FALL_BACK = ("auth", "closed", "dns", "no-route", "refused", "unknown-host-key")
 
@@ -384,7 +386,7 @@ def load_asyncssh() -> None:
     """Import asyncssh without starting processes and without garbage collection.
 
     asyncssh searches for two optional libraries. If ``ldconfig`` does not know one, ctypes runs the compiler and the
-    linker: seven processes.
+    linker: seven processes. Its certificates of X.509 need pyOpenSSL, which is looked for after a sixth of the import.
     """
     if "asyncssh" in sys.modules:
         return
@@ -393,10 +395,12 @@ def load_asyncssh() -> None:
     collecting = gc.isenabled()
     gc.disable()
     ctypes.util.find_library = known
+    sys.modules[_X509] = None  # type: ignore[assignment]
     try:
         import asyncssh  # noqa: F401
     finally:
         ctypes.util.find_library = find
+        del sys.modules[_X509]
         # Imported modules are never garbage.
         gc.freeze()
         if collecting:

@@ -65,6 +65,7 @@ class FramedLink(Link):
         self._beats: dict[int, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._cargo: Cargo | None = None
+        self._carrying = asyncio.Lock()
         self._supplied: dict[Part, asyncio.Task[None]] = {}
 
     @classmethod
@@ -338,12 +339,13 @@ class FramedLink(Link):
 
     async def _supply(self, cargo: Cargo, kind: str) -> None:
         """Send ahead what a message of a kind needs and the node does not have yet."""
-        for part in cargo.needed_by(kind):
-            if part not in self._supplied:
-                # A task of the link: the sender may be cancelled, but other messages need the part too.
-                self._supplied[part] = asyncio.create_task(self._carry(cargo, part))
-                self._tasks.append(self._supplied[part])
-            await asyncio.shield(self._supplied[part])
+        if (part := cargo.needed_by(kind)) is None:
+            return
+        if part not in self._supplied:
+            # A task of the link: the sender may be cancelled, but other messages need the part too.
+            self._supplied[part] = asyncio.create_task(self._carry(cargo, part))
+            self._tasks.append(self._supplied[part])
+        await asyncio.shield(self._supplied[part])
 
     async def _carry(self, cargo: Cargo, part: Part) -> None:
         try:
@@ -351,8 +353,10 @@ class FramedLink(Link):
         except OSError as error:
             self._lose("lost", f"this installation is incomplete: {error}")
             raise self._gone() from None
-        for piece in pieces:
-            await self._write(piece)
+        # The pieces of two parts look alike.
+        async with self._carrying:
+            for piece in pieces:
+                await self._write(piece)
 
     async def receive(self) -> Message:
         """Return the next message; see `Link.receive`."""

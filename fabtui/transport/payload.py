@@ -26,7 +26,7 @@ from fabtui_node.protocol import encode_piece
 
 ENTRY = "fabtui_node.runtime.supervisor"
 
-#: The modules of the supervisor and the keeper.
+#: The modules of the supervisor and the keeper, and those that probes and ranks have in common.
 FIRST = (
     "runtime.bootloader",
     "runtime.keeper",
@@ -36,16 +36,17 @@ FIRST = (
     "runtime.presence",
     "runtime.spawn",
     "runtime.supervisor",
+    "parsers.base",
+    "parsers.lines",
+    "parsers.nccl.graph",
+    "parsers.nccl.log_lines",
+    "parsers.nccl.transports",
 )
-#: Parts that follow later: the probes with their parsers, and the rank host with its engines.
-Part = Literal["looks", "ranks"]
-PARTS: tuple[Part, ...] = ("looks", "ranks")
-#: The parts that each kind of message needs on the node, in order.
-NEEDS: Mapping[str, tuple[Part, ...]] = {
-    "probe": ("looks",),
-    "spawn": ("looks", "ranks"),
-    "standby": ("looks", "ranks"),
-}
+#: Parts that follow later: the rank host with its engines, and the probes with their parsers, four times as much.
+Part = Literal["ranks", "looks"]
+PARTS: tuple[Part, ...] = ("ranks", "looks")
+#: The part that each kind of message needs on the node.
+NEEDS: Mapping[str, Part] = {"probe": "looks", "spawn": "ranks", "standby": "ranks"}
 
 _FOLDER = Path(fabtui_node.__path__[0])
 
@@ -143,9 +144,11 @@ def first_modules() -> dict[str, str]:
     Raises:
         FileNotFoundError: The installation is broken: the sources are not there.
     """
-    files = {"": "__init__.py", ".runtime": "runtime/__init__.py"}
-    files |= {"." + name: name.replace(".", "/") + ".py" for name in FIRST}
-    return {"fabtui_node" + name: (_FOLDER / file).read_text(encoding="utf-8") for name, file in files.items()}
+    files = {name: name.replace(".", "/") + ".py" for name in FIRST}
+    packages = {parent.as_posix() for file in files.values() for parent in Path(file).parents}
+    files |= {"" if name == "." else name.replace("/", "."): f"{name}/__init__.py" for name in packages}
+    sources = {name: (_FOLDER / file).read_text(encoding="utf-8") for name, file in files.items()}
+    return {f"fabtui_node.{name}".removesuffix("."): source for name, source in sources.items()}
 
 
 def part_of(name: str) -> Part | None:
@@ -153,7 +156,7 @@ def part_of(name: str) -> Part | None:
     package, _, module = name.partition(".")
     if package != "fabtui_node":
         return "looks"
-    if module in ("", "runtime", *FIRST):
+    if not module or any(f"{first}.".startswith(f"{module}.") for first in FIRST):
         return None
     return "ranks" if module.split(".")[0] == "ranks" else "looks"
 
@@ -226,9 +229,9 @@ class Cargo:
                 self._pack(part)
         return first.packed(config, self._entry)
 
-    def needed_by(self, kind: str) -> tuple[Part, ...]:
-        """Return the parts that must be sent before a message of a kind."""
-        return NEEDS.get(kind, ()) if self._modules is None else ()
+    def needed_by(self, kind: str) -> Part | None:
+        """Return the part that must be sent before a message of a kind, if there is one."""
+        return NEEDS.get(kind) if self._modules is None else None
 
     async def pieces(self, part: Part) -> list[bytes]:
         """Return the frames of a part. Raises `OSError` if the installation is broken."""

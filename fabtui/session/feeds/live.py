@@ -118,7 +118,7 @@ class LiveFeed(Feed):
         self._closing = asyncio.Event()
         self._first_done = asyncio.Event()
         self._deserted = asyncio.Event()
-        self._reached = asyncio.Event()  #: A node was reached.
+        self._reached = asyncio.Event()  #: A node was reached, and has something to do.
         self._changed = asyncio.Event()
         self._testing = asyncio.Lock()
         self._life: asyncio.Task[None] | None = None
@@ -497,12 +497,13 @@ class LiveFeed(Feed):
         return pause
 
     async def _look_at(self, name: str, client: NodeClient, *, back: bool) -> None:
-        """Ask a node for its inventory, and then have it load what its ranks need, which is much to send."""
-        self._reached.set()
-        asked = [self._inventory(name, client, back=back)]
+        """Have a node load what its ranks need, which takes longest, and ask it for its inventory meanwhile."""
+        await asyncio.gather(self._prepare(name, client), self._inventory(name, client, back=back))
+
+    async def _prepare(self, name: str, client: NodeClient) -> None:
         if name not in self._slept and self._sweep is not None:
-            asked.append(self._sweep.prepare_ranks(client))
-        await asyncio.gather(*asked)
+            await self._sweep.prepare_ranks(client)
+        self._reached.set()
 
     def _pause(self, name: str, kind: UnreachableKind | LostKind, transport: str) -> float | None:
         """Return the time (s) until the next attempt to reach a lost node, or None for no attempt."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import zlib
 from collections.abc import Mapping
@@ -104,14 +105,14 @@ async def test_each_part_goes_once_ahead_of_what_needs_it() -> None:
 
 
 @pytest.mark.parametrize("kind", ["spawn", "standby"])
-async def test_a_rank_host_needs_everything(kind: str) -> None:
-    pipe = SlowPipe()
+async def test_a_rank_host_waits_for_no_probes(kind: str) -> None:
+    pipe = SlowPipe(0.001)
     link = await start(pipe)
-    await link.send({"t": kind})
-    assert pipe.kinds()[-1] == kind
-    probes, ranks = pipe.modules()
-    assert "fabtui_node.system.pci" in probes
+    await asyncio.gather(link.send({"t": kind}), link.send({"t": "probe", "id": 1}))
+    assert [name for name, _ in itertools.groupby(pipe.kinds()) if name != "modules"] == [kind, "probe"]
+    ranks, probes = pipe.modules()
     assert "fabtui_node.ranks.rank_host" in ranks
+    assert "fabtui_node.system.pci" in probes
     await link.close()
 
 
