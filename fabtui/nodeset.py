@@ -30,6 +30,8 @@ _MAX_DEPTH = 8
 _MAX_NAME = 253
 _MAX_FILE = 4 * 1024 * 1024
 _NAME = re.compile(r"[A-Za-z0-9_.:%-]+")
+#: Group with its source: ClusterShell puts both into shell commands of the site, as they are.
+_GROUP = re.compile(r"(?:\w[\w.+-]*:)?(?:\*|\w[\w.+-]*)")
 _OPERAND = re.compile(r"(^|[,!&])((?:\[[^\]]*\]?|[^\[,!&])*)", re.DOTALL)
 #: Limits the digits: RangeSet creates every number of a range.
 _RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?:/(\d{1,9}))?)?", re.ASCII)
@@ -159,6 +161,8 @@ def _check_count(count: int, text: str, where: str, limit: int = MAX_NODES) -> N
 
 
 def _expand_group(name: str, where: str, depth: int) -> list[str]:
+    if name and (len(name) > _MAX_NAME or not _GROUP.fullmatch(name)):
+        raise InputError(f"{where}: '@{name[:80]}' is no group; expected letters, digits, '_', '.', '-' and '+'")
     results: list[list[str] | Exception] = []
 
     def resolve() -> None:

@@ -219,6 +219,16 @@ def test_bad_groups_are_reported(text: str, word: str) -> None:
     assert word in str(caught.value)
 
 
+@pytest.mark.usefixtures("_groups")
+@pytest.mark.parametrize(
+    "around", ["x in x) ;; esac; {}; case $GROUP", "`{}`", "$({})", "x\n{}\n", "here:`{}`", "`{}`:x", "-x"]
+)
+def test_the_name_of_a_group_is_no_shell_text(around: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no group; expected letters"):
+        expand(f"@{around.format(f'touch {tmp_path}/made')}", "--nodes")
+    assert not (tmp_path / "made").exists()
+
+
 def test_a_machine_without_group_sources_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ClusterShell import NodeSet
     from ClusterShell.NodeUtils import GroupResolverConfig
