@@ -11,6 +11,7 @@ from textual.screen import ModalScreen, Screen
 from fabtui.model.layers import Layer, key_layers
 from fabtui.sanitize import one_line
 from fabtui.screen.keys import KEY_NAMES, bindings_of, group_title, keys_of, shortcut
+from fabtui.screen.terminal.internals import has_effect
 
 if TYPE_CHECKING:
     from textual import events
@@ -76,8 +77,7 @@ def show_log(app: App[Any], main: MainScreen) -> None:
 
 def explain_key(app: App[Any], event: events.Key, owners: list[type[DOMNode]]) -> None:
     """Notify the user that a key has no effect here, and of its effect in other views."""
-    screen = app.screen
-    if isinstance(screen, ModalScreen) or event.key in screen.active_bindings:
+    if isinstance(app.screen, ModalScreen) or has_effect(app, event.key):
         return
     places = [
         f"{group_title(owner).lower()}: {binding.tooltip}"

@@ -54,6 +54,26 @@ def screen_lines(screen: Screen[Any]) -> list[Strip]:
     return screen._compositor.render_strips()
 
 
+async def act_on_key(app: App[Any], key: str) -> bool:
+    """Do what a key is bound to, as Textual does once the key has come back to the app; return False if nothing."""
+    chain = app.screen._binding_chain
+    for first, places in ((True, reversed(chain)), (False, chain)):
+        for place, bindings in places:
+            for binding in bindings.key_to_bindings.get(key, ()):
+                if binding.priority is first and await app.run_action(binding.action, place):
+                    return True
+    return False
+
+
+def has_effect(app: App[Any], key: str) -> bool:
+    """Return True if a key is among the active bindings, which take longer to list."""
+    return any(
+        app._check_action_state(binding.action, place) is not False
+        for place, bindings in app.screen._modal_binding_chain
+        for binding in bindings.key_to_bindings.get(key, ())
+    )
+
+
 class LastingNotification(Notification):
     """A notification that has time left even where it expires while it is being drawn.
 

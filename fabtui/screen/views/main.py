@@ -11,7 +11,6 @@ from rich.color import ColorSystem
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
@@ -48,6 +47,7 @@ from fabtui.screen.views.main_layout import (
     lines_below,
     panel_width,
 )
+from fabtui.screen.widgets.boxes import Column, Row
 from fabtui.screen.widgets.connecting import ConnectingView
 from fabtui.screen.widgets.event_log import EventLog
 from fabtui.screen.widgets.key_bar import KeyBar
@@ -244,20 +244,20 @@ class MainScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield self.verdict_bar
-        with Horizontal(id="tabs-row"):
+        with Row(id="tabs-row"):
             yield self.tabs
             yield self.unit_line
         yield self.notice_line
         yield self._air
-        with Horizontal(id="body"):
+        with Row(id="body"):
             yield self.node_states
-            with Vertical(id="left"):
-                with Horizontal(id="grids"):
+            with Column(id="left"):
+                with Row(id="grids"):
                     yield self.grid
                     yield self.second_layer
                     yield self.worst_pairs
                 yield self.usual
-            with Vertical(id="side"):
+            with Column(id="side"):
                 yield self.panel
                 yield self.minimap
         yield self.findings_below

@@ -1,0 +1,19 @@
+"""Containers that only place widgets."""
+
+from __future__ import annotations
+
+from textual.containers import Horizontal, Vertical
+
+# Each is blank, as Textual calls it: the lines behind the widgets in it need not be drawn with each of these.
+
+
+class Row(Horizontal):
+    """Widgets beside each other."""
+
+    BLANK = True
+
+
+class Column(Vertical):
+    """Widgets above each other."""
+
+    BLANK = True
