@@ -14,7 +14,7 @@ import json
 import math
 import re
 import struct
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
@@ -33,9 +33,10 @@ _MAX_OWN = MAX_TOTAL // 4
 _RANK_SIZE, _PEER_SIZE = 1 << 16, 1 << 10
 #: Maximum number of keys that a rank asks for or sets in a test, and that number for each other rank.
 _RANK_KEYS, _PEER_KEYS = 256, 8
-#: Ended tests that are remembered: their last messages come late, and a kept process group may look for its keys. The
-#: fastest sweeps end 360 a second, which is 22 s for all of these: longer than the deadline of a test.
-_REMEMBERED = 8_192
+#: Number of ended tests that are remembered, and for how long (s): their last messages come late, and a kept process
+#: group may look for its keys. The fastest sweeps end 360 a second, which is 22 s for all of these: longer than the
+#: deadline of a test.
+_REMEMBERED, _REMEMBERED_FOR = 8_192, 300.0
 #: Maximum number of refused requests of a node, and how many more (1/s) are forgiven; an honest node has a few. Those
 #: about its own tests that have just ended are late, and do not count.
 MAX_REFUSED = 300
@@ -239,8 +240,8 @@ class StoreServer:
 
     def __init__(self) -> None:
         self._tests: dict[str, _Test] = {}
-        #: Ended tests, the earliest first.
-        self._ended: deque[str] = deque()
+        #: Ended tests, by the second in which they ended.
+        self._ended: dict[int, list[str]] = {}
         #: What is remembered of them: one object for all tests of the same nodes, as each has its own dictionaries.
         self._over: dict[frozenset[str], _Test] = {}
         #: Refused requests of each node that are not forgiven, and the time of the last one.
@@ -432,10 +433,21 @@ class StoreServer:
         for key in self._groups.pop(prefix, ()):
             self._delete(key)
         if (test := self._tests.get(prefix)) is not None and test.open:
+            # The same text for both: thousands are remembered.
+            del self._tests[prefix]
             self._tests[prefix] = self._ended_test(test)
-            self._ended.append(prefix)
-            if len(self._ended) > _REMEMBERED:
-                del self._tests[self._ended.popleft()]
+            second = int(asyncio.get_running_loop().time())
+            self._forget_ended(second)
+            self._ended.setdefault(second, []).append(prefix)
+
+    def _forget_ended(self, second: int) -> None:
+        """Forget tests that ended long ago, or before very many others."""
+        while self._ended:
+            earliest = next(iter(self._ended))
+            if second - earliest < _REMEMBERED_FOR and len(self._tests) <= _REMEMBERED:
+                return
+            for prefix in self._ended.pop(earliest):
+                self._tests.pop(prefix, None)
 
     def _ended_test(self, test: _Test) -> _Test:
         """Return an ended test of the same nodes, which may ask for as much as this one could."""
