@@ -13,6 +13,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fabtui.model.pair_index import Pair
@@ -73,12 +74,14 @@ class Released(NamedTuple):
     groups: bool
 
 
+_NOTHING: Mapping[int, int] = MappingProxyType({})
+
+
 @dataclass(slots=True)
 class _Kept:
     held: dict[int, int]  #: Bytes at each end.
     used: float
-    processes: dict[int, int]  #: The processes of its ends.
-    earlier: dict[int, int]  #: Bytes of an earlier one at each end that broke, and was not released yet.
+    earlier: Mapping[int, int]  #: Bytes of an earlier one at each end that broke, and was not released yet.
     broken: bool = False  #: Whether a test of it failed, or an end is lost; the next release gives its memory back.
 
 
@@ -92,6 +95,7 @@ class CommunicatorPool:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._kept: dict[tuple[int, ...], _Kept] = {}
+        self._processes: dict[int, int] = {}  #: The process that holds the communicators of each endpoint.
         self._used: defaultdict[int, int] = defaultdict(int)
         self._measured = dict(ESTIMATES)  #: Size of the last one that was measured, or the estimate.
         self._count: defaultdict[int, int] = defaultdict(int)
@@ -152,12 +156,15 @@ class CommunicatorPool:
         self._add((GROUP, number), dict(sizes), processes)
 
     def _add(self, key: tuple[int, ...], held: dict[int, int], processes: Mapping[int, int]) -> None:
+        now = {end: processes.get(end, 0) for end in held}
+        self._lose(end for end, process in now.items() if self._processes.get(end, process) != process)
+        self._processes |= now
         before = self._kept.pop(key, None)
-        earlier = {} if before is None else before.held
+        earlier = _NOTHING if before is None else before.held
         for end, size in held.items():
             held[end] = size + earlier.get(end, 0)
             self._count_in(end, size, end not in earlier)
-        self._kept[key] = _Kept(held, self._clock(), {end: processes.get(end, 0) for end in held}, earlier)
+        self._kept[key] = _Kept(held, self._clock(), earlier)
 
     def measured(self, key: CommunicatorKey, end: int, size: int) -> None:
         """Note how much memory of a GPU the test of a pair took that made a communicator."""
@@ -182,6 +189,7 @@ class CommunicatorPool:
     def clear(self) -> None:
         """Forget all: the ranks let go of everything, or have ended."""
         self._kept.clear()
+        self._processes.clear()
         self._used.clear()
         self._count.clear()
         self._full.clear()
@@ -232,13 +240,19 @@ class CommunicatorPool:
 
     def lose(self, processes: Mapping[int, int]) -> None:
         """Forget what processes held that have ended; ``processes`` are those that run, by endpoint."""
-        for key, kept in list(self._kept.items()):
-            for end in [end for end, process in kept.processes.items() if processes.get(end) != process]:
+        self._lose(end for end, process in self._processes.items() if processes.get(end) != process)
+
+    def _lose(self, ends: Iterable[int]) -> None:
+        """Forget what the processes of endpoints held."""
+        lost = {*ends}
+        for key, kept in [*self._kept.items()] if lost else []:
+            for end in lost & kept.held.keys():
                 self._count_in(end, -kept.held.pop(end), -1)
-                del kept.processes[end]
                 kept.broken = kept.broken or key[0] != GROUP
             if not kept.held:
                 del self._kept[key]
+        for end in lost:
+            del self._processes[end]
 
 
 #: Engines whose communicators take memory of GPUs.
