@@ -172,10 +172,18 @@ class Dispatcher:
     ) -> None:
         self._width = width
         self._domains = domains
-        #: Endpoints have numbers below this one.
-        self._ends = max(len(node), 1)
-        # Place of each pair in the order, by the number of the pair: a tuple each would take twice as much memory.
-        self._waiting = {a * self._ends + b: place for place, (a, b) in enumerate(pairs)}
+        #: The pairs in order; when half of them have started, those are left out.
+        self._order = pairs
+        ends = {end: None for pair in pairs for end in pair}
+        #: Place in the table of pairs: of each endpoint as the first, and as the second one.
+        self._first = {end: at * len(ends) for at, end in enumerate(ends)}
+        self._second = {end: at for at, end in enumerate(ends)}
+        #: Number of each waiting pair in the order, from 1 on; 0 for others. As there may be millions, no object each.
+        self._numbers = array("I", (0,)) * len(ends) ** 2
+        self._count = 0  #: Number of waiting pairs.
+        for number, (a, b) in enumerate(pairs, 1):
+            self._count += not self._number(a, b)
+            self._numbers[self._first[a] + self._second[b]] = number
         self._resources = resources
         self._node = node
         self._busy: set[int] = set()
@@ -201,12 +209,16 @@ class Dispatcher:
     @property
     def waiting(self) -> int:
         """Number of pairs not started yet."""
-        return len(self._waiting)
+        return self._count
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
         """The pairs not started yet, in order."""
-        return [divmod(pair, self._ends) for pair in self._waiting]
+        numbers, first, second = self._numbers, self._first, self._second
+        return [(a, b) for a, b in self._order if numbers[first[a] + second[b]]]
+
+    def _number(self, a: int, b: int) -> int:
+        return self._numbers[self._first[a] + self._second[b]]
 
     @property
     def running(self) -> int:
@@ -270,7 +282,10 @@ class Dispatcher:
 
     def _remove(self, a: int, b: int) -> None:
         """Take a pair out of those that wait."""
-        del self._waiting[a * self._ends + b]
+        self._numbers[self._first[a] + self._second[b]] = 0
+        self._count -= 1
+        if 2 * self._count < len(self._order):
+            self._order = PairArray(self.pairs)
         for end in (a, b):
             self._left[end] -= 1
             if not self._left[end]:
@@ -279,25 +294,26 @@ class Dispatcher:
 
     def _candidates(self, full: Set[int], again: set[int]) -> list[tuple[int, int]]:
         """Return the waiting pairs that might start, in their order; add the ends of the ``full`` ones to ``again``."""
-        free, fresh, waiting, node = self._free, self._fresh & self._free, self._waiting, self._node
-        ends = self._ends
-        if sum(min(len(free), len(self._others[end])) for end in fresh) >= len(waiting):
-            each = (divmod(pair, ends) for pair in waiting)
-            left = [(a, b) for a, b in each if node[a] == node[b] or not (a in full or b in full)]
-            again |= fresh if len(left) < len(waiting) else set()
+        free, fresh, node = self._free, self._fresh & self._free, self._node
+        if sum(min(len(free), len(self._others[end])) for end in fresh) >= self._count:
+            left = [(a, b) for a, b in self.pairs if node[a] == node[b] or not (a in full or b in full)]
+            again |= fresh if len(left) < self._count else set()
             return left
-        found: set[int] = set()
+        numbers, first, second = self._numbers, self._first, self._second
+        found: dict[int, tuple[int, int]] = {}
         for end in fresh:
             # Usually few endpoints are free.
             others, here = self._others[end], node[end]
+            there, back = first[end], second[end]
             for other in free if len(free) < len(others) else free.intersection(others):
                 if (end in full or other in full) and here != node[other]:
                     again.add(end)
                     continue
-                for pair in (end * ends + other, other * ends + end):
-                    if pair in waiting:
-                        found.add(pair)
-        return [divmod(pair, ends) for pair in sorted(found, key=waiting.__getitem__)]
+                if number := numbers[there + second[other]]:
+                    found[number] = (end, other)
+                if number := numbers[first[other] + back]:
+                    found[number] = (other, end)
+        return [found[number] for number in sorted(found)]
 
     def done(self, a: int, b: int) -> None:
         """Mark a running pair as done; its endpoints and NICs are free again."""
@@ -314,9 +330,8 @@ class Dispatcher:
     def drop(self, endpoint: int) -> list[tuple[int, int]]:
         """Remove the waiting pairs of an endpoint, and return them."""
         others = set(self._others.get(endpoint, ()))
-        both = (pair for other in others for pair in (endpoint * self._ends + other, other * self._ends + endpoint))
-        found = {pair for pair in both if pair in self._waiting}
-        dropped = [divmod(pair, self._ends) for pair in sorted(found, key=self._waiting.__getitem__)]
+        both = (pair for other in others for pair in ((endpoint, other), (other, endpoint)))
+        dropped = sorted({pair for pair in both if self._number(*pair)}, key=lambda pair: self._number(*pair))
         for pair in dropped:
             self._remove(*pair)
         return dropped
