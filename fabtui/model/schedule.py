@@ -212,10 +212,10 @@ class Dispatcher:
         return self._count
 
     @property
-    def pairs(self) -> list[tuple[int, int]]:
-        """The pairs not started yet, in order."""
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """The pairs not started yet, in order; pairs may start meanwhile."""
         numbers, first, second = self._numbers, self._first, self._second
-        return [(a, b) for a, b in self._order if numbers[first[a] + second[b]]]
+        return ((a, b) for a, b in self._order if numbers[first[a] + second[b]])
 
     def _number(self, a: int, b: int) -> int:
         return self._numbers[self._first[a] + self._second[b]]
@@ -292,13 +292,17 @@ class Dispatcher:
                 self._free.discard(end)
                 del self._others[end]
 
-    def _candidates(self, full: Set[int], again: set[int]) -> list[tuple[int, int]]:
-        """Return the waiting pairs that might start, in their order; add the ends of the ``full`` ones to ``again``."""
+    def _candidates(self, full: Set[int], again: set[int]) -> Iterator[tuple[int, int]]:
+        """Yield the waiting pairs that might start, in their order; add the ends of the ``full`` ones to ``again``."""
         free, fresh, node = self._free, self._fresh & self._free, self._node
         if sum(min(len(free), len(self._others[end])) for end in fresh) >= self._count:
-            left = [(a, b) for a, b in self.pairs if node[a] == node[b] or not (a in full or b in full)]
-            again |= fresh if len(left) < self._count else set()
-            return left
+            for a, b in self.pairs:
+                if node[a] == node[b] or not (a in full or b in full):
+                    yield a, b
+                else:
+                    again |= fresh
+                    fresh = set()
+            return
         numbers, first, second = self._numbers, self._first, self._second
         found: dict[int, tuple[int, int]] = {}
         for end in fresh:
@@ -313,7 +317,7 @@ class Dispatcher:
                     found[number] = (end, other)
                 if number := numbers[first[other] + back]:
                     found[number] = (other, end)
-        return [found[number] for number in sorted(found)]
+        yield from (found[number] for number in sorted(found))
 
     def done(self, a: int, b: int) -> None:
         """Mark a running pair as done; its endpoints and NICs are free again."""

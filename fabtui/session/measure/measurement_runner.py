@@ -332,7 +332,7 @@ class MeasurementRunner:
             both=options.both,
         )
         while pairs:
-            await self._kept.make_room([self._kept.key(*pair, unlimited=unlimited) for pair in pairs])
+            await self._kept.make_room(self._kept.key(*pair, unlimited=unlimited) for pair in pairs)
             sweep = PairSweep(self._context, test, self._kept, one_at_a_time=alone, unlimited=unlimited)
             await sweep.run(pairs)
             self._proven |= sweep.tested_alone

@@ -215,7 +215,7 @@ class PairSweep:
         while self._dispatcher.waiting or self._dispatcher.running:
             self._start_some()
             if (self._full or self._dispatcher.is_full) and not self._running:
-                await self._kept.make_room([self._key(*pair) for pair in self._dispatcher.pairs])
+                await self._kept.make_room(self._key(*pair) for pair in self._dispatcher.pairs)
                 self._recovery.begin_for({end for pair in self._dispatcher.pairs for end in pair})
                 self._drop_broken()
                 self._start_some()

@@ -75,6 +75,6 @@ def test_pairs_that_do_not_fit_wait_and_the_others_do_not_wait_for_them() -> Non
     dispatcher = Dispatcher([(0, 1), (2, 3)], [None] * 4, ["n"] * 4)
     assert dispatcher.take(fits=lambda a, b: a != 0) == [(2, 3)]
     assert dispatcher.is_full
-    assert dispatcher.pairs == [(0, 1)]
+    assert [*dispatcher.pairs] == [(0, 1)]
     assert dispatcher.take() == [(0, 1)]
     assert not dispatcher.is_full
