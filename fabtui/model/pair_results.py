@@ -389,6 +389,15 @@ class PairResults:
             if self.store.shape(last).layer is layer:
                 yield self.store.get(self.store.attempts(last)[-1]), self.store.get(last)
 
+    def own_verdicts(self, layer: Layer) -> Counter[Verdict]:
+        """Return how many of `everything` in a layer have each verdict, slowness within their class left out."""
+        shapes, shape_of, _ = self.store.columns()
+        found = Counter[Verdict]()
+        for number, count in Counter(map(shape_of.__getitem__, self.rows((layer,)))).items():
+            if (shape := shapes[number]) is not None:
+                found[shape.verdict] += count
+        return found
+
     def was_slow(self, measurement: Measurement) -> bool:
         """Return True if an attempt, not necessarily the latest, is slow among the values of its class."""
         values = self._values.get((measurement.layer, self._key_of(measurement)))

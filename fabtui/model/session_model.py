@@ -652,6 +652,9 @@ class Model:
         return dict(found)
 
     def _verdict_counts(self, layer: Layer) -> Counter[Verdict]:
+        if not layer.spec.judged:
+            # Without arrays, which a session keeps.
+            return self.results.own_verdicts(layer)
         found = self.whole_table(layer)
         if found is None:
             return Counter(map(self.verdict, self.measurements(layer)))
