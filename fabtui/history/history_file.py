@@ -114,6 +114,15 @@ def reason(error: Exception) -> str:
     return one_line(getattr(error, "strerror", None) or str(error) or type(error).__name__, 200)
 
 
+def _is_full(path: Path) -> bool:
+    """Return whether a disk has no room for what SQLite shares between readers (32 KiB), and a page."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < 64 << 10
+
+
 def _refuse(path: Path, why: str) -> InputError:
     return InputError(f"the history {path} {why}")
 
@@ -196,7 +205,9 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         yield base
     except sqlite3.Error as error:
-        raise _refuse(path, f"cannot be read: {reason(error)}{_REMEDY}") from None
+        # SQLite calls it an error of the disk.
+        why = "its disk is full" if _is_full(path) else f"{reason(error)}{_REMEDY}"
+        raise _refuse(path, f"cannot be read: {why}") from None
     except READING_ERRORS:
         _refuse_foreign(path, base)
         raise
@@ -259,7 +270,7 @@ def _written(path: Path) -> Iterator[sqlite3.Connection]:
         base.execute(f"PRAGMA synchronous = {'FULL' if is_shared(path) else 'NORMAL'}")
         yield base
     except (OSError, sqlite3.Error) as error:
-        raise _refuse(path, f"is not written: {reason(error)}") from None
+        raise _refuse(path, f"is not written: {'its disk is full' if _is_full(path) else reason(error)}") from None
     except READING_ERRORS:
         if base is not None:
             _refuse_foreign(path, base)
