@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fabtui.export.csv_table import table_text, when
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 KIND = "fabtui history"
 #: Columns of the CSV: a row for each day and value, and for each finding.
 COLUMNS = ("component", "identity", "place", "time", "what", "name", "value", "unit", "sessions", "lowest", "text")
+#: Attributes that JSON has under their names, and their times.
+_COMPONENT = ("kind", "identity", "place", "by_name")
+_STANDOUT = ("turn", "rule", "severity", "title", "first", "last", "sessions", "of", "lowest")
+_STAY = ("place", "since", "until", "sessions")
+_SHARE = ("day", "share", "lowest", "sessions", "bad")
+_RATE = ("day", "per_hour", "events", "hours", "sessions")
+_FINDING = ("rule", "severity", "subject", "title")
+_TIMES = frozenset({"day", "first", "last", "since", "until"})
 
 
 def json_text(found: Overview) -> str:
@@ -43,73 +51,29 @@ def json_text(found: Overview) -> str:
             }
             for one in found.sessions
         ],
-        "standouts": [
-            {
-                "component": _component(one.component),
-                "turn": str(one.turn),
-                "rule": one.rule,
-                "severity": one.severity,
-                "title": one.title,
-                "first": when(one.first),
-                "last": when(one.last),
-                "sessions": one.sessions,
-                "of": one.of,
-                "lowest": one.lowest,
-            }
-            for one in found.standouts
-        ],
+        "standouts": [{"component": _component(one.component), **_values(one, _STANDOUT)} for one in found.standouts],
         "courses": [_course(one) for one in found.courses],
     }
     return json.dumps(cleaned(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def _values(one: object, names: Sequence[str]) -> dict[str, Any]:
+    """Return attributes by their names, times as ISO 8601."""
+    values = {name: getattr(one, name) for name in names}
+    return values | {name: when(values[name]) for name in names if name in _TIMES}
+
+
 def _component(one: Component) -> dict[str, Any]:
-    return {"kind": str(one.kind), "identity": one.identity, "place": one.place, "by_name": one.by_name}
+    return _values(one, _COMPONENT)
 
 
 def _course(course: Course) -> dict[str, Any]:
     return {
         "component": _component(course.component),
-        "stays": [
-            {"place": one.place, "since": when(one.since), "until": when(one.until), "sessions": one.sessions}
-            for one in course.stays
-        ],
-        "shares": {
-            name: [
-                {
-                    "day": when(one.day),
-                    "share": one.share,
-                    "lowest": one.lowest,
-                    "sessions": one.sessions,
-                    "bad": one.bad,
-                }
-                for one in shares
-            ]
-            for name, shares in course.shares.items()
-        },
-        "rates": {
-            name: [
-                {
-                    "day": when(one.day),
-                    "per_hour": one.per_hour,
-                    "events": one.events,
-                    "hours": one.hours,
-                    "sessions": one.sessions,
-                }
-                for one in rates
-            ]
-            for name, rates in course.rates.items()
-        },
-        "findings": [
-            {
-                "session": when(one.time),
-                "rule": one.rule,
-                "severity": one.severity,
-                "subject": one.subject,
-                "title": one.title,
-            }
-            for one in course.findings
-        ],
+        "stays": [_values(one, _STAY) for one in course.stays],
+        "shares": {name: [_values(one, _SHARE) for one in shares] for name, shares in course.shares.items()},
+        "rates": {name: [_values(one, _RATE) for one in rates] for name, rates in course.rates.items()},
+        "findings": [{"session": when(one.time), **_values(one, _FINDING)} for one in course.findings],
         "xids": [{"session": when(time), "xid": xid, "count": number} for time, xid, number in course.xids],
     }
 
