@@ -16,6 +16,12 @@ class PartKind(StrEnum):
     CABLE = "cable"  #: Cable or module in a port, by its serial number.
     SWITCH_PORT = "switch-port"  #: Port of a switch: GUID of the switch, and number of the port.
 
+    @property
+    def words(self) -> str:
+        """Name of the kind in sentences."""
+        special = {PartKind.GPU: "GPU", PartKind.NVLINK: "NVLink", PartKind.SWITCH_PORT: "switch port"}
+        return special.get(self, str(self))
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Component:

@@ -142,7 +142,7 @@ class _TransferRule(HistoryRule):
         """Return a finding about the component that has a fault now."""
         given = {
             "rule": one.rule,
-            "kind": str(one.component.kind),
+            "kind": one.component.kind.words,
             "place": one.place,
             "since": date_of(one.came),
             "since_time": one.came,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabtui.history.component import Component, PartKind
+from fabtui.history.component import Component
 from fabtui.history.course import Course, HourlyRate, Share, Standout, Turn
 from fabtui.nodeset import count
 from fabtui.paths import recordings_folder
@@ -32,14 +32,6 @@ FINDING_HEADINGS = ("session", "rule", "severity", "finding")
 GRAPH_WIDTH = 40
 #: Width of the columns beside a graph without the name of the value, and the least width of a graph.
 _BESIDE, _LEAST_GRAPH = 48, 8
-_KINDS = {
-    PartKind.NODE: "node",
-    PartKind.GPU: "GPU",
-    PartKind.NVLINK: "NVLink",
-    PartKind.PORT: "port",
-    PartKind.CABLE: "cable",
-    PartKind.SWITCH_PORT: "switch port",
-}
 #: What stands out, in words of a list and of a sentence (one, several).
 TURN_WORDS = {Turn.DEGRADES: "degrades", Turn.FLAPS: "flaps", Turn.NEW: "new", Turn.LASTS: "lasts"}
 _SENTENCES = {
@@ -55,7 +47,7 @@ _DAY = 86400.0
 def part_text(one: Component) -> str:
     """Return the kind, the place and the identity of a component: ``GPU n061:3 (GPU-5d1a...)``."""
     identity = "" if one.by_name or one.identity == one.place else f" ({one_line(one.identity, _WIDEST)})"
-    return f"{_KINDS[one.kind]} {one_line(str(one), _WIDEST)}{identity}"
+    return f"{one.kind.words} {one_line(str(one), _WIDEST)}{identity}"
 
 
 def overview_sentence(found: Overview) -> str:
@@ -81,7 +73,7 @@ def empty_text(found: Overview) -> str:
 def standout_cells(one: Standout) -> list[str]:
     """Return the cells of a component that stands out, below `STANDOUT_HEADINGS`."""
     return [
-        f"{_KINDS[one.component.kind]} {one_line(str(one.component), _WIDEST)}",
+        f"{one.component.kind.words} {one_line(str(one.component), _WIDEST)}",
         TURN_WORDS[one.turn],
         share_text(one.lowest),
         f"{one.sessions} of {one.of}" if one.of else "-",

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from fabtui.history.component import PartKind
 from fabtui.model.recurrence import Recurrence
 from fabtui.nodeset import count
 from fabtui.sanitize import one_line
 
 _ORDINALS = ("", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 #: How parts are called in a sentence, where that is not their kind.
-_PARTS = {"gpu": "GPU", "nvlink": "NVLink"}
+_PARTS = {str(kind): kind.words for kind in PartKind}
 _DAY, _HOUR = 86400.0, 3600.0
 #: Longest identity and place in a sentence.
 _WIDEST = 60

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,12 @@ import pytest
 from fabtui.cli import main as entry
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.export.json import as_json
+from fabtui.history.component import Component, PartKind
+from fabtui.history.course import DAY
+from fabtui.history.history_file import history_file
+from fabtui.history.history_writer import HistoryWriter
+from fabtui.history.remembered_findings import past_of
+from fabtui.history.session_entry import Noted, PartShare, SessionEntry
 from fabtui.importers.session import read_session
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, Event, InventoryUpdate, Measured, PlanUpdate, ProbeResult, SessionStart
@@ -32,10 +39,14 @@ from fabtui_node.parsers.nvidia.values import parse_errors, problem_text
 from tests.unit.importers import new_samples
 
 Capture = pytest.CaptureFixture[str]
+#: Start of the sessions (epoch seconds).
+_BEGAN = 1_700_000_000.0
 SAMPLES = Path(__file__).parents[2] / "samples"
 #: Codes of rules and of the catalogue, as all texts print them.
 _CODE = re.compile(r"\b(?:FT\d{3}|E\d{1,2})\b")
 _ERROR_CODE = re.compile(r"means: (E\d{1,2}),|: (E\d{1,2}) ")
+#: The rule of a finding, which may name others: at the end of its title, or behind its severity.
+_RULE = re.compile(r"  (FT\d{3})$|^(?:bad|warn|note), (FT\d{3}) ", re.MULTILINE)
 NCCL_LINE = "n060:71:93 [3] NCCL INFO NCCL version 2.28.9+cuda12.9\n"
 WARN = "n060:71:93 [3] NCCL WARN "
 
@@ -62,6 +73,7 @@ class Fault(NamedTuple):
         log: Lines of a log for ``explain``, ``read`` (with a version line of NCCL before them) and ``job``.
         output: Output of a command for ``explain`` and ``read``.
         doors: Doors for logs that this error has besides ``explain``.
+        past: Earlier sessions of the site.
     """
 
     name: str
@@ -75,6 +87,7 @@ class Fault(NamedTuple):
     log: str = ""
     output: str = ""
     doors: tuple[str, ...] = ("read", "job")
+    past: tuple[SessionEntry, ...] = ()
 
 
 def _links(gpu: int, dark: tuple[int, ...] = ()) -> dict[str, Any]:
@@ -99,6 +112,20 @@ def _query(old: str, new: str) -> str:
     text = (SAMPLES / "h200x8/nvidia-smi-q.txt").read_text()
     assert old in text
     return text.replace(old, new, 1)
+
+
+def _past(
+    part: Callable[[int], Component], share: Callable[[int], float] = lambda day: 1.0, found: Container[int] = ()
+) -> tuple[SessionEntry, ...]:
+    """Return sessions of the 20 days before, of one part; on some days a rule found it slow."""
+    sessions = []
+    for day in range(20):
+        one, started = part(day), _BEGAN - (20 - day) * DAY
+        noted = Noted("slow", "FT021", "warn", one, one.place, f"{one.place} was slow")
+        session = SessionEntry(str(day), started, started + 60, "", "0.3.0", tuple("abc"), 6, 0, "", "")
+        shares = [PartShare(one, "p2p same-rail", share(day), 4, 0)]
+        sessions.append(replace(session, components=[one], shares=shares, findings=[noted] if day in found else []))
+    return tuple(sessions)
 
 
 _XID = {"kind": "xid", "code": 79, "bus": "0000:9b:00", "count": 1, "first": 12.5, "last": 12.5}
@@ -465,6 +492,34 @@ FAULTS = [
         facts={"rdma": {"qos": [_QOS]}},
         output=new_samples.MLNX_QOS + "Global tclass=24\n",
     ),
+    Fault(
+        "GPU that degrades",
+        "FT401",
+        "bandwidth (p2p same-rail) fell from 100 % to 50 % of what is usual",
+        "fabtui history 'a:1'",
+        past=_past(lambda day: Component(PartKind.GPU, "GPU-1", "a:1"), lambda day: 0.5 if day >= 12 else 1.0),
+    ),
+    Fault(
+        "finding that comes back",
+        "FT402",
+        "b mlx5_0/1 was slow",
+        "FT021 came back: 3 times in 11 days",
+        past=_past(lambda day: Component(PartKind.PORT, "0x1", "b mlx5_0/1"), found=(3, 4, 8, 13)),
+    ),
+    Fault(
+        "replaced GPU that fails again",
+        "FT403",
+        "b:1 was slow",
+        "GPU-old before, GPU-new now",
+        past=_past(lambda day: Component(PartKind.GPU, "GPU-old" if day < 10 else "GPU-new", "b:1"), found=range(20)),
+    ),
+    Fault(
+        "fault that moved with a GPU",
+        "FT404",
+        "a:0 was slow",
+        "moved with the GPU from c:0",
+        past=_past(lambda day: Component(PartKind.GPU, "GPU-1", "c:0" if day < 10 else "a:0"), found=range(20)),
+    ),
 ]
 
 
@@ -481,17 +536,17 @@ def events(fault: Fault) -> list[Event]:
         Endpoint(at, *one, kind="gpu", rail=one[1], address=f"10.{one[1]}.0.{at + 1}")
         for at, one in enumerate((node, index) for node in "abc" for index in range(2))
     ]
-    found: list[Event] = [SessionStart(nodes=list("abc"), options={"probes": ["p2p"]}, time=1.0)]
+    found: list[Event] = [SessionStart(nodes=list("abc"), options={"probes": ["p2p"]}, time=_BEGAN)]
     for node in "abc":
         value = {"ib": [{"ca": "mlx5_0", "port": 1, "state": "Active"}], "env": dict(fault.env) if node == "b" else {}}
-        found.append(InventoryUpdate(node=node, value=value, time=1.0))
+        found.append(InventoryUpdate(node=node, value=value, time=_BEGAN))
         if fault.transport:
             links = [{"index": at, "links": [{"link": 0, "state": "active"}]} for at in range(2)]
-            found.append(ProbeResult(node=node, probe="nvlink", value={"gpus": links}, time=1.0))
-    found += [ProbeResult(node="a", probe=probe, value=value, time=1.0) for probe, value in fault.facts.items()]
-    found += [EndpointsAdded(endpoints=ends, time=1.0), PlanUpdate(slow_below=0.7, time=1.0)]
+            found.append(ProbeResult(node=node, probe="nvlink", value={"gpus": links}, time=_BEGAN))
+    found += [ProbeResult(node="a", probe=probe, value=value, time=_BEGAN) for probe, value in fault.facts.items()]
+    found += [EndpointsAdded(endpoints=ends, time=_BEGAN), PlanUpdate(slow_below=0.7, time=_BEGAN)]
     rows = [_measured(fault, str(src), str(dst)) for src in ends for dst in ends if src is not dst]
-    return [*found, Measured(measurements=rows, time=2.0)]
+    return [*found, Measured(measurements=rows, time=_BEGAN + 1)]
 
 
 def _measured(fault: Fault, src: str, dst: str) -> Measurement:
@@ -500,16 +555,19 @@ def _measured(fault: Fault, src: str, dst: str) -> Measurement:
     if fault.pair and (src, dst) == ("a:0", "b:0"):
         extra = {"error_kind": fault.pair.kind} if fault.pair.kind else None
         error = fault.pair.error
-        return Measurement(Layer.P2P, src, dst, Verdict.FAILED, None, "GB/s", 1 << 28, 2.0, error=error, extra=extra)
+        return Measurement(
+            Layer.P2P, src, dst, Verdict.FAILED, None, "GB/s", 1 << 28, _BEGAN + 1, error=error, extra=extra
+        )
     if fault.transport and inside == fault.transport[0].startswith("P2P"):
         usual = fault.transport["b" in (src[0], dst[0])]
-    return Measurement(Layer.P2P, src, dst, Verdict.OK, value, "GB/s", 1 << 28, 2.0, transport=usual)
+    return Measurement(Layer.P2P, src, dst, Verdict.OK, value, "GB/s", 1 << 28, _BEGAN + 1, transport=usual)
 
 
 def modelled(fault: Fault) -> Model:
     model = Model()
     for one in events(fault):
         model.apply(one)
+    model.past = past_of(model)
     return model
 
 
@@ -524,7 +582,7 @@ def of_text(text: str) -> Reported:
         block = re.split(r"\n\s*(?:2 |\n)", listed[1], maxsplit=1)[0]
     else:
         block = text[text.index("earliest cause: ") if "earliest cause: " in text else text.index("note: ") :]
-    code = _ERROR_CODE.search(block) or _CODE.search(block)
+    code = _ERROR_CODE.search(block) or _RULE.search(block) or _CODE.search(block)
     assert code is not None, text
     return Reported(next(filter(None, (*code.groups(), code[0]))), block)
 
@@ -557,9 +615,15 @@ def _report(fault: Fault, folder: Path, out: Capture) -> Reported:
     entry.main(["report", str(folder / "session.jsonl.gz"), "-o", "-"])
     _, _, text = out.readouterr().out.partition("## Findings")
     block = re.split(r"\n### ", text)[1]
-    code = _ERROR_CODE.search(block) or _CODE.search(block)
+    code = _ERROR_CODE.search(block) or _RULE.search(block) or _CODE.search(block)
     assert code is not None, text
     return Reported(next(filter(None, (*code.groups(), code[0]))), block)
+
+
+def _history(fault: Fault, folder: Path, out: Capture) -> Reported:
+    assert entry.main(["history", "--since", "2023-01-01", "--json"]) == 0
+    first = json.loads(out.readouterr().out)["standouts"][0]
+    return Reported(first["rule"], first["title"])
 
 
 def _explain(fault: Fault, folder: Path, out: Capture) -> Reported:
@@ -599,8 +663,12 @@ Door = Callable[[Fault, Path, Capture], Reported]
 
 
 def _doors(fault: Fault) -> Iterator[Door]:
-    if fault.pair or fault.transport or fault.facts:
+    if fault.pair or fault.transport or fault.facts or fault.past:
         yield from (_session, _recording, _json, _summary, _report)
+    if fault.past:
+        # No log and no output of a command has earlier sessions.
+        yield _history
+        return
     yield _explain
     if fault.output or "read" in fault.doors:
         yield from (_read, _read_json)
@@ -620,11 +688,13 @@ def test_the_same_finding_stands_first_behind_every_door(
     fault: Fault, door: Door, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")
+    if fault.past:
+        HistoryWriter(history_file()).add(fault.past)
     found = door(fault, tmp_path, capsys)
     assert found.first == fault.first, found.text
     shown = " ".join(found.text.replace("`", "").replace("\\", "").split())
     assert fault.cause in shown
-    assert door is _job or fault.command in shown
+    assert door in (_job, _history) or fault.command in shown
 
 
 def test_at_least_sixteen_faults_are_seen_through_several_doors() -> None:
