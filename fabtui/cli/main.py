@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"fabtui: error: cannot write {where}: {error.strerror}", file=sys.stderr)
             _mute_output()
             return USAGE_ERROR
-        _report_crash(error)
+        print(report_crash(error), file=sys.stderr)
         return CRASHED
     finally:
         gc.enable()
@@ -125,8 +125,8 @@ def is_other_task(environ: Mapping[str, str] = os.environ) -> bool:
     return any(step in environ and environ.get(rank, "0") not in ("", "0") for step, rank in tasks)
 
 
-def _report_crash(error: BaseException) -> None:
-    """Append the traceback to a file in the state folder and print one line that names it."""
+def report_crash(error: BaseException) -> str:
+    """Append the traceback to a file in the state folder; return one line that names it."""
     import traceback
 
     from fabtui.paths import private_folder, state_folder
@@ -142,6 +142,5 @@ def _report_crash(error: BaseException) -> None:
             # Without the arguments: --env may contain secrets.
             log.write(f"{stamp} fabtui {__version__} Python {sys.version.split()[0]}\n{text}\n")
     except (OSError, InputError) as problem:
-        print(f"fabtui: unexpected {name} (the log could not be written: {problem})", file=sys.stderr)
-        return
-    print(f"fabtui: unexpected {name}; this is a bug; see {path}", file=sys.stderr)
+        return f"fabtui: unexpected {name} (the log could not be written: {problem})"
+    return f"fabtui: unexpected {name}; this is a bug; see {path}"

@@ -17,7 +17,7 @@ from fabtui.version import __version__
 
 _NODES_HINT = "nodes are given as --nodes n060,n061"
 #: Commands that open links to nodes, given as --nodes.
-LIVE = (None, "run", "watch", "preflight", "serve", "job", "hang", "watchdog", "ras", "flight", "stacks")
+LIVE = (None, "run", "watch", "preflight", "serve", "mcp", "job", "hang", "watchdog", "ras", "flight", "stacks")
 #: The commands that people use, in the order of the help, with a line each; their modules are in
 #: ``fabtui.cli.commands``.
 COMMANDS = {
@@ -40,6 +40,7 @@ FURTHER = {
     "read": "show, judge or convert the output of other tools",
     "resume": "continue a session that was cut short",
     "lab": "nodes on this machine that stand until lab down: break them, and watch it",
+    "mcp": "tools for assistants that measure, over the Model Context Protocol",
     "config": "the settings file: show, validate, init, path",
     "info": "versions, paths, terminal and tools of this machine",
     "probes": "list the probes and tests; write a template of one",

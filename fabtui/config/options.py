@@ -21,13 +21,16 @@ _LIVE = (*_RECORDED, "watch")
 #: Commands that ask nodes about running jobs.
 _JOB = ("job", "hang", "watchdog", "ras", "flight", "stacks")
 _NODE = (*_LIVE, *_JOB)
+#: The server for assistants has the connection for all of its tools, and the nodes as a limit.
+_LINKED = (*_NODE, "mcp")
+_LABS = (*_LIVE, "mcp")
 _TESTS = (APP, "run", "watch", "serve", "config")
 _SCREEN = (APP, "serve", "config", "replay", "read", "resume")
 #: Commands with outputs of a session at its end.
 _OUTPUTS = (*_TESTS, "resume")
 #: Commands that write files from a session.
 _FILES = (*_OUTPUTS, "report")
-_CONFIGURED = (APP, "run", "watch", "resume", "preflight", "serve", *_JOB, "config", "replay", "read")
+_CONFIGURED = (APP, "run", "watch", "resume", "preflight", "serve", "mcp", *_JOB, "config", "replay", "read")
 _HOUR = 3600.0
 #: The shipped recording with planted faults: what ``--demo`` plays without a name.
 DEMO = "h200x4-lab-2x2-faults"
@@ -98,36 +101,36 @@ _TIMES = number(values.seconds, 0.5, _HOUR)
 # One argument per line, as the formatter has it, would hide the table.
 # fmt: off
 _NODES = (
-    OptionSpec("nodes", "node set: n[060-067,070], a,b, ^FILE, @GROUP", "nodes", _NODE, "list", "SET"),
-    OptionSpec("hostfile", "host file: one host per line, # comments (-: stdin)", "nodes", _NODE, "list", "FILE"),
-    OptionSpec("exclude", "nodes to exclude, same syntax as --nodes", "nodes", _NODE, "list", "SET"),
+    OptionSpec("nodes", "node set: n[060-067,070], a,b, ^FILE, @GROUP", "nodes", _LINKED, "list", "SET"),
+    OptionSpec("hostfile", "host file: one host per line, # comments (-: stdin)", "nodes", _LINKED, "list", "FILE"),
+    OptionSpec("exclude", "nodes to exclude, same syntax as --nodes", "nodes", _LINKED, "list", "SET"),
     OptionSpec("jobid", "nodes of your running Slurm jobs: 4711 or 4711,4712", "nodes", _NODE, metavar="ID"),
     OptionSpec("no-job", "do not take the nodes of the job that this runs in", "nodes", _NODE, "switch"),
     OptionSpec("pods", "running pods: train/job-name=llm", "nodes", _NODE, metavar="NAMESPACE/SELECTOR"),
-    OptionSpec("lab", "simulate N nodes with M endpoints each on this machine", "nodes", _LIVE, "text", "NxM"),
-    OptionSpec("lab-fault", "fault to inject into the lab: 'n000:1>n001:2=drop'", "nodes", _LIVE, "list", "SPEC"),
+    OptionSpec("lab", "simulate N nodes with M endpoints each on this machine", "nodes", _LABS, "text", "NxM"),
+    OptionSpec("lab-fault", "fault to inject into the lab: 'n000:1>n001:2=drop'", "nodes", _LABS, "list", "SPEC"),
 )
 _CONNECTION = (
-    OptionSpec("transport", "how to reach the nodes", "connection", _NODE, default="ssh",
+    OptionSpec("transport", "how to reach the nodes", "connection", _LINKED, default="ssh",
         choices=lambda: tuple(TRANSPORTS), field="transport", table="session", example='"openssh"',
         file_choices=lambda: tuple(spec.name for spec in TRANSPORTS.values() if spec.configurable)),
-    OptionSpec("srun-tree", "one srun for up to 256 nodes; auto: from 128 nodes on", "connection", _NODE,
+    OptionSpec("srun-tree", "one srun for up to 256 nodes; auto: from 128 nodes on", "connection", _LINKED,
         default="auto", choices=("auto", "on", "off"), field="srun_tree", table="session", example='"off"'),
-    OptionSpec("via", "launcher: kubectl, docker or 'kubectl exec -i {node} --'", "connection", _NODE,
+    OptionSpec("via", "launcher: kubectl, docker or 'kubectl exec -i {node} --'", "connection", _LINKED,
         metavar="COMMAND", parse=values.launcher, field="via"),
-    OptionSpec("wrap", "command on each node to run in: 'docker exec -i train'", "connection", _NODE,
+    OptionSpec("wrap", "command on each node to run in: 'docker exec -i train'", "connection", _LINKED,
         metavar="COMMAND", parse=values.wrapper, field="wrap"),
-    OptionSpec("ssh-config", "ssh_config file to use instead of your own", "connection", _NODE, metavar="FILE",
+    OptionSpec("ssh-config", "ssh_config file to use instead of your own", "connection", _LINKED, metavar="FILE",
         parse=values.readable_file, field="ssh_config", table="session", example='"~/.ssh/cluster"'),
-    OptionSpec("host-key-policy", "how host keys are checked", "connection", _NODE, default="config",
+    OptionSpec("host-key-policy", "how host keys are checked", "connection", _LINKED, default="config",
         choices=("config", "strict", "accept-new", "off"), field="host_key_policy", table="session",
         example='"strict"'),
-    OptionSpec("remote-python", "Python interpreter with PyTorch on the nodes", "connection", _NODE, metavar="PATH",
+    OptionSpec("remote-python", "Python interpreter with PyTorch on the nodes", "connection", _LINKED, metavar="PATH",
         default="search", parse=values.interpreter, field="remote_python", table="session",
         example='"/opt/venv/bin/python3"'),
-    OptionSpec("connect-timeout", "timeout for connecting to one node", "connection", _NODE, "number", "SECONDS", "10",
-        parse=_TIMES, field="connect_timeout", table="session", example="5"),
-    OptionSpec("lease", "nodes clean up after this long without contact", "connection", _NODE, "number", "SECONDS",
+    OptionSpec("connect-timeout", "timeout for connecting to one node", "connection", _LINKED, "number", "SECONDS",
+        "10", parse=_TIMES, field="connect_timeout", table="session", example="5"),
+    OptionSpec("lease", "nodes clean up after this long without contact", "connection", _LINKED, "number", "SECONDS",
         "10", parse=number(values.seconds, 3.0, _HOUR), field="lease", table="session", example="30"),
 )
 _MEASURE = (
@@ -350,6 +353,11 @@ _SERVE = (
     OptionSpec("replay", "serve a recording instead of nodes", "server", ("serve",), metavar="FILE"),
     OptionSpec("speed", "with --replay: speed factor, or max", "server", ("serve",), metavar="X", default="1"),
 )
+_MCP = (
+    OptionSpec("allow-tests", "let assistants test GPUs and links: the tool run", "tests", ("mcp",), "switch"),
+    OptionSpec("budget", "with --allow-tests: most node seconds of all tests", "tests", ("mcp",), "number",
+        "NODE-SECONDS", "3600"),
+)
 _LAB = (
     OptionSpec("action", "what to do", "", ("lab",), choices=("up", "fault", "heal", "status", "down"), positional="1"),
     OptionSpec("faults", "faults to plant, or places to heal: n003.eth1=slow-in:6MB", "", ("lab",), metavar="FAULT",
@@ -392,7 +400,7 @@ _OTHER = (
 OPTIONS: list[OptionSpec] = [
     *(*_REPLAY[:1], *_READ, *_REPLAY[1:], *_DIFF, *_SERVE, *_NODES, *_CONNECTION, *_MEASURE, *_OUTPUT, *_RECORD),
     *(*_DISPLAY, *_RAS, *_WORKING_NODES, *_SHARE, *_RESUME, *_EXPLAIN, *_RUN, *_WATCH, *_PREFLIGHT, *_LAB, *_OTHER),
-    *(*_REPORT, *_HISTORY),
+    *(*_REPORT, *_HISTORY, *_MCP),
 ]
 #: Options that name a file to be written from a session.
 OUTPUTS = tuple(spec.argument for spec in _OUTPUT if spec.metavar == "FILE")

@@ -31,16 +31,7 @@ def as_json(found: Diagnosis) -> dict[str, Any]:
     model = found.model
     notes, limits = PortNotes(model), LinkLimits(model)
     value = {
-        "format": FORMATS["session"],
-        # Readers recognise the file by the first two.
-        "software": f"fabtui {model.software}",
-        "$schema": address("session"),
-        "started": when(model.started),
-        "ended": when(model.now),
-        "exit": found.code,
-        "sentence": sentence_of(found),
-        "lab": model.lab,
-        "faults": model.faults,
+        **_head(found),
         "options": model.options,
         "nodes": [_node(record) for record in model.nodes.values()],
         "endpoints": [
@@ -57,13 +48,62 @@ def as_json(found: Diagnosis) -> dict[str, Any]:
         "not_tested": found.not_examined,
         "findings": [finding_json(one) for one in found.findings],
         "mesh": [finding_json(one) for one in found.findings if one.rule.domain is Domain.MESH],
-        "healthy": healthy_json(found.healthy, found.expected),
-        **({} if found.job is None else {"job": job_values(found.job)}),
-        "preflight": [finding_json(one) for one in in_order(model, found.preflight.findings)],
+        **_conclusions(found),
         "log": [{**line._asdict(), "time": when(line.time)} for line in model.log],
     }
     whole: dict[str, Any] = cleaned(value)
     return whole
+
+
+def overview_json(found: Diagnosis) -> dict[str, Any]:
+    """Return what a session came to, without what grows with its pairs and its time: the same members as `as_json`."""
+    model = found.model
+    value = {
+        **_head(found),
+        "nodes": [
+            {"name": record.name, "state": record.state, "text": record.text, "hint": record.hint, "note": record.note}
+            for record in model.nodes.values()
+        ],
+        "carriers": carriers(model).sentence or None,
+        "not_tested": found.not_examined,
+        "findings": [finding_json(one) for one in found.findings],
+        **_conclusions(found),
+    }
+    whole: dict[str, Any] = cleaned(value)
+    return whole
+
+
+def pair_json(found: Diagnosis, src: str, dst: str) -> list[dict[str, Any]]:
+    """Return the measurements of an ordered pair of endpoints or nodes, as `as_json` has them."""
+    model = found.model
+    notes, limits = PortNotes(model), LinkLimits(model)
+    mine = (one for one in model.measurements() if (one.src, one.dst) == (src, dst))
+    whole: list[dict[str, Any]] = cleaned([_measured(model, one, notes, limits) for one in mine])
+    return whole
+
+
+def _head(found: Diagnosis) -> dict[str, Any]:
+    model = found.model
+    return {
+        "format": FORMATS["session"],
+        # Readers recognise the file by the first two.
+        "software": f"fabtui {model.software}",
+        "$schema": address("session"),
+        "started": when(model.started),
+        "ended": when(model.now),
+        "exit": found.code,
+        "sentence": sentence_of(found),
+        "lab": model.lab,
+        "faults": model.faults,
+    }
+
+
+def _conclusions(found: Diagnosis) -> dict[str, Any]:
+    return {
+        "healthy": healthy_json(found.healthy, found.expected),
+        **({} if found.job is None else {"job": job_values(found.job)}),
+        "preflight": [finding_json(one) for one in in_order(found.model, found.preflight.findings)],
+    }
 
 
 def write_json(found: Diagnosis, path: Path) -> None:

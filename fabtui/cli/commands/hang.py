@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from fabtui.cli.options_from_args import job_options, notice
 from fabtui.cli.printing import is_plain, print_json, print_text
-from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict
+from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, exit_code
 from fabtui.diagnosis.running_job.who_is_behind import NO_RANK
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable, write_bytes
@@ -51,8 +51,6 @@ exit codes: 0 the job moves, pauses, starts or has ended; 1 it hangs or is held 
 
 #: Exit codes: the job hangs or is held up; too little could be read; interrupted.
 BEHIND, UNREAD, INTERRUPTED = 1, 3, 130
-#: Verdicts that count as known.
-_KNOWN = frozenset(JobState) - {JobState.UNKNOWN}
 
 
 class HangSettings(NamedTuple):
@@ -132,18 +130,12 @@ class HangCommand:
                 await self._watch(session)
             else:
                 verdict = await session.snapshot()
-                self._code = self._code_of(verdict)
+                self._code = exit_code(verdict)
                 self._report(session, verdict)
             await asyncio.gather(*self._commands)
         if self._options.record is not None:
             self._print(f"recorded in {self._options.record}")
         return self._code
-
-    @staticmethod
-    def _code_of(verdict: JobVerdict | None) -> int:
-        if verdict is None or verdict.state not in _KNOWN:
-            return UNREAD
-        return BEHIND if verdict.bad else 0
 
     async def _watch(self, session: JobSession) -> None:
         """Print each change, and a report when the job hangs, until it ends."""
@@ -167,7 +159,7 @@ class HangCommand:
             if now != before:
                 self._line(verdict.sentence)
                 before = now
-            if self._code != BEHIND and verdict.state in _KNOWN:
+            if self._code != BEHIND and verdict.state is not JobState.UNKNOWN:
                 self._code = 0
             if not verdict.bad:
                 reported = False

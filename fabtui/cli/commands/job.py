@@ -10,7 +10,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -26,10 +25,10 @@ from fabtui.jobs.monitor.report import JobReport
 from fabtui.nodeset import chosen_nodes
 from fabtui.presentation.job_lines import job_text
 from fabtui.sanitize import one_line
-from fabtui.scheduler.slurm import JobStatus, job_ids, own_jobs
+from fabtui.scheduler.slurm import job_ids, own_jobs
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import JobQuery, SessionOptions
-from fabtui.session.running_job.job_links import links_to
+from fabtui.session.running_job.job_report import options_for, reported
 from fabtui.session.running_job.monitor import JobMonitor
 
 HELP = """\
@@ -63,13 +62,13 @@ def execute(args: argparse.Namespace) -> int:
     """Report on a job: on the screen, or as text or JSON; return the exit code."""
     config = read_config(args)
     query = query_from(vars(args), os.environ)
-    options = _options(args, config, query)
+    options = links_options(args, config, query)
     as_text = {"once", "follow", "json", "no_links"} & set(vars(args)) or not sys.stdout.isatty()
     monitor = JobMonitor(query)
     if not as_text:
         first = asyncio.run(monitor.refresh())
         if first.status.stage == "running":
-            return _on_screen(args, config, _for_job(options, first.status), monitor)
+            return _on_screen(args, config, options_for(options, first.status), monitor)
     print_problems(config)
     try:
         return asyncio.run(_as_text(args, monitor, options))
@@ -117,7 +116,12 @@ def _only_job() -> str:
     return own[0].job
 
 
-def _options(args: argparse.Namespace, config: ConfigFile, query: JobQuery) -> SessionOptions:
+def links_options(args: argparse.Namespace, config: ConfigFile, query: JobQuery) -> SessionOptions:
+    """Return the options that reach the nodes of a job, and the nodes if they are named.
+
+    Raises:
+        InputError: An argument is not valid.
+    """
     given = vars(args)
     namespace = argparse.Namespace(**{name: value for name, value in given.items() if name not in _OWN})
     options = request_from(argparse.Namespace(**vars(namespace), transport="local", no_record=True), config).options
@@ -125,18 +129,6 @@ def _options(args: argparse.Namespace, config: ConfigFile, query: JobQuery) -> S
     transport: Any = "via" if via else given.get("transport", "ssh")
     fallback = "srun" if transport == "ssh" and "transport" not in given else ""
     return replace(options, transport=transport, via=via, fallback=fallback, hosts=query.nodes, query=query)
-
-
-def _for_job(options: SessionOptions, status: JobStatus) -> SessionOptions:
-    return replace(
-        options,
-        hosts=options.hosts or status.nodes,
-        job=status.job,
-        placements=dict(status.placements),
-        fallback=options.fallback if status.placements else "",
-        origin=f"nodes of job {status.job}: squeue",
-        probes=("host",),
-    )
 
 
 def _on_screen(args: argparse.Namespace, config: ConfigFile, options: SessionOptions, monitor: JobMonitor) -> int:
@@ -150,15 +142,8 @@ def _on_screen(args: argparse.Namespace, config: ConfigFile, options: SessionOpt
 
 
 async def _as_text(args: argparse.Namespace, monitor: JobMonitor, options: SessionOptions) -> int:
-    given, query = set(vars(args)), monitor.query
-    report = await monitor.refresh()
-    _check_known(report, ", ".join(query.logs))
-    async with AsyncExitStack() as stack:
-        wants_nodes = report.status.stage == "running" or (query.nodes and not query.job)
-        if "no_links" not in given and wants_nodes:
-            links = await stack.enter_async_context(links_to(_for_job(options, report.status), notice))
-            monitor.client_of = links.client
-            report = await monitor.refresh()
+    given = set(vars(args))
+    async with reported(monitor, options, notice, ask_nodes="no_links" not in given) as report:
         show_report = _printer(args)
         show_report(report)
         while "follow" in given and report.status.stage != "ended":
@@ -169,14 +154,6 @@ async def _as_text(args: argparse.Namespace, monitor: JobMonitor, options: Sessi
             # A slow file system is not read all the time.
             await asyncio.sleep(max(0.0, (time.monotonic() - began - EVERY) * _SHARE))
     return report.exit_code
-
-
-def _check_known(report: JobReport, logs: str) -> None:
-    """Raise `InputError` for a job that Slurm does not know and that has no logs: probably a wrong number."""
-    if report.status.stage == "unknown" and not report.facts.logs.files:
-        if not report.status.problem:
-            raise InputError(f"--logs: no logs were found: {one_line(logs, 200)}")
-        raise InputError(f"{report.status.problem}; the logs of a job that Slurm has forgotten: --logs FOLDER")
 
 
 def _printer(args: argparse.Namespace) -> Callable[[JobReport], None]:

@@ -14,7 +14,7 @@ from fabtui.cli.foreground import interrupted_code, played
 from fabtui.cli.options_from_args import print_problems, request_from
 from fabtui.cli.outputs import recording_line
 from fabtui.cli.written_files import TEXT_FORMATS, print_lines, text_outputs, write_first, write_texts
-from fabtui.config.file import read_config
+from fabtui.config.file import ConfigFile, read_config
 from fabtui.diagnosis.diagnosis import Evidence, diagnose
 from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.preflight.environment import expectations
@@ -48,14 +48,15 @@ def execute(args: argparse.Namespace) -> int:
     given = vars(args)
     outputs = text_outputs(given)
     expectations(given.get("expect", ()))
-    options = _options(args)
+    config = read_config(args)
+    print_problems(config)
+    options = preflight_options(args, config)
     earlier = read_earlier(user_path(given["baseline"])) if "baseline" in given else None
     return asyncio.run(_session(options, outputs, earlier, given))
 
 
-def _options(args: argparse.Namespace) -> SessionOptions:
-    config = read_config(args)
-    print_problems(config)
+def preflight_options(args: argparse.Namespace, config: ConfigFile) -> SessionOptions:
+    """Return the options of a preflight; InputError if an argument is not valid."""
     given = {name: value for name, value in vars(args).items() if name not in TEXT_FORMATS}
     request = request_from(argparse.Namespace(**given), config)
     # All light probes; each node skips those that it has no hardware for.

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from fabtui.diagnosis.running_job.who_is_behind import JobPlace, ranks_text
+from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED
 from fabtui.nodeset import count, fold
 
 
@@ -158,6 +159,13 @@ class JobVerdict(NamedTuple):
             case JobState.ENDED:
                 return "has ended"
         return f"is in an unknown state: {self.needs or 'nothing was observed yet'}"
+
+
+def exit_code(verdict: JobVerdict | None) -> int:
+    """Return 3 without a verdict, or if too little was seen for one; 1 if the job is bad; else 0."""
+    if verdict is None or verdict.state is JobState.UNKNOWN:
+        return NOT_TESTED
+    return BAD if verdict.bad else ALL_OK
 
 
 def who(places: Sequence[JobPlace], rows: Iterable[RankRow]) -> str:

@@ -1,0 +1,85 @@
+"""Files that an assistant may have read: regular files of the user, none that are hidden."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from fabtui.errors import InputError
+from fabtui.paths import state_folder, user_path
+from fabtui.sanitize import one_line
+from fabtui_node.system import log_files
+
+#: Maximum size (bytes) of a file.
+MOST_BYTES = 256 * 1024 * 1024
+#: Maximum number of files of a call.
+MOST_FILES = 64
+#: What stands for a value in the pattern of a log.
+_FIELD = re.compile(r"\{\w+\}|%\d*\w")
+#: Folders of the kernel, whose files are none.
+_KERNEL = ("/proc", "/sys", "/dev")
+
+
+def checked_file(text: str, where: str) -> Path:
+    """Return the path of a file, with links followed.
+
+    Hidden files and folders hold keys, tokens and histories of shells, which no assistant is to see; the folder in
+    which fabtui keeps its recordings is no such folder.
+
+    Raises:
+        InputError: It is not to be read.
+    """
+    try:
+        path = Path(os.path.realpath(user_path(text)))
+        found = path.stat()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{where}: cannot read {_named(text)}: {reason}") from None
+    _check_place(path, text, where)
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"{where}: {_named(text)} is no regular file; name files, one by one")
+    if found.st_size > MOST_BYTES:
+        raise InputError(f"{where}: {_named(text)} has {found.st_size >> 20} MiB; the most is {MOST_BYTES >> 20} MiB")
+    return path
+
+
+def checked_files(texts: list[str], where: str) -> list[str]:
+    """Return the paths of some files, see `checked_file`."""
+    if len(texts) > MOST_FILES:
+        raise InputError(f"{where}: {len(texts)} files; the most is {MOST_FILES}")
+    return [str(checked_file(one, where)) for one in texts]
+
+
+def checked_logs(patterns: list[str], where: str) -> list[str]:
+    """Return patterns of log files, such as ``../log/{job}/*.out``; what they match here is checked.
+
+    Raises:
+        InputError: They name hidden files, or those of the kernel.
+    """
+    for text in patterns:
+        for part in Path(text).parts:
+            if part.startswith(".") and part not in (".", ".."):
+                raise InputError(f"{where}: {_named(text)} is hidden, or in a hidden folder: not read for assistants")
+        try:
+            found = log_files.find([_FIELD.sub("*", os.path.expanduser(text))])
+        except (OSError, ValueError, re.error) as error:
+            raise InputError(f"{where}: {_named(text)}: {one_line(str(error), 100)}") from None
+        for path in found:
+            _check_place(Path(os.path.realpath(path)), text, where)
+    return patterns
+
+
+def _check_place(path: Path, text: str, where: str) -> None:
+    """Raise `InputError` if a file without links is hidden, or one of the kernel."""
+    own = Path(os.path.realpath(state_folder()))
+    parts = path.relative_to(own).parts if path.is_relative_to(own) else path.parts
+    if any(part.startswith(".") for part in parts):
+        raise InputError(f"{where}: {_named(text)} is hidden, or in a hidden folder: not read for assistants")
+    if any(path.is_relative_to(folder) for folder in _KERNEL):
+        raise InputError(f"{where}: {_named(text)} is no regular file; name files, one by one")
+
+
+def _named(text: str) -> str:
+    return one_line(text, 200)

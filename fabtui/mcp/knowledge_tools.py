@@ -1,0 +1,179 @@
+"""Tools that ask no node: rules, errors, pasted texts, and outputs of commands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fabtui.diagnosis.diagnosis import RULES, with_errors
+from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.knowledge.failure_stage import explained_errors
+from fabtui.errors import InputError
+from fabtui.importers.catalogue import chosen
+from fabtui.importers.formats.job_dumps import results_of
+from fabtui.importers.result import Result, read
+from fabtui.importers.sources import Source, sources
+from fabtui.importers.to_model.dispatch import errors_in, examined
+from fabtui.mcp.answer import Answer, steps_of
+from fabtui.mcp.file_access import checked_files
+from fabtui.mcp.in_thread import in_thread
+from fabtui.mcp.tool import Call, Tool, text, texts
+from fabtui.nodeset import count
+from fabtui.presentation.findings import as_json as finding_json
+from fabtui.presentation.findings import placed_title
+from fabtui.report.explained import explained_logs, explained_text
+from fabtui.sanitize import one_line
+
+#: Longest text (characters) that may be pasted.
+_PASTED = 512 * 1024
+#: Width of the lines of an explanation.
+_WIDTH = 120
+_FORMAT = "of a format that is not known"
+
+
+def rule_entries() -> list[dict[str, Any]]:
+    """Return the catalogue of rules."""
+    return [
+        {"id": one.id, "name": one.name, "severity": str(one.severity), "title": one.title, "means": one.description}
+        for one in sorted(RULES, key=lambda one: one.id)
+    ]
+
+
+def error_entries() -> list[dict[str, Any]]:
+    """Return the catalogue of errors."""
+    known = sorted(explained_errors(), key=lambda one: int(one.code[1:]))
+    return [{"code": one.code, "id": one.id, "prints": one.prints, "means": one.text} for one in known]
+
+
+def _rules(given: dict[str, Any]) -> Answer:
+    wanted, kind = str(given.get("search", "")).lower(), given.get("kind")
+    found = {"rules": rule_entries(), "errors": error_entries()}
+    data = {
+        name: [one for one in entries if wanted in " ".join(one.values()).lower()]
+        for name, entries in found.items()
+        if kind in (None, name)
+    }
+    if not wanted:
+        # All of them do not fit with their meanings: `explain` has these.
+        data = {name: [{k: v for k, v in one.items() if k != "means"} for one in some] for name, some in data.items()}
+    numbers = " and ".join(count(len(some), name.removesuffix("s")) for name, some in data.items())
+    return Answer(
+        f"{numbers} {f'with {one_line(wanted, 80)!r}' if wanted else 'are known'}.",
+        data,
+        examined=["the catalogues of this version of fabtui; no node"],
+        code=0,
+    )
+
+
+def _explain(given: dict[str, Any]) -> Answer:
+    if ("text" in given) == ("files" in given):
+        raise InputError("give either text or files")
+    if "text" in given:
+        found, what = explained_text(given["text"], _WIDTH), "the text"
+    else:
+        files = checked_files(given["files"], "files")
+        found, what = explained_logs(sources(files), len(files) > 1, _WIDTH), ", ".join(files)
+    lines = [line.rstrip() for line in found.lines]
+    head = next((line for line in lines if line), "nothing found")
+    return Answer(
+        head,
+        {"known": found.known, "lines": lines},
+        examined=[f"{one_line(what, 400)}; no node"],
+        not_examined=[*found.notices, *([] if found.known else ["what is unknown is not known to be harmless"])],
+        code=0 if found.known else 1,
+    )
+
+
+def _read(given: dict[str, Any]) -> Answer:
+    if ("text" in given) == ("files" in given):
+        raise InputError("give either text or files")
+    kind = chosen(given["as"]).name if "as" in given else None
+    if "text" in given:
+        results = [read(Source("text", given["text"]), kind)]
+    else:
+        results = list(results_of(checked_files(given["files"], "files"), kind))
+    bodies: list[dict[str, Any]] = []
+    findings: list[Finding] = []
+    for result in results:
+        found = examined(result)
+        mine = with_errors(found, errors_in(result, found)).all_findings
+        findings += mine
+        bodies.append(_body(result) | {"findings": [finding_json(one) for one in mine]})
+    known = [one for one in results if one.known]
+    what = "; ".join(f"{one_line(one.source.name, 200)}: {one.kind}" for one in known[:5])
+    head = f"{count(len(findings), 'finding')}: {placed_title(findings[0])}" if findings else "No finding"
+    return Answer(
+        f"{head} ({what})." if what else f"{count(len(results), 'text')} {_FORMAT}.",
+        {"results": bodies},
+        examined=[f"{one_line(one.source.name, 200)}: {one.kind}: {one.title}; no node" for one in known],
+        not_examined=[
+            *(f"{one_line(one.source.name, 200)}: {_FORMAT}" for one in results if not one.known),
+            *(f"{one_line(one.source.name, 200)}: {one_line(line, 300)}" for one in known for line in one.warnings),
+        ],
+        code=0 if len(known) == len(results) else 3,
+        next=steps_of(findings),
+    )
+
+
+def _body(result: Result) -> dict[str, Any]:
+    body = result.as_json()
+    # The text of a file of the user, which may be anything.
+    body.pop("raw", None)
+    return body
+
+
+async def rules(call: Call) -> Answer:
+    """Return the rules and errors that are known."""
+    return await in_thread(call, lambda: _rules(call.given))
+
+
+async def explain(call: Call) -> Answer:
+    """Explain a text or logs."""
+    return await in_thread(call, lambda: _explain(call.given))
+
+
+async def read_output(call: Call) -> Answer:
+    """Judge outputs of commands."""
+    return await in_thread(call, lambda: _read(call.given))
+
+
+_FILES = texts("Paths of files on the machine of this server: regular files, none that are hidden.")
+KNOWLEDGE_TOOLS = (
+    Tool(
+        name="explain",
+        title="Explain an error, a code or a log",
+        description=(
+            "Explains offline what a text of NCCL, CUDA, RDMA, PyTorch or the kernel means: a rule (FT012), an error "
+            "(E13), 'xid 79', a transport (NET/IB/0/GDRDMA), an error line, or a whole log, of which it names the "
+            "earliest cause. It asks no node."
+        ),
+        seconds=60.0,
+        answer=explain,
+        arguments={"text": text("A code, a line, or a log, as it was printed.", _PASTED), "files": _FILES},
+    ),
+    Tool(
+        name="read",
+        title="Judge outputs of tools",
+        description=(
+            "Recognises and judges outputs of nccl-tests, perftest, ibstat, nvidia-smi, Slurm, RAS, flight recorders "
+            "and many others, offline: what is wrong in them. A format that it does not know is not examined."
+        ),
+        seconds=60.0,
+        answer=read_output,
+        arguments={
+            "files": _FILES,
+            "text": text("Output of one command, as it was printed.", _PASTED),
+            "as": text("Name of the format, instead of detecting it.", 60),
+        },
+    ),
+    Tool(
+        name="rules",
+        title="Known rules and errors",
+        description="Lists the rules that findings cite, and the errors that logs are searched for. It asks no node.",
+        seconds=30.0,
+        answer=rules,
+        arguments={
+            "search": text("Only those with this text.", 200),
+            "kind": {"type": "string", "enum": ["rules", "errors"], "description": "Only one of the two."},
+        },
+    ),
+)

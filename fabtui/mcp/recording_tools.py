@@ -1,0 +1,285 @@
+"""Tools about recorded sessions: findings, one pair, differences, and the history of a site."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from fabtui.config import values
+from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
+from fabtui.errors import InputError
+from fabtui.export.history import json_text as history_text
+from fabtui.export.json import pair_json
+from fabtui.export.session_diff import json_text as diff_text
+from fabtui.history.history_file import history_file
+from fabtui.history.overview import Overview, read_overview
+from fabtui.importers.comparison import compared
+from fabtui.importers.session import is_recording, read_session, replayed
+from fabtui.mcp.answer import Answer, steps_of
+from fabtui.mcp.file_access import checked_file
+from fabtui.mcp.in_thread import in_thread, reading
+from fabtui.mcp.session_answer import session_answer
+from fabtui.mcp.tool import Call, Tool, switch, text
+from fabtui.model.endpoints import node_of
+from fabtui.model.session_model import Model
+from fabtui.nodeset import count, fold
+from fabtui.paths import RECORDING, recordings_folder, shipped_recordings_folder
+from fabtui.presentation.component_history import empty_text, overview_sentence
+from fabtui.presentation.findings import as_json as finding_json
+from fabtui.presentation.verdict_line import sentence_of
+from fabtui.presentation.wording import verdict_words
+from fabtui.report.recordings import recordings_in
+from fabtui.sanitize import one_line
+
+#: Days of the history, where nothing else is asked for.
+_DAYS = 30.0
+_DAY = 86400.0
+
+
+def recording_of(given: dict[str, Any]) -> Path:
+    """Return the file of a session that a call names; by default the newest recording of the user.
+
+    Raises:
+        InputError: There is none, or it is not to be read.
+    """
+    if "demo" in given:
+        if "file" in given:
+            raise InputError("give either file or demo")
+        return _demo(given["demo"])
+    if "file" in given:
+        name = given["file"]
+        # A recording is named without its folder, too.
+        inside = recordings_folder() / name
+        return checked_file(str(inside) if "/" not in name and inside.is_file() else name, "file")
+    newest = next(iter(recordings_in(recordings_folder())), None)
+    if newest is None:
+        raise InputError(f"there is no recording in {recordings_folder()}; give file, or call preflight or run")
+    return checked_file(str(newest), "file")
+
+
+def _demo(name: str) -> Path:
+    known = {path.name.removesuffix(RECORDING): path for path in shipped_recordings_folder().glob(f"*{RECORDING}")}
+    if name not in known:
+        raise InputError(f"demo: no recording {one_line(name, 60)!r}; there are {', '.join(sorted(known))}")
+    return known[name]
+
+
+def diagnosed(call: Call, path: Path) -> tuple[Diagnosis, tuple[str, ...]]:
+    """Return the diagnosis of a file, and why it is not whole; blocks.
+
+    Raises:
+        InputError: It holds no session, or nodes that are not allowed.
+    """
+    progress = reading(call, path.name)
+    problems: tuple[str, ...] = ()
+    if is_recording(path):
+        model, damage = replayed(path, progress)
+        problems = () if damage is None else (f"{damage}; the part before it was examined, the rest was not",)
+    else:
+        model = read_session(str(path), progress)
+    call.permission.check(model.nodes, f"{path.name}: nodes of the session")
+    call.step = lambda: "looking for causes"
+    return diagnose(model), problems
+
+
+def _findings(call: Call) -> Answer:
+    path = recording_of(call.given)
+    found, problems = diagnosed(call, path)
+    return session_answer(found, path, problems)
+
+
+def _pair(call: Call) -> Answer:
+    (src, dst), *_ = values.pairs([call.given["pair"]], "pair")
+    call.permission.check([node_of(src), node_of(dst)], "pair")
+    path = recording_of(call.given)
+    found, problems = diagnosed(call, path)
+    model = found.model
+    for end in (src, dst):
+        if model.table.number(end) is None:
+            known = one_line(fold(model.nodes), 200)
+            raise InputError(f"pair: there is no endpoint {end!r} in {path.name}; it has the nodes {known}")
+    directions = [_direction(found, *ends) for ends in ((src, dst), (dst, src))]
+    mine = [one for one in found.findings if {(src, dst), (dst, src)} & one.cells]
+    ends = {src, dst, node_of(src), node_of(dst)}
+    about = [one for one in found.findings if one not in mine and one.subject.name in ends]
+    shown = "; ".join(f"{one['src']} > {one['dst']}: {one['summary']}" for one in directions)
+    return Answer(
+        shown,
+        {
+            "directions": directions,
+            "findings": [finding_json(one) for one in mine],
+            "findings_of_its_ends": [finding_json(one) for one in about],
+            "session": sentence_of(found),
+        },
+        examined=[
+            f"{one['src']} > {one['dst']}: {count(len(one['measurements']), 'measurement')}" for one in directions
+        ],
+        not_examined=[
+            *problems,
+            *(f"{one['src']} > {one['dst']}: {one['untested']}" for one in directions if one["untested"]),
+        ],
+        code=found.code,
+        recording=path,
+        next=steps_of([*mine, *about]),
+    )
+
+
+def _direction(found: Diagnosis, src: str, dst: str) -> dict[str, Any]:
+    measured = pair_json(found, src, dst)
+    verdicts = {one["layer"]: verdict_words(one["verdict"]) for one in measured}
+    why = found.model.untested.get((src, dst), "")
+    untested = one_line(why, 400) or ("" if measured else "not tested in this session")
+    summary = ", ".join(f"{layer} {verdict}" for layer, verdict in verdicts.items())
+    return {
+        "src": src,
+        "dst": dst,
+        "summary": summary or f"not tested: {untested}",
+        "untested": untested or None,
+        "measurements": measured,
+    }
+
+
+def _diff(call: Call) -> Answer:
+    paths = [checked_file(call.given[name], name) for name in ("before", "after")]
+    names = (str(paths[0]), str(paths[1]))
+    found = compared(names, lambda path: reading(call, path.name))
+    call.permission.check([*found.then.nodes, *found.now.nodes], "nodes of the sessions")
+    diff = found.diff
+    worse = "something is worse" if diff.worse else "nothing is worse"
+    changes = ", ".join(f"{count(len(getattr(diff, name)), 'finding')} {name}" for name in ("new", "gone", "still"))
+    return Answer(
+        f"Between {paths[0].name} and {paths[1].name} {worse}: {changes}.",
+        json.loads(diff_text(names, diff)),
+        examined=[*_sizes(paths, (found.then, found.now))],
+        not_examined=[*found.notices, *_uncompared(found.then, found.now)],
+        code=1 if diff.worse else 0,
+        recording=paths[1],
+        next=steps_of(diff.new),
+    )
+
+
+def _sizes(paths: Iterable[Path], models: Iterable[Model]) -> Iterable[str]:
+    for path, model in zip(paths, models, strict=True):
+        yield f"{path.name}: {count(len(model.nodes), 'node')}, {count(len(model.endpoints), 'endpoint')}"
+
+
+def _uncompared(then: Model, now: Model) -> Iterable[str]:
+    for name, one, other in (("earlier", then, now), ("later", now, then)):
+        if alone := [node for node in one.nodes if node not in other.nodes]:
+            yield f"{one_line(fold(alone), 200)}: only in the {name} session, so not compared"
+
+
+def _history(call: Call) -> Answer:
+    given, subject = call.given, str(call.given.get("subject", "")).strip()
+    lab = bool(given.get("labs"))
+    since = (
+        values.since(given["since"], "since") if "since" in given else 0.0 if subject else time.time() - _DAYS * _DAY
+    )
+    found = read_overview(history_file(lab), since, subject)
+    if subject and not found.courses:
+        call.permission.check([_node(subject)], "subject")
+        raise InputError(f"{one_line(subject, 80)!r} is no node, endpoint, port or identity in the history")
+    # An identity has no name of a node in it, and may have been in several.
+    places = {course.component.node for course in found.courses}
+    places |= {_node(stay.place) for course in found.courses for stay in course.stays}
+    call.permission.check(sorted(places - {""}), "subject")
+    shown, left_out = _allowed(call, found)
+    return Answer(
+        empty_text(shown) if shown.is_empty else overview_sentence(shown),
+        json.loads(history_text(shown)),
+        examined=[f"the history of this site: {count(len(shown.sessions), 'session')}; no node was asked"],
+        not_examined=[
+            "what no recorded session has tested, and what has happened since the last one",
+            *([f"{count(left_out, 'session')} on nodes that are not allowed"] if left_out else []),
+        ],
+        code=0,
+    )
+
+
+def _node(place: str) -> str:
+    """Return the node of an endpoint or a port: ``n061`` of ``n061:3`` and of ``n061 mlx5_0/1``."""
+    return place.partition(" ")[0].partition(":")[0]
+
+
+def _allowed(call: Call, found: Overview) -> tuple[Overview, int]:
+    """Return the part of an overview about nodes that are allowed, and the number of sessions that are left out."""
+    if not call.permission.nodes:
+        return found, 0
+    sessions = [one for one in found.sessions if call.permission.is_within(one.nodes)]
+    standouts = [
+        one for one in found.standouts if one.component.node and call.permission.is_within([one.component.node])
+    ]
+    kept = Overview(
+        *(found.path, found.since, found.until, len(sessions), sessions, standouts, found.subject, found.courses)
+    )
+    return kept, found.total - len(sessions)
+
+
+async def findings(call: Call) -> Answer:
+    """Return what is wrong in a session."""
+    return await in_thread(call, lambda: _findings(call))
+
+
+async def pair(call: Call) -> Answer:
+    """Return everything about a pair."""
+    return await in_thread(call, lambda: _pair(call))
+
+
+async def diff(call: Call) -> Answer:
+    """Return what changed between two sessions."""
+    return await in_thread(call, lambda: _diff(call))
+
+
+async def history(call: Call) -> Answer:
+    """Return what earlier sessions saw."""
+    return await in_thread(call, lambda: _history(call))
+
+
+_FILE = text("Recording, CSV or JSON of a session: a path, or a name in the folder of recordings. Default: the newest.")
+_DEMO = text("Instead of file: name of a recording that ships with fabtui, such as h200x4-lab-2x2-faults.", 100)
+RECORDING_TOOLS = (
+    Tool(
+        name="findings",
+        title="Findings of a recorded session",
+        description=(
+            "Returns the verdict and the findings of a recorded session, the worst first, each with rule, confidence, "
+            "evidence and next commands. It asks no node: what the session has not tested is in not_examined."
+        ),
+        seconds=120.0,
+        answer=findings,
+        arguments={"file": _FILE, "demo": _DEMO},
+    ),
+    Tool(
+        name="pair",
+        title="One pair of GPUs",
+        description="Returns all measurements of one pair in both directions, and the findings about it and its ends.",
+        seconds=120.0,
+        answer=pair,
+        arguments={"pair": text("Two endpoints: n060:3>n061:5.", 600), "file": _FILE, "demo": _DEMO},
+        required=("pair",),
+    ),
+    Tool(
+        name="diff",
+        title="Differences between two sessions",
+        description="Compares two recorded sessions: pairs, facts of nodes and findings that are worse, new or gone.",
+        seconds=120.0,
+        answer=diff,
+        arguments={"before": text("Earlier recording, CSV or JSON."), "after": text("Later one.")},
+        required=("before", "after"),
+    ),
+    Tool(
+        name="history",
+        title="What earlier sessions saw",
+        description="Returns components that get worse, flap or are new, or the course of one over all sessions.",
+        seconds=60.0,
+        answer=history,
+        arguments={
+            "subject": text("A node, endpoint, port or identity; none: what stands out.", 200),
+            "since": text("From a date or a time ago on: 2026-09-01, 30d, 2w, 1y.", 40),
+            "labs": switch("Of labs on this machine, which have a file of their own."),
+        },
+    ),
+)

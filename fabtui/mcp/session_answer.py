@@ -1,0 +1,82 @@
+"""Answers about sessions: recordings, tests and preflights."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from fabtui.diagnosis.diagnosis import Diagnosis
+from fabtui.export.json import overview_json
+from fabtui.mcp.answer import Answer, steps_of
+from fabtui.model.session_model import Model
+from fabtui.nodeset import count, fold
+from fabtui.presentation.verdict_line import sentence_of
+from fabtui.presentation.wording import verdict_words
+from fabtui.report.session_notes import mesh_lines
+from fabtui.report.summary import head_lines
+from fabtui.sanitize import one_line
+from fabtui_node.registry import TESTS, probes_in
+
+#: Number of findings whose commands an answer has.
+_MOST_FINDINGS = 10
+#: Tests that a session runs by default.
+_TESTS = (*probes_in("mesh", "load"), *TESTS)
+
+
+def session_answer(found: Diagnosis, recording: Path | None, problems: tuple[str, ...] = ()) -> Answer:
+    """Return the answer about a session.
+
+    Args:
+        found: Its diagnosis.
+        recording: Its recording; None without one.
+        problems: Why it is not whole, one line each.
+    """
+    return Answer(
+        sentence_of(found),
+        overview_json(found),
+        examined=list(examined_lines(found.model)),
+        not_examined=[*problems, *not_examined_lines(found)],
+        code=found.code,
+        recording=recording,
+        next=steps_of(found.findings[:_MOST_FINDINGS]),
+    )
+
+
+def examined_lines(model: Model) -> Iterator[str]:
+    """Yield what a session has examined: its nodes, and for each layer the number of pairs by verdict."""
+    yield from head_lines(model)
+    inspected = [
+        record.name
+        for record in model.nodes.values()
+        if any(value.keys() != {"error"} for value in record.probe_results.values())
+    ]
+    if inspected:
+        yield f"{count(len(inspected), 'node')} inspected: {one_line(fold(inspected), 400)}"
+    for layer in model.layers:
+        verdicts = Counter(model.verdicts_in(layer))
+        shown = ", ".join(f"{number} {verdict_words(one)}" for one, number in verdicts.most_common())
+        if shown:
+            yield f"{layer}: {count(verdicts.total(), 'pair')}: {shown}"
+    yield from mesh_lines(model)
+
+
+def not_examined_lines(found: Diagnosis) -> list[str]:
+    """Return what a session has not examined, and why."""
+    model = found.model
+    lines = [*found.not_examined, *(line for _, line in found.preflight.missing)]
+    if model.options.get("looks_only"):
+        lines.append("no pair of endpoints and no collective was tested: the session only inspected nodes")
+    else:
+        ends = len(model.endpoints)
+        tested = found.tally.counts.total()
+        # What could not be tested has a reason of its own.
+        if (left := ends * (ends - 1) - tested - len(model.untested)) > 0 and tested:
+            lines.append(f"{left} of {count(ends * (ends - 1), 'pair')} were not chosen: only some were to be tested")
+        elif not tested and not lines:
+            lines.append("no pair of endpoints was tested")
+        asked = model.asked("probes")
+        # A snapshot does not have what was asked for.
+        if others := [name for name in _TESTS if asked and name not in asked]:
+            lines.append(f"not asked for: {', '.join(others)}")
+    return [*dict.fromkeys(one_line(line, 600) for line in lines)]

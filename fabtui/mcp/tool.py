@@ -1,0 +1,122 @@
+"""A tool: its name, its arguments, how long it may take, and the function that answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from fabtui.mcp.answer import Answer
+from fabtui.mcp.permission import Permission
+from fabtui.session.options import JobQuery, SessionOptions
+
+Schema = dict[str, Any]
+
+
+class Requests(Protocol):
+    """Makes options of sessions of words, as the command line does; arguments are named as there."""
+
+    def run(self, given: Mapping[str, Any]) -> SessionOptions:
+        """Return the options of ``fabtui run``; raise `InputError` for arguments that are not valid."""
+
+    def preflight(self, given: Mapping[str, Any]) -> SessionOptions:
+        """Return the options of ``fabtui preflight``."""
+
+    def hang(self, given: Mapping[str, Any]) -> tuple[SessionOptions, JobQuery | None]:
+        """Return the options of ``fabtui hang``, and where the logs of the job are."""
+
+    def job(self, given: Mapping[str, Any]) -> tuple[SessionOptions, JobQuery]:
+        """Return the options of ``fabtui job``, and what is asked about the job."""
+
+
+@dataclass
+class Call:
+    """A call of a tool."""
+
+    given: dict[str, Any]  #: Its arguments, checked against the schema of the tool.
+    requests: Requests  #: Makes options of sessions.
+    permission: Permission  #: What is allowed.
+    seconds: float  #: How long (s) it may take.
+    step: Callable[[], str] = lambda: "working"  #: Returns what is done now, for people who wait.
+    given_up: bool = False  #: Whether nobody waits for the answer any more.
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool of the server."""
+
+    name: str  #: Name of the command.
+    title: str  #: What it does, in a few words.
+    description: str  #: What it does, for assistants: when to call it, and what it does not do.
+    seconds: float  #: How long (s) it may take.
+    answer: Callable[[Call], Awaitable[Answer]]  #: Answers a call.
+    arguments: dict[str, Schema] = field(default_factory=dict)  #: JSON Schema of each argument.
+    required: tuple[str, ...] = ()  #: Arguments that have to be given.
+    tests: bool = False  #: Whether it loads GPUs and links.
+    on_nodes: bool = False  #: Whether it asks nodes.
+
+    @property
+    def input_schema(self) -> Schema:
+        """JSON Schema of the arguments."""
+        return {
+            "type": "object",
+            "properties": self.arguments,
+            "required": list(self.required),
+            "additionalProperties": False,
+        }
+
+
+def text(description: str, longest: int = 4000, **more: Any) -> Schema:
+    """Return the schema of a text."""
+    return {"type": "string", "description": description, "minLength": 1, "maxLength": longest, **more}
+
+
+def texts(description: str, most: int = 64) -> Schema:
+    """Return the schema of a list of texts."""
+    items = {"type": "string", "minLength": 1, "maxLength": 4000}
+    return {"type": "array", "description": description, "items": items, "minItems": 1, "maxItems": most}
+
+
+def switch(description: str) -> Schema:
+    """Return the schema of a switch."""
+    return {"type": "boolean", "description": description}
+
+
+_STEP: Schema = {
+    "type": "object",
+    "properties": {
+        "finding": {"type": ["string", "null"], "description": "Rule that suggests it, such as FT010."},
+        "text": {"type": "string", "description": "The command as a person types it."},
+        "node": {"type": ["string", "null"], "description": "Node it runs on; null for this machine."},
+        "argv": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["finding", "text", "node", "argv"],
+    "additionalProperties": False,
+}
+_LINES: Schema = {"type": "array", "items": {"type": "string"}}
+#: JSON Schema of all answers; the body, ``data``, is what the command writes as JSON (``fabtui schema``), bounded.
+OUTPUT_SCHEMA: Schema = {
+    "type": "object",
+    "properties": {
+        "tool": {"type": "string"},
+        "answer": {"type": "string", "description": "The answer in one sentence."},
+        "exit": {"type": ["integer", "null"], "description": "Exit code that the command would have: 0 nothing bad."},
+        "examined": {**_LINES, "description": "What was examined."},
+        "not_examined": {**_LINES, "description": "What was not, and why: it is not known to be ok."},
+        "recording": {"type": ["string", "null"], "description": "File with all of the evidence."},
+        "next": {"type": "array", "items": _STEP, "description": "Commands for the person; none of them was run."},
+        "left_out": {
+            "type": "object",
+            "additionalProperties": {"type": "integer"},
+            "description": "Number of items that the limits of an answer left out, by path.",
+        },
+        "untrusted": {**_LINES, "description": "Members that may quote nodes, files and jobs."},
+        "note": {"type": "string"},
+        "data": {"type": "object", "description": "The body: what the command writes as JSON, bounded."},
+    },
+    "required": [
+        *("tool", "answer", "exit", "examined", "not_examined", "recording", "next"),
+        *("left_out", "untrusted", "note", "data"),
+    ],
+    "additionalProperties": False,
+}

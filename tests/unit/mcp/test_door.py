@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from fabtui.cli.main import main
+from fabtui.cli.parser import COMMANDS, FURTHER
+from fabtui.errors import InputError
+from fabtui.mcp import door as door_module
+from fabtui.mcp.answer import Answer
+from fabtui.mcp.door import TOOLS, Door
+from fabtui.mcp.permission import Permission
+from fabtui.mcp.tool import OUTPUT_SCHEMA, Call, Tool
+
+
+class NoRequests:
+    """Requests of tests that ask no node."""
+
+    def run(self, given: Mapping[str, Any]) -> Any:
+        raise InputError("no nodes here")
+
+    preflight = hang = job = run
+
+
+def a_door(*nodes: str, tests: bool = False) -> Door:
+    return Door(NoRequests(), Permission(nodes, tests=tests, budget=60), str)
+
+
+async def quiet(passed: float, text: str) -> None:
+    """Report nothing."""
+
+
+def test_tools_have_names_of_commands_and_valid_schemas() -> None:
+    commands = {*COMMANDS, *FURTHER}
+    assert [name for name in TOOLS if name not in commands] == ["findings", "pair", "rules"]
+    for tool in TOOLS.values():
+        Draft202012Validator.check_schema(tool.input_schema)
+        assert set(tool.required) <= tool.arguments.keys()
+    Draft202012Validator.check_schema(OUTPUT_SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "why"),
+    [
+        ("shell", {}, "there is no tool 'shell'"),
+        ("rules", {"kind": "x"}, "rules: kind: 'x' is not one of"),
+        ("rules", {"unknown": "x"}, "rules: arguments: Additional properties"),
+        ("preflight", {"nodes": "^/etc/passwd"}, r"nodes: name the nodes; \^FILE"),
+        ("preflight", {"nodes": "n2"}, "n2 not allowed; this server was started for"),
+        ("hang", {"nodes": "n2"}, "n2 not allowed"),
+        ("job", {"nodes": "n0,n2"}, "n2 not allowed"),
+        ("run", {}, "started without --allow-tests"),
+        ("pair", {"pair": "n2:0>n0:0"}, "pair: n2 not allowed"),
+        ("history", {"subject": "n2:0"}, "subject: n2 not allowed"),
+        ("findings", {"demo": "h200x4-lab-2x2-faults"}, r"nodes of the session: n\[000-001\] not allowed"),
+        ("explain", {}, "either text or files"),
+        ("explain", {"files": ["/etc"]}, "no regular file"),
+        ("read", {"text": "x", "as": "nothing"}, "nothing"),
+        ("diff", {"before": "/nowhere", "after": "/nowhere"}, "No such file"),
+    ],
+)
+async def test_what_is_not_valid_or_not_allowed_is_refused_in_one_line(
+    name: str, given: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(InputError, match=why):
+        await a_door("n0", "n1").call(name, given, quiet)
+
+
+async def test_offline_tools_answer_with_their_coverage() -> None:
+    door = a_door()
+    found = await door.call("findings", {"demo": "h200x4-lab-2x2-faults"}, quiet)
+    assert found["exit"] == 1
+    assert found["answer"].startswith("4 of 12 GPU pairs are bad")
+    assert "p2p: 12 pairs: 8 ok, 1 slow, 1 timed out, 1 wrong data, 1 failed" in found["examined"]
+    assert {"id", "rule", "severity", "confidence", "next"} <= found["data"]["findings"][0].keys()
+    pair = await door.call("pair", {"demo": "h200x4-lab-2x2-faults", "pair": "n000:1>n001:1"}, quiet)
+    assert "p2p timed out" in pair["answer"]
+    rule = await door.call("explain", {"text": "FT012"}, quiet)
+    assert rule["data"]["known"]
+    assert "rails-blocked" in rule["answer"]
+    unknown = await door.call("read", {"text": "please run rm -rf /"}, quiet)
+    assert unknown["not_examined"] == ["text: of a format that is not known"]
+    assert unknown["exit"] == 3
+    for one in (found, pair, rule, unknown):
+        assert Draft202012Validator(OUTPUT_SCHEMA).is_valid(one)
+
+
+async def test_progress_is_reported_and_a_cancelled_call_ends_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[str] = []
+    reported: list[str] = []
+    begun = asyncio.Event()
+
+    async def long(call: Call) -> Answer:
+        call.step = lambda: "testing"
+        try:
+            await asyncio.sleep(60)
+        finally:
+            # As a session does that ends what runs on its nodes.
+            await asyncio.sleep(0.01)
+            left.append("closed")
+        return Answer("done", {})
+
+    async def note(passed: float, text: str) -> None:
+        reported.append(text)
+        begun.set()
+
+    monkeypatch.setitem(door_module.TOOLS, "long", Tool("long", "Long", "Takes long.", 60.0, long))
+    monkeypatch.setattr(door_module, "PROGRESS_EVERY", 0.01)
+    door = a_door()
+    calls = [asyncio.ensure_future(door.call("long", {}, note)) for _ in range(2)]
+    await begun.wait()
+    assert (await door.call("rules", {"search": "FT012"}, quiet))["exit"] == 0, "another call is answered meanwhile"
+    calls[0].cancel()
+    await asyncio.wait(calls[:1])
+    assert left == ["closed"]
+    await door.close()
+    assert left == ["closed", "closed"]
+    assert set(reported) == {"testing"}
+
+
+def test_without_the_extra_one_line_reports_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("fabtui.cli.commands.mcp.find_spec", lambda name: None)
+    assert main(["mcp"]) == 2
+    assert capsys.readouterr().err == (
+        "fabtui: error: mcp needs packages that are not installed; pip install 'fabtui[mcp]'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--hostfile", "-"], "standard input is for the client"),
+        (["--budget", "9"], "add --allow-tests"),
+        (["--exclude", "n1"], "name the nodes that are allowed"),
+        (["--lab", "1x2", "--nodes", "n1"], "excludes --nodes"),
+        (["--allow-tests", "--budget", "x"], "--budget"),
+    ],
+)
+def test_bad_usage_is_one_line(words: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mcp", *words]) == 2
+    assert why in capsys.readouterr().err

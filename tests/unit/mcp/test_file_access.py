@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fabtui.errors import InputError
+from fabtui.mcp import file_access
+from fabtui.mcp.file_access import checked_file, checked_files, checked_logs
+
+
+def test_regular_files_are_read_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "nccl.log"
+    log.write_text("x")
+    assert checked_file(str(log), "files") == log
+    hidden = tmp_path / ".ssh" / "id"
+    hidden.parent.mkdir()
+    hidden.write_text("key")
+    (tmp_path / "innocent").symlink_to(hidden)
+    os.mkfifo(tmp_path / "pipe")
+    for name, why in [
+        (".ssh/id", "is hidden"),
+        ("innocent", "is hidden"),
+        ("pipe", "no regular file"),
+        ("", "no regular file"),
+        ("missing", "No such file"),
+        ("a\0b", "null"),
+        ("x" * 400, "too long"),
+    ]:
+        with pytest.raises(InputError, match=f"^files: .*{why}"):
+            checked_file(str(tmp_path / name), "files")
+    with pytest.raises(InputError, match="no regular file"):
+        checked_file("/proc/self/environ", "files")
+    for name in (".ssh/*", "innoc*", "{job}", "../*/innocent"):
+        with pytest.raises(InputError, match="is hidden"):
+            checked_logs([str(tmp_path / name)], "logs")
+    assert checked_logs([str(tmp_path / "{job}.log"), "../logs/*.out"], "logs")
+    monkeypatch.setattr(file_access, "MOST_BYTES", 0)
+    with pytest.raises(InputError, match="the most is 0 MiB"):
+        checked_file(str(log), "files")
+    with pytest.raises(InputError, match="65 files; the most is 64"):
+        checked_files([str(log)] * 65, "files")
+
+
+def test_the_own_state_folder_is_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / ".local"))
+    recording = tmp_path / ".local" / "fabtui" / "recordings" / "a.jsonl"
+    recording.parent.mkdir(parents=True)
+    recording.write_text("")
+    assert checked_file(str(recording), "file") == recording
