@@ -103,3 +103,16 @@ def test_how_a_process_ended() -> None:
     assert keeper.exit_of(None) == (None, None)
     assert keeper.exit_of(3 << 8) == (3, None)
     assert keeper.exit_of(signal.SIGKILL) == (None, 9)
+
+
+def test_the_end_of_a_child_is_noticed_at_once() -> None:
+    code = """
+import signal, subprocess
+from fabtui_node.runtime import reap
+waited, wait = [], signal.sigtimedwait
+signal.sigtimedwait = lambda signals, pause: waited.append(wait(signals, 60))
+child = subprocess.Popen(["sleep", "60"])
+print(reap.end_descendants(), [one.si_pid == child.pid for one in waited], signal.pthread_sigmask(signal.SIG_BLOCK, []))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    assert done.stdout == "[] [True] set()\n", done.stderr

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import array
-import ctypes
-import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -17,6 +15,7 @@ from fabtui_node.ranks.nccl import log_capture
 from fabtui_node.ranks.nccl.communicator import Member, RankGpu
 from fabtui_node.ranks.nccl.ctypes_cuda import CudaError, open_driver
 from fabtui_node.ranks.nccl.ctypes_nccl import FLOAT32, SUM, Library, Transfer, version_text
+from fabtui_node.ranks.nccl.driver_start import driver_start
 from fabtui_node.ranks.nccl.transfer import NcclLink
 
 WORLD_CHANNELS = 16
@@ -25,14 +24,6 @@ WORLD_CHANNELS = 16
 Connecting takes half the time and the transfers are as fast. Measured on 8 H200s: 0.54 s instead of 0.97 s, and
 315 GB/s instead of 311 at the slowest pair; 8 channels gave 260. The user's NCCL_MAX_CTAS takes precedence.
 """
-
-
-def _initialise_nvml() -> None:
-    try:
-        ctypes.CDLL("libnvidia-ml.so.1").nvmlInit_v2()
-    except (OSError, AttributeError):
-        # NCCL will report that itself.
-        return
 
 
 class NcclEngine(Engine):
@@ -51,15 +42,10 @@ class NcclEngine(Engine):
             return
 
     def _initialise(self) -> None:
-        fd = log_capture.memory_file()
-        # Before the driver: the order of its devices is one of these variables.
-        self.notes = log_capture.set_environment(fd)
-        self.log = log_capture.Log(fd)
-        # NCCL queries NVML, which takes 0.1 s to start: in parallel to the driver, which takes seconds.
-        threading.Thread(target=_initialise_nvml, name="nvml", daemon=True).start()
-        began = time.monotonic()
+        start = driver_start()
+        self.notes, self.log = start.notes, log_capture.Log(start.log)
         self.driver = open_driver()
-        self.seconds["driver"] = time.monotonic() - began
+        self.seconds["driver"] = start.seconds
         self._initialised = True
 
     def load(self) -> str:

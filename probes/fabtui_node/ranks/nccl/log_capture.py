@@ -4,37 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import threading
 from typing import Dict, List, Optional, Tuple
 
 from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.parsers.nccl.log_lines import NcclLine, Nics
 
-SUBSYSTEMS = "INIT,BOOTSTRAP,ENV,NET,P2P,SHM,TUNING"
 KEEP = 4000
 """Number of lines kept per GPU; the lines of a pair are read within seconds."""
 
 FREE_AFTER = 4 << 20
 """Bytes read after which their memory is freed."""
-
-# A dead path must be reported within a pair's deadline; NCCL's own timeouts are 30 to 60 s.
-SHORT_TIMEOUTS = {"NCCL_SOCKET_RETRY_CNT": "5", "NCCL_IB_TIMEOUT": "17"}
-
-_MEMFD_CREATE = {"x86_64": 319, "aarch64": 279, "ppc64le": 360}
-
-
-def memory_file() -> int:
-    """Return the descriptor of an anonymous file in memory; raise OSError if the system does not support it."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("nccl-log")
-    number = _MEMFD_CREATE.get(platform.machine())
-    if number is None:
-        raise OSError("no file in memory on %s" % platform.machine())
-    fd = int(ctypes.CDLL(None, use_errno=True).syscall(number, b"nccl-log", 1))
-    if fd < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return fd
 
 
 def punch(fd: int, size: int) -> None:
@@ -44,34 +24,6 @@ def punch(fd: int, size: int) -> None:
         function.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
         # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE; if it fails, the memory stays in use.
         function(fd, 3, 0, size)
-
-
-def set_environment(fd: int, blocking: bool = False) -> List[str]:
-    """Set NCCL's variables for this process unless the user did; return those that shorten timeouts.
-
-    Without ``blocking``, communicators are always non-blocking, which deadlines need, and contexts are small.
-
-    NCCL prints to ``fd`` with the levels that show transports and reasons. Inherited settings are overridden: with an
-    inherited ``NCCL_DEBUG_FILE``, all that would be known of an error is its name.
-    """
-    environ = os.environ
-    if environ.get("NCCL_DEBUG", "").upper() != "TRACE":
-        environ["NCCL_DEBUG"] = "INFO"
-    wanted = environ.get("NCCL_DEBUG_SUBSYS", "")
-    more = wanted.upper() not in ("", SUBSYSTEMS) and not wanted.startswith("^")
-    environ["NCCL_DEBUG_SUBSYS"] = "%s,%s" % (SUBSYSTEMS, wanted) if more else SUBSYSTEMS
-    environ["NCCL_DEBUG_FILE"] = "/proc/self/fd/%d" % fd
-    if not blocking:
-        environ["NCCL_COMM_BLOCKING"] = "0"
-        # A context with 2 work queues instead of 8 is made in half the time: 0.5 s less for 8 H200s. This process has
-        # one stream per GPU and the few of NCCL.
-        environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "2")
-    # NCCL's RAS service would listen on the port that the user's job needs.
-    environ.setdefault("NCCL_RAS_ENABLE", "0")
-    environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-    shortened = {name: value for name, value in SHORT_TIMEOUTS.items() if name not in environ}
-    environ.update(shortened)
-    return ["%s=%s" % item for item in shortened.items()]
 
 
 class Log:

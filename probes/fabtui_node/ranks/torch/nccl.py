@@ -15,7 +15,7 @@ from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import Rank
 from fabtui_node.ranks.engine import RankEndpoint
-from fabtui_node.ranks.nccl import log_capture
+from fabtui_node.ranks.nccl import driver_start, log_capture
 from fabtui_node.ranks.nccl.ctypes_cuda import Driver, spare_host_memory
 from fabtui_node.ranks.torch.endpoint import TorchEndpoint
 from fabtui_node.ranks.torch.engine import TorchEngine
@@ -39,8 +39,8 @@ class TorchNcclEngine(TorchEngine):
 
     def load(self) -> str:
         """Import torch and check that it has NCCL."""
-        fd = log_capture.memory_file()
-        log_capture.set_environment(fd, blocking=True)
+        fd = driver_start.memory_file()
+        driver_start.set_environment(fd, blocking=True)
         for name, value in QUIET.items():
             os.environ.setdefault(name, value)
         self._log = log_capture.Log(fd)

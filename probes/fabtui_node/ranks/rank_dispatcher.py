@@ -1,0 +1,487 @@
+"""Dispatcher of a rank host, the process that owns a node's endpoints: one thread per rank, and an inherited socket.
+
+Every error of an endpoint becomes a report. The supervisor kills this process if an endpoint hangs forever.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+from functools import partial
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+
+from fabtui_node import protocol
+from fabtui_node.protocol import ErrorKind
+from fabtui_node.ranks import base, tcp_precheck
+from fabtui_node.ranks.base import Fault, Rank, Task, describe, kind_of
+from fabtui_node.ranks.controller_channel import Channel, Message, Store
+from fabtui_node.ranks.engine import Engine, RankEndpoint
+from fabtui_node.ranks.measure import collective, world
+from fabtui_node.ranks.measure.p2p import HostInfo, RankPairTest
+
+IDLE_DEADLINE = 60.0
+"""Default deadline (s) of the start and of a release."""
+
+
+#: Module below ``fabtui_node.ranks`` and class of each engine, imported when it is used.
+ENGINES = {
+    "nccl": ("nccl.engine", "NcclEngine"),
+    "gloo": ("torch.gloo", "GlooEngine"),
+    "torch": ("torch.nccl", "TorchNcclEngine"),
+}
+PROCESS_PER_RANK = "torch"
+"""Engine whose ranks need a process each."""
+
+_PDEATHSIG = 1
+
+
+def main(config: Dict[str, Any]) -> None:
+    """Serve the controller until it hangs up; never returns. See ``rank_host.main`` for the configuration."""
+    sock = socket.socket(fileno=int(config["fd"]))
+    # The engines' libraries fork nothing, but a child must not keep the connection open.
+    os.set_inheritable(sock.fileno(), False)
+    sock.setblocking(True)
+    _serve(sock, alone=False, config=config)
+
+
+def _serve(sock: socket.socket, alone: bool, config: Optional[Dict[str, Any]] = None) -> None:
+    """Run a rank host on a socket, or one of its processes; never returns."""
+    host = RankDispatcher(sock, alone)
+    code = 0
+    try:
+        host.warm(config or {})
+        host.serve()
+    except protocol.ProtocolError as error:
+        log(str(error))
+        code = 4
+    # No interpreter shutdown: engine threads may hang in C code.
+    os._exit(code)
+
+
+def log(text: str) -> None:
+    """Print a line, which the supervisor forwards to the controller."""
+    print("fabtui rank host: " + text, file=sys.stderr, flush=True)
+
+
+class RankThread:
+    """One rank and the thread that does all its work, in the order of the requests."""
+
+    def __init__(self, host: RankDispatcher, engine: Engine, rank: Rank) -> None:
+        self._host = host
+        self._engine = engine
+        self._rank = rank
+        self._endpoint = RankEndpoint(rank)
+        self._error: Optional[Tuple[str, ErrorKind]] = None
+        self._attached = threading.Event()
+        self._queue: queue.Queue[Any] = queue.Queue()
+        threading.Thread(target=self._loop, name="rank-%d" % rank.rank, daemon=True).start()
+
+    def state(self, end: float) -> Message:
+        """Wait until the rank is ready, at most until ``end``; return its state."""
+        ready = self._attached.wait(base.remaining(end))
+        error = self._error if ready else ("not ready at the start deadline", ErrorKind.TIMEOUT)
+        text, kind = error or (None, None)
+        return {"rank": self._rank.rank, "ok": error is None, "error": text, "error_kind": kind}
+
+    def submit(self, number: int, deadline: float, work: Callable[[RankEndpoint, Task], None]) -> None:
+        """Queue a piece of work."""
+        self._queue.put((number, deadline, work))
+
+    def _loop(self) -> None:
+        try:
+            self._endpoint = self._engine.attach(self._rank)
+        except BaseException as error:
+            self._error = describe(error), kind_of(error)
+            self._endpoint.error = "rank %d is not ready: %s" % (self._rank.rank, self._error[0])
+        self._attached.set()
+        while True:
+            number, deadline, work = self._queue.get()
+            task = self._host.begin(number, deadline)
+            try:
+                work(self._endpoint, task)
+            except BaseException as error:  # tests report errors themselves; this is the last resort
+                log(describe(error))
+            self._host.finish(task, self._rank.rank)
+
+
+class RankDispatcher:
+    """Dispatches the controller's messages to the endpoints of this process.
+
+    ``alone``: this is the process of one rank, and another process is the rank host.
+    """
+
+    def __init__(self, sock: socket.socket, alone: bool) -> None:
+        self._fd = sock.fileno()
+        self._alone = alone
+        self._processes: Optional[RankProcesses] = None
+        self._channel = Channel(sock)
+        self._store = Store(self._channel)
+        self._threads: Dict[int, RankThread] = {}
+        self._tasks: Dict[int, List[Task]] = {}
+        self._cancelled: Set[int] = set()
+        self._lock = threading.Lock()
+        self._info: Optional[HostInfo] = None
+        self._epoch = ""
+        self._begun = False
+        self._warm_engine: Optional[Engine] = None
+        self._warming: Optional[threading.Thread] = None
+
+    def warm(self, config: Dict[str, Any]) -> None:
+        """Begin to load the engine of the coming ``init``: that takes longest, and needs no GPU."""
+        name = config.get("engine")
+        # Engines with a process per rank fork, which a loaded library might not survive.
+        if not isinstance(name, str) or name not in ENGINES or name == PROCESS_PER_RANK:
+            return
+        engine = self._warm_engine = make_engine(name, "", self._store, None)
+        self._warming = threading.Thread(target=engine.warm, name="warm", daemon=True)
+        self._warming.start()
+
+    def _engine(self, name: str, address: str, library: Optional[str]) -> Engine:
+        if self._warming is not None:
+            self._warming.join()
+        engine = self._warm_engine
+        if engine is None or engine.name != name:
+            return make_engine(name, address, self._store, library)
+        engine.address, engine.library = address, library
+        return engine
+
+    def serve(self) -> None:
+        """Handle messages until the connection closes or ``quit`` arrives."""
+        for message in self._messages():
+            op = message.get("op")
+            try:
+                if op == "quit":
+                    return
+                if self._processes is not None:
+                    self._processes.forward(message)
+                elif op == "store":
+                    self._store.answer(message)
+                elif op == "alive":
+                    self.send({"op": "alive", "n": int(message["n"])})
+                elif op in ("init", "reach", "pairs", "collective", "world", "rest", "abort"):
+                    getattr(self, "_on_" + op)(message)
+                else:
+                    log("unknown op %r" % (op,))
+            except (KeyError, TypeError, ValueError) as error:
+                # From our own controller: worth a log line, but not the process.
+                log("bad %s: %s" % (op, describe(error)))
+
+    def _messages(self) -> Iterator[Message]:
+        """Yield the controller's messages, several that came as one singly."""
+        for message in self._channel.messages():
+            if message.get("op") == "several":
+                yield from message["messages"]
+            else:
+                yield message
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a message; end the process if the connection is closed."""
+        try:
+            self._channel.send(message)
+        except OSError:
+            os._exit(0)
+
+    def _on_init(self, message: Message) -> None:
+        if self._begun:
+            raise ValueError("init came twice")
+        self._begun = True
+        if message["engine"] == PROCESS_PER_RANK and not self._alone and message["ranks"]:
+            self._processes = RankProcesses(self.send, self._fd, partial(_serve, alone=True))
+            try:
+                self._processes.start(message)
+            except OSError as error:
+                self._fail("init", "cannot fork a process per rank: %s" % error, ErrorKind.FAILED)
+            return
+        threading.Thread(target=self._start, args=(message,), name="start", daemon=True).start()
+
+    def _start(self, message: Message) -> None:
+        began = time.monotonic()
+        end = began + float(message.get("start_deadline") or IDLE_DEADLINE)
+        ready = threading.Event()
+        threading.Thread(target=self._watch_start, args=(ready, end - began), daemon=True).start()
+        stage = "init"
+        try:
+            ranks = [Rank(int(r["rank"]), int(r["index"]), r.get("uuid"), r.get("address")) for r in message["ranks"]]
+            given = message.get("faults") or []
+            faults = [Fault(int(f["src"]), int(f["dst"]), str(f["kind"]), f.get("rate")) for f in given]
+            address = str(message["address"])
+            self._epoch = str(message["epoch"])
+            stage = "listen"
+            try:
+                listener = tcp_precheck.Listener(address, self._epoch)
+            except OSError as error:
+                raise OSError("cannot listen on %s: %s" % (address, error.strerror or error)) from None
+            self._info = HostInfo(str(message["node"]), address, listener.closed_port, faults)
+            stage = "import"
+            engine = self._engine(str(message["engine"]), address, message.get("library"))
+            engine.largest = int(message.get("largest") or 0)
+            version = engine.load()
+            self.send({"op": "loaded"})
+            stage = "init"
+            for rank in ranks:
+                self._threads[rank.rank] = RankThread(self, engine, rank)
+            states = [self._threads[rank.rank].state(end) for rank in ranks]
+        except BaseException as error:
+            ready.set()
+            kind = base.kind_of(error)
+            if stage == "import" and kind is ErrorKind.FAILED:
+                kind = ErrorKind.NO_LIBRARY
+            self._fail(stage, describe(error), kind)
+            return
+        ready.set()
+        seconds = {name: round(value, 4) for name, value in engine.seconds.items()}
+        seconds["total"] = round(time.monotonic() - began, 4)
+        made = {"op": "ready", "engine": engine.name, "version": version, "port": listener.port}
+        self.send({**made, "seconds": seconds, "ranks": states})
+
+    def _watch_start(self, ready: threading.Event, seconds: float) -> None:
+        # _start names endpoints that hang; this is for a library that hangs while it is loaded.
+        if not ready.wait(seconds + 1.0):
+            self._fail("timeout", "not ready within %.0f s" % seconds, ErrorKind.TIMEOUT)
+
+    def _fail(self, stage: str, error: str, kind: ErrorKind) -> None:
+        self.send({"op": "failed", "stage": stage, "error": error, "error_kind": kind})
+
+    def _on_reach(self, message: Message) -> None:
+        if self._info is None:
+            raise ValueError("reach before init")
+        peers = [peer for peer in message["peers"] if isinstance(peer, dict)]
+        args = (peers, self._info.address, float(message["deadline"]), self.send)
+        threading.Thread(target=tcp_precheck.check_all, args=args, name="reach", daemon=True).start()
+
+    def _submit(self, message: Message, ranks: List[int], work: Callable[[RankEndpoint, Task], None]) -> None:
+        number, deadline = int(message["id"]), float(message["deadline"])
+        for rank in ranks:
+            if rank in self._threads:
+                self._threads[rank].submit(number, deadline, work)
+
+    def _on_pairs(self, message: Message) -> None:
+        common: Message = {key: int(message[key]) for key in ("bytes", "iters", "warmup", "latency_iters")}
+        common["both"], common["keep"] = message.get("both") is True, message.get("keep") is True
+        if message.get("meet") is not None:
+            common["meet"] = float(message["meet"])
+        for number, a, b, ctas in message["tests"]:
+            op = {**common, "a": int(a), "b": int(b), "ctas": int(ctas)}
+            if a == b or op["bytes"] < 1 or op["iters"] < 1:
+                raise ValueError("not a pair: %r" % (op,))
+            self._submit({**message, "id": number}, [op["a"], op["b"]], partial(self._test_pair, op))
+
+    def _test_pair(self, op: Message, endpoint: RankEndpoint, task: Task) -> None:
+        assert self._info is not None
+        RankPairTest(endpoint, self._info, task, op, self.send).run()
+
+    def _on_collective(self, message: Message) -> None:
+        op = collective.parse(message)
+        self._submit(message, op["ranks"], lambda endpoint, task: collective.run(op, endpoint, self.send, task))
+
+    def _on_world(self, message: Message) -> None:
+        op = world.parse(message)
+        self._submit(message, op["ranks"], lambda endpoint, task: world.World(op, endpoint, task).run(self.send))
+
+    def _on_rest(self, message: Message) -> None:
+        whole = message.get("whole") is not False
+        groups = whole or message.get("groups") is True
+        # Both ends close them in the same order: each may wait for the other.
+        closed = [(int(a), int(b), int(ctas), broken) for a, b, ctas, broken in message.get("links") or ()]
+
+        def release(endpoint: RankEndpoint, task: Task) -> None:
+            me, kept = endpoint.rank.rank, endpoint.kept
+            try:
+                for a, b, ctas, broken in closed:
+                    if me in (a, b):
+                        kept.close((b if me == a else a, ctas), broken=bool(broken))
+                if whole:
+                    kept.clear()
+                error = endpoint.release(groups)
+                kind = None if error is None else ErrorKind.LIBRARY
+            except Exception as problem:
+                error, kind = describe(problem), kind_of(problem)
+            self.send({"op": "rested", "id": task.id, "rank": me, "error": error, "error_kind": kind})
+
+        self._submit({**message, "deadline": IDLE_DEADLINE}, list(self._threads), release)
+
+    def _on_abort(self, message: Message) -> None:
+        number = int(message["id"])
+        with self._lock:
+            self._cancelled.add(number)
+            tasks = list(self._tasks.get(number, ()))
+        for task in tasks:
+            task.cancel()
+
+    def begin(self, number: int, deadline: float) -> Task:
+        """Return the task of a pair or group at one endpoint; its clock starts now."""
+        task = Task(number, "%s/%d/" % (self._epoch, number), deadline, self._store)
+        with self._lock:
+            self._tasks.setdefault(number, []).append(task)
+            cancelled = number in self._cancelled
+        if cancelled:
+            task.cancel()
+        return task
+
+    def finish(self, task: Task, rank: int) -> None:
+        """Remove a task and notify the controller that the endpoint is free."""
+        with self._lock:
+            tasks = self._tasks.get(task.id, [])
+            if task in tasks:
+                tasks.remove(task)
+            if not tasks:
+                self._tasks.pop(task.id, None)
+        self.send({"op": "free", "id": task.id, "rank": rank})
+
+
+def make_engine(name: str, address: str, store: Store, library: Optional[str]) -> Engine:
+    """Return an engine by name, or raise ValueError; its libraries are not loaded yet."""
+    if name == "torch":
+        # With the library "gloo": one process per rank without a GPU, for tests.
+        name, library = ("gloo" if library == "gloo" else name), None
+    if name not in ENGINES:
+        raise ValueError("unknown engine %r" % name)
+    module, class_name = ENGINES[name]
+    made: Engine = getattr(importlib.import_module("fabtui_node.ranks." + module), class_name)(address, store, library)
+    return made
+
+
+class _RankProcess:
+    """One rank's process, as seen by its parent."""
+
+    def __init__(self, rank: int, pid: int, channel: Channel) -> None:
+        self.rank, self.pid, self.channel = rank, pid, channel
+        self.ready: Optional[Message] = None
+
+
+class RankProcesses:
+    """The processes of all ranks of a rank host, which forks them while it has one thread.
+
+    To the controller they look like one rank host: their store requests get unique numbers, their ``ready`` messages
+    become one, and so do their ``alive`` messages. When one of them dies, the rank host dies the same way.
+
+    ``line`` is the rank host's own socket, which the processes must not hold open; ``serve`` serves a process's end of
+    a new socket and never returns.
+    """
+
+    def __init__(self, send: Callable[[Message], None], line: int, serve: Callable[[socket.socket], None]) -> None:
+        self._send = send
+        self._line = line
+        self._serve = serve
+        self._lock = threading.Lock()
+        self._processes: Dict[int, _RankProcess] = {}
+        self._asked: Dict[int, Tuple[_RankProcess, int]] = {}
+        self._next = 0
+        self._beats: Dict[int, int] = {}
+
+    def start(self, init: Message) -> None:
+        """Fork one process per rank and initialise each; raise OSError if a process cannot be forked."""
+        sockets: List[socket.socket] = []
+        parent = os.getpid()
+        for entry in init["ranks"]:
+            ours, theirs = socket.socketpair()
+            pid = os.fork()
+            if pid == 0:
+                self._begin(parent, theirs, [*sockets, ours])
+            theirs.close()
+            sockets.append(ours)
+            self._processes[int(entry["rank"])] = _RankProcess(int(entry["rank"]), pid, Channel(ours))
+        for entry in init["ranks"]:
+            process = self._processes[int(entry["rank"])]
+            process.channel.send({**init, "ranks": [entry]})
+            threading.Thread(target=self._listen, args=(process,), daemon=True).start()
+
+    def _begin(self, parent: int, mine: socket.socket, others: List[socket.socket]) -> None:
+        try:
+            ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != parent:
+                os._exit(1)
+            for other in others:
+                other.close()
+            os.close(self._line)
+            self._serve(mine)
+        finally:
+            os._exit(1)
+
+    def forward(self, message: Message) -> None:
+        """Forward a message of the controller to the processes it concerns."""
+        op = message.get("op")
+        if op == "store":
+            with self._lock:
+                asked = self._asked.pop(int(message["q"]), None)
+            if asked is not None:
+                asked[0].channel.send({**message, "q": asked[1]})
+            return
+        for process in self._concerned(message):
+            process.channel.send(message)
+
+    def _concerned(self, message: Message) -> List[_RankProcess]:
+        processes = list(self._processes.values())
+        if message.get("op") == "pairs":
+            ends = {end for _, a, b, _ in message["tests"] for end in (a, b)}
+            return [process for process in processes if process.rank in ends]
+        if "ranks" in message:
+            return [process for process in processes if process.rank in message["ranks"]]
+        # One process is enough to check whether the other nodes can be reached.
+        return processes[:1] if message.get("op") == "reach" else processes
+
+    def _listen(self, process: _RankProcess) -> None:
+        try:
+            for message in process.channel.messages():
+                self._forward(process, message)
+        except (protocol.ProtocolError, KeyError, TypeError, ValueError) as error:
+            print("fabtui rank host: rank %d: %s" % (process.rank, error), file=sys.stderr, flush=True)
+        self._lost(process)
+
+    def _forward(self, process: _RankProcess, message: Message) -> None:
+        op = message["op"]
+        if op == "store" and "q" in message:
+            with self._lock:
+                self._next += 1
+                q = self._next
+                self._asked[q] = (process, int(message["q"]))
+            self._send({**message, "q": q})
+        elif op in ("ready", "failed"):
+            self._ready(process, message)
+        elif op == "alive":
+            number = int(message["n"])
+            with self._lock:
+                self._beats[number] = count = self._beats.get(number, 0) + 1
+            if count == len(self._processes):
+                del self._beats[number]
+                self._send(message)
+        else:
+            self._send(message)
+
+    def _ready(self, process: _RankProcess, message: Message) -> None:
+        with self._lock:
+            first = process.ready is None
+            process.ready = message
+            replies = [(other.rank, other.ready or {}) for other in self._processes.values()]
+        if first and all(reply for _, reply in replies):
+            self._send(merged(replies))
+
+    def _lost(self, process: _RankProcess) -> None:
+        """End the same way as the process: the rank host is incomplete without it."""
+        _, status = os.waitpid(process.pid, 0)
+        print("fabtui rank host: the process of rank %d ended" % process.rank, file=sys.stderr, flush=True)
+        if os.WIFSIGNALED(status):
+            os.kill(os.getpid(), os.WTERMSIG(status))
+        os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 1)
+
+
+def merged(reports: List[Tuple[int, Message]]) -> Message:
+    """Merge the ``ready`` messages of all processes; return the first ``failed`` if none is ready."""
+    ready = [message for _, message in reports if message.get("op") == "ready"]
+    if not ready:
+        return reports[0][1]
+    ranks: List[Dict[str, Any]] = []
+    seconds: Dict[str, float] = {}
+    for rank, message in reports:
+        error, kind = message.get("error"), message.get("error_kind")
+        ranks += message.get("ranks") or [{"rank": rank, "ok": False, "error": error, "error_kind": kind}]
+        for name, value in (message.get("seconds") or {}).items():
+            seconds[name] = max(seconds.get(name, 0.0), value)
+    return {**ready[0], "ranks": ranks, "seconds": seconds}
