@@ -523,7 +523,7 @@ def _history(data: bytes) -> None:
         history_output.csv_text(found)
     with reading(path) as base:
         if base is not None:
-            RememberedFindings(base, float("inf"))
+            RememberedFindings(base, path, float("inf"))
     HistoryWriter(path).add([entry(9, later=1e6)])
 
 

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fabtui.history.course import Course, PastSession, Standout
+from fabtui.history.course import DAY, Course, PastSession, Standout
 from fabtui.history.history_file import history_file
 from fabtui.history.site_history import open_history
 
 #: Maximum number of components of an overview, and of courses of a subject.
 MOST_COMPONENTS, MOST_COURSES = 40, 60
+#: Seconds before now, or before a session, of which the overview is.
+USUAL_TIME = 30 * DAY
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Overview:
     @property
     def is_empty(self) -> bool:
         """True if no session of that time is known."""
-        return not self.sessions
+        return not self.total
 
 
 def read_site(lab: bool, since: float, until: float, courses: int) -> Overview:

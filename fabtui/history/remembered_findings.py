@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,9 +13,9 @@ from fabtui.errors import InputError
 from fabtui.history.component import Component
 from fabtui.history.course import DAY
 from fabtui.history.history_file import history_file, reading
-from fabtui.history.history_rules import history_findings
+from fabtui.history.overview import MOST_COMPONENTS, USUAL_TIME, Overview
 from fabtui.history.parts import Parts
-from fabtui.history.past_evidence import read_evidence
+from fabtui.history.site_history import SiteHistory
 from fabtui.model.recurrence import Recurrence
 from fabtui.model.session_model import Model
 
@@ -39,19 +40,24 @@ class RememberedFindings:
     """Findings of the latest sessions of a site; a `FindingPast`.
 
     Args:
-        base: The file of the site.
+        base: A connection to the file of the site.
+        path: The file.
         before: Time (epoch seconds) from which sessions are left out.
     """
 
-    def __init__(self, base: sqlite3.Connection, before: float) -> None:
+    def __init__(self, base: sqlite3.Connection, path: Path, before: float) -> None:
         self._of_component: dict[tuple[str, _Key], list[_Time]] = {}
         self._of_place: dict[tuple[str, str, str], list[_Time]] = {}
         self._of_key: dict[str, list[float]] = {}
         self._sessions: list[float] = []
         self._seen: dict[_Key, list[float]] = {}
         self._parts: tuple[object, Parts] | None = None
+        past = SiteHistory(base, path, before)
         #: What the rules about earlier sessions find.
-        self.findings: tuple[Finding, ...] = ()
+        self.findings = tuple(past.findings())
+        since = max(0.0, before - USUAL_TIME) if isfinite(before) else 0.0
+        #: What stands out in the 30 days before.
+        self.overview = Overview(path, since, before, past.count(since), (), past.worst(since, MOST_COMPONENTS))
         self._read(base, before)
 
     def _read(self, base: sqlite3.Connection, before: float) -> None:
@@ -62,7 +68,6 @@ class RememberedFindings:
         if not self._sessions:
             return
         times = (self._sessions[0], before)
-        self.findings = tuple(history_findings(read_evidence(base, self._sessions[-1], before)))
         found = base.execute(
             "SELECT started, keys.text, rules.text, kind, identity, places.text FROM finding"
             " JOIN session ON session.number = finding.session JOIN word AS keys ON keys.number = finding.key"
@@ -155,7 +160,7 @@ def remembered(path: Path, before: float = float("inf")) -> RememberedFindings |
         InputError: The file cannot be read, or should not.
     """
     with reading(path) as base:
-        found = None if base is None else RememberedFindings(base, before)
+        found = None if base is None else RememberedFindings(base, path, before)
     return found
 
 

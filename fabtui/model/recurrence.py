@@ -27,6 +27,8 @@ class FindingPast(Protocol):
 
     #: What the rules about earlier sessions find, of all nodes; their type is `fabtui.diagnosis.finding.Finding`.
     findings: tuple[Any, ...]
+    #: What stands out in the 30 days before, at all nodes; its type is `fabtui.history.overview.Overview`.
+    overview: Any
 
     def about(self, model: Any, finding: Any) -> Recurrence | None:
         """Return how earlier sessions had a finding of a session; None if none did.

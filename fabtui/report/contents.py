@@ -25,6 +25,7 @@ from fabtui.report.collectives import comparison
 from fabtui.report.document import FINDINGS, MARKDOWN, Block, Document, Items, Paragraph, Picture, Section, Table
 from fabtui.report.grid import has_values
 from fabtui.report.healthy import what_to_do
+from fabtui.report.history import past_blocks
 from fabtui.report.html import html
 from fabtui.report.imported_output import reading_section
 from fabtui.report.markdown import markdown
@@ -98,6 +99,7 @@ def _session(one: Diagnosis, sources: Sequence[str], against: Against | None) ->
         yield Section("job", "Running job", [*job_blocks(one.job)])
     if against is not None:
         yield Section("changes", f"Changes since {one_line(against.name, 100)}", _changes(one, sources, against))
+    yield Section("history", "Earlier sessions", [*past_blocks(model)])
     yield Section("layers", "Layers", [*layer_panels(one), *_sentences(model)])
     yield Section("collectives", "Collectives", [*collective_blocks(one)])
     yield Section("comparison", "A/B comparison", [*comparison(model)])

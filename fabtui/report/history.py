@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fabtui.history.course import Course
-from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.cell_levels import UNICODE, Glyphs
 from fabtui.presentation.component_history import (
     FINDING_HEADINGS,
     STANDOUT_HEADINGS,
@@ -26,6 +27,7 @@ from fabtui.report.text import capped
 
 if TYPE_CHECKING:
     from fabtui.history.overview import Overview
+    from fabtui.model.session_model import Model
 
 #: Maximum number of days and of findings of a course in a text.
 _MOST_DAYS, _MOST_FINDINGS = 14, 10
@@ -40,6 +42,15 @@ def history_blocks(found: Overview, glyphs: Glyphs, width: int | None = None) ->
         return
     for course in found.courses:
         yield from course_blocks(course, glyphs, width)
+
+
+def past_blocks(model: Model) -> Iterator[Block]:
+    """Yield what stands out at the nodes of a session in the days before it; nothing without earlier sessions."""
+    found: Overview | None = None if model.past is None else model.past.overview
+    if found is None or found.is_empty:
+        return
+    here = [one for one in found.standouts if one.component.node in model.nodes]
+    yield from history_blocks(replace(found, standouts=here), UNICODE)
 
 
 def course_blocks(course: Course, glyphs: Glyphs, width: int | None = None) -> Iterator[Block]:

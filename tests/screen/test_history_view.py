@@ -70,6 +70,7 @@ class _AlwaysSeen:
     """A past in which each finding was seen before."""
 
     findings: tuple[Any, ...] = ()
+    overview: Any = None
 
     def about(self, model: Model, finding: Finding) -> Recurrence:
         return Recurrence(START - 14 * DAY, START - DAY, 3, 3, 14.0, 1, moved_from="n012:3", moved="gpu")

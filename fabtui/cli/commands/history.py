@@ -16,7 +16,7 @@ from fabtui.config import values
 from fabtui.errors import InputError
 from fabtui.export.history import csv_text, json_text
 from fabtui.history.history_file import history_file
-from fabtui.history.overview import Overview, read_overview
+from fabtui.history.overview import USUAL_TIME, Overview, read_overview
 from fabtui.nodeset import fold
 from fabtui.paths import user_path
 from fabtui.presentation.cell_levels import ASCII, UNICODE
@@ -41,9 +41,6 @@ moves with it. The file stays on this machine; share refuses it.
 exit codes: 0 printed; 2 bad usage or input
 """
 
-#: Days of the overview.
-_DAYS = 30
-_DAY = 86400.0
 _ADD = "add"
 
 
@@ -56,7 +53,7 @@ def execute(args: argparse.Namespace) -> int:
     path = values.readable_file(args.file, "--file") if "file" in args else history_file("labs" in args)
     subject = " ".join(words).strip()
     outputs = text_outputs(given)
-    since = values.since(args.since, "--since") if "since" in args else 0.0 if subject else time.time() - _DAYS * _DAY
+    since = values.since(args.since, "--since") if "since" in args else 0.0 if subject else time.time() - USUAL_TIME
     found = read_overview(path, since, subject)
     if subject and not found.courses:
         raise InputError(_unknown(found))

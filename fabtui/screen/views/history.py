@@ -13,7 +13,7 @@ from textual.containers import VerticalScroll
 
 from fabtui.errors import InputError
 from fabtui.history.course import Course, Standout
-from fabtui.history.overview import MOST_COMPONENTS, Overview, read_site
+from fabtui.history.overview import MOST_COMPONENTS, USUAL_TIME, Overview, read_site
 from fabtui.presentation.component_history import (
     FINDING_HEADINGS,
     STANDOUT_HEADINGS,
@@ -38,9 +38,6 @@ from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.sorted_table import Columns, SortedTable, TableCell, TableRow, table_keys
 from fabtui.screen.widgets.text_line import TextLine
 
-#: Days before the session that the view shows.
-_DAYS = 30
-_DAY = 86400.0
 #: Minimum number of lines of the table, with its headings.
 _LEAST_TABLE = 3
 #: Maximum number of days and of findings of a course.
@@ -112,7 +109,7 @@ class HistoryScreen(DetailScreen):
         # A recording shows what was known when it was made.
         recorded = context.feed is not None and not context.feed.can_test
         until = context.model.started if recorded else math.inf
-        since = max(0.0, context.now() - _DAYS * _DAY)
+        since = max(0.0, context.now() - USUAL_TIME)
         lab = bool(context.model.lab)
         try:
             self.found = await asyncio.to_thread(read_site, lab, since, until, MOST_COMPONENTS)

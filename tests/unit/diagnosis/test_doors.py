@@ -614,6 +614,8 @@ def _report(fault: Fault, folder: Path, out: Capture) -> Reported:
     journal.close()
     entry.main(["report", str(folder / "session.jsonl.gz"), "-o", "-"])
     _, _, text = out.readouterr().out.partition("## Findings")
+    past = text.partition("## Earlier sessions")[2].partition("\n## ")[0]
+    assert bool(fault.past) == (f" {fault.first} " in past)
     block = re.split(r"\n### ", text)[1]
     code = _ERROR_CODE.search(block) or _RULE.search(block) or _CODE.search(block)
     assert code is not None, text

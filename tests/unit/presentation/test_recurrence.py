@@ -63,6 +63,7 @@ class _AlwaysSeen:
     """A past in which each finding was seen before."""
 
     findings: tuple[Any, ...] = ()
+    overview: Any = None
 
     def about(self, model: Model, finding: Finding) -> Recurrence | None:
         return _past(times=3, moved="gpu", moved_from="n012:3")
