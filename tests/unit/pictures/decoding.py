@@ -18,15 +18,20 @@ Color = tuple[int, int, int]
 
 
 class Image(NamedTuple):
-    """A decoded PNG: its size, and its colours by row and column."""
+    """A decoded PNG: its size, its palette, and the places in it by row and column."""
 
     width: int
     height: int
-    rows: list[list[Color]]
+    palette: list[Color]
+    rows: list[bytes]
+
+    def at(self, x: int, y: int) -> Color:
+        """Colour of a pixel."""
+        return self.palette[self.rows[y][x]]
 
     def colors(self) -> set[Color]:
         """All colours of the image."""
-        return {color for row in self.rows for color in row}
+        return {self.palette[place] for row in self.rows for place in set(row)}
 
 
 def decoded(data: bytes) -> Image:
@@ -43,12 +48,13 @@ def decoded(data: bytes) -> Image:
     assert list(chunks) == [b"IHDR", b"PLTE", b"IDAT", b"IEND"]
     width, height, depth, color, *rest = struct.unpack(">IIBBBBB", chunks[b"IHDR"])
     assert (depth, color, rest) == (8, 3, [0, 0, 0])
-    palette = [tuple(chunks[b"PLTE"][place : place + 3]) for place in range(0, len(chunks[b"PLTE"]), 3)]
+    palette = [(red, green, blue) for red, green, blue in struct.iter_unpack("3B", chunks[b"PLTE"])]
     pixels = zlib.decompress(chunks[b"IDAT"])
     assert len(pixels) == height * (width + 1)
     lines = [pixels[row * (width + 1) :][: width + 1] for row in range(height)]
     assert {line[0] for line in lines} == {0}, "each row begins with the filter type none"
-    return Image(width, height, [[palette[index] for index in line[1:]] for line in lines])  # type: ignore[misc]
+    assert not pixels.translate(None, bytes(range(len(palette)))), "each place is in the palette"
+    return Image(width, height, palette, [line[1:] for line in lines])
 
 
 def matrix_svg(*arguments: Any) -> str:

@@ -77,12 +77,13 @@ def test_the_png_of_the_matrix_has_the_colours_in_the_right_places() -> None:
     for row, column in itertools.product(range(16), repeat=2):
         x, y = ((start + (at + 0.15) * tiles.pitch) * SCALE for start, at in ((tiles.x, column), (tiles.y, row)))
         expected = rgb(colors()[CellStyle(int(tiles.codes[row, column])).key])
-        assert image.rows[round(y)][round(x)] == expected, (row, column)
+        assert image.at(round(x), round(y)) == expected, (row, column)
 
 
 @pytest.mark.parametrize("cluster", ["a", "b"])
 def test_pings_of_a_cluster_are_grouped_by_segment(cluster: str) -> None:
-    scene = connectivity_scene(ping_table(cluster))
+    model = ping_table(cluster)
+    scene = connectivity_scene(model)
     found = slots_of(scene)
     for row, column in itertools.product(range(16), repeat=2):
         (segment, src), (other, dst) = divmod(row, 4), divmod(column, 4)
@@ -90,4 +91,4 @@ def test_pings_of_a_cluster_are_grouped_by_segment(cluster: str) -> None:
         expected = "untested" if segment != other else "failed" if cut else "good"
         assert found[row][column] == ("diagonal" if row == column else expected), (row, column)
     assert f'"node-{cluster}0 10.1.0.0/24"' in scene.data["names"]
-    assert decoded(connectivity_png(ping_table(cluster))).colors() >= {rgb(colors()["good"]), rgb(colors()["paper"])}
+    assert decoded(connectivity_png(model)).colors() >= {rgb(colors()["good"]), rgb(colors()["paper"])}
