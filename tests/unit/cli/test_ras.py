@@ -82,7 +82,7 @@ def test_a_stopped_rank_is_named(capsys: Out) -> None:
             assert entry.main(["ras", "--address", service.address, "--wait", "0"]) == 0
         assert entry.main(["ras", "--address", "127.0.0.1:1"]) == 3
         child.kill()
-    reported, failed = capsys.readouterr().out.split("no RAS service", 1)
+    reported, failed = capsys.readouterr().out.split("no RAS service listens on 127.0.0.1:1", 1)
     for out in (reported, failed):
         assert "stopped (state T) on " in out
         assert str(child.pid) in out
@@ -99,8 +99,6 @@ def test_one_report_as_json(capsys: Out) -> None:
 
 
 def test_no_service(capsys: Out) -> None:
-    assert entry.main(["ras", "--address", "127.0.0.1:1"]) == 3
-    assert "no RAS service listens on 127.0.0.1:1" in capsys.readouterr().out
     assert entry.main(["ras", "--address", "127.0.0.1:1", "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["values"]["problems"][0]["problem"].startswith("no RAS service")
 

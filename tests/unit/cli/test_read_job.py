@@ -64,17 +64,15 @@ def test_a_report_of_ras(capsys: Out) -> None:
 
 
 def test_the_dumps_of_a_job_are_one_result(tmp_path: Path, capsys: Out) -> None:
-    for name in ("live-fr_0.pickle", "live-fr_1.pickle", "timeout-fr_0.pickle", "timeout-fr_1.pickle"):
+    for name in ("live-fr_0.pickle", "live-fr_1.pickle", *(f"groups-fr_{rank}.json" for rank in range(4))):
         shutil.copy(RAS / name, tmp_path / name)
     assert entry.main(["read", "--json", str(tmp_path)]) == 0
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [one["file"] for one in found] == [f"{tmp_path}/live-fr_*", f"{tmp_path}/timeout-fr_*"]
-    for one in found:
-        assert one["kind"] == "flight-recorder"
-        assert one["values"]["dumps"] == 2
-        assert one["values"]["answer"][0].startswith("all_reduce 252 of default_pg (2 ranks): rank 1 has not called it")
-    assert entry.main(["read", *(str(RAS / f"groups-fr_{rank}.json") for rank in range(4))]) == 0
-    assert "all_reduce 5 of DP 1 (2 ranks): rank 3 has not called it" in capsys.readouterr().out
+    groups, live = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert [groups["file"], live["file"]] == [f"{tmp_path}/groups-fr_*", f"{tmp_path}/live-fr_*"]
+    assert {groups["kind"], live["kind"]} == {"flight-recorder"}
+    assert (groups["values"]["dumps"], live["values"]["dumps"]) == (4, 2)
+    assert "all_reduce 5 of DP 1 (2 ranks): rank 3 has not called it" in "\n".join(groups["values"]["answer"])
+    assert live["values"]["answer"][0].startswith("all_reduce 252 of default_pg (2 ranks): rank 1 has not called it")
 
 
 def test_a_dump_without_a_rank(tmp_path: Path, capsys: Out) -> None:

@@ -9,6 +9,8 @@ import pytest
 from fabtui.importers.catalogue import formats, likelihoods, recognise
 from fabtui.importers.result import read
 from fabtui.importers.sources import sources
+from fabtui.importers.to_model.dispatch import examined
+from fabtui.report import imported_output
 from fabtui.report.imported_output import text_of
 
 from .places import SAMPLES, index, of_text, read_file
@@ -55,7 +57,7 @@ OURS_UNTELLABLE = {
 
 @real
 @pytest.mark.parametrize("row", index(), ids=lambda row: row["file"])
-def test_a_real_output(row: dict[str, str]) -> None:
+def test_a_real_output(row: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     result = read_file(row["file"])
     wanted = KINDS.get(row["command"], row["command"])
     assert wanted in formats()
@@ -66,6 +68,9 @@ def test_a_real_output(row: dict[str, str]) -> None:
     else:
         assert result.kind == wanted
     json.dumps(result.as_json(), allow_nan=False)
+    # What is found does not depend on the width.
+    found = examined(result)
+    monkeypatch.setattr(imported_output, "examined", lambda _: found)
     for width in (40, 100, 10_000):
         text = text_of(result, width)
         assert text.endswith("\n")

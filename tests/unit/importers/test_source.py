@@ -53,21 +53,20 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("form", PACK)
 def test_packed_files_by_their_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     """The name does not matter; pipes and standard input are unpacked as well."""
-    data = b"".join(b"%d mlx5_0 port 1\n" % line for line in range(50_000))
-    (tmp_path / "log.txt").write_bytes(PACK[form](data))
+    data = b"".join(b"%d mlx5_0 port 1\n" % line for line in range(20_000))
+    packed = PACK[form](data)
+    (tmp_path / "log.txt").write_bytes(packed)
     (found,) = sources([str(tmp_path / "log.txt")])
     assert (found.text, found.cut) == (data.decode(), None)
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(PACK[form](data))))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(packed)))
     (found,) = sources(["-"])
     assert found.text == data.decode()
 
 
-@pytest.mark.parametrize("form", PACK)
+@pytest.mark.parametrize("form", PACK.keys() - {"zip, stored"})
 def test_no_packed_file_grows_beyond_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     monkeypatch.setattr(packed_files, "MOST_BYTES", 1 << 20)
-    if form == "zip, stored":
-        return
-    (tmp_path / "bomb").write_bytes(PACK[form](b"0" * (8 << 20)))
+    (tmp_path / "bomb").write_bytes(PACK[form](b"0" * (4 << 20)))
     (found,) = sources([str(tmp_path / "bomb")])
     assert len(found.text) == 1 << 20
     assert found.cut == "only the first 1 MiB were read"
@@ -124,7 +123,7 @@ def test_a_packed_file_that_was_cut(tmp_path: Path) -> None:
 
 def test_no_more_than_the_most_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed_files, "MOST_BYTES", 1 << 20)
-    (tmp_path / "bomb.gz").write_bytes(gzip.compress(b"0" * (64 << 20)))
+    (tmp_path / "bomb.gz").write_bytes(gzip.compress(b"0" * (64 << 20), 1))
     (tmp_path / "big").write_bytes(b"0" * (2 << 20))
     for found in sources([str(tmp_path / "bomb.gz"), str(tmp_path / "big")]):
         assert len(found.text) == 1 << 20

@@ -36,7 +36,7 @@ def test_an_hour_of_samples() -> None:
 
 def test_many_nodes_share_the_room() -> None:
     log = JobEvidenceLog()
-    for second in range(100):
+    for second in range(75):
         for node in range(600):
             take(log, second, f"n{node}")
     assert len(log.nodes) == 600

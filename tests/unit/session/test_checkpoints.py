@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gzip
 from pathlib import Path
 from typing import Any
@@ -34,13 +35,15 @@ def state(model: Model) -> dict[str, Any]:
     }
 
 
-def played_to(path: Path, target: float) -> Model:
+@functools.cache
+def played_to(target: float) -> dict[str, Any]:
+    """State that playing from the start shows; where its texts are kept does not count."""
     model = Model()
-    for event in read_events(path):
+    for event in read_events(RECORDING):
         if event.time > target:
             break
-        apply_recorded(model, event, path)
-    return model
+        apply_recorded(model, event, RECORDING)
+    return state(model)
 
 
 @pytest.mark.parametrize(("packed", "in_memory"), [(True, 1 << 18), (True, 0), (False, 0)])
@@ -69,15 +72,15 @@ async def test_a_seek_from_a_checkpoint_shows_the_same_state(
 
     original = Checkpoints.load
     monkeypatch.setattr(Checkpoints, "load", load)
-    for share in (0.9, 0.2, 0.6, 0.95, 0.4, 1.0):
+    for share in (0.9, 0.2, 0.95, 0.4, 1.0):
         target = begun + share * feed.playback.length
         feed.seek(share * feed.playback.length)
         async with asyncio.timeout(20):
             while feed._target is not None:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
-        assert state(feed.model) == state(played_to(path, target))
+        assert state(feed.model) == played_to(target)
     await feed.close()
-    assert sum(place != START for place in restored) >= 4
+    assert sum(place != START for place in restored) >= 3
 
 
 def test_there_are_never_more_than_a_few_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
