@@ -20,6 +20,8 @@ zpty shell zsh -f -i
 zpty -w shell "PS1=; fpath=({folder} \\$fpath); autoload -U compinit; compinit -u -D"
 zpty -w shell "fabtui() {{ print DONE \\$* }}; print READY"
 zpty -r shell line '*READY*READY*'
+"""
+_ZSH_LINE = """\
 zpty -w -n shell '{line}'$'\\t\\n'
 zpty -r shell line '*DONE*'$'\\n'
 print -r -- $line
@@ -66,22 +68,24 @@ def test_bash_completes(scripts: Path) -> None:
     assert run("bash", code, "--norc") == "--host-key-policy\n"
 
 
-@pytest.mark.parametrize(
-    ("line", "word"),
-    [
-        ("fabtui prefl", "preflight"),
-        ("fabtui run --host-key-p", "--host-key-policy"),
-        ("fabtui run --transport opens", "openssh"),
-        ("fabtui read --as nvbandw", "nvbandwidth"),
-    ],
-)
-@pytest.mark.parametrize("shell", ["fish", "zsh"])
-def test_words_are_completed(shell: str, line: str, word: str, scripts: Path, tmp_path: Path) -> None:
-    if shell == "fish":
-        printed = run("fish", f"source {scripts}/fabtui.fish; complete -C {line!r}", "--no-config", "--private")
-        assert [found.partition("\t")[0] for found in printed.splitlines()] == [word]
-    else:
-        printed = run("zsh", _ZSH.format(folder=scripts, line=line), "-f")
+#: Beginnings of lines, and the word that their last one becomes.
+COMPLETED = {
+    "fabtui prefl": "preflight",
+    "fabtui run --host-key-p": "--host-key-policy",
+    "fabtui run --transport opens": "openssh",
+    "fabtui read --as nvbandw": "nvbandwidth",
+}
+
+
+def test_fish_completes(scripts: Path) -> None:
+    asked = "".join(f"complete -C {line!r}\n" for line in COMPLETED)
+    printed = run("fish", f"source {scripts}/fabtui.fish\n{asked}", "--no-config", "--private")
+    assert [found.partition("\t")[0] for found in printed.splitlines()] == [*COMPLETED.values()]
+
+
+def test_zsh_completes(scripts: Path) -> None:
+    printed = run("zsh", _ZSH.format(folder=scripts) + "".join(_ZSH_LINE.format(line=line) for line in COMPLETED), "-f")
+    for line, word in COMPLETED.items():
         assert f"DONE {line.partition(' ')[2].rpartition(' ')[0]} {word}".replace("  ", " ") in printed
 
 

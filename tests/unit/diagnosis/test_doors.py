@@ -37,6 +37,7 @@ from fabtui_node.parsers.kernel import dmesg
 from fabtui_node.parsers.nvidia import topo
 from fabtui_node.parsers.nvidia.values import parse_errors, problem_text
 from tests.unit.importers import new_samples
+from tests.unit.importers.places import start_of
 
 Capture = pytest.CaptureFixture[str]
 #: Start of the sessions (epoch seconds).
@@ -109,7 +110,7 @@ def _smi(printed: str) -> dict[str, dict[str, Any]]:
 
 
 def _query(old: str, new: str) -> str:
-    text = (SAMPLES / "h200x8/nvidia-smi-q.txt").read_text()
+    text = start_of((SAMPLES / "h200x8/nvidia-smi-q.txt").read_text())
     assert old in text
     return text.replace(old, new, 1)
 

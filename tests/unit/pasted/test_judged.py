@@ -16,7 +16,7 @@ from fabtui.importers.sources import Source
 from fabtui.importers.to_model.dispatch import convertible, examined
 from fabtui.presentation.findings import title
 
-from ..probes.places import SAMPLES
+from ..importers.places import SAMPLES, start_of
 
 DEVINFO = """\
 hca_id:\tmlx5_0
@@ -160,7 +160,7 @@ def test_a_part_of_the_gpus_has_no_numbers() -> None:
 
 
 def test_more_findings_than_a_session_lists_are_all_there() -> None:
-    text = (SAMPLES / "h200x8/nvidia-smi-q.txt").read_text()
+    text = start_of((SAMPLES / "h200x8/nvidia-smi-q.txt").read_text())
     for name, was, now in (
         ("State", "Completed", "In Progress"),
         ("HW Thermal Slowdown", "Not Active", "Active"),

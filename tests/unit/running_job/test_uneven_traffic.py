@@ -102,7 +102,7 @@ def pauses(node: str, at: int, second: float) -> float:
     ],
 )
 def test_nothing_is_reported_of_a_healthy_job(shares: Shares) -> None:
-    assert played(shares, seconds=1800 if shares is pauses else 400) == []
+    assert played(shares, seconds=1000 if shares is pauses else 400) == []
 
 
 def test_errors_per_gigabyte() -> None:

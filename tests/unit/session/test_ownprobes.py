@@ -289,11 +289,9 @@ def test_a_judge_that_does_not_work_leaves_the_values(ship: Any, judge: str) -> 
 # -- in a session -----------------------------------------------------------------------------------------------------
 
 
-async def session(here: Path) -> Model:
-    """Look at this host, without SSH, with all probes."""
-    options = SessionOptions(
-        hosts=("here",), transport="local", probes=PREFLIGHT, preflight_only=True, probe_folder=here
-    )
+async def session(here: Path, probes: tuple[str, ...] = ("host",)) -> Model:
+    """Look at this host, without SSH."""
+    options = SessionOptions(hosts=("here",), transport="local", probes=probes, preflight_only=True, probe_folder=here)
     feed = LiveFeed(options)
     try:
         await feed.run()
@@ -373,7 +371,7 @@ async def test_broken_ones_are_reported_and_others_run(tmp_path: Path) -> None:
         raises="def run(a, e, d):\n    raise ValueError('no \\x1b[31m way')\n",
         good=GOOD,
     )
-    model = await session(here)
+    model = await session(here, PREFLIGHT)
     results = model.nodes["here"].probe_results
     assert results["good"]["value"] == {"a": 1}
     assert results["dies"]["problem"] == "it ended its own process, with status 7"

@@ -319,9 +319,8 @@ def test_names_in_outputs_of_infiniband_tools_are_recognised_without_fields() ->
     assert identities.hosts >= {"leaf1", "leaf2", "spine1", "n060", "n061", "n062", "n063"}
     assert not {"mlx5_0", "errors", "ca", "switch"} & identities.hosts
     rewriter = Rewriter(identities, b"s")
-    assert [
-        name for text in texts for name in ("leaf1", "spine1", "n062", "10.60.0.1") if name in rewriter.text(text)
-    ] == []
+    shared = "".join(map(rewriter.text, texts))
+    assert [name for name in ("leaf1", "spine1", "n062", "10.60.0.1") if name in shared] == []
 
 
 def _planted(value: Any, text: str) -> Iterator[Any]:
