@@ -6,9 +6,8 @@ VENV ?= .venv
 # The lock has no hashes of it, as each build has its own.
 TORCH ?= $(shell grep '^torch==' requirements.lock)
 CORES = $(shell $(PYTHON) -c 'import os; print(os.cpu_count() or 1)')
-# Test processes. A test of the screen waits half of its time, so there are twice as many as cores.
+# Test processes. Tests of the screen and of sessions wait half of their time, so there are twice as many as cores.
 JOBS ?= $(shell expr 2 '*' $(CORES))
-FAST_JOBS ?= $(shell expr 1 + $(CORES))
 # Compiled modules are kept: tests start hundreds of interpreters, and compiling is most of what these do.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -118,7 +117,7 @@ endif
 test-fast:
 	$(call ready,$(VENV)/.test)
 	@$(BIN)/python tools/run_tests.py compile
-	$(BIN)/python -m pytest --forks $(FAST_JOBS) -m "not slow and not fuzz" tests/unit $(ARGS)
+	$(BIN)/python -m pytest --forks $(JOBS) -m "not slow and not fuzz" tests/unit $(ARGS)
 
 # All parts run side by side, the longest first; each prints at its end, and a failed one stops no other.
 LINT := mypy bandit language vermin imports house docs codespell ruff format contracts lock

@@ -75,5 +75,6 @@ def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[JobVerdict |
         yield ScriptedSession(found)
 
     monkeypatch.setattr(hang, "observed", observed)
+    monkeypatch.setattr(hang.HangSettings, "every", 0.01)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     return found

@@ -10,6 +10,7 @@ import pytest
 
 from fabtui.session.node_client import MAX_TOGETHER, NodeClient, ProbeFailed
 from fabtui.transport.link import LinkLost
+from tests.unit.session.played import until
 
 
 class GoneLink:
@@ -87,7 +88,7 @@ async def test_what_is_posted_in_one_turn_travels_as_one_message(kind: type[Taki
         remote.post({"op": "alive", "n": number})
     await asyncio.sleep(0)
     remote.post({"op": "quit"})
-    await asyncio.sleep(0.01)
+    await until(lambda: len(link.sent) == 2)
     assert [one["n"] for one in link.sent[0]["messages"]] == [0, 1, 2]
     assert link.sent[1:] == [{"op": "quit"}]
 
@@ -98,6 +99,6 @@ async def test_large_values_are_sent_in_several_messages(kind: type[TakingLink])
     remote = NodeClient(link)  # type: ignore[arg-type]
     for number in range(5):
         remote.post({"op": "store", "q": number, "value": "x" * (MAX_TOGETHER // 2 + 1), "error": None})
-    await asyncio.sleep(0.01)
+    await until(lambda: len(link.sent) == 3)
     numbers = [[one["q"] for one in message.get("messages", [message])] for message in link.sent]
     assert numbers == [[0, 1], [2, 3], [4]]
