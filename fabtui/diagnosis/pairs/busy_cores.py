@@ -32,7 +32,7 @@ class BusyCores:
         ends = [end for end in model.endpoints if end.kind == "cpu"]
         by_machine: dict[str, list[str]] = {}
         for node in dict.fromkeys(end.node for end in ends):
-            if (boot := text(_host(model, node, "identity", "boot_id"))) is not None:
+            if (boot := text(_seen(model, node, "boot_id", "identity", "boot_id"))) is not None:
                 by_machine.setdefault(boot, []).append(node)
         known = [_cores(model, nodes) for nodes in by_machine.values()]
         #: Machines whose cores are known.
@@ -71,16 +71,22 @@ def _cores(model: Model, nodes: list[str]) -> Cores | None:
     counts = [one for one in usable if one is not None and one > 0]
     if len(counts) < len(nodes):
         return None
-    online = [
-        len(found) for node in nodes if isinstance(found := _host(model, node, "processors", "cpus_online"), list)
-    ]
+    online = [one for node in nodes if (one := _online(model, node))]
     # Nodes of one machine may have all of its cores each, or a part each.
-    count = min([sum(counts), *(one for one in online if one)]) if len(nodes) > 1 else counts[0]
-    loads = [load for node in nodes if (load := node_view.number(_host(model, node, "processors", "load"))) is not None]
+    count = min([sum(counts), *online]) if len(nodes) > 1 else counts[0]
+    found = (node_view.number(_seen(model, node, "load", "processors", "load")) for node in nodes)
+    loads = [load for load in found if load is not None]
     ranks = sum(end.kind == "cpu" for node in nodes for end in model.table.of_node(node))
     return Cores(tuple(nodes), ranks, count, max(loads, default=None))
 
 
-def _host(model: Model, node: str, *path: str) -> object:
-    """Return a value of the probe ``host``, as it was before the tests."""
-    return field(model.nodes[node].first_probe_results.get("host"), *path)
+def _online(model: Model, node: str) -> float | None:
+    """Return how many cores the machine of a node has."""
+    listed = _seen(model, node, "cpus_online", "processors", "cpus_online")
+    return len(listed) if isinstance(listed, list) else node_view.number(listed)
+
+
+def _seen(model: Model, node: str, name: str, *path: str) -> object:
+    """Return a value of the probe ``host``, as it was before the tests; if it did not run, that of the inventory."""
+    found = field(model.nodes[node].first_probe_results.get("host"), *path)
+    return field(model.nodes[node].inventory, name) if found is None else found

@@ -15,7 +15,7 @@ from fabtui_node.probes.network import interfaces as nics
 from fabtui_node.probes.nvidia import nvml, nvml_inventory
 from fabtui_node.registry import Judgement, ProbeSpec
 from fabtui_node.system import interpreters as pythons
-from fabtui_node.system import limits, nccl_libraries, pci, run_command, sysfs
+from fabtui_node.system import limits, nccl_libraries, pci, run_command, shared_machine, sysfs
 
 _TOOLS = ["ibstat", "nvidia-smi", "ping", "fping", "ip", "ethtool", "ibv_devinfo", "iblinkinfo", "perfquery", "rdma"]
 _TOOLS += ["python3", "mlxlink", "dcgmi", "srun", "iperf3", "ib_write_bw", "ib_send_bw", "ib_read_lat"]
@@ -135,6 +135,7 @@ def _system() -> Dict[str, Any]:
         "kernel": os.uname().release,
         "os": parse_os_release(sysfs.text("/etc/os-release") or "") or os.uname().sysname,
         "cpus": cpus,
+        **shared_machine.read(),
         "memory": parse_meminfo(sysfs.text("/proc/meminfo") or ""),
         "limits": limits.read(),
         "tools": {name: run_command.find(name) for name in _TOOLS},
@@ -149,7 +150,8 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
 
     ``pythons``: interpreters to try first.
 
-    ``host``, ``kernel``, ``os``, ``cpus`` (usable ones), ``memory`` (bytes), ``driver``, ``cuda``, ``nvml_error``.
+    ``host``, ``kernel``, ``os``, ``cpus`` (usable ones), ``cpus_online``, ``load`` (average of a minute), ``boot_id``,
+    ``memory`` (bytes), ``driver``, ``cuda``, ``nvml_error``.
     ``gpus``, ``pci_gpus`` (PCI addresses of NVIDIA GPUs, driver or not), ``nics``, ``ib``. ``data_addresses``,
     ``down_addresses``, ``pythons``, ``nccl``, ``cuda_libs``, ``limits``, ``tools``, ``endpoints``, ``env``,
     ``env_paths``.

@@ -9,7 +9,7 @@ import socket
 import threading
 from typing import Any, Dict, List, Mapping, Optional
 
-from fabtui_node.system import sysfs
+from fabtui_node.system import shared_machine, sysfs
 
 _MOST_POLICIES = 1024
 #: Folders that programs and their libraries write to, besides TMPDIR and the home.
@@ -80,7 +80,7 @@ def identity(sys: str = "/sys", proc: str = "/proc", etc: str = "/etc") -> Dict[
     """Return who this machine is: ``hostname``, ``boot_id``, ``machine_id``, ``product``, ``bios``, ``container``."""
     return {
         "hostname": socket.gethostname(),
-        "boot_id": sysfs.text(proc, "sys/kernel/random/boot_id"),
+        "boot_id": shared_machine.boot_id(proc),
         "machine_id": sysfs.text(etc, "machine-id") or None,
         "product": sysfs.text(sys, "class/dmi/id/product_name") or None,
         "bios": sysfs.text(sys, "class/dmi/id/bios_version") or None,
@@ -116,14 +116,13 @@ def processors(sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
     nodes = [n for n in sysfs.names(sys, "devices/system/node") if re.fullmatch("node[0-9]{1,5}", n)]
     balancing = sysfs.integer(proc, "sys/kernel/numa_balancing")
     places = {name: sysfs.text(sys, "devices/system", path) for name, path in _MASKS.items()}
-    load = re.match(r"([0-9]{1,9}\.[0-9]{1,9})\s", sysfs.text(proc, "loadavg") or "", re.ASCII)
     value.update(
         governors=governors,
         numa_nodes=len(nodes) or None,
         numa_balancing=None if balancing is None else balancing > 0,
         smt=sysfs.text(sys, "devices/system/cpu/smt/control"),
         **{name: None if text is None else parse_list(text) for name, text in places.items()},
-        load=float(load.group(1)) if load else None,
+        load=shared_machine.load(proc),
     )
     return value
 
