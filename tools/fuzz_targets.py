@@ -22,6 +22,7 @@ import shutil
 import socket
 import sqlite3
 import tempfile
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -965,6 +966,91 @@ def _typed() -> Iterator[bytes]:
         yield text.encode()
 
 
+# What assistants ask
+
+
+async def _asked(data: bytes) -> None:
+    from fabtui.mcp.answer import MOST_BYTES, text_of
+    from fabtui.mcp.door import Door
+    from fabtui.mcp.permission import Permission
+
+    def refuse(given: object) -> Any:
+        raise InputError("no node is asked here")
+
+    async def quiet(seconds: float, step: str) -> None:
+        _fit(one_line(step))
+
+    line, _, content = data.partition(b"\n")
+    request = json.loads(line)
+    if not isinstance(request["tool"], str):
+        # The library refuses it before.
+        return
+    file = str(_file(content, "asked.jsonl"))
+    given = {
+        name: file if value == "FILE" else [file] if value == ["FILE"] else value
+        for name, value in request["arguments"].items()
+    }
+    requests = mock.Mock(**{f"{name}.side_effect": refuse for name in ("run", "preflight", "hang", "job")})
+    door = Door(requests, Permission(("n000", "n001"), tests=True, budget=1e6), str)
+    with mock.patch.dict(os.environ, {"XDG_STATE_HOME": str(place())}):
+        answer = await door.call(request["tool"], given, quiet)
+    text = text_of(answer)
+    if len(text.encode()) > MOST_BYTES:
+        raise Leak(f"an answer of {len(text.encode())} bytes")
+    for one in _texts_of(answer):
+        _fit(one)
+
+
+def _texts_of(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    for inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from _texts_of(inner[0])
+        yield from _texts_of(inner[1])
+
+
+def _mcp(data: bytes) -> None:
+    """Call a tool of `fabtui mcp` with the arguments, and perhaps the file, of an assistant; no node is asked."""
+    _UNSEEN.clear()
+    try:
+        _loop().run_until_complete(_asked(data))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        # No call at all: the library refuses it before.
+        if not isinstance(error, InputError) and "/mcp/" in "".join(traceback.format_tb(error.__traceback__)):
+            raise
+    if _UNSEEN:
+        raise _UNSEEN[0]
+
+
+def _calls() -> Iterator[bytes]:
+    from fabtui.mcp.door import TOOLS
+
+    values: dict[str, Any] = {
+        "nodes": "n[000-001]",
+        "file": "FILE",
+        "files": ["FILE"],
+        "pair": "n000:0>n001:0",
+        "since": "1y",
+    }
+    values |= {"demo": "h200x4-lab-2x2", "before": "FILE", "after": "FILE", "text": "NCCL WARN x", "subject": "n000"}
+    contents = [b"", *itertools.islice(_recordings(), 0, 60, 12), b"NCCL WARN x\n"]
+    for tool in TOOLS.values():
+        samples = {name: values.get(name, _sample(schema)) for name, schema in tool.arguments.items()}
+        chosen = [tool.required, tuple(tool.arguments), *({*tool.required, name} for name in tool.arguments)]
+        for names in chosen:
+            call = json.dumps({"tool": tool.name, "arguments": {name: samples[name] for name in sorted(names)}})
+            reads = any(samples[name] in ("FILE", ["FILE"]) for name in names)
+            yield from (call.encode() + b"\n" + content for content in (contents if reads else contents[:1]))
+
+
+def _sample(schema: dict[str, Any]) -> Any:
+    """Return a value that fits a schema."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    kinds = {"string": "n000", "boolean": True, "integer": schema.get("minimum", 1), "number": schema.get("minimum", 1)}
+    return ["n000"] if schema.get("type") == "array" else kinds.get(str(schema.get("type")), "n000")
+
+
 _REFUSED = (InputError,)
 TARGETS: dict[str, Target] = {
     "link": Target(_link, _of_nodes, (NodeUnreachable,), "wire, from a node", json_lines=True),
@@ -983,6 +1069,9 @@ TARGETS: dict[str, Target] = {
     "nodesets": Target(_node_sets, _sets, _REFUSED, "node sets of files, tools and users"),
     "scheduler": Target(_scheduler, _answers, _REFUSED, "answers of Slurm and kubectl"),
     "ssh": Target(_ssh, _ssh_texts, (ConfigBroken, NodeUnreachable), "ssh configuration and known hosts"),
+    "mcp": Target(
+        _mcp, _calls, (InputError, TimeoutError), "calls of assistants, and files they name", json_lines=True
+    ),
     "commands": Target(_commands, _typed, _REFUSED, "command line and filters of the screen"),
 }
 

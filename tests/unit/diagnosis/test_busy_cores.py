@@ -116,7 +116,7 @@ def test_the_inventory_knows_the_cores_where_the_probe_of_the_host_did_not_run()
     model = lab([("h3:0", "h3:1"), ("h0:0", "h2:1")])
     for record in model.nodes.values():
         record.first_probe_results.clear()
-        record.inventory |= {"boot_id": "b-1", "cpus_online": 2, "load": 9.5}
+        record.inventory = {"cpus": 2, "boot_id": "b-1", "cpus_online": 2, "load": 9.5}
     found = diagnose(model)
     assert [title(one) for one in found.findings] == ["the cores of h[0-3] are busy: 8 CPU ranks on 2 cores, load 9.5"]
     assert found.code == 0
