@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["Cell", "LogLine", "Model", "NodeRecord", "Phase"]
 
 #: Maximum number of lines of the event log.
-LOG_LINES = 5000
+LOG_LINES = 2000
 #: Maximum number of changed cells between two reads; beyond it the reader reads all cells again.
 _MOST_CHANGES = 100_000
 #: Phase in which pairs are tested again in the background.

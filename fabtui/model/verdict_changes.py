@@ -13,7 +13,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 
 #: Maximum number of changes that are kept.
-_MOST = 5000
+_MOST = 2000
 #: Layers whose verdicts are followed.
 FOLLOWED = (Layer.P2P, Layer.WORLD)
 
