@@ -263,8 +263,8 @@ class MeasurementStore:
         self._time = array("d")
         self._attempts = array("I")
         self._text = array("I")
-        self._previous = array("I")  #: Row of the previous attempt.
-        self._repeats = False  #: Whether anything was attempted several times, which few sessions have.
+        #: Row of the previous attempt; empty until something is attempted again, which many sessions do not.
+        self._previous = array("I")
         self._free: list[int] = []
         self._spool = TextSpool()
 
@@ -314,7 +314,8 @@ class MeasurementStore:
         # A damaged recording may have any number here.
         attempts = one.attempts if 0 <= one.attempts <= _MAXIMUM else min(max(one.attempts, 0), _MAXIMUM)
         self._uses[shape] += 1
-        self._repeats |= previous != NONE
+        if previous != NONE and not self._previous:
+            self._previous = array("I", (_NO_ROW,)) * len(self._shape_of)
         before = _NO_ROW if previous == NONE else previous
         if self._free:
             row = self._free.pop()
@@ -330,7 +331,8 @@ class MeasurementStore:
             self._target.append(target)
             self._attempts.append(attempts)
             self._text.append(text)
-            self._previous.append(before)
+            if self._previous:
+                self._previous.append(before)
         return row
 
     def remove(self, row: int, after: int) -> None:
@@ -350,8 +352,6 @@ class MeasurementStore:
 
     def repeated(self) -> list[int]:
         """Return the rows of the latest attempts of what was attempted several times."""
-        if not self._repeats:
-            return []
         shape_of, previous = self._shape_of, self._previous
         repeats = [row for row, before in enumerate(previous) if before != _NO_ROW and shape_of[row] != _UNUSED]
         replaced = set(map(previous.__getitem__, repeats))
@@ -375,7 +375,7 @@ class MeasurementStore:
         rows: list[int] = []
         while row not in (NONE, _NO_ROW) and len(rows) != most:
             rows.append(row)
-            row = self._previous[row]
+            row = self._previous[row] if self._previous else NONE
         return rows
 
     def shape(self, row: int) -> Shape:
@@ -415,7 +415,7 @@ class MeasurementStore:
         if not wanted:
             return
         for row, number in enumerate(self._shape_of):
-            if number in wanted and self._previous[row] == _NO_ROW:
+            if number in wanted and (not self._previous or self._previous[row] == _NO_ROW):
                 yield row
 
     def shapes_in_use(self, layers: Collection[Layer] | None) -> Iterator[Shape]:
