@@ -226,6 +226,32 @@ def errors() -> str:
     )
 
 
+def assistant_tools() -> str:
+    """Return the page of the tools for assistants."""
+    from fabtui.mcp.door import TOOLS
+
+    rows = [
+        [
+            *(code(tool.name), cell(tool.title), "yes" if tool.on_nodes else "no", "yes" if tool.tests else "no"),
+            f"{tool.seconds:g} s",
+        ]
+        for tool in TOOLS.values()
+    ]
+    parts = []
+    for tool in TOOLS.values():
+        arguments = [
+            [code(name), "yes" if name in tool.required else "", cell(schema["description"])]
+            for name, schema in tool.arguments.items()
+        ]
+        listed = table(["argument", "needed", "meaning"], arguments) if arguments else "It takes no arguments.\n"
+        parts.append(f"## {tool.name}\n\n{cell(tool.description)}\n\n{listed}")
+    intro = (
+        "The tools of `fabtui mcp` ([setup, and what they may do](../mcp.md)), declared in `fabtui/mcp/`. *nodes*: it "
+        "connects to nodes. *tests*: it loads GPUs and links, and needs `--allow-tests`. *time*: limit of a call."
+    )
+    return page("Tools for assistants", intro, table(["tool", "does", "nodes", "tests", "time"], rows), *parts)
+
+
 def manual() -> str:
     """Return the manual page."""
     from man_page import man_page
@@ -238,6 +264,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "errors.md": errors,
     "keys.md": keys,
     "layers.md": layers,
+    "mcp.md": assistant_tools,
     "options.md": options,
     "probes.md": probes,
     "rules.md": rules,

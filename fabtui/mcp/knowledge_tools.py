@@ -86,18 +86,21 @@ def _explain(given: dict[str, Any]) -> Answer:
 def _read(given: dict[str, Any]) -> Answer:
     if ("text" in given) == ("files" in given):
         raise InputError("give either text or files")
+    if "as" in given and "files" in given:
+        # Read as a list of names, any file of the user would be quoted.
+        raise InputError("as: only with text; the format of a file has to be recognised")
     kind = chosen(given["as"]).name if "as" in given else None
     if "text" in given:
         results = [read(Source("text", given["text"]), kind)]
     else:
-        results = list(results_of(checked_files(given["files"], "files"), kind))
+        results = list(results_of(checked_files(given["files"], "files"), None))
     bodies: list[dict[str, Any]] = []
     findings: list[Finding] = []
     for result in results:
         found = examined(result)
         mine = with_errors(found, errors_in(result, found)).all_findings
         findings += mine
-        bodies.append(_body(result) | {"findings": [finding_json(one) for one in mine]})
+        bodies.append(_body(result, "files" in given) | {"findings": [finding_json(one) for one in mine]})
     known = [one for one in results if one.known]
     what = "; ".join(f"{one_line(one.source.name, 200)}: {one.kind}" for one in known[:5])
     head = f"{count(len(findings), 'finding')}: {placed_title(findings[0])}" if findings else "No finding"
@@ -114,10 +117,12 @@ def _read(given: dict[str, Any]) -> Answer:
     )
 
 
-def _body(result: Result) -> dict[str, Any]:
+def _body(result: Result, of_file: bool) -> dict[str, Any]:
     body = result.as_json()
-    # The text of a file of the user, which may be anything.
-    body.pop("raw", None)
+    if of_file:
+        # Text of a file of the user that is no output of a tool may be anything.
+        body.pop("raw", None)
+        body["unknown"] = len(result.unknown)
     return body
 
 
@@ -162,7 +167,7 @@ KNOWLEDGE_TOOLS = (
         arguments={
             "files": _FILES,
             "text": text("Output of one command, as it was printed.", _PASTED),
-            "as": text("Name of the format, instead of detecting it.", 60),
+            "as": text("With text: name of its format, instead of detecting it.", 60),
         },
     ),
     Tool(

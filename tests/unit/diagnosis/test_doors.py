@@ -6,6 +6,7 @@ catalogue stands first, with the same cause and a fitting command. A new rule ne
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -38,6 +39,7 @@ from fabtui_node.parsers.nvidia import topo
 from fabtui_node.parsers.nvidia.values import parse_errors, problem_text
 from tests.unit.importers import new_samples
 from tests.unit.importers.places import start_of
+from tests.unit.mcp import assistant
 
 Capture = pytest.CaptureFixture[str]
 #: Start of the sessions (epoch seconds).
@@ -600,9 +602,7 @@ def _recording(fault: Fault, folder: Path, out: Capture) -> Reported:
 
 
 def _json(fault: Fault, folder: Path, out: Capture) -> Reported:
-    first = as_json(diagnose(modelled(fault)))["findings"][0]
-    code = first["facts"].get("code") or first["id"]
-    return Reported(code, "\n".join([first["title"], *first["evidence"], *first["next"]]))
+    return _of_findings(as_json(diagnose(modelled(fault)))["findings"])
 
 
 def _summary(fault: Fault, folder: Path, out: Capture) -> Reported:
@@ -647,9 +647,7 @@ def _read_json(fault: Fault, folder: Path, out: Capture) -> Reported:
     file = folder / "pasted.txt"
     file.write_text(f"{NCCL_LINE}{fault.log}" if fault.log else fault.output)
     assert entry.main(["read", "--json", str(file)]) == 0
-    first = json.loads(out.readouterr().out)["findings"][0]
-    code = first["facts"].get("code") or first["id"]
-    return Reported(code, "\n".join([first["title"], *first["evidence"], *first["next"]]))
+    return _of_findings(json.loads(out.readouterr().out)["findings"])
 
 
 def _job(fault: Fault, folder: Path, out: Capture) -> Reported:
@@ -662,19 +660,52 @@ def _job(fault: Fault, folder: Path, out: Capture) -> Reported:
     return Reported(next(filter(None, code.groups())), "\n".join(first["evidence"]))
 
 
+def _asked(tool: str, **arguments: Any) -> dict[str, Any]:
+    """Return the body of what an assistant is answered."""
+
+    async def silent(passed: float, step: str) -> None: ...
+
+    body: dict[str, Any] = asyncio.run(assistant.door().call(tool, arguments, silent))["data"]
+    return body
+
+
+def _of_findings(findings: list[dict[str, Any]]) -> Reported:
+    first = findings[0]
+    code = first["facts"].get("code") or first["id"]
+    return Reported(code, "\n".join([first["title"], *first["evidence"], *first["next"]]))
+
+
+def _assistant_findings(fault: Fault, folder: Path, out: Capture) -> Reported:
+    journal = Journal(folder / "session.jsonl.gz")
+    journal.append(events(fault))
+    journal.close()
+    return _of_findings(_asked("findings", file=str(folder / "session.jsonl.gz"))["findings"])
+
+
+def _assistant_explain(fault: Fault, folder: Path, out: Capture) -> Reported:
+    file = folder / "pasted.txt"
+    file.write_text(fault.log or fault.output)
+    return of_text("\n" + "\n".join(_asked("explain", files=[str(file)])["lines"]))
+
+
+def _assistant_read(fault: Fault, folder: Path, out: Capture) -> Reported:
+    text = f"{NCCL_LINE}{fault.log}" if fault.log else fault.output
+    return _of_findings(_asked("read", text=text)["results"][0]["findings"])
+
+
 Door = Callable[[Fault, Path, Capture], Reported]
 
 
 def _doors(fault: Fault) -> Iterator[Door]:
     if fault.pair or fault.transport or fault.facts or fault.past:
-        yield from (_session, _recording, _json, _summary, _report)
+        yield from (_session, _recording, _json, _summary, _report, _assistant_findings)
     if fault.past:
         # No log and no output of a command has earlier sessions.
         yield _history
         return
-    yield _explain
+    yield from (_explain, _assistant_explain)
     if fault.output or "read" in fault.doors:
-        yield from (_read, _read_json)
+        yield from (_read, _read_json, _assistant_read)
     if fault.log and "job" in fault.doors:
         yield _job
 

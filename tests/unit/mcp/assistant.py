@@ -1,0 +1,71 @@
+"""A client of the server within the test process, with the client classes of the official package."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from mcp import Client
+from mcp_types import CallToolResult, TextContent
+
+from fabtui.cli.commands.mcp import CommandRequests
+from fabtui.cli.parser import build_parser
+from fabtui.config.file import read_config
+from fabtui.mcp.door import Door
+from fabtui.mcp.permission import Permission
+from fabtui.mcp.server import build_server
+
+
+def door(*options: str) -> Door:
+    """Return what serves the calls of clients, started with some options."""
+    args = build_parser(["mcp"]).parse_args(["mcp", *options])
+    requests = CommandRequests(args, read_config(args))
+    budget = float(getattr(args, "budget", "3600"))
+    return Door(requests, Permission(requests.nodes, tests="allow_tests" in args, budget=budget), _crashed)
+
+
+def _crashed(error: Exception) -> str:
+    raise error
+
+
+@contextlib.asynccontextmanager
+async def assistant(*options: str) -> AsyncIterator[Assistant]:
+    """Connect an assistant to a server that was started with some options."""
+    async with Client(build_server(door(*options))) as client:
+        yield Assistant(client)
+
+
+class Assistant:
+    """Calls tools."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def call(self, tool: str, **arguments: Any) -> tuple[CallToolResult, str]:
+        """Return the result of a call, and its only text."""
+        result = await self.client.call_tool(tool, arguments)
+        (block,) = result.content
+        assert isinstance(block, TextContent)
+        return result, block.text
+
+    async def ask(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """Return an answer, which the client has checked against the schema; its text is the same as JSON."""
+        result, text = await self.call(tool, **arguments)
+        assert not result.is_error, text
+        answer: dict[str, Any] = result.structured_content or {}
+        assert json.loads(text) == answer
+        return answer
+
+    async def refusal(self, tool: str, **arguments: Any) -> str:
+        """Return why a call is refused: one line, and nothing else."""
+        result, text = await self.call(tool, **arguments)
+        assert result.is_error, text
+        assert result.structured_content is None
+        assert "\n" not in text
+        return text
+
+    async def offered(self) -> list[dict[str, Any]]:
+        """Return the tools with everything that the server states about them."""
+        return [tool.model_dump() for tool in (await self.client.list_tools(cache_mode="refresh")).tools]

@@ -1,0 +1,189 @@
+"""Limits of the server for assistants: nodes, tests, files, and the size of answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from fabtui.mcp.door import TOOLS
+from fabtui.paths import recordings_folder
+
+from .assistant import assistant
+
+ALLOWED = "n[060-061]"
+#: Sets that hold a node which is not allowed, or a node by another way than that which is allowed.
+FOREIGN = (
+    "n062",
+    "n[060-062]",
+    "n060,n061,login.example.org",
+    "root@n060",
+    "n060:2222",
+    "N060",
+    "n060.",
+    "n060.evil.example",
+    "127.0.0.1",
+    "\uff4e060",
+    "-oProxyCommand=reboot",
+    "n060;reboot",
+    "^/etc/hosts",
+    "@`reboot`",
+)
+#: Arguments that lead to nodes in other ways, by tool.
+INDIRECT = {
+    "pair": {"pair": "n060:0>n062:0", "demo": "h200x4-lab-2x2-faults"},
+    "findings": {"demo": "h200x4-lab-2x2-faults"},
+    "diff": {"before": "DEMO", "after": "DEMO"},
+    "history": {"subject": "n062:3"},
+}
+SECRET = "correct-horse-battery-staple"
+
+
+def test_each_tool_is_here() -> None:
+    """A new tool that takes nodes, or leads to some, has to be tested below."""
+    taking = {name for name, tool in TOOLS.items() if "nodes" in tool.arguments}
+    assert taking == {"preflight", "run", "hang", "job"}
+    assert {name for name, tool in TOOLS.items() if tool.on_nodes} == taking
+    assert set(TOOLS) - taking - set(INDIRECT) == {"explain", "read", "rules"}
+
+
+@pytest.fixture
+def demo() -> str:
+    return str(next(Path(__file__).parents[3].glob("recordings/h200x4-lab-2x2-faults*")))
+
+
+async def test_nodes_that_are_not_allowed_are_refused_by_every_tool(started: list[Any], demo: str) -> None:
+    async with assistant("--nodes", ALLOWED, "--allow-tests") as one:
+        for tool in (name for name, tool in TOOLS.items() if "nodes" in tool.arguments):
+            for nodes in FOREIGN:
+                refusal = await one.refusal(tool, nodes=nodes)
+                assert refusal.startswith("error: "), (tool, nodes)
+                assert len(refusal) < 500, (tool, nodes)
+        for tool, arguments in INDIRECT.items():
+            given = {name: demo if value == "DEMO" else value for name, value in arguments.items()}
+            assert "not allowed" in await one.refusal(tool, **given), tool
+    assert not started
+
+
+async def test_nodes_of_a_job_that_are_not_allowed_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "squeue").write_text("#!/bin/sh\necho '7|RUNNING|None|n[061-062]|1:00|1:00:00|ann|train'\n")
+    (tmp_path / "scontrol").write_text("#!/bin/sh\nexit 1\n")
+    for name in ("squeue", "scontrol"):
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    async with assistant("--nodes", ALLOWED, "--allow-tests") as one:
+        for tool in ("preflight", "run", "hang", "job"):
+            refusal = await one.refusal(tool, jobid="7")
+            assert "n062 not allowed" in refusal, tool
+
+
+async def test_tests_need_the_permission_of_the_person(started: list[Any]) -> None:
+    async with assistant("--nodes", ALLOWED) as one:
+        assert "--allow-tests" in await one.refusal("run", nodes="n060")
+    async with assistant("--nodes", ALLOWED, "--allow-tests", "--budget", "6") as one:
+        assert "budget" in await one.refusal("run", nodes="n[060-061]"), "6 s are too few for two nodes"
+    assert not started
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"nodes": "n060", "transport": "local"},
+        {"nodes": "n060", "ssh_config": "/tmp/x"},
+        {"nodes": "n060", "env": ["LD_PRELOAD=/tmp/x.so"]},
+        {"nodes": "n060", "force": True},
+        {"nodes": "n060", "all_gpus": True},
+        {"nodes": "n060", "read_only": False},
+        {"nodes": ["n060"]},
+        {"nodes": "n060", "csv": "/tmp/x.csv"},
+        {"nodes": "n060", "probes": ["./mine.py"]},
+        {"nodes": "n060", "bytes": "1" * 1000},
+    ],
+    ids=str,
+)
+async def test_what_only_a_person_may_choose_is_no_argument(arguments: dict[str, Any], started: list[Any]) -> None:
+    async with assistant("--nodes", ALLOWED, "--allow-tests") as one:
+        assert (await one.refusal("run", **arguments)).startswith("error: ")
+    assert not started
+
+
+def _secrets(folder: Path) -> list[Path]:
+    """Return files that no assistant is to see: an unknown text, a hidden file, and a file in a hidden folder."""
+    (folder / ".ssh").mkdir()
+    found = [folder / "token.txt", folder / ".netrc", folder / ".ssh" / "id_ed25519"]
+    for path in found:
+        path.write_text(f"password: {SECRET}\n{SECRET}\n")
+    link = folder / "link.txt"
+    link.symlink_to(found[-1])
+    return [*found, link]
+
+
+async def test_files_that_fabtui_does_not_know_are_not_quoted(tmp_path: Path, started: list[Any]) -> None:
+    calls: dict[str, Callable[[str], dict[str, Any]]] = {
+        "findings": lambda path: {"file": path},
+        "pair": lambda path: {"pair": "a:0>b:0", "file": path},
+        "diff": lambda path: {"before": path, "after": path},
+        "explain": lambda path: {"files": [path]},
+        "read": lambda path: {"files": [path]},
+        "job": lambda path: {"logs": [path]},
+        "hang": lambda path: {"logs": [path], "nodes": "n060"},
+    }
+    async with assistant() as one:
+        for path in _secrets(tmp_path):
+            for tool, arguments in calls.items():
+                if tool != "hang":
+                    result, text = await one.call(tool, **arguments(str(path)))
+                    assert SECRET not in text, (tool, path, result)
+        # A format that takes any word for a name would quote any file.
+        refusal = await one.refusal("read", **{"files": [str(tmp_path / "token.txt")], "as": "ibstat"})
+        assert "only with text" in refusal
+        mixed = tmp_path / "nccl.log"
+        mixed.write_text(f"a:7:9 [0] NCCL INFO NCCL version 2.28.9+cuda12.9\npassword: {SECRET}\n")
+        assert "not_examined" in (found := await one.ask("read", files=[str(mixed)]))
+        assert SECRET not in json.dumps(found)
+
+
+async def test_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    async with assistant() as one:
+        for path in (str(fifo), "/dev/zero", "/proc/self/environ", "/proc/self/fd/0", "/dev/stdin", str(tmp_path), "-"):
+            for tool, name in (("read", "files"), ("explain", "files"), ("findings", "file"), ("job", "logs")):
+                given = {name: path if name == "file" else [path]}
+                result, text = await one.call(tool, **given)
+                assert result.is_error or tool == "job", (tool, path, text)
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "..%2f..%2fetc%2fpasswd", "x/../../y", "", ".", "/etc/passwd"])
+async def test_a_resource_is_a_recording_in_its_folder(name: str) -> None:
+    async with assistant() as one:
+        with pytest.raises(MCPError, match="no resource"):
+            await one.client.read_resource(f"fabtui://recordings/{name}")
+
+
+@pytest.fixture
+def foreign(demo: str) -> Iterator[str]:
+    """The resource of a recording of nodes that are not allowed."""
+    folder = recordings_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "foreign.jsonl.gz"
+    shutil.copyfile(demo, path)
+    yield f"fabtui://recordings/{path.name}"
+    path.unlink()
+
+
+async def test_a_recording_of_nodes_that_are_not_allowed_is_no_resource(foreign: str) -> None:
+    async with assistant("--nodes", ALLOWED) as one:
+        assert foreign not in (await one.client.list_resources()).model_dump_json()
+        with pytest.raises(MCPError, match="not allowed"):
+            await one.client.read_resource(foreign)
+    async with assistant() as one:
+        assert foreign in [str(found.uri) for found in (await one.client.list_resources()).resources]
+        (content,) = (await one.client.read_resource(foreign)).contents
+        assert json.loads(content.text)["tool"] == "findings"  # type: ignore[union-attr]
