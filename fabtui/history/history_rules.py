@@ -114,6 +114,8 @@ class Recurs(HistoryRule):
     def check(self, context: HistoryContext) -> Iterator[Finding]:
         explained = {one.component for one in context.degradations}
         explained |= {one.component for one in (*context.moves, *context.replacements)}
+        # What comes back about a cable comes back about its port.
+        explained |= {one for one, _ in context.evidence.findings if one.kind is PartKind.CABLE}
         probed = context.evidence.probed
         latest = max((day for days in probed.values() for day in days), default=0)
         for (component, rule), days in context.evidence.findings.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -64,7 +65,8 @@ class Parts:
         self.gpus: dict[str, Component] = {}  #: By the name of the endpoint.
         self.ports: dict[tuple[str, str], Component] = {}  #: By node and port (``mlx5_0/1``).
         self.ports_of: dict[str, list[Component]] = {}  #: By the name of the endpoint.
-        self.others: list[Component] = []  #: Cables and ports of switches.
+        self.cables: dict[str, Component] = {}  #: By the place of their port, if the kernel shows their serial number.
+        self.others: list[Component] = []  #: Ports of switches.
         for record in model.nodes.values():
             if record.inventory is None:
                 continue
@@ -91,17 +93,21 @@ class Parts:
             leaf, guid = one.get("leaf"), _known(field(one.get("leaf"), "guid"))
             if guid is not None and isinstance(field(leaf, "port"), int):
                 name = _known(field(leaf, "name")) or guid
-                self._add_other(PartKind.SWITCH_PORT, f"{guid}:{field(leaf, 'port')}", f"{name} {field(leaf, 'port')}")
+                identity, place = f"{guid}:{field(leaf, 'port')}", f"{name} {field(leaf, 'port')}"
+                self.others.append(Component(PartKind.SWITCH_PORT, identity, place))
         for announced in switch_ports(record).values():
             if announced.port:
                 place = f"{announced.name} {announced.port}"
-                self._add_other(PartKind.SWITCH_PORT, f"{announced.chassis}:{announced.port}", place)
+                self.others.append(Component(PartKind.SWITCH_PORT, f"{announced.chassis}:{announced.port}", place))
+        interfaces = {
+            text(port.get("netdev")): f"{text(port.get('ca'))}/{port.get('port')}"
+            for port in probed(record, "rdma", "ports")
+        }
         for nic in probed(record, "rdma", "nics"):
+            interface = text(nic.get("interface"))
             if (serial := _known(field(nic.get("module"), "serial"))) is not None:
-                self._add_other(PartKind.CABLE, serial, f"{record.name} {text(nic.get('interface'))}")
-
-    def _add_other(self, kind: PartKind, identity: str, place: str) -> None:
-        self.others.append(Component(kind, identity, place))
+                place = f"{record.name} {interfaces.get(interface, interface)}"
+                self.cables[place] = Component(PartKind.CABLE, serial, place)
 
     def _part_twins(self) -> None:
         for found in (self.nodes, self.gpus, self.ports):
@@ -112,6 +118,9 @@ class Parts:
                 for place in places if len(places) > 1 else ():
                     one = found[place]
                     found[place] = Component(one.kind, one.place, one.place, by_name=True)
+        # A cable has one number at both of its ends, as have the ends of one that splits.
+        times = Counter(one.identity for one in self.cables.values())
+        self.cables = {place: one for place, one in self.cables.items() if times[one.identity] == 1}
 
     def all(self) -> Iterator[Component]:
         """Yield all components but links, each once."""
@@ -119,6 +128,7 @@ class Parts:
         yield from self.nodes.values()
         yield from self.gpus.values()
         yield from self.ports.values()
+        yield from self.cables.values()
         yield from known.values()
 
     def named(self, place: str) -> Component | None:
@@ -131,6 +141,12 @@ class Parts:
             mine = [one for (name, part), one in self.ports.items() if name == node and part.startswith(f"{port}/")]
             known = mine[0] if len(mine) == 1 else None
         return known
+
+    def blamed(self, place: str) -> list[Component]:
+        """Return the component of a name, and the cable in it: what is wrong with a port may be its cable."""
+        known = self.named(place)
+        cable = self.cables.get(known.place) if known is not None and known.kind is PartKind.PORT else None
+        return [one for one in (known, cable) if one is not None]
 
     def counted(self) -> Iterator[Counted]:
         """Yield the counters of errors of all components; a link of a GPU only where it has counted anything.

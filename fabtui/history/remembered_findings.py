@@ -96,22 +96,31 @@ class RememberedFindings:
         """Return how earlier sessions had a finding; None if none did."""
         if not self._sessions or finding.rule.domain in (Domain.HISTORY, Domain.SUMMARY):
             return None
-        component = self._component(model, finding)
+        components = self._components(model, finding)
         rule = f"{finding.rule.id} {finding.code}".strip()
-        if component is None:
+        if not components:
             # No component is to blame, so that the same names are all that is known.
             times = self._of_key.get(finding_key(finding)[:500], [])
             return self._recurrence(model, sorted(set(times)), self._sessions)
+        found = (self._own(model, rule, component) for component in components)
+        return next(filter(None, found), None) or self._of_others(model, rule, components[0])
+
+    def _own(self, model: Model, rule: str, component: Component) -> Recurrence | None:
+        """Return how earlier sessions had a finding about a component, at any place."""
         key = str(component.kind), component.identity
         own = [one for one in self._of_component.get((rule, key), []) if one.session < model.started]
-        if own:
-            moved = "" if component.by_name or own[-1].place in ("", component.place) else own[-1].place
-            seen = self._seen.get(key, self._sessions)
-            kind = str(component.kind) if moved else ""
-            return self._recurrence(model, _starts(own), seen, moved_from=moved, moved=kind)
+        if not own:
+            return None
+        moved = "" if component.by_name or own[-1].place in ("", component.place) else own[-1].place
+        seen = self._seen.get(key, self._sessions)
+        return self._recurrence(model, _starts(own), seen, moved_from=moved, moved=str(component.kind) if moved else "")
+
+    def _of_others(self, model: Model, rule: str, component: Component) -> Recurrence | None:
+        """Return how earlier sessions had a finding about components that were at the place of one."""
+        key, kind = (str(component.kind), component.identity), str(component.kind)
         others = [
             one
-            for one in self._of_place.get((rule, str(component.kind), component.place), [])
+            for one in self._of_place.get((rule, kind, component.place), [])
             if one.component != key and one.session < model.started
         ]
         if not others or component.by_name:
@@ -119,14 +128,14 @@ class RememberedFindings:
         seen = self._seen.get(others[-1].component, self._sessions)
         return self._recurrence(model, _starts(others), seen, stayed_after=others[-1].component[1])
 
-    def _component(self, model: Model, finding: Finding) -> Component | None:
+    def _components(self, model: Model, finding: Finding) -> list[Component]:
         subject = finding.subject
         if subject.kind not in (Kind.GPU, Kind.NIC, Kind.NODE):
-            return None
+            return []
         state = id(model), model.layout, model.nodes_version
         if self._parts is None or self._parts[0] != state:
             self._parts = state, Parts(model)
-        return self._parts[1].named(subject.name)
+        return self._parts[1].blamed(subject.name)
 
     def _recurrence(self, model: Model, times: list[float], seen: list[float], **more: str) -> Recurrence | None:
         times = [one for one in times if one < model.started]

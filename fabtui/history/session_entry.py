@@ -249,10 +249,11 @@ def _noted(found: Diagnosis, parts: Parts, title: Callable[[Finding], str]) -> I
         if one.rule.domain in (Domain.HISTORY, Domain.SUMMARY):
             continue
         subject = one.subject
-        component = parts.named(subject.name) if subject.kind in (Kind.GPU, Kind.NIC, Kind.NODE) else None
+        components = parts.blamed(subject.name) if subject.kind in (Kind.GPU, Kind.NIC, Kind.NODE) else []
         rule = f"{one.rule.id} {one.code}".strip()
         words = one_line(title(one), _LONGEST)
-        yield Noted(finding_key(one)[:500], rule, str(one.severity), component, one_line(subject.name, 255), words)
+        for component in components or (None,):
+            yield Noted(finding_key(one)[:500], rule, str(one.severity), component, one_line(subject.name, 255), words)
 
 
 def _xids(model: Model, parts: Parts) -> Iterator[XidCount]:

@@ -192,7 +192,8 @@ class SiteHistory:
         lowest = _lowest_shares(evidence, since)
         found: dict[Component, Standout] = {}
         for (component, rule), days in evidence.findings.items():
-            if any(day.day >= first_day for day in days):
+            # A finding about a cable is one about its port.
+            if component.kind is not PartKind.CABLE and any(day.day >= first_day for day in days):
                 one = _standout(component, rule, days, evidence.probed.get(component, {}), first_day, lowest)
                 if component not in found or _badness(one) < _badness(found[component]):
                     found[component] = one

@@ -523,6 +523,15 @@ FAULTS = [
         "moved with the GPU from c:0",
         past=_past(lambda day: Component(PartKind.GPU, "GPU-1", "c:0" if day < 10 else "a:0"), found=range(20)),
     ),
+    Fault(
+        "fault that moved with a cable",
+        "FT404",
+        "a mlx5_0/1 was slow",
+        "moved with the cable from c mlx5_0/1",
+        past=_past(
+            lambda day: Component(PartKind.CABLE, "SN1", "c mlx5_0/1" if day < 10 else "a mlx5_0/1"), found=range(20)
+        ),
+    ),
 ]
 
 

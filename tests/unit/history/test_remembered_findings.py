@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.history.component import PartKind
+from fabtui.history.history_writer import HistoryWriter
 from fabtui.history.ingest import add_recordings
+from fabtui.history.parts import Parts
 from fabtui.history.remembered_findings import past_of
+from fabtui.history.session_entry import entry_of
 from fabtui.importers.session import replayed
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import EndpointsAdded, InventoryUpdate, ProbeResult, SessionStart
+from fabtui.model.session_model import Model
 from fabtui.paths import shipped_recordings_folder
 from fabtui.presentation.findings import title
 
@@ -48,3 +56,31 @@ def test_a_finding_knows_since_when_and_how_often(tmp_path: Path, monkeypatch: p
         "an earlier session knows nothing of later ones"
     )
     assert past_of(model, broken) is None
+
+
+def session(serials: dict[str, str]) -> Model:
+    """Return a session of nodes whose cables have these serial numbers; the port of the first node has errors."""
+    model, now = Model(), 1_700_000_000.0
+    model.apply(SessionStart(nodes=list(serials), options={"probes": ["p2p"]}, time=now))
+    for at, (node, serial) in enumerate(serials.items()):
+        port = {"ca": "mlx5_0", "port": 1, "state": "Active", "guid": f"0x{node}", "netdev": "eth0"}
+        counted = {**port, "link_layer": "Ethernet", "errors": {} if at else {"symbol_error": 900}, "saturated": []}
+        value = {"ports": [counted], "nics": [{"interface": "eth0", "module": {"serial": serial}}]}
+        model.apply(InventoryUpdate(node=node, value={"ib": [port]}, time=now))
+        model.apply(ProbeResult(node=node, probe="rdma", value=value, time=now))
+    ends = [Endpoint(at, node, 0, kind="gpu", rail=0, nic="mlx5_0") for at, node in enumerate(serials)]
+    model.apply(EndpointsAdded(endpoints=ends, time=now))
+    return model
+
+
+def test_a_finding_moves_with_its_cable(tmp_path: Path) -> None:
+    found = entry_of(diagnose(session({"a": "SN1", "b": "SN2"})), "", title)
+    file = tmp_path / "history" / "site.sqlite"
+    HistoryWriter(file).add([replace(found, started=found.started - DAY)])
+    now = session({"c": "SN1", "d": "SN3"})
+    now.past = past_of(now, file)
+    (past,) = (one.recurrence for one in diagnose(now).findings if one.rule.id == "FT103")
+    assert past is not None
+    assert (past.moved, past.moved_from, past.times) == ("cable", "a mlx5_0/1", 2)
+    both = Parts(session({"a": "SN1", "b": "SN1"}))
+    assert [one.kind for one in both.blamed("a mlx5_0")] == [PartKind.PORT], "two ends have the number of one cable"

@@ -162,6 +162,7 @@ def test_interfaces(tree: Tree, tools: Path) -> None:
         "#!/bin/sh\ncase $1 in\n"
         "-i) echo 'driver: mlx5_core'; echo 'firmware-version: 28.39' ;;\n"
         "-a) echo 'Pause parameters for eth0:'; printf 'RX:\\ton\\nTX:\\toff\\n' ;;\n"
+        "-m) printf '\\tVendor name : ACME\\n\\tVendor PN : QX-100\\n\\tVendor SN : 4711AB\\n' ;;\n"
         "-S) printf 'NIC statistics:\\n     rx_packets: 9\\n     rx_discards_phy: 4\\n     rx_prio3_pause: 6\\n' ;;\n"
         "*) printf 'Settings for eth0:\\n\\tSupported link modes:   100000baseCR4/Full\\n\\tSpeed: 10000Mb/s\\n"
         "\\tLink detected: yes\\n' ;;\nesac\n"
@@ -176,6 +177,7 @@ def test_interfaces(tree: Tree, tools: Path) -> None:
         "pause": {"rx": "on", "tx": "off"},
         "driver": "mlx5_core",
         "firmware": "28.39",
+        "module": {"vendor": "ACME", "part": "QX-100", "serial": "4711AB"},
         "discards": {"rx_discards_phy": 4, "rx_prio3_pause": 6},
         "error": None,
     }

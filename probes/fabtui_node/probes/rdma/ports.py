@@ -46,10 +46,11 @@ def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
     "max_mtu", "active_mtu" (B), "mtu_from" ("ibv_devinfo", "interface" or None), "netdev_mtu" (B), "gids" (the first of
     them), "gid_count", "roce_v2_ipv4" (all indexes of such GIDs), "gid_index" (the first of those), "ipv4", "pkeys",
     "errors", "saturated", "refresh" (ms)}], "nics": [{"interface", "speed" (Mb/s), "fastest" (Mb/s), "link", "pause",
-    "driver", "firmware", "discards", "error"}], "nccl": {...}, "env": {...}, "warnings": [text]}``, and with active
-    RoCE ports ``qos`` (of each, as of `roce_qos.read`) and ``conf`` (variables of NCCL's files), with Elastic Fabric
-    Adapters ``efa`` (``{"domains", "error"}`` of ``fi_info``). What is not known is None. ``errors`` are the counters
-    of trouble that are not zero, since the driver was loaded; ``refresh`` how old those of ``hw_counters`` may be.
+    "driver", "firmware", "module", "discards", "error"}], "nccl": {...}, "env": {...}, "warnings": [text]}``, and with
+    active RoCE ports ``qos`` (of each, as of `roce_qos.read`) and ``conf`` (variables of NCCL's files), with Elastic
+    Fabric Adapters ``efa`` (``{"domains", "error"}`` of ``fi_info``). What is not known is None. ``errors`` are the
+    counters of trouble that are not zero, since the driver was loaded; ``refresh`` how old ``hw_counters`` may be.
+    ``module`` is ``{"vendor", "part", "serial"}`` of a module or cable, which the kernel shows to root alone.
     """
     end = time.monotonic() + deadline * 0.8
     devices = rdma_devices.devices(root)
@@ -177,7 +178,7 @@ def _nic(name: str, root: str, end: float) -> Value:
         "speed": speed if speed is not None and speed > 0 else None,
         "link": {"up": "yes", "down": "no"}.get(state, "unknown"),
         "discards": {},
-        **dict.fromkeys(("fastest", "pause", "driver", "firmware", "error")),
+        **dict.fromkeys(("fastest", "pause", "driver", "firmware", "module", "error")),
     }
     settings = ask()
     if settings.missing:
@@ -195,6 +196,10 @@ def _nic(name: str, root: str, end: float) -> Value:
     nic["pause"] = {"rx": pause[0]["rx"], "tx": pause[0]["tx"]} if pause else None
     statistics = ethtool.parse_statistics(ask("-S").stdout).values["counters"]
     nic["discards"] = port_counters.discards(statistics)
+    # Last: some modules answer slowly.
+    module = ethtool.parse_module(ask("-m").stdout).values
+    if module["serial"]:
+        nic["module"] = {name: module[name] for name in ("vendor", "part", "serial")}
     return nic
 
 
@@ -350,7 +355,7 @@ PROBE = ProbeSpec(
     title="RDMA ports in detail: MTU, GIDs, P_Keys, counters, pause and speed of their interfaces, NCCL settings",
     phase="inspect",
     passive=True,
-    needs="/sys/class/infiniband; ibv_devinfo for the MTU of InfiniBand, ethtool for interfaces, mlnx_qos or dcb",
+    needs="/sys/class/infiniband; ibv_devinfo for the MTU of InfiniBand, ethtool (root: modules), mlnx_qos or dcb",
     gives="MTU, GIDs, index of the RoCE v2 IPv4 GID, NCCL_IB_GID_INDEX and NCCL_IB_HCA, trust, PFC and ECN, errors",
     run=run,
     judge=judge,
