@@ -341,7 +341,8 @@ class Watch:
         if dead:
             await self._sweep.runner.again(dead, DEAD_SHARE)
         if well:
-            await self._sweep.runner.again(well, 1.0)
+            # What was well may fail once: a rank got no processor in time, or a first packet was lost.
+            await self._sweep.runner.again(well, 1.0, doubts=True)
 
     async def _step(self, order: Round, count: int) -> int:
         """Test the next pairs; returns how many there were."""

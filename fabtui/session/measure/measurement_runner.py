@@ -315,11 +315,13 @@ class MeasurementRunner:
         share: float = 1.0,
         meet: float = 0.5,
         unlimited: bool = False,
+        doubts: bool = False,
     ) -> None:
         """Test pairs; those that were slow with fewer CTAs once more with NCCL's default, and from then on.
 
         They have a share of the usual deadline, and ``meet`` is the share of it that ranks wait for each other. With
-        ``unlimited``, all are tested with the default.
+        ``unlimited``, all are tested with the default. With ``doubts``, those that fail are tested once more, all at
+        once, before that counts.
         """
         options, deadline = self._options, shared_deadline(self._options.timeout, share)
         test = PairTest(
@@ -333,19 +335,23 @@ class MeasurementRunner:
         )
         while pairs:
             await self._kept.make_room(self._kept.key(*pair, unlimited=unlimited) for pair in pairs)
-            sweep = PairSweep(self._context, test, self._kept, one_at_a_time=alone, unlimited=unlimited)
+            sweep = PairSweep(self._context, test, self._kept, one_at_a_time=alone, unlimited=unlimited, doubts=doubts)
             await sweep.run(pairs)
             self._proven |= sweep.tested_alone
             self._fatal |= sweep.fatal
             for pair_, since in sweep.bad_since.items():
                 self._bad_since.setdefault(pair_, since)
             self._kept.unlimited |= sweep.limited
-            pairs = sorted(sweep.limited)
+            if sweep.doubted:
+                text = f"tested once more before that counts: {count(len(sweep.doubted), 'pair')} that failed"
+                self._pump.log("info", text)
+            pairs, doubts = sorted(sweep.limited | sweep.doubted), False
 
-    async def again(self, pairs: list[Pair], deadline_share: float) -> None:
-        """Test a few pairs again; more follow later."""
+    async def again(self, pairs: list[Pair], deadline_share: float, *, doubts: bool = False) -> None:
+        """Test a few pairs again; more follow later. With ``doubts``, a failure counts only twice in a row."""
         self._context.lasting = True
-        await self._run_pairs(pairs, self._largest, alone=len(pairs) == 1, share=deadline_share)
+        alone = len(pairs) == 1
+        await self._run_pairs(pairs, self._largest, alone=alone, share=deadline_share, doubts=doubts)
 
     async def release(self) -> None:
         """Have the ranks release all communicators; ranks that end release them anyway."""

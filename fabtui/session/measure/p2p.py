@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import PairsStarted
-from fabtui.model.measurement import Measurement
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.schedule import Dispatcher
 from fabtui.nodeset import count
 from fabtui.session.measure.communicator_cache import NODE_CTAS, CommunicatorCache, CommunicatorKey
@@ -141,6 +141,8 @@ class PairSweep:
     A rank host that dies or hangs ends all tests that run on it, most of which are not at fault. These pairs are tested
     once more, one at a time and with the directions swapped; only a second failure counts. It counts for the direction
     that was running: a direction that had not begun is tested again, before the other.
+
+    With ``doubts``, a pair that fails while its nodes are there is only noted in `doubted`: it is to be tested again.
     """
 
     def __init__(
@@ -151,11 +153,15 @@ class PairSweep:
         *,
         one_at_a_time: bool = False,
         unlimited: bool = False,
+        doubts: bool = False,
     ) -> None:
         self._context = context
         self._test = test
         self._kept = kept
         self._unlimited = unlimited
+        self._doubts = doubts
+        #: Pairs that failed or timed out, if that is in doubt: these results are not reported.
+        self.doubted: set[tuple[int, int]] = set()
         #: Pairs that were slow with fewer CTAs than NCCL takes by default; these results are not reported.
         self.limited: set[tuple[int, int]] = set()
         self._alone = one_at_a_time
@@ -355,6 +361,12 @@ class PairSweep:
             self.limited.add(pair.key[:2])
             text = f"{' > '.join(names)} is slow with at most {ctas} CTAs: tested again with NCCL's default"
             self._context.pump.log("info", f"{text} ({found[0].value:.3g} {found[0].unit})")
+        elif (
+            self._doubts
+            and found[0].verdict in (Verdict.FAILED, Verdict.TIMEOUT)
+            and not (src_side.gone or dst_side.gone)
+        ):
+            self.doubted.add(pair.key[:2])
         else:
             self._found += found
 

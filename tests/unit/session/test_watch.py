@@ -191,6 +191,33 @@ async def test_a_pair_that_breaks_while_it_is_watched_is_reported_and_marked() -
     assert not model.watching
 
 
+class _Once(set[tuple[int, int]]):
+    """A pair that is silent in one test: both its ends ask for that."""
+
+    asked = 0
+
+    def __contains__(self, pair: object) -> bool:
+        self.asked += pair == (0, 3)
+        return pair == (0, 3) and self.asked <= 2
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_pair_that_fails_once_while_it_is_watched_is_tested_again_before_it_is_reported() -> None:
+    script = Script({"a": 2, "b": 2})
+    feed, _ = _feed(script)
+    model = feed.model
+    try:
+        await feed.run()
+        feed.watch(True)
+        script.silent = _Once()
+        await until(lambda: any("tested once more before that counts: 1 pair" in line.text for line in model.log))
+        tested = _attempts(model)
+        await until(lambda: _attempts(model) >= tested + 12)
+    finally:
+        await feed.close()
+    assert {one.verdict for one in model.history(Layer.P2P, "a:0", "b:1")} == {Verdict.OK}
+
+
 @pytest.mark.usefixtures("quick")
 async def test_a_dead_pair_has_a_part_of_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [shared_deadline(timeout, 0.3) for timeout in (60.0, 5.0, 2.0)] == [18.0, 3.0, 2.0]
