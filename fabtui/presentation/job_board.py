@@ -71,6 +71,8 @@ _MEANINGS: tuple[tuple[RankState, str], ...] = (
 _BAD = frozenset({CellStyle.FAILED, CellStyle.SLOW, CellStyle.TIMEOUT})
 #: Maximum number of nodes whose rates are added up.
 _MOST_NODES = 32
+#: Time (s) of the rate now; two samples at least.
+_NOW = 2.0
 #: Maximum number of groups of ranks, of ranks that are behind, and of commands that are listed.
 _MOST_GROUPS, _MOST_BEHIND, _MOST_STEPS = 8, 3, 3
 _TEXT = 300
@@ -146,11 +148,14 @@ class Rate(NamedTuple):
     name: str
     values: tuple[float | None, ...]
     usual: float | None
+    #: Latest value, where it is known for a shorter time than a step.
+    latest: float | None = None
 
     @property
     def now(self) -> float | None:
         """The latest known value."""
-        return next((value for value in reversed(self.values) if value is not None), None)
+        known = (self.latest, *reversed(self.values))
+        return next((value for value in known if value is not None), None)
 
 
 class JobBoard:
@@ -289,21 +294,23 @@ class JobBoard:
     def _rates_of(self, log: JobEvidenceLog, steps: int, seconds: float) -> list[Rate]:
         verdict = self.verdict
         start = verdict.at - steps * seconds
-        nvlink = _Timeline(start, seconds, steps)
-        nic = _Timeline(start, seconds, steps)
+        # In a long step, the rate of a job that has just stopped would be that of before.
+        moments = (start, seconds, steps), (verdict.at - _NOW, _NOW, 1)
+        nvlink, nvlink_now = (_Timeline(*moment) for moment in moments)
+        nic, nic_now = (_Timeline(*moment) for moment in moments)
         nodes = log.nodes[:: -(-len(log.nodes) // _MOST_NODES)]
         for node in nodes:
             samples = log.samples(node)
-            nvlink.add(samples, lambda one: _total((gpu.tx, gpu.rx) for gpu in one.gpus))
-            nic.add(samples, lambda one: _total((port.tx, port.rx) for port in one.nics))
+            for line in (nvlink, nvlink_now):
+                line.add(samples, lambda one: _total((gpu.tx, gpu.rx) for gpu in one.gpus))
+            for line in (nic, nic_now):
+                line.add(samples, lambda one: _total((port.tx, port.rx) for port in one.nics))
         self.rated = len(nodes), len(log.nodes)
         before = int((verdict.since - start) / seconds) if verdict.bad else steps
         found = [Rate("iterations/min", *_iterations(log, _Timeline(start, seconds, steps), before))]
         found += [
-            Rate(
-                name, tuple(None if one is None else one / 1e9 for one in line.values), _usual(line.values, before, 1e9)
-            )
-            for name, line in (("NVLink GB/s", nvlink), ("NIC GB/s", nic))
+            Rate(name, _scaled(line.values), _usual(line.values, before, 1e9), *_scaled(now.values))
+            for name, line, now in (("NVLink GB/s", nvlink, nvlink_now), ("NIC GB/s", nic, nic_now))
         ]
         return [one for one in found if one.now is not None]
 
@@ -328,6 +335,10 @@ class _Timeline:
         for (time, clock, before), (end, later, after) in pairwise(found):
             if before is not None and after is not None and after >= before and later > clock:
                 self.put(time, end, (after - before) / (later - clock))
+
+
+def _scaled(values: Sequence[float | None]) -> tuple[float | None, ...]:
+    return tuple(None if one is None else one / 1e9 for one in values)
 
 
 def _total(pairs: Iterable[tuple[int | None, int | None]]) -> int | None:

@@ -52,7 +52,7 @@ def legend(model: Model, layer: Layer, unit: str, size: int | None, width: int, 
     if layer is Layer.CHANGE:
         return _change_legend(model)
     if layer is Layer.JOB:
-        forms = ["ranks: utilization, power, NVLink GB/s of the GPU, NIC GB/s of the node", layer.spec.title]
+        forms = ["ranks: utilization, power, NVLink GB/s of the GPU, NIC GB/s of the node", layer.spec.title, ""]
     elif not unit:
         forms = [layer.spec.title if layer.spec.derived else _awaited(model, layer)]
     else:

@@ -41,6 +41,8 @@ _LONGEST, _LONGEST_LEAD, _LONGEST_REASON = 160, 1000, 200
 _NARROWEST = 14
 #: Mark of a fault that the user knows about.
 _KNOWN = " (known)"
+#: A fault of a pair without its details: how much data is wrong, and what is at fault.
+_BRIEF = re.compile(r"\S+ [->] \S+ [^,(]+(?=,| \()")
 #: Later items of a set of nodes.
 _LATER = re.compile(r"(?<=[\w.])[-,][\w.,-]+(?=\])")
 _STYLES = {Severity.BAD: "", Severity.WARN: "$warning", Severity.NOTE: MUTED}
@@ -294,7 +296,7 @@ def _listed(faults: Sequence[Part], room: int | None, glyphs: Glyphs) -> Line:
 
 
 def _shortened(text: str, room: int, glyphs: Glyphs) -> str:
-    """Return a fault in a room, its last set of nodes shortened first; "" if the room is too small.
+    """Return a fault in a room: its last set of nodes shortened first, then without details; "" if that is too small.
 
     Whether the user knows about it is never cut.
     """
@@ -304,6 +306,8 @@ def _shortened(text: str, room: int, glyphs: Glyphs) -> str:
         if len(text) <= room:
             break
         text = text[: found.start()] + glyphs.ellipsis + text[found.end() :]
+    if len(text) > room and (brief := _BRIEF.match(text)):
+        text = brief.group()
     return text if len(text) <= room else _cut(text, room, glyphs) if room >= _NARROWEST else ""
 
 

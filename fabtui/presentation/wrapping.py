@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from fabtui.presentation.text_table import text_width
 from fabtui.presentation.wording import MUTED, Part, plain
 
+#: Ends of clauses, items and words of a line, the best place for a cut first.
+_ENDS = ("; ", "  ", ": ", ", ", " ")
+
 Line = list[Part]
 Lines = list[Line]
 
@@ -97,6 +100,26 @@ def clipped(parts: Line, width: int, ellipsis: str) -> Line:
         kept.append((text, style))
         left -= len(text)
     return kept
+
+
+def in_clauses(parts: Line, width: int, ellipsis: str) -> Line:
+    """Return parts cut to a width like `clipped`, but after a whole clause or word, if that leaves half of the line."""
+    if len(plain(parts)) <= width:
+        return parts
+    kept = clipped(parts, width - 1, "")
+    text = plain(kept)
+    for mark in _ENDS:
+        if 2 * (cut := text.rfind(mark)) >= width:
+            return [*clipped(kept, cut + 1, ""), (f" {ellipsis}", MUTED)]
+    return clipped(parts, width, ellipsis)
+
+
+def whole(lines: Lines, height: int) -> Lines:
+    """Return as many lines as fit, and none whose continuation, which is indented, does not."""
+    end = min(height, len(lines))
+    while 0 < end < len(lines) and plain(lines[end])[:2].isspace():
+        end -= 1
+    return lines[:end]
 
 
 def between(left: Line, right: Line, width: int, ellipsis: str) -> Line:

@@ -514,8 +514,9 @@ class LineRenderer:
 
     def _corner(self, line: int) -> Runs:
         width = min(self.layout.header, self.layout.width)
-        # A truncated word is worse than none.
-        text = self.corner[line] if line >= 0 and len(self.corner[line]) <= width else ""
+        # A truncated word is worse than none, and so is one that the first narrow column touches.
+        room = width - (self.layout.cell == 1)
+        text = self.corner[line] if line >= 0 and len(self.corner[line]) <= room else ""
         return [(CellStyle.HEADER, f"{text:<{width}}")]
 
     def heading_strip(self, line: int, palette: Palette) -> ReadyStrip:

@@ -23,7 +23,7 @@ from fabtui.presentation.cell_levels import CellStyle
 from fabtui.presentation.legends import layers_of, legend, usual_line, usual_lines
 from fabtui.presentation.progress_estimate import layer_to_show
 from fabtui.presentation.wording import MUTED, Part, plain
-from fabtui.presentation.wrapping import Line, Lines, between, clipped
+from fabtui.presentation.wrapping import Line, Lines, between, clipped, in_clauses
 from fabtui.sanitize import one_line
 from fabtui.screen import session_actions
 from fabtui.screen.context import AppContext, ViewName
@@ -463,7 +463,8 @@ class MainScreen(Screen[None]):
         self._show_if_any(self.notice_line, self._notices())
         self._follow()
         self._draw_map()
-        shown = self.grid.styles_in_view() if self.color_key.display else ()
+        grids = [one for one in (self.grid, self.second_layer) if one.display] if self.color_key.display else []
+        shown = {style for one in grids for style in one.styles_in_view()}
         self.color_key.explain(self.source.layer, shown, job=self._job)
         self._draw_cursor()
 
@@ -491,7 +492,7 @@ class MainScreen(Screen[None]):
             parts = [name, *block_parts(self.view_state, *block, self._glyphs), ("; ", MUTED), *parts]
         if (where := self._where_below) and len(plain(parts)) + len(where) + 2 <= self.size.width:
             parts = between(parts, [(where, "bold")], self.size.width, self._glyphs.ellipsis)
-        self.status_line.show(Content.assemble(*clipped(parts, self.size.width, self._glyphs.ellipsis)))
+        self.status_line.show(Content.assemble(*in_clauses(parts, self.size.width, self._glyphs.ellipsis)))
 
     def _rank_line(self, job: JobBoard) -> Line:
         """Return the rank under the cursor on one line; between two ranks their traffic, or why there is none."""

@@ -167,8 +167,8 @@ class PairScreen(SteppedScreen):
 
 
 def _letters(text: str) -> str:
-    """Return a text without blanks, to find a wrapped sentence in it."""
-    return "".join(text.split())
+    """Return a text without blanks and parentheses, to find a sentence in it that is wrapped or in parts."""
+    return re.sub(r"[\s()]+", "", text)
 
 
 def direction_lines(model: Model, source: AxisEntry, target: AxisEntry, glyphs: Glyphs, reported: str = "") -> Lines:

@@ -11,7 +11,7 @@ from textual.message import Message
 
 from fabtui.model.session_model import LogLine, Model
 from fabtui.presentation.wording import MUTED, Part, time_text
-from fabtui.presentation.wrapping import between, clipped
+from fabtui.presentation.wrapping import between, clipped, in_clauses
 from fabtui.sanitize import one_line
 from fabtui.screen.keys import shortcut
 from fabtui.screen.widgets.text_line import TextLine
@@ -74,7 +74,8 @@ class EventLog(TextLine):
         self._below = max(0, min(self._below, len(log) - room))
         last = len(log) - self._below
         lines = log[max(0, last - room) : last] if room > 0 else []
-        found = [clipped(log_parts(line), width, self._ellipsis) for line in lines]
+        cut = clipped if self._large else in_clauses
+        found = [cut(log_parts(line), width, self._ellipsis) for line in lines]
         if not self._large:
             # The verdict is above; what stands here is only the latest that happened.
             found = [[(text, MUTED) for text, _ in parts] for parts in found]

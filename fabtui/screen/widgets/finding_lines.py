@@ -14,7 +14,7 @@ from fabtui.presentation import findings as finding_text
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.verdict_line import fault_text
 from fabtui.presentation.wording import MUTED, Part, plain, verdict_tone, without_domain
-from fabtui.presentation.wrapping import HEADING, Line, Lines, between, clipped, stacked
+from fabtui.presentation.wrapping import HEADING, Line, Lines, between, in_clauses, stacked
 from fabtui.sanitize import clean, one_line
 from fabtui.screen.keys import RUN_KEY
 from fabtui.screen.widgets.text_line import TargetLine
@@ -51,6 +51,8 @@ FEW_LINES, MANY_LINES = 4, 400
 _LONGEST_LINE = 500
 #: Columns before the text of a next step.
 _INDENT = 14
+#: Columns before the second line of a sentence of evidence.
+_EVIDENCE_INDENT = 8
 
 
 def finding_block(one: Finding, width: int, number: int) -> Lines:
@@ -62,22 +64,22 @@ def finding_block(one: Finding, width: int, number: int) -> Lines:
 def head_lines(one: Finding, width: int, number: int, *, selected: bool = False) -> Lines:
     """Return number, title and number of pairs of a finding; the number of the selected one is marked."""
     title, pairs = finding_text.placed_title(one), finding_text.pairs_text(one)
-    style = MUTED if one.known else SEVERITY_STYLES[one.severity]
-    mark: list[Part] = [(" ", ""), (f" {number} ", f"{style} reverse")] if selected else [(f"  {number} ", style)]
-    line: list[Part] = [*mark, (title, MUTED if one.known else "bold")]
-    line += [(f"   {pairs}", MUTED), (f"   {one.rule.id}", MUTED)]
+    style = MUTED if one.known else _tone(one)
+    mark: list[Part] = [(" ", ""), (f" {number}", f"{style} reverse")] if selected else [(f"  {number}", style)]
+    line: list[Part] = [*mark, (" ", ""), *_title_parts(one, title, True)]
+    line += [(f"   {text}", MUTED) for text in (pairs, one.rule.id) if text]
     known = finding_text.known_text(one)
     return stacked([line, *([[(f"      {known}", MUTED)]] if known else [])], width, _INDENT)
 
 
 def detail_lines(one: Finding, width: int) -> Lines:
     """Return the evidence of a finding, and the first of its pairs unless the title names them."""
-    lines: Lines = [[(f"      {text}", "")] for text in finding_text.evidence(one)]
+    lines = stacked([[(f"      {text}", "")] for text in finding_text.evidence(one)], width, _EVIDENCE_INDENT)
     if len(one.cells) > 1 or not all(name in finding_text.title(one) for pair in one.cells for name in pair):
         named = ", ".join(one_line(f"{src} > {dst}", 120) for src, dst in sorted(one.cells)[:_MAX_PAIRS])
         more = f" and {len(one.cells) - _MAX_PAIRS} more" if len(one.cells) > _MAX_PAIRS else ""
-        lines.append([("      pairs   ", MUTED), (named + more, MUTED)])
-    return stacked(lines, width, _INDENT)
+        lines += stacked([[("      pairs   ", MUTED), (named + more, MUTED)]], width, _INDENT)
+    return lines
 
 
 def step_lines(command: str, at: int, width: int, *, hint: str | None = None, noted: bool = True) -> Lines:
@@ -249,7 +251,7 @@ class _Block:
         self._steps = [
             stacked([[*(run if not at else [("  ", "")]), *_noted(step, inner - 8)]], inner, 4)
             if is_open
-            else [clipped([("  ", ""), *_noted(step, inner - 2)], inner, glyphs.ellipsis)]
+            else [in_clauses([("  ", ""), *_noted(step, inner - 2)], inner, glyphs.ellipsis)]
             for at, step in enumerate(steps if is_open else steps[:1])
         ]
         self._shown = (0, 0)

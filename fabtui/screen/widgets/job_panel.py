@@ -14,7 +14,7 @@ from fabtui.presentation.job_board import (
     traffic_lines,
 )
 from fabtui.presentation.wording import MUTED
-from fabtui.presentation.wrapping import Line, Lines, stacked
+from fabtui.presentation.wrapping import Line, Lines, stacked, whole
 from fabtui.screen.widgets.text_line import TargetLine
 
 #: Maximum number of lines without the headings of the parts.
@@ -59,4 +59,4 @@ def job_panel(board: JobBoard, rank: Line | None, size: tuple[int, int], glyphs:
             used += len(shown[-1])
     airy = used + len(shown) <= height
     lines = [line for at, part in enumerate(shown) for line in ([[], *part] if airy and at else part)]
-    return [(line, None) for line in lines[:height]]
+    return [(line, None) for line in whole(lines, height)]

@@ -128,7 +128,7 @@ def test_faults_that_the_user_knows_about_are_marked() -> None:
     assert sentence_text(Standing(TWO, [SECOND, known])).endswith("n000:1 > n001:2 timed out (path) (known)")
     cut = sentence_text(Standing(TWO, [known]), 60)
     assert len(cut) <= 60
-    assert cut.endswith("… (known)")
+    assert cut.endswith("timed out (known)")
 
 
 def test_the_domain_of_the_nodes_is_left_out() -> None:
@@ -187,3 +187,12 @@ def test_results_that_nobody_has_judged_yet_and_causes_that_are_being_searched()
         "3 of 56 GPU pairs are bad, looking for causes."
     )
     assert sentence_text(Standing({Verdict.OK: 56}, judging=True)) == "No problem so far; 56 pairs tested."
+
+
+def test_details_of_a_fault_are_left_out_before_its_words_are_cut() -> None:
+    wrong = finding("pair-fails", pair=Route("n001:1", "n001:0", False), verdict="wrong", wrong="1 byte of 256 MiB")
+    one = Standing({Verdict.OK: 11, Verdict.WRONG: 1}, [wrong])
+    whole = "1 of 12 pairs is bad: n001:1 > n001:0 wrong data, 1 byte of 256 MiB"
+    assert sentence_text(one, len(whole)) == whole
+    assert sentence_text(one, len(whole) - 1) == "1 of 12 pairs is bad: n001:1 > n001:0 wrong data"
+    assert sentence_text(one, 46).endswith("wrong d…")

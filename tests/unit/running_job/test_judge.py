@@ -746,3 +746,18 @@ def test_hostile_values_never_raise() -> None:
             verdict = job_verdict(model)
             assert verdict is None or "\x1b" not in verdict.sentence
         diagnose(model)
+
+
+def test_the_rate_now_is_that_of_the_last_seconds_also_where_a_step_is_longer() -> None:
+    job = PlayedJob()
+    for _ in range(40):
+        moved = int(job.now) * LINK
+        job.sample([spins(0, job), spins(1, job)], [gpu(0, 95, 698, moved), gpu(1, 95, 698, moved)])
+        job.step()
+    for _ in range(3):
+        job.sample([spins(0, job), spins(1, job)], [gpu(0, 100, 126, moved), gpu(1, 100, 126, moved)])
+        job.step()
+    (nvlink,) = JobBoard(job.verdict, job.model.job).rates(8, 7.5)
+    assert (nvlink.usual or 0) > 0
+    assert (nvlink.values[-1] or 0) > 0
+    assert nvlink.now == 0

@@ -1,0 +1,31 @@
+"""Lines that are cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from fabtui.presentation.wording import plain
+from fabtui.presentation.wrapping import Line, in_clauses, whole
+
+LOG: Line = [("22:04:21 ", "dim"), ("sweep ended: 2 of 12 pairs are bad: n0:1 > n1:0 failed; and 1 more", "")]
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (75, "22:04:21 sweep ended: 2 of 12 pairs are bad: n0:1 > n1:0 failed; and 1 more"),
+        (70, "22:04:21 sweep ended: 2 of 12 pairs are bad: n0:1 > n1:0 failed …"),
+        (60, "22:04:21 sweep ended: 2 of 12 pairs are bad …"),
+        (20, "22:04:21 sweep …"),
+    ],
+)
+def test_a_line_ends_with_a_whole_clause(width: int, shown: str) -> None:
+    assert plain(in_clauses(LOG, width, "…")) == shown
+    assert len(shown) <= width
+
+
+def test_a_line_without_its_continuation_is_left_out() -> None:
+    text = ["a", "b", "    more of b", "    the rest of b", "c"]
+    lines: list[Line] = [[(one, "")] for one in text]
+    for height, left in ((5, 5), (4, 4), (3, 1), (2, 1), (1, 1), (9, 5)):
+        assert [plain(line) for line in whole(lines, height)] == text[:left]
