@@ -162,6 +162,7 @@ class Connector:
             NodeUnreachable: The link could not be opened.
         """
         check_host(host)
+        self._cargo.begin()
         name = self._transport
         if name in ("ssh", "openssh") and self.options.host_key_policy == "off":
             self.notify("host keys are not checked: anyone on the path can read and change what the nodes receive")

@@ -217,12 +217,15 @@ class Cargo:
         self._payload: asyncio.Task[Payload] | None = None
         self._parts: dict[Part, asyncio.Task[list[bytes]]] = {}
 
+    def begin(self) -> asyncio.Task[Payload]:
+        """Begin to pack the payload, in a thread, as it reads files; one task for all links."""
+        if self._payload is None:
+            self._payload = asyncio.create_task(asyncio.to_thread(self._pack_first))
+        return self._payload
+
     async def payload(self, config: Mapping[str, Any]) -> bytes:
         """Return the payload of one node. Raises `OSError` if the installation is broken."""
-        if self._payload is None:
-            # In a thread: it reads files. One task for all links.
-            self._payload = asyncio.create_task(asyncio.to_thread(self._pack_first))
-        first = await asyncio.shield(self._payload)
+        first = await asyncio.shield(self.begin())
         if self._modules is None:
             # While the node starts: it asks for them as soon as it has.
             for part in PARTS:
