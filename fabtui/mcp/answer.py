@@ -46,22 +46,21 @@ class Answer:
 
 
 def steps_of(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """Return the next commands of some findings as data, each once."""
-    found: dict[str, dict[str, Any]] = {}
-    for one in findings:
-        for step in one.next:
-            found.setdefault(step_text(step), {"finding": one.rule.id, "text": step_text(step), **step_json(step)})
-    return list(found.values())
+    """Return the next commands of some findings as data."""
+    return [
+        {"finding": one.rule.id, "text": step_text(step), **step_json(step)} for one in findings for step in one.next
+    ]
 
 
 def steps_from(commands: Iterable[str]) -> list[dict[str, Any]]:
-    """Return commands that belong to no rule as data."""
+    """Return commands that belong to no rule as data; the answer has each command once, with a rule if it has one."""
     return [{"finding": None, "text": step_text(one), **step_json(one)} for one in commands]
 
 
 def as_json(answer: Answer, tool: str) -> dict[str, Any]:
     """Return an answer as a JSON object of at most `MOST_BYTES`: cleaned, with the number of what is left out."""
-    steps = [one for one in answer.next if len(text_of(one)) <= _LONGEST_STEP][:_MOST_STEPS]
+    every = list({one["text"]: one for one in reversed(answer.next)}.values())[::-1]
+    steps = [one for one in every if len(text_of(one)) <= _LONGEST_STEP][:_MOST_STEPS]
     lines = {
         "answer": answer.sentence,
         "examined": [clean(one, _LONGEST_LINE) for one in answer.examined],
@@ -69,7 +68,7 @@ def as_json(answer: Answer, tool: str) -> dict[str, Any]:
         "next": steps,
     }
     head, left = _fitted(lines, _HEAD_BYTES, "")
-    if dropped := len(answer.next) - len(steps):
+    if dropped := len(every) - len(steps):
         left["next"] = left.get("next", 0) + dropped
     body, more = _fitted(answer.data, MOST_BYTES - _HEAD_BYTES - _REST_BYTES, "data")
     counted = {clean(path, 200): number for path, number in (left | more).items()}

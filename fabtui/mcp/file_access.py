@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 from fabtui.errors import InputError
-from fabtui.paths import state_folder, user_path
+from fabtui.paths import user_path
 from fabtui.sanitize import one_line
 from fabtui_node.system import log_files
 
@@ -22,11 +22,16 @@ _FIELD = re.compile(r"\{\w+\}|%\d*\w")
 _KERNEL = ("/proc", "/sys", "/dev")
 
 
-def checked_file(text: str, where: str) -> Path:
+def checked_file(text: str, where: str, recordings: Path | None = None) -> Path:
     """Return the path of a file, with links followed.
 
-    Hidden files and folders hold keys, tokens and histories of shells, which no assistant is to see; the folder in
-    which fabtui keeps its recordings is no such folder.
+    Hidden files and folders hold keys, tokens and histories of shells, which no assistant is to see. The folder of the
+    recordings may be in a hidden one.
+
+    Args:
+        text: The path.
+        where: The argument that has it.
+        recordings: Folder of the user's recordings.
 
     Raises:
         InputError: It is not to be read.
@@ -37,7 +42,7 @@ def checked_file(text: str, where: str) -> Path:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{where}: cannot read {_named(text)}: {reason}") from None
-    _check_place(path, text, where)
+    _check_place(path, text, where, recordings)
     if not stat.S_ISREG(found.st_mode):
         raise InputError(f"{where}: {_named(text)} is no regular file; name files, one by one")
     if found.st_size > MOST_BYTES:
@@ -67,14 +72,14 @@ def checked_logs(patterns: list[str], where: str) -> list[str]:
         except (OSError, ValueError, re.error) as error:
             raise InputError(f"{where}: {_named(text)}: {one_line(str(error), 100)}") from None
         for path in found:
-            _check_place(Path(os.path.realpath(path)), text, where)
+            _check_place(Path(os.path.realpath(path)), text, where, None)
     return patterns
 
 
-def _check_place(path: Path, text: str, where: str) -> None:
+def _check_place(path: Path, text: str, where: str, recordings: Path | None) -> None:
     """Raise `InputError` if a file without links is hidden, or one of the kernel."""
-    own = Path(os.path.realpath(state_folder()))
-    parts = path.relative_to(own).parts if path.is_relative_to(own) else path.parts
+    own = None if recordings is None else Path(os.path.realpath(recordings))
+    parts = path.relative_to(own).parts if own is not None and path.is_relative_to(own) else path.parts
     if any(part.startswith(".") for part in parts):
         raise InputError(f"{where}: {_named(text)} is hidden, or in a hidden folder: not read for assistants")
     if any(path.is_relative_to(folder) for folder in _KERNEL):

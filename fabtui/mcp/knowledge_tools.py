@@ -111,6 +111,11 @@ def _read(given: dict[str, Any]) -> Answer:
         not_examined=[
             *(f"{one_line(one.source.name, 200)}: {_FORMAT}" for one in results if not one.known),
             *(f"{one_line(one.source.name, 200)}: {one_line(line, 300)}" for one in known for line in one.warnings),
+            *(
+                f"{one_line(one.source.name, 200)}: {count(len(one.unknown), 'line')} not understood"
+                for one in known
+                if one.unknown
+            ),
         ],
         code=0 if len(known) == len(results) else 3,
         next=steps_of(findings),

@@ -158,10 +158,10 @@ async def job(call: Call) -> Answer:
         # Not to be had: the text of any file that is called a log.
         for one in body["logs"]:
             one.pop("tail")
-    state = f"{report.status.state or 'of no known state'}"
+    title = f"Job {query.job} ({report.status.state or 'unknown to Slurm'})" if query.job else "The job of these logs"
     first = f": {report.findings[0].facts['text']}" if report.findings else ""
     return Answer(
-        one_line(f"Job {query.job or 'without a number'} is {state}, {report.verdict}{first}", 1000),
+        one_line(f"{title}: {report.verdict}{first}", 1000),
         {**body, "notices": notices[:_MOST_NOTICES]},
         examined=[
             f"{count(len(logs), 'log')}: {one_line(', '.join(file.path for file in logs.values()), 600)}",

@@ -26,7 +26,7 @@ from fabtui.mcp.tool import Call, Tool, switch, text
 from fabtui.model.endpoints import node_of
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
-from fabtui.paths import RECORDING, recordings_folder, shipped_recordings_folder
+from fabtui.paths import RECORDING, shipped_recordings_folder
 from fabtui.presentation.component_history import empty_text, overview_sentence
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.presentation.verdict_line import sentence_of
@@ -39,8 +39,8 @@ _DAYS = 30.0
 _DAY = 86400.0
 
 
-def recording_of(given: dict[str, Any]) -> Path:
-    """Return the file of a session that a call names; by default the newest recording of the user.
+def recording_of(given: dict[str, Any], folder: Path) -> Path:
+    """Return the file of a session that a call names; by default the newest recording in the user's folder.
 
     Raises:
         InputError: There is none, or it is not to be read.
@@ -52,12 +52,13 @@ def recording_of(given: dict[str, Any]) -> Path:
     if "file" in given:
         name = given["file"]
         # A recording is named without its folder, too.
-        inside = recordings_folder() / name
-        return checked_file(str(inside) if "/" not in name and inside.is_file() else name, "file")
-    newest = next(iter(recordings_in(recordings_folder())), None)
+        inside = folder / name
+        return checked_file(str(inside) if "/" not in name and inside.is_file() else name, "file", folder)
+    # An empty one belongs to a session that has only begun.
+    newest = next((path for path in recordings_in(folder) if path.stat().st_size), None)
     if newest is None:
-        raise InputError(f"there is no recording in {recordings_folder()}; give file, or call preflight or run")
-    return checked_file(str(newest), "file")
+        raise InputError(f"there is no recording in {folder}; give file, or call preflight or run")
+    return checked_file(str(newest), "file", folder)
 
 
 def _demo(name: str) -> Path:
@@ -86,7 +87,7 @@ def diagnosed(call: Call, path: Path) -> tuple[Diagnosis, tuple[str, ...]]:
 
 
 def _findings(call: Call) -> Answer:
-    path = recording_of(call.given)
+    path = recording_of(call.given, call.requests.recordings)
     found, problems = diagnosed(call, path)
     return session_answer(found, path, problems)
 
@@ -94,7 +95,7 @@ def _findings(call: Call) -> Answer:
 def _pair(call: Call) -> Answer:
     (src, dst), *_ = values.pairs([call.given["pair"]], "pair")
     call.permission.check([node_of(src), node_of(dst)], "pair")
-    path = recording_of(call.given)
+    path = recording_of(call.given, call.requests.recordings)
     found, problems = diagnosed(call, path)
     model = found.model
     for end in (src, dst):
@@ -143,7 +144,7 @@ def _direction(found: Diagnosis, src: str, dst: str) -> dict[str, Any]:
 
 
 def _diff(call: Call) -> Answer:
-    paths = [checked_file(call.given[name], name) for name in ("before", "after")]
+    paths = [checked_file(call.given[name], name, call.requests.recordings) for name in ("before", "after")]
     names = (str(paths[0]), str(paths[1]))
     found = compared(names, lambda path: reading(call, path.name))
     call.permission.check([*found.then.nodes, *found.now.nodes], "nodes of the sessions")

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+from pathlib import Path
 
-from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
-from fabtui.importers.session import replayed
-from fabtui.mcp.answer import as_json, text_of
 from fabtui.mcp.knowledge_tools import error_entries, rule_entries
 from fabtui.mcp.permission import Permission
-from fabtui.mcp.session_answer import session_answer
 from fabtui.model.events import SessionStart
 from fabtui.model.recording import read_events
 from fabtui.nodeset import fold
-from fabtui.paths import recordings_folder
 from fabtui.report.recordings import recordings_in
 from fabtui.sanitize import one_line
 
@@ -26,10 +22,10 @@ _RECORDINGS = "fabtui://recordings/"
 CATALOGUES = {"fabtui://rules": "Rules that findings cite", "fabtui://errors": "Errors that logs are searched for"}
 
 
-def listed_resources(permission: Permission) -> list[tuple[str, str, str]]:
-    """Return address, name and title of each resource; of recordings the newest on nodes that are allowed."""
+def listed_resources(permission: Permission, folder: Path) -> list[tuple[str, str, str]]:
+    """Return address, name and title of each resource; of the recordings the newest on nodes that are allowed."""
     found = [(uri, uri.rpartition("/")[2], title) for uri, title in CATALOGUES.items()]
-    for path in recordings_in(recordings_folder()):
+    for path in recordings_in(folder):
         if len(found) >= MOST + len(CATALOGUES):
             break
         with contextlib.suppress(InputError, OSError):
@@ -40,21 +36,20 @@ def listed_resources(permission: Permission) -> list[tuple[str, str, str]]:
     return found
 
 
-def resource_text(uri: str, permission: Permission) -> str:
-    """Return a resource as JSON; a recording as the tool `findings` answers.
+def catalogue_text(uri: str) -> str | None:
+    """Return a catalogue as JSON; None for any other address."""
+    entries = {"fabtui://rules": rule_entries, "fabtui://errors": error_entries}.get(uri)
+    return None if entries is None else json.dumps({uri.rpartition("/")[2]: entries()}, ensure_ascii=False)
+
+
+def recording_at(uri: str, folder: Path) -> Path:
+    """Return the recording of an address: one of the folder, by its name.
 
     Raises:
-        InputError: There is no such resource, or it is of nodes that are not allowed.
+        InputError: There is none.
     """
-    if uri == "fabtui://rules":
-        return json.dumps({"rules": rule_entries()})
-    if uri == "fabtui://errors":
-        return json.dumps({"errors": error_entries()})
     name = uri.removeprefix(_RECORDINGS)
-    path = next((one for one in recordings_in(recordings_folder()) if one.name == name and uri != name), None)
-    if path is None:
+    found = next((one for one in recordings_in(folder) if one.name == name), None)
+    if found is None or uri == name:
         raise InputError(f"there is no resource {one_line(uri, 200)!r}")
-    model, damage = replayed(path)
-    permission.check(model.nodes, f"{path.name}: nodes of the session")
-    problems = () if damage is None else (f"{damage}; the part before it was examined, the rest was not",)
-    return text_of(as_json(session_answer(diagnose(model), path, problems), "findings"))
+    return found

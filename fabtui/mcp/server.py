@@ -21,7 +21,7 @@ from fabtui.mcp.answer import text_of
 from fabtui.mcp.door import TOOLS, Door
 from fabtui.mcp.permission import Permission
 from fabtui.mcp.prompts import PROMPTS, Prompt, prompt_text
-from fabtui.mcp.resources import listed_resources, resource_text
+from fabtui.mcp.resources import catalogue_text, listed_resources, recording_at
 from fabtui.mcp.tool import OUTPUT_SCHEMA, Requests, Tool
 from fabtui.sanitize import one_line
 from fabtui.version import __version__
@@ -67,7 +67,7 @@ class Handlers:
 
     async def list_resources(self, context: Context, page: Page) -> types.ListResourcesResult:
         """Return the catalogues, and the newest recordings."""
-        found = await asyncio.to_thread(listed_resources, self._door.permission)
+        found = await asyncio.to_thread(listed_resources, self._door.permission, self._door.requests.recordings)
         listed = [types.Resource(uri=uri, name=name, title=title, mime_type=_JSON) for uri, name, title in found]
         return types.ListResourcesResult(resources=listed)
 
@@ -77,9 +77,16 @@ class Handlers:
         """Return a resource as JSON."""
         uri = str(params.uri)
         try:
-            text = await asyncio.to_thread(resource_text, uri, self._door.permission)
+            text = catalogue_text(uri)
+            if text is None:
+                path = await asyncio.to_thread(recording_at, uri, self._door.requests.recordings)
+                text = text_of(await self._door.call("findings", {"file": str(path)}, _unnoticed))
         except InputError as error:
-            raise _invalid(error) from None
+            raise _invalid(str(error)) from None
+        except TimeoutError:
+            raise _invalid(f"{uri} took too long") from None
+        except Exception as error:
+            raise _invalid(self._door.crash(error)) from None
         return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, mime_type=_JSON, text=text)])
 
     async def list_prompts(self, context: Context, page: Page) -> types.ListPromptsResult:
@@ -91,7 +98,7 @@ class Handlers:
         try:
             text = prompt_text(params.name, dict(params.arguments or {}))
         except InputError as error:
-            raise _invalid(error) from None
+            raise _invalid(str(error)) from None
         return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=types.TextContent(text=text))])
 
 
@@ -178,5 +185,9 @@ def _refused(text: str) -> types.CallToolResult:
     )
 
 
-def _invalid(error: InputError) -> MCPError:
-    return MCPError(code=types.INVALID_PARAMS, message=one_line(str(error), _MOST_ERROR))
+def _invalid(text: str) -> MCPError:
+    return MCPError(code=types.INVALID_PARAMS, message=one_line(text, _MOST_ERROR))
+
+
+async def _unnoticed(passed: float, text: str) -> None:
+    """Report nothing: resources have no progress."""

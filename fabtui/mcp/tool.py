@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from fabtui.mcp.answer import Answer
@@ -15,6 +16,10 @@ Schema = dict[str, Any]
 
 class Requests(Protocol):
     """Makes options of sessions of words, as the command line does; arguments are named as there."""
+
+    @property
+    def recordings(self) -> Path:
+        """Folder of the user's recordings."""
 
     def run(self, given: Mapping[str, Any]) -> SessionOptions:
         """Return the options of ``fabtui run``; raise `InputError` for arguments that are not valid."""

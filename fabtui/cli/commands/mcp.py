@@ -5,17 +5,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from fabtui.cli.commands.hang import hang_options
 from fabtui.cli.commands.job import links_options, query_from
 from fabtui.cli.commands.preflight import preflight_options
 from fabtui.cli.main import report_crash
-from fabtui.cli.options_from_args import print_problems, recording_path, request_from
-from fabtui.config.file import ConfigFile, read_config
+from fabtui.cli.options_from_args import own_recordings, print_problems, recording_path, request_from
+from fabtui.config.file import ConfigFile, merged, read_config
 from fabtui.config.values import seconds
 from fabtui.errors import InputError
 from fabtui.lab.faults import LabSpec
@@ -83,6 +84,11 @@ class CommandRequests:
         #: The only nodes that are allowed; empty for any.
         self.nodes = self._limit()
 
+    @property
+    def recordings(self) -> Path:
+        """Folder of the user's recordings."""
+        return own_recordings(self._config)
+
     def _limit(self) -> tuple[str, ...]:
         if self._lab:
             return tuple(LabSpec.parse(self._base["lab"]).names)
@@ -103,16 +109,26 @@ class CommandRequests:
     def hang(self, given: Mapping[str, Any]) -> tuple[SessionOptions, JobQuery | None]:
         """Return the options of ``fabtui hang``, with a recording of the evidence."""
         options, query = hang_options(self._arguments(given, job=True))
-        return replace(options, record=recording_path({}, options.hosts)), query
+        # As sessions are: in the folder of the settings, or not at all.
+        recorded = merged({}, self._config)
+        return replace(options, record=recording_path(recorded, options.hosts)), query
 
     def job(self, given: Mapping[str, Any]) -> tuple[SessionOptions, JobQuery]:
         """Return the options of ``fabtui job``, and what is asked."""
-        args = self._arguments(given, job=True)
+        args = self._arguments(given, job=True, named=("nodes", "jobid", "logs"))
         query = query_from(vars(args), os.environ)
         return links_options(args, self._config, query), query
 
-    def _arguments(self, given: Mapping[str, Any], *, job: bool = False) -> argparse.Namespace:
-        """Return the arguments of a tool as those of its command."""
+    def _arguments(
+        self, given: Mapping[str, Any], *, job: bool = False, named: Sequence[str] = ("nodes", "jobid")
+    ) -> argparse.Namespace:
+        """Return the arguments of a tool as those of its command.
+
+        Args:
+            given: The arguments.
+            job: Whether the tool is about a running job.
+            named: Arguments beside which the nodes that are allowed are not meant.
+        """
         own = {name: value for name, value in given.items() if value is not False}
         for name in ("nodes", "exclude"):
             # Given once; on a command line it may be repeated.
@@ -123,6 +139,6 @@ class CommandRequests:
                 raise InputError("a lab of --lab stands during one session only: it has no running job")
             if "nodes" in own and set(chosen_nodes(own.pop("nodes"), [], [])) != set(self.nodes):
                 raise InputError(f"nodes: only some of the lab: {one_line(fold(self.nodes), 200)} are tested together")
-        elif self.nodes and "nodes" not in own and not {"jobid", "logs"} & own.keys():
+        elif self.nodes and not any(name in own for name in named):
             own["nodes"] = [",".join(self.nodes)]
         return argparse.Namespace(**base, **own)

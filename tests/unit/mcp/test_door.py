@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from fabtui.mcp.tool import OUTPUT_SCHEMA, Call, Tool
 
 class NoRequests:
     """Requests of tests that ask no node."""
+
+    recordings = Path("/nowhere")
 
     def run(self, given: Mapping[str, Any]) -> Any:
         raise InputError("no nodes here")
@@ -60,6 +63,8 @@ def test_tools_have_names_of_commands_and_valid_schemas() -> None:
         ("explain", {}, "either text or files"),
         ("explain", {"files": ["/etc"]}, "no regular file"),
         ("read", {"text": "x", "as": "nothing"}, "nothing"),
+        ("read", {"files": ["/etc/hostname"], "as": "ibstat"}, "as: only with text"),
+        ("findings", {}, "there is no recording in /nowhere"),
         ("diff", {"before": "/nowhere", "after": "/nowhere"}, "No such file"),
     ],
 )

@@ -43,9 +43,11 @@ def test_regular_files_are_read_and_no_others(tmp_path: Path, monkeypatch: pytes
         checked_files([str(log)] * 65, "files")
 
 
-def test_the_own_state_folder_is_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / ".local"))
-    recording = tmp_path / ".local" / "fabtui" / "recordings" / "a.jsonl"
-    recording.parent.mkdir(parents=True)
+def test_the_folder_of_recordings_may_be_in_a_hidden_one(tmp_path: Path) -> None:
+    folder = tmp_path / ".local" / "recordings"
+    recording = folder / "a.jsonl"
+    folder.mkdir(parents=True)
     recording.write_text("")
-    assert checked_file(str(recording), "file") == recording
+    assert checked_file(str(recording), "file", folder) == recording
+    with pytest.raises(InputError, match="is hidden"):
+        checked_file(str(recording), "file")
