@@ -23,6 +23,7 @@ from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.presentation.healthy_text import as_json as healthy_json
+from fabtui.presentation.published_text import as_json as published_json
 from fabtui.presentation.verdict_line import sentence_of
 
 
@@ -43,6 +44,7 @@ def as_json(found: Diagnosis) -> dict[str, Any]:
         "comparison": model.comparison,
         "arms": [_measured(model, measurement, notes, limits) for measurement in model.results.arms()],
         "group_sweep": sweep_json(model, found.expected_groups),
+        "published": published_json(model),
         "carriers": carriers(model).sentence or None,
         "untested": [{"src": src, "dst": dst, "error": why} for (src, dst), why in model.untested.items()],
         "not_tested": found.not_examined,

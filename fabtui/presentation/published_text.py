@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from fabtui.diagnosis.knowledge.published_ranges import PublishedComparison, PublishedRange
+from typing import Any
+
+from fabtui.diagnosis.knowledge.published_ranges import PublishedComparison, PublishedRange, published
+from fabtui.model.layers import COLLECTIVES
+from fabtui.model.session_model import Model
 from fabtui.presentation.numbers import size_text, value_text
 from fabtui.sanitize import one_line
 
@@ -25,6 +29,27 @@ def published_text(one: PublishedComparison) -> str:
     if (one.measured.asked_bytes or 0) < least:
         text += f"; these are from {size_text(least)} on, this is {size_text(one.measured.asked_bytes or 0)}"
     return f"{text} ({'; '.join(dict.fromkeys(row.source for row in rows))})"
+
+
+def as_json(model: Model) -> list[dict[str, Any]]:
+    """Return the measured collectives beside published values as JSON objects, bandwidths in GB/s."""
+    return [
+        {
+            "collective": kind,
+            "over": one.where,
+            "bytes": one.measured.asked_bytes,
+            "busbw": one.measured.value,
+            "text": published_text(one),
+            "ranges": [_row(row) for row in one.rows],
+        }
+        for kind in COLLECTIVES
+        for one in published(model, kind)
+    ]
+
+
+def _row(row: PublishedRange) -> dict[str, Any]:
+    names = ("low", "high", "bytes", "source", "date")
+    return {**{name: getattr(row, name) for name in names}, "algorithm": row.algorithm or None}
 
 
 def _range(row: PublishedRange) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fabtui.importers.session import read_session
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import CounterDeltas, EndpointsAdded, InventoryUpdate, ProbeResult, SessionStart
 from fabtui.model.layers import Layer
@@ -14,7 +16,7 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import plain
 from fabtui.presentation.wrapping import Lines
-from fabtui.screen.grid.axis import AxisEntry
+from fabtui.screen.grid.axis import Axis, AxisEntry
 from fabtui.screen.views.pair import (
     direction_lines,
     event_lines,
@@ -241,3 +243,10 @@ async def test_an_endpoint_with_itself_has_no_way_and_no_command(opened: Opened)
         await pilot.press("Y")
         await pilot.pause(0.1)
         assert "no pair to test" in "".join(note.message for note in app._notifications)
+
+
+def test_a_collective_has_the_published_values_for_its_hardware() -> None:
+    model = read_session(str(Path(__file__).parents[1] / "samples/sessions/h200x8-lab-2x4.jsonl.gz"))
+    first, second = Axis.of_model(model).entries[4:6]
+    lines = direction_lines(model, first, second, GLYPHS)
+    assert "338 GB/s over n001: published for 4 x H200: 363 GB/s" in text(lines)

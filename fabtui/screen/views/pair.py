@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 from textual.binding import BindingType
 
 from fabtui.diagnosis.knowledge.next_commands import PORT, by_fabtui, by_hand, pair_commands
+from fabtui.diagnosis.knowledge.published_ranges import published
 from fabtui.diagnosis.pairs.tally import spread
 from fabtui.diagnosis.pairs.traffic_path import carrier
 from fabtui.model.counter_log import CounterMeaning, Deltas, Path, counts_of, flatten, paths_of
@@ -22,6 +23,7 @@ from fabtui.model.pair_results import STALL
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.numbers import brief_text, spoken_text, spoken_texts
+from fabtui.presentation.published_text import published_text
 from fabtui.presentation.text_table import padded
 from fabtui.presentation.wording import (
     MUTED,
@@ -181,6 +183,9 @@ def direction_lines(model: Model, source: AxisEntry, target: AxisEntry, glyphs: 
         measurement = pair_text.of_layer(model, layer, source, target)
         if measurement is not None or layer not in _ALSO:
             lines += _layer_lines(model, layer, measurement, glyphs, reported)
+        if measurement is not None and (kind := layer.spec.collective):
+            beside_it = [one for one in published(model, kind) if one.measured == measurement]
+            lines += [[(" " * 12, ""), (published_text(one), MUTED)] for one in beside_it]
     lines += [[("  ", ""), *line] for line in pair_text.change_lines(model, source, target)]
     p2p = pair_text.of_layer(model, Layer.P2P, source, target) or pair_text.of_layer(model, Layer.WORLD, source, target)
     if p2p is not None:

@@ -6,8 +6,12 @@ import itertools
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.knowledge.published_ranges import PublishedRange, published, published_ranges
+from fabtui.export.json import as_json
+from fabtui.export.json_schemas import schema
 from fabtui.importers.session import read_session
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, InventoryUpdate, Measured, SessionStart
@@ -78,6 +82,10 @@ def test_a_low_value_is_answered_with_the_algorithm_and_is_no_verdict() -> None:
     )
     (table,) = collective_tables(model)
     assert text in table.notes
+    value = as_json(diagnose(model))
+    (listed,) = value["published"]
+    assert (listed["text"], listed["busbw"], listed["ranges"][0]["low"]) == (text, 412.0, 450.0)
+    Draft202012Validator(schema("session")).validate(value)
     assert published_text(published(machine(row, 1.0, 1 << 28), "all_reduce")[0]).count(
         "from 1 GiB on, this is 256 MiB"
     )
