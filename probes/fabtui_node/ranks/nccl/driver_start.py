@@ -5,6 +5,7 @@ It takes most of a start, so that it begins before the engine is imported: this 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -74,23 +75,26 @@ class DriverStart:
         self.log = memory_file()  #: Descriptor of NCCL's log.
         # Before the driver: the order of its devices is one of these variables.
         self.notes = set_environment(self.log)  #: What shortens timeouts.
-        self._began = time.monotonic()
-        self._took = 0.0
-        for library, function in (("libcuda.so.1", "cuInit"), ("libnvidia-ml.so.1", "nvmlInitWithFlags")):
-            threading.Thread(target=self._call, args=(library, function), name=function, daemon=True).start()
+        self._seconds = 0.0
+        self._driver = threading.Thread(target=self._start, name="driver", daemon=True)
+        self._driver.start()
+        nvml = "libnvidia-ml.so.1", "nvmlInitWithFlags"
+        threading.Thread(target=_call, args=nvml, name="nvml", daemon=True).start()
 
-    def _call(self, library: str, function: str) -> None:
-        try:
-            getattr(ctypes.CDLL(library), function)(0)
-        except (OSError, AttributeError):
-            return
-        if function == "cuInit":
-            self._took = time.monotonic() - self._began
+    def _start(self) -> None:
+        began = time.monotonic()
+        _call("libcuda.so.1", "cuInit")
+        self._seconds = time.monotonic() - began
 
-    @property
-    def seconds(self) -> float:
-        """Duration (s) of the start of the driver, which has ended."""
-        return self._took or time.monotonic() - self._began
+    def wait(self) -> float:
+        """Wait until the driver has started, or failed to; return how long (s) that took."""
+        self._driver.join()
+        return self._seconds
+
+
+def _call(library: str, function: str) -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        getattr(ctypes.CDLL(library), function)(0)
 
 
 @functools.lru_cache(maxsize=None)

@@ -44,8 +44,9 @@ class NcclEngine(Engine):
     def _initialise(self) -> None:
         start = driver_start()
         self.notes, self.log = start.notes, log_capture.Log(start.log)
+        seconds, began = start.wait(), time.monotonic()
         self.driver = open_driver()
-        self.seconds["driver"] = start.seconds
+        self.seconds["driver"] = seconds + time.monotonic() - began
         self._initialised = True
 
     def load(self) -> str:
