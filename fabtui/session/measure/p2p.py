@@ -361,14 +361,14 @@ class PairSweep:
             self.limited.add(pair.key[:2])
             text = f"{' > '.join(names)} is slow with at most {ctas} CTAs: tested again with NCCL's default"
             self._context.pump.log("info", f"{text} ({found[0].value:.3g} {found[0].unit})")
-        elif (
-            self._doubts
-            and found[0].verdict in (Verdict.FAILED, Verdict.TIMEOUT)
-            and not (src_side.gone or dst_side.gone)
-        ):
+        elif self._doubts and found[0].verdict in (Verdict.FAILED, Verdict.TIMEOUT) and self._are_there(src, dst):
             self.doubted.add(pair.key[:2])
         else:
             self._found += found
+
+    def _are_there(self, *ends: int) -> bool:
+        """Return True if no node of some endpoints was lost."""
+        return all(self._context.host_of(end).client.lost is None for end in ends)
 
     def _report_found(self) -> None:
         """Emit what was found in the reports that came at once."""
