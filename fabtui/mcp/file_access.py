@@ -12,8 +12,9 @@ from fabtui.paths import user_path
 from fabtui.sanitize import one_line
 from fabtui_node.system import log_files
 
-#: Maximum size (bytes) of a file.
-MOST_BYTES = 256 * 1024 * 1024
+#: Maximum size (bytes) of a file, and of all logs and outputs of a call: those are read in about its time limit, and
+#: the thread that reads them cannot be interrupted.
+MOST_BYTES, MOST_TOGETHER = 256 << 20, 64 << 20
 #: Maximum number of files of a call.
 MOST_FILES = 64
 #: What stands for a value in the pattern of a log.
@@ -51,10 +52,13 @@ def checked_file(text: str, where: str, recordings: Path | None = None) -> Path:
 
 
 def checked_files(texts: list[str], where: str) -> list[str]:
-    """Return the paths of some files, see `checked_file`."""
+    """Return the paths of some logs and outputs, see `checked_file`."""
     if len(texts) > MOST_FILES:
         raise InputError(f"{where}: {len(texts)} files; the most is {MOST_FILES}")
-    return [str(checked_file(one, where)) for one in texts]
+    found = [checked_file(one, where) for one in texts]
+    if (size := sum(path.stat().st_size for path in found)) > MOST_TOGETHER:
+        raise InputError(f"{where}: {size >> 20} MiB; the most is {MOST_TOGETHER >> 20} MiB together")
+    return [str(path) for path in found]
 
 
 def checked_logs(patterns: list[str], where: str) -> list[str]:

@@ -156,6 +156,8 @@ async def serve(
     async with stdio_server() as (reading, writing):
         await server.run(reading, writing, server.create_initialization_options())
     await door.close()
+    # Nor can the threads that read files, for nobody.
+    os._exit(0)
 
 
 def _described(tool: Tool) -> types.Tool:

@@ -11,6 +11,9 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+import pytest
+
+pytest.importorskip("mcp", reason="the extra mcp is not installed")
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
@@ -61,9 +64,9 @@ async def connected(*options: str, mode: str = "auto", **more: str) -> AsyncIter
 class RawClient:
     """A client without the package, which can close its end or be killed in any moment."""
 
-    def __init__(self, options: Sequence[str], **more: str) -> None:
+    def __init__(self, options: Sequence[str] = (), program: Sequence[str] = (), **more: str) -> None:
         self.process = subprocess.Popen(
-            command(*options),
+            program or command(*options),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+
+pytest.importorskip("mcp", reason="the extra mcp is not installed")
 from jsonschema import Draft202012Validator
 from mcp import Client
 from mcp_types import TextContent
@@ -193,3 +195,26 @@ async def test_nothing_is_left_of_a_server_that_is_killed_or_whose_client_has_go
         for one in (killed, left):
             one.process.kill()
             one.process.wait(5)
+
+
+#: A server whose tool `explain` reads for ever.
+STUCK = """
+import sys, time
+from fabtui.cli.main import main
+from fabtui.mcp import knowledge_tools
+knowledge_tools._explain = lambda given: time.sleep(600)
+sys.exit(main(["mcp"]))
+"""
+
+
+async def test_a_server_does_not_wait_for_what_nobody_wants_to_know(place: Place) -> None:
+    one = RawClient(program=[sys.executable, "-c", STUCK], **place.home)
+    try:
+        one.call("explain", {"text": WARN})
+        await asyncio.sleep(0.5)
+        assert one.process.stdin is not None
+        one.process.stdin.close()
+        assert one.process.wait(30) == 0
+    finally:
+        one.process.kill()
+        one.process.wait(5)

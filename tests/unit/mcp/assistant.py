@@ -7,6 +7,9 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+
+pytest.importorskip("mcp", reason="the extra mcp is not installed")
 from mcp import Client
 from mcp_types import CallToolResult, TextContent
 

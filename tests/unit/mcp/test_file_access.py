@@ -39,6 +39,11 @@ def test_regular_files_are_read_and_no_others(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(file_access, "MOST_BYTES", 0)
     with pytest.raises(InputError, match="the most is 0 MiB"):
         checked_file(str(log), "files")
+    monkeypatch.setattr(file_access, "MOST_BYTES", 1)
+    monkeypatch.setattr(file_access, "MOST_TOGETHER", 1)
+    assert checked_files([str(log)], "files")
+    with pytest.raises(InputError, match="MiB together"):
+        checked_files([str(log)] * 2, "files")
     with pytest.raises(InputError, match="65 files; the most is 64"):
         checked_files([str(log)] * 65, "files")
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("mcp", reason="the extra mcp is not installed")
 from mcp.shared.exceptions import MCPError
 
 from fabtui.mcp.door import TOOLS
