@@ -23,7 +23,7 @@ _LONGEST_LINE, _LONGEST_STEP, _MOST_STEPS, _MOST_PATHS = 400, 4000, 20, 30
 #: Members of an object that are kept in any case, and maximum numbers of items of a list that are tried until an answer
 #: fits.
 _MEMBERS = 100
-_TRIED = (400, 200, 100, 50, 25, 12, 6, 3, 1)
+_TRIED = (400, 200, 150, 100, 70, 50, 25, 12, 6, 3, 1)
 #: Members of an answer that may hold words of nodes, files and jobs.
 UNTRUSTED = ("answer", "examined", "not_examined", "next", "left_out", "data")
 NOTE = (
@@ -70,7 +70,7 @@ def as_json(answer: Answer, tool: str) -> dict[str, Any]:
     head, left = _fitted(lines, _HEAD_BYTES, "")
     if dropped := len(every) - len(steps):
         left["next"] = left.get("next", 0) + dropped
-    body, more = _fitted(answer.data, MOST_BYTES - _HEAD_BYTES - _REST_BYTES, "data")
+    body, more = _fitted(answer.data, MOST_BYTES - len(text_of(head).encode()) - _REST_BYTES, "data")
     counted = {clean(path, 200): number for path, number in (left | more).items()}
     return {
         "tool": tool,

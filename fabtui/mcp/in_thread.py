@@ -30,7 +30,7 @@ def reading(call: Call, name: str) -> Callable[[float], None]:
     until = time.monotonic() + call.seconds
 
     def progress(share: float) -> None:
-        call.step = lambda: f"reading {one_line(name, 80)}: {share:.0%}"
+        call.step = lambda: f"reading {one_line(name, 80)}: {share:.0%}" if share < 1.0 else "looking for causes"
         # After the last event, what was read is used.
         if share < 1.0 and (call.given_up or time.monotonic() > until):
             raise OutOfTime

@@ -16,7 +16,7 @@ from fabtui.importers.to_model.dispatch import errors_in, examined
 from fabtui.mcp.answer import Answer, steps_of
 from fabtui.mcp.file_access import checked_files
 from fabtui.mcp.in_thread import in_thread
-from fabtui.mcp.tool import Call, Tool, text, texts
+from fabtui.mcp.tool import LINES, ROWS, Call, Tool, text, texts
 from fabtui.nodeset import count
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.presentation.findings import placed_title
@@ -159,6 +159,7 @@ KNOWLEDGE_TOOLS = (
         seconds=60.0,
         answer=explain,
         arguments={"text": text("A code, a line, or a log, as it was printed.", _PASTED), "files": _FILES},
+        body={"known": {"type": "boolean"}, "lines": LINES},
     ),
     Tool(
         name="read",
@@ -174,6 +175,7 @@ KNOWLEDGE_TOOLS = (
             "text": text("Output of one command, as it was printed.", _PASTED),
             "as": text("With text: name of its format, instead of detecting it.", 60),
         },
+        body={"results": ROWS},
     ),
     Tool(
         name="rules",
@@ -185,5 +187,6 @@ KNOWLEDGE_TOOLS = (
             "search": text("Only those with this text.", 200),
             "kind": {"type": "string", "enum": ["rules", "errors"], "description": "Only one of the two."},
         },
+        body={"rules": ROWS, "errors": ROWS},
     ),
 )

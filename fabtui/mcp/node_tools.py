@@ -19,7 +19,7 @@ from fabtui.mcp.answer import Answer, steps_from, steps_of
 from fabtui.mcp.file_access import checked_logs
 from fabtui.mcp.in_thread import in_thread
 from fabtui.mcp.session_answer import examined_lines, not_examined_lines, session_answer
-from fabtui.mcp.tool import Call, Tool, switch, text, texts
+from fabtui.mcp.tool import FINDINGS, LINES, ROWS, SENTENCE, SESSION_BODY, Call, Tool, switch, text, texts
 from fabtui.nodeset import count, fold
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.presentation.progress_estimate import phase_text
@@ -191,6 +191,7 @@ NODE_TOOLS = (
         seconds=300.0,
         answer=preflight,
         arguments={**_NODES, **_JOBID, "expect": texts("Expected values of facts: gpus=8 x H200, numa_nodes=2.")},
+        body={"findings": FINDINGS, "nodes": ROWS, "facts": ROWS, "verdicts": ROWS},
         on_nodes=True,
     ),
     Tool(
@@ -222,6 +223,7 @@ NODE_TOOLS = (
             "bidirectional": switch("Also test both directions at once."),
             "confirm": switch("After the sweep, test what the first five findings blame."),
         },
+        body={**SESSION_BODY, "node_seconds_left": {"type": "integer"}},
         tests=True,
         on_nodes=True,
     ),
@@ -235,6 +237,7 @@ NODE_TOOLS = (
         seconds=180.0,
         answer=hang,
         arguments={**_NODES, **_JOBID, **_LOGS},
+        body={"state": SENTENCE, "ranks": ROWS, "sources": ROWS, "next": LINES, "findings": FINDINGS},
         on_nodes=True,
     ),
     Tool(
@@ -247,6 +250,7 @@ NODE_TOOLS = (
         seconds=120.0,
         answer=job,
         arguments={**_NODES, **_JOBID, **_LOGS},
+        body={"verdict": SENTENCE, "findings": ROWS, "nodes": ROWS, "logs": ROWS, "unread": LINES},
         on_nodes=True,
     ),
 )

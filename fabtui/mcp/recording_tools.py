@@ -22,7 +22,7 @@ from fabtui.mcp.answer import Answer, steps_of
 from fabtui.mcp.file_access import checked_file
 from fabtui.mcp.in_thread import in_thread, reading
 from fabtui.mcp.session_answer import session_answer
-from fabtui.mcp.tool import Call, Tool, switch, text
+from fabtui.mcp.tool import FINDINGS, ROWS, SENTENCE, SESSION_BODY, Call, Tool, switch, text
 from fabtui.model.endpoints import node_of
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
@@ -82,7 +82,6 @@ def diagnosed(call: Call, path: Path) -> tuple[Diagnosis, tuple[str, ...]]:
     else:
         model = read_session(str(path), progress)
     call.permission.check(model.nodes, f"{path.name}: nodes of the session")
-    call.step = lambda: "looking for causes"
     return diagnose(model), problems
 
 
@@ -252,6 +251,7 @@ RECORDING_TOOLS = (
         seconds=120.0,
         answer=findings,
         arguments={"file": _FILE, "demo": _DEMO},
+        body=SESSION_BODY,
     ),
     Tool(
         name="pair",
@@ -261,6 +261,7 @@ RECORDING_TOOLS = (
         answer=pair,
         arguments={"pair": text("Two endpoints: n060:3>n061:5.", 600), "file": _FILE, "demo": _DEMO},
         required=("pair",),
+        body={"directions": ROWS, "findings": FINDINGS, "findings_of_its_ends": FINDINGS, "session": SENTENCE},
     ),
     Tool(
         name="diff",
@@ -270,6 +271,7 @@ RECORDING_TOOLS = (
         answer=diff,
         arguments={"before": text("Earlier recording, CSV or JSON."), "after": text("Later one.")},
         required=("before", "after"),
+        body={"worse": {"type": "boolean"}, "pairs": ROWS, "findings": {"type": "object"}},
     ),
     Tool(
         name="history",
@@ -282,5 +284,6 @@ RECORDING_TOOLS = (
             "since": text("From a date or a time ago on: 2026-09-01, 30d, 2w, 1y.", 40),
             "labs": switch("Of labs on this machine, which have a file of their own."),
         },
+        body={"sessions": ROWS, "standouts": ROWS, "courses": ROWS},
     ),
 )

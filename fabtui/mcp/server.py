@@ -22,7 +22,7 @@ from fabtui.mcp.door import TOOLS, Door
 from fabtui.mcp.permission import Permission
 from fabtui.mcp.prompts import PROMPTS, Prompt, prompt_text
 from fabtui.mcp.resources import catalogue_text, listed_resources, recording_at
-from fabtui.mcp.tool import OUTPUT_SCHEMA, Requests, Tool
+from fabtui.mcp.tool import Requests, Tool
 from fabtui.sanitize import one_line
 from fabtui.version import __version__
 
@@ -169,7 +169,7 @@ def _described(tool: Tool) -> types.Tool:
         title=tool.title,
         description=tool.description,
         input_schema=tool.input_schema,
-        output_schema=OUTPUT_SCHEMA,
+        output_schema=tool.output_schema,
         annotations=hints,
     )
 

@@ -64,7 +64,7 @@ def examined_lines(model: Model) -> Iterator[str]:
 def not_examined_lines(found: Diagnosis) -> list[str]:
     """Return what a session has not examined, and why."""
     model = found.model
-    lines = [*found.not_examined, *(line for _, line in found.preflight.missing)]
+    lines = [*found.not_examined, *_uninspected(found)]
     if model.options.get("looks_only"):
         lines.append("no pair of endpoints and no collective was tested: the session only inspected nodes")
     else:
@@ -80,3 +80,11 @@ def not_examined_lines(found: Diagnosis) -> list[str]:
         if others := [name for name in _TESTS if asked and name not in asked]:
             lines.append(f"not asked for: {', '.join(others)}")
     return [*dict.fromkeys(one_line(line, 600) for line in lines)]
+
+
+def _uninspected(found: Diagnosis) -> Iterator[str]:
+    """Yield what could not be inspected, a line for all nodes with the same reason."""
+    alike: dict[str, list[str]] = {}
+    for nodes, line in found.preflight.missing:
+        alike.setdefault(line.removeprefix(f"{fold(nodes)}: "), []).extend(nodes)
+    yield from (f"{fold(nodes)}: {text}" for text, nodes in alike.items())

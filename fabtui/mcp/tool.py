@@ -57,6 +57,7 @@ class Tool:
     answer: Callable[[Call], Awaitable[Answer]]  #: Answers a call.
     arguments: dict[str, Schema] = field(default_factory=dict)  #: JSON Schema of each argument.
     required: tuple[str, ...] = ()  #: Arguments that have to be given.
+    body: dict[str, Schema] = field(default_factory=dict)  #: JSON Schema of members of ``data``.
     tests: bool = False  #: Whether it loads GPUs and links.
     on_nodes: bool = False  #: Whether it asks nodes.
 
@@ -69,6 +70,12 @@ class Tool:
             "required": list(self.required),
             "additionalProperties": False,
         }
+
+    @property
+    def output_schema(self) -> Schema:
+        """JSON Schema of the answers."""
+        body = OUTPUT_SCHEMA["properties"]["data"] | {"properties": self.body}
+        return OUTPUT_SCHEMA | {"properties": OUTPUT_SCHEMA["properties"] | {"data": body}}
 
 
 def text(description: str, longest: int = 4000, **more: Any) -> Schema:
@@ -99,6 +106,30 @@ _STEP: Schema = {
     "additionalProperties": False,
 }
 _LINES: Schema = {"type": "array", "items": {"type": "string"}}
+_ANY: Schema = {"type": "array", "items": {"type": "object"}}
+#: JSON Schema of findings, of members that assistants read (all are in ``fabtui schema``).
+FINDINGS: Schema = {
+    "type": "array",
+    "description": "The worst first.",
+    "items": {
+        "type": "object",
+        "properties": {
+            "id": {"type": "string", "description": "Rule, such as FT010; the tool explain has its meaning."},
+            "rule": {"type": "string"},
+            "severity": {"enum": ["bad", "warn", "note"]},
+            "title": {"type": "string"},
+            "nodes": _LINES,
+            "confidence": {"type": ["number", "null"], "description": "Probability among the causes that fit."},
+            "evidence": _LINES,
+            "next": {**_LINES, "description": "Commands for the person."},
+        },
+        "required": ["id", "severity", "title", "confidence", "evidence", "next"],
+    },
+}
+#: JSON Schema of lists of objects, of lists of lines, and of a sentence, in bodies.
+ROWS, LINES, SENTENCE = _ANY, _LINES, {"type": "string"}
+#: JSON Schema of the body about a session.
+SESSION_BODY = {"sentence": SENTENCE, "findings": FINDINGS, "nodes": ROWS, "preflight": FINDINGS}
 #: JSON Schema of all answers; the body, ``data``, is what the command writes as JSON (``fabtui schema``), bounded.
 OUTPUT_SCHEMA: Schema = {
     "type": "object",

@@ -35,6 +35,7 @@ _PACKAGES = (
     "torch",
     "shtab",
     "textual-serve",
+    "mcp",
 )
 #: Timeout (s) of a command.
 _TIMEOUT = 5.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -60,6 +61,11 @@ def execute(args: argparse.Namespace) -> int:
     print_problems(config)
     requests = CommandRequests(args, config)
     budget = seconds(getattr(args, "budget", "3600"), "--budget", 1.0, _LONGEST_BUDGET)
+    if sys.stdin.isatty():
+        print(
+            "fabtui: waiting for a client on standard input; assistants start this command (docs/mcp.md)",
+            file=sys.stderr,
+        )
     asyncio.run(serve(requests, report_crash, nodes=requests.nodes, tests="allow_tests" in given, budget=budget))
     return 0
 

@@ -15,7 +15,7 @@ from fabtui.mcp import door as door_module
 from fabtui.mcp.answer import Answer
 from fabtui.mcp.door import TOOLS, Door
 from fabtui.mcp.permission import Permission
-from fabtui.mcp.tool import OUTPUT_SCHEMA, Call, Tool
+from fabtui.mcp.tool import Call, Tool
 
 
 class NoRequests:
@@ -43,7 +43,7 @@ def test_tools_have_names_of_commands_and_valid_schemas() -> None:
     for tool in TOOLS.values():
         Draft202012Validator.check_schema(tool.input_schema)
         assert set(tool.required) <= tool.arguments.keys()
-    Draft202012Validator.check_schema(OUTPUT_SCHEMA)
+        Draft202012Validator.check_schema(tool.output_schema)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ async def test_offline_tools_answer_with_their_coverage() -> None:
     assert unknown["not_examined"] == ["text: of a format that is not known"]
     assert unknown["exit"] == 3
     for one in (found, pair, rule, unknown):
-        assert Draft202012Validator(OUTPUT_SCHEMA).is_valid(one)
+        Draft202012Validator(TOOLS[one["tool"]].output_schema).validate(one)
 
 
 async def test_progress_is_reported_and_a_cancelled_call_ends_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
