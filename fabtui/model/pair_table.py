@@ -134,6 +134,45 @@ class PairTable:
         found: Flags = _DEAD[self.verdict]
         return found
 
+    def each_size(self, results: PairResults, table: EndpointTable, layer: Layer) -> tuple[PairTable, bool]:
+        """Return the results at each message size, in any order, of a table of those at the size that counts of a pair.
+
+        Also return whether these are all: files of other tools may have pairs of unknown endpoints. Only results at the
+        size that counts of a pair are judged by their class.
+
+        Args:
+            results: Results of all layers.
+            table: Endpoints of the session.
+            layer: The layer of this table.
+        """
+        rows = array("I", results.rows((layer,)))
+        if len(rows) == len(self):
+            return self, True
+        *_, found = _filled(results, table, layer, rows)
+        assert found is not None
+        if len(results.sizes(layer)) > 1:
+            counting = np.array([row for some in results.counting_rows(layer) for row in some], dtype=np.int32)
+            others = np.flatnonzero(~np.isin(found.row, counting))
+            own = [_CODE[results.store.shape(row).verdict] for row in found.row[others].tolist()]
+            found.verdict[others] = np.array(own, dtype=np.int8)
+        return found, len(found) == len(rows)
+
+    def medians(self, results: PairResults, size: int | None) -> dict[PairClass, float]:
+        """Return the median for each class of the good values, at a message size (None: at all)."""
+        shapes, shape_of, _ = results.store.columns()
+        good_shapes = [
+            shape is not None and shape.verdict is Verdict.OK and shape.has_value and size in (None, shape.asked)
+            for shape in shapes
+        ]
+        good = np.array(good_shapes)[np.asarray(shape_of)[self.row]]
+        values = {kind: self.value[good & (self.kind == number)] for number, kind in enumerate(PAIR_CLASSES)}
+        return {kind: quantile(each) for kind, each in values.items() if len(each)}
+
+    def verdict_counts(self) -> Counter[Verdict]:
+        """Return the number of results by verdict."""
+        counts = np.bincount(self.verdict, minlength=len(SEVERITY))
+        return Counter({SEVERITY[code]: number for code, number in enumerate(counts.tolist()) if number})
+
 
 def joined(first: PairTable, second: PairTable, ends: int) -> Iterator[PairTable | None]:
     """Yield None after each small step, and all pairs of two layers at the end; pairs that both have are the first's.
@@ -182,49 +221,6 @@ def in_steps(results: PairResults, table: EndpointTable, layer: Layer) -> Iterat
         rows.extend(some)
         yield None
     yield from _filled(results, table, layer, rows)
-
-
-def each_size(results: PairResults, table: EndpointTable, layer: Layer, at_last: PairTable) -> tuple[PairTable, bool]:
-    """Return the results of a layer at each message size, in any order.
-
-    Also return whether these are all: files of other tools may have pairs of unknown endpoints. Only results at the
-    size that counts of a pair are judged by their class.
-
-    Args:
-        results: Results of all layers.
-        table: Endpoints of the session.
-        layer: Layer of pairs of endpoints.
-        at_last: Results at the size that counts of each pair; with one size they are the same.
-    """
-    rows = array("I", results.rows((layer,)))
-    if len(rows) == len(at_last):
-        return at_last, True
-    *_, found = _filled(results, table, layer, rows)
-    assert found is not None
-    if len(results.sizes(layer)) > 1:
-        counting = np.array([row for some in results.counting_rows(layer) for row in some], dtype=np.int32)
-        others = np.flatnonzero(~np.isin(found.row, counting))
-        own = [_CODE[results.store.shape(row).verdict] for row in found.row[others].tolist()]
-        found.verdict[others] = np.array(own, dtype=np.int8)
-    return found, len(found) == len(rows)
-
-
-def medians(results: PairResults, found: PairTable, size: int | None) -> dict[PairClass, float]:
-    """Return the median for each class of the good values of a layer, at a message size (None: at all)."""
-    shapes, shape_of, _ = results.store.columns()
-    good_shapes = [
-        shape is not None and shape.verdict is Verdict.OK and shape.has_value and size in (None, shape.asked)
-        for shape in shapes
-    ]
-    good = np.array(good_shapes)[np.asarray(shape_of)[found.row]]
-    values = {kind: found.value[good & (found.kind == number)] for number, kind in enumerate(PAIR_CLASSES)}
-    return {kind: quantile(each) for kind, each in values.items() if len(each)}
-
-
-def verdict_counts(found: PairTable) -> Counter[Verdict]:
-    """Return the number of results by verdict."""
-    counts = np.bincount(found.verdict, minlength=len(SEVERITY))
-    return Counter({SEVERITY[code]: number for code, number in enumerate(counts.tolist()) if number})
 
 
 def _filled(results: PairResults, table: EndpointTable, layer: Layer, rows: array[int]) -> Iterator[PairTable | None]:

@@ -454,12 +454,10 @@ class Model:
 
         The table is made once for the same results; nobody may change it.
         """
-        from fabtui.model.pair_table import each_size
-
         at_last = self.pair_table(layer)
         known, found = self._each_size.get(layer, (None, None))
         if known is not at_last or found is None:
-            found = each_size(self.results, self.table, layer, at_last)
+            found = at_last.each_size(self.results, self.table, layer)
             self._each_size[layer] = (at_last, found)
         return found
 
@@ -470,9 +468,7 @@ class Model:
 
     def medians(self, layer: Layer, size: int | None = None) -> dict[PairClass, float]:
         """Return the median for each class of the good values of a layer of endpoint pairs, at a size or at all."""
-        from fabtui.model.pair_table import medians
-
-        return medians(self.results, self._sizes(layer)[0], size)
+        return self._sizes(layer)[0].medians(self.results, size)
 
     def bad_measurements(self, *layers: Layer) -> Iterator[Measurement]:
         """Yield those of `measurements` that have a bad verdict."""
@@ -658,9 +654,7 @@ class Model:
         found = self.whole_table(layer)
         if found is None:
             return Counter(map(self.verdict, self.measurements(layer)))
-        from fabtui.model.pair_table import verdict_counts
-
-        return verdict_counts(found)
+        return found.verdict_counts()
 
     def verdicts_in(self, layer: Layer) -> Iterator[Verdict]:
         """Yield the verdict of each pair of a layer: of endpoints, addresses or nodes. Pairs may be added meanwhile."""

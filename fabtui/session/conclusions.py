@@ -1,6 +1,6 @@
 """Conclusions of a live session: its diagnosis, its first experiments, and its place in the history of the site.
 
-Importing this takes 0.2 s (diagnosis, numpy, sqlite): a session does it after the first frame.
+Importing this takes 0.2 s (diagnosis, numpy): a session does it after the first frame.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
 from fabtui.diagnosis.experiment import first_planned
 from fabtui.errors import InputError
-from fabtui.history.history_writer import HistoryWriter
-from fabtui.history.remembered_findings import remembered
-from fabtui.history.session_entry import entry_of
 from fabtui.model.events import Experiment
 from fabtui.model.session_model import Model
-from fabtui.presentation.findings import title
 from fabtui.presentation.verdict_line import sentence_of
+
+if TYPE_CHECKING:
+    from fabtui.session.site_past import SitePast
 
 #: Time (s) that reading and writing the history get; a session ends without it then.
 PATIENCE = 5.0
@@ -55,23 +55,20 @@ class Conclusions:
         path = self._history
         if path is None:
             return ""
-
-        def read() -> None:
-            self._model.past = remembered(path)
-
-        return await _aside(read, "read")
+        return await _aside(lambda: _site_past(path).give(self._model), "read")
 
     async def remember(self, found: Diagnosis, recording: Path | None) -> str:
         """Add the session to the history of the site, after its recording; return why that failed, or ""."""
         path, model = self._history, self._model
         if path is None or not any(record.inventory for record in model.nodes.values()):
             return ""
+        return await _aside(lambda: _site_past(path).add(found, recording), "written")
 
-        def write() -> None:
-            entry = entry_of(found, "" if recording is None else recording.name, title)
-            HistoryWriter(path).add([entry], patience=PATIENCE / 2)
 
-        return await _aside(write, "written")
+def _site_past(path: Path) -> SitePast:
+    from fabtui.session.site_past import SitePast
+
+    return SitePast(path, PATIENCE / 2)
 
 
 async def _aside(work: Callable[[], None], done: str) -> str:
