@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -295,6 +296,7 @@ class MeasurementRunner:
                         Verdict.TIMEOUT if (result or first)[1] else Verdict.FAILED,
                         unit="GB/s",
                         bytes=self._bytes,
+                        time=time.time(),
                         how="TCP check before the test",
                         src_addr=s.address,
                         dst_addr=d.address,

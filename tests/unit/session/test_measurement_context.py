@@ -1,11 +1,19 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import tracemalloc
+from types import SimpleNamespace
+from typing import Any, cast
 
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import Measured
+from fabtui.model.pair_index import PairArray
 from fabtui.model.session_model import Model
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.measurement_context import MeasurementContext
+from fabtui.session.measure.measurement_runner import MeasurementRunner
+from fabtui.session.options import SessionOptions
 
 
 def _context() -> MeasurementContext:
@@ -35,3 +43,18 @@ def test_counting_attempts_takes_few_bytes_a_pair() -> None:
         tracemalloc.stop()
     # 9 when this was written, 120 as keys of a dict.
     assert each < 18
+
+
+def test_a_pair_that_the_tcp_check_found_dead_has_the_time_of_that() -> None:
+    context = _context()
+    context.endpoints = [Endpoint(at, name, 0, address=f"10.0.0.{at}") for at, name in enumerate("ab")]
+    hosts = {
+        end.node: SimpleNamespace(address=end.address, engine=SimpleNamespace(name="gloo")) for end in context.endpoints
+    }
+    context.hosts = cast(Any, hosts)
+    before = time.time()
+    runner = MeasurementRunner(SessionOptions(hosts=("a", "b")), context)
+    assert not runner._without_dead(PairArray([(0, 1)]), {("a", "b"): ("refused", False)})
+    found = [one for event in context.pump._pending if isinstance(event, Measured) for one in event.measurements]
+    assert [(one.src, one.dst) for one in found] == [("a:0", "b:0"), ("b:0", "a:0")]
+    assert all(before <= one.time <= time.time() for one in found)
