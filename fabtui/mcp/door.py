@@ -15,6 +15,7 @@ from fabtui.errors import InputError
 from fabtui.mcp.answer import Answer, as_json
 from fabtui.mcp.in_thread import OutOfTime
 from fabtui.mcp.knowledge_tools import KNOWLEDGE_TOOLS
+from fabtui.mcp.latest_session import LatestSession
 from fabtui.mcp.node_tools import NODE_TOOLS
 from fabtui.mcp.permission import Permission
 from fabtui.mcp.recording_tools import RECORDING_TOOLS
@@ -42,6 +43,7 @@ class Door:
     requests: Requests  #: Makes options of sessions.
     permission: Permission  #: What is allowed.
     crash: Callable[[Exception], str]  #: Keeps an error of fabtui itself, and returns the line about it.
+    latest: LatestSession = field(default_factory=LatestSession)  #: The session that was asked about last.
     running: set[asyncio.Task[Answer]] = field(default_factory=set)  #: Work of calls in progress.
 
     async def call(self, name: str, given: dict[str, Any], progress: Progress) -> dict[str, Any]:
@@ -57,7 +59,7 @@ class Door:
         if len(self.running) >= MOST_CALLS:
             raise InputError(f"{MOST_CALLS} calls are in progress; wait for one to end")
         check_arguments(tool, given)
-        call = Call(dict(given), self.requests, self.permission, tool.seconds)
+        call = Call(dict(given), self.requests, self.permission, tool.seconds, self.latest)
         # A task of its own: it is cancelled once, so that it can end what runs on the nodes.
         work = asyncio.ensure_future(self._work(tool, call))
         self.running.add(work)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fabtui.config import values
-from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
+from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.errors import InputError
 from fabtui.export.history import json_text as history_text
 from fabtui.export.json import pair_json
@@ -17,10 +17,10 @@ from fabtui.export.session_diff import json_text as diff_text
 from fabtui.history.history_file import history_file
 from fabtui.history.overview import Overview, read_overview
 from fabtui.importers.comparison import compared
-from fabtui.importers.session import is_recording, read_session, replayed
 from fabtui.mcp.answer import Answer, steps_of
 from fabtui.mcp.file_access import checked_file
 from fabtui.mcp.in_thread import in_thread, reading
+from fabtui.mcp.latest_session import ReadSession
 from fabtui.mcp.session_answer import session_answer
 from fabtui.mcp.tool import FINDINGS, ROWS, SENTENCE, SESSION_BODY, Call, Tool, switch, text
 from fabtui.model.endpoints import node_of
@@ -68,21 +68,15 @@ def _demo(name: str) -> Path:
     return known[name]
 
 
-def diagnosed(call: Call, path: Path) -> tuple[Diagnosis, tuple[str, ...]]:
-    """Return the diagnosis of a file, and why it is not whole; blocks.
+def diagnosed(call: Call, path: Path) -> ReadSession:
+    """Return the session of a file; blocks.
 
     Raises:
         InputError: It holds no session, or nodes that are not allowed.
     """
-    progress = reading(call, path.name)
-    problems: tuple[str, ...] = ()
-    if is_recording(path):
-        model, damage = replayed(path, progress)
-        problems = () if damage is None else (f"{damage}; the part before it was examined, the rest was not",)
-    else:
-        model = read_session(str(path), progress)
-    call.permission.check(model.nodes, f"{path.name}: nodes of the session")
-    return diagnose(model), problems
+    found = call.latest.read(path, reading(call, path.name))
+    call.permission.check(found.diagnosis.model.nodes, f"{path.name}: nodes of the session")
+    return found
 
 
 def _findings(call: Call) -> Answer:

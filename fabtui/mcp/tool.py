@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fabtui.mcp.answer import Answer
+from fabtui.mcp.latest_session import LatestSession
 from fabtui.mcp.permission import Permission
 from fabtui.session.options import JobQuery, SessionOptions
 
@@ -42,6 +43,7 @@ class Call:
     requests: Requests  #: Makes options of sessions.
     permission: Permission  #: What is allowed.
     seconds: float  #: How long (s) it may take.
+    latest: LatestSession = field(default_factory=LatestSession)  #: The session that was asked about last.
     step: Callable[[], str] = lambda: "working"  #: Returns what is done now, for people who wait.
     given_up: bool = False  #: Whether nobody waits for the answer any more.
 

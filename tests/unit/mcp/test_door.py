@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from fabtui.errors import InputError
 from fabtui.mcp import door as door_module
 from fabtui.mcp.answer import Answer
 from fabtui.mcp.door import TOOLS, Door
+from fabtui.mcp.latest_session import LatestSession
 from fabtui.mcp.permission import Permission
 from fabtui.mcp.tool import Call, Tool
+from fabtui.paths import shipped_recordings_folder
 
 
 class NoRequests:
@@ -150,3 +153,17 @@ def test_without_the_extra_one_line_reports_what_to_install(
 def test_bad_usage_is_one_line(words: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["mcp", *words]) == 2
     assert why in capsys.readouterr().err
+
+
+def test_a_session_is_read_once_until_its_file_changes(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl.gz"
+    file.write_bytes((shipped_recordings_folder() / "h200x4-lab-2x2-faults.jsonl.gz").read_bytes())
+    latest, shares = LatestSession(), list[float]()
+    first = latest.read(file, shares.append)
+    assert shares
+    shares.clear()
+    assert latest.read(file, shares.append) is first
+    assert not shares
+    os.utime(file, (1, 1))
+    assert latest.read(file, shares.append) is not first
+    assert shares
