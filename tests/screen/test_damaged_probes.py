@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import random
@@ -22,10 +23,9 @@ from fabtui.screen.views.pair import hops, path_lines
 from tests.screen.fakefeed import sweep_of_two
 from tests.screen.fakeprobes import nvlink
 from tests.screen.test_hostile import nasty_story
-from tests.unit.model.test_wellformed import RECORDED, damaged
+from tests.unit.model.test_wellformed import damaged, recorded
 
 PLAYED = [one.to_json() for one in sweep_of_two().events]
-SOURCES = [*RECORDED, PLAYED, [one.to_json() for one in nasty_story("n000").events]]
 MORE: dict[str, Any] = {
     "nvlink": nvlink(3),
     "rdma": {"ports": [{"ca": "mlx5_0", "port": 1, "netdev": "eth0", "pkeys": ["0xffff"], "errors": {"x": 1}}]},
@@ -39,12 +39,18 @@ MORE: dict[str, Any] = {
 }
 
 
+@functools.cache
+def sources() -> list[list[dict[str, Any]]]:
+    """Return the events of recorded and of played sessions."""
+    return [*recorded(), PLAYED, [one.to_json() for one in nasty_story("n000").events]]
+
+
 def model_of(seed: int) -> Model:
     """A session in which every node sends junk."""
     chance = random.Random(seed)
     share = chance.choice([0.003, 0.02, 0.08])
     model = Model()
-    events = list(chance.choice(SOURCES))
+    events = list(chance.choice(sources()))
     names = next(one["nodes"] for one in events if one["kind"] == "start")
     events += [
         {"kind": "look", "node": node, "probe": probe, "value": value}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -120,6 +121,12 @@ def test_the_json_of_hostile_and_of_imported_sessions_is_valid(make_model: Maker
     validate("session", as_json(diagnose(model_of([read(source) for source in sources([str(path)])]))))
 
 
+@functools.cache
+def exported() -> dict[str, Any]:
+    """Return the JSON of a session."""
+    return as_json(diagnose(replayed(RECORDINGS[0])))
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -134,7 +141,7 @@ def test_the_json_of_hostile_and_of_imported_sessions_is_valid(make_model: Maker
 )
 def test_what_is_wrong_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        validate("session", {**as_json(diagnose(replayed(RECORDINGS[0]))), **change})
+        validate("session", {**exported(), **change})
 
 
 def parts(value: Any, name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

@@ -72,10 +72,16 @@ async def resumed(path: Path, out: Path, script: Script) -> tuple[Model, FakeNod
     return await run(script, **given, record=out, resumed=path)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recording of a session that was not cut."""
+    path = tmp_path_factory.mktemp("whole") / "whole.jsonl.gz"
+    asyncio.run(run(Script(dict(NODES)), record=path))
+    return path
+
+
 @pytest.mark.parametrize("part", [0.0, 0.15, 0.3, 0.5, 0.7, 0.9, 1.0])
-async def test_a_session_that_was_cut_goes_on_with_what_is_left(tmp_path: Path, part: float) -> None:
-    whole = tmp_path / "whole.jsonl.gz"
-    await run(Script(dict(NODES)), record=whole)
+async def test_a_session_that_was_cut_goes_on_with_what_is_left(tmp_path: Path, whole: Path, part: float) -> None:
     total = sum(isinstance(event, Measured) for event in read_events(whole))
     before = cut(whole, tmp_path / "before.jsonl", max(1, int(total * part) - 1))
     content, out = before.read_bytes(), tmp_path / "after.jsonl.gz"
