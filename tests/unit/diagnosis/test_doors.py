@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from fabtui.cli import main as entry
-from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
 from fabtui.export.json import as_json
 from fabtui.history.component import Component, PartKind
 from fabtui.history.course import DAY
@@ -574,16 +574,22 @@ def _measured(fault: Fault, src: str, dst: str) -> Measurement:
     return Measurement(Layer.P2P, src, dst, Verdict.OK, value, "GB/s", 1 << 28, _BEGAN + 1, transport=usual)
 
 
-def modelled(fault: Fault) -> Model:
-    model = Model()
-    for one in events(fault):
-        model.apply(one)
-    model.past = past_of(model)
-    return model
+#: Name of the last fault and its diagnosis, which three doors show.
+_last: list[tuple[str, Diagnosis]] = []
 
 
-def of_model(model: Model) -> Reported:
-    first = diagnose(model).all_findings[0]
+def diagnosed(fault: Fault) -> Diagnosis:
+    if not _last or _last[0][0] != fault.name:
+        model = Model()
+        for one in events(fault):
+            model.apply(one)
+        model.past = past_of(model)
+        _last[:] = [(fault.name, diagnose(model))]
+    return _last[0][1]
+
+
+def of_diagnosis(found: Diagnosis) -> Reported:
+    first = found.all_findings[0]
     return Reported(first.code or first.rule.id, "\n".join([title(first), *evidence(first), *first.next]))
 
 
@@ -599,22 +605,22 @@ def of_text(text: str) -> Reported:
 
 
 def _session(fault: Fault, folder: Path, out: Capture) -> Reported:
-    return of_model(modelled(fault))
+    return of_diagnosis(diagnosed(fault))
 
 
 def _recording(fault: Fault, folder: Path, out: Capture) -> Reported:
     journal = Journal(folder / "session.jsonl.gz")
     journal.append(events(fault))
     journal.close()
-    return of_model(read_session(str(folder / "session.jsonl.gz")))
+    return of_diagnosis(diagnose(read_session(str(folder / "session.jsonl.gz"))))
 
 
 def _json(fault: Fault, folder: Path, out: Capture) -> Reported:
-    return _of_findings(as_json(diagnose(modelled(fault)))["findings"])
+    return _of_findings(as_json(diagnosed(fault))["findings"])
 
 
 def _summary(fault: Fault, folder: Path, out: Capture) -> Reported:
-    return of_text(summary(diagnose(modelled(fault))))
+    return of_text(summary(diagnosed(fault)))
 
 
 def _report(fault: Fault, folder: Path, out: Capture) -> Reported:

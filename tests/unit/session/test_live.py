@@ -51,6 +51,7 @@ async def test_imports_of_the_end_follow_when_the_ranks_of_a_node_are_loading() 
     sent: list[list[str]] = []
     feed.ahead = lambda: sent.append([one["t"] for one in nodes.links["a"].sent])
     await feed.run()
+    await until(lambda: bool(sent))
     await feed.close()
     assert len(sent) == 1
     assert "standby" in sent[0]
