@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import model
 from fabtui.model.measurement import Verdict
 
@@ -69,6 +70,8 @@ def test_values(name: str) -> None:
     assert found == EXPECTED[name]
     assert not [line for line in result.unknown if "cut" not in " ".join(result.warnings)]
     assert WARNED.get(name, "") in "; ".join(result.warnings)
+    if name.partition("/")[0] in BENCHMARKS:
+        _check_measurements(name, result)
 
 
 def test_transports_of_pairs_are_not_mixed() -> None:
@@ -129,9 +132,8 @@ def numbers(value: Any) -> Iterator[float]:
         yield value
 
 
-@pytest.mark.parametrize("name", [name for name in EXPECTED if name.partition("/")[0] in BENCHMARKS])
-def test_benchmarks_become_measurements_of_the_same_numbers(name: str) -> None:
-    result = read_file(name)
+def _check_measurements(name: str, result: Result) -> None:
+    """Check that the results of a benchmark become measurements of the same numbers."""
     found = model([result])
     measured = [*found.measurements(), *found.results.arms()]
     assert bool(measured) == (name not in NOT_MEASURED)

@@ -8,7 +8,7 @@ from fabtui.importers.result import read
 from fabtui.importers.sources import sources
 from fabtui.importers.unwrapping import unwrapped
 
-from .places import REAL, SAMPLES, of_text
+from .places import REAL, SAMPLES, of_text, start_of
 
 ERRORS = (
     "n060:7:9 [0] transport/net_ib.cc:1298 NCCL WARN NET/IB : Got completion from peer 10.0.0.61<41234> with status=12 "
@@ -73,7 +73,8 @@ def test_lines_as_they_were_printed_stay() -> None:
     assert len(files) > 100
     for path in files:
         for source in sources([str(path)]):
-            warnings = read(source).warnings if unwrapped(source.text) or unwrapped(source.text, table=True) else []
+            text = start_of(source.text)
+            warnings = read(source).warnings if unwrapped(text) or unwrapped(text, table=True) else []
             assert not [warning for warning in warnings if "joined" in warning], path
 
 

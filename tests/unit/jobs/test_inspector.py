@@ -19,7 +19,7 @@ from tests.unit.probes.test_ras_client import process
 
 LATE = [str(SAMPLES / "running-job-h100x2" / f"late_rank{rank}.log.gz") for rank in range(2)]
 #: Lines of these files while both ranks were even, and the number of bytes of all_reduce.
-EVEN = 1000
+EVEN = 500
 SIZE = 67108864
 
 
