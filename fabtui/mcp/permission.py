@@ -30,11 +30,14 @@ class Permission:
         self._allowed = frozenset(nodes)
 
     def check(self, nodes: Iterable[str], what: str = "nodes") -> None:
-        """Raise `InputError` if some nodes are not allowed; ``what`` names them."""
+        """Raise `InputError` if some nodes are not allowed; ``what`` names them.
+
+        They are quoted: a recording or a job may have any words for names.
+        """
         strangers = [name for name in nodes if self._allowed and name not in self._allowed]
         if strangers:
             raise InputError(
-                f"{what}: {one_line(fold(strangers), 200)} not allowed; "
+                f"{what}: {one_line(fold(strangers), 200)!r} not allowed; "
                 f"this server was started for {one_line(fold(self.nodes), 200)} (--nodes)"
             )
 

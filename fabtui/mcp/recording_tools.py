@@ -94,7 +94,7 @@ def _pair(call: Call) -> Answer:
     for end in (src, dst):
         if model.table.number(end) is None:
             known = one_line(fold(model.nodes), 200)
-            raise InputError(f"pair: there is no endpoint {end!r} in {path.name}; it has the nodes {known}")
+            raise InputError(f"pair: there is no endpoint {end!r} in {path.name}; it has the nodes {known!r}")
     directions = [_direction(found, *ends) for ends in ((src, dst), (dst, src))]
     mine = [one for one in found.findings if {(src, dst), (dst, src)} & one.cells]
     ends = {src, dst, node_of(src), node_of(dst)}

@@ -32,7 +32,7 @@ def listed_resources(permission: Permission, folder: Path) -> list[tuple[str, st
             first = next(iter(read_events(path)))
             if isinstance(first, SessionStart) and permission.is_within(first.nodes):
                 name = one_line(path.name, 200)
-                found.append((f"{_RECORDINGS}{name}", name, f"Session on {one_line(fold(first.nodes), 200)}"))
+                found.append((f"{_RECORDINGS}{name}", name, f"Session on {one_line(fold(first.nodes), 200)!r}"))
     return found
 
 

@@ -86,6 +86,6 @@ class RawClient:
         self.process.stdin.write(json.dumps({**message, **({} if number is None else {"id": number})}).encode() + b"\n")
         self.process.stdin.flush()
 
-    def call(self, tool: str, arguments: dict[str, Any]) -> None:
+    def call(self, tool: str, arguments: dict[str, Any], number: int) -> None:
         """Call a tool, and do not wait for its answer."""
-        self.send("tools/call", {"name": tool, "arguments": arguments}, number=2)
+        self.send("tools/call", {"name": tool, "arguments": arguments}, number)

@@ -180,41 +180,30 @@ async def test_two_calls_at_once_do_not_wait_for_each_other(client: Client, plac
     wait_gone(place.token)
 
 
-async def test_nothing_is_left_of_a_server_that_is_killed_or_whose_client_has_gone(place: Place) -> None:
-    killed, left = (RawClient(place.options, **place.home) for _ in range(2))
-    try:
-        for one in (killed, left):
-            one.call("run", LONG)
-        await sshd.until(lambda: len(place.rank_hosts()) >= 4, 60)
-        killed.process.kill()
-        assert left.process.stdin is not None
-        left.process.stdin.close()
-        assert left.process.wait(20) == 0
-        wait_gone(place.token, 15)
-    finally:
-        for one in (killed, left):
-            one.process.kill()
-            one.process.wait(5)
-
-
 #: A server whose tool `explain` reads for ever.
 STUCK = """
 import sys, time
 from fabtui.cli.main import main
 from fabtui.mcp import knowledge_tools
 knowledge_tools._explain = lambda given: time.sleep(600)
-sys.exit(main(["mcp"]))
+sys.exit(main(["mcp", *sys.argv[1:]]))
 """
 
 
-async def test_a_server_does_not_wait_for_what_nobody_wants_to_know(place: Place) -> None:
-    one = RawClient(program=[sys.executable, "-c", STUCK], **place.home)
+async def test_nothing_is_left_of_a_server_that_is_killed_or_whose_client_has_gone(place: Place) -> None:
+    killed = RawClient(place.options, **place.home)
+    left = RawClient(program=[sys.executable, "-c", STUCK, *place.options], **place.home)
     try:
-        one.call("explain", {"text": WARN})
-        await asyncio.sleep(0.5)
-        assert one.process.stdin is not None
-        one.process.stdin.close()
-        assert one.process.wait(30) == 0
+        for one in (killed, left):
+            one.call("run", LONG, number=2)
+        left.call("explain", {"text": WARN}, number=3)
+        await sshd.until(lambda: len(place.rank_hosts()) >= 4, 60)
+        killed.process.kill()
+        assert left.process.stdin is not None
+        left.process.stdin.close()
+        assert left.process.wait(30) == 0, "it does not wait for what is read for nobody"
+        wait_gone(place.token, 15)
     finally:
-        one.process.kill()
-        one.process.wait(5)
+        for one in (killed, left):
+            one.process.kill()
+            one.process.wait(5)

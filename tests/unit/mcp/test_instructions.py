@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -173,6 +174,29 @@ async def test_each_text_arrives_as_data_and_nothing_else_happens(
                 assert len(json.dumps(found, ensure_ascii=False).encode()) <= MOST_BYTES, where
                 assert found["note"] == NOTE, "the words of the server itself are the same for all texts"
         assert await one.offered() == offered, "the same tools, with the same words about them"
+    assert not started
+
+
+@pytest.mark.parametrize("group", GROUPS)
+async def test_a_refusal_has_words_of_a_recording_in_quotes_alone(
+    group: str, tmp_path: Path, started: list[Any]
+) -> None:
+    async with assistant("--nodes", "a,b,c") as one:
+        for number, text in enumerate(GROUPS[group]):
+            file = _recording(text, tmp_path / str(number))
+            for tool, arguments in (
+                ("findings", {"file": file}),
+                ("pair", {"pair": "a:0>b:0", "file": file}),
+                ("diff", {"before": file, "after": file}),
+            ):
+                refusal = await one.refusal(tool, **arguments)
+                quoted = re.findall(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", refusal)
+                start = shown(text)[:20]
+                assert start in "".join(map(ast.literal_eval, quoted)), refusal
+                for words in quoted:
+                    refusal = refusal.replace(words, "")
+                assert start not in refusal
+                assert not UNFIT.search(refusal)
     assert not started
 
 

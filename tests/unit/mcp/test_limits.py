@@ -82,7 +82,7 @@ async def test_nodes_of_a_job_that_are_not_allowed_are_refused(tmp_path: Path, m
     async with assistant("--nodes", ALLOWED, "--allow-tests") as one:
         for tool in ("preflight", "run", "hang", "job"):
             refusal = await one.refusal(tool, jobid="7")
-            assert "n062 not allowed" in refusal, tool
+            assert "'n062' not allowed" in refusal, tool
 
 
 async def test_tests_need_the_permission_of_the_person(started: list[Any]) -> None:

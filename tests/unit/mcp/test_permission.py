@@ -9,7 +9,7 @@ from fabtui.mcp.permission import Permission
 def test_other_nodes_are_refused_by_name() -> None:
     limited = Permission(["n0", "n1"])
     limited.check(["n1"])
-    with pytest.raises(InputError, match=r"nodes: n\[2-3\] not allowed; this server was started for n\[0-1\]"):
+    with pytest.raises(InputError, match=r"nodes: 'n\[2-3\]' not allowed; this server was started for n\[0-1\]"):
         limited.check(["n1", "n2", "n3"])
     Permission().check(["anything"])
 
