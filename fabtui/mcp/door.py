@@ -13,13 +13,13 @@ from jsonschema import Draft202012Validator
 
 from fabtui.errors import InputError
 from fabtui.mcp.answer import Answer, as_json
-from fabtui.mcp.in_thread import OutOfTime
 from fabtui.mcp.knowledge_tools import KNOWLEDGE_TOOLS
 from fabtui.mcp.latest_session import LatestSession
 from fabtui.mcp.node_tools import NODE_TOOLS
 from fabtui.mcp.permission import Permission
 from fabtui.mcp.recording_tools import RECORDING_TOOLS
 from fabtui.mcp.tool import Call, Requests, Tool
+from fabtui.mcp.worker_threads import OutOfTime
 from fabtui.nodeset import chosen_nodes
 from fabtui.sanitize import one_line
 from fabtui.session.feeds.live import CLOSE_DEADLINE

@@ -15,8 +15,8 @@ from fabtui.importers.sources import Source, sources
 from fabtui.importers.to_model.dispatch import errors_in, examined
 from fabtui.mcp.answer import Answer, steps_of
 from fabtui.mcp.file_access import checked_files
-from fabtui.mcp.in_thread import in_thread
 from fabtui.mcp.tool import LINES, ROWS, Call, Tool, text, texts
+from fabtui.mcp.worker_threads import in_thread
 from fabtui.nodeset import count
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.presentation.findings import placed_title

@@ -17,9 +17,9 @@ from fabtui.export.preflight import json_text
 from fabtui.lab.faults import LabSpec
 from fabtui.mcp.answer import Answer, steps_from, steps_of
 from fabtui.mcp.file_access import checked_logs
-from fabtui.mcp.in_thread import in_thread
 from fabtui.mcp.session_answer import examined_lines, not_examined_lines, session_answer
 from fabtui.mcp.tool import FINDINGS, LINES, ROWS, SENTENCE, SESSION_BODY, Call, Tool, switch, text, texts
+from fabtui.mcp.worker_threads import in_thread
 from fabtui.nodeset import count, fold
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.presentation.progress_estimate import phase_text

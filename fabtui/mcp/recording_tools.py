@@ -19,10 +19,10 @@ from fabtui.history.overview import Overview, read_overview
 from fabtui.importers.comparison import compared
 from fabtui.mcp.answer import Answer, steps_of
 from fabtui.mcp.file_access import checked_file
-from fabtui.mcp.in_thread import in_thread, reading
 from fabtui.mcp.latest_session import ReadSession
 from fabtui.mcp.session_answer import session_answer
 from fabtui.mcp.tool import FINDINGS, ROWS, SENTENCE, SESSION_BODY, Call, Tool, switch, text
+from fabtui.mcp.worker_threads import in_thread, reading
 from fabtui.model.endpoints import node_of
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
