@@ -35,7 +35,7 @@ Deltas = dict[str, Any]
 MOST_INTERVALS = 600
 #: Duration (s) from which the start of a test is kept: it lies several intervals back.
 LONG = 1.0
-_MOST_LONG = 10_000
+_MOST_LONG = 4096
 #: Levels of names below each part of a value.
 _PARTS = {"hca": 2, "net": 2, "nvlink": 3}
 _MOST_COUNTERS = 20_000
