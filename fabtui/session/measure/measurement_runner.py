@@ -345,8 +345,8 @@ class MeasurementRunner:
                 self._bad_since.setdefault(pair_, since)
             self._kept.unlimited |= sweep.limited
             if sweep.doubted:
-                text = f"tested once more before that counts: {count(len(sweep.doubted), 'pair')} that failed"
-                self._pump.log("info", text)
+                failed = self._named(sorted(sweep.doubted), "failed pair")
+                self._pump.log("info", f"tested once more before that counts: {failed}")
             pairs, doubts = sorted(sweep.limited | sweep.doubted), False
 
     async def again(self, pairs: list[Pair], deadline_share: float, *, doubts: bool = False) -> None:
@@ -409,10 +409,10 @@ class MeasurementRunner:
         found = results_of(self._model, a, b)
         return any((one.extra or {}).get("error_kind") == ErrorKind.PEER_LOST.value for one in found)
 
-    def _named(self, pairs: Sequence[Pair]) -> str:
-        """Return the number of slow pairs, and their names if they are few."""
+    def _named(self, pairs: Sequence[Pair], what: str = "slow pair") -> str:
+        """Return the number of pairs, and their names if they are few."""
         names = ", ".join(f"{self._name(a)} - {self._name(b)}" for a, b in pairs[:_MAX_NAMED])
-        return f"{count(len(pairs), 'slow pair')} ({names}{', ...' if len(pairs) > _MAX_NAMED else ''})"
+        return f"{count(len(pairs), what)} ({names}{', ...' if len(pairs) > _MAX_NAMED else ''})"
 
     async def _slow_again(self, swept: PairSet, alone: Counter[Pair]) -> None:
         """Test slow pairs alone, at most `SLOW_ROUNDS` times for each slow direction; ``alone`` counts these.

@@ -216,7 +216,8 @@ async def test_a_pair_that_fails_once_while_it_is_watched_is_tested_again_before
         await feed.run()
         feed.watch(True)
         setattr(script, what, _First(member, times))
-        await until(lambda: any("tested once more before that counts: 1 pair" in line.text for line in model.log))
+        doubt = "tested once more before that counts: 1 failed pair (a:0 - b:0)"
+        await until(lambda: any(line.text == doubt for line in model.log))
         tested = _attempts(model)
         await until(lambda: _attempts(model) >= tested + 2)
     finally:
