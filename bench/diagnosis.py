@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import random
 import re
 import sys
@@ -34,7 +35,7 @@ from fabtui.model.endpoints import Endpoint, PairClass
 from fabtui.model.events import EndpointsAdded, Measured, SessionStart
 from fabtui.model.exit_codes import exit_code
 from fabtui.model.layers import Layer
-from fabtui.model.measurement import Verdict
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.schedule import pairs_for
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
@@ -902,6 +903,29 @@ def large_fabric() -> Model:
     return model
 
 
+def priced_fabric() -> Model:
+    """Return the model of a fabric with a slow node whose pairs and collectives over two nodes were all measured."""
+    fabric = Fabric(Shape(32, 8, ("NVIDIA H200",), "ib", 1, 2, False, 0.04), 1)
+    slow = fabric.names[1]
+    fabric.plan.factors.append(lambda a, b, loaded: 0.4 if slow in (a.node, b.node) and a.node != b.node else 1.0)
+    model = Model()
+    model.apply(SessionStart(nodes=fabric.names, time=1.0))
+    model.apply(EndpointsAdded(endpoints=fabric.ends, time=1.0))
+    for a, b in itertools.combinations(fabric.ends, 2):
+        rows = [fabric._measured(Layer.P2P, *pair, 1, True) for pair in ((a, b), (b, a))]
+        model.apply(Measured(measurements=rows, time=2.0))
+    groups = [(one, 16, 120.0 if slow in one else 300.0) for one in itertools.combinations(fabric.names, 2)]
+    groups.append((("all", "all"), 256, 130.0))
+    rows = [
+        Measurement(Layer.BUSBW, *ends, Verdict.OK, value, "GB/s", 1 << 30, 2.0, extra={"ranks": ranks})
+        for ends, ranks, value in groups
+    ]
+    model.apply(Measured(measurements=rows, time=2.0))
+    for kind in PairClass:
+        model.median(Layer.P2P, kind)
+    return model
+
+
 def search_steps(model: Model) -> tuple[int, list[float]]:
     """Search a model as the screen does; return the number of findings, and the seconds of CPU of each step."""
     steps: list[float] = []
@@ -915,15 +939,20 @@ def search_steps(model: Model) -> tuple[int, list[float]]:
 
 
 def cpu() -> None:
-    """Time the search in a large fabric; the least of several counts, because other work only adds to it."""
+    """Time the search in two large fabrics; the least of several counts, because other work only adds to it."""
     gc.set_threshold(*COLLECTOR)
+    _print_steps("1,024 endpoints sampled", large_fabric)
+    _print_steps("256 endpoints with collectives and prices", priced_fabric)
+
+
+def _print_steps(name: str, make: Callable[[], Model]) -> None:
     # A model for each, because it keeps tables that a search has made.
-    passes = [search_steps(large_fabric()) for _ in range(PASSES)]
+    passes = [search_steps(make()) for _ in range(PASSES)]
     count = passes[0][0]
     whole = min(sum(steps) for _, steps in passes)
     longest, above = min((1e3 * max(steps), sum(1e3 * one > STEP_MS for one in steps)) for _, steps in passes)
     print(
-        f"1,024 endpoints sampled: {count} findings in {whole:.2f} s of CPU (bar {SEARCH:g} {held(whole, SEARCH)}), "
+        f"{name}: {count} findings in {whole:.2f} s of CPU (bar {SEARCH:g} {held(whole, SEARCH)}), "
         f"{len(passes[0][1])} steps, the longest {longest:.1f} ms (bar {STEP_MS:g} {held(longest, STEP_MS)}), "
         f"{above} above"
     )

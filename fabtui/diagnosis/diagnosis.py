@@ -32,7 +32,7 @@ from fabtui.diagnosis.mesh.mesh_rules import mesh_findings_in_steps, settled_mes
 from fabtui.diagnosis.pairs import collective_rules as collective_rules
 from fabtui.diagnosis.pairs import pair_rules as pair_rules
 from fabtui.diagnosis.pairs import transport_rules as transport_rules
-from fabtui.diagnosis.pairs.pair_context import PairContext, uses_any
+from fabtui.diagnosis.pairs.pair_context import PairContext, group_results, uses_any
 from fabtui.diagnosis.pairs.tally import Survey, Tally
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, latest_preflight_in_steps, preflight
 from fabtui.diagnosis.pricing.cost_model import CostModel, cost_model
@@ -231,7 +231,8 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
     mesh = yield from settled_mesh_findings(model) if settled else mesh_findings_in_steps(model)
     yield None
     explained = [explained_endpoints(model, one) for one in mesh]
-    context = PairContext(model, tally, frozenset().union(*explained))
+    groups = yield from group_results(model)
+    context = PairContext(model, tally, frozenset().union(*explained), groups)
     yield None
     results = yield from _checked(Domain.PAIRS, context, lasting=settled and runs_tests(model))
     for one, ends in zip(mesh, explained, strict=True):
@@ -259,7 +260,7 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
     for at, one in enumerate(found):
         found[at] = confirmed(model, one)
         yield None
-    if not settled:
+    if not (settled and runs_tests(model)):
         found = yield from priced(model, found)
     checks = [one for one in left if one.rule.domain is Domain.NODES]
     few = checks

@@ -236,7 +236,9 @@ class EndpointTable:
         kinds = [self.hardware[number] for number in (*mine, *theirs)]
         hardware = (min(kinds), max(kinds)) if kinds else (0, 0)
         if src != dst:
-            apart = any(self._apart(self.leaves, *pair) for pair in zip(mine, theirs, strict=False))
+            # There are many groups, and often no leaf switch is known.
+            pairs = zip(mine, theirs, strict=False) if self.leaves else ()
+            apart = any(self._apart(self.leaves, *pair) for pair in pairs)
             domains = {self.domains.get(number) for number in (*mine, *theirs)} if self.domains else set()
             together = len(domains) == 1 and None not in domains
             return ClassKey(PairClass.NODE_PAIR, apart and not together, hardware, together)

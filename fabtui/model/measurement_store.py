@@ -180,6 +180,8 @@ class TextSpool:
 NONE = -1
 #: Shape number of a row that was removed.
 _UNUSED = 0
+#: Number of rows that are searched at once, and of shapes up to which that is worth it.
+_SCANNED, _FEW_SHAPES = 1024, 8
 _NO_ROW = _MAXIMUM = 0xFFFFFFFF
 #: Least number of a shape or an end that needs four bytes.
 _SHORT = 1 << 16
@@ -414,9 +416,16 @@ class MeasurementStore:
         wanted = {self._shape_numbers[shape] for shape in self.shapes_in_use(layers)}
         if not wanted:
             return
-        for row, number in enumerate(self._shape_of):
-            if number in wanted and (not self._previous or self._previous[row] == _NO_ROW):
-                yield row
+        at = 0
+        while at < len(self._shape_of):
+            some = self._shape_of[at : at + _SCANNED]
+            data = some.tobytes() if len(wanted) <= _FEW_SHAPES else b""
+            # Collectives are few among many pairs: a search for bytes skips what has none of them.
+            if not data or any(array(some.typecode, (number,)).tobytes() in data for number in wanted):
+                for row in range(at, at + len(some)):
+                    if self._shape_of[row] in wanted and (not self._previous or self._previous[row] == _NO_ROW):
+                        yield row
+            at += len(some)
 
     def shapes_in_use(self, layers: Collection[Layer] | None) -> Iterator[Shape]:
         """Yield the shapes of some layers, or of all."""

@@ -40,6 +40,8 @@ NETWORK = (Path.TCP, Path.RDMA, Path.GPUDIRECT)
 #: Maximum number of cells of a finding whose RDMA ports are inspected.
 MOST_INSPECTED = 64
 _MOST_COMMANDS = 4
+#: Number of collectives per step.
+_GROUPS = 32
 #: Maximum number of ports with congestion or loss that a finding names, and of their counters.
 _MOST_COUNTED, _MOST_COUNTERS = 3, 3
 
@@ -88,22 +90,25 @@ class GroupResult(NamedTuple):
         return f"{self.kind} of {self.name}"
 
 
-def _group_results(model: Model) -> Iterator[GroupResult]:
-    latest: dict[tuple[Layer, str, str], Measurement] = {}
-    for one in model.measurements(*COLLECTIVES.values()):
-        key = one.layer, one.src, one.dst
-        if one.arm is None and (key not in latest or (one.asked_bytes or 0) >= (latest[key].asked_bytes or 0)):
-            latest[key] = one
+def group_results(model: Model) -> Steps[list[GroupResult]]:
+    """Return the results of collectives."""
+    store = model.results.store
+    rows = [row for layer in COLLECTIVES.values() for some in model.results.counting_rows(layer) for row in some]
     # Nodes that take part in the other groups: rails, and all ranks.
     everyone = tuple(dict.fromkeys(end.node for end in model.endpoints if end.kind != "none"))
-    for one in latest.values():
-        named = one.src in model.nodes and one.dst in model.nodes
-        nodes = tuple(dict.fromkeys((one.src, one.dst))) if named else everyone
-        usual = model.usual(one)
-        share = one.value / usual if one.value is not None and usual else None
-        name = one_line(" and ".join(nodes) if named else one.src, 200)
-        kind, verdict = str(one.layer.spec.collective), model.verdict(one)
-        yield GroupResult(kind, name, nodes, verdict, one.value, one.unit, share, one)
+    found = []
+    # In the order of their arrival.
+    for some in in_steps(sorted(rows), _GROUPS):
+        for one in map(store.get, some):
+            named = one.src in model.nodes and one.dst in model.nodes
+            nodes = tuple(dict.fromkeys((one.src, one.dst))) if named else everyone
+            usual = model.usual(one)
+            share = one.value / usual if one.value is not None and usual else None
+            name = one_line(" and ".join(nodes) if named else one.src, 200)
+            kind, verdict = str(one.layer.spec.collective), model.verdict(one)
+            found.append(GroupResult(kind, name, nodes, verdict, one.value, one.unit, share, one))
+        yield
+    return found
 
 
 def uses_any(model: Model, pair: Pair, ends: frozenset[str]) -> bool:
@@ -124,9 +129,16 @@ class PairContext:
         model: The session model.
         tally: The verdicts of all pairs.
         settled: Endpoints whose bad pairs a fact about their node explains: they are no evidence about anything else.
+        groups: Results of collectives.
     """
 
-    def __init__(self, model: Model, tally: Tally, settled: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        model: Model,
+        tally: Tally,
+        settled: frozenset[str] = frozenset(),
+        groups: Sequence[GroupResult] = (),
+    ) -> None:
         self.model = model
         self.tally = tally
         #: Bad pairs that no finding explains.
@@ -141,7 +153,7 @@ class PairContext:
         self.contended: dict[str, Any] = {}
         #: Components that explain bad pairs, the one that explains most first; None until `search` has found them.
         self.blames: list[Blame] | None = None
-        self.groups = list(_group_results(model))  #: Results of collectives.
+        self.groups = groups  #: Results of collectives.
         #: Bad results of collectives that no finding explains.
         self.bad_groups = [one for one in self.groups if one.bad]
         self._port_notes = PortNotes(model)

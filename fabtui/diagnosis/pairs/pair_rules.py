@@ -532,17 +532,20 @@ class NodeOfCollectives(_PairRule):
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         pairs = [one for one in context.groups if len(one.nodes) == 2]
         yield None
-        bad = {node: [one for one in pairs if node in one.nodes] for one in pairs for node in one.nodes}
-        bad = {node: mine for node, mine in bad.items() if all(one.bad for one in mine)}
+        known: dict[str, list[GroupResult]] = {}
+        for one in pairs:
+            for node in one.nodes:
+                known.setdefault(node, []).append(one)
+        bad = {node: mine for node, mine in known.items() if all(one.bad for one in mine)}
         good = [one for one in pairs if bad.keys().isdisjoint(one.nodes)]
         if not good or any(one.bad for one in good):
             return
         # What pairs show about a node explains its collectives.
-        known = {blame.subject.node for blame in context.blames or ()}
+        blamed = {blame.subject.node for blame in context.blames or ()}
         for node, mine in bad.items():
             context.bad_groups = [one for one in context.bad_groups if node not in one.nodes]
             least = _FEWEST_BESIDE_LOAD if context.cores.on((node,)) else _FEWEST_GROUPS
-            if node not in known and len({frozenset(one.nodes) for one in mine}) >= least:
+            if node not in blamed and len({frozenset(one.nodes) for one in mine}) >= least:
                 yield self._found(context, node, mine, len(good))
             yield None
 

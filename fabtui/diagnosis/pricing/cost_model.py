@@ -92,22 +92,19 @@ class CostModel:
         return None if made is None else seconds(made, size, rates)
 
     def _calibrate(self, kind: str) -> Steps[Calibration | None]:
-        groups: list[tuple[Ints, Measurement]] = []
+        groups: list[tuple[Ints, Measurement, tuple[int, str, bool]]] = []
         for some in in_steps(_groups(self._model, kind), _GROUPS_AT_ONCE):
-            groups += [group for group in some if _algorithm(group[1]) in _MODELLED]
+            for ranks, one in some:
+                if (algorithm := _algorithm(one)) in _MODELLED:
+                    spans = bool((self.rates.node[ranks] != self.rates.node[ranks[0]]).any())
+                    groups.append((ranks, one, (one.asked_bytes or 0, algorithm, spans)))
             yield
         if not groups:
             return None
-        whole, most = max(groups, key=lambda group: (len(group[0]), group[1].asked_bytes or 0))
-        size, algorithm = most.asked_bytes or 0, _algorithm(most)
-        spans = len(set(self.rates.node[whole].tolist())) > 1
+        whole, most, shape = max(groups, key=lambda group: (len(group[0]), group[2][0]))
+        size, algorithm, _ = shape
         compared: list[tuple[int, float]] = []
-        alike = [
-            (ranks, one)
-            for ranks, one in groups
-            if (one.asked_bytes, _algorithm(one)) == (size, algorithm)
-            and (len(set(self.rates.node[ranks].tolist())) > 1) is spans
-        ]
+        alike = [(ranks, one) for ranks, one, of in groups if of == shape]
         step = max(1, len(alike) // _MOST_GROUPS)
         rings = _rings_of(most, whole)
         for ranks, one in [(whole, most), *(group for group in alike[::step] if group[1] is not most)]:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.diagnosis.diagnosis import diagnose, search
+from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.diagnosis.pricing.collective_traffic import double_tree, traffic
 from fabtui.diagnosis.pricing.cost_model import Calibration, CostModel, cost_model
 from fabtui.diagnosis.pricing.price import PriceFact, iteration_share
@@ -104,6 +105,9 @@ def test_a_slow_node_has_a_price_that_all_writers_share() -> None:
     (listed,) = [finding for finding in written["findings"] if "price" in finding["facts"]]
     assert listed["facts"]["price"]["without"]["busbw"] == price.without.busbw
     assert lines[0] in listed["evidence"]
+    *_, shown = search(found.model, Survey(found.model).finish(), settled=True)
+    assert shown is not None
+    assert [each.facts["price"] for each in shown.listed if "price" in each.facts] == [price], "the screen has it"
     assert found.healthy is not None
     assert found.expected is not None
     assert found.expected.busbw == price.without.busbw
