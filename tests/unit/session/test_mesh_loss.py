@@ -123,7 +123,7 @@ class CountedNodes:
         return {}
 
 
-@pytest.mark.parametrize(("nodes", "small"), [(2, 150), (4, 50), (20, 7)])
+@pytest.mark.parametrize(("nodes", "small"), [(2, 150), (4, 50), (10, 16)])
 async def test_few_targets_get_more_datagrams_and_those_beside_a_loss_are_tested_again(
     nodes: int, small: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
