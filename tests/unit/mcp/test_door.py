@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("mcp", reason="the extra mcp is not installed")
 from jsonschema import Draft202012Validator
 
 from fabtui.cli.main import main
