@@ -991,6 +991,7 @@ async def _asked(data: bytes) -> None:
         for name, value in request["arguments"].items()
     }
     requests = mock.Mock(**{f"{name}.side_effect": refuse for name in ("run", "preflight", "hang", "job")})
+    requests.recordings = place()
     door = Door(requests, Permission(("n000", "n001"), tests=True, budget=1e6), str)
     with mock.patch.dict(os.environ, {"XDG_STATE_HOME": str(place())}):
         answer = await door.call(request["tool"], given, quiet)
