@@ -14,6 +14,8 @@ MODES = ("quick", "sampled", "full")
 #: Minimum number of endpoints for which the default is ``sampled``: 128 endpoints have 8,128 pairs.
 SAMPLED_FROM = 128
 #: Domains of endpoints without any.
+#: Memory of a waiting pair (bytes) as an object.
+_BYTES = 100
 _NO_DOMAINS: Mapping[int, str] = MappingProxyType({})
 #: Endpoints of each other node that an endpoint is paired with in the ``sampled`` mode.
 SAMPLES = 2
@@ -178,8 +180,10 @@ class Dispatcher:
         #: Place in the table of pairs: of each endpoint as the first, and as the second one.
         self._first = {end: at * len(ends) for at, end in enumerate(ends)}
         self._second = {end: at for at, end in enumerate(ends)}
-        #: Number of each waiting pair in the order, from 1 on; 0 for others. As there may be millions, no object each.
-        self._numbers = array("I", (0,)) * len(ends) ** 2
+        #: Number of each waiting pair in the order, from 1 on; 0 for others. As there may be millions, no object each,
+        #: unless few of all possible pairs are to be tested.
+        dense = 4 * len(ends) ** 2 <= _BYTES * len(pairs)
+        self._numbers: array[int] | Counter[int] = array("I", (0,)) * len(ends) ** 2 if dense else Counter()
         self._count = 0  #: Number of waiting pairs.
         for number, (a, b) in enumerate(pairs, 1):
             self._count += not self._number(a, b)

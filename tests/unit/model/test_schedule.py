@@ -92,3 +92,13 @@ def test_waiting_pairs_are_no_objects() -> None:
     tracemalloc.stop()
     assert (len(started), dispatcher.waiting) == (48, len(pairs) - 48)
     assert most / len(pairs) < 40, "bytes for each"
+
+
+def test_few_of_very_many_possible_pairs_take_little_memory() -> None:
+    pairs = [(end, end + 1) for end in range(0, 4096, 2)]
+    tracemalloc.start()
+    dispatcher = Dispatcher(pairs, [None] * 4096, ["n"] * 4096)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert dispatcher.take() == pairs
+    assert most / len(pairs) < 1500, "bytes for each; a table of all possible pairs would be 67 MB"
