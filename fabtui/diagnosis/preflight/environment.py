@@ -58,9 +58,10 @@ def _ib_hca(node: ProbedNode, value: str) -> Iterator[_Problem]:
 
     def matches(word: str) -> bool:
         name, _, number = word.partition(":")
-        found = [port.split(":") for port in ports]
+        # A node may put anything into a name, such as colons.
+        found = [port.rpartition(":") for port in ports]
         return any(
-            (ca == name if exact else ca.startswith(name)) and (not number or number == port) for ca, port in found
+            (ca == name if exact else ca.startswith(name)) and (not number or number == port) for ca, _, port in found
         )
 
     yield from _missing(value.lstrip("="), "RDMA device", matches, "NCCL falls back to TCP")
@@ -71,7 +72,7 @@ def _ucx_devices(node: ProbedNode, value: str) -> Iterator[_Problem]:
     ports, nics = _ports(node), _names(node, "nics", "name")
     if ports is None or nics is None or value == "all" or re.search(r"[\^*?\[]", value):
         return
-    known = {*ports, *nics, *(port.partition(":")[0] for port in ports)}
+    known = {*ports, *nics, *(port.rpartition(":")[0] for port in ports)}
     yield from _missing(value, "device", known.__contains__, "UCX finds no network")
 
 

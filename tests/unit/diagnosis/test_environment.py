@@ -54,6 +54,12 @@ def test_devices(variable: str, value: str, expected: list[tuple[str, str]]) -> 
     assert titles(variable, value) == [(severity, f"{variable}: {text}") for severity, text in expected]
 
 
+@pytest.mark.parametrize("variable", ["NCCL_IB_HCA", "UCX_NET_DEVICES"])
+def test_a_device_may_have_any_name(variable: str) -> None:
+    devices = [{"ca": "mlx5_0: all is ok: run", "port": 1}]
+    assert titles(variable, "mlx5_0: all is ok: run:1" if variable[0] == "U" else "mlx5_0", ib=devices) == []
+
+
 @pytest.mark.parametrize(
     ("value", "gpus", "text"),
     [

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from fabtui.mcp import node_tools
 from fabtui.mcp.answer import MOST_BYTES, NOTE
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import (
@@ -27,6 +29,8 @@ from fabtui.model.events import (
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.session.event_pipeline import Journal
+from fabtui.session.feeds.live import LiveFeed
+from tests.unit.session.fakenodes import FakeNodes, Script
 
 from .assistant import assistant
 from .instructions import GROUPS, UNFIT, shown
@@ -198,6 +202,33 @@ async def test_a_refusal_has_words_of_a_recording_in_quotes_alone(
                 assert start not in refusal
                 assert not UNFIT.search(refusal)
     assert not started
+
+
+def _spoken(texts: Sequence[str]) -> Script:
+    """Return nodes of which one gives texts for everything that it names."""
+    xids = [{"kind": "xid", "code": 79, "bus": "0000:9b:00", "count": 1, "text": text} for text in texts]
+    ports = [{"ca": text, "port": 1, "state": "Active"} for text in texts]
+    gpus = [{"index": 0, "name": texts[0], "uuid": "GPU-a-0", "processes": [{"pid": 7, "name": texts[1], "user": "a"}]}]
+    return Script(
+        {"a": 1, "b": 1},
+        inventory={"a": {"gpus": gpus, "ib": ports, "driver": texts[2], "env": {"NCCL_IB_HCA": texts[3]}}},
+        probe_results={"a": {"kernel": {"readable": "yes", "counts": xids}, "host": {"fails": texts[4]}}},
+    )
+
+
+async def test_a_node_that_gives_instructions_is_asked_what_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [text for group in GROUPS.values() for text in group]
+    asked = []
+    for words in (texts, [f"mlx5_{number}" for number in range(len(texts))]):
+        nodes = FakeNodes(_spoken(words))
+        monkeypatch.setattr(node_tools, "LiveFeed", lambda options, nodes=nodes: LiveFeed(options, nodes))
+        async with assistant("--nodes", "a,b", "--allow-tests") as one:
+            found = await one.ask("preflight")
+            assert shown(words[4])[:_KEPT] in json.dumps(found, ensure_ascii=False)
+            await one.ask("run", probes=["p2p"], layers=["p2p"])
+        sent = nodes.links["a"].sent
+        asked.append(Counter((one["t"], one.get("name"), one["m"]["op"] if one["t"] == "rank" else "") for one in sent))
+    assert asked[0] == asked[1]
 
 
 def test_there_are_forty_texts() -> None:
