@@ -280,7 +280,7 @@ def _related(related: Iterable[Finding]) -> list[str]:
 def _retest(text: str) -> list[str]:
     """Return the conclusion of the tests with other partners, then the partners."""
     what, _, with_whom = text.partition(" (")
-    return [what, with_whom[:-1]] if with_whom.endswith(")") else [text]
+    return [what, f"passed: {with_whom[:-1]}"] if with_whom.endswith(")") else [text]
 
 
 _COMMON: dict[str, Callable[[Any], list[str]]] = {

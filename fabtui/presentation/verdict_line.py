@@ -308,7 +308,11 @@ def _shortened(text: str, room: int, glyphs: Glyphs) -> str:
         text = text[: found.start()] + glyphs.ellipsis + text[found.end() :]
     if len(text) > room and (brief := _BRIEF.match(text)):
         text = brief.group()
-    return text if len(text) <= room else _cut(text, room, glyphs) if room >= _NARROWEST else ""
+    if len(text) <= room or room < _NARROWEST:
+        return text if len(text) <= room else ""
+    # After a word, if that leaves half of the room.
+    cut = text.rfind(" ", room // 2, room - 1)
+    return f"{text[:cut]} {glyphs.ellipsis}" if cut > 0 else _cut(text, room, glyphs)
 
 
 def _cut(text: str, width: int, glyphs: Glyphs) -> str:

@@ -103,13 +103,13 @@ def clipped(parts: Line, width: int, ellipsis: str) -> Line:
 
 
 def in_clauses(parts: Line, width: int, ellipsis: str) -> Line:
-    """Return parts cut to a width like `clipped`, but after a whole clause or word, if that leaves half of the line."""
+    """Return parts cut like `clipped`, but after a whole clause or word, if that leaves two thirds of the line."""
     if len(plain(parts)) <= width:
         return parts
     kept = clipped(parts, width - 1, "")
     text = plain(kept)
     for mark in _ENDS:
-        if 2 * (cut := text.rfind(mark)) >= width:
+        if 3 * (cut := text.rfind(mark)) >= 2 * width:
             return [*clipped(kept, cut + 1, ""), (f" {ellipsis}", MUTED)]
     return clipped(parts, width, ellipsis)
 

@@ -20,7 +20,7 @@ from fabtui.diagnosis.knowledge.step_command import CannotRunError, StepCommand,
 from fabtui.presentation.findings import copied_step
 from fabtui.presentation.text_table import filled, text_width
 from fabtui.presentation.wording import MUTED, Part, plain
-from fabtui.presentation.wrapping import HEADING, Line, Lines, Row, between, section, stacked
+from fabtui.presentation.wrapping import HEADING, Line, Lines, Row, between, in_clauses, section, stacked
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext, context_of
 from fabtui.screen.keys import group_title, shortcut
@@ -137,7 +137,9 @@ class TitledScreen(Screen[None]):
         chip: Line = []
         if self.filter:
             chip = [("  ", ""), (f" filter: {one_line(self.filter, 60)} ", "bold reverse"), (" esc: show all", MUTED)]
-        line = between([*crumbs(self), *left, *chip], list(right), self.size.width, self.context.glyphs.ellipsis)
+        width, ellipsis = self.size.width, self.context.glyphs.ellipsis
+        shown = in_clauses([*crumbs(self), *left, *chip], width - len(plain(list(right))) - 1, ellipsis)
+        line = between(shown, list(right), width, ellipsis)
         self.title_line.show(Content.assemble(*line))
 
     def matches(self, text: str) -> bool:

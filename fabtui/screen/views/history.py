@@ -14,6 +14,7 @@ from textual.containers import VerticalScroll
 from fabtui.errors import InputError
 from fabtui.history.course import Course, Standout
 from fabtui.history.overview import MOST_COMPONENTS, USUAL_TIME, Overview, read_site
+from fabtui.presentation.cell_levels import CellStyle
 from fabtui.presentation.component_history import (
     FINDING_HEADINGS,
     STANDOUT_HEADINGS,
@@ -29,7 +30,7 @@ from fabtui.presentation.component_history import (
     standout_cells,
 )
 from fabtui.presentation.wording import MUTED, Part
-from fabtui.presentation.wrapping import Lines, section
+from fabtui.presentation.wrapping import Lines, section, stacked
 from fabtui.sanitize import one_line
 from fabtui.screen.keys import shortcut
 from fabtui.screen.views.detail_base import Cell, DetailScreen, as_text, table_section
@@ -170,9 +171,12 @@ class HistoryScreen(DetailScreen):
             return [[], [(f"  {overview_sentence(self.found)}", "")]]
         glyphs = self.context.glyphs
         lines = section(part_text(course.component), moved_text(course))
+        # Whole: the table has no room for it on a narrow terminal.
+        found = [one.title for one in self.found.standouts if one.component.key == course.component.key]
+        lines += stacked([[(f"  {one_line(text, 300)}", "bold")] for text in found], width, 2)
         lines += [[(f"  {line}", "")] for line in place_lines(course)]
         rows = course_rows(course, glyphs, width)
-        graphs: list[list[Cell]] = [[row.what, (row.graph, "$accent"), *row[2:]] for row in rows]
+        graphs: list[list[Cell]] = [[row.what, (row.graph, f"$tone-{CellStyle.GOOD.key}"), *row[2:]] for row in rows]
         lines += table_section("course", [*SUMMARY_HEADINGS], graphs, "a bar for each day")
         lines += table_section("findings", [*FINDING_HEADINGS], finding_rows(course)[:_MOST_FINDINGS])
         if days := day_rows(course):

@@ -169,7 +169,7 @@ class PairScreen(SteppedScreen):
 
 
 def _letters(text: str) -> str:
-    """Return a text without blanks and parentheses, to find a sentence in it that is wrapped or in parts."""
+    """Return a text without blanks and parentheses, to find a wrapped sentence in it."""
     return re.sub(r"[\s()]+", "", text)
 
 
@@ -201,7 +201,12 @@ def direction_lines(model: Model, source: AxisEntry, target: AxisEntry, glyphs: 
         ]
         lines += pairs(rows, 9)
     notes = pair_text.link_notes(model, source, target)
-    lines += [[(f"  {note}", style)] for note, style in notes if _letters(note) not in reported]
+    # Partners in parentheses have a line of their own in a finding.
+    lines += [
+        [(f"  {note}", style)]
+        for note, style in notes
+        if not all(_letters(part) in reported for part in note.split(" ("))
+    ]
     if why := pair_text.why_untested(model, source, target):
         lines.append([(f"  {why}", "$warning")])
     return lines

@@ -195,4 +195,4 @@ def test_details_of_a_fault_are_left_out_before_its_words_are_cut() -> None:
     whole = "1 of 12 pairs is bad: n001:1 > n001:0 wrong data, 1 byte of 256 MiB"
     assert sentence_text(one, len(whole)) == whole
     assert sentence_text(one, len(whole) - 1) == "1 of 12 pairs is bad: n001:1 > n001:0 wrong data"
-    assert sentence_text(one, 46).endswith("wrong d…")
+    assert sentence_text(one, 46).endswith("wrong …")
