@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -62,8 +63,8 @@ def _progress(feed: LiveFeed) -> str:
     return f"{phase_text(model)}: {count(ready, 'node')}{tests}"
 
 
-def _node_count(options: SessionOptions) -> int:
-    return len(options.hosts) if options.lab is None else len(LabSpec.parse(options.lab).names)
+def _names(options: SessionOptions) -> Sequence[str]:
+    return options.hosts if options.lab is None else LabSpec.parse(options.lab).names
 
 
 async def preflight(call: Call) -> Answer:
@@ -94,7 +95,7 @@ async def run(call: Call) -> Answer:
     call.permission.check_tests()
     options = await in_thread(call, lambda: call.requests.run(call.given))
     call.permission.check(options.hosts)
-    with call.permission.spend(_node_count(options), call.seconds) as seconds:
+    with call.permission.spend(_names(options), call.seconds) as seconds:
         feed, problems = await _session(call, options, seconds)
 
     def answer() -> Answer:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from fabtui.errors import InputError
-from fabtui.nodeset import fold
+from fabtui.nodeset import count, fold
 from fabtui.sanitize import one_line
 
 #: Least time (s) in which a test is worth its start.
@@ -28,6 +28,8 @@ class Permission:
         self.tests = tests
         self.left = budget  #: Node seconds that are left for tests.
         self._allowed = frozenset(nodes)
+        #: Nodes that are being tested.
+        self._tested: set[str] = set()
 
     def check(self, nodes: Iterable[str], what: str = "nodes") -> None:
         """Raise `InputError` if some nodes are not allowed; ``what`` names them.
@@ -51,21 +53,31 @@ class Permission:
             raise InputError("tests are not allowed: this server was started without --allow-tests")
 
     @contextlib.contextmanager
-    def spend(self, nodes: int, seconds: float) -> Iterator[float]:
+    def spend(self, nodes: Sequence[str], seconds: float) -> Iterator[float]:
         """Take node seconds out of the budget, yield the time (s) that a test may take, and give back what it did not.
 
+        Two tests of one node at once would measure each other.
+
         Raises:
-            InputError: Too little of the budget is left.
+            InputError: Another call tests some of the nodes, or too little of the budget is left.
         """
-        time_given = min(seconds, self.left / max(1, nodes))
-        if time_given < _LEAST:
+        if common := self._tested.intersection(nodes):
             raise InputError(
-                f"the budget of tests is spent: {self.left:.0f} node seconds are left (--budget), "
-                f"and a test of {nodes} nodes takes {_LEAST * nodes:.0f} at least"
+                f"nodes: another call tests {one_line(fold(sorted(common)), 200)} now; "
+                "wait for its answer, or leave these nodes out"
             )
-        self.left -= nodes * time_given
+        time_given = min(seconds, self.left / max(1, len(nodes)))
+        if time_given < _LEAST:
+            held = ", the rest is held by tests that still run" if self._tested else ""
+            raise InputError(
+                f"the budget of tests is spent: {self.left:.0f} node seconds are left (--budget){held}, "
+                f"and a test of {count(len(nodes), 'node')} takes {_LEAST * len(nodes):.0f} at least"
+            )
+        self.left -= len(nodes) * time_given
+        self._tested.update(nodes)
         began = time.monotonic()
         try:
             yield time_given
         finally:
-            self.left += nodes * max(0.0, time_given - (time.monotonic() - began))
+            self._tested.difference_update(nodes)
+            self.left += len(nodes) * max(0.0, time_given - (time.monotonic() - began))

@@ -16,13 +16,24 @@ def test_other_nodes_are_refused_by_name() -> None:
 
 def test_tests_spend_their_node_seconds_and_give_back_the_rest() -> None:
     allowed = Permission(tests=True, budget=100)
-    with allowed.spend(4, 1800) as seconds:
+    with allowed.spend(["n0", "n1", "n2", "n3"], 1800) as seconds:
         assert seconds == 25
         with (
-            pytest.raises(InputError, match="the budget of tests is spent: 0 node seconds are left"),
-            allowed.spend(1, 9),
+            pytest.raises(InputError, match=r"0 node seconds are left .* held by tests that still run"),
+            allowed.spend(["n4"], 9),
         ):
             pass
     assert 99 < allowed.left <= 100
     with pytest.raises(InputError, match="started without --allow-tests"):
         Permission().check_tests()
+
+
+def test_a_node_is_tested_by_one_call_at_a_time() -> None:
+    allowed = Permission(tests=True, budget=100)
+    with allowed.spend(["n0", "n1"], 10):
+        with pytest.raises(InputError, match="another call tests n1 now"), allowed.spend(["n1", "n2"], 10):
+            pass
+        with allowed.spend(["n2"], 10) as seconds:
+            assert seconds == 10
+    with allowed.spend(["n0"], 10):
+        pass
