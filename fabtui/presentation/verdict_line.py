@@ -312,7 +312,7 @@ def _shortened(text: str, room: int, glyphs: Glyphs) -> str:
         return text if len(text) <= room else ""
     # After a word, if that leaves half of the room.
     cut = text.rfind(" ", room // 2, room - 1)
-    return f"{text[:cut]} {glyphs.ellipsis}" if cut > 0 else _cut(text, room, glyphs)
+    return f"{text[:cut].rstrip(':;,')} {glyphs.ellipsis}" if cut > 0 else _cut(text, room, glyphs)
 
 
 def _cut(text: str, width: int, glyphs: Glyphs) -> str:

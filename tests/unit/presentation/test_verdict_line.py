@@ -196,3 +196,10 @@ def test_details_of_a_fault_are_left_out_before_its_words_are_cut() -> None:
     assert sentence_text(one, len(whole)) == whole
     assert sentence_text(one, len(whole) - 1) == "1 of 12 pairs is bad: n001:1 > n001:0 wrong data"
     assert sentence_text(one, 46).endswith("wrong …")
+
+
+def test_a_fault_that_does_not_fit_ends_with_a_whole_word() -> None:
+    lost = finding("node-lost", node="n005", state="failed", reason="connection refused: nobody listens")
+    text = sentence_text(Standing({Verdict.OK: 12}, [lost], failing=True), 62)
+    assert text == "All 12 pairs are ok, but n005 failed: connection refused …"
+    assert sentence_text(Standing({Verdict.OK: 12}, [lost], failing=True), 44).endswith("n005 failed …")
