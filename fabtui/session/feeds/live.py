@@ -455,7 +455,8 @@ class LiveFeed(Feed):
         client = self._clients[name] = NodeClient(link, read_only=self.read_only)
         back = name in self._gone
         self._state(name, NodeState.CONNECTED, backend=link.backend)
-        if (seconds := link.login_seconds) is not None:
+        # The first one counts: a later login is that of a node that is just coming back.
+        if (seconds := link.login_seconds) is not None and "login" not in self.model.nodes[name].first_probe_results:
             self._pump.emit(ProbeResult(node=name, probe="login", value={"seconds": round(seconds, 3)}))
         if link.banner.strip():
             self._pump.log("info", f"printed at login: {one_line(link.banner, 200)}", name)

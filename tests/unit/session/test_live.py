@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.model.events import RanksReady
+from fabtui.model.events import ProbeResult, RanksReady
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.recording import read_events
@@ -21,7 +21,7 @@ from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.measure import p2p
 from fabtui.session.options import SessionOptions
 from fabtui.transport.link import NodeUnreachable
-from tests.unit.session.fakenodes import FakeNodes, Script
+from tests.unit.session.fakenodes import FakeLink, FakeNodes, Script
 from tests.unit.session.played import feed_of, p2p_of, run, until, world_of
 
 
@@ -175,6 +175,7 @@ async def test_a_node_lost_in_the_middle_comes_back_and_its_pairs_are_tested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reconnection, "FIRST", (0.01, 0.02))
+    monkeypatch.setattr(FakeLink, "login_seconds", 0.5)
     refused = NodeUnreachable("refused", "port 22 refused")
     script = Script({"a": 2, "b": 2, "c": 2}, dies_after={"b": 2}, tries={"b": [None, refused, refused, None]})
     feed, nodes = feed_of(script, record=tmp_path / "r.jsonl.gz")
@@ -198,6 +199,9 @@ async def test_a_node_lost_in_the_middle_comes_back_and_its_pairs_are_tested(
     assert feed.model.exit_code == 0
     assert nodes.links["a"].pairs < 2 * 9, "pairs that had been tested were left alone"
     assert [line.text for line in feed.model.log if line.node == "b"].count("is back") == 1
+    events = [*read_events(tmp_path / "r.jsonl.gz")]
+    logins = [one.node for one in events if isinstance(one, ProbeResult) and one.probe == "login"]
+    assert sorted(logins) == ["a", "b", "c"], "the login of a node that comes back is no measure"
 
 
 async def test_a_node_that_comes_late_takes_the_place_of_its_empty_row(monkeypatch: pytest.MonkeyPatch) -> None:
