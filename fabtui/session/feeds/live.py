@@ -455,7 +455,7 @@ class LiveFeed(Feed):
         client = self._clients[name] = NodeClient(link, read_only=self.read_only)
         back = name in self._gone
         self._state(name, NodeState.CONNECTED, backend=link.backend)
-        # The first one counts: a later login is that of a node that is just coming back.
+        # The first one counts: later ones are slow as long as what the node was lost by lasts.
         if (seconds := link.login_seconds) is not None and "login" not in self.model.nodes[name].first_probe_results:
             self._pump.emit(ProbeResult(node=name, probe="login", value={"seconds": round(seconds, 3)}))
         if link.banner.strip():
