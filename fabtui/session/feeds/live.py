@@ -435,6 +435,11 @@ class LiveFeed(Feed):
             self._pump.log("error", f"all nodes are lost: {ended}" if ended else "all nodes are lost")
             self._deserted.set()
 
+    def _note_login(self, name: str, seconds: float | None) -> None:
+        # The first one counts: later ones are slow as long as what the node was lost by lasts.
+        if seconds is not None and "login" not in self.model.nodes[name].first_probe_results:
+            self._pump.emit(ProbeResult(node=name, probe="login", value={"seconds": round(seconds, 3)}))
+
     async def _visit(self, name: str, reach: Opener) -> float | None:
         """Connect to a node and serve it until its link ends; return the time (s) until the next try, or None."""
         if name not in self._gone:
@@ -455,9 +460,7 @@ class LiveFeed(Feed):
         client = self._clients[name] = NodeClient(link, read_only=self.read_only)
         back = name in self._gone
         self._state(name, NodeState.CONNECTED, backend=link.backend)
-        # The first one counts: later ones are slow as long as what the node was lost by lasts.
-        if (seconds := link.login_seconds) is not None and "login" not in self.model.nodes[name].first_probe_results:
-            self._pump.emit(ProbeResult(node=name, probe="login", value={"seconds": round(seconds, 3)}))
+        self._note_login(name, link.login_seconds)
         if link.banner.strip():
             self._pump.log("info", f"printed at login: {one_line(link.banner, 200)}", name)
         if printed := link.stderr_tail().strip():
