@@ -66,7 +66,7 @@ def test_histories_are_bounded_and_small() -> None:
     watched = Watched()
     watched.model.apply(PhaseStart(name="watch", total=0, time=1.0))
     watched.model.apply(Watching(on=True, time=1.0))
-    steps = ((watched.measure, 150), (watched.count, 601), (watched.log, 5001))
+    steps = ((watched.measure, 150), (watched.count, 601), (watched.log, 2001))
     for step, _ in steps:
         step(0)
     gc.collect()
@@ -77,7 +77,7 @@ def test_histories_are_bounded_and_small() -> None:
                 step(number)
         gc.collect()
         held = tracemalloc.get_traced_memory()[0]
-        assert len(watched.model.turns.latest) == 5000
+        assert len(watched.model.turns.latest) == 2000
         for step, _ in steps:
             for number in range(5000, 5020):
                 step(number)
