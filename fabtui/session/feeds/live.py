@@ -125,6 +125,8 @@ class LiveFeed(Feed):
         self._order: list[str] = list(options.hosts)
         self._ready: dict[str, tuple[NodeClient, dict[str, Any]]] = {}
         self._gone: dict[str, str] = {}
+        #: Nodes whose login has been timed.
+        self._logged_in: set[str] = set()
         self._lost: dict[str, str] = {}  #: Why the latest link of a node ended.
         self._known: set[str] = set()  #: Nodes that were ready once.
         self._due: set[str] = set()  #: Ready nodes of which something is left to test.
@@ -437,7 +439,8 @@ class LiveFeed(Feed):
 
     def _note_login(self, name: str, seconds: float | None) -> None:
         # The first one counts: later ones are slow as long as what the node was lost by lasts.
-        if seconds is not None and "login" not in self.model.nodes[name].first_probe_results:
+        if seconds is not None and name not in self._logged_in:
+            self._logged_in.add(name)
             self._pump.emit(ProbeResult(node=name, probe="login", value={"seconds": round(seconds, 3)}))
 
     async def _visit(self, name: str, reach: Opener) -> float | None:

@@ -227,17 +227,22 @@ def test_a_kept_communicator_is_used_again_while_both_ends_have_it(controller: C
     assert links() == [f"{number}/link1/id" for number in (1, 3, 4, 8, 9)]
 
 
-def test_a_held_stream_goes_on_by_itself(fake_gpu: Path) -> None:
+def test_a_held_stream_goes_on_by_itself(fake_gpu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from fabtui_node.ranks.nccl import ctypes_cuda
 
     device = ctypes_cuda.CudaDevice(ctypes_cuda.Driver(str(fake_gpu / "libcuda.so.1")), 0)
-    release = device.hold()
+    with monkeypatch.context() as patient:
+        patient.setattr(ctypes_cuda, "HELD_MOST", 60.0)
+        release = device.hold()
     assert release is not None
     device.record(device.events(1)[0])
     with pytest.raises(ctypes_cuda.CudaError, match="still busy"):
         device.wait(time.monotonic() + 0.01)
-    device.wait(time.monotonic() + 20 * ctypes_cuda.HELD_MOST)
     release()
+    device.wait(time.monotonic() + 5)
+    assert device.hold() is not None
+    device.record(device.events(1)[0])
+    device.wait(time.monotonic() + 20 * ctypes_cuda.HELD_MOST)
     release = device.hold()
     assert release is not None
     release()
