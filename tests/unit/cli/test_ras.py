@@ -31,6 +31,7 @@ def elsewhere(text: str) -> str:
     return text.replace("192.0.2.2", "198.51.100.7")
 
 
+@pytest.mark.slow
 def test_a_rank_is_behind(capsys: Out) -> None:
     with RasService("", elsewhere(body(recorded("skip-json.txt")))) as service:
         assert entry.main(["ras", "--address", service.address, "--wait", "0.1"]) == 1
@@ -41,6 +42,7 @@ def test_a_rank_is_behind(capsys: Out) -> None:
     assert "ssh 198.51.100.7 py-spy dump --pid 742" in out
 
 
+@pytest.mark.slow
 def test_the_node_of_the_late_rank(capsys: Out) -> None:
     """The answer has the node's name instead of its address, and what the node shows about the rank."""
     here = addresses_of({"addresses": ras.addresses()})[0]
@@ -71,6 +73,7 @@ def test_a_hang_that_ras_does_not_see_leads_to_stacks(capsys: Out) -> None:
     assert json.loads(capsys.readouterr().out)["values"]["next"] == ["fabtui stacks"]
 
 
+@pytest.mark.slow
 def test_a_stopped_rank_is_named(capsys: Out) -> None:
     argv = [sys.executable, "-c", "print(flush=True); import time; time.sleep(60)"]
     with subprocess.Popen(argv, env={**os.environ, "RANK": "31"}, stdout=subprocess.PIPE) as child:

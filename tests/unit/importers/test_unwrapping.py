@@ -63,6 +63,7 @@ def test_a_folded_table_is_read_as_it_was(name: str) -> None:
     assert result.values == whole.values
 
 
+@pytest.mark.slow
 def test_lines_as_they_were_printed_stay() -> None:
     """No sample of ours is changed: long lines of one length are no cut lines, and a table reads no better joined."""
     files = [

@@ -158,6 +158,7 @@ def strings(value: Any, field: str = "") -> Iterator[tuple[str, str]]:
             yield from strings(inner, field)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS)
 async def test_each_text_arrives_as_data_and_nothing_else_happens(
     group: str, tmp_path: Path, started: list[Any]
@@ -181,6 +182,7 @@ async def test_each_text_arrives_as_data_and_nothing_else_happens(
     assert not started
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS)
 async def test_a_refusal_has_words_of_a_recording_in_quotes_alone(
     group: str, tmp_path: Path, started: list[Any]

@@ -132,6 +132,7 @@ def test_a_text_within_a_long_log(capsys: Out) -> None:
         assert (given, first_cause(text)) == (0, code), f"{name}\n{text}"
 
 
+@pytest.mark.slow
 def test_the_time_for_4_megabytes(capsys: Out) -> None:
     """The limit is 2 s of CPU; a machine that does other work at the time gets five times as long."""
     steps = "step 12 loss 2.31\n" * 120_000
@@ -142,6 +143,7 @@ def test_the_time_for_4_megabytes(capsys: Out) -> None:
     assert time.process_time() - start < 10.0
 
 
+@pytest.mark.slow
 def test_the_time_for_4_megabytes_of_warnings(capsys: Out) -> None:
     """The same limit, for lines that no entry explains, with other numbers in each."""
     lines = (
@@ -154,6 +156,7 @@ def test_the_time_for_4_megabytes_of_warnings(capsys: Out) -> None:
     assert time.process_time() - start < 10.0
 
 
+@pytest.mark.slow
 def test_a_log_of_many_errors_has_the_causes_of_a_short_one(capsys: Out) -> None:
     for name, code in FEW.items():
         text = (PASTED / name).read_text()

@@ -318,6 +318,7 @@ async def test_the_probe_of_the_docs_and_one_with_names_from_before_the_move_wor
     assert [fact.unit for fact in found.table.facts if fact.name == "scratch.size"] == ["B"]
 
 
+@pytest.mark.slow
 async def test_the_template_of_a_probe_runs_and_passes_its_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -384,6 +385,7 @@ async def test_broken_ones_are_reported_and_others_run(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 async def test_one_that_hangs_costs_its_deadline_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fabtui.session.probe_runner.OWN_DEADLINE", 1.0)
     here = folder(tmp_path, hangs="import time\ndef run(a, e, d):\n    time.sleep(600)\n", good=GOOD)
