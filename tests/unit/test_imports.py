@@ -50,6 +50,7 @@ def test_the_history_is_read_without_the_diagnosis() -> None:
     assert not loaded_after("import fabtui.cli.commands.history") & heavy
 
 
+@pytest.mark.slow
 def test_the_screen_loads_nothing_heavy_but_textual() -> None:
     # The registry of probes reads their source texts.
     assert not loaded_after("import fabtui.screen.app, fabtui.screen.launch") & {*HEAVY, "fabtui_node.registry"}
@@ -60,11 +61,13 @@ def test_the_core_is_light() -> None:
     assert not loaded_after(f"import {packages}") & {*HEAVY, "textual", "rich", "asyncio"}
 
 
+@pytest.mark.slow
 def test_the_session_never_loads_torch_or_the_screen() -> None:
     loaded = loaded_after("import fabtui.session.feeds.live, fabtui.transport.connector, fabtui.lab.lab")
     assert not loaded & {"torch", "textual", "rich", "pandas", "numpy"}
 
 
+@pytest.mark.slow
 def test_a_name_of_the_package_is_loaded_on_first_use() -> None:
     # What takes the place of pandas is not loaded in half a second, but at once.
     code = "from unittest import mock; sys.modules['pandas'] = mock.MagicMock(DataFrame=object); import fabtui\n"
@@ -74,6 +77,7 @@ def test_a_name_of_the_package_is_loaded_on_first_use() -> None:
         fabtui.nothing  # noqa: B018
 
 
+@pytest.mark.slow
 def test_what_runs_on_nodes_stands_on_the_standard_library_and_runs_no_annotation() -> None:
     """An old Python would stumble over ``int | None``; the future import keeps it from looking."""
     for path in SOURCES:

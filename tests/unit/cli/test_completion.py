@@ -83,6 +83,7 @@ def test_fish_completes(scripts: Path) -> None:
     assert [found.partition("\t")[0] for found in printed.splitlines()] == [*COMPLETED.values()]
 
 
+@pytest.mark.slow
 def test_zsh_completes(scripts: Path) -> None:
     printed = run("zsh", _ZSH.format(folder=scripts) + "".join(_ZSH_LINE.format(line=line) for line in COMPLETED), "-f")
     for line, word in COMPLETED.items():

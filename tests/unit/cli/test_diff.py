@@ -69,6 +69,7 @@ def test_json_and_csv(capsys: Out, tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [("csv", "json"), ("json", "jsonl.gz"), ("jsonl.gz", "csv")])
 def test_one_session_in_any_form_equals_itself(capsys: Out, forms: dict[str, str], before: str, after: str) -> None:
     assert entry.main(["diff", forms[before], forms[after], "--json"]) == 0

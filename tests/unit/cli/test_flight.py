@@ -88,6 +88,7 @@ def test_a_stopped_rank_and_one_with_code(ranks: Ranks, capsys: Out, tmp_path: P
     assert f"kill -CONT {stopped.pid}" in out
 
 
+@pytest.mark.slow
 def test_ranks_write_only_after_a_yes(ranks: Ranks, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
     ranks.start(0, SAMPLES / "ras" / "live-fr_0.pickle")
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))

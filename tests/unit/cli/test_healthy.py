@@ -17,6 +17,7 @@ RECORDINGS = Path(__file__).parents[3] / "tests" / "samples" / "sessions"
 FAULTS, GOOD = (str(RECORDINGS / f"h200x8-lab-2x4{name}.jsonl.gz") for name in ("-faults", ""))
 
 
+@pytest.mark.slow
 def test_a_recording_a_csv_and_a_json_give_the_same_set(tmp_path: Path, capsys: Out) -> None:
     csv, snapshot = str(tmp_path / "pairs.csv"), str(tmp_path / "session.json")
     assert entry.main(["replay", FAULTS, "--text", "--csv", csv, "--json", snapshot]) == 1

@@ -421,6 +421,7 @@ def test_what_is_left_over_is_reported_with_its_command(argv: list[str], reporte
     assert reported in done.stderr
 
 
+@pytest.mark.slow
 def test_files_are_written_though_nobody_reads_what_is_reported(make_model: Maker, tmp_path: Path) -> None:
     names = [f"n{node}:{index}" for node in range(4) for index in range(4)]
     maker = make_model().start([f"n{node}" for node in range(4)]).endpoints({f"n{node}": 4 for node in range(4)})

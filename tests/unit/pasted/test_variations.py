@@ -124,6 +124,7 @@ def test_a_text_in_an_archive_or_another_encoding(capsys: Out) -> None:
             assert (given, first_cause(text)) == (0, code), f"{name} as {file}\n{text}"
 
 
+@pytest.mark.slow
 def test_a_text_within_a_long_log(capsys: Out) -> None:
     for name, code in FEW.items():
         text = (PASTED / name).read_text()

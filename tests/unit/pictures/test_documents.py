@@ -69,6 +69,7 @@ def test_only_equal_local_ranks_pass_between_nodes() -> None:
         assert found[src][dst] == ("diagonal" if src == dst else "good" if near else "failed"), (src, dst)
 
 
+@pytest.mark.slow
 def test_the_png_of_the_matrix_has_the_colours_in_the_right_places() -> None:
     model = pair_jobs()
     tiles = grid_of(matrix_scene(model, "p2p", "verdict"))
@@ -80,6 +81,7 @@ def test_the_png_of_the_matrix_has_the_colours_in_the_right_places() -> None:
         assert image.at(round(x), round(y)) == expected, (row, column)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cluster", ["a", "b"])
 def test_pings_of_a_cluster_are_grouped_by_segment(cluster: str) -> None:
     model = ping_table(cluster)

@@ -19,6 +19,7 @@ def controller() -> Iterator[Controller]:
         yield controller
 
 
+@pytest.mark.slow
 def test_a_pair_a_world_and_a_collective_over_hip_and_rccl(controller: Controller, fake_amd_gpu: Path) -> None:
     # No library is named: where there is no libcuda, HIP and RCCL are looked for.
     controller.spawn("n0", env={"LD_LIBRARY_PATH": str(fake_amd_gpu)})

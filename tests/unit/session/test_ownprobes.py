@@ -360,6 +360,7 @@ def test_a_template_is_refused_in_one_line(
     assert sorted(path.name for path in here.iterdir()) == ["tests", "there.py"]
 
 
+@pytest.mark.slow
 async def test_broken_ones_are_reported_and_others_run(tmp_path: Path) -> None:
     here = folder(
         tmp_path,
