@@ -41,7 +41,12 @@ class Component:
     @property
     def node(self) -> str:
         """Node of the place; "" for a port of a switch."""
-        return "" if self.kind is PartKind.SWITCH_PORT else self.place.partition(" ")[0].partition(":")[0]
+        return "" if self.kind is PartKind.SWITCH_PORT else node_at(self.place)
 
     def __str__(self) -> str:
         return self.place or self.identity
+
+
+def node_at(place: str) -> str:
+    """Return the node of a place in it: ``n061`` of ``n061:3`` and of ``n061 mlx5_0/1``."""
+    return place.partition(" ")[0].partition(":")[0]

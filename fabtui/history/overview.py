@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,11 @@ class Overview:
     def is_empty(self) -> bool:
         """True if no session of that time is known."""
         return not self.total
+
+
+def usual_start(subject: str) -> float:
+    """Return the start (epoch seconds) of what is shown where no other is asked for: of a subject its whole course."""
+    return 0.0 if subject else time.time() - USUAL_TIME
 
 
 def read_site(lab: bool, since: float, until: float, courses: int) -> Overview:

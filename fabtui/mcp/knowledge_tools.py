@@ -16,7 +16,7 @@ from fabtui.importers.to_model.dispatch import errors_in, examined
 from fabtui.mcp.answer import Answer, steps_of
 from fabtui.mcp.file_access import checked_files
 from fabtui.mcp.tool import LINES, ROWS, Call, Tool, text, texts
-from fabtui.mcp.worker_threads import in_thread
+from fabtui.mcp.worker_threads import in_threads
 from fabtui.nodeset import count
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.presentation.findings import placed_title
@@ -44,7 +44,8 @@ def error_entries() -> list[dict[str, Any]]:
     return [{"code": one.code, "id": one.id, "prints": one.prints, "means": one.text} for one in known]
 
 
-def _rules(given: dict[str, Any]) -> Answer:
+def _rules(call: Call) -> Answer:
+    given = call.given
     wanted, kind = str(given.get("search", "")).lower(), given.get("kind")
     found = {"rules": rule_entries(), "errors": error_entries()}
     data = {
@@ -64,9 +65,15 @@ def _rules(given: dict[str, Any]) -> Answer:
     )
 
 
-def _explain(given: dict[str, Any]) -> Answer:
-    if ("text" in given) == ("files" in given):
+def _text_or_files(call: Call) -> dict[str, Any]:
+    """Return the arguments of a call; raise `InputError` unless they have either a text or files."""
+    if ("text" in call.given) == ("files" in call.given):
         raise InputError("give either text or files")
+    return call.given
+
+
+def _explain(call: Call) -> Answer:
+    given = _text_or_files(call)
     if "text" in given:
         found, what = explained_text(given["text"], _WIDTH), "the text"
     else:
@@ -83,9 +90,8 @@ def _explain(given: dict[str, Any]) -> Answer:
     )
 
 
-def _read(given: dict[str, Any]) -> Answer:
-    if ("text" in given) == ("files" in given):
-        raise InputError("give either text or files")
+def _read(call: Call) -> Answer:
+    given = _text_or_files(call)
     if "as" in given and "files" in given:
         # Read as a list of names, any file of the user would be quoted.
         raise InputError("as: only with text; the format of a file has to be recognised")
@@ -131,21 +137,6 @@ def _body(result: Result, of_file: bool) -> dict[str, Any]:
     return body
 
 
-async def rules(call: Call) -> Answer:
-    """Return the rules and errors that are known."""
-    return await in_thread(call, lambda: _rules(call.given))
-
-
-async def explain(call: Call) -> Answer:
-    """Explain a text or logs."""
-    return await in_thread(call, lambda: _explain(call.given))
-
-
-async def read_output(call: Call) -> Answer:
-    """Judge outputs of commands."""
-    return await in_thread(call, lambda: _read(call.given))
-
-
 _FILES = texts("Paths of files on the machine of this server: regular files, none that are hidden.")
 KNOWLEDGE_TOOLS = (
     Tool(
@@ -157,7 +148,7 @@ KNOWLEDGE_TOOLS = (
             "earliest cause. It asks no node."
         ),
         seconds=60.0,
-        answer=explain,
+        answer=in_threads(_explain),
         arguments={"text": text("A code, a line, or a log, as it was printed.", _PASTED), "files": _FILES},
         body={"known": {"type": "boolean"}, "lines": LINES},
     ),
@@ -169,7 +160,7 @@ KNOWLEDGE_TOOLS = (
             "and many others, offline: what is wrong in them. A format that it does not know is not examined."
         ),
         seconds=60.0,
-        answer=read_output,
+        answer=in_threads(_read),
         arguments={
             "files": _FILES,
             "text": text("Output of one command, as it was printed.", _PASTED),
@@ -182,7 +173,7 @@ KNOWLEDGE_TOOLS = (
         title="Known rules and errors",
         description="Lists the rules that findings cite, and the errors that logs are searched for. It asks no node.",
         seconds=30.0,
-        answer=rules,
+        answer=in_threads(_rules),
         arguments={
             "search": text("Only those with this text.", 200),
             "kind": {"type": "string", "enum": ["rules", "errors"], "description": "Only one of the two."},

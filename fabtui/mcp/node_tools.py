@@ -70,7 +70,7 @@ def _names(options: SessionOptions) -> Sequence[str]:
 async def preflight(call: Call) -> Answer:
     """Inspect nodes without tests."""
     expected = expectations(call.given.pop("expect", ()))
-    options = await in_thread(call, lambda: call.requests.preflight(call.given))
+    options = await in_thread(lambda: call.requests.preflight(call.given))
     call.permission.check(options.hosts)
     feed, problems = await _session(call, options, call.seconds)
 
@@ -87,13 +87,13 @@ async def preflight(call: Call) -> Answer:
             next=steps_of(inspected.findings),
         )
 
-    return await in_thread(call, answer)
+    return await in_thread(answer)
 
 
 async def run(call: Call) -> Answer:
     """Test GPUs and links."""
     call.permission.check_tests()
-    options = await in_thread(call, lambda: call.requests.run(call.given))
+    options = await in_thread(lambda: call.requests.run(call.given))
     call.permission.check(options.hosts)
     with call.permission.spend(_names(options), call.seconds) as seconds:
         feed, problems = await _session(call, options, seconds)
@@ -102,7 +102,7 @@ async def run(call: Call) -> Answer:
         found = session_answer(feed.diagnosis(), options.record, problems)
         return replace(found, data={**found.data, "node_seconds_left": round(call.permission.left)})
 
-    return await in_thread(call, answer)
+    return await in_thread(answer)
 
 
 def _with_logs(call: Call) -> dict[str, Any]:
@@ -113,14 +113,14 @@ def _with_logs(call: Call) -> dict[str, Any]:
 
 async def hang(call: Call) -> Answer:
     """Report whether a running job hangs."""
-    options, query = await in_thread(call, lambda: call.requests.hang(_with_logs(call)))
+    options, query = await in_thread(lambda: call.requests.hang(_with_logs(call)))
     call.permission.check(options.hosts)
     notices: list[str] = []
     call.step = lambda: f"observing the job on {count(len(options.hosts), 'node')}"
     async with asyncio.timeout(call.seconds), observed(options, notices.append, query, PATIENCE) as session:
         verdict = await session.snapshot()
         unread = session.unread()
-    findings = (await in_thread(call, lambda: diagnose(session.model))).findings
+    findings = (await in_thread(lambda: diagnose(session.model))).findings
     data: dict[str, Any] = {"findings": [finding_json(one) for one in findings], "notices": notices[:_MOST_NOTICES]}
     if verdict is None:
         unread = unread or [f"{NO_RANK} {fold(options.hosts)}"]
@@ -142,7 +142,7 @@ async def hang(call: Call) -> Answer:
 
 async def job(call: Call) -> Answer:
     """Report on a job."""
-    options, query = await in_thread(call, lambda: call.requests.job(_with_logs(call)))
+    options, query = await in_thread(lambda: call.requests.job(_with_logs(call)))
     call.permission.check(query.nodes)
     notices: list[str] = []
     call.step = lambda: f"reading the logs of job {query.job}" if query.job else "reading the logs"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,16 @@ from fabtui.errors import InputError
 from fabtui.export.history import json_text as history_text
 from fabtui.export.json import pair_json
 from fabtui.export.session_diff import json_text as diff_text
+from fabtui.history.component import node_at
 from fabtui.history.history_file import history_file
-from fabtui.history.overview import Overview, read_overview
+from fabtui.history.overview import Overview, read_overview, usual_start
 from fabtui.importers.comparison import compared
 from fabtui.mcp.answer import Answer, steps_of
 from fabtui.mcp.file_access import checked_file
 from fabtui.mcp.latest_session import ReadSession
 from fabtui.mcp.session_answer import session_answer
 from fabtui.mcp.tool import FINDINGS, ROWS, SENTENCE, SESSION_BODY, Call, Tool, switch, text
-from fabtui.mcp.worker_threads import in_thread, reading
+from fabtui.mcp.worker_threads import in_threads, reading
 from fabtui.model.endpoints import node_of
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
@@ -33,10 +34,6 @@ from fabtui.presentation.verdict_line import sentence_of
 from fabtui.presentation.wording import verdict_words
 from fabtui.report.recordings import recordings_in
 from fabtui.sanitize import one_line
-
-#: Days of the history, where nothing else is asked for.
-_DAYS = 30.0
-_DAY = 86400.0
 
 
 def recording_of(given: dict[str, Any], folder: Path) -> Path:
@@ -169,16 +166,14 @@ def _uncompared(then: Model, now: Model) -> Iterable[str]:
 def _history(call: Call) -> Answer:
     given, subject = call.given, str(call.given.get("subject", "")).strip()
     lab = bool(given.get("labs"))
-    since = (
-        values.since(given["since"], "since") if "since" in given else 0.0 if subject else time.time() - _DAYS * _DAY
-    )
+    since = values.since(given["since"], "since") if "since" in given else usual_start(subject)
     found = read_overview(history_file(lab), since, subject)
     if subject and not found.courses:
-        call.permission.check([_node(subject)], "subject")
+        call.permission.check([node_at(subject)], "subject")
         raise InputError(f"{one_line(subject, 80)!r} is no node, endpoint, port or identity in the history")
     # An identity has no name of a node in it, and may have been in several.
     places = {course.component.node for course in found.courses}
-    places |= {_node(stay.place) for course in found.courses for stay in course.stays}
+    places |= {node_at(stay.place) for course in found.courses for stay in course.stays}
     call.permission.check(sorted(places - {""}), "subject")
     shown, left_out = _allowed(call, found)
     return Answer(
@@ -193,11 +188,6 @@ def _history(call: Call) -> Answer:
     )
 
 
-def _node(place: str) -> str:
-    """Return the node of an endpoint or a port: ``n061`` of ``n061:3`` and of ``n061 mlx5_0/1``."""
-    return place.partition(" ")[0].partition(":")[0]
-
-
 def _allowed(call: Call, found: Overview) -> tuple[Overview, int]:
     """Return the part of an overview about nodes that are allowed, and the number of sessions that are left out."""
     if not call.permission.nodes:
@@ -206,30 +196,8 @@ def _allowed(call: Call, found: Overview) -> tuple[Overview, int]:
     standouts = [
         one for one in found.standouts if one.component.node and call.permission.is_within([one.component.node])
     ]
-    kept = Overview(
-        *(found.path, found.since, found.until, len(sessions), sessions, standouts, found.subject, found.courses)
-    )
+    kept = replace(found, total=len(sessions), sessions=sessions, standouts=standouts)
     return kept, found.total - len(sessions)
-
-
-async def findings(call: Call) -> Answer:
-    """Return what is wrong in a session."""
-    return await in_thread(call, lambda: _findings(call))
-
-
-async def pair(call: Call) -> Answer:
-    """Return everything about a pair."""
-    return await in_thread(call, lambda: _pair(call))
-
-
-async def diff(call: Call) -> Answer:
-    """Return what changed between two sessions."""
-    return await in_thread(call, lambda: _diff(call))
-
-
-async def history(call: Call) -> Answer:
-    """Return what earlier sessions saw."""
-    return await in_thread(call, lambda: _history(call))
 
 
 _FILE = text("Recording, CSV or JSON of a session: a path, or a name in the folder of recordings. Default: the newest.")
@@ -243,7 +211,7 @@ RECORDING_TOOLS = (
             "evidence and next commands. It asks no node: what the session has not tested is in not_examined."
         ),
         seconds=120.0,
-        answer=findings,
+        answer=in_threads(_findings),
         arguments={"file": _FILE, "demo": _DEMO},
         body=SESSION_BODY,
     ),
@@ -252,7 +220,7 @@ RECORDING_TOOLS = (
         title="One pair of GPUs",
         description="Returns all measurements of one pair in both directions, and the findings about it and its ends.",
         seconds=120.0,
-        answer=pair,
+        answer=in_threads(_pair),
         arguments={"pair": text("Two endpoints: n060:3>n061:5.", 600), "file": _FILE, "demo": _DEMO},
         required=("pair",),
         body={"directions": ROWS, "findings": FINDINGS, "findings_of_its_ends": FINDINGS, "session": SENTENCE},
@@ -262,7 +230,7 @@ RECORDING_TOOLS = (
         title="Differences between two sessions",
         description="Compares two recorded sessions: pairs, facts of nodes and findings that are worse, new or gone.",
         seconds=120.0,
-        answer=diff,
+        answer=in_threads(_diff),
         arguments={"before": text("Earlier recording, CSV or JSON."), "after": text("Later one.")},
         required=("before", "after"),
         body={"worse": {"type": "boolean"}, "pairs": ROWS, "findings": {"type": "object"}},
@@ -272,7 +240,7 @@ RECORDING_TOOLS = (
         title="What earlier sessions saw",
         description="Returns components that get worse, flap or are new, or the course of one over all sessions.",
         seconds=60.0,
-        answer=history,
+        answer=in_threads(_history),
         arguments={
             "subject": text("A node, endpoint, port or identity; none: what stands out.", 200),
             "since": text("From a date or a time ago on: 2026-09-01, 30d, 2w, 1y.", 40),

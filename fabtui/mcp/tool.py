@@ -107,8 +107,10 @@ _STEP: Schema = {
     "required": ["finding", "text", "node", "argv"],
     "additionalProperties": False,
 }
-_LINES: Schema = {"type": "array", "items": {"type": "string"}}
-_ANY: Schema = {"type": "array", "items": {"type": "object"}}
+#: JSON Schema of lists of objects, of lists of lines, and of a sentence, in bodies.
+ROWS: Schema = {"type": "array", "items": {"type": "object"}}
+LINES: Schema = {"type": "array", "items": {"type": "string"}}
+SENTENCE: Schema = {"type": "string"}
 #: JSON Schema of findings, of members that assistants read (all are in ``fabtui schema``).
 FINDINGS: Schema = {
     "type": "array",
@@ -120,16 +122,14 @@ FINDINGS: Schema = {
             "rule": {"type": "string"},
             "severity": {"enum": ["bad", "warn", "note"]},
             "title": {"type": "string"},
-            "nodes": _LINES,
+            "nodes": LINES,
             "confidence": {"type": ["number", "null"], "description": "Probability among the causes that fit."},
-            "evidence": _LINES,
-            "next": {**_LINES, "description": "Commands for the person."},
+            "evidence": LINES,
+            "next": {**LINES, "description": "Commands for the person."},
         },
         "required": ["id", "severity", "title", "confidence", "evidence", "next"],
     },
 }
-#: JSON Schema of lists of objects, of lists of lines, and of a sentence, in bodies.
-ROWS, LINES, SENTENCE = _ANY, _LINES, {"type": "string"}
 #: JSON Schema of the body about a session.
 SESSION_BODY = {"sentence": SENTENCE, "findings": FINDINGS, "nodes": ROWS, "preflight": FINDINGS}
 #: JSON Schema of all answers; the body, ``data``, is what the command writes as JSON (``fabtui schema``), bounded.
@@ -139,8 +139,8 @@ OUTPUT_SCHEMA: Schema = {
         "tool": {"type": "string"},
         "answer": {"type": "string", "description": "The answer in one sentence."},
         "exit": {"type": ["integer", "null"], "description": "Exit code that the command would have: 0 nothing bad."},
-        "examined": {**_LINES, "description": "What was examined."},
-        "not_examined": {**_LINES, "description": "What was not, and why: it is not known to be ok."},
+        "examined": {**LINES, "description": "What was examined."},
+        "not_examined": {**LINES, "description": "What was not, and why: it is not known to be ok."},
         "recording": {"type": ["string", "null"], "description": "File with all of the evidence."},
         "next": {"type": "array", "items": _STEP, "description": "Commands for the person; none of them was run."},
         "left_out": {
@@ -148,7 +148,7 @@ OUTPUT_SCHEMA: Schema = {
             "additionalProperties": {"type": "integer"},
             "description": "Number of items that the limits of an answer left out, by path.",
         },
-        "untrusted": {**_LINES, "description": "Members that may quote nodes, files and jobs."},
+        "untrusted": {**LINES, "description": "Members that may quote nodes, files and jobs."},
         "note": {"type": "string"},
         "data": {"type": "object", "description": "The body: what the command writes as JSON, bounded."},
     },

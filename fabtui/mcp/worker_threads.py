@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from fabtui.mcp.answer import Answer
 from fabtui.mcp.tool import Call
 from fabtui.sanitize import one_line
 
@@ -20,9 +21,14 @@ class OutOfTime(TimeoutError):
     """The time limit of a call has passed, or the client has gone."""
 
 
-async def in_thread(call: Call, work: Callable[[], ResultT]) -> ResultT:
+async def in_thread(work: Callable[[], ResultT]) -> ResultT:
     """Return the result of a function that blocks."""
     return await asyncio.get_running_loop().run_in_executor(_POOL, work)
+
+
+def in_threads(answer: Callable[[Call], Answer]) -> Callable[[Call], Awaitable[Answer]]:
+    """Return the function of a tool that answers calls in a thread each."""
+    return lambda call: in_thread(lambda: answer(call))
 
 
 def reading(call: Call, name: str) -> Callable[[float], None]:

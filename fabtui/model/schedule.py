@@ -13,9 +13,9 @@ from fabtui.model.pair_index import PairArray, PairSet
 MODES = ("quick", "sampled", "full")
 #: Minimum number of endpoints for which the default is ``sampled``: 128 endpoints have 8,128 pairs.
 SAMPLED_FROM = 128
-#: Domains of endpoints without any.
 #: Memory of a waiting pair (bytes) as an object.
 _BYTES = 100
+#: Domains of endpoints without any.
 _NO_DOMAINS: Mapping[int, str] = MappingProxyType({})
 #: Endpoints of each other node that an endpoint is paired with in the ``sampled`` mode.
 SAMPLES = 2

@@ -6,7 +6,6 @@ import argparse
 import os
 import shutil
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from fabtui.config import values
 from fabtui.errors import InputError
 from fabtui.export.history import csv_text, json_text
 from fabtui.history.history_file import history_file
-from fabtui.history.overview import USUAL_TIME, Overview, read_overview
+from fabtui.history.overview import Overview, read_overview, usual_start
 from fabtui.nodeset import fold
 from fabtui.paths import user_path
 from fabtui.presentation.cell_levels import ASCII, UNICODE
@@ -53,7 +52,7 @@ def execute(args: argparse.Namespace) -> int:
     path = values.readable_file(args.file, "--file") if "file" in args else history_file("labs" in args)
     subject = " ".join(words).strip()
     outputs = text_outputs(given)
-    since = values.since(args.since, "--since") if "since" in args else 0.0 if subject else time.time() - USUAL_TIME
+    since = values.since(args.since, "--since") if "since" in args else usual_start(subject)
     found = read_overview(path, since, subject)
     if subject and not found.courses:
         raise InputError(_unknown(found))

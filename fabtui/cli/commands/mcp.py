@@ -56,7 +56,7 @@ def execute(args: argparse.Namespace) -> int:
     if "-" in given.get("hostfile", []):
         raise InputError("--hostfile: standard input is for the client; name a file")
     if "budget" in given and "allow_tests" not in given:
-        raise InputError("--budget is that of tests: add --allow-tests")
+        raise InputError("--budget limits tests: add --allow-tests")
     config = read_config(args)
     print_problems(config)
     requests = CommandRequests(args, config)
