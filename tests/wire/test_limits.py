@@ -17,7 +17,8 @@ pytestmark = [
 
 
 async def test_limits_of_a_login_that_ranks_do_not_work_with_are_named(field: sshd.Field) -> None:
-    limits = {"space": "-v 600000", "few": "-v 60000", "files": "-n 24", "time": "-t 1", "free": "-c 0"}
+    # libtorch_cpu.so alone is 0.4 GiB: less address space cannot hold it, wherever the loader puts it.
+    limits = {"space": "-v 300000", "few": "-v 60000", "files": "-n 24", "time": "-t 1", "free": "-c 0"}
     # Fast processors import PyTorch and measure within a second. Ranks read PYTHONPATH; the agent ignores it.
     busy = field.folder / "busy"
     busy.mkdir()
@@ -33,10 +34,10 @@ async def test_limits_of_a_login_that_ranks_do_not_work_with_are_named(field: ss
             own = [why for pair, why in model.untested.items() if any(why.startswith(f"{end}:") for end in pair)]
             reported[name] = " / ".join([record.text, record.note, *(why for why in own if why.startswith(name))])
 
-        assert "limited to 0.572 GiB of address space (ulimit -v)" in reported["space"]
+        assert "limited to 0.286 GiB of address space (ulimit -v)" in reported["space"]
         assert "limited to 0.0572 GiB of address space (ulimit -v)" in reported["few"]
         assert "limited to 1 s of processor time (ulimit -t)" in reported["time"]
         assert "limited to" not in reported["free"]
         judged = "".join(line for line in map(str, latest_preflight(model).findings))
-        for words in ("0.572 GiB of address space", "24 open files", "1 s of processor time"):
+        for words in ("0.286 GiB of address space", "24 open files", "1 s of processor time"):
             assert f"an SSH session has {words}" in judged
