@@ -17,7 +17,7 @@ pytestmark = [
 
 
 async def test_limits_of_a_login_that_ranks_do_not_work_with_are_named(field: sshd.Field) -> None:
-    # libtorch_cpu.so alone is 0.4 GiB: less address space cannot hold it, wherever the loader puts it.
+    # The file libtorch_cpu.so alone is 0.4 GiB: no loader gets it into less address space.
     limits = {"space": "-v 300000", "few": "-v 60000", "files": "-n 24", "time": "-t 1", "free": "-c 0"}
     # Fast processors import PyTorch and measure within a second. Ranks read PYTHONPATH; the agent ignores it.
     busy = field.folder / "busy"
