@@ -17,7 +17,8 @@ pytestmark = [
 
 
 async def test_limits_of_a_login_that_ranks_do_not_work_with_are_named(field: sshd.Field) -> None:
-    # The file libtorch_cpu.so alone is 0.4 GiB: no loader gets it into less address space.
+    # The file libtorch_cpu.so alone is 0.4 GiB: no loader gets it into less address space. The agent needs a tenth, as
+    # one arena of malloc is enough for it; each one more would take 64 MiB, which its threads then lack or not.
     limits = {"space": "-v 300000", "few": "-v 60000", "files": "-n 24", "time": "-t 1", "free": "-c 0"}
     # Fast processors import PyTorch and measure within a second. Ranks read PYTHONPATH; the agent ignores it.
     busy = field.folder / "busy"
@@ -25,7 +26,8 @@ async def test_limits_of_a_login_that_ranks_do_not_work_with_are_named(field: ss
     (busy / "sitecustomize.py").write_text("import sys\nif '-u' in sys.orig_argv:\n    while True:\n        pass\n")
     for name, limit in limits.items():
         path = f"export PYTHONPATH={busy}\n" if name == "time" else ""
-        script = field.script(name, f'#!/bin/sh\nulimit {limit}\n{path}exec sh -c "$SSH_ORIGINAL_COMMAND"\n')
+        login = f'export MALLOC_ARENA_MAX=1\nulimit {limit}\n{path}exec sh -c "$SSH_ORIGINAL_COMMAND"\n'
+        script = field.script(name, f"#!/bin/sh\n{login}")
         field.serve(name, sshd=[f"ForceCommand {script}"])
     async with session(field, *limits, probes=("p2p", "host")) as feed:
         model = feed.model
