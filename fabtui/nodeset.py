@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from ClusterShell.RangeSet import RangeSet, RangeSetException
 
+from fabtui.argument_name import argument
 from fabtui.errors import InputError
 from fabtui.paths import user_path
 from fabtui.sanitize import one_line
@@ -67,7 +68,8 @@ def expand(text: str, where: str, depth: int = 0) -> list[str]:
         if not part:
             problem = f"an empty name in {text[:80]!r}" if text.strip() else "empty node set"
             # A variable of Slurm is set within the job only, not on the login node.
-            job = "; the nodes of a Slurm job: --jobid 4711" if not text.strip() and where == "--nodes" else ""
+            given = not text.strip() and where == argument("nodes")
+            job = f"; the nodes of a Slurm job: {argument('jobid')} 4711" if given else ""
             raise InputError(f"{where}: {problem}; expected nodes such as n060,n061 or n[060-067]{job}")
         found = _operand(part, where, depth)
         if operator == "!":
@@ -237,22 +239,24 @@ def read_hosts(path: str, where: str) -> list[str]:
 
 def chosen_nodes(nodes: list[str], hostfiles: list[str], exclude: list[str]) -> list[str]:
     """Return the nodes of all ``--nodes`` and ``--hostfile`` options without those of ``--exclude``, or InputError."""
-    included = [name for text in nodes for name in expand(text, "--nodes")]
+    included = [name for text in nodes for name in expand(text, argument("nodes"))]
     included += [name for path in hostfiles for name in read_hosts(path, "--hostfile")]
     names = dict.fromkeys(included)
-    excluded = [name for text in exclude for name in expand(text, "--exclude")]
+    excluded = [name for text in exclude for name in expand(text, argument("exclude"))]
     # A node spelled differently would be tested despite --exclude. Names that match no node are accepted: people keep
     # lists of nodes to exclude.
     missed = {_spelling(name): name for name in excluded if name not in names}
     for name in names if missed else ():
         if (meant := missed.get(_spelling(name))) is not None:
-            raise InputError(f"--exclude: {meant} is not in the node set, but {name} is; use the same spelling")
+            raise InputError(
+                f"{argument('exclude')}: {meant} is not in the node set, but {name} is; use the same spelling"
+            )
     for name in excluded:
         names.pop(name, None)
     if len(names) > MAX_NODES:
         raise InputError(f"{len(names)} nodes in total; at most {MAX_NODES} are possible")
     if not names:
-        raise InputError("--exclude leaves no node")
+        raise InputError(f"{argument('exclude')} leaves no node")
     return list(names)
 
 

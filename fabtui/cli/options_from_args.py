@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fabtui.argument_name import argument
 from fabtui.cli.written_files import output_path
 from fabtui.config.file import ConfigFile, merged, read_config
 from fabtui.config.options import OUTPUTS, session_changes
@@ -42,11 +43,6 @@ from fabtui.scheduler.pods import pods
 from fabtui.session.options import SessionOptions
 from fabtui.transport.registry import TRANSPORTS
 
-NO_NODES = (
-    "no nodes given; use --nodes n060,n061, --jobid ID or --hostfile FILE, start inside a job, "
-    "or try --lab 2x4 on this machine (fabtui --help)"
-)
-
 
 def nodes_from(given: dict[str, Any]) -> dict[str, Any]:
     """Return the session options that select the nodes and how they are reached.
@@ -68,9 +64,14 @@ def nodes_from(given: dict[str, Any]) -> dict[str, Any]:
     job = _job(given, name, named)
     if job is None:
         if not named:
-            raise InputError(NO_NODES)
+            raise InputError(
+                f"no nodes given; use {argument('nodes')} n060,n061, {argument('jobid')} ID or --hostfile FILE, "
+                "start inside a job, or try --lab 2x4 on this machine (fabtui --help)"
+            )
         if name == "srun":
-            raise InputError("--transport srun needs a job: start inside salloc or sbatch, or name one with --jobid")
+            raise InputError(
+                f"--transport srun needs a job: start inside salloc or sbatch, or name one with {argument('jobid')}"
+            )
         return {"hosts": _chosen(given), "transport": name}
     changes = _of_allocation(job, given)
     if name == "srun" and not changes["placements"]:
@@ -106,7 +107,8 @@ def _this_host(given: dict[str, Any], transport: str, named: bool) -> tuple[str,
 def _job(given: dict[str, Any], transport: str, named: bool) -> Allocation | None:
     """Return the job whose nodes are tested or reached by srun, None if there is none."""
     if "jobid" in given:
-        return slurm.allocation_of(slurm.job_ids(given["jobid"], "--jobid"), "--jobid")
+        where = argument("jobid")
+        return slurm.allocation_of(slurm.job_ids(given["jobid"], where), where)
     if "no_job" in given:
         return None
     if not named:
@@ -130,7 +132,7 @@ def _of_allocation(found: Allocation, given: dict[str, Any]) -> dict[str, Any]:
         strangers = [name for name in hosts if name not in found.nodes]
         if strangers:
             text = f"not of {found.title}: {fold(strangers)}; its nodes are {fold(found.nodes)}"
-            raise InputError(f"--nodes: {text}")
+            raise InputError(f"{argument('nodes')}: {text}")
     elif given.get("exclude"):
         hosts = tuple(chosen_nodes([",".join(found.nodes)], [], given["exclude"]))
     placements = {name: found.placements[name] for name in hosts if name in found.placements}
@@ -165,9 +167,9 @@ def request_from(args: argparse.Namespace, config: ConfigFile | None = None) -> 
     for end in (end for pair in changes.get("pairs", ()) for end in pair):
         node, _, index = end.rpartition(":")
         if node not in (counts or changes["hosts"]):
-            raise InputError(f"--pair: {end!r}: there is no {node} among the nodes")
+            raise InputError(f"{argument('pair')}: {end!r}: there is no {node} among the nodes")
         if counts and int(index) >= counts[node]:
-            raise InputError(f"--pair: {end!r}: {node} has endpoints 0 to {counts[node] - 1}")
+            raise InputError(f"{argument('pair')}: {end!r}: {node} has endpoints 0 to {counts[node] - 1}")
     outputs = output_paths(given)
     names = changes.get("hosts") or (f"lab-{given['lab']}",)
     record = recording_path(given, names)

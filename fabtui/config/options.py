@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+from fabtui.argument_name import argument
 from fabtui.config import values
 from fabtui.config.values import Parser, number
 from fabtui.errors import InputError
@@ -430,7 +431,7 @@ def session_changes(given: dict[str, Any]) -> dict[str, Any]:
     for spec in OPTIONS:
         if spec.field and spec.argument in given:
             value = given[spec.argument]
-            changes[spec.field] = value if spec.parse is None else spec.parse(value, spec.flag)
+            changes[spec.field] = value if spec.parse is None else spec.parse(value, argument(spec.name, spec.flag))
     if changes.get("read_only"):
         changes |= _passive(given, changes)
     else:
@@ -462,10 +463,11 @@ def _check_together(given: dict[str, Any], changes: dict[str, Any]) -> None:
     probes = set(changes.get("probes", ("p2p", "all_reduce")))
     for spec in OPTIONS:
         if spec.field and spec.needs and spec.argument in given and not set(spec.needs) & probes:
-            why = "which --probes leaves out" if "probes" in changes else f"as in --probes all,{spec.needs[0]}"
-            raise InputError(f"{spec.flag} needs the probe {' or '.join(spec.needs)}, {why}")
+            where = argument("probes")
+            why = f"which {where} leaves out" if "probes" in changes else f"as in {where} all,{spec.needs[0]}"
+            raise InputError(f"{argument(spec.name, spec.flag)} needs the probe {' or '.join(spec.needs)}, {why}")
     if "storage" in changes.get("probes", ()) and "storage_path" not in changes:
-        raise InputError("--probes storage needs a file to read: --storage-path /scratch/file")
+        raise InputError(f"{argument('probes')} storage needs a file to read: --storage-path /scratch/file")
     for name in ("isolated", "bidirectional"):
         if name in given and "p2p" not in changes.get("layers", ("p2p",)):
-            raise InputError(f"--{name} applies to the layer p2p, which --layers leaves out")
+            raise InputError(f"{argument(name)} applies to the layer p2p, which {argument('layers')} leaves out")

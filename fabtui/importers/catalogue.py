@@ -6,6 +6,7 @@ import functools
 import re
 from typing import NamedTuple
 
+from fabtui.argument_name import argument
 from fabtui.diagnosis.knowledge.pattern_words import form_of, words_of
 from fabtui.errors import InputError
 from fabtui_node.parsers import catalogue
@@ -36,7 +37,9 @@ def chosen(name: str) -> Format:
     for one in (low, low.removeprefix("slurm-"), alias):
         if one in by_name:
             return by_name[one]
-    raise InputError(f"--as: there is no kind {name!r}; there are {', '.join(sorted(formats(), key=str.lower))}")
+    raise InputError(
+        f"{argument('as')}: there is no kind {name!r}; there are {', '.join(sorted(formats(), key=str.lower))}"
+    )
 
 
 class Guess(NamedTuple):

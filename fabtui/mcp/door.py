@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 from jsonschema import Draft202012Validator
 
+from fabtui.argument_name import asked_by_tool
 from fabtui.errors import InputError
 from fabtui.mcp.answer import Answer, as_json
 from fabtui.mcp.knowledge_tools import KNOWLEDGE_TOOLS
@@ -19,7 +20,7 @@ from fabtui.mcp.node_tools import NODE_TOOLS
 from fabtui.mcp.permission import Permission
 from fabtui.mcp.recording_tools import RECORDING_TOOLS
 from fabtui.mcp.tool import Call, Requests, Tool
-from fabtui.mcp.worker_threads import OutOfTime
+from fabtui.mcp.worker_threads import OutOfTime, in_thread
 from fabtui.nodeset import chosen_nodes
 from fabtui.sanitize import one_line
 from fabtui.session.feeds.live import CLOSE_DEADLINE
@@ -72,11 +73,12 @@ class Door:
         return as_json(work.result(), name)
 
     async def _work(self, tool: Tool, call: Call) -> Answer:
-        if "nodes" in call.given:
-            # Groups of nodes may be looked up by commands of the site.
-            nodes = await asyncio.to_thread(chosen_nodes, [call.given["nodes"]], [], [])
-            self.permission.check(nodes)
-        return await tool.answer(call)
+        with asked_by_tool(tool.arguments):
+            if "nodes" in call.given:
+                # Groups of nodes may be looked up by commands of the site.
+                nodes = await in_thread(lambda: chosen_nodes([call.given["nodes"]], [], []))
+                self.permission.check(nodes)
+            return await tool.answer(call)
 
     async def close(self) -> None:
         """End the work of all calls."""
@@ -85,6 +87,11 @@ class Door:
 
 def check_arguments(tool: Tool, given: dict[str, Any]) -> None:
     """Raise `InputError` if arguments do not fit the schema of a tool."""
+    if unknown := [one for one in given if one not in tool.arguments]:
+        known = ", ".join(tool.arguments)
+        raise InputError(f"{tool.name}: there is no argument {one_line(unknown[0], 60)!r}; there are {known}")
+    if absent := [one for one in tool.required if one not in given]:
+        raise InputError(f"{tool.name}: {absent[0]} is missing: {tool.arguments[absent[0]]['description']}")
     for problem in Draft202012Validator(tool.input_schema).iter_errors(given):
         where = ".".join(map(str, problem.absolute_path)) or "arguments"
         raise InputError(f"{tool.name}: {where}: {one_line(problem.message, 300)}")

@@ -16,7 +16,7 @@ from fabtui.importers.to_model.dispatch import errors_in, examined
 from fabtui.mcp.answer import Answer, steps_of
 from fabtui.mcp.file_access import checked_files
 from fabtui.mcp.tool import LINES, ROWS, Call, Tool, text, texts
-from fabtui.mcp.worker_threads import in_threads
+from fabtui.mcp.worker_threads import in_threads, while_wanted
 from fabtui.nodeset import count
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.presentation.findings import placed_title
@@ -72,13 +72,17 @@ def _text_or_files(call: Call) -> dict[str, Any]:
     return call.given
 
 
+def _is_text(call: Call) -> bool:
+    return "text" in call.given
+
+
 def _explain(call: Call) -> Answer:
     given = _text_or_files(call)
     if "text" in given:
         found, what = explained_text(given["text"], _WIDTH), "the text"
     else:
         files = checked_files(given["files"], "files")
-        found, what = explained_logs(sources(files), len(files) > 1, _WIDTH), ", ".join(files)
+        found, what = explained_logs(while_wanted(call, sources(files)), len(files) > 1, _WIDTH), ", ".join(files)
     lines = [line.rstrip() for line in found.lines]
     head = next((line for line in lines if line), "nothing found")
     return Answer(
@@ -99,7 +103,7 @@ def _read(call: Call) -> Answer:
     if "text" in given:
         results = [read(Source("text", given["text"]), kind)]
     else:
-        results = list(results_of(checked_files(given["files"], "files"), None))
+        results = list(while_wanted(call, results_of(checked_files(given["files"], "files"), None)))
     bodies: list[dict[str, Any]] = []
     findings: list[Finding] = []
     for result in results:
@@ -148,7 +152,7 @@ KNOWLEDGE_TOOLS = (
             "earliest cause. It asks no node."
         ),
         seconds=60.0,
-        answer=in_threads(_explain),
+        answer=in_threads(_explain, _is_text),
         arguments={"text": text("A code, a line, or a log, as it was printed.", _PASTED), "files": _FILES},
         body={"known": {"type": "boolean"}, "lines": LINES},
     ),
@@ -160,7 +164,7 @@ KNOWLEDGE_TOOLS = (
             "and many others, offline: what is wrong in them. A format that it does not know is not examined."
         ),
         seconds=60.0,
-        answer=in_threads(_read),
+        answer=in_threads(_read, _is_text),
         arguments={
             "files": _FILES,
             "text": text("Output of one command, as it was printed.", _PASTED),
@@ -173,7 +177,7 @@ KNOWLEDGE_TOOLS = (
         title="Known rules and errors",
         description="Lists the rules that findings cite, and the errors that logs are searched for. It asks no node.",
         seconds=30.0,
-        answer=in_threads(_rules),
+        answer=in_threads(_rules, lambda call: True),
         arguments={
             "search": text("Only those with this text.", 200),
             "kind": {"type": "string", "enum": ["rules", "errors"], "description": "Only one of the two."},

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from fabtui.argument_name import argument
 from fabtui.cli.commands.app import screen_settings, show
 from fabtui.cli.options_from_args import notice, print_problems, request_from
 from fabtui.cli.printing import is_plain, print_json
@@ -88,13 +89,14 @@ def query_from(given: Mapping[str, Any], environ: Mapping[str, str]) -> JobQuery
         # fabtui job --logs FOLDER 4711
         own, logs = logs[-1], logs[:-1]
     text = own or ("" if logs else environ.get("SLURM_JOB_ID", ""))
-    jobs = job_ids(text, "JOBID") if text else [""]
+    where = argument("jobid", "JOBID")
+    jobs = job_ids(text, where) if text else [""]
     if len(jobs) > 1:
-        raise InputError("JOBID: one job at a time; each job has logs of its own")
+        raise InputError(f"{where}: one job at a time; each job has logs of its own")
     if not jobs[0] and not logs:
         jobs = [_only_job()]
     if not jobs[0] and len(logs) > 1 and (path := missing(logs)):
-        raise InputError(f"--logs: no such file or folder: {one_line(path, 200)}")
+        raise InputError(f"{argument('logs')}: no such file or folder: {one_line(path, 200)}")
     nodes, hostfiles = given.get("nodes", []), given.get("hostfile", [])
     return JobQuery(
         jobs[0],
@@ -107,12 +109,13 @@ def query_from(given: Mapping[str, Any], environ: Mapping[str, str]) -> JobQuery
 
 def _only_job() -> str:
     own, _ = own_jobs()
+    named = argument("jobid", "fabtui job")
     if not own:
-        raise InputError("no job given; use fabtui job 4711, or --logs FOLDER for logs without Slurm")
+        raise InputError(f"no job given; use {named} 4711, or {argument('logs')} FOLDER for logs without Slurm")
     if len(own) > 1:
         listed = ", ".join(one_line(f"{one.job} {one.name} ({one.state.lower()})", 60) for one in own[:_MOST_LISTED])
         more = f" and {len(own) - _MOST_LISTED} more" if len(own) > _MOST_LISTED else ""
-        raise InputError(f"which of your jobs? fabtui job {own[0].job}; there are {listed}{more}")
+        raise InputError(f"which of your jobs? {named} {own[0].job}; there are {listed}{more}")
     return own[0].job
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from fabtui.argument_name import argument
 from fabtui.diagnosis.finding import Finding, Severity, register
 from fabtui.diagnosis.preflight.node_context import NodeContext, NodeRule
 from fabtui.errors import InputError
@@ -204,10 +205,12 @@ def expectations(texts: Sequence[str]) -> dict[str, str]:
     for one in texts:
         name, _, value = (part.strip() for part in one.partition("="))
         if not value:
-            raise InputError(f"--expect: {one[:60]!r} is not FACT=VALUE; expected something like gpus='8 x H200'")
+            raise InputError(
+                f"{argument('expect')}: {one[:60]!r} is not FACT=VALUE; expected something like gpus='8 x H200'"
+            )
         if name not in known:
             near = difflib.get_close_matches(name, known, 3, 0.4) or sorted(known)
-            raise InputError(f"--expect: no fact {name[:40]!r}; similar facts: {', '.join(near)}")
+            raise InputError(f"{argument('expect')}: no fact {name[:40]!r}; similar facts: {', '.join(near)}")
         found[name] = value
     return found
 

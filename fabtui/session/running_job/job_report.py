@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
+from fabtui.argument_name import argument
 from fabtui.errors import InputError
 from fabtui.jobs.monitor.report import JobReport
 from fabtui.sanitize import one_line
@@ -52,8 +53,9 @@ async def reported(
     report, query = await monitor.refresh(), monitor.query
     if report.status.stage == "unknown" and not report.facts.logs.files:
         if not report.status.problem:
-            raise InputError(f"--logs: no logs were found: {one_line(', '.join(query.logs), 200)}")
-        raise InputError(f"{report.status.problem}; the logs of a job that Slurm has forgotten: --logs FOLDER")
+            raise InputError(f"{argument('logs')}: no logs were found: {one_line(', '.join(query.logs), 200)}")
+        known = f"the logs of a job that Slurm has forgotten: {argument('logs')} FOLDER"
+        raise InputError(f"{report.status.problem}; {known}")
     async with AsyncExitStack() as stack:
         if ask_nodes and (report.status.stage == "running" or (query.nodes and not query.job)):
             linked = options_for(options, report.status)

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from jsonschema import Draft202012Validator
 from fabtui.cli.main import main
 from fabtui.cli.parser import COMMANDS, FURTHER
 from fabtui.errors import InputError
+from fabtui.importers.sources import Source
 from fabtui.mcp import door as door_module
+from fabtui.mcp import knowledge_tools
 from fabtui.mcp.answer import Answer
 from fabtui.mcp.door import TOOLS, Door
 from fabtui.mcp.latest_session import LatestSession
@@ -56,7 +59,8 @@ def test_tools_have_names_of_commands_and_valid_schemas() -> None:
     [
         ("shell", {}, "there is no tool 'shell'"),
         ("rules", {"kind": "x"}, "rules: kind: 'x' is not one of"),
-        ("rules", {"unknown": "x"}, "rules: arguments: Additional properties"),
+        ("rules", {"unknown": "x"}, "rules: there is no argument 'unknown'; there are search, kind"),
+        ("pair", {}, "pair: pair is missing: Two endpoints: n060:3>n061:5"),
         ("preflight", {"nodes": "^/etc/passwd"}, r"nodes: name the nodes; \^FILE"),
         ("preflight", {"nodes": "n2"}, "'n2' not allowed; this server was started for"),
         ("hang", {"nodes": "n2"}, "'n2' not allowed"),
@@ -130,6 +134,38 @@ async def test_progress_is_reported_and_a_cancelled_call_ends_its_work(monkeypat
     await door.close()
     assert left == ["closed", "closed"]
     assert set(reported) == {"testing"}
+
+
+async def test_files_that_are_read_for_nobody_hold_no_other_call_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, read = threading.Event(), list[str]()
+
+    def slow(names: Sequence[str]) -> Iterator[Source]:
+        for name in names:
+            held.wait(60)
+            read.append(name)
+            yield Source(name, "")
+
+    monkeypatch.setattr(knowledge_tools, "sources", slow)
+    monkeypatch.setattr(knowledge_tools, "checked_files", lambda texts, where: texts)
+    door = a_door()
+    stuck = [asyncio.ensure_future(door.call("explain", {"files": ["a", "b"]}, quiet)) for _ in range(2)]
+    await asyncio.sleep(0)
+    try:
+        for name, given in (("rules", {}), ("explain", {"text": "FT012"}), ("findings", {"demo": "h200x4-lab-2x2"})):
+            assert (await asyncio.wait_for(door.call(name, given, quiet), 30))["exit"] == 0
+        assert len(door.running) == 2
+        for one in stuck:
+            one.cancel()
+        await asyncio.wait_for(asyncio.wait(stuck), 30)
+        assert not door.running, "what is cancelled has ended, though its thread has not"
+        assert (await door.call("read", {"text": "please"}, quiet))["exit"] == 3
+    finally:
+        held.set()
+    # The thread ends with the file that it reads.
+    async with asyncio.timeout(30):
+        while len(read) < 2:  # noqa: ASYNC110 - a thread sets no event of the loop
+            await asyncio.sleep(0.01)
+    assert read == ["a", "a"]
 
 
 def test_without_the_extra_one_line_reports_what_to_install(
