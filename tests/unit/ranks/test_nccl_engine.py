@@ -54,7 +54,7 @@ def test_what_will_be_asked_for_is_loaded_ahead_and_touches_no_gpu(
     trace = tmp_path / "trace"
     env = {"LD_LIBRARY_PATH": str(fake_gpu), "FAKE_TRACE": str(trace)}
     controller.spawn("n0", env=env, config={"engine": "nccl", "library": str(fake_gpu / library)})
-    controller.until(trace.exists, 20)
+    controller.until(lambda: trace.exists() and trace.read_text().endswith("\n"), 20)
     assert set(trace.read_text().splitlines()) == {"init PCI_BUS_ID"}
     assert not controller.messages
     controller.init("n0", [0, 1, 2, 3], 4, "127.0.60.20", engine="nccl", library=str(fake_gpu / "libnccl.so.2"))
