@@ -15,13 +15,14 @@ import fabtui_node
 
 #: None of these before the first frame of the screen; torch never on the login node.
 HEAVY = ("asyncssh", "cryptography", "msgspec", "numpy", "pandas", "pynvml", "torch", "ClusterShell", "shtab")
+ROOT = Path(__file__).parents[2]
 PROBES = Path(fabtui_node.__file__).parent
 SOURCES = sorted(PROBES.rglob("*.py"))
 
 
-def loaded_after(code: str) -> set[str]:
-    """Return the names of the modules that a fresh interpreter has after some code."""
-    script = f"import sys, json\n{code}\nprint(json.dumps(sorted(sys.modules)))"
+def loaded_after(code: str, but: str = "()") -> set[str]:
+    """Return the names of the modules that a fresh interpreter has after some code, but for those of an expression."""
+    script = f"import sys, json\n{code}\nprint(json.dumps(sorted({{*sys.modules}}.difference({but}))))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     return set(json.loads(done.stdout.splitlines()[-1]))
 
@@ -54,6 +55,18 @@ def test_the_history_is_read_without_the_diagnosis() -> None:
 def test_the_screen_loads_nothing_heavy_but_textual() -> None:
     # The registry of probes reads their source texts.
     assert not loaded_after("import fabtui.screen.app, fabtui.screen.launch") & {*HEAVY, "fabtui_node.registry"}
+
+
+@pytest.mark.slow
+def test_no_step_of_the_first_search_waits_for_numpy() -> None:
+    recording = str(ROOT / "tests/samples/sessions/h200x8-lab-2x4-faults.jsonl.gz")
+    code = (
+        "from fabtui.importers.session import read_session\n"
+        "from fabtui.screen.session_diagnosis import SessionDiagnosis\n"
+        f"found = SessionDiagnosis(read_session({recording!r}))\nbefore = set(sys.modules)\n"
+        "while found.step(1.0): pass\nassert found.found"
+    )
+    assert not {name for name in loaded_after(code, but="before") if name.startswith("numpy")}
 
 
 def test_the_core_is_light() -> None:

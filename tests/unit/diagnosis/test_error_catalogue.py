@@ -340,6 +340,7 @@ def test_every_form_of_the_survey_has_its_number(code: str) -> None:
     ("code", "form"),
     [
         ("E153", "Duration mode doesn't work with events."),
+        ("E153", "Requested QP size might be too big. Try reducing TX depth and/or inline size."),
         ("E154", "RuntimeError: Tensors must be contiguous"),
         ("E157", "File already exists"),
         ("E145", "undefined symbol: _ZN3c10"),
