@@ -16,7 +16,7 @@ _WORDS = {"nvls": "with NVLS", "ring": "without NVLS"}
 def published_text(one: PublishedComparison) -> str:
     """Return a measured collective beside the published values, with their message size and sources."""
     rows = one.rows
-    parts = [f"{_range(row)} GB/s {_WORDS.get(row.algorithm, '')}".strip() for row in rows]
+    parts = [_part(row) for row in rows]
     nics = rows[0].nics
     what = f"{one.gpus} x {one.gpu}"
     if one.nodes > 1:
@@ -25,7 +25,7 @@ def published_text(one: PublishedComparison) -> str:
     text = f"{value} GB/s over {one_line(one.where, 80)}: published for {what}: {', '.join(parts)}"
     if any(row.algorithm for row in rows) and (used := one.nvls_used) is not None:
         text += f"; NVLS was {'used' if used else 'not used'}"
-    least = min(row.bytes for row in rows)
+    least = min((row.bytes for row in rows if row.bytes is not None), default=0)
     if (one.measured.asked_bytes or 0) < least:
         text += f"; these are from {size_text(least)} on, this is {size_text(one.measured.asked_bytes or 0)}"
     return f"{text} ({'; '.join(dict.fromkeys(row.source for row in rows))})"
@@ -52,6 +52,11 @@ def _row(row: PublishedRange) -> dict[str, Any]:
     return {**{name: getattr(row, name) for name in names}, "algorithm": row.algorithm or None}
 
 
-def _range(row: PublishedRange) -> str:
+def _part(row: PublishedRange) -> str:
     low, high = value_text(row.low), value_text(row.high)
-    return low if low == high else f"{low} to {high}"
+    words = [low if low == high else f"{low} to {high}", "GB/s"]
+    if row.algorithm in _WORDS:
+        words.append(_WORDS[row.algorithm])
+    if row.bytes is None:
+        words.append("at an unknown size")
+    return " ".join(words)

@@ -27,7 +27,7 @@ class PublishedRange(NamedTuple):
     nodes: tuple[int, int]
     nics: tuple[int, int] | None
     test: str
-    bytes: int
+    bytes: int | None
     algorithm: str
     low: float
     high: float
@@ -68,7 +68,7 @@ def _row(row: dict[str, Any]) -> PublishedRange:
     nics = row.get("nics")
     low, high = row["busbw"]
     algorithm = row.get("algorithm", "")
-    rest = (row["test"], row["bytes"], algorithm, low, high, row["source"], row["date"])
+    rest = (row["test"], row.get("bytes"), algorithm, low, high, row["source"], row["date"])
     return PublishedRange(row["gpu"], row["gpus"], (first, last), None if nics is None else (nics[0], nics[1]), *rest)
 
 

@@ -23,7 +23,6 @@ from fabtui.report.collectives import collective_tables
 
 ROOT = Path(__file__).parents[3]
 PRODUCTS = {
-    "V100 SXM2": "Tesla V100-SXM2-32GB",
     "A100": "NVIDIA A100-SXM4-80GB",
     "H100 HBM3": "NVIDIA H100 80GB HBM3",
     "MI300X": "AMD Instinct MI300X",
@@ -58,42 +57,44 @@ def machine(row: PublishedRange, value: float, size: int, gpu: str = "", algorit
 @pytest.mark.parametrize("row", published_ranges(), ids=lambda row: f"{row.gpu}-{row.nodes[0]}x{row.gpus}-{row.test}")
 def test_each_row_is_whole_and_is_found_on_its_hardware(row: PublishedRange) -> None:
     assert 0 < row.low <= row.high < 2000
-    assert row.bytes >= 1 << 20
+    assert row.bytes is None or row.bytes >= 1 << 20
     assert row.algorithm in ("", "nvls", "ring")
     assert row.source
     assert row.date[:2] == "20"
-    model = machine(row, row.low, row.bytes)
+    size = row.bytes or 1 << 30
+    model = machine(row, row.low, size)
     (found,) = published(model, row.test)
     assert row in found.rows
     text = published_text(found)
     assert row.source in text
-    assert "these are from" not in text
-    assert published(machine(row, row.low, row.bytes, "NVIDIA L40S"), row.test) == []
+    assert "these are from" not in text or any((other.bytes or 0) > size for other in found.rows)
+    assert ("at an unknown size" in text) is any(other.bytes is None for other in found.rows)
+    assert published(machine(row, row.low, size, "NVIDIA L40S"), row.test) == []
 
 
 def test_a_low_value_is_answered_with_the_algorithm_and_is_no_verdict() -> None:
     row = next(one for one in published_ranges() if (one.gpu, one.algorithm) == ("H100 HBM3", "nvls"))
+    assert row.bytes == 1 << 32
     model = machine(row, 412.0, row.bytes, algorithm="RING/SIMPLE")
     (found,) = published(model, "all_reduce")
     text = published_text(found)
     assert text.startswith(
-        "412 GB/s over n0: published for 8 x H100 HBM3: 450 to 480 GB/s with NVLS, 360 to 370 GB/s without NVLS; "
-        "NVLS was not used ("
+        "412 GB/s over n0: published for 8 x H100 HBM3: 476 to 480 GB/s with NVLS, 369 to 370 GB/s without NVLS at an "
+        "unknown size; NVLS was not used ("
     )
     (table,) = collective_tables(model)
     assert text in table.notes
     value = as_json(diagnose(model))
     (listed,) = value["published"]
-    assert (listed["text"], listed["busbw"], listed["ranges"][0]["low"]) == (text, 412.0, 450.0)
+    assert (listed["text"], listed["busbw"], listed["ranges"][0]["low"]) == (text, 412.0, 476.0)
+    assert [one["bytes"] for one in listed["ranges"]] == [1 << 32, None]
     Draft202012Validator(schema("session")).validate(value)
-    assert published_text(published(machine(row, 1.0, 1 << 28), "all_reduce")[0]).count(
-        "from 1 GiB on, this is 256 MiB"
-    )
+    assert "from 4 GiB on, this is 256 MiB" in published_text(published(machine(row, 1.0, 1 << 28), "all_reduce")[0])
 
 
 def test_a_board_with_a_bridge_is_no_other_board() -> None:
     row = next(one for one in published_ranges() if one.gpu == "H200")
-    assert published(machine(row, 100.0, row.bytes, "NVIDIA H200 NVL"), row.test) == []
+    assert published(machine(row, 100.0, 1 << 30, "NVIDIA H200 NVL"), row.test) == []
 
 
 @pytest.mark.parametrize(
