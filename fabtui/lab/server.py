@@ -203,7 +203,7 @@ class LabNode:
                 os.close(descriptor)
         self._started(command.pid)
         await process.redirect(None, from_stdout, from_stderr, send_eof=False)
-        self._begin(_feed(process, command))
+        self._begin(feed(process, command))
         if process.is_closing():
             # The channel ended while the command was started.
             process.connection_lost(None)
@@ -238,7 +238,7 @@ class LabNode:
             self._listener = None
 
 
-async def _feed(process: asyncssh.SSHServerProcess[bytes], command: asyncio.subprocess.Process) -> None:
+async def feed(process: asyncssh.SSHServerProcess[bytes], command: asyncio.subprocess.Process) -> None:
     """Pass on input and signals of the client. Not by a redirection of asyncssh, which loses input that has to wait."""
     assert command.stdin is not None
     with contextlib.suppress(OSError, asyncssh.Error):

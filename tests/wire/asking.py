@@ -13,6 +13,7 @@ from pathlib import Path
 
 import asyncssh
 
+from fabtui.lab.server import feed
 from tests.wire.sshd import free_port
 
 USER = "alice"
@@ -67,9 +68,12 @@ async def _run(home: Path | None, process: asyncssh.SSHServerProcess[bytes]) -> 
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, **own},
+        start_new_session=True,
     )
-    await process.redirect(child.stdin, child.stdout, child.stderr)
+    await process.redirect(None, child.stdout, child.stderr)
+    feeding = asyncio.create_task(feed(process, child))
     process.exit(await child.wait())
+    await feeding
 
 
 @asynccontextmanager

@@ -14,9 +14,6 @@ from fabtui.transport.login_answers import Ask, LoginQuestion
 from tests.wire import fakeside
 from tests.wire.asking import USER, Asking, asking_servers
 
-# asyncssh warns when a command of its server ends.
-pytestmark = pytest.mark.filterwarnings("ignore:coroutine 'Queue.join' was never awaited")
-
 NODES = ("n1", "n2", "n3", "n4")
 
 

@@ -16,11 +16,7 @@ from tests.forked import fabtui
 from tests.wire.asking import Asking, asking_servers
 from tests.wire.stranger import content, descendants
 
-pytestmark = [
-    pytest.mark.timeout(180),
-    # asyncssh warns when a command of its server ends.
-    pytest.mark.filterwarnings("ignore:coroutine 'Queue.join' was never awaited"),
-]
+pytestmark = pytest.mark.timeout(180)
 
 CANARY = "canary-4711-"
 NODES = ("n1", "n2")
