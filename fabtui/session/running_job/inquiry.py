@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import contextlib
 import json
 import queue
@@ -299,7 +298,7 @@ async def _dump(packed: list[str]) -> FlightDump | str:
         if not unpacker.eof:
             return "its dump is cut off or too large"
         dump = flight_dump(json.loads(await _json_of_pickle(data)))
-    except (zlib.error, binascii.Error, NotPlain) as error:
+    except (zlib.error, ValueError, NotPlain) as error:
         return f"its dump cannot be read: {error}"
     return dump or "its file is no flight recorder dump"
 

@@ -156,10 +156,11 @@ async def test_dumps_of_a_lying_node() -> None:
         return {"rank": rank, "text": base64.b64encode(zlib.compress(data)).decode("ascii")}
 
     parts = [part(rank, data) for rank, data in enumerate([HASHED_FOR_EVER, DEEP, DUMPS[0].read_bytes()])]
-    rows = [{"rank": rank, "pid": 10 + rank} for rank in range(3)]
+    parts += [{"rank": 3, "text": "\u00e9"}, {"rank": 4, "text": "=A"}]
+    rows = [{"rank": rank, "pid": 10 + rank} for rank in range(5)]
     taken = await taken_from([Reply("n1", {"ranks": rows}, parts)])
     assert list(taken.dumps) == [2]
-    assert [problem.split(":")[0] for problem in taken.problems] == ["rank 0 on n1", "rank 1 on n1"]
+    assert [problem.split(":")[0] for problem in taken.problems] == [f"rank {rank} on n1" for rank in (0, 1, 3, 4)]
     assert "nested more than 32 deep" in taken.problems[1]
 
 
