@@ -37,6 +37,17 @@ class Admission:
         """Return True if the node has something to test."""
         return any(end.kind != "none" for end in self.endpoints)
 
+    def keep(self, known: list[Endpoint]) -> None:
+        """Take earlier endpoints of the node, which results refer to, in place of its own.
+
+        What is known about GPUs follows them by index: one may be missing now, or be there for the first time.
+        """
+        numbers = {end.index: end.number for end in known}
+        now = {end.number: numbers[end.index] for end in self.endpoints if end.index in numbers}
+        self.busy = {now[number]: users for number, users in self.busy.items() if number in now}
+        self.free = {now[number]: size for number, size in self.free.items() if number in now}
+        self.endpoints = known
+
 
 def engine_for(inventories: Mapping[str, dict[str, Any]]) -> tuple[str, str]:
     """Return the engine of a sweep, ``nccl`` if nodes have usable GPUs, and a note for the log, or "".

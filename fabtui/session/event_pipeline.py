@@ -128,6 +128,7 @@ class EventPump:
         self._applied = 0
         self.evidence = 0  #: Number of events in the model on which findings depend.
         self._moved = asyncio.Condition()
+        self._broken: Exception | None = None  #: A mistake of ours with which `run` ended.
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, changed: Callable[[], None]) -> None:
@@ -173,9 +174,16 @@ class EventPump:
 
     async def run(self) -> None:
         """Move events until cancelled; call `drain` afterwards."""
-        while True:
-            await self._wake.wait()
-            await self._move()
+        try:
+            while True:
+                await self._wake.wait()
+                await self._move()
+        except Exception as error:
+            # Who waits for the model would wait for ever.
+            self._broken = error
+            async with self._moved:
+                self._moved.notify_all()
+            raise
 
     async def _move(self) -> None:
         self._wake.clear()
@@ -198,6 +206,9 @@ class EventPump:
             self._moved.notify_all()
 
     def _apply(self, batch: list[Event]) -> None:
+        if self._broken is not None:
+            # The recording still takes what comes.
+            return
         for one in batch:
             self.model.apply(one)
             self.evidence += not isinstance(one, _ASIDES)
@@ -211,6 +222,8 @@ class EventPump:
         wanted = self._seq
         async with self._moved:
             while self._applied < wanted:
+                if self._broken is not None:
+                    raise self._broken
                 await self._moved.wait()
 
     async def drain(self) -> None:

@@ -94,7 +94,10 @@ class ProbeRunner:
         except ProbeFailed:
             # The node is lost, or busy: the next look is soon.
             return
-        before, now = ({one.get("pid"): one for one in dicts(of.get("sessions"))} for of in (known, value))
+        before, now = (
+            {pid: one for one in dicts(of.get("sessions")) if (pid := whole(one.get("pid"))) is not None}
+            for of in (known, value)
+        )
         if before.keys() == now.keys():
             return
         self._pump.emit(ProbeResult(node=node, probe="host", value={**known, "sessions": list(now.values())}))

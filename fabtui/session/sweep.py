@@ -105,7 +105,7 @@ class Sweep:
             else:
                 continue
             if known is not None and (known.testable or not admission.testable):
-                admission.endpoints = known.endpoints
+                admission.keep(known.endpoints)
             else:
                 added += admission.endpoints
             self._admissions[node] = admission

@@ -393,6 +393,8 @@ class LiveFeed(Feed):
         lab, faults, recorded = self._options.lab, self._options.lab_faults, self._options.recorded()
         nodes = list(self._order)
         self._pump.emit(SessionStart(nodes=nodes, options=recorded, version=__version__, lab=lab, faults=faults))
+        # Now every node has a record in the model, also while a disk is slow.
+        await self._pump.flush()
 
     async def _leave(self) -> None:
         assert self._sweep is not None
@@ -505,7 +507,11 @@ class LiveFeed(Feed):
 
     async def _look_at(self, name: str, client: NodeClient, *, back: bool) -> None:
         """Have a node load what its ranks need, which takes longest, and ask it for its inventory meanwhile."""
-        await asyncio.gather(self._prepare(name, client), self._inventory(name, client, back=back))
+        try:
+            await asyncio.gather(self._prepare(name, client), self._inventory(name, client, back=back))
+        except Exception as error:
+            # Nobody may wait for an inventory that will not come.
+            client.reject(error)
 
     async def _prepare(self, name: str, client: NodeClient) -> None:
         if name not in self._slept and self._sweep is not None:

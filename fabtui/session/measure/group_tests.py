@@ -81,6 +81,8 @@ class WorldSweep:
 
     async def again(self, wanted: Container[Pair]) -> None:
         """Test pairs of a formed world again; pairs that are not reached keep their earlier results."""
+        if len(self._good) < 2:
+            return
         request = await self._go(self._good, wanted)
         if not self._formed(request):
             text = self._failure(request).text

@@ -440,8 +440,9 @@ class MeasurementRunner:
 
     async def _collectives(self, nodes: list[str], withheld: dict[int, str]) -> None:
         await self._context.settled()
-        usable = self._context.ready() - withheld.keys()
-        here = [e for e in self._context.endpoints if e.number in usable]
+        usable, there = self._context.ready() - withheld.keys(), set(nodes)
+        # Ranks of another node may have come meanwhile: it has its turn next.
+        here = [e for e in self._context.endpoints if e.number in usable and e.node in there]
         if counts := self._options.group_sizes:
             groups = first_groups(here, nodes, counts)
             beyond = [str(count) for count in counts if count > len(here)]

@@ -15,7 +15,7 @@ import fabtui.session
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
-from fabtui.session import node_client
+from fabtui.session import node_client, probe_runner
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.measure import communicator_cache, p2p
 from fabtui.session.options import SessionOptions
@@ -128,6 +128,22 @@ async def test_a_message_with_a_wrong_field_is_that_nodes_problem_alone(twist: C
     assert _others_are_whole(model)
 
 
+async def test_sessions_of_others_with_odd_numbers_of_processes_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe_runner, "NEWCOMER_INTERVAL", 0.02)
+    odd: list[Any] = [[], {}, "7", None, -1]
+    facts = {"sessions": [{"pid": wrong} for wrong in odd]}
+    feed = LiveFeed(
+        SessionOptions(hosts=("a",), probes=("host",)),
+        FakeNodes(Script({"a": 1}, probe_results={"a": {"host": facts}})),
+    )
+    await feed.run()
+    facts["sessions"] = [*facts["sessions"], {"pid": 7}]
+    async with asyncio.timeout(20):
+        while not any("pid 7)" in line.text for line in feed.model.log):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    await feed.close()
+
+
 @pytest.mark.parametrize("wrong", [{"id": []}, {"rank": {}}], ids=["id", "rank"])
 async def test_ranks_that_never_come_free_are_their_nodes_problem_alone(wrong: Message) -> None:
     assert _others_are_whole(await _run(_with("free", **wrong), probes=("p2p",), layers=("p2p",)))
@@ -144,6 +160,21 @@ async def test_what_cannot_be_handled_ends_the_link_of_that_node_alone(monkeypat
     model = await _run(lambda message: message)
     assert _others_are_whole(model)
     assert model.nodes["c"].state == "lost"
+    assert model.nodes["c"].text == "a message cannot be read: ZeroDivisionError: a mistake of ours"
+
+
+async def test_an_inventory_that_cannot_be_handled_ends_the_link_of_that_node_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def broken(feed: LiveFeed, name: str, client: node_client.NodeClient, *, back: bool) -> None:
+        if name == "c":
+            raise ZeroDivisionError("a mistake of ours")
+        await look(feed, name, client, back=back)
+
+    look = LiveFeed._inventory
+    monkeypatch.setattr(LiveFeed, "_inventory", broken)
+    model = await _run(lambda message: message, probes=("p2p",))
+    assert _others_are_whole(model)
     assert model.nodes["c"].text == "a message cannot be read: ZeroDivisionError: a mistake of ours"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.model.events import ProbeResult, RanksReady
+from fabtui.model.events import Event, ProbeResult, RanksReady
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.recording import read_events
@@ -519,6 +519,79 @@ async def test_ranks_that_are_late_hold_no_other_node_and_are_tested_after(monke
     assert len(world_of(feed.model)) == 30
     assert not feed.model.untested
     assert feed.model.exit_code == 0
+
+
+async def test_ranks_that_come_while_others_are_tested_are_no_part_of_their_groups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sweep, "RANKS_SETTLE", 0.05)
+    script = Script({"a": 1, "b": 1, "c": 1}, slow_ranks={"c": 0.4}, takes=0.5)
+    model, _ = await run(script, probes=("p2p", "all_reduce"), layers=("p2p",), group_sizes=(2, 3))
+    found = {(m.src, (m.extra or {})["ranks"]) for m in model.measurements() if m.layer is Layer.BUSBW}
+    assert found == {("first2", 2), ("first3", 3)}
+    assert any("--groups: not tested with 3 ranks: there are 2" in line.text for line in model.log), "c had come"
+    assert model.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("count", "now", "reported"),
+    [
+        (1, [1, 0], []),
+        (2, [1], ["not tested: b:1 is in use by train (pid 7, user ann); --force tests it all the same"]),
+    ],
+    ids=["one-more", "one-less"],
+)
+async def test_what_uses_a_gpu_is_known_by_its_index_when_a_node_comes_back_with_others(
+    count: int, now: list[int], reported: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconnection, "FIRST", (0.01, 0.02))
+    script = Script({"a": 1, "b": count})
+    feed, nodes = feed_of(script, probes=("p2p",))
+    await feed.run()
+    user = [{"pid": 7, "name": "train", "user": "ann"}]
+    script.inventory["b"] = {"gpus": [{"index": index, "processes": user[:index]} for index in now]}
+    nodes.links["b"].lose("lost", "rebooted")
+    await until(lambda: any(line.text.startswith("sweep with b ended") for line in feed.model.log))
+    await feed.close()
+    assert [line.text for line in feed.model.log if line.text.startswith("not tested")] == reported
+
+
+async def test_every_node_is_in_the_model_before_it_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    feed, nodes = feed_of(Script({"a": 1, "b": 1}), probes=("ping",))
+    reach, move, known = nodes.open, feed._pump._move, []
+
+    async def late() -> None:
+        # A disk that takes its time.
+        await asyncio.sleep(0.1)
+        await move()
+
+    async def note(host: str) -> Any:
+        known.append(host in feed.model.nodes)
+        return await reach(host)
+
+    monkeypatch.setattr(feed._pump, "_move", late)
+    monkeypatch.setattr(nodes, "open", note)
+    await feed.run()
+    await feed.close()
+    assert known == [True, True]
+
+
+async def test_a_mistake_in_the_model_ends_the_session_and_nobody_waits_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(model: Model, event: Event) -> None:
+        if event.kind == "phase":
+            raise ZeroDivisionError("a mistake of ours")
+        apply(model, event)
+
+    apply = Model.apply
+    monkeypatch.setattr(Model, "apply", broken)
+    feed, nodes = feed_of(Script({"a": 1, "b": 1}), probes=("ping",))
+    with pytest.raises(ExceptionGroup):
+        async with asyncio.timeout(20):
+            await feed.run()
+    await feed.close()
+    assert all(link.closed for link in nodes.links.values())
 
 
 async def test_what_is_to_be_typed_names_the_ssh_configuration_of_the_session(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from pathlib import Path
 
@@ -11,7 +12,11 @@ from fabtui.model.events import Measured
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.recording import read_events
+from fabtui.model.session_model import Model
+from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure import group_tests
+from fabtui.session.measure.group_tests import WorldSweep, WorldTest
+from fabtui.session.measure.measurement_context import MeasurementContext
 from tests.unit.session.fakenodes import Script
 from tests.unit.session.played import p2p_of, run, world_of
 
@@ -119,3 +124,11 @@ async def test_pairs_that_are_slow_only_beside_others_count_in_no_exit_code_and_
     assert model.exit_code == 1, "nothing shows that the pair passes alone"
     model, _ = await run(Script({"a": 4, "b": 4}))
     assert (model.exit_code, model.end_text) == (0, "All 56 GPU pairs are ok.")
+
+
+async def test_a_world_of_nobody_is_not_formed_again_for_what_was_slow_before() -> None:
+    pump, go = EventPump(Model(), None), asyncio.Event()
+    go.set()
+    sweep = WorldSweep(MeasurementContext(pump, go), WorldTest(bytes=4, iters=1, warmup=0, deadline=0.01))
+    async with asyncio.timeout(5):
+        await sweep.again({(0, 1)})
