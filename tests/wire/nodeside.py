@@ -65,7 +65,7 @@ def wait_until(condition: Callable[[], object], seconds: float, what: str) -> No
         time.sleep(0.05)
 
 
-def wait_gone(token: str, seconds: float = 8.0) -> None:
+def wait_gone(token: str, seconds: float = 20.0) -> None:
     """Wait until no process carries a token; what is left is killed and fails the test."""
     until = time.monotonic() + seconds
     while (left := living(token)) and time.monotonic() < until:

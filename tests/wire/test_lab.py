@@ -158,13 +158,13 @@ async def test_the_end_of_a_channel_closes_stdin_and_kills_nothing(token: str) -
     async with lab_of("1x1") as lab:
         connection = await reach(lab, "n000")
         await connection.create_process("cat >/dev/null; exec sleep 601")
-        await wait_for(lambda: _argv(token, "sleep") or _argv(token, "cat"), 5, "the command does not run")
+        await wait_for(lambda: _argv(token, "sleep") or _argv(token, "cat"), 20, "the command does not run")
         connection.abort()
         # The end of its input lets the shell go on to sleep, and nobody kills that.
-        await wait_for(lambda: _argv(token, "sleep"), 5, "stdin was not closed")
+        await wait_for(lambda: _argv(token, "sleep"), 20, "stdin was not closed")
         await asyncio.sleep(0.5)
         assert _argv(token, "sleep")
-    wait_gone(token, 5)
+    wait_gone(token)
 
 
 def _argv(token: str, word: str) -> list[int]:
@@ -181,10 +181,11 @@ def _argv(token: str, word: str) -> list[int]:
 @shared
 async def test_signals_reach_the_command(lab: Lab) -> None:
     async with reach(lab, "n000") as connection:
-        process = await connection.create_process("sleep 600")
-        await asyncio.sleep(0.3)
-        process.terminate()
-        done = await asyncio.wait_for(process.wait(), 10)
+        process = await connection.create_process("echo up; exec sleep 600")
+        async with asyncio.timeout(20):
+            assert await process.stdout.readline() == "up\n"
+            process.terminate()
+            done = await process.wait()
         assert done.exit_signal is not None
         assert done.exit_signal[0] == "TERM"
 
@@ -203,22 +204,22 @@ async def test_down_refuses_and_hang_is_silent_while_others_answer() -> None:
 
 
 async def test_dead_after_kills_all_of_one_node(token: str) -> None:
-    async with lab_of("2x1", "n001=dead-after:1") as lab:
-        await asyncio.sleep(1.5)
+    async with lab_of("2x1", "n001=dead-after:2") as lab:
+        await asyncio.sleep(2.1)
         # The clock starts with the first command, not with the lab.
-        nasty = "trap '' TERM HUP INT; (setsid sleep 602 &) ; sleep 603"
+        nasty = "trap '' TERM HUP INT; (setsid sleep 602 &) ; echo up; sleep 603"
         async with reach(lab, "n001") as dying, reach(lab, "n000") as other:
-            lost = await dying.create_process(nasty)
             await other.create_process("sleep 604")
-            await wait_for(lambda: len(_argv(token, "sleep")) == 3, 5, "not all commands run")
             async with asyncio.timeout(20):
+                lost = await dying.create_process(nasty)
+                assert await lost.stdout.readline() == "up\n"
                 done = await lost.wait()
             assert done.exit_status is None
             await wait_for(lambda: len(_argv(token, "sleep")) == 1, 15, "the node's processes live on")
             with pytest.raises(ConnectionRefusedError):
                 await ask(lab, "n001", "true")
             assert (await other.run("echo yes")).stdout == "yes\n"
-    wait_gone(token, 5)
+    wait_gone(token)
 
 
 async def test_sixteen_nodes_answer(token: str) -> None:
@@ -230,7 +231,7 @@ async def test_sixteen_nodes_answer(token: str) -> None:
         print(f"16 nodes: started in {started:.2f} s, answered after {time.monotonic() - begin:.2f} s")
         # Far more than it takes; a server that goes through its nodes one at a time with some wait would show.
         assert started < 40
-    wait_gone(token, 5)
+    wait_gone(token)
 
 
 HOLDER = """
@@ -255,7 +256,7 @@ def test_nothing_is_left_when_a_process_is_killed(token: str, victim: str) -> No
     holder = subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
     config = Path(holder.stdout.readline().strip())
-    wait_until(lambda: len(_argv(token, "sleep")) == 4, 10, "not all commands run")
+    wait_until(lambda: len(_argv(token, "sleep")) == 4, 30, "not all commands run")
     if victim == "controller":
         holder.kill()
         wait_gone(token)
@@ -265,7 +266,7 @@ def test_nothing_is_left_when_a_process_is_killed(token: str, victim: str) -> No
         server = next(pid for pid in living(token) if b"fabtui.lab.keeper" in tokens_of(pid))
         os.kill(server, signal.SIGKILL)
         holder.send_signal(signal.SIGINT)
-        holder.wait(15)
+        holder.wait(30)
         assert not config.parent.exists()
         for pid in living(token):
             with contextlib.suppress(ProcessLookupError):
@@ -280,22 +281,23 @@ async def test_the_node_side_runs_on_a_lab_node_and_dies_with_the_connection(tok
 
     async with lab_of("1x2") as lab:
         connection = await reach(lab, "n000")
+        before = len(living(token))
         command = "exec " + shlex.join([sys.executable, "-IS", "-c", BOOT])
         process = await connection.create_process(command, encoding=None)
         process.stdin.write(pack(modules(), {"nonce": "00ff", "lease": 30}, "fabtui_node.runtime.supervisor"))
         got = b""
         decoder = protocol.Decoder()
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(30):
             while protocol.marker("00ff") not in got:
                 got += await process.stdout.read(65536)
             messages = decoder.feed(got.partition(protocol.marker("00ff"))[2])
             while not messages:
                 messages = decoder.feed(await process.stdout.read(65536))
         assert messages[0]["t"] == "hello"
-        here = len(living(token))
+        assert len(living(token)) > before
         connection.abort()
-        await wait_for(lambda: len(living(token)) <= here - 2, 8, "the node side lives on")
-    wait_gone(token, 5)
+        await wait_for(lambda: len(living(token)) <= before, 20, "the node side lives on")
+    wait_gone(token)
 
 
 async def test_a_lab_that_cannot_start_gives_the_reason_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

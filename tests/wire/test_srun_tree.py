@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fabtui.transport.link import Link, LinkLost, NodeUnreachable
-from tests.wire import fakeside
+from tests.wire import fakeside, sshd
 
 #: Plays srun --label --verbose: a task for each node of the list, and the reports about them. In the folder, ``bad``
 #: names a node whose task cannot be launched, and ``address`` is where tasks look for this machine.
@@ -104,8 +104,7 @@ async def test_one_srun_starts_the_node_sides_of_all_nodes(folder: Path, connect
     finally:
         await closed(links)
     for pid in pids:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
+        await sshd.wait_gone(pid)
 
 
 async def test_a_node_that_ends_costs_only_itself(connector: Callable[..., Any]) -> None:

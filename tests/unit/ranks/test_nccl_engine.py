@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -130,7 +131,7 @@ def test_drop(controller: Controller, fake_gpu: Path) -> None:
         assert not dropped["ok"]
         assert dropped["timeout"]
         assert dropped["made"]
-        assert "no first byte came from rank 1 within 1.5 s" in dropped["error"]
+        assert re.search(r"no first byte came from rank 1 within \d\.\d s", dropped["error"])
         assert "made by the lab: drop" in dropped["error"]
     assert all(side["ok"] for side in pair(controller, 2, 0, 2).values())
     assert all(side["ok"] for side in pair(controller, 3, 1, 0, deadline=3.0).values() if side["src"] == 0)
