@@ -8,7 +8,7 @@ from fabtui.diagnosis.diagnosis import RULES, with_errors
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.knowledge.failure_stage import explained_errors
 from fabtui.errors import InputError
-from fabtui.importers.catalogue import chosen
+from fabtui.importers.catalogue import chosen, recognise
 from fabtui.importers.formats.job_dumps import results_of
 from fabtui.importers.result import Result, read
 from fabtui.importers.sources import Source, sources
@@ -61,7 +61,7 @@ def _rules(call: Call) -> Answer:
         f"{numbers} {f'with {one_line(wanted, 80)!r}' if wanted else 'are known'}.",
         data,
         examined=["the catalogues of this version of fabtui; no node"],
-        code=0,
+        not_examined=["what these catalogues do not have: it is not known to be harmless"],
     )
 
 
@@ -119,6 +119,7 @@ def _read(call: Call) -> Answer:
         {"results": bodies},
         examined=[f"{one_line(one.source.name, 200)}: {one.kind}: {one.title}; no node" for one in known],
         not_examined=[
+            *([f"whether this is {kind}: only `as` names it so"] if kind and not _is(kind, given) else []),
             *(f"{one_line(one.source.name, 200)}: {_FORMAT}" for one in results if not one.known),
             *(f"{one_line(one.source.name, 200)}: {one_line(line, 300)}" for one in known for line in one.warnings),
             *(
@@ -130,6 +131,12 @@ def _read(call: Call) -> Answer:
         code=0 if len(known) == len(results) else 3,
         next=steps_of(findings),
     )
+
+
+def _is(kind: str, given: dict[str, Any]) -> bool:
+    """Return whether a text is recognised as a format without being called so."""
+    form = recognise(given["text"]).format
+    return form is not None and form.name == kind
 
 
 def _body(result: Result, of_file: bool) -> dict[str, Any]:

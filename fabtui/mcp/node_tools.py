@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from fabtui.diagnosis.running_job.who_is_behind import NO_RANK
 from fabtui.export.job import job_values as report_values
 from fabtui.export.json import job_values
 from fabtui.export.preflight import json_text
+from fabtui.jobs.monitor.report import JobReport
 from fabtui.lab.faults import LabSpec
 from fabtui.mcp.answer import Answer, steps_from, steps_of
 from fabtui.mcp.file_access import checked_logs
@@ -161,17 +162,29 @@ async def job(call: Call) -> Answer:
             one.pop("tail")
     title = f"Job {query.job} ({report.status.state or 'unknown to Slurm'})" if query.job else "The job of these logs"
     first = f": {report.findings[0].facts['text']}" if report.findings else ""
+    rows = one_line(fold(row.node for row in report.rows), 400)
     return Answer(
         one_line(f"{title}: {report.verdict}{first}", 1000),
         {**body, "notices": notices[:_MOST_NOTICES]},
         examined=[
             f"{count(len(logs), 'log')}: {one_line(', '.join(file.path for file in logs.values()), 600)}",
-            f"{count(len(report.rows), 'node')}: {one_line(fold(row.node for row in report.rows), 400)}",
+            *([f"{count(len(report.rows), 'node')}: {rows}"] if rows else []),
         ],
-        not_examined=list(report.unread),
+        not_examined=[*report.unread, *_unasked(report)],
         code=report.exit_code,
         next=steps_of(report.findings),
     )
+
+
+def _unasked(report: JobReport) -> Iterator[str]:
+    """Yield what logs alone do not show."""
+    if report.status.job:
+        return
+    quiet = report.facts.logs.quiet()
+    last = "" if quiet is None else f"; its last output is {quiet:.0f} s old"
+    yield f"whether the job still runs: without jobid Slurm was not asked{last}"
+    if not report.facts.nodes:
+        yield "its nodes: no node was asked"
 
 
 _NODES = {

@@ -10,6 +10,7 @@ from typing import Any
 
 from fabtui.config import values
 from fabtui.diagnosis.diagnosis import Diagnosis
+from fabtui.diagnosis.finding import Finding
 from fabtui.errors import InputError
 from fabtui.export.history import json_text as history_text
 from fabtui.export.json import pair_json
@@ -21,7 +22,7 @@ from fabtui.importers.comparison import compared
 from fabtui.mcp.answer import Answer, steps_of
 from fabtui.mcp.file_access import checked_file
 from fabtui.mcp.latest_session import ReadSession
-from fabtui.mcp.session_answer import session_answer
+from fabtui.mcp.session_answer import not_asked_lines, session_answer
 from fabtui.mcp.tool import FINDINGS, ROWS, SENTENCE, SESSION_BODY, Call, Tool, switch, text
 from fabtui.mcp.worker_threads import in_threads, reading
 from fabtui.model.endpoints import node_of
@@ -93,9 +94,8 @@ def _pair(call: Call) -> Answer:
             known = one_line(fold(model.nodes), 200)
             raise InputError(f"pair: there is no endpoint {end!r} in {path.name}; it has the nodes {known!r}")
     directions = [_direction(found, *ends) for ends in ((src, dst), (dst, src))]
-    mine = [one for one in found.findings if {(src, dst), (dst, src)} & one.cells]
-    ends = {src, dst, node_of(src), node_of(dst)}
-    about = [one for one in found.findings if one not in mine and one.subject.name in ends]
+    mine = [one for one in found.all_findings if {(src, dst), (dst, src)} & one.cells]
+    about = [one for one in found.all_findings if one not in mine and _is_about(one, {src, dst})]
     shown = "; ".join(f"{one['src']} > {one['dst']}: {one['summary']}" for one in directions)
     return Answer(
         shown,
@@ -111,11 +111,17 @@ def _pair(call: Call) -> Answer:
         not_examined=[
             *problems,
             *(f"{one['src']} > {one['dst']}: {one['untested']}" for one in directions if one["untested"]),
+            *not_asked_lines(model),
         ],
-        code=found.code,
         recording=path,
         next=steps_of([*mine, *about]),
     )
+
+
+def _is_about(one: Finding, ends: set[str]) -> bool:
+    """Return whether a finding is about endpoints or their nodes; one that explains pairs is about its subject."""
+    nodes = set(map(node_of, ends))
+    return one.subject.name in ends | nodes or (not one.cells and not nodes.isdisjoint(one.nodes))
 
 
 def _direction(found: Diagnosis, src: str, dst: str) -> dict[str, Any]:
@@ -127,7 +133,7 @@ def _direction(found: Diagnosis, src: str, dst: str) -> dict[str, Any]:
     return {
         "src": src,
         "dst": dst,
-        "summary": summary or f"not tested: {untested}",
+        "summary": summary or (f"not tested: {untested}" if why else untested),
         "untested": untested or None,
         "measurements": measured,
     }
@@ -163,6 +169,9 @@ def _uncompared(then: Model, now: Model) -> Iterable[str]:
             yield f"{one_line(fold(alone), 200)}: only in the {name} session, so not compared"
 
 
+_UNKNOWN_TO_HISTORY = "what no recorded session has tested, and what has happened since the last one"
+
+
 def _history(call: Call) -> Answer:
     given, subject = call.given, str(call.given.get("subject", "")).strip()
     lab = bool(given.get("labs"))
@@ -181,10 +190,10 @@ def _history(call: Call) -> Answer:
         json.loads(history_text(shown)),
         examined=[f"the history of this site: {count(len(shown.sessions), 'session')}; no node was asked"],
         not_examined=[
-            "what no recorded session has tested, and what has happened since the last one",
+            "everything: no session is known" if shown.is_empty else _UNKNOWN_TO_HISTORY,
             *([f"{count(left_out, 'session')} on nodes that are not allowed"] if left_out else []),
         ],
-        code=0,
+        code=None,
     )
 
 

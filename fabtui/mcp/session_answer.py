@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from fabtui.config.values import PAIR_LAYERS
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.export.json import overview_json
 from fabtui.mcp.answer import Answer, steps_of
@@ -75,11 +76,17 @@ def not_examined_lines(found: Diagnosis) -> list[str]:
             lines.append(f"{left} of {count(ends * (ends - 1), 'pair')} were not chosen: only some were to be tested")
         elif not tested and not lines:
             lines.append("no pair of endpoints was tested")
-        asked = model.asked("probes")
-        # A snapshot does not have what was asked for.
-        if others := [name for name in _TESTS if asked and name not in asked]:
-            lines.append(f"not asked for: {', '.join(others)}")
+        lines += not_asked_lines(model)
     return [*dict.fromkeys(one_line(line, 600) for line in lines)]
+
+
+def not_asked_lines(model: Model) -> Iterator[str]:
+    """Yield which tests a session was not asked for; a snapshot does not have what was asked for."""
+    probes, layers = model.asked("probes"), model.asked("layers")
+    others = [name for name in _TESTS if probes and name not in probes]
+    others += [f"layer {name}" for name in PAIR_LAYERS if "p2p" in probes and layers and name not in layers]
+    if others:
+        yield f"not asked for: {', '.join(others)}"
 
 
 def _uninspected(found: Diagnosis) -> Iterator[str]:

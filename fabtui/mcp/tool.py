@@ -132,13 +132,17 @@ FINDINGS: Schema = {
 }
 #: JSON Schema of the body about a session.
 SESSION_BODY = {"sentence": SENTENCE, "findings": FINDINGS, "nodes": ROWS, "preflight": FINDINGS}
+_EXIT = (
+    "Exit code of the command: of sessions, jobs and diff 0 nothing bad, 1 something bad, 3 not known; of explain and "
+    "read 0 only means that the text is known. Null: the tool does not judge."
+)
 #: JSON Schema of all answers; the body, ``data``, is what the command writes as JSON (``fabtui schema``), bounded.
 OUTPUT_SCHEMA: Schema = {
     "type": "object",
     "properties": {
         "tool": {"type": "string"},
         "answer": {"type": "string", "description": "The answer in one sentence."},
-        "exit": {"type": ["integer", "null"], "description": "Exit code that the command would have: 0 nothing bad."},
+        "exit": {"type": ["integer", "null"], "description": _EXIT},
         "examined": {**LINES, "description": "What was examined."},
         "not_examined": {**LINES, "description": "What was not, and why: it is not known to be ok."},
         "recording": {"type": ["string", "null"], "description": "File with all of the evidence."},

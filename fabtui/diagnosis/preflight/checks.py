@@ -249,7 +249,9 @@ class SameMachine(_IdentityRule):
         for boot, group in _shared(context.nodes, _boot).items():
             for name, same in _shared(group, _host_name).items():
                 facts = {"hostname": name, "boot_id": boot}
-                yield self.finding("machine", nodes=_names(same), facts=facts, commands=("name each machine once",))
+                names = _names(same)
+                shown = tuple(f"ssh {fold([node])} cat /proc/sys/kernel/random/boot_id" for node in names[:2])
+                yield self.finding("machine", nodes=names, facts=facts, commands=shown)
 
 
 @register

@@ -513,6 +513,8 @@ def report_of(facts: JobFacts, unread: Sequence[str] = ()) -> JobReport:
     found.sort(key=lambda one: (one.severity.rank, not one.facts.get("hangs")))
     suspects = {node for one in found if one.severity is not Severity.NOTE for node in one.nodes}
     rows = tuple(_row(facts, node, node in suspects) for node in facts.logs.nodes)
+    if not facts.status.job and facts.logs.files and not facts.shows_work and not found:
+        unread = [*unread, "the state of the job: its logs have no iteration, no sample of GPUs and no error"]
     return JobReport(facts, rows, tuple(found), tuple(unread))
 
 

@@ -65,6 +65,13 @@ class JobFacts:
         """Time (s) without output from any node that is too long: five printed iterations, at least ``idle``."""
         return max(self.idle, 5.0 * (self.logs.iterations.interval or 0.0))
 
+    @property
+    def shows_work(self) -> bool:
+        """True if an iteration, a sample of GPUs or a rank was seen; files without errors may be no logs of a job."""
+        samples = any(one.latest is not None for one in self.logs.gpus.values())
+        ranks = any(one.ranks for one in self.nodes.values())
+        return self.logs.iterations.latest is not None or samples or ranks
+
 
 @dataclass(frozen=True)
 class JobReport:
@@ -100,7 +107,7 @@ class JobReport:
         if stage == "ended":
             return "ended"
         # Logs without a job of a scheduler speak for themselves.
-        known = stage == "running" or (not self.status.job and self.facts.logs.files)
+        known = stage == "running" or (not self.status.job and self.facts.shows_work)
         return "healthy" if known else "unknown"
 
     @property

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fabtui.argument_name import argument
 from fabtui.errors import InputError
 from fabtui.jobs.monitor import job_logs
 from fabtui.jobs.monitor.job_logs import JobLogs
@@ -215,7 +216,7 @@ class JobMonitor:
         found += [f"{fold(nodes)}: {text}" for text, nodes in silent.items()]
         if not self._logs.files and status.stage not in ("waiting", "unknown"):
             where = ", ".join(self.query.logs or status.outputs) or "the job has no output files"
-            found.append(f"no logs were found ({where}); name them with --logs")
+            found.append(f"no logs were found ({where}); name them with {argument('logs')}")
         return [one_line(text, 500) for text in found]
 
 

@@ -179,6 +179,14 @@ def test_the_last_sample_of_a_node_counts_without_slurm() -> None:
     assert "J03" not in {one.rule.id for one in findings(facts_of(files))}
 
 
+def test_files_that_show_nothing_of_a_job_are_not_healthy() -> None:
+    report = report_of(JobFacts(JobStatus(""), logs_of({"dpkg.log": "2026-09-01 status installed\n"}), when=1001.0))
+    assert (report.verdict, report.exit_code) == ("unknown", 3)
+    assert report.unread == ("the state of the job: its logs have no iteration, no sample of GPUs and no error",)
+    report = report_of(JobFacts(JobStatus(""), logs_of(healthy()), when=1001.0))
+    assert (report.verdict, report.unread) == ("healthy", ())
+
+
 def test_a_node_without_a_rank_is_found_once_the_others_have_some() -> None:
     nodes = {node: NodeFacts(((rank, "S"),), 1) for rank, node in enumerate(NODES)}
     nodes["n062"] = NodeFacts((), 0)

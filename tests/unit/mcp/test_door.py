@@ -127,7 +127,7 @@ async def test_progress_is_reported_and_a_cancelled_call_ends_its_work(monkeypat
     door = a_door()
     calls = [asyncio.ensure_future(door.call("long", {}, note)) for _ in range(2)]
     await begun.wait()
-    assert (await door.call("rules", {"search": "FT012"}, quiet))["exit"] == 0, "another call is answered meanwhile"
+    assert (await door.call("rules", {"search": "FT012"}, quiet))["data"]["rules"], "another call is answered meanwhile"
     calls[0].cancel()
     await asyncio.wait(calls[:1])
     assert left == ["closed"]
@@ -152,7 +152,7 @@ async def test_files_that_are_read_for_nobody_hold_no_other_call_up(monkeypatch:
     await asyncio.sleep(0)
     try:
         for name, given in (("rules", {}), ("explain", {"text": "FT012"}), ("findings", {"demo": "h200x4-lab-2x2"})):
-            assert (await asyncio.wait_for(door.call(name, given, quiet), 30))["exit"] == 0
+            assert (await asyncio.wait_for(door.call(name, given, quiet), 30))["tool"] == name
         assert len(door.running) == 2
         for one in stuck:
             one.cancel()
