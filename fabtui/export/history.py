@@ -22,6 +22,7 @@ COLUMNS = ("component", "identity", "place", "time", "what", "name", "value", "u
 #: Attributes that JSON has under their names, and their times.
 _COMPONENT = ("kind", "identity", "place", "by_name")
 _STANDOUT = ("turn", "rule", "severity", "title", "first", "last", "sessions", "of", "lowest")
+_STEP = ("since", "rule", "title")
 _STAY = ("place", "since", "until", "sessions")
 _SHARE = ("day", "share", "lowest", "sessions", "bad")
 _RATE = ("day", "per_hour", "events", "hours", "sessions")
@@ -52,6 +53,7 @@ def json_text(found: Overview) -> str:
             for one in found.sessions
         ],
         "standouts": [{"component": _component(one.component), **_values(one, _STANDOUT)} for one in found.standouts],
+        "version_steps": [_values(one, _STEP) for one in found.version_steps],
         "courses": [_course(one) for one in found.courses],
     }
     return json.dumps(cleaned(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -81,7 +83,8 @@ def _course(course: Course) -> dict[str, Any]:
 def csv_text(found: Overview) -> str:
     """Return the history as the text of a CSV file; unknown values are empty.
 
-    Without a subject it has a row for each component that stands out, else one for each day and value, and finding.
+    Without a subject it has a row for each component that stands out, and for each new version that changed what is
+    usual, else one for each day and value, and finding.
     """
     rows = [*_course_rows(found)] if found.subject else [*_standout_rows(found)]
     return table_text(COLUMNS, ([one_line(cell) if isinstance(cell, str) else cell for cell in row] for row in rows))
@@ -91,6 +94,8 @@ def _standout_rows(found: Overview) -> Iterator[list[Any]]:
     for one in found.standouts:
         values = [str(one.turn), one.rule, one.sessions, f"of {one.of} sessions", one.sessions, one.lowest, one.title]
         yield [*_names(one.component), when(one.last), *values]
+    for step in found.version_steps:
+        yield ["", "", "", when(step.since), "version", step.rule, None, None, None, None, step.title]
 
 
 def _course_rows(found: Overview) -> Iterator[list[Any]]:

@@ -113,3 +113,12 @@ class Standout:
     sessions: int  #: Sessions of the time that found it.
     of: int  #: Sessions of the time that looked at the component.
     lowest: float | None  #: Lowest share of usual in the time; None without bandwidth.
+
+
+@dataclass(frozen=True, slots=True)
+class VersionStep:
+    """New versions with which what is usual in a whole class of pairs changed: no component is at fault."""
+
+    since: float  #: Start of the first session that had them (epoch seconds).
+    rule: str  #: Id of the rule that found it.
+    title: str  #: Versions and change in words.

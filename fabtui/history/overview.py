@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fabtui.history.course import DAY, Course, PastSession, Standout
+from fabtui.history.course import DAY, Course, PastSession, Standout, VersionStep
 from fabtui.history.history_file import history_file
 from fabtui.history.site_history import open_history
 
@@ -30,6 +30,7 @@ class Overview:
     standouts: Sequence[Standout]  #: Components that stand out in that time, the worst first.
     subject: str = ""  #: The subject, or "".
     courses: Sequence[Course] = ()  #: Courses of the subject, or of the first components that stand out.
+    version_steps: Sequence[VersionStep] = ()  #: New versions that changed what is usual, the latest first.
 
     @property
     def is_empty(self) -> bool:
@@ -71,4 +72,5 @@ def read_overview(
             found = past.history_of(subject, since)[:MOST_COURSES]
         else:
             found = [course for one in standouts[:courses] for course in past.history_of(one.component, since)]
-        return Overview(past.path, since, until, past.count(since), sessions, standouts, subject, found)
+        steps = past.version_steps(since)
+        return Overview(past.path, since, until, past.count(since), sessions, standouts, subject, found, steps)

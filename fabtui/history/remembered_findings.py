@@ -57,7 +57,10 @@ class RememberedFindings:
         self.findings = tuple(past.findings())
         since = max(0.0, before - USUAL_TIME) if isfinite(before) else 0.0
         #: What stands out in the 30 days before.
-        self.overview = Overview(path, since, before, past.count(since), (), past.worst(since, MOST_COMPONENTS))
+        self.overview = Overview(
+            *(path, since, before, past.count(since), (), past.worst(since, MOST_COMPONENTS)),
+            version_steps=past.version_steps(since),
+        )
         self._read(base, before)
 
     def _read(self, base: sqlite3.Connection, before: float) -> None:

@@ -11,10 +11,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fabtui.diagnosis.finding import Finding
 from fabtui.history.component import Component, PartKind
-from fabtui.history.course import DAY, Course, HourlyRate, PastSession, Share, Sighting, Standout, Stay, Turn
+from fabtui.history.course import (
+    DAY,
+    Course,
+    HourlyRate,
+    PastSession,
+    Share,
+    Sighting,
+    Standout,
+    Stay,
+    Turn,
+    VersionStep,
+)
 from fabtui.history.foreign_values import mapping, moment
 from fabtui.history.history_file import history_file, reading
-from fabtui.history.history_rules import history_findings
+from fabtui.history.history_rules import StepOfVersion, history_findings
 from fabtui.history.past_evidence import EvidenceReader, FoundOn, PastEvidence, read_evidence
 
 if TYPE_CHECKING:
@@ -45,6 +56,7 @@ class SiteHistory:
         self._until = until
         self.path = path
         self._evidence: PastEvidence | None = None
+        self._findings: list[Finding] | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -96,7 +108,9 @@ class SiteHistory:
 
     def findings(self) -> list[Finding]:
         """Return what the rules about earlier sessions find, the worst first."""
-        return history_findings(self.evidence())
+        if self._findings is None:
+            self._findings = history_findings(self.evidence())
+        return self._findings
 
     def find(self, subject: str) -> list[Component]:
         """Return the components that a subject names; [] if it names none.
@@ -202,6 +216,15 @@ class SiteHistory:
             if isinstance(part, Component):
                 found[part] = self._judged(part, finding, found.get(part), lowest)
         return sorted(found.values(), key=_badness)[:most]
+
+    def version_steps(self, since: float) -> list[VersionStep]:
+        """Return new versions since a time (epoch seconds) that changed what is usual, the latest first."""
+        found = [
+            VersionStep(one.facts["since_time"], one.rule.id, one.rule.message.format_map(one.facts))
+            for one in self.findings()
+            if isinstance(one.rule, StepOfVersion) and one.facts["since_time"] >= since
+        ]
+        return sorted(found, key=lambda one: -one.since)
 
     def _judged(
         self, component: Component, finding: Finding, known: Standout | None, lowest: Mapping[Component, float]

@@ -205,7 +205,8 @@ def _allowed(call: Call, found: Overview) -> tuple[Overview, int]:
     standouts = [
         one for one in found.standouts if one.component.node and call.permission.is_within([one.component.node])
     ]
-    kept = replace(found, total=len(sessions), sessions=sessions, standouts=standouts)
+    # Versions are those of all nodes.
+    kept = replace(found, total=len(sessions), sessions=sessions, standouts=standouts, version_steps=())
     return kept, found.total - len(sessions)
 
 

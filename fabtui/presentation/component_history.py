@@ -59,6 +59,11 @@ def overview_sentence(found: Overview) -> str:
     return f"{', '.join(parts) or 'no component stands out'} {where}"
 
 
+def version_step_texts(found: Overview) -> list[str]:
+    """Return the new versions that changed what is usual, each with its rule."""
+    return [f"{one_line(one.title, _LONGEST)}  {one.rule}" for one in found.version_steps]
+
+
 def empty_text(found: Overview) -> str:
     """Return that no session is known, and what to do."""
     if math.isfinite(found.until):

@@ -21,6 +21,7 @@ from fabtui.presentation.component_history import (
     part_text,
     place_lines,
     standout_cells,
+    version_step_texts,
 )
 from fabtui.report.document import Block, Items, Paragraph, Table
 from fabtui.report.text import capped
@@ -37,6 +38,8 @@ def history_blocks(found: Overview, glyphs: Glyphs, width: int | None = None) ->
     """Yield the components that stand out, or the courses of the subject."""
     if not found.subject:
         yield Paragraph(overview_sentence(found))
+        if steps := version_step_texts(found):
+            yield Items("", steps)
         if found.standouts:
             yield Table("", [STANDOUT_HEADINGS, *map(standout_cells, found.standouts)], STANDOUT_TEXTS)
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from textual.pilot import Pilot
 
 from fabtui.diagnosis.finding import Finding
+from fabtui.history.course import VersionStep
 from fabtui.history.history_file import history_file
 from fabtui.model.recurrence import Recurrence
 from fabtui.model.session_model import Model
@@ -50,6 +52,14 @@ async def test_what_stands_out_and_the_course_of_the_component_of_the_cursor(ope
         await pilot.pause()
         assert screen.chosen is not None
         assert f" {screen.chosen.component.place} (" in screen_text(app)
+        assert screen.found is not None
+        step = VersionStep(
+            START, "FT405", "what is usual changed on 2023-11-04 with driver 570 -> 580: p2p same-rail -9 %"
+        )
+        screen.found = replace(screen.found, version_steps=[step])
+        screen.draw()
+        await pilot.pause()
+        assert f"  {step.title}  FT405" in screen_text(app)
         await pilot.press("H")
         assert app.screen is app.main
 

@@ -28,6 +28,7 @@ from fabtui.presentation.component_history import (
     part_text,
     place_lines,
     standout_cells,
+    version_step_texts,
 )
 from fabtui.presentation.wording import MUTED, Part
 from fabtui.presentation.wrapping import Lines, section, stacked
@@ -167,10 +168,11 @@ class HistoryScreen(DetailScreen):
             return [[], [("  reading the history", MUTED)]]
         if self.found.is_empty:
             return [[], [(f"  {empty_text(self.found)}", "")]]
+        steps = stacked([[(f"  {one}", MUTED)] for one in version_step_texts(self.found)], width, 2)
         if (course := self.chosen) is None:
-            return [[], [(f"  {overview_sentence(self.found)}", "")]]
+            return [[], [(f"  {overview_sentence(self.found)}", "")], *steps]
         glyphs = self.context.glyphs
-        lines = section(part_text(course.component), moved_text(course))
+        lines = [*steps, *section(part_text(course.component), moved_text(course))]
         # Whole: the table has no room for it on a narrow terminal.
         found = [one.title for one in self.found.standouts if one.component.key == course.component.key]
         lines += stacked([[(f"  {one_line(text, 300)}", "bold")] for text in found], width, 2)

@@ -24,7 +24,7 @@ from fabtui.history.course import DAY
 from fabtui.history.history_file import history_file
 from fabtui.history.history_writer import HistoryWriter
 from fabtui.history.remembered_findings import past_of
-from fabtui.history.session_entry import Noted, PartShare, SessionEntry
+from fabtui.history.session_entry import Noted, PartShare, SessionEntry, UsualValue
 from fabtui.importers.session import read_session
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, Event, InventoryUpdate, Measured, PlanUpdate, ProbeResult, SessionStart
@@ -744,6 +744,32 @@ def test_the_same_finding_stands_first_behind_every_door(
     shown = " ".join(found.text.replace("`", "").replace("\\", "").split())
     assert fault.cause in shown
     assert door in (_job, _history) or fault.command in shown
+
+
+def test_a_version_that_changed_what_is_usual_is_named_once_by_each_view_of_the_history(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    sessions = _past(lambda day: Component(PartKind.NODE, "machine-a", "a"))
+    values = [46.0, 46.1] * 5 + [42.0] * 10
+    usual = [[UsualValue("p2p same-rail", 1 << 28, value)] for value in values]
+    HistoryWriter(history_file()).add(
+        replace(one, versions={"driver": "580" if day >= 10 else "570"}, usual=usual[day])
+        for day, one in enumerate(sessions)
+    )
+    journal = Journal(tmp_path / "session.jsonl.gz")
+    journal.append(events(FAULTS[0]))
+    journal.close()
+    title = "what is usual changed on 2023-11-04 with driver 570 -> 580: p2p same-rail -9 %"
+    since = ["--since", "2023-01-01"]
+    for words in (["history", *since], ["history", *since, "--csv"], ["report", str(journal.path), "-o", "-"]):
+        entry.main(words)
+        printed = capsys.readouterr().out.replace("\\", "")
+        assert (printed.count(title), printed.count("FT405")) == (1, 1), printed
+    entry.main(["history", *since, "--json"])
+    (step,) = json.loads(capsys.readouterr().out)["version_steps"]
+    assert step == {"since": "2023-11-04T22:13:20.000Z", "rule": "FT405", "title": title}
+    (asked,) = _asked("history", since="2023-01-01")["version_steps"]
+    assert asked == step
 
 
 def test_at_least_sixteen_faults_are_seen_through_several_doors() -> None:
