@@ -71,12 +71,13 @@ class TableLines(NamedTuple):
 
 
 def table_lines(
-    columns: Columns, rows: Sequence[TableRow], sorting: Sorting, glyphs: Glyphs, *, edge: int = 1
+    columns: Columns, rows: Sequence[TableRow], sorting: Sorting, glyphs: Glyphs, *, edge: int = 1, width: int = 0
 ) -> TableLines:
     """Return headings, with an arrow at the sorted one, and rows.
 
     ``edge`` is the number of blanks at both sides of a column; with 0 there are two after it.
-    A column that is empty in every row is left out.
+    A column that is empty in every row is left out. With a ``width``, lines end before the first column whose heading,
+    or number, does not fit; all have their place.
     """
     down, up = ("v", "^") if glyphs.plain else ("▾", "▴")
     heads = list(columns.headings)
@@ -90,19 +91,22 @@ def table_lines(
     ]
     left, right = " " * edge, " " * (edge or 2)
 
-    def padded(text: str, at: int) -> str:
+    def padded(text: str, at: int, last: int) -> str:
         alone = f"{text:>{widths[at]}}" if columns.headings[at] in columns.right else f"{text:<{widths[at]}}"
-        return f"{left}{alone.rstrip()}" if at == shown[-1] else f"{left}{alone}{right}"
+        return f"{left}{alone.rstrip()}" if at == last else f"{left}{alone}{right}"
 
-    head: Line = []
     spans: list[Span] = []
     place = 0
     for at in shown:
-        text = padded(heads[at], at)
-        head.append((text, "bold reverse" if at == sorting.column else MUTED))
-        spans.append((place, place + len(text), at))
-        place += len(text)
-    lines = [[part for at in shown for part in _filled(padded(row.cells[at].text, at), row.cells[at])] for row in rows]
+        begin, place = place, place + len(padded(heads[at], at, shown[-1]))
+        spans.append((begin, place, at))
+    least = [widths[at] if name in columns.right else len(heads[at]) for at, name in enumerate(columns.headings)]
+    drawn = [at for begin, _, at in spans if not begin or not width or begin + len(left) + least[at] <= width]
+    last = drawn[-1]
+    head: Line = [(padded(heads[at], at, last), "bold reverse" if at == sorting.column else MUTED) for at in drawn]
+    lines = [
+        [part for at in drawn for part in _filled(padded(row.cells[at].text, at, last), row.cells[at])] for row in rows
+    ]
     return TableLines(head, spans, lines)
 
 
@@ -198,7 +202,7 @@ class SortedTable(Widget, can_focus=True):
         if not self._rows and self._none_text:
             self._spans = []
             return Content.styled(f" {self._none_text}", MUTED)
-        found = table_lines(self.columns, self._rows, self.sorting, self._glyphs)
+        found = table_lines(self.columns, self._rows, self.sorting, self._glyphs, width=width)
         self._spans = found.spans
         room = max(1, height - 1)
         cursor = self.cursor
