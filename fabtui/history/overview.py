@@ -40,7 +40,12 @@ class Overview:
 
 def usual_start(subject: str) -> float:
     """Return the start (epoch seconds) of what is shown where no other is asked for: of a subject its whole course."""
-    return 0.0 if subject else time.time() - USUAL_TIME
+    return 0.0 if subject else start_before(time.time())
+
+
+def start_before(moment: float) -> float:
+    """Return the start (epoch seconds) of the usual time before a moment, a whole day (UTC): days count as a whole."""
+    return max(0.0, (moment - USUAL_TIME) // DAY * DAY)
 
 
 def read_site(lab: bool, since: float, until: float, courses: int) -> Overview:

@@ -13,7 +13,7 @@ from fabtui.errors import InputError
 from fabtui.history.component import Component
 from fabtui.history.course import DAY
 from fabtui.history.history_file import history_file, reading
-from fabtui.history.overview import MOST_COMPONENTS, USUAL_TIME, Overview
+from fabtui.history.overview import MOST_COMPONENTS, Overview, start_before
 from fabtui.history.parts import Parts
 from fabtui.history.site_history import SiteHistory
 from fabtui.model.recurrence import Recurrence
@@ -55,7 +55,7 @@ class RememberedFindings:
         past = SiteHistory(base, path, before)
         #: What the rules about earlier sessions find.
         self.findings = tuple(past.findings())
-        since = max(0.0, before - USUAL_TIME) if isfinite(before) else 0.0
+        since = start_before(before) if isfinite(before) else 0.0
         #: What stands out in the 30 days before.
         self.overview = Overview(
             *(path, since, before, past.count(since), (), past.worst(since, MOST_COMPONENTS)),

@@ -67,7 +67,7 @@ def version_step_texts(found: Overview) -> list[str]:
 def empty_text(found: Overview) -> str:
     """Return that no session is known, and what to do."""
     if math.isfinite(found.until):
-        days = span_text((found.until - found.since) / _DAY)
+        days = span_text((found.until - found.since) // _DAY)
         return f"the history has no session of the {days} before this recording"
     if found.path.exists() and found.since:
         return f"no session since {date_text(found.since)} is in the history {found.path}; fabtui history --since 1y"

@@ -45,7 +45,7 @@ async def test_what_stands_out_and_the_course_of_the_component_of_the_cursor(ope
         screen = app.screen
         assert isinstance(screen, HistoryScreen)
         text = screen_text(app)
-        assert "1 degrades, 1 flaps, 1 is new in 14 sessions since 2023-10-15" in text
+        assert "1 degrades, 1 flaps, 1 is new in 15 sessions since 2023-10-15" in text
         assert "moved from n012:3 on 2023-10-05" in text
         assert "n012:3 2023-09-15 to 2023-10-03 (10 sessions)" in text
         await pilot.press("G")

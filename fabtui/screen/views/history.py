@@ -13,7 +13,7 @@ from textual.containers import VerticalScroll
 
 from fabtui.errors import InputError
 from fabtui.history.course import Course, Standout
-from fabtui.history.overview import MOST_COMPONENTS, USUAL_TIME, Overview, read_site
+from fabtui.history.overview import MOST_COMPONENTS, Overview, read_site, start_before
 from fabtui.presentation.cell_levels import CellStyle
 from fabtui.presentation.component_history import (
     FINDING_HEADINGS,
@@ -111,7 +111,7 @@ class HistoryScreen(DetailScreen):
         # A recording shows what was known when it was made.
         recorded = context.feed is not None and not context.feed.can_test
         until = context.model.started if recorded else math.inf
-        since = max(0.0, context.now() - USUAL_TIME)
+        since = start_before(context.now())
         lab = bool(context.model.lab)
         try:
             self.found = await asyncio.to_thread(read_site, lab, since, until, MOST_COMPONENTS)
