@@ -83,8 +83,8 @@ def _course(course: Course) -> dict[str, Any]:
 def csv_text(found: Overview) -> str:
     """Return the history as the text of a CSV file; unknown values are empty.
 
-    Without a subject it has a row for each component that stands out, and for each new version that changed what is
-    usual, else one for each day and value, and finding.
+    Without a subject it has a row for each component that stands out, and for each step with new versions. Else it has
+    one for each day and value, and finding.
     """
     rows = [*_course_rows(found)] if found.subject else [*_standout_rows(found)]
     return table_text(COLUMNS, ([one_line(cell) if isinstance(cell, str) else cell for cell in row] for row in rows))

@@ -66,6 +66,7 @@ def overview_json(found: Diagnosis) -> dict[str, Any]:
             {"name": record.name, "state": record.state, "text": record.text, "hint": record.hint, "note": record.note}
             for record in model.nodes.values()
         ],
+        "published": published_json(model),
         "carriers": carriers(model).sentence or None,
         "not_tested": found.not_examined,
         "findings": [finding_json(one) for one in found.findings],
