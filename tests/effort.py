@@ -1,7 +1,7 @@
 """Number of random inputs per test, by hypothesis profile.
 
-``HYPOTHESIS_PROFILE`` chooses ``dev`` (10 examples per property), ``ci`` (20) or ``nightly`` (1000); the default is
-``ci`` under ``FABTUI_CI=1`` and ``dev`` elsewhere.
+``HYPOTHESIS_PROFILE`` chooses ``dev`` (10 examples per property), ``ci`` (20, the same each time) or ``nightly``
+(1000); the default is ``ci`` under ``FABTUI_CI=1`` and ``dev`` elsewhere.
 """
 
 from __future__ import annotations

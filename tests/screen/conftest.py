@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import inspect
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -21,16 +20,11 @@ Opened = Callable[..., AbstractAsyncContextManager[tuple[FabricApp, Pilot[int]]]
 
 
 @pytest.fixture(autouse=True)
-def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The same clock, colours and terminal on every machine."""
-    for name in ("NO_COLOR", "COLORTERM", "TEXTUAL_THEME", "TEXTUAL_COLOR_SYSTEM", "COLUMNS", "LINES"):
+def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same colours and terminal on every machine."""
+    for name in ("COLORTERM", "TEXTUAL_THEME", "TEXTUAL_COLOR_SYSTEM"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 #: What Textual parsed, by stylesheet and by the variables of the theme: each app would parse the same again.

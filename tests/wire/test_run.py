@@ -98,8 +98,9 @@ def _check(run: Run, healthy: Run, expected: dict[Pair, tuple[str, str]], pairs:
     print(f"\n{kinds}: {run.seconds:.1f} s, healthy {healthy.seconds:.1f} s, deadline {TIMEOUT:.0f} s")
     check_cells(run, expected, REASONS, pairs, unsteady=["slow"])
     assert not [row for row in run.rows if row["layer"] != "p2p" and row["verdict"] not in ("ok", "slow")], run.story()
-    # A healthy run more, and a little, for starting ranks again (which imports torch again) and for a busy machine.
-    assert run.seconds <= 2 * healthy.seconds + TIMEOUT + 5.0, run.story()
+    # A healthy run more for starting ranks again (which imports torch again), and one for a machine that was idle then.
+    # Three pairs whose deadlines follow each other, twice each, would take six of them.
+    assert run.seconds <= 3 * healthy.seconds + TIMEOUT + 10.0, run.story()
 
 
 def test_each_fault_of_a_pair_is_one_bad_row(tmp_path: Path, healthy: Run) -> None:
