@@ -23,6 +23,7 @@ from typing import Literal
 
 from fabtui.sanitize import last_line, one_line
 from fabtui.transport.byte_pipe import output_of
+from fabtui.transport.host_patterns import HostPatterns
 from fabtui.transport.link import NodeUnreachable
 
 Strict = Literal["yes", "ask", "accept-new", "no"]
@@ -169,6 +170,8 @@ _STRICT: dict[str, Strict] = {
 _DEADLINE = 10.0
 #: Maximum number of concurrent processes.
 _PARALLEL = 8
+#: Maximum time (s) that hosts wait for what was read for the first one, whose Match exec may hang.
+_PATIENCE = 3.0
 
 
 def split_files(text: str) -> tuple[str, ...]:
@@ -234,8 +237,29 @@ def parse(name: str, output: str, baseline: Mapping[str, str] | None = None) -> 
         raise ConfigBroken(str(error)) from None
 
 
+def renamed(known: SshSettings, name: str) -> SshSettings | None:
+    """Return the settings of a host that is configured like a known one; None if ssh has to be asked.
+
+    ``HostName`` may contain the name once; nothing else does if the same is found for a host that ssh was asked about.
+    """
+    before, found, after = known.hostname.partition(known.name)
+    hostname = before + name + after if found else known.hostname
+    if known.hostname.rfind(known.name) > len(before) or any(jump.host == hostname for jump in known.jumps):
+        return None
+    with contextlib.suppress(OSError):
+        # ssh writes 10.1 as 10.0.0.1.
+        if socket.inet_ntoa(socket.inet_aton(hostname)) != hostname:
+            return None
+    given = {key: value for key, value in (("host", name), ("hostname", hostname)) if key in known.settings}
+    return replace(known, name=name, hostname=hostname, settings={**known.settings, **given})
+
+
 class Resolver:
-    """Runs ``ssh -G`` once per host, with a configuration file instead of the user's and the site's if there is one."""
+    """Runs ``ssh -G``, with a configuration file instead of the user's and the site's if there is one.
+
+    A host that fits the same patterns of the configuration as two others is not asked about if these two differ only in
+    their name.
+    """
 
     def __init__(self, ssh_config: Path | None) -> None:
         self._options = [] if ssh_config is None else ["-F", str(ssh_config)]
@@ -243,6 +267,9 @@ class Resolver:
         self._slots = asyncio.Semaphore(_PARALLEL)
         self._cache: dict[tuple[str, str | None, int | None], asyncio.Task[SshSettings]] = {}
         self._baseline: asyncio.Task[dict[str, str]] | None = None
+        self._patterns: asyncio.Future[HostPatterns | None] | None = None
+        #: Two names for each set of hosts that fit the same patterns.
+        self._samples: dict[object, list[str]] = {}
         self.ssh = shutil.which("ssh")
 
     async def resolve(self, host: str, user: str | None = None, port: int | None = None) -> SshSettings:
@@ -256,7 +283,7 @@ class Resolver:
         key = (host, user, port)
         task = self._cache.get(key)
         if task is None or task.cancelled():
-            task = self._cache[key] = asyncio.create_task(self._ask(host, user, port))
+            task = self._cache[key] = asyncio.create_task(self._find(host, user, port))
         # Shielded: a caller that gives up must not cancel the result for the others.
         return await asyncio.shield(task)
 
@@ -269,18 +296,61 @@ class Resolver:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _ask(self, host: str, user: str | None, port: int | None) -> SshSettings:
+    async def _find(self, host: str, user: str | None, port: int | None) -> SshSettings:
         if self.ssh is None:
             block = await asyncio.to_thread(plain_block, self._ssh_config, host)
             if block is None:
                 raise no_ssh()
             found = parse(host, block)
             return replace(found, user=user or found.user, port=port or found.port)
-        options = [*self._options, *(["-l", user] if user else []), *(["-p", str(port)] if port else [])]
+        if self._patterns is None:
+            return await self._find_first(host, user, port)
+        alike = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                patterns = await asyncio.shield(self._patterns)
+            alike = await self._find_alike(patterns, host, user, port) if patterns else None
+        return alike or (await self._ask(host, user, port))[0]
+
+    async def _find_alike(
+        self, patterns: HostPatterns, host: str, user: str | None, port: int | None
+    ) -> SshSettings | None:
+        """Return the settings of a host by those of two others, None if ssh has to be asked."""
+        if (fitting := patterns.fitting(host)) is None:
+            return None
+        samples = self._samples.setdefault((fitting, user, port), [])
+        if len(samples) < 2:
+            samples.append(host)
+        if host in samples:
+            return None
+        try:
+            first, second = [await self.resolve(name, user, port) for name in samples]
+        except (ConfigBroken, NodeUnreachable):
+            return None
+        found = renamed(first, host)
+        if found is None or renamed(first, second.name) != second:
+            return None
+        # With ``Match final``, ssh reads its files again and compares the patterns with the HostName.
+        places = {patterns.fitting(one.hostname) for one in (first, second, found)}
+        return found if len(places) == 1 and None not in places else None
+
+    async def _find_first(self, host: str, user: str | None, port: int | None) -> SshSettings:
+        self._patterns = asyncio.get_running_loop().create_future()
+        patterns = None
+        try:
+            found, messages = await self._ask(host, user, port, "-v")
+            patterns = await asyncio.to_thread(HostPatterns.read, messages)
+        finally:
+            self._patterns.set_result(patterns)
+        return found
+
+    async def _ask(self, host: str, user: str | None, port: int | None, *more: str) -> tuple[SshSettings, str]:
+        options = [*more, *self._options, *(["-l", user] if user else []), *(["-p", str(port)] if port else [])]
         if self._baseline is None:
             self._baseline = asyncio.create_task(self._ask_baseline())
         status, output, errors = await self._run(options, host)
         if status != 0:
+            errors = "\n".join(line for line in errors.splitlines() if not line.startswith(("debug1: ", "OpenSSH_")))
             last = last_line(errors, 300)
             if "hostname contains invalid characters" in errors:
                 raise NodeUnreachable("config", f"not a host name: {host!r} ({last})")
@@ -288,7 +358,7 @@ class Resolver:
                 raise NodeUnreachable("config", last)
             lines = [line for line in errors.splitlines() if "line " in line]
             raise ConfigBroken(one_line(lines[0], 300) if lines else last or f"ssh -G ended with status {status}")
-        return parse(host, output, await asyncio.shield(self._baseline))
+        return parse(host, output, await asyncio.shield(self._baseline)), errors
 
     async def _ask_baseline(self) -> dict[str, str]:
         status, output, _ = await self._run(["-F", "none"], "localhost")
