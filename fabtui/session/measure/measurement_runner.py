@@ -196,7 +196,7 @@ class MeasurementRunner:
                 for report in await reports.take(left):
                     first = nodes[report.host.node] * count
                     if isinstance(report, HostLost):
-                        report.host.broken = report.text
+                        report.host.lose(report.text)
                         missing[first : first + count] = bytes(count)
                     elif isinstance(report, HostMessage) and report.message.get("op") == "reach":
                         node, peer, message = report.host.node, str(report.message.get("node")), report.message

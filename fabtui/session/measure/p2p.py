@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -30,6 +31,9 @@ from fabtui.session.ranks.rank_host import (
     Report,
 )
 from fabtui_node.protocol import ErrorKind
+
+#: How often a pair is tested again that ran on a rank host which ended, when an earlier test had failed in its process.
+MOST_SPARED = 2
 
 
 class PairTest(NamedTuple):
@@ -140,7 +144,8 @@ class PairSweep:
 
     A rank host that dies or hangs ends all tests that run on it, most of which are not at fault. These pairs are tested
     once more, one at a time and with the directions swapped; only a second failure counts. It counts for the direction
-    that was running: a direction that had not begun is tested again, before the other.
+    that was running: a direction that had not begun is tested again, before the other. It counts for no pair if another
+    test had failed in the process before.
 
     With ``doubts``, a pair that fails while its nodes are there is only noted in `doubted`: it is to be tested again.
     """
@@ -176,6 +181,7 @@ class PairSweep:
         #: Time of the first failure or interruption of each pair (epoch seconds).
         self.bad_since: dict[frozenset[int], float] = {}
         self._excused: set[frozenset[int]] = set()
+        self._spared = Counter[frozenset[int]]()
         self._reports = HostReports(context.hosts.values(), self._busy_nodes)
         self._recovery = Recovery(context, self._reports.put)
         #: Number of pairs that end a rank host and have not been identified.
@@ -312,7 +318,9 @@ class PairSweep:
             src, dst = pair.keys[pair.keys.index(key)]
             rank = src if role == "src" else dst
             if rank in host.ranks and (src, dst, role) not in pair.sides:
-                pair.sides[src, dst, role] = Side.read(message, self._context.endpoints)
+                pair.sides[src, dst, role] = side = Side.read(message, self._context.endpoints)
+                if not side.ok and side.phase == "connect":
+                    host.note_failure()
                 self._kept.measured(pair.key, rank, message.get("held"))
                 self._report(pair, src, dst)
         elif op == "free" and message.get("rank") in pair.ends & host.ranks:
@@ -466,7 +474,7 @@ class PairSweep:
         for pair in list(self._running.values()):
             if not pair.ends & mine:
                 continue
-            if not final and not self._last_chance:
+            if not final and (not self._last_chance or self._spare(host, pair)):
                 pair.void = text
                 self.bad_since.setdefault(frozenset(pair.ends), time.time())
             else:
@@ -478,6 +486,13 @@ class PairSweep:
                 self._freed(pair, rank, text, kind, timeout=timeout, gone=True)
             if pair.number in self._running and pair.aborted is None:
                 self._abort(pair)
+
+    def _spare(self, host: RankHost, pair: _Running) -> bool:
+        """Return True if an earlier test may have ended a rank host; a bounded number of times for a pair."""
+        if not host.had_failed(pair.began) or self._spared[pair.ends] >= MOST_SPARED:
+            return False
+        self._spared[pair.ends] += 1
+        return True
 
     def _excuse(self, pair: _Running) -> None:
         """Do not count a direction that had not begun when a rank host was lost; once, to bound the attempts."""

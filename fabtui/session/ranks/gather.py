@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+from fabtui.nodeset import count
 from fabtui.sanitize import one_line
 from fabtui.session.measure.measurement_context import ABORT_PATIENCE, LAG, MeasurementContext
 from fabtui.session.measure.p2p_result import name_ranks
@@ -44,10 +45,19 @@ class GroupRequest:
     #: Messages of each rank about the request, in order.
     reports: dict[int, list[RankReport]] = field(default_factory=dict)
     gone: dict[int, str] = field(default_factory=dict)  #: Why a rank gave no report: its rank host or node was lost.
+    began: float = 0.0
+    #: Whether a rank host ended in which another test had failed before, which may be the reason.
+    spoiled: bool = False
     members: frozenset[int] = field(init=False)  #: Its ranks, to find one among thousands.
 
     def __post_init__(self) -> None:
         self.members = frozenset(self.ranks)
+
+    def reset(self) -> None:
+        """Forget how it ended, to be run again."""
+        self.aborted = self.hung = self.spoiled = False
+        for known in (self.free, self.reports, self.gone):
+            known.clear()
 
     def message_for(self, node: str) -> dict[str, Any]:
         """Return the message that a node gets."""
@@ -92,7 +102,10 @@ def failure(request: GroupRequest, reports: Mapping[int, RankReport | None], nam
 
 
 class Gathering:
-    """Runs group requests; those that share no rank run at the same time. ``paused_too``: also during a pause."""
+    """Runs group requests; those that share no rank run at the same time.
+
+    With ``paused_too``, they are no tests: they also run during a pause, and only once.
+    """
 
     def __init__(self, context: MeasurementContext, *, paused_too: bool = False) -> None:
         self._context = context
@@ -101,8 +114,20 @@ class Gathering:
         self._lost: list[RankHost] = []
 
     async def run(self, requests: Sequence[GroupRequest]) -> None:
-        """Run requests in order, as soon as their ranks are free; return when all have ended."""
-        waiting = list(requests)
+        """Run requests in order, as soon as their ranks are free; return when all have ended.
+
+        Tests that an earlier one may have spoiled are run once more.
+        """
+        await self._run(requests)
+        if again := [request for request in requests if request.spoiled and not self._paused_too]:
+            what = count(len(again), "test of a group", "tests of groups")
+            self._context.pump.log("info", f"{what} run again: an earlier failure may have ended a rank host of them")
+            for request in again:
+                request.reset()
+            await self._run(again)
+
+    async def _run(self, requests: Sequence[GroupRequest]) -> None:
+        waiting, self._lost = list(requests), []
         async with HostReports(self._context.hosts.values(), self._busy_nodes) as reports:
             # Some of the rank hosts that are needed may have been lost in other tests.
             nodes = self._nodes_of(rank for request in requests for rank in request.ranks) & self._context.hosts.keys()
@@ -144,7 +169,8 @@ class Gathering:
 
     def _start(self, request: GroupRequest) -> None:
         request.number = self._context.begin(request.ranks)
-        request.due = time.monotonic() + request.seconds + GRACE
+        request.began = time.monotonic()
+        request.due = request.began + request.seconds + GRACE
         self._running[request.number] = request
         for node in self._nodes_of(request.ranks):
             self._context.hosts[node].send_late(partial(request.message_for, node))
@@ -166,6 +192,8 @@ class Gathering:
             return
         if not any(endpoint.number == rank for endpoint in host.endpoints):
             return
+        if message.get("ok") is False:
+            host.note_failure()
         if message.get("op") == "free":
             request.free.add(rank)
             if any(report.get("ok") is False for report in request.reports.get(rank, [])) and not request.aborted:
@@ -204,6 +232,7 @@ class Gathering:
             lost = mine & set(request.ranks) - request.free
             request.gone.update(dict.fromkeys(lost, text))
             request.free |= lost
+            request.spoiled |= bool(lost) and host.client.lost is None and host.had_failed(request.began)
             if lost and not request.aborted:
                 self._abort(request)
             self._end_if_complete(request)

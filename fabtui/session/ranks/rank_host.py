@@ -127,6 +127,9 @@ class RankHost:
         self.restarts = 0
         self.process = 0  #: Number of its process, unique among all rank hosts; 0 before the first.
         self.heard = 0.0  #: Time of its last message (monotonic seconds).
+        #: Time (monotonic seconds) of the first test that failed in its process, or None. What that leaves behind may
+        #: end the process later: gloo crashes now and then after a connection that failed.
+        self.failed_at: float | None = None
         self.stopped = False  #: Whether it was asked to end.
         self.starting = False
         self.down = False  #: Whether it ended and was not restarted, because no remaining test needs it.
@@ -162,6 +165,7 @@ class RankHost:
         self.stopped = self.down = self.halted = False
         self.starting = True
         self.process = next(_PROCESSES)
+        self.failed_at = None
         self._ready = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(START_DEADLINE + GRACE):
@@ -188,6 +192,15 @@ class RankHost:
             for rank in (ready["ranks"] if isinstance(ready.get("ranks"), list) else [])
             if isinstance(rank, dict) and isinstance(rank.get("rank"), int) and rank.get("ok") is not True
         }
+
+    def note_failure(self) -> None:
+        """Note that a test failed in its process."""
+        if self.failed_at is None:
+            self.failed_at = time.monotonic()
+
+    def had_failed(self, before: float) -> bool:
+        """Return True if a test had failed in its process before a time (monotonic seconds)."""
+        return self.failed_at is not None and self.failed_at < before
 
     def address_of(self, rank: int) -> str | None:
         """Return the data address that one of its ranks gets."""
@@ -310,6 +323,13 @@ class RankHost:
             return
         if self.subscribers:
             self._publish(HostLost(self, text, kind))
+        else:
+            self.lose(text)
+
+    def lose(self, text: str) -> None:
+        """Note its end while it runs no test: the next one that needs it starts it again, unless its node is lost."""
+        if self.client.lost is None:
+            self.down = True
         else:
             self.broken = text
 

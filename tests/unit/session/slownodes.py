@@ -29,6 +29,8 @@ class Play(Script):
         lets_go: What a rank host takes to let go of broken communicators.
         faults: Faults of ordered pairs of ranks: ``absent``, ``corrupt``, ``kill`` or ``stop``.
         wrong: Nodes on which no communicator comes about.
+        lingers: Unordered pairs (lower first) that cannot connect, and the time after which that ends the rank host of
+            the first one, as with gloo now and then.
         naps: For how long the rank host of a node is stopped in its first pair before it continues.
         reports_stops: Whether supervisors report a rank host that is stopped.
         meetings: The pairs under way, by number.
@@ -43,6 +45,7 @@ class Play(Script):
     lets_go: float = 0.0
     faults: dict[Pair, str] = field(default_factory=dict)
     wrong: set[str] = field(default_factory=set)
+    lingers: dict[Pair, float] = field(default_factory=dict)
     naps: dict[str, float] = field(default_factory=dict)
     reports_stops: bool = True
     meetings: dict[int, Meeting] = field(default_factory=dict)
@@ -85,7 +88,12 @@ class Meeting:
         peer = self.m["a"] + self.m["b"] - rank
         deadline = self.m["deadline"]
         away = {r for r in (rank, peer) if self.play.faults.get((r, sum(self.directions[0]) - r)) == "absent"}
-        if rank in away:
+        lingers = self.play.lingers.get((min(rank, peer), max(rank, peer)))
+        if lingers is not None:
+            self._later(0.05, lambda: self.fail(rank, "connect", "no route to host"))
+            if rank < peer:
+                self._later(0.05 + lingers, partial(link.die, link.life))
+        elif rank in away:
             self._later(deadline, lambda: self._leave(rank))
         elif away:
             patience = self.m.get("meet", deadline / 2)
@@ -228,8 +236,15 @@ class SlowLink(FakeLink):
             if self in meeting.at.values():
                 meeting.lose(self)
 
-    def die(self) -> None:
-        """End the rank host with signal 9."""
+    @property
+    def life(self) -> int:
+        """Number of its process."""
+        return self._life
+
+    def die(self, life: int | None = None) -> None:
+        """End the rank host with signal 9; with a ``life``, only if it is still that process."""
+        if life not in (None, self._life) or self.dead:
+            return
         self._end()
         self.deaths += 1
         exit_ = {"t": "exit", "code": None, "signal": 9, "stderr": ""}

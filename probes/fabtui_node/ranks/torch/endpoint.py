@@ -333,7 +333,7 @@ class TorchGroup(RankGroup):
                 for work in works:
                     self._engine.finish(work, end)
             except Exception as error:
-                what = "no connection to rank %d or %d" % (self._ranks[to], self._ranks[source])
+                what = "no connection to rank %d or rank %d" % (self._ranks[to], self._ranks[source])
                 raise failure(CONNECT, what, error) from None
 
     def link(self, peer: int) -> PairLink:
