@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -38,6 +37,8 @@ Ints = NDArray[Any]
 _CELLS_PER_STEP = 40
 #: Maximum number of cells judged at once.
 _MOST_AT_ONCE = 256
+#: A pass over all pairs takes less time than judging this share of them one by one, if these are at least a number.
+_ONE_OF, _FEWEST = 64, 2000
 _OF_CODE = np.array([BY_VERDICT[verdict] for verdict in SEVERITY], np.uint8)
 _CODE = {verdict: code for code, verdict in enumerate(SEVERITY)}
 _FINE = np.isin(np.arange(len(Level)), list(FINE))
@@ -134,8 +135,11 @@ class CellMatrix:
                 self._judge(*cell)
 
     def touch(self, cells: Iterable[tuple[int, int]]) -> None:
-        """Judge some cells again, because they changed."""
+        """Judge some cells again, because they changed; all of them, if that takes less time than those that wait."""
         self._pending.update(cells)
+        if self._reads_columns and len(self._pending) > max(_FEWEST, self.size**2 // _ONE_OF):
+            self._pending.clear()
+            self.rejudge(changed=True)
 
     @property
     def complete(self) -> bool:
@@ -161,9 +165,11 @@ class CellMatrix:
         while self._pass is not None:
             if next(self._pass, self) is self:
                 self._whole = True
+                if not (self._again and self._reads_columns):
+                    # Another pass would read them.
+                    self._pending = self._touched
                 self._pass = self._judge_all() if self._again else None
-                self._again = False
-                self._pending, self._touched = self._touched, set()
+                self._again, self._touched = False, set()
             if time.perf_counter() > end:
                 break
         return not self.busy
@@ -216,16 +222,22 @@ class CellMatrix:
             self.node_levels[at] = self.block(*at).max()
             self._changed.add(at)
 
+    @property
+    def _reads_columns(self) -> bool:
+        """True if a pass over all pairs reads the columns of the results, not one pair after the other."""
+        layer = self._layer
+        return self._lets is None and layer is not Layer.CHANGE and layer.spec.per is Per.ENDPOINT_PAIR
+
     def _judge_all(self) -> Iterator[None]:
         """Judge every cell that may show something, in small steps."""
         layer, model = self._layer, self._model
         changed, self._all = self._all, False
-        if self._lets is not None or layer is Layer.CHANGE or layer.spec.per is not Per.ENDPOINT_PAIR:
-            yield from self._one_by_one(self._known(changed=changed))
-        else:
+        if self._reads_columns:
             yield from self._judge_health() if layer is Layer.HEALTH else self._judge_columns()
             special = [*model.running, *model.untested, *((src, dst) for _, src, dst in model.results.flapping)]
             yield from self._one_by_one(self._cells_of_names(special))
+        else:
+            yield from self._one_by_one(self._known(changed=changed))
         if changed and self._whole:
             yield from self._judge_left_over()
 
@@ -274,34 +286,29 @@ class CellMatrix:
                 for block in {(nodes[src], nodes[dst]), (nodes[dst], nodes[src])}:
                     yield from self.cells_of(*block)
 
-    def _tables(self, layer: Layer) -> Iterator[PairTable | None]:
-        """Yield None after each small step, then the results of a layer with rows and columns instead of numbers."""
-        for table in self._model.pair_tables(layer):
-            if table is not None and len(table):
-                known = len(self._row_of)
-                inside = (table.source < known) & (table.target < known)
-                source = np.where(inside, self._row_of[np.minimum(table.source, known - 1)], -1)
-                target = np.where(inside, self._row_of[np.minimum(table.target, known - 1)], -1)
-                # Others read the same table.
-                yield replace(table, source=source, target=target)
-            else:
-                yield None
+    def _placed(self, table: PairTable) -> Iterator[tuple[slice, Ints, Ints]]:
+        """Yield each part of a table with the rows and columns of its pairs, -1 for endpoints without one."""
+        known = len(self._row_of)
+        for part in parts(len(table)) if len(table) else ():
+            ends = table.source[part], table.target[part]
+            rows, columns = (np.where(one < known, self._row_of[np.minimum(one, known - 1)], -1) for one in ends)
+            yield part, rows, columns
 
     def _judge_columns(self) -> Iterator[None]:
         layer = self._layer
-        for table in self._tables(Layer(layer.spec.shows or layer)):
+        for table in self._model.pair_tables(Layer(layer.spec.shows or layer)):
             if table is None:
                 yield
                 continue
             gone, paths = self._gone(), self._path_levels(table) if layer is Layer.TRANSPORT else None
-            for part in parts(len(table)):
+            for part, rows, columns in self._placed(table):
                 levels = _OF_CODE[table.verdict[part]]
                 shares = np.exp(table.share[part])
                 if paths is not None:
                     shares[:] = np.nan
                 levels[(levels == Level.GOOD) & (shares < GOOD_FROM)] = Level.FAIR
                 levels[(levels == Level.FAIR) & (shares < FAIR_FROM)] = Level.LOW
-                self._put_known(table.source[part], table.target[part], levels, shares, gone, paths, part)
+                self._put_known(rows, columns, levels, shares, gone, paths, part)
                 yield
 
     def _put_known(
@@ -350,12 +357,15 @@ class CellMatrix:
                     if not count % _CELLS_PER_STEP:
                         yield
                 continue
-            for table in self._tables(layer):
-                if table is not None:
-                    inside = (table.source >= 0) & (table.target >= 0)
-                    where = table.source[inside], table.target[inside]
-                    worst[where] = np.maximum(worst[where], table.verdict[inside])
-                yield
+            for table in self._model.pair_tables(layer):
+                if table is None:
+                    yield
+                    continue
+                for part, rows, columns in self._placed(table):
+                    inside = (rows >= 0) & (columns >= 0)
+                    where = rows[inside], columns[inside]
+                    worst[where] = np.maximum(worst[where], table.verdict[part][inside])
+                    yield
         np.fill_diagonal(worst, 0)
         gone = self._gone()
         for row in range(self.size):

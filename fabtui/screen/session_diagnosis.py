@@ -23,12 +23,12 @@ from fabtui.presentation.job_board import JobBoard
 from fabtui.presentation.verdict_line import Standing, other_measurements, pair_noun, sentence_text, slow_beside
 from fabtui.presentation.wording import common_domain
 
-#: Minimum time (s) between two evaluations of the rules.
+#: Minimum time (s) between two counts of the pairs, and between two evaluations of the rules.
 _MIN_INTERVAL = 1.0
 #: Time (s) after which a step over the pairs ends, and the pause (s) after it while tests run. No key waits longer than
 #: 2 ms.
 STEP, _PAUSE = 0.0005, 0.002
-#: Maximum share of the time that goes into evaluating the rules.
+#: Maximum share of the time that goes into counting the pairs, and into the rules, which take ten times as long.
 _MAX_SHARE = 0.05
 #: Phases after which no further test is planned.
 _FINISHED = ("done", "watch")
@@ -54,8 +54,8 @@ class SessionDiagnosis:
         self._timer: asyncio.TimerHandle | None = None
         self._survey: Survey | None = None
         self._search: Iterator[Findings | None] | None = None
-        self._spent = 0.0
-        self._resting_until = 0.0
+        self._counted = self._spent = 0.0  #: Time (s) that the count and the evaluation in progress took so far.
+        self._counts_rest_until = self._resting_until = 0.0
         self._ended: tuple[float, int | None] | None = None  #: Start and exit code of the phase after a sweep, in it.
         #: Findings, most severe first.
         self.found: list[Finding] = []
@@ -86,7 +86,7 @@ class SessionDiagnosis:
             return "searching"
         model = self._model
         if model.phase.name in _FINISHED:
-            return "no problems found" if self._survey.current else "no problem so far: checking the results"
+            return "no problems found" if self.current else "no problem so far: checking the results"
         # Pairs that are tested again count once, as in the verdict line.
         text = sentence_text(replace(self.standing(), findings=()), _UNLIMITED)
         return text[0].lower() + text[1:]
@@ -142,12 +142,16 @@ class SessionDiagnosis:
         phase, code = self._model.phase, self._model.exit_code
         ended = (phase.since, code) if phase.name == "done" else None
         if ended not in (None, self._ended):
-            # The user waits for the findings of a sweep that has ended.
+            # The user waits for the findings of a sweep that has ended, not for those of an earlier state.
             self.stop()
-            self._resting_until = 0.0
+            self._search, self._resting_until = None, 0.0
+            if self._survey is not None:
+                self._survey.restart()
         self._ended = ended
-        if self._timer is None and (self._search is not None or self._survey is None or not self._survey.current):
-            wait = max(0.0 if ended else _PAUSE, self._resting_until - time.monotonic())
+        if self._timer is None and not self.current:
+            surveyed = self._survey is not None and self._survey.current
+            due = self._resting_until if surveyed else min(self._resting_until, self._counts_rest_until)
+            wait = max(0.0 if ended else _PAUSE, due - time.monotonic() if self._search is None else 0.0)
             self._timer = asyncio.get_running_loop().call_later(wait, self._continue)
 
     def _continue(self) -> None:
@@ -175,12 +179,18 @@ class SessionDiagnosis:
         """Work for about ``budget`` seconds; return True if there is more to do."""
         survey = self._survey = self._survey or Survey(self._model, interim=True)
         if self._search is None:
-            if time.monotonic() < self._resting_until or survey.current:
-                return not survey.current
-            if not survey.step(budget):
-                return True
-            self._search = self._all(survey.tally)
-            self._spent = 0.0
+            began, now = time.perf_counter(), time.monotonic()
+            due = now >= self._resting_until and not self.current
+            if not due and (survey.current or now < self._counts_rest_until):
+                return not self.current
+            if not survey.current:
+                complete = survey.step(budget)
+                self._counted += time.perf_counter() - began
+                if not complete:
+                    return True
+                self._counts_rest_until = now + max(_MIN_INTERVAL, self._counted / _MAX_SHARE)
+                self._counted = 0.0
+            self._search, self._spent = self._all(survey.tally, rules=due), 0.0
             return True
         began = time.perf_counter()
         try:
@@ -188,22 +198,24 @@ class SessionDiagnosis:
                 took = time.perf_counter() - began
                 if found is not None:
                     self._take(found.listed, survey, self._spent + took)
-                    break
+                    return not self.current
                 if took > budget:
                     self._spent += took
                     return True
         except KeyError:
             # An attempt that the search was about is not kept any more: the next one knows the newer ones.
-            self._search = None
-        return not survey.current
+            pass
+        self._search = None
+        return not self.current
 
-    def _all(self, tally: Tally) -> Iterator[Findings | None]:
-        """Count the bad pairs of each layer, then search; yield None after each small step."""
+    def _all(self, tally: Tally, *, rules: bool) -> Iterator[Findings | None]:
+        """Count the bad pairs of each layer, then search if the rules are due; yield None after each small step."""
         for counts in layer_counts(self._model, tally.layers):
             if counts is not None:
                 self.layers = counts
             yield None
-        yield from search(self._model, tally, settled=True)
+        if rules:
+            yield from search(self._model, tally, settled=True)
 
     def _take(self, found: list[Finding], survey: Survey, took: float) -> None:
         self._search, self._of = None, survey.of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -163,6 +164,31 @@ def test_a_healthy_fabric_is_reported_after_a_complete_pass() -> None:
     assert diagnosed(story.shadow).none_text == "no problem so far; 56 of 56 GPU pairs tested"
     story.shadow.apply(PhaseStart(name="done", total=0, time=story.shadow.elapsed))
     assert diagnosed(story.shadow).none_text == "no problems found"
+
+
+def test_pairs_are_counted_while_the_rules_rest() -> None:
+    story = big_sweep(2, 4)
+    found = diagnosed(story.shadow)
+    found._resting_until, found._counts_rest_until = math.inf, 0.0
+    src, dst = story.ordered_pairs()[0]
+    story.measured(Measurement(Layer.P2P, src, dst, Verdict.FAILED, unit="GB/s", time=story.now))
+    for _ in range(20):
+        assert found.step(1.0), "the rules are still to be applied"
+    assert found.tally.counts[Verdict.FAILED] + found.tally.rechecked == 1
+    assert found.found == []
+
+
+async def test_the_end_of_a_sweep_breaks_off_a_search_about_an_earlier_state() -> None:
+    story = big_sweep(2, 4)
+    found = SessionDiagnosis(story.shadow)
+    while found._search is None:
+        found.step(0.0)
+    story.phase("done")
+    found.follow()
+    found.stop()
+    while not found.known:
+        found.step(1.0)
+    assert found.final
 
 
 def test_the_screen_counts_bad_measurements_of_other_things_than_pairs_as_texts_do() -> None:

@@ -118,6 +118,10 @@ class Survey:
                 break
         return False
 
+    def restart(self) -> None:
+        """Leave what is being gathered, which is about an earlier state of the model."""
+        self._steps = None
+
     def finish(self) -> Tally:
         """Gather everything without a time limit, and return it."""
         while not self.current:

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fabtui.model.cell_level import Level, judge
+from fabtui.model import cell_matrix
+from fabtui.model.cell_level import Judged, Level, judge
 from fabtui.model.cell_matrix import CellMatrix
 from fabtui.model.events import NodeState
 from fabtui.model.layers import Layer, all_layers
@@ -58,7 +59,9 @@ def test_a_matrix_has_the_level_of_each_cell(name: str, events: int | None) -> N
         assert_as_judged(model, layer, CellMatrix.of_model(model, layer))
 
 
-def test_cells_change_in_any_order_of_results_and_steps() -> None:
+@pytest.mark.parametrize("fewest", [0, 2000])
+def test_cells_change_in_any_order_of_results_and_steps(fewest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cell_matrix, "_FEWEST", fewest)
     chance = random.Random(7)
     story = Story(["n000", "n001", "n002"], 3)
     for name in ("n000", "n001", "n002"):
@@ -83,6 +86,28 @@ def test_cells_change_in_any_order_of_results_and_steps() -> None:
     while not matrix.step(0.0):
         pass
     assert matrix.complete
+    assert_as_judged(model, Layer.P2P, matrix)
+
+
+def test_many_changed_cells_are_judged_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cell_matrix, "_FEWEST", 10)
+    model = big_sweep(4, 2, part=1.0).shadow
+    matrix = CellMatrix.of_model(model, Layer.P2P)
+    alone: list[tuple[int, int]] = []
+    judged = matrix.judged
+
+    def noted(row: int, column: int) -> Judged:
+        alone.append((row, column))
+        return judged(row, column)
+
+    monkeypatch.setattr(matrix, "judged", noted)
+    cells = [(row, column) for row in range(matrix.size) for column in range(matrix.size) if row != column]
+    for touched, singly in ((cells[:5], 5), (cells, 0)):
+        alone.clear()
+        matrix.touch(touched)
+        while not matrix.step(0.0):
+            pass
+        assert len(alone) == singly
     assert_as_judged(model, Layer.P2P, matrix)
 
 
