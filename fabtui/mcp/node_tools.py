@@ -120,18 +120,19 @@ async def hang(call: Call) -> Answer:
     call.step = lambda: f"observing the job on {count(len(options.hosts), 'node')}"
     async with asyncio.timeout(call.seconds), observed(options, notices.append, query, PATIENCE) as session:
         verdict = await session.snapshot()
-        unread = session.unread()
+        unread, logs = session.unread(), session.unread_logs()
     findings = (await in_thread(lambda: diagnose(session.model))).findings
     data: dict[str, Any] = {"findings": [finding_json(one) for one in findings], "notices": notices[:_MOST_NOTICES]}
     if verdict is None:
         unread = unread or [f"{NO_RANK} {fold(options.hosts)}"]
-        return Answer(unread[0], data, [], unread, exit_code(verdict), options.record)
+        return Answer(unread[0], data, [], [*unread, *logs], exit_code(verdict), options.record)
     return Answer(
         verdict.sentence,
         {**job_values(verdict), **data},
         examined=[f"{one.name}: {one.text}" for one in verdict.sources],
         not_examined=[
             *unread,
+            *logs,
             *(f"{one.name}: {one.blind}" for one in verdict.sources if one.blind),
             *([verdict.needs] if verdict.needs else []),
         ],
@@ -162,13 +163,13 @@ async def job(call: Call) -> Answer:
             one.pop("tail")
     title = f"Job {query.job} ({report.status.state or 'unknown to Slurm'})" if query.job else "The job of these logs"
     first = f": {report.findings[0].facts['text']}" if report.findings else ""
-    rows = one_line(fold(row.node for row in report.rows), 400)
+    asked = [node for node, facts in report.facts.nodes.items() if not facts.problem]
     return Answer(
         one_line(f"{title}: {report.verdict}{first}", 1000),
         {**body, "notices": notices[:_MOST_NOTICES]},
         examined=[
             f"{count(len(logs), 'log')}: {one_line(', '.join(file.path for file in logs.values()), 600)}",
-            *([f"{count(len(report.rows), 'node')}: {rows}"] if rows else []),
+            *([f"{count(len(asked), 'node')}: {one_line(fold(asked), 400)}"] if asked else []),
         ],
         not_examined=[*report.unread, *_unasked(report)],
         code=report.exit_code,
@@ -178,13 +179,12 @@ async def job(call: Call) -> Answer:
 
 def _unasked(report: JobReport) -> Iterator[str]:
     """Yield what logs alone do not show."""
-    if report.status.job:
-        return
-    quiet = report.facts.logs.quiet()
-    last = "" if quiet is None else f"; its last output is {quiet:.0f} s old"
-    yield f"whether the job still runs: without jobid Slurm was not asked{last}"
+    if not report.status.job:
+        quiet = report.facts.logs.quiet()
+        last = "" if quiet is None else f"; its last output is {quiet:.0f} s old"
+        yield f"whether the job still runs: without jobid Slurm was not asked{last}"
     if not report.facts.nodes:
-        yield "its nodes: no node was asked"
+        yield "its nodes: no node was asked, as only those of a running job are"
 
 
 _NODES = {

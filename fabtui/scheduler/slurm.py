@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
+from fabtui.argument_name import argument
 from fabtui.errors import InputError
 from fabtui.nodeset import expand, expand_listed, fold
 from fabtui.scheduler.allocation import Allocation
@@ -134,7 +135,8 @@ def _why_unknown(job: str, answer: ToolOutput) -> str:
 
 def _ended(job: str, how: str, nodes: Sequence[str]) -> str:
     """Return that a job has ended, and how to test its nodes nevertheless."""
-    more = f"; to test its nodes without it: --no-job --nodes '{fold(nodes)}'" if nodes else ""
+    named = argument("nodes", "--no-job --nodes")
+    more = f"; to test its nodes without it: {named} '{fold(nodes)}'" if nodes else ""
     return f"job {job} has ended ({how}){more}"
 
 

@@ -199,6 +199,44 @@ def test_a_node_outside_the_job_is_refused(cluster: SlurmCluster) -> None:
     assert f"not of job {job}: n3; its nodes are n[0-1]" in done.stderr
 
 
+async def test_an_assistant_names_a_job_in_place_of_nodes(cluster: SlurmCluster) -> None:
+    assistant = pytest.importorskip("tests.wire.assistant")
+    home = str(cluster.folder / "assistant")
+    environ = cluster.environment(XDG_STATE_HOME=home, XDG_CONFIG_HOME=home)
+    ended = cluster.batch("-N1", script="echo it; exit 3")
+    line = " iteration 30/ 50 | elapsed time per iteration (ms): 140.6 | lm loss: 9.1E+00 |"
+    job = cluster.job("-N2", "--nodelist=n[0-1]", script=f"echo '{line}'; sleep 600")
+    other = cluster.job("-N1", "--nodelist=n3")
+    options = ["--nodes", "n[0-2]", "--ssh-config", str(cluster.network.ssh_config), "--allow-tests"]
+    options += ["--remote-python", sys.executable]
+    short = {"probes": ["p2p"], "layers": ["p2p"], "bytes": "64K"}
+    async with assistant.connected_to(cluster.words(*assistant.command(*options)), environ) as client:
+
+        async def ask(tool: str, **arguments: Any) -> tuple[bool, dict[str, Any], str]:
+            found = await client.call_tool(tool, arguments)
+            return found.is_error, found.structured_content or {}, found.content[0].text
+
+        _, found, text = await ask("job", jobid=job)
+        assert (found["answer"], found["exit"]) == (f"Job {job} (RUNNING): healthy", 0), text
+        assert found["examined"] == [f"1 log: {cluster.folder}/job-{job}.out", "2 nodes: n[0-1]"]
+        _, found, text = await ask("preflight", jobid=job)
+        assert "2 nodes inspected: n[0-1]" in found["examined"], text
+        _, found, text = await ask("run", jobid=job, **short)
+        assert "p2p: 2 pairs: 2 ok" in found["examined"], text
+        cluster._until(lambda: cluster.state(ended) == "FAILED", "the end of the job")
+        _, found, text = await ask("job", jobid=ended)
+        assert (found["exit"], "FAILED (NonZeroExitCode), exit code 3" in found["answer"]) == (1, True), text
+        assert found["not_examined"] == ["its nodes: no node was asked, as only those of a running job are"]
+        for tool in ("job", "preflight", "run", "hang"):
+            refused, _, text = await ask(tool, jobid=other)
+            assert refused
+            assert "'n3' not allowed" in text, (tool, text)
+        refused, _, text = await ask("preflight", jobid=ended)
+        assert refused
+        assert f"jobid: job {ended} has ended (FAILED); to test its nodes without it: nodes 'n" in text
+    cluster._until(lambda: not any(cluster.processes(name) for name in cluster.names), "the end of the node sides")
+
+
 def test_states_reasons_and_leaves_of_slurm_are_in_the_session(cluster: SlurmCluster) -> None:
     job = cluster.job("-N4")
     reason = "IB link flaps, ticket 4711, seen three times this week"

@@ -31,16 +31,20 @@ def variables(**more: str) -> dict[str, str]:
     return {**{name: os.environ[name] for name in _PASSED if name in os.environ}, **more}
 
 
+def connected(*options: str, mode: str = "auto", **more: str) -> contextlib.AbstractAsyncContextManager[Client]:
+    """Run a server with options and more variables, and a client; both end with the context."""
+    return connected_to(command(*options), variables(**more), mode)
+
+
 @contextlib.asynccontextmanager
-async def connected(*options: str, mode: str = "auto", **more: str) -> AsyncIterator[Client]:
-    """Run a server with options and more variables, and a client; both end with the context.
+async def connected_to(program: Sequence[str], environ: dict[str, str], mode: str = "auto") -> AsyncIterator[Client]:
+    """Run a server by a command, and a client; both end with the context.
 
     The client belongs to the task that opened it, so that it has one of its own: fixtures may end in a different one.
     """
     opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
     ended = asyncio.Event()
-    program, *words = command(*options)
-    server = StdioServerParameters(command=program, args=words, env=variables(**more))
+    server = StdioServerParameters(command=program[0], args=list(program[1:]), env=environ)
 
     async def hold() -> None:
         try:

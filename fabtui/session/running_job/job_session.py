@@ -11,6 +11,7 @@ from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict
 from fabtui.model.events import NodeState, NodeUpdate, PhaseStart, SessionEnd, SessionStart
 from fabtui.model.session_model import Model
+from fabtui.sanitize import one_line
 from fabtui.session.event_pipeline import EventPump, Journal
 from fabtui.session.node_client import NodeClient, ProbeFailed
 from fabtui.session.options import JobQuery, SessionOptions
@@ -71,6 +72,16 @@ class JobSession:
         """Return why nodes could not be reached or have not answered so far."""
         silent = (f"{node}: {text}" for node, text in self.observer.silent.items() if not self._reached.get(node))
         return [*self.problems(), *silent]
+
+    def unread_logs(self) -> list[str]:
+        """Return why no log was read, if some were to be."""
+        if self._monitor is None:
+            return []
+        report, query = self._monitor.report, self._monitor.query
+        if report is None:
+            return ["the logs were not read"]
+        where = ", ".join(query.logs) or "where Slurm writes them"
+        return [] if report.facts.logs.files else [f"no logs were found: {one_line(where, 200)}"]
 
     def start(self) -> None:
         """Observe all nodes from now on."""

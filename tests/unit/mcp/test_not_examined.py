@@ -50,7 +50,7 @@ async def test_what_finds_nothing_is_not_good(tmp_path: Path) -> None:
     calls: list[tuple[str, dict[str, Any], str, int | None]] = [
         ("job", {"logs": [str(log)]}, "the state of the job: its logs have no iteration, no sample of GPUs and", 3),
         ("job", {"logs": [str(log)]}, "without jobid Slurm was not asked; its last output is ", 3),
-        ("job", {"logs": [str(log)]}, "its nodes: no node was asked", 3),
+        ("job", {"logs": [str(log)]}, "its nodes: no node was asked, as only those of a running job are", 3),
         ("explain", {"text": "hello"}, "what is unknown is not known to be harmless", 1),
         ("read", {"text": "hello"}, "text: of a format that is not known", 3),
         ("read", {"text": "Hello\n", "as": "ibstat"}, "whether this is ibstat: only `as` names it so", 0),
