@@ -14,7 +14,7 @@ from fabtui.diagnosis.diagnosis import diagnose, search
 from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.diagnosis.pricing.collective_traffic import double_tree, traffic
 from fabtui.diagnosis.pricing.cost_model import Calibration, CostModel, cost_model
-from fabtui.diagnosis.pricing.price import PriceFact, iteration_share
+from fabtui.diagnosis.pricing.price import PriceFact, expected, iteration_share
 from fabtui.export.json import as_json
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, Measured, NodeState, NodeUpdate, PhaseStart, PlanUpdate, SessionStart
@@ -22,6 +22,8 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence
+from fabtui.presentation.numbers import value_text
+from fabtui.presentation.price_lines import expected_text
 from fabtui.report.healthy import healthy_text
 from fabtui.report.summary import summary
 from fabtui_node.parsers.nccl.log_lines import parse_ring
@@ -214,6 +216,34 @@ def test_rates_in_both_directions_count_where_they_were_measured() -> None:
     measured(model, 30.0, "n0", "n1")
     _, of = calibrated(model)
     assert of.factor == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("channels", "rate", "busbw", "error"),
+    [(24, 303.2, 298.6, 0.015), (16, 303.6, 257.9, 0.151), (12, 302.7, 216.6, 0.284), (8, 162.0, 156.9, 0.031)],
+)
+def test_a_maximum_of_channels_that_misleads_p2p_is_admitted(
+    channels: int, rate: float, busbw: float, error: float
+) -> None:
+    """Measured on two H200: NCCL rounds 12 channels of p2p up to 16, so that all_reduce has fewer than p2p."""
+    model = fabric(lambda a, b: 2 * rate, 1, 2)
+    model.options = {**model.options, "both": True}
+    rows = [
+        Measurement(Layer.P2P, *way, Verdict.OK, 2 * rate, "GB/s", 1 << 28, 3.0, extra={"both_ways": rate})
+        for way in (("n0:0", "n0:1"), ("n0:1", "n0:0"))
+    ]
+    model.apply(Measured(measurements=rows, time=3.0))
+    measured(model, busbw, "n0", "n0")
+    costs, of = calibrated(model)
+    assert of.error == pytest.approx(error, abs=0.001)
+    assert of.fits is (channels != 12)
+    fact = expected(costs, model.endpoints)
+    assert fact is not None
+    text = expected_text(fact)
+    if of.fits:
+        assert f"{value_text(busbw)} GB/s busbw" in text
+    else:
+        assert text == "all_reduce of 1 GiB: unknown, the cost model is 28 % off in the measured collective"
 
 
 @pytest.mark.parametrize("count", range(1, 12))
