@@ -22,6 +22,7 @@ from fabtui.mcp.file_access import checked_logs
 from fabtui.mcp.session_answer import examined_lines, not_examined_lines, session_answer
 from fabtui.mcp.tool import FINDINGS, LINES, ROWS, SENTENCE, SESSION_BODY, Call, Tool, switch, text, texts
 from fabtui.mcp.worker_threads import in_thread
+from fabtui.model.schedule import MODES
 from fabtui.nodeset import count, fold
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.presentation.progress_estimate import phase_text
@@ -193,7 +194,6 @@ _NODES = {
 }
 _JOBID = {"jobid": text("Job of Slurm, instead of nodes, or with them for some of its nodes.", 60)}
 _LOGS = {"logs": texts("Where the logs are, such as '../log/{job}/*.out'. Default: where Slurm writes them.", 16)}
-_KINDS = ("full", "sampled", "quick")
 NODE_TOOLS = (
     Tool(
         name="preflight",
@@ -224,7 +224,7 @@ NODE_TOOLS = (
             "probes": texts("Probes and tests, such as ping, p2p, all_reduce. Default: all."),
             "mode": {
                 "type": "string",
-                "enum": list(_KINDS),
+                "enum": list(MODES),
                 "description": "Which pairs are tested. Default: by size.",
             },
             "pair": texts("Only these pairs of endpoints, both ways: n060:3>n061:5."),

@@ -11,7 +11,7 @@ from fabtui.nodeset import count
 from fabtui.sanitize import one_line
 
 _ORDINALS = ("", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
-#: How parts are called in a sentence, where that is not their kind.
+#: How parts are called in a sentence, by their kind.
 _PARTS = {str(kind): kind.words for kind in PartKind}
 _DAY, _HOUR = 86400.0, 3600.0
 #: Longest identity and place in a sentence.

@@ -24,6 +24,7 @@ from fabtui.diagnosis.running_job.who_is_behind import NO_RANK
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable, write_bytes
 from fabtui.export.json import job_values
+from fabtui.model.exit_codes import BAD, INTERRUPTED, NOT_TESTED
 from fabtui.nodeset import fold
 from fabtui.paths import private_folder, state_folder, user_path
 from fabtui.report.running_job import job_blocks
@@ -48,9 +49,6 @@ command of --on-hang gets FABTUI_JOB, FABTUI_NODES, FABTUI_FINDING and FABTUI_RE
 exit codes: 0 the job moves, pauses, starts or has ended; 1 it hangs or is held up; 2 bad usage or input;
 3 nothing of it could be read, or too little; 130 interrupted
 """
-
-#: Exit codes: the job hangs or is held up; too little could be read; interrupted.
-BEHIND, UNREAD, INTERRUPTED = 1, 3, 130
 
 
 class HangSettings(NamedTuple):
@@ -120,7 +118,7 @@ class HangCommand:
         self._query = query
         self._settings = settings
         self._commands: list[asyncio.Task[None]] = []
-        self._code = UNREAD
+        self._code = NOT_TESTED
 
     async def run(self) -> int:
         """Take a snapshot, or wait until the job hangs or ends; return the exit code."""
@@ -159,12 +157,12 @@ class HangCommand:
             if now != before:
                 self._line(verdict.sentence)
                 before = now
-            if self._code != BEHIND and verdict.state is not JobState.UNKNOWN:
+            if self._code != BAD and verdict.state is not JobState.UNKNOWN:
                 self._code = 0
             if not verdict.bad:
                 reported = False
             elif not reported:
-                reported, self._code = True, BEHIND
+                reported, self._code = True, BAD
                 self._report(session, await session.observer.complete(SNAPSHOT))
                 if self._settings.once:
                     return None

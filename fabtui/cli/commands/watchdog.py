@@ -6,10 +6,11 @@ import argparse
 import asyncio
 from dataclasses import replace
 
-from fabtui.cli.commands.hang import INTERRUPTED, HangCommand, HangSettings, hang_options
+from fabtui.cli.commands.hang import HangCommand, HangSettings, hang_options
 from fabtui.cli.printing import is_plain
 from fabtui.config.values import seconds
 from fabtui.errors import InputError
+from fabtui.model.exit_codes import INTERRUPTED
 from fabtui.session.options import JobQuery
 
 HELP = """\
