@@ -34,8 +34,8 @@ import sys
 from importlib import import_module
 def counted(found, counts={}):
     def wrap(*args, _inner=found.__init__, **kwargs):
-        # A table that joins or reorders others is no new one.
-        if sys._getframe(1).f_code.co_name not in ("joined", "replace"):
+        # A table that joins or reorders others, or has a part of one, is no new one.
+        if sys._getframe(1).f_code.co_name not in ("joined", "replace", "where"):
             counts[found.__name__] = counts.get(found.__name__, 0) + 1
         return _inner(*args, **kwargs)
     found.__init__ = wrap

@@ -97,8 +97,8 @@ class PairTable:
         """Return a number for each ordered pair; ``ends`` is the number of endpoints."""
         return self.source * np.int64(ends) + self.target
 
-    def where(self, chosen: Flags) -> PairTable:
-        """Return the table of some of the pairs."""
+    def where(self, chosen: Flags | slice) -> PairTable:
+        """Return the table of some of the pairs; of a slice without a copy."""
         return PairTable(*(getattr(self, one.name)[chosen] for one in fields(PairTable)))
 
     def alike(self, node: Ints, apart: Sequence[bool], shape: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from fabtui.diagnosis.finding import Steps
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.layers import Layer
-from fabtui.model.pair_table import SLOW, Flags, Floats, Ints, PairTable, parts
+from fabtui.model.pair_table import SLOW, Flags, Floats, Ints, parts
 from fabtui.model.session_model import Model
 
 #: Number of measurements per step whose extras are read.
@@ -79,7 +79,7 @@ def fabric_rates(model: Model) -> Steps[FabricRates | None]:
     both = bool(model.options.get("both"))
     yield
     for part in parts(len(table)):
-        one = PairTable(*(getattr(table, field.name)[part] for field in fields(PairTable)))
+        one = table.where(part)
         at = one.source, one.target
         # A value of 0 is no rate to reckon with.
         value = np.where(~made[one.row] & (one.value > 0), one.value, np.nan)
