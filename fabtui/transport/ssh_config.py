@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import getpass
+import itertools
 import os
 import pwd
 import re
@@ -237,21 +238,30 @@ def parse(name: str, output: str, baseline: Mapping[str, str] | None = None) -> 
         raise ConfigBroken(str(error)) from None
 
 
-def renamed(known: SshSettings, name: str) -> SshSettings | None:
-    """Return the settings of a host that is configured like a known one; None if ssh has to be asked.
+def output_for(name: str, first: tuple[str, str], second: tuple[str, str]) -> str | None:
+    """Return the output of ``ssh -G`` for a name by those for two others; None if ssh has to be asked.
 
-    ``HostName`` may contain the name once; nothing else does if the same is found for a host that ssh was asked about.
+    Lines that differ must have the name once, in the same place. For all names that fit the same patterns, what is
+    written there comes from a token of the configuration such as ``%h``.
     """
-    before, found, after = known.hostname.partition(known.name)
-    hostname = before + name + after if found else known.hostname
-    if known.hostname.rfind(known.name) > len(before) or any(jump.host == hostname for jump in known.jumps):
-        return None
-    with contextlib.suppress(OSError):
-        # ssh writes 10.1 as 10.0.0.1.
-        if socket.inet_ntoa(socket.inet_aton(hostname)) != hostname:
+    lines = []
+    for line, other in itertools.zip_longest(first[1].splitlines(), second[1].splitlines(), fillvalue=""):
+        before, _, after = line.partition(first[0])
+        if line == other:
+            lines.append(line)
+        elif line.rfind(first[0]) == len(before) and other == before + second[0] + after:
+            lines.append(before + name + after)
+        else:
             return None
-    given = {key: value for key, value in (("host", name), ("hostname", hostname)) if key in known.settings}
-    return replace(known, name=name, hostname=hostname, settings={**known.settings, **given})
+    return "\n".join(lines)
+
+
+def is_plain_address(settings: SshSettings) -> bool:
+    """Return False for addresses that ssh treats in a way of its own: ``10.1`` is 10.0.0.1, a jump host cannot jump."""
+    with contextlib.suppress(OSError):
+        if socket.inet_ntoa(socket.inet_aton(settings.hostname)) != settings.hostname:
+            return False
+    return all(jump.host != settings.hostname for jump in settings.jumps)
 
 
 class Resolver:
@@ -268,8 +278,8 @@ class Resolver:
         self._cache: dict[tuple[str, str | None, int | None], asyncio.Task[SshSettings]] = {}
         self._baseline: asyncio.Task[dict[str, str]] | None = None
         self._patterns: asyncio.Future[HostPatterns | None] | None = None
-        #: Two names for each set of hosts that fit the same patterns.
-        self._samples: dict[object, list[str]] = {}
+        #: Two hosts for each set of those that fit the same patterns.
+        self._samples: dict[object, dict[str, asyncio.Task[tuple[str, str]]]] = {}
         self.ssh = shutil.which("ssh")
 
     async def resolve(self, host: str, user: str | None = None, port: int | None = None) -> SshSettings:
@@ -290,6 +300,7 @@ class Resolver:
     async def close(self) -> None:
         """Stop what is still running."""
         tasks: list[asyncio.Task[object]] = [*self._cache.values()]
+        tasks += [task for samples in self._samples.values() for task in samples.values()]
         if self._baseline is not None:
             tasks.append(self._baseline)
         for task in tasks:
@@ -304,47 +315,52 @@ class Resolver:
             found = parse(host, block)
             return replace(found, user=user or found.user, port=port or found.port)
         if self._patterns is None:
-            return await self._find_first(host, user, port)
-        alike = None
+            return await self._parsed(host, await self._ask_first(host, user, port))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 patterns = await asyncio.shield(self._patterns)
-            alike = await self._find_alike(patterns, host, user, port) if patterns else None
-        return alike or (await self._ask(host, user, port))[0]
+            if patterns is not None and (alike := await self._find_alike(patterns, host, user, port)):
+                return alike
+        return await self._parsed(host, (await self._ask(host, user, port))[0])
 
     async def _find_alike(
         self, patterns: HostPatterns, host: str, user: str | None, port: int | None
     ) -> SshSettings | None:
-        """Return the settings of a host by those of two others, None if ssh has to be asked."""
+        """Return the settings of a host by the answers for two others, None if ssh has to be asked."""
         if (fitting := patterns.fitting(host)) is None:
             return None
-        samples = self._samples.setdefault((fitting, user, port), [])
+        samples = self._samples.setdefault((fitting, user, port), {})
         if len(samples) < 2:
-            samples.append(host)
+            samples[host] = asyncio.create_task(self._ask(host, user, port))
         if host in samples:
-            return None
+            return await self._parsed(host, (await asyncio.shield(samples[host]))[0])
         try:
-            first, second = [await self.resolve(name, user, port) for name in samples]
+            known = [await self.resolve(name, user, port) for name in samples]
         except (ConfigBroken, NodeUnreachable):
             return None
-        found = renamed(first, host)
-        if found is None or renamed(first, second.name) != second:
+        output = output_for(host, *((name, task.result()[0]) for name, task in samples.items()))
+        if output is None:
             return None
+        found = await self._parsed(host, output)
         # With ``Match final``, ssh reads its files again and compares the patterns with the HostName.
-        places = {patterns.fitting(one.hostname) for one in (first, second, found)}
-        return found if len(places) == 1 and None not in places else None
+        places = {patterns.fitting(one.hostname) for one in (*known, found)}
+        return found if len(places) == 1 and None not in places and is_plain_address(found) else None
 
-    async def _find_first(self, host: str, user: str | None, port: int | None) -> SshSettings:
+    async def _parsed(self, host: str, output: str) -> SshSettings:
+        assert self._baseline is not None
+        return parse(host, output, await asyncio.shield(self._baseline))
+
+    async def _ask_first(self, host: str, user: str | None, port: int | None) -> str:
         self._patterns = asyncio.get_running_loop().create_future()
         patterns = None
         try:
-            found, messages = await self._ask(host, user, port, "-v")
+            output, messages = await self._ask(host, user, port, "-v")
             patterns = await asyncio.to_thread(HostPatterns.read, messages)
         finally:
             self._patterns.set_result(patterns)
-        return found
+        return output
 
-    async def _ask(self, host: str, user: str | None, port: int | None, *more: str) -> tuple[SshSettings, str]:
+    async def _ask(self, host: str, user: str | None, port: int | None, *more: str) -> tuple[str, str]:
         options = [*more, *self._options, *(["-l", user] if user else []), *(["-p", str(port)] if port else [])]
         if self._baseline is None:
             self._baseline = asyncio.create_task(self._ask_baseline())
@@ -358,7 +374,7 @@ class Resolver:
                 raise NodeUnreachable("config", last)
             lines = [line for line in errors.splitlines() if "line " in line]
             raise ConfigBroken(one_line(lines[0], 300) if lines else last or f"ssh -G ended with status {status}")
-        return parse(host, output, await asyncio.shield(self._baseline)), errors
+        return output, errors
 
     async def _ask_baseline(self) -> dict[str, str]:
         status, output, _ = await self._run(["-F", "none"], "localhost")

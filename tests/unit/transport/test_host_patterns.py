@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fabtui.transport.host_patterns import HostPatterns
-from fabtui.transport.ssh_config import Jump, Resolver, SshSettings, renamed
+from fabtui.transport.ssh_config import Jump, Resolver, SshSettings, is_plain_address, output_for
 
 needs_ssh = pytest.mark.skipif(shutil.which("ssh") is None, reason="no ssh here")
 
@@ -16,7 +16,9 @@ CONFIGS = {
     "a name written out": ("Host n4\n HostName 10.0.0.2\n Port 7\nHost n*\n User me\n", "n1 n2 n3 n4 n5"),
     "names within host names": ("Host n*\n HostName %h.Far\nHost a*\n HostName a%h-%%\n", "n1 n2 n3 n4 a1 a2 a3 aa a"),
     "a name twice": ("Host n*\n HostName %h-%h\n", "n1 n2 n3 n4"),
-    "tokens in paths": ("Host n*\n ControlPath /c-%C\n UserKnownHostsFile /k/%n\n", "n1 n2 n3 n4 n5"),
+    "tokens in paths": ("Host n*\n HostName %h.f\n ControlPath /%r@%h\n UserKnownHostsFile /%n\n", "n1 n2 n3 n4 n5"),
+    "a token of many names": ("Host n*\n ControlPath /c-%C\n", "n1 n2 n3 n4 n5"),
+    "a name that is in all": ("Host *\n User n1\n UserKnownHostsFile /n1\n", "n0 n1 n2 n3 n4 n5"),
     "tokens that stay": ("Host *\n IdentityFile ~/.ssh/%n\n ProxyCommand nc %h %p\n", "n1 n2 n3 n4 n5"),
     "a jump host of the same block": ("Host *\n ProxyJump n4\n", "n1 n2 n3 n4 n5"),
     "a second reading": (
@@ -46,15 +48,21 @@ async def resolved(config: Path, *hosts: str) -> list[SshSettings | str]:
 
 @needs_ssh
 @pytest.mark.parametrize(("text", "hosts"), CONFIGS.values(), ids=CONFIGS.keys())
-async def test_every_host_has_the_settings_that_ssh_reports(tmp_path: Path, text: str, hosts: str) -> None:
+async def test_every_host_has_the_settings_that_ssh_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, hosts: str
+) -> None:
     config = tmp_path / "config"
     config.write_text(text)
     together = await resolved(config, *hosts.split())
-    assert together == [(await resolved(config, name))[0] for name in hosts.split()]
+    monkeypatch.setattr(HostPatterns, "read", lambda _: None)
+    assert together == await resolved(config, *hosts.split())
 
 
 @needs_ssh
-@pytest.mark.parametrize(("first_line", "asked"), [("Host n*", 4), ("Match all", 4), ("Match exec true", 13)])
+@pytest.mark.parametrize(
+    ("first_line", "asked"),
+    [("Host n*", 4), ("Match all", 4), ("ControlPath /%r@%h:%p", 4), ("ControlPath /%C", 13), ("Match exec true", 13)],
+)
 async def test_ssh_is_asked_about_few_of_many_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_line: str, asked: int
 ) -> None:
@@ -132,15 +140,27 @@ def test_without_the_names_of_readable_files_nothing_is_known(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("hostname", "found"),
-    [("aa", "b"), ("x-aa.y", "x-b.y"), ("10.0.0.1", "10.0.0.1"), ("10.1", None), ("aaa", None), ("aa.aa", None)],
+    ("first", "second", "found"),
+    [
+        ("x a.y\nport 1", "x bb.y\nport 1", "x c.y\nport 1"),
+        ("x aa", "x aa", "x aa"),
+        ("x a y", "x bb z", None),
+        ("x aa", "x bba", None),
+        ("x a-a", "x bb-bb", None),
+        ("x -", "x -bb", None),
+        ("x a", "x bb\ny", None),
+    ],
 )
-def test_a_host_name_contains_the_name_once(hostname: str, found: str | None) -> None:
-    known = renamed(SshSettings("aa", hostname, "me", settings={"hostname": hostname}), "b")
-    assert (known and (known.name, known.hostname, known.settings)) == (
-        found and ("b", found, {"hostname": found})
-    )  # fmt: skip
+def test_lines_that_differ_have_the_name_once(first: str, second: str, found: str | None) -> None:
+    assert output_for("c", ("a", first), ("bb", second)) == found
 
 
-def test_a_jump_host_is_not_reached_through_itself() -> None:
-    assert renamed(SshSettings("a", "a", "me", jumps=(Jump("gate"),)), "gate") is None
+def test_a_name_that_overlaps_itself_is_not_filled_in() -> None:
+    assert output_for("c", ("aa", "x aaa"), ("aaaa", "x aaaaa")) is None
+
+
+@pytest.mark.parametrize(
+    ("hostname", "plain"), [("n1", True), ("10.0.0.1", True), ("10.1", False), ("0x7f.1", False), ("gate", False)]
+)
+def test_addresses_that_ssh_treats_in_a_way_of_its_own(hostname: str, plain: bool) -> None:
+    assert is_plain_address(SshSettings("a", hostname, "me", jumps=(Jump("gate"),))) is plain
