@@ -165,7 +165,8 @@ async def test_two_faults_of_two_nodes_are_two_bad_cells(monkeypatch: pytest.Mon
     assert sum(_starts(play).values()) <= 6
 
 
-async def test_what_a_failed_connection_leaves_behind_fails_no_other_test() -> None:
+async def test_what_a_failed_connection_leaves_behind_fails_no_other_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_host, "ALIVE_PATIENCE", 10.0)
     # The process of a ends in the next of the pairs that are tested alone, and in a collective.
     gpus = {"a": 2, "b": 2, "c": 2}
     model, play, bad = await _run(("p2p", "all_reduce"), gpus=gpus, ends=0.02, each=0.3, lingers={(0, 2): 0.1})
