@@ -15,7 +15,7 @@ from typing import Self
 _FILE = re.compile(r"debug1: Reading configuration data (.+)")
 _LINE = re.compile(r"([A-Za-z0-9]+)(?:[ \t]*=[ \t]*|[ \t]+)(.*)")
 #: Neither quotes, nor comments, nor escapes.
-_PATTERNS = re.compile(r"[A-Za-z0-9_.:*?!% \t-]+")
+_PATTERNS = re.compile(r"[A-Za-z0-9_.:,/@*?!% \t-]+")
 _MATCH_ALL = re.compile(r"((final|canonical)[ \t]+)?all", re.IGNORECASE)
 _NAME = re.compile(r"[a-z0-9._-]+")
 
