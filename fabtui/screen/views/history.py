@@ -30,11 +30,11 @@ from fabtui.presentation.component_history import (
     standout_cells,
     version_step_texts,
 )
-from fabtui.presentation.wording import MUTED, Part
+from fabtui.presentation.wording import MUTED, Part, plain
 from fabtui.presentation.wrapping import Lines, section, stacked
 from fabtui.sanitize import one_line
 from fabtui.screen.keys import shortcut
-from fabtui.screen.views.detail_base import Cell, DetailScreen, as_text, table_section
+from fabtui.screen.views.detail_base import Cell, DetailScreen, as_text, crumbs, table_section
 from fabtui.screen.widgets.finding_lines import SEVERITY_STYLES
 from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.sorted_table import Columns, SortedTable, TableCell, TableRow, table_keys
@@ -154,7 +154,10 @@ class HistoryScreen(DetailScreen):
     def title_parts(self) -> list[Part]:
         parts: list[Part] = [(" history ", "bold")]
         if self.found is not None and not self.found.is_empty:
-            parts.append((f"  {overview_sentence(self.found)}", MUTED))
+            text = overview_sentence(self.found)
+            if len(plain([*crumbs(self), *parts])) + len(text) + 3 > self.size.width:
+                text = text.rpartition(" since ")[0] or text
+            parts.append((f"  {text}", MUTED))
         return parts
 
     def filtered_lines(self, width: int) -> Lines:
