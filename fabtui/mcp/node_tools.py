@@ -19,7 +19,7 @@ from fabtui.jobs.monitor.report import JobReport
 from fabtui.lab.faults import LabSpec
 from fabtui.mcp.answer import Answer, steps_from, steps_of
 from fabtui.mcp.file_access import checked_logs
-from fabtui.mcp.session_answer import examined_lines, not_examined_lines, session_answer
+from fabtui.mcp.session_answer import examined_lines, not_examined_lines, seen_lines, session_answer, unseen_lines
 from fabtui.mcp.tool import FINDINGS, LINES, ROWS, SENTENCE, SESSION_BODY, Call, Tool, switch, text, texts
 from fabtui.mcp.worker_threads import in_thread
 from fabtui.model.schedule import MODES
@@ -130,12 +130,11 @@ async def hang(call: Call) -> Answer:
     return Answer(
         verdict.sentence,
         {**job_values(verdict), **data},
-        examined=[f"{one.name}: {one.text}" for one in verdict.sources],
+        examined=list(seen_lines(verdict)),
         not_examined=[
             *unread,
             *logs,
-            *(f"{one.name}: {one.blind}" for one in verdict.sources if one.blind),
-            *([verdict.needs] if verdict.needs else []),
+            *unseen_lines(verdict),
         ],
         code=exit_code(verdict),
         recording=options.record,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fabtui.config.values import PAIR_LAYERS
 from fabtui.diagnosis.diagnosis import Diagnosis
+from fabtui.diagnosis.running_job.job_verdict import JobVerdict
 from fabtui.export.json import overview_json
 from fabtui.mcp.answer import Answer, steps_of
 from fabtui.model.session_model import Model
@@ -21,6 +22,8 @@ from fabtui_node.registry import TESTS, probes_in
 
 #: Number of findings whose commands an answer has.
 _MOST_FINDINGS = 10
+#: Usual sources of evidence about a running job.
+_SOURCES = ("NVML", "/proc", "RAS", "stacks", "flight recorder", "log", "kernel")
 #: Tests that a session runs by default.
 _TESTS = (*probes_in("mesh", "load"), *TESTS)
 
@@ -36,8 +39,8 @@ def session_answer(found: Diagnosis, recording: Path | None, problems: tuple[str
     return Answer(
         sentence_of(found),
         overview_json(found),
-        examined=list(examined_lines(found.model)),
-        not_examined=[*problems, *not_examined_lines(found)],
+        examined=[*examined_lines(found.model), *(seen_lines(found.job) if found.job else ())],
+        not_examined=[*problems, *not_examined_lines(found), *(unseen_lines(found.job) if found.job else ())],
         code=found.code,
         recording=recording,
         next=steps_of(found.findings[:_MOST_FINDINGS]),
@@ -78,6 +81,21 @@ def not_examined_lines(found: Diagnosis) -> list[str]:
             lines.append("no pair of endpoints was tested")
         lines += not_asked_lines(model)
     return [*dict.fromkeys(one_line(line, 600) for line in lines)]
+
+
+def seen_lines(verdict: JobVerdict) -> Iterator[str]:
+    """Yield what each source shows of a running job."""
+    yield from (f"{one.name}: {one.text}" for one in verdict.sources)
+
+
+def unseen_lines(verdict: JobVerdict) -> Iterator[str]:
+    """Yield what the sources cannot see of a running job, and which show nothing."""
+    yield from (f"{one.name}: {one.blind}" for one in verdict.sources if one.blind)
+    if verdict.needs:
+        yield verdict.needs
+    names = {one.name for one in verdict.sources}
+    if silent := [name for name in _SOURCES if name not in names]:
+        yield f"nothing was seen by {', '.join(silent)}"
 
 
 def not_asked_lines(model: Model) -> Iterator[str]:

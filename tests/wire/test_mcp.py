@@ -180,24 +180,33 @@ async def test_two_calls_at_once_do_not_wait_for_each_other(client: Client, plac
     wait_gone(place.token)
 
 
-#: A server whose tool `explain` reads for ever.
+#: A server whose tools `explain` and `read` compute for ever; each makes a file of its first argument longer.
 STUCK = """
 import sys, time
 from fabtui.cli.main import main
 from fabtui.mcp import knowledge_tools
-knowledge_tools._explain = lambda given: time.sleep(600)
-sys.exit(main(["mcp", *sys.argv[1:]]))
+def stuck(*given):
+    with open(sys.argv[1], "a") as file:
+        file.write("x")
+    time.sleep(600)
+knowledge_tools.explained_text = knowledge_tools.read = stuck
+sys.exit(main(["mcp", *sys.argv[2:]]))
 """
 
 
-async def test_nothing_is_left_of_a_server_that_is_killed_or_whose_client_has_gone(place: Place) -> None:
+async def test_nothing_is_left_of_a_server_that_is_killed_or_whose_client_has_gone(
+    place: Place, tmp_path: Path
+) -> None:
+    stuck = tmp_path / "stuck"
     killed = RawClient(place.options, **place.home)
-    left = RawClient(program=[sys.executable, "-c", STUCK, *place.options], **place.home)
+    left = RawClient(program=[sys.executable, "-c", STUCK, str(stuck), *place.options], **place.home)
     try:
         for one in (killed, left):
             one.call("run", LONG, number=2)
         left.call("explain", {"text": WARN}, number=3)
+        left.call("read", {"text": WARN}, number=4)
         await sshd.until(lambda: len(place.rank_hosts()) >= 4, 60)
+        await sshd.until(lambda: stuck.exists() and stuck.stat().st_size == 2, 60)
         killed.process.kill()
         assert left.process.stdin is not None
         left.process.stdin.close()
