@@ -230,6 +230,7 @@ class FabricApp(App[int]):
         # Imported now, so that no key press has to wait for it.
         from fabtui.screen import deferred
 
+        await self.main.complete()
         self._deferred = deferred
         deferred.fit(self)
         feed: Feed | None = None

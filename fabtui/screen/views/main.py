@@ -14,6 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
+from textual.widget import Widget
 
 from fabtui.errors import InputError
 from fabtui.model.layers import Layer
@@ -211,7 +212,28 @@ class MainScreen(Screen[None]):
         self._followed: Layer | None = self.source.layer
         #: Final findings for which the cursor was put on the worst pair.
         self._aimed_for: list[Finding] | None = None
+        self._tabs_row = Row(self.tabs, self.unit_line, id="tabs-row")
+        self._grids = Row(self.grid, self.second_layer, self.worst_pairs, id="grids")
+        self._left = Column(self._grids, self.usual, id="left")
+        self._body = Row(id="body")
+        #: Optional widgets, by their names in a layout.
+        self._optional: dict[str, Widget] = {
+            "connecting": self.node_states,
+            "grid": self.grid,
+            "worst": self.worst_pairs,
+            "beside": self.second_layer,
+            "panel": self.panel,
+            "status": self.status_line,
+            "tabs-row": self._tabs_row,
+            "air": self._air,
+            "color-key": self.color_key,
+            "log": self.event_log,
+            "keys": self.key_bar,
+            "verdict": self.verdict_bar,
+        }
         self._composed = False
+        #: Whether the widgets that the first frame does not show are there.
+        self._whole = False
 
     @property
     def model(self) -> Model:
@@ -243,29 +265,24 @@ class MainScreen(Screen[None]):
         return self._layout_state.view
 
     def compose(self) -> ComposeResult:
+        # What the first frame shows; each further widget would delay it by half a millisecond.
         yield self.verdict_bar
-        with Row(id="tabs-row"):
-            yield self.tabs
-            yield self.unit_line
-        yield self.notice_line
-        yield self._air
-        with Row(id="body"):
+        with self._body:
             yield self.node_states
-            with Column(id="left"):
-                with Row(id="grids"):
-                    yield self.grid
-                    yield self.second_layer
-                    yield self.worst_pairs
-                yield self.usual
-            with Column(id="side"):
-                yield self.panel
-                yield self.minimap
-        yield self.findings_below
-        yield self.status_line
-        yield self.color_key
         yield self.event_log
         yield self.key_bar
-        yield self.tooltip_line
+
+    async def complete(self) -> None:
+        """Add the widgets that show results, which are hidden until there are any; call it after the first frame."""
+        if self._whole:
+            return
+        above = [self._tabs_row, self.notice_line, self._air]
+        with self.app.batch_update():
+            await self.mount(*above, before=self._body)
+            await self._body.mount(self._left, Column(self.panel, self.minimap, id="side"))
+            await self.mount(self.findings_below, self.status_line, self.color_key, before=self.event_log)
+            await self.mount(self.tooltip_line, after=self.key_bar)
+        self._whole = True
 
     def on_mount(self) -> None:
         self._composed = True
@@ -299,11 +316,11 @@ class MainScreen(Screen[None]):
             self.call_later(self.refresh_bindings)
         self._layout_state = layout
         for name, shown in layout.shown.items():
-            self.query_one(f"#{name}").display = shown
-        self.query_one("#left").display = layout.view != "connecting"
+            self._optional[name].display = shown
+        self._left.display = layout.view != "connecting"
         self.event_log.styles.height = layout.log
         self.second_layer.reread()
-        focus = self.query_one(f"#{layout.view}")
+        focus = self._optional[layout.view]
         if self.focused is not focus and not (self._choices.log and self.focused is self.event_log):
             self.set_focus(focus if focus.can_focus else None, scroll_visible=False)
         self.panel_width = panel_width(axis, width, height, beside=layout.shown["beside"])
@@ -513,7 +530,7 @@ class MainScreen(Screen[None]):
             lines = lines_below(self.grid, of_grid, body, panel=panel, usual=judged, more=ranks)
             of_rows = self.grid.fitted(of_grid, body - lines.usual).used(self.grid.source.rows)
             # The table stands right below the rows.
-            self.query_one("#grids").styles.height = of_rows if panel and lines.usual else "1fr"
+            self._grids.styles.height = of_rows if panel and lines.usual else "1fr"
         found: list[TargetLine] = []
         if content is not None and lines.findings:
             if ranks and self._job is not None:
@@ -828,7 +845,7 @@ class MainScreen(Screen[None]):
 
     def action_log(self) -> None:
         self._choose(log=not self._choices.log)
-        self.set_focus(self.event_log if self._choices.log else self.query_one(f"#{self.view}"), scroll_visible=False)
+        self.set_focus(self.event_log if self._choices.log else self._optional[self.view], scroll_visible=False)
 
     @on(EventLog.Filtering)
     async def _filter_log(self) -> None:
@@ -892,7 +909,7 @@ class MainScreen(Screen[None]):
         prompt, self._prompt = self._prompt, None
         if prompt is not None:
             log = prompt.purpose == _LOG_FILTER and self._choices.log
-            self.set_focus(self.event_log if log else self.query_one(f"#{self.view}"), scroll_visible=False)
+            self.set_focus(self.event_log if log else self._optional[self.view], scroll_visible=False)
             prompt.remove()
 
     def action_retest(self) -> None:
