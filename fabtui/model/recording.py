@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from fabtui.errors import InputError
-from fabtui.model.events import APPLY_ERRORS, Event, SessionStart, event_from_line
+from fabtui.model.event_decoding import event_from_line
+from fabtui.model.events import APPLY_ERRORS, Event, SessionStart
 from fabtui.model.session_model import Model
 from fabtui.paths import open_unblocked
 

@@ -40,11 +40,11 @@ from fabtui.model.layers import Layer, Per, health_layers
 from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.pair_results import PairResults
 from fabtui.model.records import Absence, Cell, LogLine, NodeRecord, Phase
-from fabtui.model.recurrence import FindingPast
 from fabtui.model.verdict_changes import FOLLOWED, VerdictChanges
 
 if TYPE_CHECKING:
     from fabtui.model.pair_table import PairTable
+    from fabtui.model.recurrence import FindingPast
 
 __all__ = ["Cell", "LogLine", "Model", "NodeRecord", "Phase"]
 

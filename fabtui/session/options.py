@@ -6,8 +6,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fabtui_node import registry
-
 if TYPE_CHECKING:
     from fabtui.transport.connector import ConnectorOptions
 
@@ -24,11 +22,6 @@ class JobQuery:
     nodes: tuple[str, ...] = ()  #: Names of the nodes; empty for those that Slurm or the logs name.
 
 
-#: Probes and tests of a session where ``--probes`` is not given.
-ALL_PROBES = registry.DEFAULT
-#: Probes that run only when they are named.
-OPTIONAL_PROBES = registry.OPTIONAL
-
 #: The layers of pairs, in the order they are tested.
 ALL_LAYERS = ("world", "p2p")
 
@@ -43,7 +36,7 @@ class SessionOptions:
     """Options of a session."""
 
     hosts: tuple[str, ...] = ()  #: The nodes, in order, as the user names them; empty with ``lab``.
-    probes: tuple[str, ...] = ALL_PROBES  #: Which probes run, out of `ALL_PROBES` and `OPTIONAL_PROBES`.
+    probes: tuple[str, ...] | None = None  #: Which probes and tests run; None: those of `fabtui_node.registry.DEFAULT`.
     #: Message size of p2p and the largest of all_reduce; None: 256 MiB on GPUs, 4 MiB on CPU ranks.
     bytes: int | None = None
     timeout: float = 10.0  #: Deadline of one test (s); a dead pair costs this much.
@@ -102,6 +95,16 @@ class SessionOptions:
     #: The only pairs to test, by endpoints (``n060:3``), in both directions; empty: all of the ``mode``.
     pairs: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def chosen_probes(self) -> tuple[str, ...]:
+        """Names of the probes and tests that run."""
+        if self.probes is not None:
+            return self.probes
+        # It reads the declarations of all probes, which takes 4 ms.
+        from fabtui_node.registry import DEFAULT
+
+        return DEFAULT
+
     def message_size(self, engine: str) -> int:
         """Return the message size of an engine's pair tests."""
         return self.bytes or DEFAULT_BYTES.get(engine, USUAL_BYTES)
@@ -113,6 +116,7 @@ class SessionOptions:
     def recorded(self) -> dict[str, Any]:
         """Return the options for the recording: names of variables without their values, which may be secret."""
         kept = asdict(self)
+        kept["probes"] = self.chosen_probes
         kept["env"] = sorted(self.env)
         kept["ssh_config"] = None if self.ssh_config is None else str(self.ssh_config)
         kept.pop("record")

@@ -78,7 +78,7 @@ class ProbeRunner:
 
     async def watch_for_newcomers(self) -> None:
         """Report sessions of others that connect to the nodes, or leave them, as long as this session lasts."""
-        while "host" in self._options.probes:
+        while "host" in self._options.chosen_probes:
             await asyncio.sleep(NEWCOMER_INTERVAL)
             async with asyncio.TaskGroup() as group:
                 for node, client in self._clients.items():
@@ -115,7 +115,7 @@ class ProbeRunner:
         await self.run(nodes, self._chosen(registry.probes_in("inspect", "driver")), beside_tests=True)
 
     def _chosen(self, probes: Iterable[str]) -> list[str]:
-        return [probe for probe in probes if probe in self._options.probes]
+        return [probe for probe in probes if probe in self._options.chosen_probes]
 
     async def _inventory(self, node: str) -> None:
         try:

@@ -20,7 +20,8 @@ from fabtui.model.schedule import mode_for, pairs_for
 from fabtui.model.session_model import Model
 from fabtui.nodeset import check_name
 from fabtui.session.measure.retest import is_tested
-from fabtui.session.options import ALL_LAYERS, ALL_PROBES, OPTIONAL_PROBES, SessionOptions
+from fabtui.session.options import ALL_LAYERS, SessionOptions
+from fabtui_node import registry
 
 #: Names of options in recordings that differ from those of `SessionOptions`.
 _RENAMED = {"looks_only": "preflight_only"}
@@ -54,7 +55,7 @@ def resumption(path: Path) -> Resumption:
             "options and results may differ; continue with the same version, or test again"
         )
     options = _options(path, model)
-    if options.preflight_only or not {"p2p", "all_reduce"} & set(options.probes):
+    if options.preflight_only or not {"p2p", "all_reduce"} & set(options.chosen_probes):
         raise InputError(f"{path}: this session had no tests of pairs to continue")
     if options.compare is not None:
         raise InputError(f"{path}: a comparison (--ab) repeats every pair; run it again instead")
@@ -63,7 +64,7 @@ def resumption(path: Path) -> Resumption:
     if options.pairs:
         asked = {frozenset(pair) for pair in options.pairs}
         pairs = [(a, b) for a, b in pairs if frozenset((str(model.endpoints[a]), str(model.endpoints[b]))) in asked]
-    left = [pair for pair in pairs if not _done(model, options, pair)] if "p2p" in options.probes else []
+    left = [pair for pair in pairs if not _done(model, options, pair)] if "p2p" in options.chosen_probes else []
     placed = {end.node for end in ends}
     missing = tuple(name for name in model.nodes if name not in placed)
     if not left and not missing and model.exit_code is not None:
@@ -123,7 +124,8 @@ def _options(path: Path, model: Model) -> SessionOptions:
     options = SessionOptions(**found)
     for name in (*options.hosts, *options.placements):
         check_name(name, str(path))
-    if not {*options.probes} <= {*ALL_PROBES, *OPTIONAL_PROBES} or not {*options.layers} <= {*ALL_LAYERS}:
+    known_probes = {*registry.DEFAULT, *registry.OPTIONAL}
+    if not {*options.chosen_probes} <= known_probes or not {*options.layers} <= {*ALL_LAYERS}:
         raise InputError(f"{path}: the recorded probes or layers are none of this version of fabtui")
     if not options.hosts and options.lab is None:
         raise InputError(f"{path}: the recording names no nodes to connect to")

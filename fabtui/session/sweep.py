@@ -29,7 +29,7 @@ from fabtui.session.measure.one_way import OneWay
 from fabtui.session.measure.ping_mesh import Address, PingMesh, Target, addresses_of, targets_between
 from fabtui.session.measure.storage_read import StorageRead
 from fabtui.session.node_client import NodeClient, ProbeFailed
-from fabtui.session.options import MIB, OPTIONAL_PROBES, SessionOptions
+from fabtui.session.options import MIB, SessionOptions
 from fabtui.session.probe_runner import ProbeRunner
 from fabtui.session.ranks.rank_host import RankHost, RankSettings, process_config
 from fabtui_node import registry
@@ -164,7 +164,7 @@ class Sweep:
         )
 
     def _wants(self, *probes: str) -> bool:
-        return any(probe in self._options.probes for probe in probes)
+        return any(probe in self._options.chosen_probes for probe in probes)
 
     def alive(self, nodes: Iterable[str]) -> list[str]:
         """Return the connected ones of some nodes."""
@@ -244,7 +244,7 @@ class Sweep:
             if self._wants("ping", "udp"):
                 await self._mesh(self.alive(new), self.alive(old))
             self._note_starting(starts)
-        for probe in OPTIONAL_PROBES:
+        for probe in registry.OPTIONAL:
             if self._wants(probe) and probe == "storage":
                 await StorageRead(self._pump, self.clients, self._options.storage_path).run(self.alive(new))
             elif self._wants(probe):

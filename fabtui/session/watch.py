@@ -306,7 +306,7 @@ class Watch:
             await asyncio.sleep(PROBE_INTERVAL)
             await self._go.wait()
             try:
-                chosen = [probe for probe in WATCH_PROBES if probe in self._options.probes]
+                chosen = [probe for probe in WATCH_PROBES if probe in self._options.chosen_probes]
                 await self._sweep.probes.run(self._sweep.alive(self._sweep.clients), chosen, beside_tests=True)
             except ExceptionGroup as errors:
                 self._pump.log("warning", f"probes: {one_line(str(errors.exceptions[0]), 300)}")

@@ -279,10 +279,10 @@ def test_the_app_ends_with_one_line_about_the_session(
 
 
 def test_the_probes_are_listed(here: Here) -> None:
-    from fabtui.session.options import ALL_PROBES
+    from fabtui_node.registry import DEFAULT
 
     text = here("probes").stdout
-    for name in ALL_PROBES:
+    for name in DEFAULT:
         assert f"\n  {name} " in text
 
 

@@ -11,7 +11,8 @@ from fabtui.cli.parser import build_parser
 from fabtui.errors import InputError
 from fabtui.paths import history_file, recording_name, user_probe_folder
 from fabtui.session.acknowledgement_file import AcknowledgementFile
-from fabtui.session.options import ALL_PROBES, SessionOptions
+from fabtui.session.options import SessionOptions
+from fabtui_node.registry import DEFAULT
 
 _PERFTEST = ("--nodes", "a", "--probes", "perftest", "--perftest-args")
 
@@ -268,7 +269,7 @@ def test_a_recording_is_never_overwritten(tmp_path: Path) -> None:
 
 
 def test_probes_run_in_their_order() -> None:
-    assert asked("--nodes", "a", "--no-record", "--probes", ",".join(reversed(ALL_PROBES))).options.probes == ALL_PROBES
+    assert asked("--nodes", "a", "--no-record", "--probes", ",".join(reversed(DEFAULT))).options.probes == DEFAULT
 
 
 def test_one_size_is_no_sweep_and_several_are_ascending() -> None:

@@ -11,15 +11,8 @@ import pytest
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.experiment import TRIALS, ConfirmationFact, confirmed, first_planned, planned
 from fabtui.diagnosis.finding import RULES, ExperimentKind, Finding, Kind, Subject
-from fabtui.model.events import (
-    EXPERIMENT_ARM,
-    Experiment,
-    InventoryUpdate,
-    Measured,
-    NodeState,
-    NodeUpdate,
-    event_from_json,
-)
+from fabtui.model.event_decoding import event_from_json
+from fabtui.model.events import EXPERIMENT_ARM, Experiment, InventoryUpdate, Measured, NodeState, NodeUpdate
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model

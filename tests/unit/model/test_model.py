@@ -5,15 +5,8 @@ from typing import Any
 import pytest
 
 from fabtui.model.endpoints import Endpoint, PairClass, pair_class
-from fabtui.model.events import (
-    EndpointsAdded,
-    Measured,
-    NodeState,
-    NodeUpdate,
-    PairsStarted,
-    SessionStart,
-    event_from_json,
-)
+from fabtui.model.event_decoding import event_from_json
+from fabtui.model.events import EndpointsAdded, Measured, NodeState, NodeUpdate, PairsStarted, SessionStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
