@@ -6,7 +6,6 @@ import asyncio
 import random
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ def synthetic_source(count: int, *, halves: bool = False) -> Any:
         line_names = ()
 
         def __init__(self) -> None:
-            self.shape = replace(ENDPOINTS, condensed=halves)
+            self.shape = ENDPOINTS._replace(condensed=halves)
             self.rows = self.columns = Axis(
                 [
                     AxisEntry(f"n{at // 8:03}", f"n{at // 8:03}", str(at % 8), at, at % 8 == 0, False)

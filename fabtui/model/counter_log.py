@@ -245,8 +245,7 @@ class _Shape:
         return replace(self, data=data)
 
 
-@dataclass(frozen=True, slots=True)
-class _Interval:
+class _Interval(NamedTuple):
     since: float
     until: float
     shape: _Shape

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 
 class Per(StrEnum):
@@ -29,8 +28,7 @@ class Better(StrEnum):
     LESS = "less"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerSpec:
+class LayerSpec(NamedTuple):
     """Declaration of a layer."""
 
     name: str  #: Name in options, CSV, JSON and on the screen.

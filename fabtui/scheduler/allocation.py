@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from fabtui.nodeset import fold
 
 
-@dataclass(frozen=True)
-class Allocation:
+class Allocation(NamedTuple):
     """Nodes of a job or of several, of a step, or of pods."""
 
     title: str  #: What they belong to: ``job 12``, ``step 12.0``.
@@ -17,8 +17,8 @@ class Allocation:
     source: str  #: Where that is from: ``squeue``, a variable.
     job: str = ""  #: The job or jobs as the scheduler names them, with commas.
     #: Options of srun that select the job and the node, by node; none outside Slurm.
-    placements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    groups: Mapping[str, str] = field(default_factory=dict)  #: Group within a heterogeneous job, by node.
+    placements: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    groups: Mapping[str, str] = MappingProxyType({})  #: Group within a heterogeneous job, by node.
 
     def describe(self) -> str:
         """Return one line with the nodes and where they are from."""

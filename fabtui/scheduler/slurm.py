@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from fabtui.argument_name import argument
@@ -200,8 +200,7 @@ _STAMP = "%Y-%m-%dT%H:%M:%S"
 _BAD_NODE = ("down", "fail", "drain", "unknown", "not_responding", "powered_down")
 
 
-@dataclass(frozen=True)
-class JobStatus:
+class JobStatus(NamedTuple):
     """State of a job as Slurm knows it."""
 
     job: str  #: Its id, as given.
@@ -220,8 +219,8 @@ class JobStatus:
     exit_code: str = ""  #: Exit code and signal as Slurm writes them (``1:0``), or "".
     outputs: tuple[str, ...] = ()  #: Files of its batch script's output, as Slurm names them.
     #: Options of srun that select the job and the node, by node.
-    placements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    down: Mapping[str, str] = field(default_factory=dict)  #: Nodes of it that Slurm cannot use, with state and reason.
+    placements: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    down: Mapping[str, str] = MappingProxyType({})  #: Nodes of it that Slurm cannot use, with state and reason.
     problem: str = ""  #: Why its state is unknown, or "".
 
     @property
@@ -242,7 +241,7 @@ class JobStatus:
 def status_of(job: str, before: JobStatus | None = None) -> JobStatus:
     """Return the state of a job; what is known from ``before`` is not asked again. Blocks; asks squeue once."""
     parts, answer = _squeue(job)
-    found = replace(before, problem="") if before is not None else JobStatus(job)
+    found = before._replace(problem="") if before is not None else JobStatus(job)
     if parts:
         places: dict[str, tuple[str, ...]] = {}
         for part in parts:
@@ -250,8 +249,7 @@ def status_of(job: str, before: JobStatus | None = None) -> JobStatus:
                 places.setdefault(node, words)
         # A heterogeneous job runs as long as one of its components does.
         part = next((part for part in parts if part.state in _RUNNING), parts[0])
-        found = replace(
-            found,
+        found = found._replace(
             state=part.state,
             reason="" if part.reason == "None" else part.reason,
             nodes=tuple(places) or found.nodes,
@@ -266,9 +264,9 @@ def status_of(job: str, before: JobStatus | None = None) -> JobStatus:
         found = _details(found, known=bool(parts))
     if not found.state:
         text = answer.problem if answer.problem and "Invalid job id" not in answer.problem else ""
-        found = replace(found, problem=text or f"Slurm knows no job {job}: a wrong number, or it ended a while ago")
+        found = found._replace(problem=text or f"Slurm knows no job {job}: a wrong number, or it ended a while ago")
     elif found.stage == "ended" and found.state != "COMPLETED":
-        found = replace(found, down=_down(found.nodes))
+        found = found._replace(down=_down(found.nodes))
     return found
 
 
@@ -279,8 +277,7 @@ def _details(found: JobStatus, *, known: bool) -> JobStatus:
         values = _fields(lines[0])
         nodes = [node for line in lines for node in expand_listed(_fields(line).get("NodeList", "")) or ()]
         outputs = [path for line in lines for key in ("StdOut", "StdErr") if (path := _fields(line).get(key))]
-        found = replace(
-            found,
+        found = found._replace(
             state=found.state if known else values.get("JobState", ""),
             nodes=found.nodes or tuple(dict.fromkeys(nodes)),
             number=values.get("JobId", ""),
@@ -291,12 +288,12 @@ def _details(found: JobStatus, *, known: bool) -> JobStatus:
             outputs=tuple(dict.fromkeys(outputs)),
         )
         if found.stage == "ended":
-            found = replace(found, exit_code=values.get("ExitCode", ""), ended=_stamp(values.get("EndTime", "")))
+            found = found._replace(exit_code=values.get("ExitCode", ""), ended=_stamp(values.get("EndTime", "")))
         restarts = values.get("Restarts", "0")
         if restarts.isascii() and restarts.isdecimal() and restarts != "0":
             # Slurm submits a job again when it requeues it.
-            found = replace(found, restarts=int(restarts[:9]), requeued=_stamp(values.get("SubmitTime", "")))
-        return replace(found, begins=_stamp(values.get("StartTime", "")) if found.stage == "waiting" else None)
+            found = found._replace(restarts=int(restarts[:9]), requeued=_stamp(values.get("SubmitTime", "")))
+        return found._replace(begins=_stamp(values.get("StartTime", "")) if found.stage == "waiting" else None)
     words = ["sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={found.job}"]
     rows = [
         line.split("|", 6) for line in ask([*words, "--format=State,ExitCode,End,NodeList,Elapsed,User,JobName"]).lines
@@ -304,8 +301,8 @@ def _details(found: JobStatus, *, known: bool) -> JobStatus:
     if rows and len(rows[0]) == 7:
         state, code, end, listed, elapsed, user, name = rows[0]
         # "CANCELLED by 0"
-        found = replace(found, state=state.partition(" ")[0], exit_code=code, ended=_stamp(end), user=user, name=name)
-        found = replace(found, nodes=found.nodes or tuple(expand_listed(listed) or ()), elapsed=_seconds(elapsed))
+        found = found._replace(state=state.partition(" ")[0], exit_code=code, ended=_stamp(end), user=user, name=name)
+        found = found._replace(nodes=found.nodes or tuple(expand_listed(listed) or ()), elapsed=_seconds(elapsed))
     return found
 
 

@@ -6,7 +6,6 @@ import asyncio
 import signal
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -638,7 +637,7 @@ class FabricApp(App[int]):
             self._replaced = self.feed
             await self.close_feed()
             self._feed_closed, self._error_badge = False, None
-            self.settings = replace(self.settings, title=path.name, baseline=None)
+            self.settings = self.settings._replace(title=path.name, baseline=None)
             self._make_feed = lambda: deferred.ReplayFeed(path, 1.0)
             view_actions.return_to(self, self.main)
             await self._run_feed(again=True)

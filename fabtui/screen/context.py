@@ -6,9 +6,9 @@ Views and widgets depend on this protocol, not on the app, so that they can be u
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 
 if TYPE_CHECKING:
     from textual.dom import DOMNode
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from fabtui.session.feeds.base import Feed
 
 
-@dataclass(frozen=True, slots=True)
-class ScreenSettings:
+class ScreenSettings(NamedTuple):
     """User settings of the screen."""
 
     #: Name of a theme file or of a Textual theme; None for the default.
@@ -46,7 +45,7 @@ class ScreenSettings:
     #: An invalid theme is an error, not only a warning.
     theme_must_be: bool = True
     #: Keys by binding id, from the user's settings.
-    keys: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, str] = MappingProxyType({})
     #: Errors in the user's settings, one line each.
     problems: tuple[str, ...] = ()
     #: Path of the user's settings.

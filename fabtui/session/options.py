@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from fabtui.transport.connector import ConnectorOptions
 
 
-@dataclass(frozen=True)
-class JobQuery:
+class JobQuery(NamedTuple):
     """Question about a job: where its logs are, and what counts as silence."""
 
     job: str  #: The job's id; "" for logs without a scheduler.

@@ -8,7 +8,6 @@ import gc
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -102,7 +101,7 @@ def on_screen(args: argparse.Namespace, config: ConfigFile, request: Request, ti
         InputError: There is no terminal.
     """
     settings = screen_settings(args, config, title, request.outputs.get("csv"))
-    settings = replace(settings, recorded=request.options.record is not None)
+    settings = settings._replace(recorded=request.options.record is not None)
 
     def make_feed() -> LiveFeed:
         from fabtui.session.feeds.live import LiveFeed

@@ -137,7 +137,7 @@ def links_options(args: argparse.Namespace, config: ConfigFile, query: JobQuery)
 def _on_screen(args: argparse.Namespace, config: ConfigFile, options: SessionOptions, monitor: JobMonitor) -> int:
     """Show the job in the app until the user leaves it."""
     title = f"job {options.job}"
-    settings = replace(screen_settings(args, config, title), first_view="job")
+    settings = screen_settings(args, config, title)._replace(first_view="job")
     feed = LiveFeed(options)
     feed.watch_job(monitor)
     code, _ = show(lambda: feed, settings, f"fabtui job {options.job} --once")

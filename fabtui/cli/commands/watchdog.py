@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from dataclasses import replace
 
 from fabtui.cli.commands.hang import HangCommand, HangSettings, hang_options
 from fabtui.cli.printing import is_plain
@@ -49,7 +48,7 @@ def execute(args: argparse.Namespace) -> int:
     if "," in options.job:
         raise InputError("one job at a time; each job has logs of its own")
     if query is not None:
-        query = replace(query, idle=idle)
+        query = query._replace(idle=idle)
     try:
         return asyncio.run(HangCommand(options, query, settings).run())
     except KeyboardInterrupt:

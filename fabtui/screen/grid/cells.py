@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -295,7 +294,7 @@ def _far(before: float | None, now: float | None) -> bool:
 class NodePairCells(CellSource):
     """Cells with rows of one node and columns of another, given by the indices of the nodes."""
 
-    shape = replace(ENDPOINTS, tall_from=NUMBER_WIDTH, halves=False)
+    shape = ENDPOINTS._replace(tall_from=NUMBER_WIDTH, halves=False)
 
     def __init__(self, source: EndpointCells, a: int, b: int) -> None:
         super().__init__(source.axis)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from fabtui.screen.grid.axis import Axis, AxisEntry
@@ -20,8 +19,7 @@ _TILE = 3
 HEADER_LINES, MAX_HEADER_LINES = 2, 5
 
 
-@dataclass(frozen=True, slots=True)
-class CellShape:
+class CellShape(NamedTuple):
     """Range of cell shapes of a source."""
 
     #: Maximum cell width, and maximum number of lines per cell.
@@ -55,8 +53,7 @@ class Gaps(NamedTuple):
         return between + self.groups * max(0, openings - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class GridLayout:
+class GridLayout(NamedTuple):
     """A layout of a grid; sizes in terminal cells and lines."""
 
     width: int

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import NamedTuple
 
 from fabtui.errors import InputError
 from fabtui.model.endpoints import PAIR_CLASSES, PairClass
@@ -41,8 +41,7 @@ ALL_ROWS = "!"
 FILTER_HINT = "words that all match: bad; rail; n[060-063], n060>, >n061; ib, via:TEXT"
 
 
-@dataclass(frozen=True)
-class Filter:
+class Filter(NamedTuple):
     """Conditions that cells must meet to be shown; an empty condition matches all cells."""
 
     text: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fabtui.presentation.cell_levels import CellStyle, Glyphs
@@ -34,7 +33,7 @@ class RankCells(CellSource):
             return False, False
         before, self.board = self._shown, board
         self.line_names = board.line_names
-        self.shape = replace(RankCells.shape, tall=1 + len(board.line_names))
+        self.shape = RankCells.shape._replace(tall=1 + len(board.line_names))
         self._shown = (
             *(tuple(board.nodes), board.columns, board.line_names),
             *(board.verdict.ranks, board.verdict.state),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby, pairwise
 from typing import ClassVar
@@ -207,7 +207,7 @@ class GridView(PaintedWidget, can_focus=True):
         source, shape = self.source, self.source.shape
         if shape.halves and (self.glyphs.plain or not self.palette.halves):
             # Half a character can only show a colour.
-            shape = replace(shape, halves=False)
+            shape = shape._replace(halves=False)
         return lay_out(source.columns, width, height, self.cell_width, source.rows, shape)
 
     def _place(self) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import tomllib
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from fabtui.errors import InputError
 from fabtui.paths import UnsafeFileError, open_strictly, theme_folder, user_theme_folder
@@ -25,8 +25,7 @@ FEW_COLORS = "ansi"
 RAMP_OF_SYSTEM = {"truecolor": "24", "256": "256", "standard": "16", "windows": "16"}
 
 
-@dataclass(frozen=True, slots=True)
-class ThemeFile:
+class ThemeFile(NamedTuple):
     """Content of a theme file."""
 
     #: Stem of the file name.

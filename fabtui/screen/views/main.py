@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -328,7 +327,7 @@ class MainScreen(Screen[None]):
         self.navigation.fit_zoom(grid_fits(axis, width - (self.panel_width if self.panel.display else 0)))
 
     def _choose(self, **choices: bool) -> None:
-        self._choices = replace(self._choices, **choices)
+        self._choices = self._choices._replace(**choices)
         self.draw()
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
@@ -795,7 +794,7 @@ class MainScreen(Screen[None]):
     def action_beside(self) -> None:
         self._choose(beside=not self.second_layer.display)
         if self._choices.beside and not self.second_layer.display:
-            self._choices = replace(self._choices, beside=None)
+            self._choices = self._choices._replace(beside=None)
             fits = can_compare(self.view_state)
             why = "Too narrow for two layers" if fits else "Two layers side by side need endpoint pairs with values"
             self._app_context.notify(why)
@@ -833,7 +832,7 @@ class MainScreen(Screen[None]):
 
     def _show_layer(self, layer: Layer) -> None:
         if self.view == "connecting" and has_grid(self.model):
-            self._choices = replace(self._choices, connecting=False)
+            self._choices = self._choices._replace(connecting=False)
         if layer is not self.source.layer:
             self.navigation.take_layer(layer)
         self.draw()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from fabtui.model.session_model import Model
@@ -42,8 +41,7 @@ _WIDE_ENOUGH = 10
 _BEFORE_TESTS = ("start", "connect", "look")
 
 
-@dataclass(frozen=True, slots=True)
-class LayoutChoices:
+class LayoutChoices(NamedTuple):
     """Choices of the user."""
 
     #: Show the node states (True) or the grid (False); None to follow the phase.
@@ -60,8 +58,7 @@ class LayoutChoices:
     map: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class MainLayout:
+class MainLayout(NamedTuple):
     """Layout of the main screen."""
 
     #: Content of the body: ``connecting``, ``grid`` or ``worst``.
