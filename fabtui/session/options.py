@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from fabtui.transport.connector import ConnectorOptions
 
 
+#: Time (s) without output after which a job counts as silent where ``--idle`` is not given.
+USUAL_IDLE = 180.0
+
+
 class JobQuery(NamedTuple):
     """Question about a job: where its logs are, and what counts as silence."""
 
@@ -17,7 +21,7 @@ class JobQuery(NamedTuple):
     #: Where the logs are (`fabtui.jobs.monitor.job_logs.pattern_of`); none for where Slurm puts them.
     logs: tuple[str, ...] = ()
     conf: Path | None = None  #: The configuration file, or None.
-    idle: float = 180.0  #: Time (s) without output after which the job counts as silent.
+    idle: float = USUAL_IDLE  #: Time (s) without output after which the job counts as silent.
     nodes: tuple[str, ...] = ()  #: Names of the nodes; empty for those that Slurm or the logs name.
 
 

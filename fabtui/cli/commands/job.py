@@ -28,7 +28,7 @@ from fabtui.presentation.job_lines import job_text
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import job_ids, own_jobs
 from fabtui.session.feeds.live import LiveFeed
-from fabtui.session.options import JobQuery, SessionOptions
+from fabtui.session.options import USUAL_IDLE, JobQuery, SessionOptions
 from fabtui.session.running_job.job_report import options_for, reported
 from fabtui.session.running_job.monitor import JobMonitor
 
@@ -102,7 +102,7 @@ def query_from(given: Mapping[str, Any], environ: Mapping[str, str]) -> JobQuery
         jobs[0],
         logs,
         readable_file(given["conf"], "--conf") if "conf" in given else None,
-        seconds(given["idle"], "--idle", 1.0, _LONGEST_IDLE) if "idle" in given else JobQuery.idle,
+        seconds(given["idle"], "--idle", 1.0, _LONGEST_IDLE) if "idle" in given else USUAL_IDLE,
         tuple(chosen_nodes(nodes, hostfiles, given.get("exclude", []))) if nodes or hostfiles else (),
     )
 

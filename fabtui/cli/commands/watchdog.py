@@ -10,7 +10,7 @@ from fabtui.cli.printing import is_plain
 from fabtui.config.values import seconds
 from fabtui.errors import InputError
 from fabtui.model.exit_codes import INTERRUPTED
-from fabtui.session.options import JobQuery
+from fabtui.session.options import USUAL_IDLE
 
 HELP = """\
 Watch a running job until it ends; report each time that it hangs or is held up, and which rank is behind.
@@ -34,7 +34,7 @@ _LONGEST = 86400.0
 def execute(args: argparse.Namespace) -> int:
     """Watch until the job ends; return the exit code."""
     given = vars(args)
-    idle = seconds(given.get("idle", str(JobQuery.idle)), "--idle", 1.0, _LONGEST)
+    idle = seconds(given.get("idle", str(USUAL_IDLE)), "--idle", 1.0, _LONGEST)
     every = seconds(given.get("every", "0.5"), "--every", 0.5, 600.0)
     settings = HangSettings(
         wait=True,
