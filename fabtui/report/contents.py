@@ -22,7 +22,8 @@ from fabtui.presentation.cell_levels import UNICODE
 from fabtui.presentation.legends import layer_title
 from fabtui.presentation.verdict_line import sentence_of
 from fabtui.report.collectives import comparison
-from fabtui.report.document import FINDINGS, MARKDOWN, Block, Document, Items, Paragraph, Picture, Section, Table
+from fabtui.report.document import FINDINGS, Block, Document, Items, Paragraph, Picture, Section, Table
+from fabtui.report.file_format import MARKDOWN
 from fabtui.report.grid import has_values
 from fabtui.report.healthy import what_to_do
 from fabtui.report.history import past_blocks

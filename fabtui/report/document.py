@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-
-from fabtui.errors import InputError
 
 if TYPE_CHECKING:
     from fabtui.model.layers import Layer
@@ -114,12 +111,3 @@ class Document(NamedTuple):
     summary: Sequence[str]  #: Further sentences of the verdict.
     sections: Sequence[Section]  #: The sections.
     code: int  #: Exit code of the session; 3 if the format of a file was not recognised.
-
-
-HTML, MARKDOWN = (".html", ".htm"), (".md", ".markdown")
-
-
-def check_suffix(path: Path, option: str) -> None:
-    """Raise InputError if the ending of a name is of no format of reports."""
-    if path.suffix.lower() not in (*HTML, *MARKDOWN):
-        raise InputError(f"{option}: {path.name!r} should end in .html for a page, or in .md for Markdown")

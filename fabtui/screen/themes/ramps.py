@@ -146,6 +146,6 @@ def ramp_of(theme: str, dark: bool, count: str) -> dict[str, str]:
     base = dict(read_theme(DEFAULT).ramps[count])
     if not dark and "light" in theme_names():
         base.update(read_theme("light").ramps.get(count, {}))
-    if theme in theme_names():
+    if theme != DEFAULT and theme in theme_names():
         base.update(read_theme(theme).ramps.get(count, {}))
     return {**dict.fromkeys(("fair", "low"), base["good"]), **base}

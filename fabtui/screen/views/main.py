@@ -99,10 +99,6 @@ class MainScreen(Screen[None]):
 
     DEFAULT_CSS = """
     MainScreen { layout: vertical; overflow: hidden; }
-    /* Hidden in the first frame; the layout shows what fits. */
-    MainScreen #tabs-row, MainScreen #air, MainScreen #beside, MainScreen #grid, MainScreen #worst, MainScreen #panel,
-    MainScreen #minimap, MainScreen #notice, MainScreen #usual, MainScreen #status, MainScreen #color-key,
-    MainScreen #log, MainScreen #findings-below { display: none; }
     MainScreen #tabs-row { height: 1; }
     MainScreen #unit { padding: 0 1 0 1; }
     MainScreen #body { height: 1fr; }
@@ -190,6 +186,7 @@ class MainScreen(Screen[None]):
         self.worst_pairs = WorstPairs(glyphs, id="worst")
         self.panel = SidePanel(glyphs, id="panel")
         self.minimap = Minimap(glyphs, id="minimap")
+        self.minimap.display = False
         self.findings_below = TargetLines(id="findings-below")
         self.color_key = ColorKey(glyphs, id="color-key")
         self.event_log = EventLog(id="log")
