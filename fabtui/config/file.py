@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,9 +123,6 @@ def _parse(config: ConfigFile, data: bytes) -> None:
     if len(data) > MAX_FILE:
         config.problems.append(Problem(None, "is larger than 1 MiB, so it is not a settings file"))
         return
-    # Most users have no settings file.
-    import tomllib
-
     try:
         text = data.decode()
         tables = tomllib.loads(text)

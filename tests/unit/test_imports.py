@@ -46,6 +46,14 @@ def test_a_whole_request_loads_nothing_heavy() -> None:
     assert not loaded_after(code) & heavy
 
 
+def test_the_request_of_a_lab_waits_for_no_scheduler_and_no_declaration_of_a_probe() -> None:
+    code = (
+        "from fabtui.cli.parser import build_parser\nfrom fabtui.cli.options_from_args import request_from\n"
+        "request_from(build_parser().parse_args(['--lab', '2x4', '--no-record']))"
+    )
+    assert not loaded_after(code) & {"fabtui.nodeset", "fabtui.scheduler.slurm", "fabtui_node.registry"}
+
+
 def test_the_history_is_read_without_the_diagnosis() -> None:
     heavy = {*HEAVY, "textual", "rich", "fabtui.model.session_model"} - {"ClusterShell"}
     assert not loaded_after("import fabtui.cli.commands.history") & heavy

@@ -7,7 +7,8 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from fabtui.cli.options_from_args import job_options, notice
+from fabtui.cli.job_options import job_options
+from fabtui.cli.options_from_args import notice
 from fabtui.cli.outputs import print_result
 from fabtui.cli.printing import confirmed, print_json
 from fabtui.config.values import seconds

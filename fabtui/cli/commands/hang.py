@@ -17,7 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fabtui.cli.options_from_args import job_options, notice
+from fabtui.cli.job_options import job_options
+from fabtui.cli.options_from_args import notice
 from fabtui.cli.printing import is_plain, print_json, print_text
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, exit_code
 from fabtui.diagnosis.running_job.who_is_behind import NO_RANK

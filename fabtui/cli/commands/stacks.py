@@ -6,7 +6,8 @@ import argparse
 import asyncio
 from typing import Any
 
-from fabtui.cli.options_from_args import job_options, notice
+from fabtui.cli.job_options import job_options
+from fabtui.cli.options_from_args import notice
 from fabtui.cli.printing import print_json, print_text
 from fabtui.diagnosis.running_job.who_is_behind import StackGroup, grouped, rank_stacks
 from fabtui.nodeset import count, fold
