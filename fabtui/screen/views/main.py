@@ -212,8 +212,14 @@ class MainScreen(Screen[None]):
         self._grids = Row(self.grid, self.second_layer, self.worst_pairs, id="grids")
         self._left = Column(self._grids, self.usual, id="left")
         self._body = Row(id="body")
-        #: Optional widgets, by their names in a layout.
-        self._optional: dict[str, Widget] = {
+        self._optional = self._optional_widgets()
+        self._composed = False
+        #: Whether the widgets that the first frame does not show are there.
+        self._whole = False
+
+    def _optional_widgets(self) -> dict[str, Widget]:
+        """Return the widgets that a layout shows or hides, by their names there."""
+        return {
             "connecting": self.node_states,
             "grid": self.grid,
             "worst": self.worst_pairs,
@@ -227,9 +233,6 @@ class MainScreen(Screen[None]):
             "keys": self.key_bar,
             "verdict": self.verdict_bar,
         }
-        self._composed = False
-        #: Whether the widgets that the first frame does not show are there.
-        self._whole = False
 
     @property
     def model(self) -> Model:
