@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, ValidationError
 
 from fabtui.argument_name import asked_by_tool
 from fabtui.errors import InputError
@@ -21,7 +21,7 @@ from fabtui.mcp.permission import Permission
 from fabtui.mcp.recording_tools import RECORDING_TOOLS
 from fabtui.mcp.tool import Call, Requests, Tool
 from fabtui.mcp.worker_threads import OutOfTime, in_thread
-from fabtui.nodeset import chosen_nodes
+from fabtui.nodeset import chosen_nodes, count
 from fabtui.sanitize import one_line
 from fabtui.session.feeds.live import CLOSE_DEADLINE
 
@@ -94,9 +94,26 @@ def check_arguments(tool: Tool, given: dict[str, Any]) -> None:
         raise InputError(f"{tool.name}: {absent[0]} is missing: {tool.arguments[absent[0]]['description']}")
     for problem in Draft202012Validator(tool.input_schema).iter_errors(given):
         where = ".".join(map(str, problem.absolute_path)) or "arguments"
-        raise InputError(f"{tool.name}: {where}: {one_line(problem.message, 300)}")
+        raise InputError(f"{tool.name}: {where}: {_reason(problem)}")
     if file := next((name for name in ("nodes", "exclude") if "^" in given.get(name, "")), None):
         raise InputError(f"{tool.name}: {file}: name the nodes; ^FILE reads a file")
+
+
+def _reason(problem: ValidationError) -> str:
+    """Return why a value does not fit its schema; the validator begins with the value, which may be long."""
+    limit = problem.validator_value
+    match problem.validator:
+        case "maxLength":
+            return f"{len(problem.instance)} characters; the most is {limit}"
+        case "maxItems":
+            return f"{count(len(problem.instance), 'item')}; the most is {limit}"
+        case "minLength" | "minItems":
+            return "empty"
+        case "enum":
+            return f"{one_line(repr(problem.instance), 60)}; choose one of {', '.join(limit)}"
+        case "type":
+            return f"expected {limit}, got {one_line(repr(problem.instance), 60)}"
+    return one_line(problem.message, 300)
 
 
 async def _finished(work: asyncio.Task[Answer], call: Call, progress: Progress) -> None:

@@ -26,7 +26,7 @@ _HOLDING = ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZI
 _WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD")
 #: Questions about a job that is ending, and the pause (s) between them.
 _TRIES, _PAUSE = 6, 0.5
-_JOB_ID = re.compile(r"\d{1,12}(?:[_+]\d{1,9})?")
+_JOB_ID = re.compile(r"\d{1,12}(?:[_+]\d{1,9})?", re.ASCII)
 
 
 class _Part(NamedTuple):

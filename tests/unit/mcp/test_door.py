@@ -58,7 +58,7 @@ def test_tools_have_names_of_commands_and_valid_schemas() -> None:
     ("name", "given", "why"),
     [
         ("shell", {}, "there is no tool 'shell'"),
-        ("rules", {"kind": "x"}, "rules: kind: 'x' is not one of"),
+        ("rules", {"kind": "x"}, "rules: kind: 'x'; choose one of rules, errors"),
         ("rules", {"unknown": "x"}, "rules: there is no argument 'unknown'; there are search, kind"),
         ("pair", {}, "pair: pair is missing: Two endpoints: n060:3>n061:5"),
         ("preflight", {"nodes": "^/etc/passwd"}, r"nodes: name the nodes; \^FILE"),

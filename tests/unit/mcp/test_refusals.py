@@ -29,6 +29,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("job", {"jobid": "1,2"}, "jobid: one job at a time"),
     ("job", {"logs": ["/nowhere"]}, "logs: no logs were found: /nowhere"),
     ("job", {"logs": ["/nowhere", "/nor/here"]}, "logs: no such file or folder: /nowhere"),
+    ("job", {"jobid": "\u0661"}, "is not a job id"),
+    ("explain", {"text": "x" * (1 << 20)}, "explain: text: 1048576 characters; the most is 524288"),
+    ("explain", {"files": ["/x"] * 65}, "explain: files: 65 items; the most is 64"),
+    ("explain", {"files": []}, "explain: files: empty"),
+    ("preflight", {"nodes": ["a"]}, "preflight: nodes: expected string, got ['a']"),
     ("read", {"text": "x", "as": "foo"}, "as: there is no kind 'foo'"),
 ]
 
