@@ -124,5 +124,9 @@ def sweep_lines(model: Model, elapsed: float, pace: Pace, glyphs: Glyphs, width:
     return [
         [(phase_text(model), "bold"), (f"   {rounds}" if rounds else "", ""), *paused],
         [(glyphs.bar[0] * full, "$primary"), (glyphs.bar[1] * (bar - full), MUTED), (tail, "")],
-        [(speed, ""), (f"   {clock}", ""), (f"   {about_text(left)}" if left is not None else "", MUTED)],
+        [
+            (f"{speed}   " if rate is not None else "", ""),
+            (clock, ""),
+            (f"   {about_text(left)}" if left is not None else "", MUTED),
+        ],
     ]

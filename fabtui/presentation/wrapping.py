@@ -73,7 +73,7 @@ def wrapped(line: Line, width: int, indent: int = 12) -> Lines:
     indent = min(indent, width // 3)
     for text, style in line:
         while len(text) > room:
-            cut = text.rfind(" ", 1, room + 1)
+            cut = _last_gap(text, room)
             if cut <= 0:
                 # A word longer than a line is cut; any other begins the next line.
                 cut = room if fresh else 0
@@ -86,6 +86,13 @@ def wrapped(line: Line, width: int, indent: int = 12) -> Lines:
         room -= len(text)
         fresh = fresh and not text
     return pieces
+
+
+def _last_gap(text: str, room: int) -> int:
+    """Return the last gap between words that fit, -1 without one; a number stays with its unit."""
+    cut = text.rfind(" ", 1, room + 1)
+    before = text.rfind(" ", 1, max(1, cut))
+    return before if before > 0 and text[before + 1 : cut].replace(".", "", 1).isdecimal() else cut
 
 
 def clipped(parts: Line, width: int, ellipsis: str) -> Line:

@@ -300,6 +300,7 @@ def test_starting_ranks_have_a_name_and_count_nodes() -> None:
     lines = [plain(line) for line in sweep_lines(story.shadow, 3.0, Pace(), GLYPHS, 45)]
     assert lines[0] == "starting ranks"
     assert lines[1].endswith(" 1/2  50%")
+    assert lines[2] == "0:03", "no rate yet"
 
 
 def test_a_pause_is_shown_without_remaining_time() -> None:

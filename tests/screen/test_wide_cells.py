@@ -6,12 +6,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from fabtui.model.events import PairsStarted
 from fabtui.model.layers import Layer, all_layers
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Cell
 from fabtui.presentation.cell_levels import CellStyle, Glyphs, style_of
 from fabtui.screen.grid.cells import WIDE, first_line, line_below, share_bar, word_of
-from tests.screen.conftest import Opened
+from tests.screen.conftest import Opened, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, Story, sweep_of_two
 
 GLYPHS = Glyphs(plain=False)
@@ -141,6 +142,16 @@ async def test_a_pair_under_test_is_quiet(opened: Opened) -> None:
         assert max(style.bgcolor.triplet) < 0x40
         shown = [strip.text for strip in app.main.grid.render_lines(app.main.grid.size.region)]
         assert sum("▸ running" in line for line in shown) == 1
+
+
+async def test_the_mark_at_a_value_that_is_tested_again_is_in_the_legend(opened: Opened) -> None:
+    story = sweep_of_two(end=False)
+    feed = FakeFeed(story.events)
+    async with opened(feed, size=(120, 40)) as (app, pilot):
+        await settled(app, pilot)
+        feed.play([PairsStarted(pairs=(("n000:0", "n000:1"),), time=feed.model.now)])
+        await settled(app, pilot)
+        assert "▸  running" in screen_text(app)
 
 
 async def test_every_line_of_a_tall_cell_follows_its_result(opened: Opened) -> None:

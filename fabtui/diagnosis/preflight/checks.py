@@ -601,14 +601,17 @@ def _with_interface(command: str, one: Finding, nodes: Sequence[ProbedNode]) -> 
 
 def _missing(model: Model) -> Iterable[tuple[tuple[str, ...], str]]:
     failed: dict[str, list[str]] = {}
+    waiting: list[str] = []
     for record in model.nodes.values():
         one = (record.name,)
         if record.state.gone:
             hint = f" (next: {record.hint})" if record.hint else ""
             yield one, one_line(f"{record.name}: {record.text or record.state}{hint}", 400)
         elif record.inventory is None:
-            yield one, f"{fold(one)}: not inspected yet"
+            waiting.append(record.name)
         for probe, result in record.probe_results.items():
             if result.keys() == {"error"}:
                 failed.setdefault(f"{probe}: {one_line(str(result['error']), 300)}", []).append(record.name)
+    if waiting:
+        yield tuple(waiting), f"{fold(waiting)}: not inspected yet"
     yield from ((tuple(names), f"{fold(names)}: {text}") for text, names in failed.items())

@@ -17,6 +17,7 @@ from fabtui.diagnosis.running_job.who_is_behind import (
     RankStack,
     grouped,
     has,
+    plural,
     rank_stacks,
     ranks_of,
     ranks_text,
@@ -136,7 +137,7 @@ def nvml(group: JobGroup) -> SourceReading | None:
         return None
     spins, idle = [one for one in known if one.spins], [one for one in known if one.idle]
     rest = [one for one in known if not one.spins and not one.idle]
-    parts = [_gpus(some, word) for some, word in ((spins, "wait in a kernel"), (idle, "are idle"), (rest, "work"))]
+    parts = [_gpus(some, verb) for some, verb in ((spins, "waits in a kernel"), (idle, "is idle"), (rest, "works"))]
     moved = [one.nvlink for rank in known for one in rank.gpu_tracks if one.nvlink is not None]
     if moved:
         parts.append(f"NVLink {rate(sum(moved))}")
@@ -148,10 +149,12 @@ def nvml(group: JobGroup) -> SourceReading | None:
 def _gpus(ranks: Sequence[JobRank], verb: str) -> str:
     if not ranks:
         return ""
+    several = sum(len(one.gpu_tracks) for one in ranks) > 1
     uses = [one.utilization for one in ranks if one.utilization is not None]
     watts = [one.power for one in ranks if one.power is not None]
     at = f" at {_span(watts, 'W')}" if watts else ""
-    return f"GPUs of {ranks_of(one.place for one in ranks)} {verb}" + (f" ({_span(uses, '%')}{at})" if uses else "")
+    gpus = f"GPU{'s' * several} of {ranks_of(one.place for one in ranks)}"
+    return f"{gpus} {plural(verb) if several else verb}" + (f" ({_span(uses, '%')}{at})" if uses else "")
 
 
 def _span(values: Sequence[float], unit: str) -> str:
@@ -177,8 +180,9 @@ def processes(group: JobGroup) -> SourceReading:
     for one in group.ranks:
         waits.setdefault(activity(one), []).append(one)
     groups = sorted(waits.items(), key=lambda pair: len(pair[1]))
-    parts = [f"{ranks_text(group.gone)}: ended"] if group.gone else []
-    parts += [f"{ranks_text(one.place for one in some)}: {words}" for words, some in groups[:_MOST_GROUPS]]
+    parts = [f"{ranks_text(group.gone)} {has(len(group.gone))} ended"] if group.gone else []
+    for words, some in groups[:_MOST_GROUPS]:
+        parts.append(f"{ranks_text(one.place for one in some)} {words if len(some) == 1 else plural(words)}")
     stopped = [one.place for one in group.ranks if one.stopped]
     blocked = [one.place for one in group.ranks if one.state == "D"]
     asleep = [one.place for one in group.ranks if one.wait in _SLEEPS and one.state == "S"]

@@ -54,6 +54,16 @@ def has(places: int) -> str:
     return "has" if places == 1 else "have"
 
 
+#: Verbs about one rank, and about several.
+_PLURALS = {"is": "are", "has": "have", "runs": "run", "sleeps": "sleep", "waits": "wait", "works": "work"}
+
+
+def plural(words: str) -> str:
+    """Return what one rank does as words about several: ``runs on the CPU`` as ``run on the CPU``."""
+    verb, space, rest = words.partition(" ")
+    return _PLURALS.get(verb, verb) + space + rest
+
+
 class UnmatchedOperation(NamedTuple):
     """An operation that some ranks have called and others have not."""
 

@@ -257,9 +257,13 @@ class GridView(PaintedWidget, can_focus=True):
         self.reread()
 
     def styles_in_view(self) -> set[int]:
-        """Return the styles of the cells in view."""
-        scene = self._scene_now()
-        return {style for row in self.viewport.line_of_row for style in self._row(row, scene).slots}
+        """Return the styles of the cells in view, and of the mark at values that are being tested again."""
+        scene, mark = self._scene_now(), self.glyphs.of_style[CellStyle.RUNNING]
+        rows = [self._row(row, scene) for row in self.viewport.line_of_row]
+        found = {style for row in rows for style in row.slots}
+        if any(row.texts is not None and mark in "".join(row.texts) for row in rows):
+            found.add(CellStyle.RUNNING)
+        return found
 
     def render_line(self, y: int) -> Strip:
         return self.render_lines(Region(0, y, self.size.width, 1))[0]

@@ -188,7 +188,9 @@ class PanelContent:
             # Each has a finding, and these stand above.
             return []
         plus = "" if bad.complete else "+"
-        head: Line = [(f"{bad.bad_shown}{plus} bad in this layer", "bold"), ("   ] [ next   o sort", MUTED)]
+        # As in the first line, a suspect is not bad before it was tested again.
+        what = "bad or being rechecked" if self.diagnosis.tally.rechecked else "bad in this layer"
+        head: Line = [(f"{bad.bad_shown}{plus} {what}", "bold"), ("   ] [ next   o sort", MUTED)]
         most = max(0, min(_MAX_WORST, height))
         found = bad.worst(most if sorting == Sorting() else MAX_PAIRS)
         rows = sorting.sorted(

@@ -26,7 +26,7 @@ def verdict(state: JobState, **changes: Any) -> JobVerdict:
     )
     found = JobVerdict(state, 990.0, 1000.0, "7", ("n060", "n061"), rows, world=2, settled=True)
     if hangs:
-        source = SourceReading("/proc", "rank 1 on n061: is stopped", "it shows no collectives", 1000.0, places[1:])
+        source = SourceReading("/proc", "rank 1 on n061 is stopped", "it shows no collectives", 1000.0, places[1:])
         found = found._replace(
             behind=places[1:], where="is \x1b[31mstopped", sources=(source,), next=("ssh n061 kill -CONT 742",)
         )

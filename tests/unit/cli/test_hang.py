@@ -28,7 +28,7 @@ def test_the_sentence_ranks_evidence_and_next_command(script: Script, capsys: Ou
         "  1     n061:0      742  stopped      0  124  is [31mstopped",
         "",
         "evidence",
-        "  /proc: rank 1 on n061: is stopped; but it shows no collectives",
+        "  /proc: rank 1 on n061 is stopped; but it shows no collectives",
         "",
         "next",
         "  ssh n061 kill -CONT 742",

@@ -63,7 +63,7 @@ def test_one_object_per_hang_and_the_first_hang_ends_it(script: Script, capsys: 
     captured = capsys.readouterr()
     (line,) = captured.out.splitlines()
     found = json.loads(line)
-    assert found["signals"] == ["/proc: rank 1 on n061: is stopped"]
+    assert found["signals"] == ["/proc: rank 1 on n061 is stopped"]
     assert Path(found["report"]).is_file()
     assert "hangs for 0:10" in captured.err
 

@@ -171,6 +171,12 @@ def test_the_nodes_of_a_lab_are_one_machine_by_intent() -> None:
     assert found_on(*nodes, lab="2x4").findings == []
 
 
+def test_nodes_that_wait_for_their_inspection_are_one_line() -> None:
+    model = Model()
+    model.apply(SessionStart(format=1, version="0", nodes=["a1", "a2", "a3"], options={}, time=0.0))
+    assert preflight(model).missing == [(("a1", "a2", "a3"), "a[1-3]: not inspected yet")]
+
+
 def test_what_could_not_be_inspected_is_listed_apart() -> None:
     model = model_of(*four())
     model.apply(NodeUpdate(node="n060", state=NodeState.FAILED, text="no route to host"))

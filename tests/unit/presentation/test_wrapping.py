@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fabtui.presentation.wording import plain
-from fabtui.presentation.wrapping import Line, in_clauses, whole
+from fabtui.presentation.wrapping import Line, in_clauses, whole, wrapped
 
 LOG: Line = [("22:04:21 ", "dim"), ("sweep ended: 2 of 12 pairs are bad: n0:1 > n1:0 failed; and 1 more", "")]
 
@@ -29,3 +29,10 @@ def test_a_line_without_its_continuation_is_left_out() -> None:
     lines: list[Line] = [[(one, "")] for one in text]
     for height, left in ((5, 5), (4, 4), (3, 1), (2, 1), (1, 1), (9, 5)):
         assert [plain(line) for line in whole(lines, height)] == text[:left]
+
+
+def test_a_number_stays_with_its_unit() -> None:
+    line: Line = [("n1:1 > n1:0 wrong data, 1 byte of 256 MiB", "")]
+    for width in (38, 40):
+        assert [plain(one) for one in wrapped(line, width, 2)] == ["n1:1 > n1:0 wrong data, 1 byte of", "  256 MiB"]
+    assert [plain(one) for one in wrapped([("256 MiB", "")], 4, 0)] == ["256", "MiB"]

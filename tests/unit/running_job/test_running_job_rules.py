@@ -41,8 +41,8 @@ def test_doors(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert (first.rule.id, first.nodes, first.next, str(first.subject.name)) == ("J20", ("n1",), (NEXT,), "n1:1")
     assert title(first) == "the job on n1 (2 ranks) hangs for 0:05 or longer: rank 1 on n1 is stopped"
     lines = evidence(first)
-    assert lines[0].startswith("GPUs (NVML): GPUs of rank 0 wait in a kernel (100 % at 126 W)")
-    assert any(line.startswith("processes (/proc): ") and "rank 1 on n1: is stopped" in line for line in lines)
+    assert lines[0].startswith("GPUs (NVML): GPU of rank 0 waits in a kernel (100 % at 126 W)")
+    assert any(line.startswith("processes (/proc): ") and "rank 1 on n1 is stopped" in line for line in lines)
     assert found.code == 1
     assert as_json(found)["findings"][0]["id"] == "J20"
     assert 'failures="1"' in junit_text(found)
