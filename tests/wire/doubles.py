@@ -98,8 +98,7 @@ def probe(number: int, name: str, deadline: float = 10.0, **args: Any) -> dict[s
 
 def spawn_rank_host(node: NodeSide, **fields: Any) -> dict[str, Any]:
     node.send({"t": "spawn", "argv": None, "env": {}, "config": {}, **fields})
-    spawned: dict[str, Any] = node.expect("spawned")
-    node.expect("rank")
+    spawned, _ = node.expect_spawned()
     return spawned
 
 

@@ -160,6 +160,18 @@ class NodeSide:
             self.before.append(message)
         raise AssertionError(f"no {kind} {fields} came; before: {self.before[-20:]}")
 
+    def expect_spawned(self, seconds: float = 30.0) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the report of a new rank host, and its first message: held up, a node side passes on either first."""
+        found: dict[str, dict[str, Any]] = {}
+        for message in self.messages(seconds):
+            if message["t"] in ("spawned", "rank"):
+                found[message["t"]] = message
+                if len(found) == 2:
+                    return found["spawned"], found["rank"]["m"]
+            else:
+                self.before.append(message)
+        raise AssertionError(f"only {found} came; before: {self.before[-20:]}")
+
     def cut(self) -> None:
         """Do what the kernel does for a controller that is killed: close its ends of all pipes."""
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):

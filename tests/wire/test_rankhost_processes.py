@@ -64,7 +64,7 @@ def test_pairs_collectives_and_worlds(controller: Controller) -> None:
     assert [m["ok"] for m in controller.of("reach")] == [True]
     controller.hosts["n0"].send({"op": "quit"})
     assert controller.hosts["n0"].process.wait(10) == 0
-    controller.until(lambda: all(gone(pid) for pid in processes), 5)
+    controller.until(lambda: all(gone(pid) for pid in processes), 20)
 
 
 def test_alive_means_all_processes_and_one_that_dies_takes_the_rank_host_along(controller: Controller) -> None:
@@ -72,18 +72,18 @@ def test_alive_means_all_processes_and_one_that_dies_takes_the_rank_host_along(c
     host = controller.hosts["n0"]
     processes = children(host.process.pid)
     host.send({"op": "alive", "n": 1})
-    controller.until(lambda: bool(controller.of("alive", n=1)), 5)
+    controller.until(lambda: bool(controller.of("alive", n=1)), 20)
     os.kill(processes[1], signal.SIGSTOP)
     host.send({"op": "alive", "n": 2})
     end = time.monotonic() + 1
-    controller.until(lambda: time.monotonic() > end, 5)
+    controller.until(lambda: time.monotonic() > end, 20)
     assert not controller.of("alive", n=2)
     os.kill(processes[1], signal.SIGCONT)
-    controller.until(lambda: bool(controller.of("alive", n=2)), 5)
+    controller.until(lambda: bool(controller.of("alive", n=2)), 20)
     assert len(controller.of("alive")) == 2
     os.kill(processes[0], signal.SIGKILL)
     assert host.process.wait(10) == -signal.SIGKILL
-    controller.until(lambda: all(gone(pid) for pid in processes), 5)
+    controller.until(lambda: all(gone(pid) for pid in processes), 20)
 
 
 def test_a_torch_without_gpus_is_reported(controller: Controller) -> None:

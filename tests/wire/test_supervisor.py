@@ -133,9 +133,8 @@ def test_chatty_probe_is_cut_counted_and_delays_nothing(node: NodeSide) -> None:
 
 def test_rank_host_echoes_over_its_socket(node: NodeSide) -> None:
     node.send({"t": "spawn", "argv": None, "env": {"NCCL_TEST": "1"}, "config": {"mark": 3}})
-    spawned = node.expect("spawned")
+    spawned, first = node.expect_spawned()
     assert spawned["python"] == sys.executable
-    first = node.expect("rank")["m"]
     assert first["config"]["mark"] == 3
     assert first["config"]["env"] == {"NCCL_TEST": "1"}
     assert (first["variable"], first["stdin"], first["blocking"]) == ("1", "/dev/null", True)
@@ -195,9 +194,8 @@ def test_spawn_replaces_a_living_rank_host(node: NodeSide) -> None:
     node.send({"t": "spawn", "argv": None, "env": {}, "config": {}})
     assert node.expect("exit")["signal"] == 9
     assert not any(m["t"] == "spawned" for m in node.before)
-    second = node.expect("spawned")["pid"]
-    assert second != first
-    node.expect("rank")
+    second, _ = node.expect_spawned()
+    assert second["pid"] != first
 
 
 def test_a_process_stands_by_for_the_next_spawn_of_the_same(node: NodeSide) -> None:
@@ -227,8 +225,8 @@ def test_what_stands_by_is_ended_when_it_is_of_no_use(node: NodeSide) -> None:
     assert node.expect("exit")["signal"] == 9
     node.send({"t": "standby", "on": True, "argv": None, "env": {}, "config": {"mark": 1}})
     node.send({"t": "spawn", "argv": None, "env": {}, "config": {"mark": 2}})
-    node.expect("spawned")
-    assert node.expect("rank")["m"]["config"]["mark"] == 2
+    _, first = node.expect_spawned()
+    assert first["config"]["mark"] == 2
 
 
 def test_standby_process_that_died_is_reported_at_the_spawn(node: NodeSide) -> None:

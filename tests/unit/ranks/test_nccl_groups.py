@@ -211,7 +211,7 @@ def test_a_world_that_is_called_off(controller: Controller, fake_gpu: Path) -> N
     started(controller, fake_gpu, env={"FAKE_LOSE": "0>1"})
     controller.world(1, [0, 1], [[(0, 1)]], deadline=60.0)
     soon = time.monotonic() + 1
-    controller.until(lambda: time.monotonic() > soon, 5)
+    controller.until(lambda: time.monotonic() > soon, 20)
     controller.hosts["n0"].send({"op": "abort", "id": 1})
     assert controller.until(lambda: len(controller.of("free", id=1)) == 2, 20) < 10
     for m in controller.of("worlded", id=1):
@@ -289,7 +289,7 @@ def test_kill(controller: Controller, fake_gpu: Path) -> None:
 def test_stop(controller: Controller, fake_gpu: Path) -> None:
     started(controller, fake_gpu, faults=[{"src": 1, "dst": 0, "kind": "stop", "rate": None}])
     controller.hosts["n0"].send({"op": "alive", "n": 1})
-    controller.until(lambda: bool(controller.of("alive", n=1)), 5)
+    controller.until(lambda: bool(controller.of("alive", n=1)), 20)
     controller.pair(1, 0, 1)
     stat = Path(f"/proc/{controller.hosts['n0'].process.pid}/stat")
     controller.until(lambda: stat.read_text().rpartition(") ")[2][0] == "T", 20)
