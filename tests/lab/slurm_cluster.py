@@ -21,7 +21,7 @@ from fabtui.lab.namespaces import holder
 from fabtui.lab.namespaces.network import Network
 from tests.forked import fabtui
 
-_DEADLINE = 30.0
+_DEADLINE = 75.0
 _TOOLS = ("slurmctld", "slurmd", "munged", "srun", "squeue", "salloc", "sbatch")
 GPUS = 4
 FABTUI = (sys.executable, "-m", "fabtui")
