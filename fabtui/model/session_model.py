@@ -40,6 +40,7 @@ from fabtui.model.layers import Layer, Per, health_layers
 from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.pair_results import PairResults
 from fabtui.model.records import Absence, Cell, LogLine, NodeRecord, Phase
+from fabtui.model.shared_texts import share_texts
 from fabtui.model.verdict_changes import FOLLOWED, VerdictChanges
 
 if TYPE_CHECKING:
@@ -169,6 +170,7 @@ class Model:
     def _on_inventory(self, event: InventoryUpdate) -> None:
         self.nodes_version += 1
         record = self._record(event.node)
+        share_texts(event.value)
         before, record.inventory = data_rate(record.inventory), event.value
         self.addresses.place(event.node, event.value)
         # Thousands of nodes report theirs before they have endpoints.
@@ -208,6 +210,7 @@ class Model:
         record = self._record(event.node)
         value = event.value
         kept = value if value is not None else {"error": event.error or ""}
+        share_texts(kept)
         before = record.probe_results.get(event.probe)
         record.probe_results[event.probe] = kept
         if value is not None:

@@ -1,14 +1,25 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from fabtui.model.endpoints import Endpoint, PairClass, pair_class
 from fabtui.model.event_decoding import event_from_json
-from fabtui.model.events import EndpointsAdded, Measured, NodeState, NodeUpdate, PairsStarted, SessionStart
+from fabtui.model.events import (
+    EndpointsAdded,
+    InventoryUpdate,
+    Measured,
+    NodeState,
+    NodeUpdate,
+    PairsStarted,
+    ProbeResult,
+    SessionStart,
+)
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.records import listed
 from fabtui.model.session_model import Model
 
 
@@ -118,3 +129,15 @@ def test_events_of_unknown_kinds_are_ignored_and_broken_ones_are_refused() -> No
 def test_a_measurement_survives_json() -> None:
     m = _p2p("a:0", "b:0", 1.5, transport="P2P/CUMEM", made=True, extra={"loss": 1})
     assert Measurement.from_json(m.to_json()) == m
+
+
+def test_nodes_hold_equal_texts_once() -> None:
+    model = Model()
+    for node in ("n060", "n061"):
+        model.apply(InventoryUpdate(node=node, value=json.loads(f'{{"gpus": [{{"name": "A GPU", "at": "{node}"}}]}}')))
+        model.apply(ProbeResult(node=node, probe="host", value=json.loads('{"deep": [[["of a kernel"]]], "n": 7}')))
+    first, second = (model.nodes[node] for node in ("n060", "n061"))
+    (mine,), (other,) = (listed(record, "gpus") for record in (first, second))
+    assert mine["name"] is other["name"]
+    assert (mine["at"], other["at"]) == ("n060", "n061")
+    assert first.probe_results["host"]["deep"][0][0][0] is second.probe_results["host"]["deep"][0][0][0]
