@@ -273,6 +273,9 @@ async def _stored(data: bytes) -> None:
         answered += 1
         protocol.encode({"t": "rank", "m": reply})
 
+    def held() -> dict[str, str | int]:
+        return {key: one for test in store._tests.values() for key, one in test.values.items()}
+
     for number, line in enumerate(data.split(b"\n")[:200]):
         try:
             request = protocol.decode(line)
@@ -281,17 +284,17 @@ async def _stored(data: bytes) -> None:
         node = f"n{request.get('node', 0)}"
         if node not in nodes or node in lost:
             continue
-        before = dict(store._values)
+        before = held()
         try:
             store.handle(node, request, answer)
         except LinkLost:
             lost.add(node)
-        for key in before.keys() ^ store._values.keys():
+        for key in before.keys() ^ held().keys():
             if key.startswith({"n0": "e/2/", "n2": "e/1/"}.get(node, "none")):
                 raise Leak(f"{node} changed {key}")
         if number % 50 == 49:
             store.forget("e/1/")
-    size = sum(100 + len(key) + (len(one) if isinstance(one, str) else 0) for key, one in store._values.items())
+    size = sum(100 + len(key) + (len(one) if isinstance(one, str) else 0) for key, one in held().items())
     if size != store._size:
         raise Leak(f"{size} bytes are counted as {store._size}")
     store.close()

@@ -82,13 +82,13 @@ _OF_COMMUNICATOR = re.compile(r"(?:link\d{1,9}|group)/.*", re.DOTALL)
 
 
 class _Test:
-    """A pair or group: its ranks, and what its nodes may still ask for and write."""
+    """A pair or group: its ranks, keys and values, and what its nodes may still ask for and write."""
 
-    __slots__ = ("gloo", "left", "members", "open", "order", "room")
+    __slots__ = ("gloo", "left", "members", "open", "room", "values")
 
     def __init__(self, members: Mapping[int, Member], *, gloo: bool) -> None:
         self.members = members
-        self.order = tuple(members)
+        self.values: dict[str, str | int] = {}
         self.gloo = gloo
         self.open = True
         ranks = Counter(member.node for member in members.values())
@@ -101,7 +101,7 @@ class _Test:
         if found := _OF_RANK.fullmatch(name):
             return int(found[1])
         if found := _OF_END.fullmatch(name):
-            src, dst = (int(found[1]), int(found[2])) if found[1] else self.order[:2]
+            src, dst = (int(found[1]), int(found[2])) if found[1] else [*self.members][:2]
             return dst if found[3] == "dst" else src
         found, place = _OF_FIRST.fullmatch(name), 0
         if found is None and self.gloo and (found := _OF_PLACE.fullmatch(name)):
@@ -109,7 +109,7 @@ class _Test:
         if found is None:
             return None
         # The lower rank of a pair is the first.
-        order = self.order if found[1] else tuple(sorted(self.order))
+        order = [*self.members] if found[1] else sorted(self.members)
         return order[place] if place < len(order) else -1
 
     def check(self, node: str, name: str, value: Any) -> None:
@@ -230,6 +230,7 @@ class _Waiting:
     node: str
     number: Any
     answer: Answer
+    test: _Test
     keys: list[str]
     returns_value: bool
     deadline: float
@@ -246,11 +247,8 @@ class StoreServer:
         self._over: dict[frozenset[str], _Test] = {}
         #: Refused requests of each node that are not forgiven, and the time of the last one.
         self._refused: dict[str, tuple[float, float]] = {}
-        self._values: dict[str, str | int] = {}
-        self._size = 0
+        self._keys = self._size = 0
         self._waiting: dict[str, list[_Waiting]] = {}
-        # The keys of each pair or group: there are thousands of keys when many pairs run at once.
-        self._groups: dict[str, set[str]] = {}
         self._asking: Counter[str] = Counter()
         #: One timer for all waiting requests, and when it is due: there are thousands of them a second.
         self._timer: asyncio.TimerHandle | None = None
@@ -277,13 +275,13 @@ class StoreServer:
                     self._write(node, test, keys[0], request["value"])
                     keys = keys[1:]
                 # The first one last.
-                if missing := [key for key in reversed(keys) if key not in self._values]:
+                if missing := [key for key in reversed(keys) if key not in test.values]:
                     # Without an answer, the rank that asks runs into its own deadline.
                     if self._asking[node] < MAX_WAITING:
                         deadline = asyncio.get_running_loop().time() + _seconds(request.get("timeout"))
-                        self._wait(_Waiting(node, number, answer, missing, command != "wait", deadline))
+                        self._wait(_Waiting(node, number, answer, test, missing, command != "wait", deadline))
                     return
-                value = True if command == "wait" else self._values[keys[0]]
+                value = True if command == "wait" else test.values[keys[0]]
             else:
                 value = self._do(node, test, command, keys, request)
         except (_Full, _Late) as error:
@@ -323,15 +321,15 @@ class StoreServer:
 
     def _do(self, node: str, test: _Test, command: str, keys: list[str], request: dict[str, Any]) -> Any:
         if command == "check":
-            return all(key in self._values for key in keys)
+            return all(key in test.values for key in keys)
         if command == "num_keys":
-            return len(self._values)
+            return self._keys
         key = keys[0]
         if command == "set":
             self._write(node, test, key, request["value"])
             return True
         if command == "add":
-            before = self._values.get(key, 0)
+            before = test.values.get(key, 0)
             total = int(before) + int(request["value"])
             if abs(total) > _MAX_COUNT:
                 raise ValueError("a count out of range")
@@ -339,12 +337,12 @@ class StoreServer:
             return total
         if command == "compare_set":
             expected = request.get("expected")
-            if (key not in self._values and not expected) or self._values.get(key) == expected:
+            if (key not in test.values and not expected) or test.values.get(key) == expected:
                 self._write(node, test, key, request["value"])
-            return self._values.get(key, expected or "")
+            return test.values.get(key, expected or "")
         if command == "delete":
             test.check(node, key[len(_prefix(key)) :], None)
-            return self._delete(key)
+            return self._delete(test, key)
         raise ValueError(f"unknown command {command!r:.40}")
 
     def _write(self, node: str, test: _Test, key: str, value: Any) -> None:
@@ -354,10 +352,10 @@ class StoreServer:
         size = len(key) + (len(value) if isinstance(value, str) else 0)
         if size > test.room[node]:
             raise _Full("the store is full")
-        self._set(key, value)
+        self._set(test, key, value)
         test.room[node] -= size
 
-    def _set(self, key: str, value: Any) -> None:
+    def _set(self, test: _Test, key: str, value: Any) -> None:
         if isinstance(value, str):
             size = _A_KEY + len(key) + len(value)
         elif isinstance(value, int):
@@ -366,24 +364,20 @@ class StoreServer:
             raise ValueError("a value is a text or an integer")
         if self._size + size > MAX_TOTAL:
             raise _Full("the store is full")
-        if key in self._values:
-            self._delete(key)
-        self._values[key] = value
+        self._delete(test, key)
+        test.values[key] = value
+        self._keys += 1
         self._size += size
-        group = _prefix(key)
-        if (keys := self._groups.get(group)) is None:
-            self._groups[group] = {key}
-        else:
-            keys.add(key)
         if key not in self._waiting:
             return
         for waiting in self._waiting.pop(key):
             self._wake(waiting)
 
-    def _delete(self, key: str) -> bool:
-        value = self._values.pop(key, None)
+    def _delete(self, test: _Test, key: str) -> bool:
+        value = test.values.pop(key, None)
         if value is None:
             return False
+        self._keys -= 1
         self._size -= _A_KEY + len(key) + (len(value) if isinstance(value, str) else 0)
         return True
 
@@ -402,13 +396,14 @@ class StoreServer:
     def _wake(self, waiting: _Waiting) -> None:
         """Answer a request whose key is there, or let it wait for the next missing one."""
         key = waiting.keys.pop()
-        while waiting.keys and waiting.keys[-1] in self._values:
+        values = waiting.test.values
+        while waiting.keys and waiting.keys[-1] in values:
             key = waiting.keys.pop()
         if waiting.keys:
             self._waiting.setdefault(waiting.keys[-1], []).append(waiting)
             return
         self._asking[waiting.node] -= 1
-        waiting.answer(_reply(waiting.number, self._values[key] if waiting.returns_value else True))
+        waiting.answer(_reply(waiting.number, values[key] if waiting.returns_value else True))
 
     def _expire(self) -> None:
         """Answer the requests whose time is over."""
@@ -430,9 +425,9 @@ class StoreServer:
 
     def forget(self, prefix: str) -> None:
         """Drop all keys that begin with a prefix ``epoch/id/``: their pair or group has ended."""
-        for key in self._groups.pop(prefix, ()):
-            self._delete(key)
         if (test := self._tests.get(prefix)) is not None and test.open:
+            for key in [*test.values]:
+                self._delete(test, key)
             # The same text for both: thousands are remembered.
             del self._tests[prefix]
             self._tests[prefix] = self._ended_test(test)
