@@ -192,7 +192,7 @@ class Dispatcher:
         self._node = node
         self._busy: set[int] = set()
         self._held: set[tuple[str, str]] = set()
-        self._running: dict[tuple[int, int], set[tuple[str, str]]] = {}
+        self._running: dict[tuple[int, int], tuple[tuple[str, str], ...]] = {}
         self.is_full = False
         #: By endpoint the others of its pairs; those that do not wait any more are left in.
         self._others: dict[int, array[int]] = {}
@@ -205,10 +205,12 @@ class Dispatcher:
         self._free = set(self._left)
         #: Those whose waiting pairs may have become possible; of all others none can start.
         self._fresh = set(self._left)
-        self._sharing: dict[tuple[str, str], list[int]] = {}
+        users: dict[tuple[str, str], list[int]] = {}
         for end in self._left:
             if (nic := resources[end]) is not None:
-                self._sharing.setdefault((node[end], nic), []).append(end)
+                users.setdefault((node[end], nic), []).append(end)
+        #: The endpoints that share a NIC.
+        self._sharing = {nic: ends for nic, ends in users.items() if len(ends) > 1}
 
     @property
     def waiting(self) -> int:
@@ -233,11 +235,11 @@ class Dispatcher:
         """Return True if a waiting pair has an endpoint of a node."""
         return any(self._node[end] == node for end, left in self._left.items() if left)
 
-    def _needs(self, a: int, b: int) -> set[tuple[str, str]]:
+    def _needs(self, a: int, b: int) -> tuple[tuple[str, str], ...]:
         domain = self._domains.get(a)
         if self._node[a] == self._node[b] or (domain is not None and domain == self._domains.get(b)):
-            return set()
-        return {(self._node[end], resource) for end in (a, b) if (resource := self._resources[end]) is not None}
+            return ()
+        return tuple((self._node[end], nic) for end in (a, b) if (nic := self._resources[end]) is not None)
 
     def take(
         self,
@@ -263,7 +265,7 @@ class Dispatcher:
                 again |= {a, b}
                 continue
             needs = self._needs(a, b)
-            if needs & self._held:
+            if not self._held.isdisjoint(needs):
                 continue
             if not fits(a, b):
                 self.is_full = True
@@ -277,10 +279,10 @@ class Dispatcher:
         self._fresh = again if self._width is None else set(self._free)
         return started
 
-    def _start(self, a: int, b: int, needs: set[tuple[str, str]]) -> None:
+    def _start(self, a: int, b: int, needs: tuple[tuple[str, str], ...]) -> None:
         self._free -= {a, b}
         self._busy |= {a, b}
-        self._held |= needs
+        self._held.update(needs)
         self._running[a, b] = needs
         self._remove(a, b)
 
@@ -329,7 +331,7 @@ class Dispatcher:
         if needs is None:
             return
         self._busy -= {a, b}
-        self._held -= needs
+        self._held.difference_update(needs)
         self._free.update(end for end in (a, b) if self._left[end])
         self._fresh |= {a, b}
         for need in needs:

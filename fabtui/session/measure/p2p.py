@@ -56,19 +56,23 @@ class _Running:
     began: float
     key: CommunicatorKey
     sides: dict[tuple[int, int, str], Side] = field(default_factory=dict)
-    free: set[int] = field(default_factory=set)
+    free: frozenset[int] = frozenset()
     aborted: float | None = None
     hopeless: float | None = None
     lag: float = LAG
     void: str | None = None
     not_begun: tuple[int, int] | None = None
-    #: Its ordered pairs of numbers, and both numbers.
-    keys: tuple[tuple[int, int], tuple[int, int]] = field(init=False)
-    ends: frozenset[int] = field(init=False)
 
-    def __post_init__(self) -> None:
+    # Thousands run at once: what follows from its ends is no part of it.
+    @property
+    def keys(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Its ordered pairs of numbers."""
         a, b = self.a.number, self.b.number
-        self.keys, self.ends = ((a, b), (b, a)), frozenset((a, b))
+        return (a, b), (b, a)
+
+    @property
+    def ends(self) -> frozenset[int]:
+        return frozenset((self.a.number, self.b.number))
 
     @property
     def nodes(self) -> set[str]:
@@ -315,7 +319,7 @@ class PairSweep:
             key, role = (message.get("src"), message.get("dst")), message.get("role")
             if key not in pair.keys or role not in ("src", "dst"):
                 return
-            src, dst = pair.keys[pair.keys.index(key)]
+            src, dst = pair.keys[key != pair.keys[0]]
             rank = src if role == "src" else dst
             if rank in host.ranks and (src, dst, role) not in pair.sides:
                 pair.sides[src, dst, role] = side = Side.read(message, self._context.endpoints)
@@ -330,7 +334,7 @@ class PairSweep:
         self, pair: _Running, rank: int, text: str, kind: ErrorKind, *, timeout: bool = False, gone: bool = False
     ) -> None:
         """Note that an endpoint has ended its part of a pair, and replace the reports it did not send."""
-        pair.free.add(rank)
+        pair.free |= {rank}
         for src, dst in pair.keys if len(pair.sides) < 4 and pair.void is None else ():
             key = (src, dst, "src" if src == rank else "dst")
             if key not in pair.sides and key[:2] != pair.not_begun:
@@ -364,6 +368,8 @@ class PairSweep:
             self.bad_since.setdefault(pair.ends, now)
         attempts = self._context.attempt("p2p", *names)
         found = direction(*names, src_side, dst_side, time=now, how=how, attempts=attempts, asked=asked, ctas=ctas)
+        # The result has them; the other direction may take long.
+        src_side.raw = dst_side.raw = None
         if ctas is not None and self._context.pump.model.results.was_slow(found[0]):
             # It may be slow because of that: it is tested once more, and only that result counts.
             self.limited.add(pair.key[:2])
