@@ -120,7 +120,6 @@ class RankHost:
         self.address = next((e.address for e in self.endpoints if e.address), None)
         # GPUs have NICs of their own, which NCCL chooses.
         self._addresses = {e.number: e.address for e in self.endpoints if e.address and e.kind == "cpu"}
-        self.reported = admission.reported  #: All addresses that its node reported.
         self.broken: str | None = None  #: Why it cannot be used, or None.
         self.withheld = withheld  #: Endpoints that get no rank, with the reason: their GPUs are left alone.
         self.bad_ranks: dict[int, str] = {}  #: Endpoints that could not be made ready, with the reason.
@@ -136,12 +135,20 @@ class RankHost:
         self.halted = False  #: Whether its process is known to be stopped (SIGSTOP).
         self._standing_by = False
         self._restart: asyncio.Task[None] | None = None
-        self.limits = admission.limits  #: Limits of the login that may be the reason of its end, see `Admission`.
-        self._argv = admission.argv
-        self._library = admission.library
+        self._admission = admission
         self._store = store
         self._ready: asyncio.Future[dict[str, Any]] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def limits(self) -> str:
+        """Limits of the login that may be the reason of its end, see `Admission`."""
+        return self._admission.limits
+
+    @property
+    def reported(self) -> frozenset[str]:
+        """All addresses that its node reported."""
+        return self._admission.reported
 
     @property
     def ready(self) -> bool:
@@ -170,7 +177,7 @@ class RankHost:
         try:
             async with asyncio.timeout(START_DEADLINE + GRACE):
                 self._standing_by = False
-                await self.client.spawn(self._config, self.engine.env, self._argv, SPAWN_DEADLINE)
+                await self.client.spawn(self._config, self.engine.env, self._admission.argv, SPAWN_DEADLINE)
                 await self.client.rank(self._init(world))
                 ready = await self._ready
         except ProbeFailed as failed:
@@ -215,7 +222,7 @@ class RankHost:
             "address": self.address,
             "timeout": self.engine.timeout,
             "start_deadline": START_DEADLINE,
-            "library": self._library,
+            "library": self._admission.library,
             "largest": self.engine.largest,
             "ranks": [
                 {"rank": e.number, "index": e.index, "uuid": e.uuid, "address": self._addresses.get(e.number)}
@@ -255,7 +262,7 @@ class RankHost:
         """Keep a process on the node for the next start, with everything done that needs no GPU; or end it."""
         if self._standing_by != on and self.client.lost is None:
             self._standing_by = on
-            self._begin(self.client.stand_by(self._config, self.engine.env, self._argv, on=on))
+            self._begin(self.client.stand_by(self._config, self.engine.env, self._admission.argv, on=on))
 
     async def leave_down(self) -> None:
         """Make sure that it has ended, and do not restart it."""
