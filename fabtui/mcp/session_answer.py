@@ -68,7 +68,7 @@ def examined_lines(model: Model) -> Iterator[str]:
 def not_examined_lines(found: Diagnosis) -> list[str]:
     """Return what a session has not examined, and why."""
     model = found.model
-    lines = [*found.not_examined, *_uninspected(found)]
+    lines = [*found.not_examined, *_uninspected(found), *_without_hardware(model)]
     if model.options.get("looks_only"):
         lines.append("no pair of endpoints and no collective was tested: the session only inspected nodes")
     else:
@@ -105,6 +105,14 @@ def not_asked_lines(model: Model) -> Iterator[str]:
     others += [f"layer {name}" for name in PAIR_LAYERS if "p2p" in probes and layers and name not in layers]
     if others:
         yield f"not asked for: {', '.join(others)}"
+
+
+def _without_hardware(model: Model) -> Iterator[str]:
+    """Yield on which inspected nodes no GPU or RDMA port was found: nothing is known of those that should be there."""
+    for key, what in (("gpus", "GPU"), ("ib", "RDMA port")):
+        without = [one.name for one in model.nodes.values() if one.inventory is not None and not one.inventory.get(key)]
+        if without and model.lab is None:
+            yield f"{fold(without)}: no {what} was found, so none was examined"
 
 
 def _uninspected(found: Diagnosis) -> Iterator[str]:

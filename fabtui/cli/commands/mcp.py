@@ -48,7 +48,8 @@ _LONGEST_BUDGET = 30 * 86400.0
 
 def execute(args: argparse.Namespace) -> int:
     """Serve until the client goes; return the exit code."""
-    if find_spec("mcp") is None or find_spec("jsonschema") is None:
+    # Versions of the package below 2 have no mcp_types.
+    if any(find_spec(name) is None for name in ("mcp", "mcp_types", "jsonschema", "anyio")):
         raise InputError("mcp needs packages that are not installed; pip install 'fabtui[mcp]'")
     from fabtui.mcp.server import serve
 

@@ -168,10 +168,11 @@ async def test_files_that_are_read_for_nobody_hold_no_other_call_up(monkeypatch:
     assert read == ["a", "a"]
 
 
+@pytest.mark.parametrize("absent", ["mcp", "mcp_types"])
 def test_without_the_extra_one_line_reports_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    absent: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("fabtui.cli.commands.mcp.find_spec", lambda name: None)
+    monkeypatch.setattr("fabtui.cli.commands.mcp.find_spec", lambda name: None if name == absent else "found")
     assert main(["mcp"]) == 2
     assert capsys.readouterr().err == (
         "fabtui: error: mcp needs packages that are not installed; pip install 'fabtui[mcp]'\n"

@@ -44,6 +44,13 @@ async def test_a_pair_has_the_findings_of_its_nodes_and_what_was_not_asked_for(t
     assert found["exit"] is None
 
 
+async def test_nodes_without_gpus_are_not_nodes_whose_gpus_are_good(tmp_path: Path) -> None:
+    async with assistant() as one:
+        found = await one.ask("findings", file=_recording(tmp_path / "one.jsonl.gz"))
+    assert "a,b: no GPU was found, so none was examined" in found["not_examined"]
+    assert "a,b: no RDMA port was found, so none was examined" in found["not_examined"]
+
+
 async def test_what_finds_nothing_is_not_good(tmp_path: Path) -> None:
     log = tmp_path / "dpkg.log"
     log.write_text("2026-09-01 status installed\n")
