@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Callable
@@ -154,6 +155,11 @@ async def test_the_screen_fits_the_window_after_a_change_of_its_size(
         await page.resize(390, 844)
         await page.resize(800, 480)
         await page.until(fits)
+        # Frames that were drawn before may still come.
+        drawn = -1
+        while drawn != page.terminal.beyond:
+            drawn = page.terminal.beyond
+            await asyncio.sleep(1.0)
         page.terminal.beyond = 0
         await page.click("T out")
         await page.until(lambda text: re.search(r"⟦ ?T out", text) is not None)
