@@ -137,7 +137,7 @@ class RankHost:
         self._restart: asyncio.Task[None] | None = None
         self._admission = admission
         self._store = store
-        self._ready: asyncio.Future[dict[str, Any]] | None = None
+        self._ready: asyncio.Future[dict[str, Any]] | None = None  #: Its report of a start that is under way.
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -153,7 +153,7 @@ class RankHost:
     @property
     def ready(self) -> bool:
         """Return True if it runs and can be used."""
-        return not (self._ready is None or self.starting or self.stopped or self.down or self.broken)
+        return not (self.process == 0 or self.starting or self.stopped or self.down or self.broken)
 
     @property
     def _config(self) -> dict[str, Any]:
@@ -189,6 +189,7 @@ class RankHost:
             return
         finally:
             self.starting = False
+            self._ready = None
         self.version = one_line(str(ready.get("version", "")), 80)
         port = ready.get("port")
         self.port = port if isinstance(port, int) else 0
