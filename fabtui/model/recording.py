@@ -142,7 +142,8 @@ class EventReader:
             if first:
                 # The error of the JSON parser helps nobody who gave another kind of file.
                 other = f"; for the log of a job: fabtui explain {shlex.quote(str(path))}"
-                reason = other if isinstance(error, json.JSONDecodeError) else f" ({error})"
+                text = "it is not text" if isinstance(error, UnicodeDecodeError) else error
+                reason = other if isinstance(error, json.JSONDecodeError) else f" ({text})"
                 raise InputError(f"{path}, line {number}: not a recording of fabtui{reason}") from None
             raise DamagedRecording(f"{path}, line {number}: not an event of fabtui ({error})") from None
         if first:

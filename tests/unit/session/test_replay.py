@@ -172,6 +172,9 @@ async def test_what_is_no_recording_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a recording of fabtui; for the log of a job: fabtui explain ") as refused:
         await ReplayFeed(path).run()
     assert "char 0" not in str(refused.value)
+    path.write_bytes(b"\xff\xff\n")
+    with pytest.raises(InputError, match=r"line \d: not a recording of fabtui \(it is not text\)$"):
+        await ReplayFeed(path).run()
 
 
 async def test_a_seek_shows_how_far_it_is(tmp_path: Path) -> None:
