@@ -502,7 +502,7 @@ def evidence_lines(board: JobBoard, width: int, *, blind: bool = True) -> Lines:
         ]
         lines += wrapped(text, width, label)
         if blind and one.blind:
-            lines += wrapped([(" " * label, ""), (f"cannot see: {one_line(one.blind, _TEXT)}", MUTED)], width, label)
+            lines += wrapped([(" " * label, ""), (f"but {one_line(one.blind, _TEXT)}", MUTED)], width, label)
     return lines
 
 

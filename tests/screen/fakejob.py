@@ -79,7 +79,11 @@ def _sources(kind: Kind) -> tuple[SourceReading, ...]:
         "hang": [
             ("NVML", "15 GPUs 100 % busy at idle power: they spin in NCCL; n061:1 0 %", "ranks without a GPU"),
             ("/proc", "pid 41041 on n061 is stopped (T) in do_signal_stop", ""),
-            ("RAS", "process 41041 does not answer; 15 of 16 ranks at AllReduce 897", "send and receive"),
+            (
+                "RAS",
+                "process 41041 does not answer; 15 of 16 ranks at AllReduce 897",
+                "it does not count send and receive",
+            ),
             ("kernel", "no Xid or link report since the start", ""),
         ],
         "slow": [
@@ -88,7 +92,7 @@ def _sources(kind: Kind) -> tuple[SourceReading, ...]:
         ],
         "healthy": [
             ("NVML", "16 GPUs 96 % busy at 698 W", ""),
-            ("RAS", "all ranks within one operation", "send and receive"),
+            ("RAS", "all ranks within one operation", "it does not count send and receive"),
         ],
     }[kind]
     return tuple(SourceReading(name, text, blind, at) for name, text, blind in found)

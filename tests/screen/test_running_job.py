@@ -79,7 +79,7 @@ async def test_a_job_that_hangs(opened: Opened, monkeypatch: pytest.MonkeyPatch,
         await press(pilot, "enter")
         assert app.screen.query(RankMap)
         text = screen_text(app)
-        assert "cannot see: send and receive" in text or size[1] < 30
+        assert "but it does not count send and receive" in text or size[1] < 30
         assert "next    ssh n061 kill -CONT 41041" in text
         await press(pilot, "tab")
         # A command that is not on the list of those that only read is asked about.

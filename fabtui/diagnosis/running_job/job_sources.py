@@ -44,7 +44,7 @@ _INEXACT = 2.0
 _REPORTS, _RANKS = 8, 512
 #: Maximum number of sentences of a source, and of groups of alike ranks.
 _MOST, _MOST_GROUPS = 3, 4
-_COLLECTIVES_ONLY = "send and receive"
+_COLLECTIVES_ONLY = "it does not count send and receive"
 _RAS_PENDING = "waits in a send or receive that RAS does not count"
 
 
