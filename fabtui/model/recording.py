@@ -10,13 +10,15 @@ import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from fabtui.errors import InputError
 from fabtui.model.event_decoding import event_from_line
 from fabtui.model.events import APPLY_ERRORS, Event, SessionStart
-from fabtui.model.session_model import Model
 from fabtui.paths import open_unblocked
+
+if TYPE_CHECKING:
+    from fabtui.model.session_model import Model
 
 #: zlib window bits of the gzip format.
 _GZIP = 31

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from fabtui.model.cell_level import ratio
 from fabtui.model.endpoints import PairClass
-from fabtui.model.events import NodeState
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs, style_of
 from fabtui.presentation.numbers import percent_text, spoken, spoken_text, value_text
 from fabtui.sanitize import one_line
+
+if TYPE_CHECKING:
+    from fabtui.model.events import NodeState
+    from fabtui.model.session_model import Model
 
 Part = tuple[str, str]
 
@@ -34,10 +37,10 @@ CLASS_WORDS = {
 
 _VERDICT_WORDS = {verdict.value: verdict.words for verdict in Verdict}
 _STATE_STYLES = {
-    NodeState.WAITING: MUTED,
-    **dict.fromkeys((NodeState.CONNECTING, NodeState.CONNECTED, NodeState.LOOKING), "$accent"),
-    NodeState.READY: "$primary",
-    **dict.fromkeys((NodeState.FAILED, NodeState.LOST), "bold $error"),
+    "waiting": MUTED,
+    **dict.fromkeys(("connecting", "connected", "looking"), "$accent"),
+    "ready": "$primary",
+    **dict.fromkeys(("failed", "lost"), "bold $error"),
 }
 
 

@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rich.color import ColorSystem
 from textual import events, on, work
+from textual.actions import ActionParseResult
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
@@ -23,13 +24,11 @@ from textual.screen import ModalScreen, Screen
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_bytes
 from fabtui.model.layers import key_layers
-from fabtui.model.session_model import Model
 from fabtui.paths import user_path
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.sanitize import clean, one_line
 from fabtui.screen import session_actions, view_actions
 from fabtui.screen.context import ScreenSettings
-from fabtui.screen.grid.widget import GridView
 from fabtui.screen.keys import KEY_NAMES, shortcut
 from fabtui.screen.terminal.internals import (
     LastingNotification,
@@ -45,8 +44,6 @@ from fabtui.screen.themes.ramps import RAMP_OF_SYSTEM, ramp_of
 from fabtui.screen.themes.styles import cell_variables
 from fabtui.screen.themes.watcher import ThemeWatcher
 from fabtui.screen.views.main import MainScreen
-from fabtui.screen.views.main_layout import is_too_small
-from fabtui.screen.widgets.main_head import lost_nodes
 from fabtui.screen.widgets.prompt import Prompt
 
 if TYPE_CHECKING:
@@ -56,6 +53,7 @@ if TYPE_CHECKING:
     from fabtui.diagnosis.finding import Finding
     from fabtui.diagnosis.preflight.checks import Preflight
     from fabtui.model.layers import Layer
+    from fabtui.model.session_model import Model
     from fabtui.presentation.job_board import JobBoard
     from fabtui.screen.context import ViewName
     from fabtui.screen.notifier import Notifier
@@ -80,6 +78,8 @@ _TOAST_LINES, _TOAST_EDGES = 2, 3
 #: Exit codes for invalid input, for an error within fabtui, and before the session has begun.
 EXIT_BAD_INPUT, EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED = 2, 3, 130
 
+#: Actions before there is a session.
+_AT_THE_START = ("quit", "suspend_group")
 _SYSTEMS = {"24": ColorSystem.TRUECOLOR, "256": ColorSystem.EIGHT_BIT, "16": ColorSystem.STANDARD}
 
 
@@ -123,7 +123,7 @@ class FabricApp(App[int]):
         self._main: MainScreen | None = None
         super().__init__()
         self.glyphs = Glyphs(settings.ascii)
-        self.model = Model()
+        self._model: Model | None = None
         self.feed: Feed | None = None
         #: Line for standard error once the screen is gone.
         self.exit_message: str | None = None
@@ -200,6 +200,19 @@ class FabricApp(App[int]):
         self.main.paint_with(ramp_of(self.theme, self.current_theme.dark, count), _SYSTEMS.get(count))
 
     @property
+    def model(self) -> Model:
+        """The session; an empty one before it begins."""
+        if self._model is None:
+            from fabtui.model.session_model import Model
+
+            self._model = Model()
+        return self._model
+
+    @model.setter
+    def model(self, model: Model) -> None:
+        self._model = model
+
+    @property
     def main(self) -> MainScreen:
         assert self._main is not None
         return self._main
@@ -229,8 +242,11 @@ class FabricApp(App[int]):
         # Imported now, so that no key press has to wait for it.
         from fabtui.screen import deferred
 
-        await self.main.complete()
+        if not again:
+            self.main.complete()
+            self._paint()
         self._deferred = deferred
+        await self.main.mount_parts()
         deferred.fit(self)
         feed: Feed | None = None
         try:
@@ -323,8 +339,10 @@ class FabricApp(App[int]):
         """Exit code of the session in its present state."""
         if self._error_badge is not None:
             return EXIT_INTERNAL_ERROR
+        if self._deferred is None:
+            return EXIT_INTERRUPTED
         code: int | None = self.model.exit_code
-        if code is None and self.feed is not None and self._deferred is not None:
+        if code is None and self.feed is not None:
             # Left before its end: the results so far count. A recording cannot be interrupted.
             outcome = self._deferred.exit_code_if_left if self.feed.can_test else self._deferred.exit_code
             code = outcome(self.model)
@@ -467,12 +485,17 @@ class FabricApp(App[int]):
             self._draw_all()
 
     def _tick(self) -> None:
-        if self.running or (self.feed is not None and self.feed.can_test and lost_nodes(self.model)):
+        if self.running or (
+            self._deferred is not None
+            and self.feed is not None
+            and self.feed.can_test
+            and self._deferred.lost_nodes(self.model)
+        ):
             self.main.tick()
 
     def on_resize(self) -> None:
         """Cover all views where there is no room for them."""
-        if self._deferred is not None and (is_too_small(*self.size) or len(self.screen_stack) > 1):
+        if self._deferred is not None and (self._deferred.is_too_small(*self.size) or len(self.screen_stack) > 1):
             self.call_next(self._deferred.fit, self)
 
     @property
@@ -482,8 +505,8 @@ class FabricApp(App[int]):
     async def on_event(self, event: events.Event) -> None:
         """Let a key act at once while the grid has the focus: through the widgets around it, it takes 1 ms longer."""
         if isinstance(event, events.Key) and not event.is_forwarded and self.app_focus:
-            of_grid = isinstance(self.focused, GridView) and not self._prompts
-            if of_grid and await act_on_key(self, event.key):
+            grid = self._deferred is not None and isinstance(self.focused, self._deferred.GridView)
+            if grid and not self._prompts and await act_on_key(self, event.key):
                 return
         await super().on_event(event)
 
@@ -523,6 +546,13 @@ class FabricApp(App[int]):
     def now(self) -> float:
         live = self.feed is not None and self.feed.can_test and self.model.started
         return self.model.now + (self._clock() - self._last_event if live else 0.0)
+
+    async def run_action(self, action: str | ActionParseResult, *args: Any, **named: Any) -> bool:
+        """Run an action; before the session there is nothing to act on, so that its keys can only end or suspend it."""
+        name = action if isinstance(action, str) else action[1]
+        if self._deferred is None and name.removeprefix("app.") not in _AT_THE_START:
+            return False
+        return await super().run_action(action, *args, **named)
 
     @property
     def badges(self) -> list[str]:

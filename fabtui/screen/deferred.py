@@ -37,6 +37,7 @@ from fabtui.pictures.svg import svg
 from fabtui.report.contents import write_report
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext, ViewName, context_of
+from fabtui.screen.grid.widget import GridView
 from fabtui.screen.keymap import PaletteCommands, check_keys, commands, fresh_settings, key_owners
 from fabtui.screen.notifier import Notifier
 from fabtui.screen.terminal.internals import notify_terminal
@@ -48,11 +49,13 @@ from fabtui.screen.views.history import HistoryScreen
 from fabtui.screen.views.job import JobScreen, JobsScreen, RanksScreen, job_beside
 from fabtui.screen.views.jump import JumpScreen, targets_of
 from fabtui.screen.views.main import MainScreen
+from fabtui.screen.views.main_layout import is_too_small
 from fabtui.screen.views.node import NodeScreen
 from fabtui.screen.views.nodes import NodesScreen
 from fabtui.screen.views.pair import PairScreen
 from fabtui.screen.views.settings import SettingsScreen
 from fabtui.screen.views.topology import TopologyScreen
+from fabtui.screen.widgets.main_head import lost_nodes
 from fabtui.session.feeds.base import Feed
 from fabtui.session.feeds.baseline import read_baseline
 from fabtui.session.feeds.replay import ReplayFeed

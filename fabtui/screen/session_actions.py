@@ -12,11 +12,11 @@ from textual.binding import Binding
 from fabtui.errors import InputError
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext
-from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.keys import shortcut
 
 if TYPE_CHECKING:
     from fabtui.model.events import Experiment
+    from fabtui.screen.grid.axis import AxisEntry
     from fabtui.session.feeds.base import Feed, Playback
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual.containers import VerticalScroll
 from textual.content import Content
 
-from fabtui.model.events import NodeState
-from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import MUTED, Part, state_style, time_text
 from fabtui.presentation.wrapping import Lines, wrapped
@@ -14,8 +14,11 @@ from fabtui.sanitize import one_line
 from fabtui.screen.context import context_of
 from fabtui.screen.widgets.text_line import TextLine, content_of
 
+if TYPE_CHECKING:
+    from fabtui.model.session_model import Model, NodeRecord
+
 #: In all other states a node is being connected.
-_STATE_GLYPHS = {NodeState.WAITING: "·.", NodeState.READY: "•o", NodeState.FAILED: "xx", NodeState.LOST: "xx"}
+_STATE_GLYPHS = {"waiting": "·.", "ready": "•o", "failed": "xx", "lost": "xx"}
 
 
 def inventory_text(record: NodeRecord) -> str:
@@ -78,10 +81,14 @@ class ConnectingView(VerticalScroll):
         super().__init__(self._text, id=id)
         self._glyphs = glyphs
 
+    def start(self, title: str) -> None:
+        """Show that a session starts, by its title."""
+        self._text.show(Content.assemble((f" starting {one_line(title, 60)}", MUTED)), layout=True)
+
     def put(self, model: Model, title: str, summary: Lines) -> None:
         """Show the nodes of a model below a summary of the preflight; ``title`` is shown until there are any."""
         if not model.nodes:
-            self._text.show(Content.assemble((f" starting {one_line(title, 60)}", MUTED)), layout=True)
+            self.start(title)
             return
         name_width = max(len(one_line(name, 64)) for name in model.nodes)
         # Continuation lines start below the text of a node, not below its name.

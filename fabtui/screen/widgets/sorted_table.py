@@ -16,9 +16,7 @@ from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import CELL, MUTED, Part, plain
 from fabtui.presentation.wrapping import Line, clipped
 from fabtui.screen.keys import shortcut
-
-#: Start and end of a heading on its line, and the number of its column.
-Span = tuple[int, int, int]
+from fabtui.screen.widgets.headings import Span, heading_at
 
 
 class TableCell(NamedTuple):
@@ -116,11 +114,6 @@ def _filled(text: str, cell: TableCell) -> Line:
         return [(text, cell.style)]
     before, word, after = text.partition(cell.text)
     return [(before, ""), (word, cell.style), (after, "")]
-
-
-def heading_at(spans: Sequence[Span], x: int) -> int | None:
-    """Return the column whose heading is at a place of the line of headings, or None."""
-    return next((at for begin, end, at in spans if begin <= x < end), None)
 
 
 def table_keys(name: str, row: str, where: str = "") -> list[BindingType]:

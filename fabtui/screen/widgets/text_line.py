@@ -22,7 +22,7 @@ from fabtui.presentation.wording import Part, plain
 from fabtui.presentation.wrapping import Line
 from fabtui.screen.terminal.ansi_strips import pack
 from fabtui.screen.terminal.internals import color_system
-from fabtui.screen.widgets.sorted_table import Span, heading_at
+from fabtui.screen.widgets.headings import Span, heading_at
 
 
 def content_of(lines: Iterable[Line]) -> Content:
