@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from fabtui.diagnosis.diagnosis import Findings, search
-from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.finding import Finding, Steps
 from fabtui.diagnosis.merge_findings import in_order
 from fabtui.diagnosis.pairs.tally import LayerCounts, Survey, Tally, layer_counts
-from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight
+from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, latest_preflight_in_steps
 from fabtui.diagnosis.running_job.judge import job_verdict
 from fabtui.model.endpoints import PairClass
 from fabtui.model.exit_codes import BAD, NOT_TESTED
@@ -70,7 +70,10 @@ class SessionDiagnosis:
         self.known = False
         self._of = -1  #: Version of the model that the findings are about.
         self._preflight: tuple[int, Preflight] | None = None
-        self._preflight_resting_until = 0.0
+        self._preflight_timer: asyncio.TimerHandle | None = None
+        #: The evaluation in progress: version of the nodes that it is about, its steps, and time (s) it took so far.
+        self._preflight_next: tuple[int, Steps[Preflight]] | None = None
+        self._preflight_spent = self._preflight_resting_until = 0.0
         self._job: tuple[int, JobBoard | None] = 0, None
         self._job_resting_until = 0.0
 
@@ -164,9 +167,10 @@ class SessionDiagnosis:
             self.follow()
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._preflight_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._preflight_timer = None
 
     def reaches(self, version: int, budget: float) -> bool:
         """Work for about ``budget`` seconds; return True once the findings are about a version of the model."""
@@ -227,16 +231,36 @@ class SessionDiagnosis:
         self._resting_until = time.monotonic() + max(_MIN_INTERVAL, took / _MAX_SHARE)
 
     def preflight(self) -> tuple[Preflight, bool]:
-        """Return the preflight, and True if it includes the latest probe results."""
-        began = time.monotonic()
+        """Return the latest complete preflight, and True if it includes the latest probe results.
+
+        The first is evaluated at once, as views have nothing to show before it; each later one in the background.
+        """
         wanted = self._model.nodes_version
-        if self._preflight is not None and (self._preflight[0] == wanted or began < self._preflight_resting_until):
-            return self._preflight[1], self._preflight[0] == wanted
-        found = latest_preflight(self._model)
-        self._preflight = wanted, found
-        took = time.monotonic() - began
-        self._preflight_resting_until = began + took + max(self.PREFLIGHT_INTERVAL, _PREFLIGHT_REST * took)
-        return found, True
+        if self._preflight is None:
+            self._preflight = wanted, latest_preflight(self._model)
+        elif self._preflight[0] != wanted and self._preflight_timer is None:
+            wait = max(0.0, self._preflight_resting_until - time.monotonic())
+            self._preflight_timer = asyncio.get_running_loop().call_later(wait, self._continue_preflight)
+        return self._preflight[1], self._preflight[0] == wanted
+
+    def _continue_preflight(self) -> None:
+        self._preflight_timer = None
+        if self._preflight_next is None:
+            self._preflight_next = self._model.nodes_version, latest_preflight_in_steps(self._model)
+            self._preflight_spent = 0.0
+        version, steps = self._preflight_next
+        began = time.perf_counter()
+        try:
+            next(steps)
+            while time.perf_counter() - began < STEP:
+                next(steps)
+        except StopIteration as end:
+            self._preflight, self._preflight_next = (version, end.value), None
+            spent = self._preflight_spent + time.perf_counter() - began
+            self._preflight_resting_until = time.monotonic() + max(self.PREFLIGHT_INTERVAL, _PREFLIGHT_REST * spent)
+            return
+        self._preflight_spent += time.perf_counter() - began
+        self._preflight_timer = asyncio.get_running_loop().call_later(_PAUSE, self._continue_preflight)
 
     def job(self) -> tuple[JobBoard | None, bool]:
         """Return the running job, None without evidence about one, and True if that includes the latest evidence."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -111,6 +112,21 @@ def test_it_is_not_evaluated_again_for_unrelated_events() -> None:
     assert current
     assert latest.preflight() == (found, True)
     assert latest.preflight()[0] is found
+
+
+async def test_a_later_preflight_holds_up_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = story()
+    latest = SessionDiagnosis(session.shadow)
+    first, _ = latest.preflight()
+    session.state(NAMES[0], NodeState.FAILED, "no route to host", "ping n060")
+    monkeypatch.setattr("fabtui.screen.session_diagnosis.STEP", 0.0)
+    turns = 0
+    while not (found := latest.preflight())[1]:
+        assert found[0] is first
+        turns += 1
+        await asyncio.sleep(0.001)
+    assert turns > 10
+    assert (NAMES[0],) in {nodes for nodes, _ in found[0].missing}
 
 
 async def test_a_probe_of_the_users_own_is_shown_with_its_node() -> None:
