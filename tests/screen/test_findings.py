@@ -19,7 +19,7 @@ from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.legends import class_rows
 from fabtui.presentation.progress_estimate import Pace, round_text, sweep_lines
 from fabtui.presentation.verdict_line import sentence_of, sentence_text
-from fabtui.presentation.wording import plain
+from fabtui.presentation.wording import plain, verdict_tone
 from fabtui.presentation.wrapping import Line, between, stacked, wrapped
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.session_diagnosis import SessionDiagnosis
@@ -214,6 +214,18 @@ def test_sentences_are_complete_or_left_out_and_next_steps_come_before_them() ->
         assert len(lines) <= height
         assert " ".join(lines).count("one two three four") in (0, 12, 24)
         assert lines.count("i run  ssh n002") == (height > 2)
+
+
+def test_what_slow_pairs_share_has_the_colour_of_slow() -> None:
+    story = big_sweep(6, 2)
+    for src, dst in story.ordered_pairs():
+        if "n003:1" in (src, dst):
+            story.measured(Measurement(Layer.P2P, src, dst, Verdict.OK, 1.0, "GB/s", 256 << 20, story.now))
+    story.end(1)
+    found = diagnosed(story.shadow)
+    assert "n003:1" in found.found[0].facts.values()
+    first = finding_lines(found, None, 60, 9)[0]
+    assert f"bold {verdict_tone(Verdict.SLOW)}" in [style for text, style in first if "1" in text]
 
 
 def test_lines_lead_to_their_finding() -> None:

@@ -281,8 +281,8 @@ class _Block:
 
 
 def _tone(one: Finding) -> str:
-    """Return the style of a finding's number: the verdict of its pair, or its severity."""
-    verdict = one.facts.get("verdict")
+    """Return the style of a finding's number: the verdict of its pairs if they have one, or its severity."""
+    verdict = Verdict.SLOW if "slowest" in one.facts else one.facts.get("verdict")
     return f"bold {verdict_tone(verdict)}" if isinstance(verdict, Verdict) else SEVERITY_STYLES[one.severity]
 
 
