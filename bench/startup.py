@@ -37,7 +37,7 @@ from terminal import keep_compiled
 BAR_COMMAND = 4.0
 BAR_CONNECTION = 20.0
 #: As a multiple of Textual alone.
-BAR_FRAME = 1.9
+BAR_FRAME = 1.6
 _DEADLINE = 30.0
 #: The switch to the alternate screen; the first frame shows that it is starting.
 _SCREEN = b"\x1b[?1049h"
