@@ -31,6 +31,8 @@ TRIES_AGAIN = 3
 MOST_BESIDE = 512
 OPEN_DEADLINE = 10.0
 LISTEN_DEADLINE = 120.0
+#: Time (s) in which nodes that were asked to end report that they did.
+END_PATIENCE = 5.0
 #: Time (s) that the ports have to stay open for tests of several flows.
 FLOWS_TAKE = 30.0
 #: Time (s) between sending and counting.
@@ -53,8 +55,10 @@ class OneWay(MeshTest):
             wanted.setdefault(target.peer, set()).add(target.there.address)
         opened = {node: asyncio.get_running_loop().create_future() for node in wanted}
         async with asyncio.TaskGroup() as group:
-            for node, addresses in wanted.items():
+            listening = [
                 group.create_task(self._listen(node, sorted(addresses), opened[node]))
+                for node, addresses in wanted.items()
+            ]
             await asyncio.wait(opened.values(), timeout=OPEN_DEADLINE)
             try:
                 until = time.monotonic() + LISTEN_DEADLINE - FLOWS_TAKE
@@ -76,8 +80,7 @@ class OneWay(MeshTest):
                 if (lost or known) and time.monotonic() < until:
                     await FlowTest(self._pump, self._call, ports, 3 * len(targets)).run(targets, failed, known)
             finally:
-                for node in wanted:
-                    group.create_task(self._call(node, {"role": "end"}))
+                group.create_task(self._end(wanted, listening))
 
     def _failed_at_first(self, target: Target) -> bool:
         udp, tcp = self._latest(Layer.UDP, target), self._latest(Layer.TCP, target)
@@ -108,6 +111,13 @@ class OneWay(MeshTest):
         finally:
             if not opened.done():
                 opened.set_result({})
+
+    async def _end(self, nodes: Iterable[str], listening: Iterable[asyncio.Task[None]]) -> None:
+        """Have nodes end their ports; one that does not report that it did is not waited for."""
+        await asyncio.gather(*(self._call(node, {"role": "end"}) for node in nodes))
+        _, late = await asyncio.wait(listening, timeout=END_PATIENCE)
+        for task in late:
+            task.cancel()
 
     async def _call(
         self, node: str, args: dict[str, Any], deadline: float = 10.0, on_part: OnPart | None = None

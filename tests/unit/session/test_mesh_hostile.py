@@ -111,3 +111,24 @@ async def test_any_answers(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         assert m.verdict is Verdict.OK or m.error
         assert all("\x1b" not in text for text in (m.error or "", m.how, m.src_addr or "", m.raw or ""))
     mesh_findings(model)
+
+
+async def test_a_node_that_never_ends_its_ports_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Endless(HostileNode):
+        async def probe(self, name: str, args: dict[str, Any], *more: Any) -> dict[str, Any]:
+            if args["role"] == "listen":
+                await asyncio.Event().wait()
+            return {}
+
+    monkeypatch.setattr("fabtui.session.measure.one_way.SETTLE", 0.0)
+    monkeypatch.setattr("fabtui.session.measure.one_way.OPEN_DEADLINE", 0.01)
+    monkeypatch.setattr("fabtui.session.measure.one_way.END_PATIENCE", 0.01)
+    pump = EventPump(Model(), None)
+    pumping = asyncio.create_task(pump.run())
+    chance = random.Random(0)
+    remotes = cast(dict[str, NodeClient], {node: Endless(chance) for node in NODES})
+    async with asyncio.timeout(20):
+        await OneWay(pump, remotes).run(TARGETS)
+    pumping.cancel()
+    await asyncio.gather(pumping, return_exceptions=True)
+    assert {m.verdict for m in pump.model.addresses.pairs(Layer.UDP)} == {Verdict.INCONCLUSIVE}
