@@ -38,7 +38,6 @@ FIRST = (
     "runtime.supervisor",
     "parsers.base",
     "parsers.lines",
-    "parsers.nccl.graph",
     "parsers.nccl.log_lines",
     "parsers.nccl.transports",
 )

@@ -19,8 +19,7 @@ import pytest
 from textual import events
 from textual.message import Message
 
-from fabtui.screen.terminal.terminal_driver import TerminalDriver
-from fabtui.screen.terminal.terminal_writer import TerminalWriter
+from fabtui.screen.terminal.terminal_driver import TerminalDriver, TerminalWriter
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning, meanings
 from fabtui.diagnosis.knowledge.failure_stage import stages
+from fabtui.diagnosis.knowledge.log_causes import WordIndex
 from fabtui.diagnosis.knowledge.pattern_words import LinePattern, form_of, words_of
-from fabtui.diagnosis.knowledge.word_index import WordIndex
 
 PASTED = Path(__file__).parents[2] / "samples" / "pasted"
 

@@ -12,8 +12,7 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose, search
 from fabtui.diagnosis.pairs.tally import Survey
-from fabtui.diagnosis.pricing.collective_traffic import double_tree, traffic
-from fabtui.diagnosis.pricing.cost_model import Calibration, CostModel, cost_model
+from fabtui.diagnosis.pricing.cost_model import Calibration, CostModel, cost_model, double_tree, traffic
 from fabtui.diagnosis.pricing.price import PriceFact, expected, iteration_share
 from fabtui.export.json import as_json
 from fabtui.model.endpoints import Endpoint

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.transport.host_patterns import HostPatterns
-from fabtui.transport.ssh_config import Jump, Resolver, SshSettings, is_plain_address, output_for
+from fabtui.transport.ssh_config import HostPatterns, Jump, Resolver, SshSettings, is_plain_address, output_for
 
 needs_ssh = pytest.mark.skipif(shutil.which("ssh") is None, reason="no ssh here")
 
