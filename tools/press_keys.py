@@ -306,7 +306,8 @@ def press_views(size: tuple[int, int], mode: str, views: list[str], recording: P
     """Press the keys of some views in one app; print and count what is wrong."""
     environment, options = MODES[mode]
     name = f"{size[0]}x{size[1]} {mode}"
-    with tempfile.TemporaryDirectory() as folder:
+    # An app that is being killed may still write its state.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         terminal = Terminal(size, environment, options, recording, Path(folder))
         try:
             if not terminal.until(lambda text: re.search(READY, text) is not None, 120):
