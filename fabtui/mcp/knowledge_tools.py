@@ -16,7 +16,7 @@ from fabtui.importers.to_model.dispatch import errors_in, examined
 from fabtui.mcp.answer import Answer, steps_of
 from fabtui.mcp.file_access import checked_files
 from fabtui.mcp.tool import LINES, ROWS, Call, Tool, text, texts
-from fabtui.mcp.worker_threads import in_threads, while_wanted
+from fabtui.mcp.worker_threads import answered_in_thread, while_wanted
 from fabtui.nodeset import count
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.presentation.findings import placed_title
@@ -159,7 +159,7 @@ KNOWLEDGE_TOOLS = (
             "earliest cause. It asks no node."
         ),
         seconds=60.0,
-        answer=in_threads(_explain, _is_text),
+        answer=answered_in_thread(_explain, _is_text),
         arguments={"text": text("A code, a line, or a log, as it was printed.", _PASTED), "files": _FILES},
         body={"known": {"type": "boolean"}, "lines": LINES},
     ),
@@ -171,7 +171,7 @@ KNOWLEDGE_TOOLS = (
             "and many others, offline: what is wrong in them. A format that it does not know is not examined."
         ),
         seconds=60.0,
-        answer=in_threads(_read, _is_text),
+        answer=answered_in_thread(_read, _is_text),
         arguments={
             "files": _FILES,
             "text": text("Output of one command, as it was printed.", _PASTED),
@@ -184,7 +184,7 @@ KNOWLEDGE_TOOLS = (
         title="Known rules and errors",
         description="Lists the rules that findings cite, and the errors that logs are searched for. It asks no node.",
         seconds=30.0,
-        answer=in_threads(_rules, lambda call: True),
+        answer=answered_in_thread(_rules, lambda call: True),
         arguments={
             "search": text("Only those with this text.", 200),
             "kind": {"type": "string", "enum": ["rules", "errors"], "description": "Only one of the two."},

@@ -24,7 +24,7 @@ from fabtui.mcp.file_access import checked_file
 from fabtui.mcp.latest_session import ReadSession
 from fabtui.mcp.session_answer import not_asked_lines, session_answer
 from fabtui.mcp.tool import FINDINGS, ROWS, SENTENCE, SESSION_BODY, Call, Tool, switch, text
-from fabtui.mcp.worker_threads import in_threads, reading
+from fabtui.mcp.worker_threads import answered_in_thread, reading
 from fabtui.model.endpoints import node_of
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
@@ -221,7 +221,7 @@ RECORDING_TOOLS = (
             "evidence and next commands. It asks no node: what the session has not tested is in not_examined."
         ),
         seconds=120.0,
-        answer=in_threads(_findings),
+        answer=answered_in_thread(_findings),
         arguments={"file": _FILE, "demo": _DEMO},
         body=SESSION_BODY,
     ),
@@ -230,7 +230,7 @@ RECORDING_TOOLS = (
         title="One pair of GPUs",
         description="Returns all measurements of one pair in both directions, and the findings about it and its ends.",
         seconds=120.0,
-        answer=in_threads(_pair),
+        answer=answered_in_thread(_pair),
         arguments={"pair": text("Two endpoints: n060:3>n061:5.", 600), "file": _FILE, "demo": _DEMO},
         required=("pair",),
         body={"directions": ROWS, "findings": FINDINGS, "findings_of_its_ends": FINDINGS, "session": SENTENCE},
@@ -240,7 +240,7 @@ RECORDING_TOOLS = (
         title="Differences between two sessions",
         description="Compares two recorded sessions: pairs, facts of nodes and findings that are worse, new or gone.",
         seconds=120.0,
-        answer=in_threads(_diff),
+        answer=answered_in_thread(_diff),
         arguments={"before": text("Earlier recording, CSV or JSON."), "after": text("Later one.")},
         required=("before", "after"),
         body={"worse": {"type": "boolean"}, "pairs": ROWS, "findings": {"type": "object"}},
@@ -250,7 +250,7 @@ RECORDING_TOOLS = (
         title="What earlier sessions saw",
         description="Returns components that get worse, flap or are new, or the course of one over all sessions.",
         seconds=60.0,
-        answer=in_threads(_history),
+        answer=answered_in_thread(_history),
         arguments={
             "subject": text("A node, endpoint, port or identity; none: what stands out.", 200),
             "since": text("From a date or a time ago on: 2026-09-01, 30d, 2w, 1y.", 40),

@@ -9,6 +9,7 @@ from pathlib import Path
 from fabtui.config.values import PAIR_LAYERS
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.running_job.job_verdict import JobVerdict
+from fabtui.diagnosis.running_job.running_job_rules import SOURCE_OF_FACT
 from fabtui.export.json import overview_json
 from fabtui.mcp.answer import Answer, steps_of
 from fabtui.model.session_model import Model
@@ -22,8 +23,8 @@ from fabtui_node.registry import TESTS, probes_in
 
 #: Number of findings whose commands an answer has.
 _MOST_FINDINGS = 10
-#: Usual sources of evidence about a running job.
-_SOURCES = ("NVML", "/proc", "RAS", "stacks", "flight recorder", "log", "kernel")
+#: Usual sources of evidence about a running job; few jobs run with the Inspector.
+_SOURCES = tuple(name for fact, name in SOURCE_OF_FACT.items() if fact != "inspector")
 #: Tests that a session runs by default.
 _TESTS = (*probes_in("mesh", "load"), *TESTS)
 

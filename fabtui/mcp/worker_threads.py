@@ -31,7 +31,7 @@ async def in_thread(work: Callable[[], ResultT], pool: ThreadPoolExecutor = _SHO
     return await asyncio.get_running_loop().run_in_executor(pool, copy_context().run, work)
 
 
-def in_threads(
+def answered_in_thread(
     answer: Callable[[Call], Answer], is_short: Callable[[Call], bool] = lambda call: False
 ) -> Callable[[Call], Awaitable[Answer]]:
     """Return the function of a tool that answers calls in a thread each; ``is_short``: whether a call reads no file."""

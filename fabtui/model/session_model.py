@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Container, Iterable, Iterator, KeysView, Sequence
+from sys import intern
 from typing import TYPE_CHECKING, Any
 
 from fabtui.model.acknowledgements import AcknowledgementLog
@@ -45,21 +46,6 @@ from fabtui.model.verdict_changes import FOLLOWED, VerdictChanges
 if TYPE_CHECKING:
     from fabtui.model.pair_table import PairTable
     from fabtui.model.recurrence import FindingPast
-from sys import intern
-
-
-def share_texts(value: dict[str, Any]) -> None:
-    """Replace the texts in a JSON value by equal ones of other values, which saves a third of a node's facts."""
-    # No recursion: the depth of what comes from nodes and files is theirs.
-    left: list[Any] = [value]
-    while left:
-        one = left.pop()
-        for key, inner in one.items() if isinstance(one, dict) else enumerate(one):
-            if type(inner) is str:
-                one[key] = intern(inner)
-            elif isinstance(inner, (dict, list)):
-                left.append(inner)
-
 
 __all__ = ["Cell", "LogLine", "Model", "NodeRecord", "Phase"]
 
@@ -73,6 +59,19 @@ _WATCH = "watch"
 _ON_REQUEST = ("ranks", "re-test", "confirm")
 #: Minimum number of endpoints of a fabric whose structure is inferred from results.
 _FEWEST_OF_STRUCTURE = 4
+
+
+def share_texts(value: dict[str, Any]) -> None:
+    """Replace the texts in a JSON value by equal ones of other values, which saves a third of a node's facts."""
+    # No recursion: the depth of what comes from nodes and files is theirs.
+    left: list[Any] = [value]
+    while left:
+        one = left.pop()
+        for key, inner in one.items() if isinstance(one, dict) else enumerate(one):
+            if type(inner) is str:
+                one[key] = intern(inner)
+            elif isinstance(inner, (dict, list)):
+                left.append(inner)
 
 
 class Model:

@@ -14,7 +14,7 @@ from fabtui.model.session_model import Model
 #: Weight of a running job among findings of the same severity: it comes first.
 _FIRST = 1 << 30
 #: Source of evidence of each fact.
-_FACTS = {
+SOURCE_OF_FACT = {
     "gpus": "NVML",
     "processes": "/proc",
     "ras": "RAS",
@@ -63,7 +63,7 @@ def facts_of(verdict: JobVerdict) -> dict[str, Any]:
     """Return the facts of a finding about a running job."""
     found: dict[str, Any] = {"job": verdict.title, "seconds": verdict.duration if verdict.lasts else None}
     texts = {one.name: one.text for one in verdict.sources}
-    found |= {fact: texts[name] for fact, name in _FACTS.items() if name in texts}
+    found |= {fact: texts[name] for fact, name in SOURCE_OF_FACT.items() if name in texts}
     if verdict.behind:
         found["who"] = f"{ranks_text(verdict.behind)} {verdict.where}".strip()
     for name, text in (("fabric", verdict.fabric), ("needs", verdict.needs)):

@@ -482,10 +482,10 @@ class PairSweep:
                 continue
             if not final and (not self._last_chance or self._spare(host, pair)):
                 pair.void = text
-                self.bad_since.setdefault(frozenset(pair.ends), time.time())
+                self.bad_since.setdefault(pair.ends, time.time())
             else:
                 if not final:
-                    self.fatal.add(frozenset(pair.ends))
+                    self.fatal.add(pair.ends)
                 if excuse:
                     self._excuse(pair)
             for rank in pair.ends & mine - pair.free:
@@ -502,9 +502,9 @@ class PairSweep:
 
     def _excuse(self, pair: _Running) -> None:
         """Do not count a direction that had not begun when a rank host was lost; once, to bound the attempts."""
-        if not self._reported.intersection(pair.keys) and frozenset(pair.ends) not in self._excused:
+        if not self._reported.intersection(pair.keys) and pair.ends not in self._excused:
             pair.not_begun = pair.keys[1]
-            self._excused.add(frozenset(pair.ends))
+            self._excused.add(pair.ends)
 
     def _drop_broken(self) -> None:
         """Remove the pairs of endpoints that cannot be tested, and report the reason."""
