@@ -447,7 +447,7 @@ def behind_lines(board: JobBoard, width: int, glyphs: Glyphs) -> Lines:
     """Return who is behind: rank, node, GPU, process, where it is, since when, and which sources name it."""
     verdict, tone = board.verdict, f"$tone-{board.style.key}"
     edge: Part = ("| " if glyphs.plain else "▌", tone)
-    since = f" since {time_text(verdict.since)} ({clock_text(verdict.seconds)})" if verdict.since else ""
+    since = f" (for {clock_text(verdict.seconds)}, since {time_text(verdict.since)})" if verdict.since else ""
     lines: Lines = []
     for place in verdict.behind[:_MOST_BEHIND]:
         row = board.row_of(place)
@@ -549,7 +549,8 @@ def sentence_line(board: JobBoard, width: int, glyphs: Glyphs, now: float | None
     age = 0.0 if now is None else now - verdict.at
     seen = f" (seen {clock_text(age)} ago)" if age > _FRESH else ""
     short = f"job {verdict.job} {verdict.statement}" if verdict.job else f"the job {verdict.statement}"
-    forms = [verdict.sentence, verdict.sentence.split("; next: ")[0], short]
+    brief = short.replace(" has been ", " ", 1)
+    forms = [verdict.sentence, verdict.sentence.split("; next: ")[0], short, brief]
     texts = [f" {mark}{one_line(form, 2 * _TEXT)}{seen} " for form in forms]
     fitting = next((text for text in texts if len(text) <= width), texts[-1])
     return clipped([(fitting, style)], width, glyphs.ellipsis)

@@ -176,7 +176,7 @@ def test_the_watchdog_reports_a_stopped_rank(job: Job) -> None:
     with printed.open("wb") as out:
         dog = subprocess.Popen([sys.executable, "-m", "fabtui", *words], env=environment, stdout=out, stderr=out)
         until = time.monotonic() + 90
-        while " moves" not in printed.read_text():
+        while " is making progress" not in printed.read_text():
             assert time.monotonic() < until, printed.read_text()
             time.sleep(0.2)
         job.ranks[1].send_signal(signal.SIGSTOP)
@@ -187,5 +187,5 @@ def test_the_watchdog_reports_a_stopped_rank(job: Job) -> None:
     assert code == 1
     assert text.count("\nevidence\n") == 1
     assert f"next: kill -CONT {job.ranks[1].pid}" in text
-    assert "(2 ranks) hangs for 0:" in (job.folder / "found").read_text()
+    assert "(2 ranks) has been hanging for 0:" in (job.folder / "found").read_text()
     job.ranks[1].send_signal(signal.SIGCONT)

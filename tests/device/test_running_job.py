@@ -34,25 +34,25 @@ MOST = 15.0
 EVEN = 6.0
 #: Faults that the job recovers from: words of the control file, and what the first line has besides the rank.
 PASSING = {
-    "stopped": ("", "hangs .*rank 1 .*stopped"),
+    "stopped": ("", "hang(?:s|ing) .*rank 1 .*stopped"),
     "20 ms late": ("late 1 20", "slow.*rank 1 "),
     "50 ms late": ("late 1 50", "slow.*rank 1 "),
-    "data loader": ("loader 1 20", "hangs .*rank 1 "),
-    "lock": ("lock 1 20", "hangs .*rank 1 "),
-    "left the loop": ("left 1 20", "hangs .*rank 1 "),
-    "checkpoint of one rank": ("checkpoint 1 12", "pauses .*rank 1 .*writes files"),
-    "checkpoint of all ranks": ("checkpoint -1 12", "pauses .*all ranks write files"),
+    "data loader": ("loader 1 20", "hang(?:s|ing) .*rank 1 "),
+    "lock": ("lock 1 20", "hang(?:s|ing) .*rank 1 "),
+    "left the loop": ("left 1 20", "hang(?:s|ing) .*rank 1 "),
+    "checkpoint of one rank": ("checkpoint 1 12", "paused.*rank 1 .*writes files"),
+    "checkpoint of all ranks": ("checkpoint -1 12", "paused.*all ranks write files"),
 }
 #: What the app shows about pauses, which are no faults.
-APP = {name: "pauses .*files" for name in PASSING if name.startswith("checkpoint")}
+APP = {name: "paused.*files" for name in PASSING if name.startswith("checkpoint")}
 #: Faults that end the job.
 ENDING = {
-    "receive without send": ("receive 1 1", "hangs .*rank 0 "),
+    "receive without send": ("receive 1 1", "hang(?:s|ing) .*rank 0 "),
     "different collectives": ("other 1 1", "different collectives"),
-    "killed": ("", "hangs .*rank 1 "),
+    "killed": ("", "hang(?:s|ing) .*rank 1 "),
 }
 #: What the screen shows of a job that is not well.
-FAULTY = "hangs for|is slow:|pauses for|different collectives"
+FAULTY = "hanging for|is slow:|paused for|different collectives"
 
 
 class Training:
@@ -157,7 +157,7 @@ class App:
     def moves(self) -> None:
         """Wait until the screen shows that the job moves, and nothing of an earlier fault."""
         self.wait_for("never shown", EVEN)
-        assert self.wait_for(rf"\A(?!.*(?:{FAULTY})).* moves", 60) is not None, self.screen.text
+        assert self.wait_for(rf"\A(?!.*(?:{FAULTY})).* is making progress", 60) is not None, self.screen.text
 
     def end(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -267,7 +267,7 @@ def test_a_healthy_job_is_left_in_peace(training: Training) -> None:
     assert beside <= 1.01 * alone
     code, first, _ = _run(training)
     assert code == _good(), first
-    assert " moves" in first
+    assert " is making progress" in first
 
 
 def test_an_xid_while_the_job_moves(training: Training) -> None:
@@ -288,7 +288,7 @@ def test_an_xid_while_the_job_moves(training: Training) -> None:
     print(f"  Xid: app after {shown}, run {took:.1f} s")
     assert shown is not None
     assert code == 1
-    assert re.search(r"moves.*rank 1 on \S+ is on a GPU that reported Xid 79", first), first
+    assert re.search(r"is making progress.*rank 1 on \S+ is on a GPU that reported Xid 79", first), first
     hang_code, hang, _ = _run(training, "hang")
     assert hang_code == 0
     assert "Xid 79" in hang, hang

@@ -120,7 +120,7 @@ def verdict_of(kind: Kind) -> JobVerdict:
         behind=(place(_BEHIND),) if faulty else (),
         where={"hang": "is stopped", "slow": "is late by 20 ms per iteration", "healthy": ""}[kind],
         sources=_sources(kind),
-        fabric="no sign of the fabric: no Xid, PCIe or link report, no port down" if kind == "hang" else "",
+        fabric="no sign of a fabric fault: no Xid, PCIe or link report, no port down" if kind == "hang" else "",
         next={"hang": ("ssh n061 kill -CONT 41041",), "slow": ("ssh n061 py-spy dump --pid 41041",), "healthy": ()}[
             kind
         ],

@@ -108,7 +108,9 @@ async def test_the_logs_name_who_is_behind_and_run_a_next_step(
     async with opened(feed, size=(100, 30)) as (app, pilot):
         await pilot.press("J", "l")
         text = await shows(app, pilot, "n060")
-        assert "job 4711 hangs for 0:13: rank 9 on n061:1 is stopped" in text.replace(" on n[060-061] (16 ranks)", "")
+        assert "job 4711 has been hanging for 0:13: rank 9 on n061:1 is stopped" in text.replace(
+            " on n[060-061] (16 ranks)", ""
+        )
         assert "next: ssh n001 cat /proc/interrupts" in text
         await pilot.press("r")
         await pilot.pause()

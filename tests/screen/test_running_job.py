@@ -59,7 +59,7 @@ async def test_a_job_that_hangs(opened: Opened, monkeypatch: pytest.MonkeyPatch,
     async with opened(FakeFeed(job_story("hang").events), size=size) as (app, pilot):
         text = screen_text(app)
         lines = text.splitlines()
-        assert "hangs for 0:13: rank 9 on n061:1 is stopped" in lines[0]
+        assert "hanging for 0:13: rank 9 on n061:1 is stopped" in lines[0]
         assert "9 job 1 " in text
         assert "9 \u25a0" in text
         assert "~  n060:0-7 n061:0,2-7 wait for rank 9" in text
@@ -102,7 +102,7 @@ async def test_a_slow_and_a_healthy_job(opened: Opened, monkeypatch: pytest.Monk
         feed.play([JobEvidence(node="", source="log", value={"iteration": 1500}, time=START + SECONDS)])
         await pilot.pause(1.0)
         text = screen_text(app)
-        assert "moves: 414 iterations/min" in text
+        assert "is making progress: 414 iterations/min" in text
         assert "nobody: no rank holds the others up" in text
         assert "9 job 1!" not in text
         assert "n[060-061]:0-7 computing" in text

@@ -79,7 +79,7 @@ def test_a_recording_of_a_job_names_the_rank_that_is_behind(path: Path, ranks: i
         model.apply(event)
     verdict = job_verdict(model)
     assert verdict is not None
-    assert verdict.sentence.startswith(f"the job on n000 ({ranks} ranks) hangs for 0:")
+    assert verdict.sentence.startswith(f"the job on n000 ({ranks} ranks) has been hanging for 0:")
     assert verdict.sentence.endswith(f"rank 1 on n000:1 is stopped; next: {command}")
     assert [one.rule.id for one in diagnose(model).findings] == ["J20"]
     assert diagnose(model).code == 1

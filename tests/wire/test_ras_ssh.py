@@ -72,7 +72,7 @@ def test_a_stopped_rank_of_a_job_with_an_address_of_its_own(
     code, values = _fabtui(config, "ras", "--nodes", "n061,n062", "--wait", "0.5")
     assert code == 1
     assert "(2 ranks): rank 1 on n062 has not called it (last 250)" in values["answer"][0]
-    assert "rank 1 on n062: stopped (kill -CONT lets it go on)" in values["answer"]
+    assert "rank 1 on n062: stopped (kill -CONT resumes it)" in values["answer"]
     assert values["next"] == [f"ssh -F {config} n062 kill -CONT {ranks[1].pid}"]
     words = ["flight", "--nodes", "n062", "--yes", "--within", "3", "--pipe", f"{tmp_path}/fr"]
     code, values = _fabtui(config, *words)

@@ -82,7 +82,7 @@ def test_a_stopped_rank(ranks: Ranks, tmp_path: Path) -> None:
     argv += ["--on-hang", f'printf "%s\\n%s\\n" "$FABTUI_FINDING" "$FABTUI_REPORT" >> {found}']
     environment = {"XDG_STATE_HOME": str(tmp_path / "state")}
     dog = ranks.start([sys.executable, "-m", "fabtui", *argv], environment, "printed")
-    _wait_for(tmp_path / "printed", " moves")
+    _wait_for(tmp_path / "printed", " is making progress")
     ranks.ask("kill", "-STOP", ranks.pid(1))
     code = dog.wait(90)
     text = (tmp_path / "printed").read_text()
@@ -92,7 +92,7 @@ def test_a_stopped_rank(ranks: Ranks, tmp_path: Path) -> None:
     assert "the command of --on-hang ended well" in text
     finding, path = found.read_text().splitlines()
     job = r"the job (of process \d+ )?on \S+ \(\d+ ranks\)"
-    assert re.match(job + r" hangs for 0:\d\d: rank \d+ on \S+ is stopped; .*next: kill -CONT", finding)
+    assert re.match(job + r" has been hanging for 0:\d\d: rank \d+ on \S+ is stopped; .*next: kill -CONT", finding)
     report = json.loads(Path(path).read_text())
     assert (report["named_by"], report["job"], report["state"]) == ("/proc", None, "hangs")
     assert 1 in report["behind"]

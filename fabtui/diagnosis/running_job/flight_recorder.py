@@ -195,7 +195,8 @@ _MOST = 4
 _SAME_SIZES = ("all_reduce", "broadcast", "reduce")
 #: What the flight recorder does not see.
 BLIND = (
-    "a rank that stands outside of collectives does not show here, and gloo records no send and recv: stacks show it"
+    "a rank that is stuck outside collectives does not show here, and gloo does not record send and recv: stacks show"
+    " both"
 )
 Dumps = Mapping[int, FlightDump]
 Places = Mapping[int, JobPlace]
@@ -284,8 +285,8 @@ def _collectives(sides: list[_Side], dumped: set[int], places: Places) -> tuple[
     if not late:
         if not notes and len(calls) == len(members) and len(members) > 1:
             notes = [
-                f"{operation} {first} of {group.description} ({len(members)} ranks): all ranks have called it and it"
-                " does not finish: the network, a GPU or the driver stands, not a rank"
+                f"{operation} {first} of {group.description} ({len(members)} ranks): all ranks have called it, but it"
+                " does not finish: the network, a GPU or the driver is at fault, not a rank"
             ]
         return [], notes
     last = min(side.calls.called or 0 for side in late)
@@ -316,14 +317,14 @@ def _mismatch(number: int, calls: dict[int, Call], group: str) -> list[str]:
     if len(kinds) < 2:
         return []
     texts = [f"{ranks_text(map(JobPlace, ranks))} called {kind}" for kind, ranks in list(kinds.items())[:_MOST]]
-    return [f"collective {number} of {group} differs: {', '.join(texts)}: the program calls them in another order"]
+    return [f"collective {number} of {group} differs: {', '.join(texts)}: the program calls them in a different order"]
 
 
 def _absent(ranks: set[int], number: int, operation: str, group: GroupCalls) -> list[str]:
     if not ranks:
         return []
     who = f"{ranks_text(map(JobPlace, ranks))} of {group.description}"
-    return [f"no dump of {who}, so that it is not known whether {operation} {number} was called there"]
+    return [f"no dump of {who}, so whether {operation} {number} was called there is unknown"]
 
 
 def _transfers(sides: list[_Side], dumps: Dumps, places: Places) -> tuple[list[UnmatchedOperation], list[str]]:
@@ -342,7 +343,7 @@ def _transfers(sides: list[_Side], dumps: Dumps, places: Places) -> tuple[list[U
         operation, other = ("recv", "send") if len(calls["recv"]) > matched else ("send", "recv")
         late = source if other == "send" else target
         if len(calls[operation]) == matched:
-            notes.append(f"send {source}->{target} of {group}: both ranks have called it and it does not finish")
+            notes.append(f"send {source}->{target} of {group}: both ranks have called it, but it does not finish")
             continue
         rank, call = calls[operation][matched]
         where = f" at {call.site}" if call.site else ""
@@ -364,9 +365,7 @@ def _last_call(dump: FlightDump | None, rank: int) -> str:
         return ""
     group, call = max(calls, key=lambda one: one[1].order)
     where = f" at {call.site}" if call.site else ""
-    return (
-        f"the last call of rank {rank} that is recorded: {call.operation} {call.number} of {group.description}{where}"
-    )
+    return f"the last recorded call of rank {rank}: {call.operation} {call.number} of {group.description}{where}"
 
 
 def _circle(gaps: list[UnmatchedOperation]) -> list[int]:

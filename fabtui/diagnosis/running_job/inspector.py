@@ -46,7 +46,7 @@ class LateRank(NamedTuple):
     def sentence(self) -> str:
         """Return who comes last, and by how much."""
         return (
-            f"{ranks_text([self.place])} comes last to {self.operation} of {bytes_text(self.size)}: it takes"
+            f"{ranks_text([self.place])} arrives last at {self.operation} of {bytes_text(self.size)}: it takes"
             f" {_time(self.time)} there and {_time(self.longest)} on {ranks_text([self.waiting])}, which waits"
             f" ({self.last} of the last {self.compared})"
         )
@@ -130,7 +130,7 @@ def conclusion(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     if late:
         sentences = [one.sentence() for one in late[:2]]
     elif ranks > 1:
-        sentences = [f"in the latest collectives of {count(ranks, 'rank')} no rank comes last again and again"]
+        sentences = [f"in the latest collectives of {count(ranks, 'rank')} no rank is repeatedly the last to arrive"]
     else:
         sentences = [f"records of {count(ranks, 'rank')}: nothing to compare with"] if ranks else []
     suspects = [{"rank": one.place.rank, "node": one.place.node, "pid": one.place.pid, "gpu": ""} for one in late[:4]]

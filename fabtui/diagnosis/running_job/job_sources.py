@@ -141,7 +141,7 @@ def nvml(group: JobGroup) -> SourceReading | None:
     moved = [one.nvlink for rank in known for one in rank.gpu_tracks if one.nvlink is not None]
     if moved:
         parts.append(f"NVLink {rate(sum(moved))}")
-    blind = "" if not spins or idle or rest else "GPUs that all wait do not show for whom"
+    blind = "" if not spins or idle or rest else "all GPUs wait, which does not show for which rank"
     suspects = tuple(one.place for one in idle) if spins and len(spins) + len(rest) >= 1 and idle else ()
     return SourceReading("NVML", "; ".join(filter(None, parts)), blind, group.now, suspects if not rest else ())
 
@@ -255,7 +255,7 @@ def ras(log: JobEvidenceLog, group: JobGroup) -> RasEvidence | None:
     gone = _ended(log, reports, group)
     apart = tuple(group.place(place) for place in _apart(reports))
     if apart:
-        words = f"{ranks_text(apart)} are never even, ahead in one operation and behind in another; {words}"
+        words = f"{ranks_text(apart)} are ahead in one operation and behind in another, never level; {words}"
     reading = SourceReading("RAS", words, blind, at, apart or gone or suspects)
     return RasEvidence(reading, grew, stands, differ, pending, gone, apart)
 
@@ -473,7 +473,7 @@ class RankReport(NamedTuple):
     def where(self, ranks: int, gone: bool) -> str:
         """Return what struck a number of ranks; ``gone``: their processes have ended."""
         if not self.text:
-            return f"{'was' if ranks == 1 else 'were'} killed for memory (OOM)"
+            return f"{'was' if ranks == 1 else 'were'} killed by the OOM killer"
         gpus = "on a GPU" if ranks == 1 else "on GPUs"
         verb = f"{has(ranks)} ended," if gone else "is" if ranks == 1 else "are"
         return f"{verb} {gpus} that reported {self.text}" + (f" ({self.at})" if self.at else "")
@@ -515,7 +515,7 @@ def kernel(log: JobEvidenceLog, group: JobGroup, named: Iterable[JobPlace]) -> K
     sentences = list(dict.fromkeys(sentences))
     fabric = "; ".join(sentences[:_MOST])
     if not sentences and clean:
-        fabric = "no sign of the fabric: no Xid, PCIe or link report, no port down"
+        fabric = "no sign of a fabric fault: no Xid, PCIe or link report, no port down"
     text_ = "; ".join(sentences[:_MOST]) or fabric
     struck.sort(key=lambda one: (one.severity is not Severity.BAD, -one.when))
     return KernelEvidence(SourceReading("kernel", text_, "", at or group.now) if text_ else None, struck, fabric)

@@ -114,9 +114,9 @@ class JobVerdict(NamedTuple):
         return f"{clock(max(1.0, self.seconds))} or longer" if self.longer else clock(self.seconds)
 
     @property
-    def lasts(self) -> str:
-        """Duration of its state after its name: `` for 0:14``, or "" if it has only begun."""
-        return f" for {self.duration}" if self.longer or self.seconds >= 1 else ""
+    def lasts(self) -> bool:
+        """True if it has been in this state for a second, or was in it before the first sample."""
+        return self.longer or self.seconds >= 1
 
     @property
     def title(self) -> str:
@@ -132,33 +132,36 @@ class JobVerdict(NamedTuple):
         """The verdict in one line, with the next command."""
         following = f"; next: {self.next[0]}" if self.next and self.alerts else ""
         lacks = f"; {self.needs}" if self.needs and self.bad else ""
-        beside = f"; beside it, {self.beside}" if self.beside else ""
+        beside = f"; also, {self.beside}" if self.beside else ""
         return f"{self.title} {self.statement}{lacks}{beside}{following}"
 
     @property
     def statement(self) -> str:
-        """Statement about the job, without its name: ``hangs for 0:14: rank 9 on n061:1 is stopped``."""
+        """Statement about the job, without its name: ``has been hanging for 0:14: rank 9 on n061:1 is stopped``."""
         return "; ".join(filter(None, (self._statement(), self.note)))
+
+    def _lasting(self, now: str, since: str) -> str:
+        return f"{since} for {self.duration}" if self.lasts else now
 
     def _statement(self) -> str:
         named = f"{who(self.behind, self.ranks)} {self.where}".strip()
         match self.state:
             case JobState.HANGS:
-                return f"hangs{self.lasts}" + (f": {named}" if named else "")
+                return self._lasting("hangs", "has been hanging") + (f": {named}" if named else "")
             case JobState.SLOW:
                 return "is slow" + (f": {named}" if named else "")
             case JobState.MOVES:
                 pace = "" if self.per_minute is None else f": {self.per_minute:.3g} iterations/min"
-                return "; ".join(filter(None, (f"moves{pace}", named)))
+                return "; ".join(filter(None, (f"is making progress{pace}", named)))
             case JobState.DIVERGES:
-                return f"moves, but {named}"
+                return f"is making progress, but {named}"
             case JobState.PAUSED:
-                return f"pauses{self.lasts}" + (f": {named}" if named else "")
+                return self._lasting("is paused", "has been paused") + (f": {named}" if named else "")
             case JobState.STARTING:
-                return "starts" + (f": {named}" if named else "")
+                return "is starting" + (f": {named}" if named else "")
             case JobState.ENDED:
                 return "has ended"
-        return f"is in an unknown state: {self.needs or 'nothing was observed yet'}"
+        return f"is in an unknown state: {self.needs or 'nothing has been observed yet'}"
 
 
 def exit_code(verdict: JobVerdict | None) -> int:

@@ -227,7 +227,7 @@ class _Judge:
             assert self._ras is not None
             return self._made(JobState.HANGS, self._now - self._ras.stands, self._named())
         if since is None:
-            needs = f"no progress was seen for {quiet:.0f} s so far"
+            needs = f"no progress for {quiet:.0f} s so far"
             state, lacks = (JobState.STARTING, "") if self._young() else (JobState.UNKNOWN, needs)
             return self._made(state, group.first, _Named((), "", lacks))
         if self._ras is not None and self._ras.apart:
@@ -362,7 +362,7 @@ class _Judge:
     def _different(self) -> str:
         """Return what ranks do that call different collectives."""
         named = self._ras.reading.suspects if self._ras is not None else ()
-        return "call different collectives" if len(named) != 1 else "calls another collective than the others"
+        return "call different collectives" if len(named) != 1 else "calls a different collective from the others"
 
     def _before(self) -> str:
         """Return which ranks used files shortly before, or ""."""
@@ -373,7 +373,7 @@ class _Judge:
         whole = len(found) == len(self._group.ranks)
         ranks = "all ranks" if whole else ranks_text(one.place for one in found)
         did = "wrote" if all(one.track.writes for one in found) else "read or wrote"
-        return f"{ranks} {did} files for {clock(seconds)} before"
+        return f"{ranks} {did} files for {clock(seconds)} just before"
 
     def _struck(self, least: Severity) -> _Named:
         """Return the ranks that a report of the kernel is about: the first that is grave enough, or came lately."""

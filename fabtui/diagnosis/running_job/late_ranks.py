@@ -116,7 +116,7 @@ def _by_clock(log: JobEvidenceLog, group: JobGroup) -> LateRanks | None:
     clock, _, gpu = found[0]
     places = tuple(one.place for _, one, _ in found)
     why = ", ".join(gpu.throttle)
-    where = f"is slowed by its GPU, which is limited to {clock:.0f} MHz ({why}), the others run at {usual:.0f}"
+    where = f"is slowed by its GPU, which is limited to {clock:.0f} MHz ({why}); the others run at {usual:.0f}"
     return LateRanks(places, where, group.now - _WINDOW)
 
 

@@ -190,12 +190,12 @@ def _no_sign(evidence: Sequence[NodeEvidence]) -> str:
     ports = sum(one.ports for one in evidence)
     links = f"{count(ports, 'RDMA port')} not down" if ports else "no RDMA port"
     if len(unread) == len(evidence):
-        log = f"the kernel's log cannot be read by this user, so that Xids are unknown (sudo dmesg on {fold(unread)})"
-        return f"no sign of the fabric on {nodes}: {links}; {log}"
+        log = f"the kernel's log cannot be read by this user, so Xids are unknown (sudo dmesg on {fold(unread)})"
+        return f"no sign of a fabric fault on {nodes}: {links}; {log}"
     hours = max(one.hours for one in evidence)
     period = f"{hours:.0f} h" if hours >= 2 else f"{max(1, round(hours * 60))} min"
     seen = f"no Xid, PCIe or link report in the last {period}, {links}"
-    return f"no sign of the fabric on {nodes}: {seen}" + (f"; log of {fold(unread)} not readable" if unread else "")
+    return f"no sign of a fabric fault on {nodes}: {seen}" + (f"; log of {fold(unread)} not readable" if unread else "")
 
 
 def _next(

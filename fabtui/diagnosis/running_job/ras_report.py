@@ -156,13 +156,13 @@ BLIND = (
 #: What else a late rank may do, of which RAS shows nothing.
 _PENDING = (
     "RAS does not count send and recv: {who} may wait in one, and then the rank that it waits for is behind; stacks and"
-    " flight recorder dumps show it. A rank that writes a checkpoint has such counts, too"
+    " flight recorder dumps show it. A rank that is writing a checkpoint has such counts, too"
 )
-_FOREVER = "RAS gives up a process that is silent for 60 s, and does not notice if it goes on later"
+_FOREVER = "RAS gives up on a process after 60 s of silence, and does not notice if it resumes later"
 _SILENT = {
     "dead": "RAS considers it dead",
     "unresponsive": "it does not answer RAS: it is stopped, or its node is cut off",
-    "missing": "RAS has no data of it: it is stopped, busy, or its node is cut off",
+    "missing": "RAS has no data on it: it is stopped, busy, or its node is cut off",
 }
 
 
@@ -184,7 +184,7 @@ def answer(report: RasReport, earlier: RasReport | None = None) -> Answer:
     if len(gaps) > 1:
         sentences.append(f"{len(gaps) - 1} more counts differ; where late ranks wait elsewhere, that is a consequence")
     if not sentences:
-        sentences = [_all_agree(report) if growth is None or not growth else "no rank stays behind"]
+        sentences = [_all_agree(report) if growth is None or not growth else "no rank is behind"]
     late = [place for apart in diverging.values() for place in apart] or suspects(gaps)
     if gaps and growth is not None and late and not diverging:
         sentences.append(_PENDING.format(who=ranks_text(late)))

@@ -62,6 +62,8 @@ class _RunningJobRule(Rule[Model]):
 def facts_of(verdict: JobVerdict) -> dict[str, Any]:
     """Return the facts of a finding about a running job."""
     found: dict[str, Any] = {"job": verdict.title, "seconds": verdict.duration if verdict.lasts else None}
+    if not verdict.lasts:
+        found["brief"] = True
     texts = {one.name: one.text for one in verdict.sources}
     found |= {fact: texts[name] for fact, name in SOURCE_OF_FACT.items() if name in texts}
     if verdict.behind:
@@ -91,7 +93,7 @@ class JobHangs(_RunningJobRule):
     name = "running-job-hangs"
     title = "Running job hangs"
     state = JobState.HANGS
-    message = "{job} hangs[ for {seconds}][: {who}]"
+    message = "{job}[ has been hanging for {seconds}][ hangs{brief:flag}][: {who}]"
     next_step = "Save the evidence before the job is ended: fabtui hang --save FILE."
 
 
@@ -104,7 +106,7 @@ class JobHeldUp(_RunningJobRule):
     title = "Running job is held up by a rank"
     state = JobState.SLOW
     message = "{job} is slow[: {who}]"
-    next_step = "See what that rank does besides: its data loader, its files, the clock of its GPU."
+    next_step = "See what else that rank does: its data loader, its files, the clock of its GPU."
 
 
 @register
@@ -115,7 +117,7 @@ class JobDiverges(_RunningJobRule):
     name = "running-job-diverges"
     title = "Ranks of a running job call different collectives"
     state = JobState.DIVERGES
-    message = "{job} moves, but[ {who}]"
+    message = "{job} is making progress, but[ {who}]"
     next_step = "Compare what these ranks call: a branch that not all ranks take."
 
 

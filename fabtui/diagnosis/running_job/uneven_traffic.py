@@ -149,9 +149,9 @@ class _Uneven(Rule[Model]):
         rates = f"{first.rate / _GB:.3g} GB/s, its peers {first.usual / _GB:.3g} GB/s" if first.usual else ""
         facts = {
             "component": what,
-            "amount": f"has {errors}" if first.errors else f"carries {share} ({rates})",
+            "amount": f"had {errors}" if first.errors else f"carried {share} ({rates})",
             "since": clock(now - min(one.since for one in found)),
-            "observed": f"counters of {fold([one.node for one in found])} in windows of {WINDOW:.0f} s, beside the job",
+            "observed": f"counters of {fold([one.node for one in found])}, {WINDOW:.0f} s windows, while the job ran",
             "ranks": _ranks(model, found) or None,
         }
         weight = round(1000 * (1 - min(1.0, first.rate / first.usual))) if first.usual else 500
@@ -181,7 +181,7 @@ class UnevenPorts(_Uneven):
     id = "J24"
     name = "running-job-uneven-ports"
     title = "Port carries less of a running job than its peers"
-    message = "{component} {amount} for {since}"
+    message = "{component} {amount} over the last {since}"
     next_step = "Read the state, the rate and the error counters of this port and its cable."
 
     def check(self, context: Model) -> Iterator[Finding | None]:
@@ -209,7 +209,7 @@ class UnevenNvlinks(_Uneven):
     id = "J25"
     name = "running-job-uneven-nvlinks"
     title = "NVLinks of a GPU carry less of a running job than its peers"
-    message = "NVLink of {component} {amount} for {since}"
+    message = "NVLink of {component} {amount} over the last {since}"
     next_step = "Read the state and the error counters of its NVLinks: nvidia-smi nvlink -s, -e."
 
     def check(self, context: Model) -> Iterator[Finding | None]:
@@ -241,5 +241,5 @@ def uneven_text(model: Model, nodes: Sequence[str], now: float) -> str:
         return ""
     facts = here[0].facts
     nvlink = "NVLink of " if here[0].rule.id == UnevenNvlinks.id else ""
-    more = f"; {count(len(here) - 1, 'more component')} alike" if len(here) > 1 else ""
-    return f"{nvlink}{facts['component']} {facts['amount']} for {facts['since']}{more}"
+    more = f"; {count(len(here) - 1, 'more component')} likewise" if len(here) > 1 else ""
+    return f"{nvlink}{facts['component']} {facts['amount']} over the last {facts['since']}{more}"

@@ -150,7 +150,7 @@ def at_rank(place: JobPlace, command: str) -> str:
 
 #: Maximum number of frames that a line shows.
 _SHOWN = 4
-STOPPED = "stopped (kill -CONT lets it go on)"
+STOPPED = "stopped (kill -CONT resumes it)"
 #: Share of a processor from which a main thread is busy.
 _BUSY = 0.5
 

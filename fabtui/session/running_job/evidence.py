@@ -80,7 +80,7 @@ def _collected(
         elif reply.node in wanted:
             problems[f"{reply.node}: {reply.problem}"] = None
     for address in sorted(unknown - names.keys()):
-        problems[f"{address} is the address of none of the nodes that were asked: nothing is known of it"] = None
+        problems[f"{address} is the address of none of the nodes that were asked: nothing is known about it"] = None
     backends = {reply.node: reply.backend for reply in answers}
     return Collected(list(found.values())[:_MOST_NODES], names, list(problems), backends)
 

@@ -237,7 +237,7 @@ def stopped_ranks(reply: Reply) -> str:
     stopped = [str(one.get("pid")) for one in processes(reply) if one.get("state") in ("T", "t")]
     if not stopped:
         return ""
-    return f"stopped (state T) on {reply.node}: process {', '.join(stopped[:8])}; kill -CONT lets it go on"
+    return f"stopped (state T) on {reply.node}: process {', '.join(stopped[:8])}; kill -CONT resumes it"
 
 
 #: Maximum size (bytes) of a dump.

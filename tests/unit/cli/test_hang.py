@@ -20,7 +20,8 @@ def test_the_sentence_ranks_evidence_and_next_command(script: Script, capsys: Ou
     script.append(verdict(JobState.HANGS))
     assert entry.main(["hang"]) == 1
     assert capsys.readouterr().out.splitlines() == [
-        "job 7 on n[060-061] (2 ranks) hangs for 0:10: rank 1 on n061:0 is [31mstopped; next: ssh n061 kill -CONT 742",
+        "job 7 on n[060-061] (2 ranks) has been hanging for 0:10: rank 1 on n061:0 is [31mstopped"
+        "; next: ssh n061 kill -CONT 742",
         "",
         "ranks",
         "  rank  on      process  state    GPU %    W  shown by",
@@ -67,7 +68,9 @@ def test_json_and_the_command_of_the_user(script: Script, capsys: Out, tmp_path:
     assert "the command of --on-hang ended well" in captured.err
     variables = dict(line.split("=", 1) for line in (tmp_path / "found").read_text().splitlines())
     assert (variables["FABTUI_JOB"], variables["FABTUI_NODES"]) == ("7", "n[060-061]")
-    assert variables["FABTUI_FINDING"].startswith("job 7 on n[060-061] (2 ranks) hangs for 0:10: rank 1 on n061:0")
+    assert variables["FABTUI_FINDING"].startswith(
+        "job 7 on n[060-061] (2 ranks) has been hanging for 0:10: rank 1 on n061:0"
+    )
     assert json.loads(Path(variables["FABTUI_REPORT"]).read_text())["behind"] == [1]
 
 

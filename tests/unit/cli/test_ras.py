@@ -38,7 +38,7 @@ def test_a_rank_is_behind(capsys: Out) -> None:
     out = capsys.readouterr().out
     assert "AllReduce 251 of communicator f88f135d92df96f2 (2 ranks): rank 1 on 198.51.100.7 has not called it" in out
     assert "the late ranks launched nothing between two reports" in out
-    assert "198.51.100.7 is the address of none of the nodes that were asked: nothing is known of it" in out
+    assert "198.51.100.7 is the address of none of the nodes that were asked: nothing is known about it" in out
     assert "ssh 198.51.100.7 py-spy dump --pid 742" in out
 
 
@@ -60,7 +60,7 @@ def test_the_node_of_the_late_rank(capsys: Out) -> None:
     assert name != here
     assert f"rank 1 on {name} has not called it (last 250)" in found["answer"][0]
     assert any(one.startswith(f"rank 1 on {name}: sleeping in") for one in found["answer"])
-    assert any(one.startswith(f"no sign of the fabric on {name}: ") for one in found["answer"])
+    assert any(one.startswith(f"no sign of a fabric fault on {name}: ") for one in found["answer"])
     # This node needs no ssh. A tool that is not there is no next command.
     tool = any(map(run_command.find, ("py-spy", "pystack")))
     command = f"py-spy dump --pid {child.pid}" if tool else f"ps -o pid,stat,wchan:32,etime,args -p {child.pid}"

@@ -250,7 +250,7 @@ def test_a_job_on_busy_gpus_comes_first(
     assert run(monkeypatch, FakeNodes(script), *files) == 1
     out = capsys.readouterr().out
     sentence = out.splitlines()[0]
-    assert sentence.startswith("the job on a (4 ranks) hangs for 0:0"), out
+    assert sentence.startswith("the job on a (4 ranks) has been hanging for 0:0"), out
     assert sentence.endswith(": rank 1 on a:1 is stopped; next: ssh a kill -CONT 101"), out
     assert "J20" in out
     assert "b:0" in out

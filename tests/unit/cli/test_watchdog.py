@@ -22,12 +22,12 @@ def test_a_hang_a_recovery_and_the_end(script: Script, capsys: Out, tmp_path: Pa
     assert entry.main(["watchdog", "--on-hang", f"env | grep ^FABTUI_ > {tmp_path}/found"]) == 1
     lines = capsys.readouterr().out.splitlines()
     timed = [line.partition("  ")[2] for line in lines if line[:2].isdecimal()]
-    sentence = "job 7 on n[060-061] (2 ranks) hangs for 0:10: rank 1 on n061:0 is [31mstopped"
+    sentence = "job 7 on n[060-061] (2 ranks) has been hanging for 0:10: rank 1 on n061:0 is [31mstopped"
     # The user's command runs meanwhile.
     assert [line for line in timed if "--on-hang" not in line][1:4] == [
         "could not be read: n062: the login fails",
         f"{sentence}; next: ssh n061 kill -CONT 742",
-        "job 7 on n[060-061] (2 ranks) moves",
+        "job 7 on n[060-061] (2 ranks) is making progress",
     ]
     assert lines.count("evidence") == 1
     assert "  ssh n061 kill -CONT 742" in lines
@@ -39,7 +39,7 @@ def test_a_hang_a_recovery_and_the_end(script: Script, capsys: Out, tmp_path: Pa
     assert found["FABTUI_JOB"] == "7"
     assert found["FABTUI_NODES"] == "n[060-061]"
     assert found["FABTUI_REPORT"] == str(path)
-    assert found["FABTUI_FINDING"].startswith("job 7 on n[060-061] (2 ranks) hangs for 0:10: rank 1")
+    assert found["FABTUI_FINDING"].startswith("job 7 on n[060-061] (2 ranks) has been hanging for 0:10: rank 1")
     report = json.loads(path.read_text())
     assert (report["named_by"], report["next"]) == ("/proc", list(HANG.next))
     assert path.stat().st_mode & 0o077 == 0 or path.parent.stat().st_mode & 0o077 == 0
@@ -65,7 +65,7 @@ def test_one_object_per_hang_and_the_first_hang_ends_it(script: Script, capsys: 
     found = json.loads(line)
     assert found["signals"] == ["/proc: rank 1 on n061 is stopped"]
     assert Path(found["report"]).is_file()
-    assert "hangs for 0:10" in captured.err
+    assert "has been hanging for 0:10" in captured.err
 
 
 def test_exit_codes_without_a_hang(script: Script, capsys: Out) -> None:

@@ -38,7 +38,7 @@ def test_a_rank_that_left_the_loop(state: str) -> None:
     found = answer(dumps)
     assert found.sentences == [
         "all_reduce 252 of default_pg (2 ranks): rank 1 has not called it (last 251); rank 0 waits at rank.py:16",
-        "the last call of rank 1 that is recorded: all_reduce 251 of default_pg at rank.py:16",
+        "the last recorded call of rank 1: all_reduce 251 of default_pg at rank.py:16",
     ]
     assert found.hangs is True
     assert found.next[0].startswith("on the node of rank 1: py-spy dump")
@@ -46,9 +46,7 @@ def test_a_rank_that_left_the_loop(state: str) -> None:
 
 def test_the_dump_of_one_rank() -> None:
     found = answer({0: recorded("live-fr_0.pickle")})
-    assert found.sentences == [
-        "no dump of rank 1 of default_pg, so that it is not known whether all_reduce 252 was called there"
-    ]
+    assert found.sentences == ["no dump of rank 1 of default_pg, so whether all_reduce 252 was called there is unknown"]
     found = answer({1: recorded("live-fr_1.pickle")})
     assert found.sentences[-1] == BLIND
     assert found.hangs is None
@@ -58,7 +56,7 @@ def test_a_rank_that_waits_elsewhere_is_a_consequence() -> None:
     """Four ranks in two groups each: rank 3 stands, rank 1 and rank 2 wait for it, rank 0 for rank 2."""
     found = answer({rank: recorded(f"groups-fr_{rank}.json") for rank in range(4)})
     assert found.sentences[0] == "all_reduce 5 of DP 1 (2 ranks): rank 3 has not called it (last 4); rank 1 waits"
-    assert found.sentences[1] == "the last call of rank 3 that is recorded: all_reduce 4 of DP 1"
+    assert found.sentences[1] == "the last recorded call of rank 3: all_reduce 4 of DP 1"
     assert found.sentences[2].startswith("2 more wait")
     assert len(found.next) == 1
 
@@ -68,7 +66,7 @@ def test_a_recorded_receive_without_a_send() -> None:
     found = answer({rank: recorded(f"p2phang-fr_{rank}.pickle") for rank in range(2)})
     assert found.sentences == [
         "recv 3 of default_pg: rank 0 waits in recv from rank 1 at rank.py:23; rank 1 has not called send",
-        "the last call of rank 1 that is recorded: all_reduce 249 of default_pg at rank.py:25",
+        "the last recorded call of rank 1: all_reduce 249 of default_pg at rank.py:25",
     ]
     assert found.hangs is True
 
@@ -105,12 +103,12 @@ def test_a_send_that_was_not_called() -> None:
     found = answer({0: dump(first, ("recv 0<-1", 1, "8", False)), 1: dump(first)})
     assert found.sentences == [
         "recv 1 of default_pg: rank 0 waits in recv from rank 1 at train.py:11; rank 1 has not called send",
-        "the last call of rank 1 that is recorded: all_reduce 1 of default_pg at train.py:10",
+        "the last recorded call of rank 1: all_reduce 1 of default_pg at train.py:10",
     ]
     assert found.hangs is True
     # Called on both sides: no rank is behind.
     both = answer({0: dump(first, ("recv 0<-1", 1, "8", False)), 1: dump(first, ("send 1->0", 1, "8", False))})
-    assert both.sentences == ["send 1->0 of default_pg: both ranks have called it and it does not finish"]
+    assert both.sentences == ["send 1->0 of default_pg: both ranks have called it, but it does not finish"]
     alone = answer({0: dump(first, ("recv 0<-1", 1, "8", False))})
     assert alone.sentences[-1].endswith("rank 0 waits in recv from rank 1 at train.py:11; no dump of rank 1")
 
@@ -131,13 +129,13 @@ def test_ranks_that_call_different_collectives() -> None:
     found = answer({0: dump(("all_reduce", 1, "8", False)), 1: dump(("all_gather", 1, "8", False))})
     assert found.sentences == [
         "collective 1 of default_pg differs: rank 0 called all_reduce, rank 1 called all_gather: the program calls them"
-        " in another order"
+        " in a different order"
     ]
     found = answer({0: dump(("all_reduce", 1, "8", False)), 1: dump(("all_reduce", 1, "9", False))})
     assert "rank 0 called all_reduce of 8 Float, rank 1 called all_reduce of 9 Float" in found.sentences[0]
     # Inputs of these may differ.
     found = answer({0: dump(("all_to_all", 1, "8", False)), 1: dump(("all_to_all", 1, "9", False))})
-    assert "all ranks have called it and it does not finish" in found.sentences[0]
+    assert "all ranks have called it, but it does not finish" in found.sentences[0]
     assert found.hangs is True
 
 

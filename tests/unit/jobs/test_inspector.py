@@ -34,8 +34,8 @@ def test_the_late_rank_is_named_and_not_the_one_with_the_least_bandwidth(tmp_pat
     (result,) = results_of([str(tmp_path / f"vm-pid{rank}.log") for rank in range(2)])
     assert [(row["rank"], row["operation"], row["bytes"]) for row in result.values["late"]] == [(1, "AllReduce", SIZE)]
     assert result.warnings == [
-        "rank 1 on vm comes last to AllReduce of 64 MiB: it takes 253 us there and 20.3 ms on rank 0 on vm, which waits"
-        " (32 of the last 32)"
+        "rank 1 on vm arrives last at AllReduce of 64 MiB: it takes 253 us there and 20.3 ms on rank 0 on vm, which"
+        " waits (32 of the last 32)"
     ]
     least = next(row for row in result.values["operations"] if row["operation"] == "AllReduce")
     assert least["rank_of_min"] == 0
@@ -116,7 +116,7 @@ def test_the_probe_reads_the_ends_of_the_files_that_the_environment_names(tmp_pa
     assert (value["folders"], value["problems"]) == ([str(dumps)], [])
     shown = conclusion({"n060": value})
     assert shown["suspects"] == [{"rank": 1, "node": "n060", "pid": 41, "gpu": ""}]
-    assert shown["sentences"][0].startswith("rank 1 on n060 comes last to AllReduce of 64 MiB: it takes 253 us there")
+    assert shown["sentences"][0].startswith("rank 1 on n060 arrives last at AllReduce of 64 MiB: it takes 253 us there")
     assert shown["blind"] == BLIND
 
 

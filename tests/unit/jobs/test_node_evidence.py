@@ -98,11 +98,11 @@ def test_what_a_node_shows(value: dict[str, Any], sentence: str, command: str) -
 def test_what_does_not_point_at_the_fabric() -> None:
     sentences, following = found(evidence())
     assert sentences == [
-        "no sign of the fabric on n062: no Xid, PCIe or link report in the last 2 h, 1 RDMA port not down"
+        "no sign of a fabric fault on n062: no Xid, PCIe or link report in the last 2 h, 1 RDMA port not down"
     ]
     assert following == BEHIND.next
     (sentence,), _ = found(evidence(log="not permitted", ports=[]))
-    assert sentence.startswith("no sign of the fabric on n062: no RDMA port; the kernel's log cannot be read")
+    assert sentence.startswith("no sign of a fabric fault on n062: no RDMA port; the kernel's log cannot be read")
     # A port without a cable, on a node without any other, is no sign.
     (sentence,), _ = found(evidence(ports=[{"name": "mlx5_0/1", "state": "Down", "physical_state": "Polling"}]))
     assert "no sign" in sentence

@@ -35,7 +35,7 @@ def test_a_rank_that_left_the_loop() -> None:
 def test_silent_ranks() -> None:
     found = answer(report(recorded("stopped2s-status.txt")))
     assert found.sentences == [
-        "process 560 on 192.0.2.2 (GPU 1), rank 1 of communicator ea9a40d216467915 (2 ranks): RAS has no data of it:"
+        "process 560 on 192.0.2.2 (GPU 1), rank 1 of communicator ea9a40d216467915 (2 ranks): RAS has no data on it:"
         " it is stopped, busy, or its node is cut off"
     ]
     assert found.next == ["ssh 192.0.2.2 ps -o pid,stat,wchan:32,etime,args -p 560"]
@@ -44,7 +44,7 @@ def test_silent_ranks() -> None:
         assert f"process {pid} on 192.0.2.2" in found.sentences[0]
         assert "considers it dead" in found.sentences[0]
         # It may run all the same: the recorded one did.
-        assert "does not notice if it goes on later" in found.sentences[1]
+        assert "does not notice if it resumes later" in found.sentences[1]
         assert found.hangs is None
 
 
@@ -159,7 +159,7 @@ def test_ranks_in_different_collectives() -> None:
             " launched AllGather 11 and AllReduce 421, rank 1 on 192.0.2.2 has launched AllGather 12 and AllReduce 420"
         )
         assert [place.rank for place in found.suspects] == [0, 1]
-        assert "no rank stays behind" not in found.sentences
+        assert "no rank is behind" not in found.sentences
         assert found.hangs is (None if earlier is None else True)
     # Even where counts grow, as ranks do not call them in the same order.
     before = uneven(AllReduce={"0": 400, "1": 400}, AllGather={"0": 10, "1": 10})

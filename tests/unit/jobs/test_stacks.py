@@ -40,7 +40,7 @@ def test_stopped_ranks_are_apart() -> None:
     found = grouped(
         rank_stacks("n060", {"ranks": [rank(0, "a.py:1"), rank(1, "a.py:1"), rank(2, "a.py:1", state="T")]})
     )
-    assert found[0].sentence().startswith("rank 2 on n060: stopped (kill -CONT lets it go on), in all_reduce")
+    assert found[0].sentence().startswith("rank 2 on n060: stopped (kill -CONT resumes it), in all_reduce")
 
 
 def test_what_the_kernel_shows() -> None:

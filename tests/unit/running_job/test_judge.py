@@ -63,17 +63,17 @@ def first_hang(job: PlayedJob) -> float:
 
 #: Faults of a training on two H200s, observed from the event on for 15 s: the end of the sentence.
 FAULTS = {
-    "stopped": "hangs for 0:13 or longer: rank 1 on vm:1 is stopped; next: kill -CONT 718",
+    "stopped": "has been hanging for 0:13 or longer: rank 1 on vm:1 is stopped; next: kill -CONT 718",
     "late-20-ms": "is slow: rank 1 on vm:1 is late: GPU busy 20 %, the others wait at 99 %; next: ps ",
     "late-50-ms": "is slow: rank 1 on vm:1 is late: GPU busy 11 %, the others wait at 100 %; next: ps ",
-    "loader": "hangs for 0:14 or longer: rank 1 on vm:1 sleeps in hrtimer_nanosleep; next: ps ",
-    "lock": "hangs for 0:14 or longer: rank 1 on vm:1 sleeps in futex_do_wait; next: ps ",
-    "left": "hangs for 0:14 or longer: rank 1 on vm:1 sleeps in hrtimer_nanosleep; next: ps ",
-    "receive": "hangs for 0:14 or longer: rank 0 on vm:0 has not matched a send or receive of the others; next: ps ",
-    "collectives": "moves, but ranks 0-1 on vm call different collectives; next: ps ",
-    "killed": "hangs for 0:13 or longer: rank 1 on vm:1 has ended while the others run; next: sudo dmesg -T ",
-    "checkpoint-one": "moves; rank 1 on vm wrote files for 0:10 before",
-    "checkpoint-all": "moves; all ranks wrote files for 0:09 before",
+    "loader": "has been hanging for 0:14 or longer: rank 1 on vm:1 sleeps in hrtimer_nanosleep; next: ps ",
+    "lock": "has been hanging for 0:14 or longer: rank 1 on vm:1 sleeps in futex_do_wait; next: ps ",
+    "left": "has been hanging for 0:14 or longer: rank 1 on vm:1 sleeps in hrtimer_nanosleep; next: ps ",
+    "receive": "has been hanging for 0:14 or longer: rank 0 on vm:0 has not matched a send or receive of the others; ",
+    "collectives": "is making progress, but ranks 0-1 on vm call different collectives; next: ps ",
+    "killed": "has been hanging for 0:13 or longer: rank 1 on vm:1 has ended while the others run; next: sudo dmesg -T",
+    "checkpoint-one": "is making progress; rank 1 on vm wrote files for 0:10 just before",
+    "checkpoint-all": "is making progress; all ranks wrote files for 0:09 just before",
 }
 
 
@@ -200,7 +200,7 @@ def test_a_dead_rank_is_named() -> None:
     assert "rank 1 on n1:1 has ended while the others run; next: ssh n1 sudo dmesg" in verdict.sentence
     assert verdict.ranks[1].state is RankState.DEAD
     job.sample([spins(0, job)], [gpu(0, 100, 126, 20 * LINK)], oom=1)
-    assert "was killed for memory (OOM)" in job.verdict.sentence
+    assert "was killed by the OOM killer" in job.verdict.sentence
 
 
 def test_a_job_that_ends_is_no_hang() -> None:
@@ -301,7 +301,7 @@ def test_a_gpu_whose_clock_is_limited() -> None:
         job.sample([spins(0, job), spins(1, job)], [gpu(0, 100, 360, moved), hot])
         verdict = job.step()
     assert verdict.state is JobState.SLOW
-    text = "rank 1 on n1:1 is slowed by its GPU, which is limited to 345 MHz (hw_thermal), the others run at 1980"
+    text = "rank 1 on n1:1 is slowed by its GPU, which is limited to 345 MHz (hw_thermal); the others run at 1980"
     assert text in verdict.sentence
 
 
@@ -353,7 +353,10 @@ def test_a_checkpoint_is_a_pause(all_write: bool) -> None:
     assert pause.settled
     assert states[-1] is JobState.MOVES
     who = "all ranks" if all_write else "rank 1 on n1"
-    assert job.seen[-1][1].sentence == f"the job on n1 (2 ranks) moves; {who} wrote files for 0:12 before"
+    assert (
+        job.seen[-1][1].sentence
+        == f"the job on n1 (2 ranks) is making progress; {who} wrote files for 0:12 just before"
+    )
 
 
 def test_a_checkpoint_that_hangs_is_a_hang() -> None:
@@ -438,7 +441,10 @@ def test_an_xid_while_the_job_moves() -> None:
     report = {"kind": "xid", "code": 79, "gpu": 1, "bus": "0000:9a:00", "at": "12:03", "text": "GPU has fallen off"}
     moved = int(job.now) * LINK
     job.sample([spins(0, job), spins(1, job)], [gpu(0, 95, 698, moved), gpu(1, 95, 698, moved)], kernel=[report])
-    assert "moves; rank 1 on n1:1 is on a GPU that reported Xid 79: GPU has fallen off the bus" in job.verdict.sentence
+    assert (
+        "is making progress; rank 1 on n1:1 is on a GPU that reported Xid 79: GPU has fallen off the bus"
+        in job.verdict.sentence
+    )
     found = diagnose(job.model)
     assert found.all_findings[0].rule.id == "J22"
     assert found.code == 1
@@ -467,8 +473,8 @@ def test_an_xid_of_before_the_first_sample(code: int, age: float, reported: str,
     works(job)
     event = {"kind": "xid", "code": code, "gpu": 1, "bus": "0000:9a:00", "at": "12:03", "age": age, "text": ""}
     job.take("n1", "kernel", {"log": "yes", "events": [event], "ports": []})
-    assert job.verdict.sentence.startswith("the job on n1 (2 ranks) moves" + reported)
-    assert reported or job.verdict.sentence.endswith("moves")
+    assert job.verdict.sentence.startswith("the job on n1 (2 ranks) is making progress" + reported)
+    assert reported or job.verdict.sentence.endswith("is making progress")
     assert (job.verdict.struck, job.verdict.bad, diagnose(job.model).code == 1) == (grave, False, grave)
     assert summary(diagnose(job.model)).splitlines()[0] == job.verdict.sentence
     if grave:
@@ -486,7 +492,9 @@ def test_the_first_line_has_the_bad_finding_for_which_the_exit_code_is_1() -> No
     found = diagnose(job.model)
     assert found.code == 1
     first = summary(found).splitlines()[0]
-    assert first.startswith("the job on n1 (2 ranks) moves; but n1: Xid 79: GPU has fallen off the bus"), first
+    assert first.startswith("the job on n1 (2 ranks) is making progress; but n1: Xid 79: GPU has fallen off the bus"), (
+        first
+    )
 
 
 def test_an_old_report_names_nobody_in_a_hang_that_has_another_cause() -> None:
@@ -583,7 +591,7 @@ def test_several_jobs() -> None:
         job.sample([*rows, *others], gpus)
         verdict = job.step()
     assert (verdict.state, verdict.job) == (JobState.HANGS, "8")
-    assert "; beside it, job 7 on n1 (2 ranks) moves; next: " in verdict.sentence
+    assert "; also, job 7 on n1 (2 ranks) is making progress; next: " in verdict.sentence
 
 
 def test_jobs_without_slurm_are_named_by_a_process() -> None:
@@ -595,8 +603,8 @@ def test_jobs_without_slurm_are_named_by_a_process() -> None:
         gpus = [gpu(0, 95, 698, moved), gpu(1, 95, 698, moved), gpu(2, 100, 126), gpu(3, 0, 124)]
         job.sample([*rows, *({**one, "env": {"MASTER_PORT": "29501"}} for one in others)], gpus)
         verdict = job.step()
-    assert verdict.sentence.startswith("the job of process 2040 on n1 (2 ranks) hangs for ")
-    assert "; beside it, the job of process 1040 on n1 (2 ranks) moves; next: " in verdict.sentence
+    assert verdict.sentence.startswith("the job of process 2040 on n1 (2 ranks) has been hanging for ")
+    assert "; also, the job of process 1040 on n1 (2 ranks) is making progress; next: " in verdict.sentence
 
 
 @pytest.mark.parametrize(
@@ -616,9 +624,10 @@ def test_jobs_of_the_same_size_at_the_same_port_are_two(first: dict[str, str], s
         job.sample([spins(0, job, env=second), sleeps(1, env=second)], [gpu(0, 100, 126), gpu(1, 0, 124)], "n2")
         verdict = job.step()
     assert re.match(
-        r"the job of process 1040 on n2 \(2 ranks\) hangs for \S+( or longer)?: rank 1 on n2", verdict.sentence
+        r"the job of process 1040 on n2 \(2 ranks\) has been hanging for \S+( or longer)?: rank 1 on n2",
+        verdict.sentence,
     )
-    assert "; beside it, the job of process 1040 on n1 (2 ranks) moves" in verdict.sentence
+    assert "; also, the job of process 1040 on n1 (2 ranks) is making progress" in verdict.sentence
 
 
 def test_processes_that_only_have_a_rank_are_no_job_beside_one() -> None:
@@ -630,7 +639,7 @@ def test_processes_that_only_have_a_rank_are_no_job_beside_one() -> None:
         idle[1]["state"] = "T"
         job.sample([spins(0, job), spins(1, job), *idle], [gpu(at, 95, 698, moved) for at in range(2)])
         verdict = job.step()
-    assert verdict.sentence == "the job on n1 (2 ranks) moves"
+    assert verdict.sentence == "the job on n1 (2 ranks) is making progress"
 
 
 # -- other sources, hostile values ------------------------------------------------------------------------------------
@@ -699,7 +708,7 @@ def test_a_log_with_iterations_shows_progress() -> None:
         job.take("", "log", {"iteration": 7, "interval": 0.5, "late": 0.3, "quiet": 0.3})
         verdict = job.step()
     assert verdict.state is JobState.MOVES
-    assert verdict.sentence == "the job on n1 (2 ranks) moves: 120 iterations/min"
+    assert verdict.sentence == "the job on n1 (2 ranks) is making progress: 120 iterations/min"
 
 
 def test_nothing_about_a_job() -> None:

@@ -39,7 +39,7 @@ def test_doors(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: 
     found = diagnose(read_session(str(path)))
     first = found.all_findings[0]
     assert (first.rule.id, first.nodes, first.next, str(first.subject.name)) == ("J20", ("n1",), (NEXT,), "n1:1")
-    assert title(first) == "the job on n1 (2 ranks) hangs for 0:05 or longer: rank 1 on n1 is stopped"
+    assert title(first) == "the job on n1 (2 ranks) has been hanging for 0:05 or longer: rank 1 on n1 is stopped"
     lines = evidence(first)
     assert lines[0].startswith("GPUs (NVML): GPU of rank 0 waits in a kernel (100 % at 126 W)")
     assert any(line.startswith("processes (/proc): ") and "rank 1 on n1 is stopped" in line for line in lines)

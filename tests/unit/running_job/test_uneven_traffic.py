@@ -49,7 +49,7 @@ def even(node: str, at: int, second: float) -> float:
 def test_a_port_that_carries_less() -> None:
     found = played(lambda node, at, second: 0.4 if (node, at, second >= 150) == ("n2", 3, True) else 1.0)
     assert [one.rule.id for one in found] == ["J24"]
-    assert title(found[0]) == "n2 mlx5_3/1 carries 40 % of its peers (0.8 GB/s, its peers 2 GB/s) for 4:09"
+    assert title(found[0]) == "n2 mlx5_3/1 carried 40 % of its peers (0.8 GB/s, its peers 2 GB/s) over the last 4:09"
     assert found[0].nodes == ("n2",)
 
 
@@ -62,7 +62,7 @@ def test_the_sentence_about_a_job_that_moves_has_it() -> None:
         ranks = [rank(at, state="R", cpu=job.now, cpu_all=job.now) for at in range(2)]
         job.sample(ranks, [gpu(at, 95, 690, second << 33) for at in range(2)], nics=ports)
         verdict = job.step()
-    words = "moves; n1 mlx5_3/1 carries 40 % of its peers (0.8 GB/s, its peers 2 GB/s) for "
+    words = "is making progress; n1 mlx5_3/1 carried 40 % of its peers (0.8 GB/s, its peers 2 GB/s) over the last "
     assert words in verdict.sentence
     assert (verdict.uneven, verdict.bad) == (True, False)
     assert not job.seen[100][1].uneven
@@ -71,13 +71,13 @@ def test_the_sentence_about_a_job_that_moves_has_it() -> None:
 def test_a_rail_that_carries_less() -> None:
     found = played(lambda node, at, second: 0.4 if at == 1 else 1.0)
     assert len(found) == 1
-    assert title(found[0]).startswith("rail of mlx5_1/1 on n[1-2] carries 40 % of its peers")
+    assert title(found[0]).startswith("rail of mlx5_1/1 on n[1-2] carried 40 % of its peers")
 
 
 def test_nvlinks_that_carry_less() -> None:
     found = played(even, links=lambda node, at, second: 0.5 if (node, at) == ("n1", 2) else 1.0)
     assert [(one.rule.id, title(one).partition(" (")[0]) for one in found] == [
-        ("J25", "NVLink of n1:2 carries 50 % of its peers")
+        ("J25", "NVLink of n1:2 carried 50 % of its peers")
     ]
 
 
@@ -115,4 +115,4 @@ def test_errors_per_gigabyte() -> None:
         job.sample([rank(0, state="R")], [gpu(0, 95, 690, second << 30)], nics=ports)
         job.now += 1
     found = [one for one in diagnose(job.model).all_findings if one.rule.id == "J24"]
-    assert [title(one) for one in found] == ["n1 mlx5_2/1 has 10 errors and repeated packets per GB for 3:09"]
+    assert [title(one) for one in found] == ["n1 mlx5_2/1 had 10 errors and repeated packets per GB over the last 3:09"]
