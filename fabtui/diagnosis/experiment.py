@@ -138,7 +138,7 @@ TRIALS: dict[ExperimentKind, TrialSpec] = {
     ExperimentKind.ALONE: TrialSpec(
         "alone",
         _fixed(),
-        Outcome("so only other traffic, or chance, makes it bad", _CONTENTION, _ANY - _CONTENTION),
+        Outcome("so only other traffic, or chance, makes it look bad", _CONTENTION, _ANY - _CONTENTION),
         Outcome("so other traffic is not the reason", _ANY - _CONTENTION, _CONTENTION),
     ),
     # The meaning of results follows from the components that carry the pairs.
@@ -188,7 +188,7 @@ TRIALS: dict[ExperimentKind, TrialSpec] = {
     ExperimentKind.P2P: TrialSpec(
         "with NCCL_P2P_DISABLE=0",
         _fixed(NCCL_P2P_DISABLE="0", NCCL_P2P_LEVEL="SYS"),
-        Outcome("so the hardware allows P2P: a variable keeps NCCL from it", _ANY),
+        Outcome("so the hardware allows P2P: a variable keeps NCCL from using it", _ANY),
         Outcome("so it is not a variable: check ACS, IOMMU and nvidia-smi topo -p2p r", _ANY),
         inside=True,
         paths=frozenset({Path.P2P}),
@@ -196,7 +196,7 @@ TRIALS: dict[ExperimentKind, TrialSpec] = {
     ExperimentKind.RDMA: TrialSpec(
         "with NCCL_NET=IB",
         _fixed(NCCL_IB_DISABLE="0", NCCL_NET="IB"),
-        Outcome("so RDMA works: a variable or a plug-in keeps NCCL from it", _ANY),
+        Outcome("so RDMA works: a variable or a plug-in keeps NCCL from using it", _ANY),
         Outcome("so NCCL cannot use RDMA, and the error gives the reason", _ANY),
         inside=False,
         paths=frozenset({Path.RDMA, Path.GPUDIRECT}),
@@ -204,7 +204,7 @@ TRIALS: dict[ExperimentKind, TrialSpec] = {
     ExperimentKind.GPUDIRECT: TrialSpec(
         "with NCCL_NET_GDR_LEVEL=SYS",
         _fixed(NCCL_NET_GDR_LEVEL="SYS"),
-        Outcome("so GPUDirect works: the distance of GPU and NIC, or a variable, keeps NCCL from it", _ANY),
+        Outcome("so GPUDirect works: the distance between GPU and NIC, or a variable, keeps NCCL from using it", _ANY),
         Outcome("so GPUDirect does not work: check nvidia-peermem, DMA-BUF, ACS and IOMMU", _ANY),
         inside=False,
         paths=frozenset({Path.GPUDIRECT}),

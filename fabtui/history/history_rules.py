@@ -245,7 +245,7 @@ class Degrades(HistoryRule):
     id = "FT401"
     name = "degrades"
     title = "A component gets worse over sessions"
-    message = "{part} gets worse since {since}: {words}"
+    message = "{part} has been getting worse since {since}: {words}"
     evidence: ClassVar[tuple[str, ...]] = (
         "{days} days with results since then; fabtui history '{place}' shows its course",
     )
@@ -284,7 +284,7 @@ class Recurs(HistoryRule):
     title = "A finding comes back"
     message = "{part}: {rule} came back: {times} times in {days} days, first on {since}"
     evidence: ClassVar[tuple[str, ...]] = ("latest on {last}: {words}",)
-    next_step = "Do not close it when it is gone: look at what the times have in common."
+    next_step = "Do not close it when it disappears: look for what the occurrences have in common."
 
     def check(self, context: HistoryContext) -> Iterator[Finding]:
         explained = {one.component for one in context.degradations}
@@ -339,7 +339,7 @@ class ReplacedAndFailsAgain(_TransferRule):
     id = "FT403"
     name = "replaced-fails-again"
     title = "A replaced component fails again"
-    message = "{place}: {rule} again after the {kind} was replaced on {since}: it stayed with the place"
+    message = "{place}: {rule} again after the {kind} was replaced on {since}: the fault stayed with the place"
     evidence: ClassVar[tuple[str, ...]] = ("{old} before, {new} now", "{sessions} sessions since then: {words}")
     next_step = "Look at what was not replaced: slot, cable, the port at the other end."
 

@@ -68,7 +68,7 @@ class Standing:
     complete: bool = True  #: Whether everything wanted was tested, and no node is lost.
     failing: bool = False  #: Whether the exit code is one of a bad result.
     reason: str = ""  #: What could not be tested, and why.
-    beside: int = 0  #: Number of pairs that are slow beside other traffic only.
+    beside: int = 0  #: Number of pairs that are slow alongside other traffic only.
     others: str = ""  #: Bad measurements of other things than pairs, in words.
     lead: str = ""  #: Sentence about a job, which comes first.
     domain: str = ""  #: DNS domain that all nodes share, which is not shown.
@@ -112,7 +112,7 @@ def standing_of(one: Diagnosis) -> Standing:
 
 
 def slow_beside(tally: Tally) -> int:
-    """Return the number of pairs that are slow beside other traffic, if no pair is bad."""
+    """Return the number of pairs that are slow alongside other traffic, if no pair is bad."""
     inside: Mapping[Verdict, int] = tally.layers.get(Layer.WORLD, {})
     return 0 if any(verdict.bad for verdict in tally.counts) else inside.get(Verdict.SLOW, 0)
 
@@ -224,7 +224,7 @@ def _head(standing: Standing, *, brief: bool = False) -> Line:
         which = f"tested {noun}" if partly else noun
         text = f"The only {which} is ok" if tested == 1 else f"All {count(tested, which)} are ok"
         if standing.beside:
-            rest.insert(0, (f" alone; {standing.beside} slow beside other traffic", "$warning"))
+            rest.insert(0, (f" alone; {standing.beside} slow alongside other traffic", "$warning"))
         if brief:
             text = f"{tested} of {tested} ok"
         return [(text, verdict_style(Verdict.OK) if not partly and not standing.failing else _PARTLY), *rest]

@@ -97,7 +97,10 @@ def test_rp_filter_without_source_routing_is_one_finding_on_that_node(network: N
         network.on("n3", "ip", "rule", "del", "from", network.address("n3", rail), "table", str(100 + rail))
     network.on("n3", "sysctl", "-qw", *(f"net.ipv4.conf.{name}.rp_filter=1" for name in ("all", "eth0", "eth1")))
     found = run(network, tmp_path, "--probes", "ping,udp")
-    title = "n3 drops what comes in by another interface than it answers by (rp_filter is 1 on eth0, eth1)"
+    title = (
+        "n3 drops packets that arrive on an interface other than the one it answers through (rp_filter is 1 on"
+        " eth0, eth1)"
+    )
     finding = check(found, title, "n3")
     assert any("10.1.0.4 is on eth0, and answers to 10.2.0.1 leave by eth1" in line for line in finding["evidence"])
     assert "rp_filter" in finding["next"][0]
@@ -108,7 +111,9 @@ def test_a_node_that_answers_some_nodes_by_the_other_rail_is_named(network: Netw
         network.on("n2", "ip", "route", "add", f"{address}/32", "dev", "eth1", "table", "100")
     network.on("n2", "sysctl", "-qw", *(f"net.ipv4.conf.{name}.rp_filter=1" for name in ("all", "eth0", "eth1")))
     found = run(network, tmp_path, "--probes", "ping,udp")
-    title = "n2 drops what comes in by another interface than it answers by (rp_filter is 1 on eth0)"
+    title = (
+        "n2 drops packets that arrive on an interface other than the one it answers through (rp_filter is 1 on eth0)"
+    )
     finding = check(found, title, "n2")
     assert any("answers to 10.1.0.1 leave by eth1" in line for line in finding["evidence"])
     assert "rp_filter" in finding["next"][0]

@@ -177,5 +177,5 @@ def test_switches_that_announce_themselves_show_a_wrong_cable(tmp_path: Path) ->
     path = f"{tool.parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     with Network(tmp_path, 4, 2, variables={**login_variables(tmp_path), "PATH": path}) as network:
         code, titles = preflight(network, tmp_path)
-    assert "n3 eth1 (rail 1) is connected to leaf0 swp1, rail 1 of 3 others to leaf1" in titles
+    assert "n3 eth1 (rail 1) is connected to leaf0 swp1, rail 1 of 3 other nodes to leaf1" in titles
     assert code == 1

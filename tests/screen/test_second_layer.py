@@ -30,7 +30,7 @@ async def test_a_session_whose_pairs_are_slow_only_beside_others_is_not_titled_a
     async with opened(FakeFeed(story.events)) as (app, pilot):
         await settled(app, pilot)
         title = screen_text(app).splitlines()[0]
-        assert "All 56 GPU pairs are ok  alone; 1 slow beside other traffic" in title
+        assert "All 56 GPU pairs are ok  alone; 1 slow alongside other traffic" in title
 
 
 async def test_a_wide_window_shows_world_beside_p2p(opened: Opened) -> None:

@@ -105,7 +105,7 @@ class OutsideDomain(_DomainRule):
     title = "Node outside the NVLink domain of the others"
     message = (
         "[{alone} is in no NVLink domain (no cluster UUID), unlike {unlike}]"
-        "[{where} is outside the NVLink domain of {others}][: clique {clique}, not {usual} as they are]"
+        "[{where} is outside the NVLink domain of {others}][: clique {clique}, theirs is {usual}]"
     )
     next_step = (
         "Reset the GPUs of the node, or restart it; then compare its partition in the fabric manager (NMX) with theirs."

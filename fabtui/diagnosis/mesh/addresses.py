@@ -219,8 +219,8 @@ class RailsSwapped(AddressRule):
     title = "Interfaces are connected to the wrong rails"
     message = "rails swapped on {node}[: {plugs}]"
     evidence = (
-        "{plugs:flag}the MAC addresses that nodes learn show it",
-        "{across:flag}what it sends arrives on other rails only, and nothing arrives at it",
+        "{plugs:flag}the MAC addresses that nodes learned show it",
+        "{across:flag}its packets arrive on other rails only, and nothing reaches it",
     )
     next_step = "Swap the cables, or the VLANs of the switch ports."
 
@@ -289,11 +289,14 @@ class ReversePathFilter(AddressRule):
 
     id = "FT233"
     name = "reverse-path-filter"
-    title = "rp_filter drops what comes from other rails"
-    message = "{node} drops what comes in by another interface than it answers by (rp_filter is 1 on {filtered})"
+    title = "rp_filter drops packets from other rails"
+    message = (
+        "{node} drops packets that arrive on an interface other than the one it answers through (rp_filter is 1 on"
+        " {filtered})"
+    )
     evidence = ("{routes:lines}", *AddressRule.evidence)
     takes_endpoints = False
-    next_step = "Route by source address on the node (ip rule, one table for each rail), or set rp_filter to 2."
+    next_step = "Route by source address on the node (ip rule, one table per rail), or set rp_filter to 2."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         seats = {(place.node, place.address): place for place in mesh.places}
@@ -313,7 +316,7 @@ class ReversePathFilter(AddressRule):
                 paths |= {p for p in mesh.paths if {(p.src, p.src_addr), (p.dst, p.dst_addr)} <= ends}
                 nics[place.nic] = None
                 texts.append(
-                    f"{src} is on {place.nic}, and answers to {one_line(dst, 60)} leave by {one_line(leaves, 40)}"
+                    f"{src} is on {place.nic}, and answers to {one_line(dst, 60)} leave through {one_line(leaves, 40)}"
                 )
         # Where most nodes are alike, what they lack is a route between rails.
         for node, (paths, nics, texts) in blamed.items() if 2 * len(blamed) < len(mesh.order) else ():
@@ -331,7 +334,7 @@ class OtherFamily(AddressRule):
     name = "other-address-family"
     title = "Nodes without a common address family"
     message = "only IPv{own} addresses on the data interfaces of {nodes}, IPv{common} on the other nodes"
-    evidence = ("no address of one family is shared, so the layers ping, mtu, udp and tcp do not cover these nodes",)
+    evidence = ("they share no address family, so the layers ping, mtu, udp and tcp do not cover these nodes",)
     next_step = "Give the nodes addresses of the same family, or leave them out."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:

@@ -70,14 +70,14 @@ class PathDropsFlows(MeshRule):
     id = "FT209"
     name = "path-drops-flows"
     title = "One of several equal paths drops packets"
-    message = "{never} of {tried} flows {scope:between} never pass: one of several equal paths drops"
+    message = "{never} of {tried} flows {scope:between} never pass: one of several equal paths drops them"
     evidence = (
         "{pairs:count_address pair}, {source_ports} source ports each, in rounds 2 s apart: the same ports fail",
         "{steady:count_address pair} within the groups pass with all ports",
         "{hop} is the last router that answers for a flow that is lost",
         "pings, datagrams and connections that fail there took this path",
     )
-    next_step = "Take the next hops or the members of the bond out one by one, and look at their counters."
+    next_step = "Disable the next hops or the members of the bond one by one, and look at their counters."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         bad = {
@@ -146,9 +146,9 @@ class SomeConnections(MeshRule):
         "{unsteady} of the source ports pass at one time and not at another",
         "{rules:lines}",
         "{p2p:flag}the pairs pass in p2p, where connections are tried again; many ranks that start at once may fail",
-        "usual cause: a limit of new connections, in a firewall or in the table of connections of {where}",
+        "usual cause: a limit on new connections, in a firewall or in the connection table of {where}",
     )
-    next_step = "Look for limits in the firewall of the node, and for a full table of connections."
+    next_step = "Look for limits in the firewall of the node, and for a full connection table."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         left: set[AddressPair] = set()

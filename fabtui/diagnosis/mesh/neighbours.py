@@ -284,7 +284,7 @@ class StaleNeighbour(_MacRule):
         "({address} is {own}, not {seen})"
     )
     takes_endpoints = False
-    next_step = "Delete the entry (ip neigh del), and what sets it at boot."
+    next_step = "Delete the entry (ip neigh del), and remove whatever sets it at boot."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         for one in _wrong(mesh):
@@ -314,8 +314,10 @@ class WrongSwitch(_MacRule):
     name = "wrong-switch"
     title = "Interface is connected to the switch of another rail"
     severity = Severity.WARN
-    message = "{node} {nic} (rail {rail}) is connected to {switch}[ {port}], rail {rail} of {others} others to {usual}"
-    evidence = ("{switch} has rail {of_switch} of the other nodes", "by LLDP, without traffic")
+    message = (
+        "{node} {nic} (rail {rail}) is connected to {switch}[ {port}], rail {rail} of {others} other nodes to {usual}"
+    )
+    evidence = ("{switch} serves rail {of_switch} of the other nodes", "according to LLDP, without traffic")
     takes_endpoints = False
     next_step = "Compare the cabling with the plan: swap the cables."
 

@@ -48,7 +48,8 @@ class NvlinkSharp(Rule[PairContext]):
     message = "{where}: NVLink SHARP (NVLS) {what}"
     evidence = (
         "{collective} over {group} fails",
-        "all_reduce by {algorithm}: {busbw:.3g} {unit}; a ring has about what the pairs have, {pairs_have:.3g} {unit}",
+        "all_reduce by {algorithm}: {busbw:.3g} {unit}; a ring reaches about what the pairs do, {pairs_have:.3g}"
+        " {unit}",
     )
     next_step = """Compare the Fabric state of all GPUs; reset the GPUs and restart nvidia-fabricmanager, or reboot \
 the node. NCCL_NVLS_ENABLE=0 avoids NVLink SHARP meanwhile."""

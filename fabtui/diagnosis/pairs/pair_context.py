@@ -245,7 +245,7 @@ class PairContext:
             self.unexplained = {p: one for p, one in self.unexplained.items() if not uses_any(model, p, settled)}
             self.only_inside = [pair for pair in self.only_inside if not uses_any(model, pair, settled)]
         self.cores = BusyCores(model)  #: Cores that CPU ranks share.
-        #: What pairs showed that were slow beside other traffic only, where that may be the cores of CPU ranks.
+        #: What pairs showed that were slow alongside other traffic only, where that may be the cores of CPU ranks.
         self.contended: dict[str, Any] = {}
         #: Components that explain bad pairs, the one that explains most first; None until `search` has found them.
         self.blames: list[Blame] | None = None

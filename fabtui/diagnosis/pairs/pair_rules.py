@@ -71,7 +71,9 @@ class WrongData(Rule[PairContext]):
         "[{pair:arrow} wrong data][{component}: wrong data in {bad} of {tested} pairs][{group}: wrong data]"
         "[{many:count_pair} with wrong data][, {wrong}]"
     )
-    next_step = "Keep these GPUs out of jobs: a job would go on with wrong numbers. Then test their memory and links."
+    next_step = (
+        "Keep these GPUs out of jobs: a job would carry on with wrong numbers. Then test their memory and links."
+    )
     trials = PAIR_TRIALS
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
@@ -321,17 +323,17 @@ class NodeLost(_PairRule):
 
 @register
 class Contention(_PairRule):
-    """Pairs that are slow beside other traffic pass when they are tested alone: the fabric is short of bandwidth."""
+    """Pairs that are slow alongside other traffic pass when they are tested alone: the fabric is short of bandwidth."""
 
     id = "FT028"
     name = "contention"
     title = "Pairs are slow under load only"
     lasts = False
     severity = Severity.WARN
-    message = "contention: {slow} pairs are slow beside other traffic and pass alone"
+    message = "contention: {slow} pairs are slow alongside other traffic and pass alone"
     evidence = (
-        "{passed} of {retested} slow pairs passed when they were tested again, alone",
-        "{inside} pairs pass alone and are slow in the world communicator, beside all others",
+        "{passed} of {retested} slow pairs passed when retested alone",
+        "{inside} pairs pass alone and are slow in the world communicator, alongside all others",
     )
     next_step = "Compare with --isolated; check oversubscription, adaptive routing and flow control of the switches."
     trials = (ExperimentKind.ALONE,)
@@ -732,8 +734,8 @@ class CoresBusy(_PairRule):
     evidence = (
         "{slow:count_pair} slow that have nothing in common: {names}",
         "slow collectives: {groups}",
-        "{passed} of {retested} slow pairs passed when they were tested again, alone",
-        "{inside} pairs pass alone and are slow in the world communicator, beside all others",
+        "{passed} of {retested} slow pairs passed when retested alone",
+        "{inside} pairs pass alone and are slow in the world communicator, alongside all others",
         "values of ranks that wait for a core are no evidence about NICs, cables or switches",
     )
     next_step = (
@@ -822,7 +824,7 @@ class OnlyInWorld(_PairRule):
     lasts = False
     severity = Severity.WARN
     message = "{pairs:count_pair} bad in the world communicator only, not alone"
-    evidence = ("check what all ranks share, and what else failed in that communicator",)
+    evidence = ("check what all ranks share, and whatever else failed in that communicator",)
     next_step = "Read the NCCL log of the world communicator."
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:

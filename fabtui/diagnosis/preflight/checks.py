@@ -211,7 +211,7 @@ class ProbeJudgement(NodeRule):
     id = "FT301"
     name = "probe"
     title = "Problem reported by a probe"
-    message = "[{devices:devices}: ]{text}[; and {more} more of the kind]"
+    message = "[{devices:devices}: ]{text}[; and {more} more of this kind]"
     evidence: ClassVar[tuple[str, ...]] = ("NVIDIA's action: {action}",)
     next_step = "Run the command of the finding on the node."
     #: Name of the judgements' check; "": all that are in no catalogue.
@@ -389,9 +389,9 @@ class SameMachine(_IdentityRule):
     id = "FT310"
     name = "same-machine"
     title = "One machine under several names"
-    message = "one machine under several names: NCCL takes them for one host, and tests go nowhere"
+    message = "one machine under several names: NCCL takes them for one host, so tests between them mean nothing"
     evidence = ("host name {hostname}, boot id {boot_id}",)
-    next_step = "Name each machine once."
+    next_step = "Name each machine only once."
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         for boot, group in _shared(context.nodes, _boot).items():
@@ -452,7 +452,7 @@ class SameMachineId(_IdentityRule):
     name = "same-machine-id"
     title = "Different machines with the same machine id"
     severity = Severity.NOTE
-    message = "same machine id, as copies of one image: DHCP may assign them one address"
+    message = "same machine id, as in copies of one image: DHCP may assign them the same address"
     evidence = ("machine id {machine_id}",)
     next_step = "Remove /etc/machine-id from the image."
 
@@ -513,7 +513,7 @@ class SameGuid(_SharedValueRule):
     id = "FT315"
     name = "same-guid"
     title = "Several machines with the same node GUID"
-    message = "same node GUID {first}: the subnet manager takes them for one"
+    message = "same node GUID {first}: the subnet manager takes them for one node"
     next_step = "Reprogram the GUID of one adapter."
     subject = "guid"
     command = "ssh {node} ibstat"

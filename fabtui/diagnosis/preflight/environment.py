@@ -134,7 +134,7 @@ class VariableRefersToNothing(NodeRule):
 
     id = "FT322"
     name = "variable-refers-to-nothing"
-    title = "Variable that refers to what is not there"
+    title = "Variable that names something that does not exist"
     message = "{variable}: {problem}"
     evidence = ("{variable}={value}",)
     next_step = "Correct or unset the variable where it is set: shell start file, environment module, container image."

@@ -17,9 +17,9 @@ _WAITING = "WAITING_FOR_PEERS"
 _VERSIONS = "version mismatch"
 #: States of a node, and what they mean.
 _STATES = {
-    "UNAVAILABLE": "it does not run, or does not answer on its command port",
-    _WAITING: "it waits for other nodes of its list",
-    "WAITING_FOR_RECOVERY": "it waits until GPUs are reset, or memory of a lost node is given back",
+    "UNAVAILABLE": "it is not running, or does not answer on its command port",
+    _WAITING: "it is waiting for other nodes on its list",
+    "WAITING_FOR_RECOVERY": "it is waiting for GPUs to be reset, or for the memory of a lost node to be released",
     "SHUTTING_DOWN": "it ends",
 }
 #: GPUs that are built for NVLink between nodes.

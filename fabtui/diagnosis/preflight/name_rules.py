@@ -183,7 +183,9 @@ class SlowLogin(NodeRule):
     message = "the login takes {seconds}, {usual} on the others"
     evidence = ("{lookup}: sshd waits for it (UseDNS)",)
     not_in_lab = True
-    next_step = "Look at name service (UseDNS of sshd), PAM, file system of the home, and start files of the shell."
+    next_step = (
+        "Look at the name service (UseDNS of sshd), PAM, the file system of the home, and the start files of the shell."
+    )
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         logins = {
@@ -227,10 +229,12 @@ class MasterNotReached(NodeRule):
 
     id = "FT149"
     name = "master-not-reached"
-    title = "Address of rank 0 is not reached"
+    title = "Address of rank 0 cannot be reached"
     message = "{target}: {problem}[, {reached:count_node} connect]"
     evidence = ("{resolved}",)
-    next_step = "Check name, address and firewall; start rank 0, or any listener (nc -l), on that port first."
+    next_step = (
+        "Check the name, the address and the firewall; start rank 0, or any listener (nc -l), on that port first."
+    )
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         groups: dict[tuple[str, str, str, str], list[str]] = {}

@@ -186,7 +186,10 @@ def filtered(*nodes: str, value: Any = 1, dev: Any = "eth0") -> Kernels:
 
 
 def test_a_strict_filter_without_source_routing_is_one_finding() -> None:
-    text = "n3 drops what comes in by another interface than it answers by (rp_filter is 1 on eth1, eth0)"
+    text = (
+        "n3 drops packets that arrive on an interface other than the one it answers through (rp_filter is 1 on"
+        " eth1, eth0)"
+    )
     assert filtered("n3").titles() == [text]
     assert {finding.rule.id for finding in filtered("n3").found()} == {"FT233"}
     assert not [one for one in filtered("n3", value=2).titles() if "rp_filter" in one]

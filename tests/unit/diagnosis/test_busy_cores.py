@@ -236,7 +236,7 @@ def test_what_passes_alone_is_the_cores_and_not_the_fabric() -> None:
     found = diagnose(model)
     (one,) = found.findings
     assert (one.rule.id, str(one.severity)) == ("FT029", "note")
-    assert evidence(one)[0] == "12 of 12 slow pairs passed when they were tested again, alone"
+    assert evidence(one)[0] == "12 of 12 slow pairs passed when retested alone"
     assert found.code == 0
 
 

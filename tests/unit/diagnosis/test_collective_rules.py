@@ -102,7 +102,7 @@ def test_all_reduce_below_a_ring_is_confirmed_by_what_it_gains() -> None:
     (one,) = sharp(model)
     assert title(one) == "a: NVLink SHARP (NVLS) is slower than a ring"
     assert one.severity is Severity.WARN
-    assert evidence(one)[0] == ("all_reduce by NVLS/SIMPLE: 120 GB/s; a ring has about what the pairs have, 360 GB/s")
+    assert evidence(one)[0] == ("all_reduce by NVLS/SIMPLE: 120 GB/s; a ring reaches about what the pairs do, 360 GB/s")
     found = tried(model, planned(model, one), all_reduce("a", "a", 338.0))
     assert "all_reduce over a: 338 GB/s with NCCL_NVLS_ENABLE=0, 120 GB/s before, so NVLink SHARP is at fault" in (
         " ".join(evidence(found))

@@ -135,7 +135,9 @@ def test_a_pair_that_passes_alone_is_refuted() -> None:
     alone = [each for each in planned(model, one) if each.trial == ExperimentKind.ALONE]
     played(model, alone, lambda each, pair: 45.0)
     (after,) = diagnose(model).findings
-    assert fact(after).lines == ("refuted: a:1 > b:2 passes alone, so only other traffic, or chance, makes it bad",)
+    assert fact(after).lines == (
+        "refuted: a:1 > b:2 passes alone, so only other traffic, or chance, makes it look bad",
+    )
     assert after.confidence == pytest.approx(0.2)
 
 

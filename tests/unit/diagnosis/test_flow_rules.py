@@ -62,7 +62,7 @@ def test_one_of_several_equal_paths_drops() -> None:
     net.icmp = lambda a, r, b, s: across(a, r, b, s) and (a, b) in (("n0", "n2"), ("n1", "n3"))
     (found,) = net.findings()
     assert title(found) == (
-        "40 of 128 flows between n[0-1] and n[2-3] on rail 0 never pass: one of several equal paths drops"
+        "40 of 128 flows between n[0-1] and n[2-3] on rail 0 never pass: one of several equal paths drops them"
     )
     assert evidence(found) == (
         "4 address pairs, 16 source ports each, in rounds 2 s apart: the same ports fail",
@@ -86,17 +86,17 @@ def test_pairs_between_the_groups_that_were_not_tried_belong_to_it() -> None:
 def test_one_direction_and_one_address() -> None:
     net = Flows(lambda a, r, b, s: (16, 8, 8) if across(a, r, b, s) and a in ("n0", "n1") else (16, 16, 0))
     assert net.texts() == [
-        "32 of 64 flows from n[0-1] to n[2-3] on rail 0 never pass: one of several equal paths drops"
+        "32 of 64 flows from n[0-1] to n[2-3] on rail 0 never pass: one of several equal paths drops them"
     ]
     net = Flows(lambda a, r, b, s: (16, 8, 8) if ("n2", 0) in ((a, r), (b, s)) else None)
     (text,) = net.texts()
-    assert text.endswith("at n2 rail 0 (eth0 10.1.0.3) never pass: one of several equal paths drops"), "a bond"
+    assert text.endswith("at n2 rail 0 (eth0 10.1.0.3) never pass: one of several equal paths drops them"), "a bond"
 
 
 def test_between_rails() -> None:
     """Every pair from rail 0 to rail 1 is bad, its opposite passes, and pairs within rails have one flow."""
     net = Flows(lambda a, r, b, s: (16, 8, 8) if (r, s) == (0, 1) else (16, 16, 0) if r != s else None)
-    assert net.texts() == ["96 of 192 flows from rail 0 to rail 1 never pass: one of several equal paths drops"]
+    assert net.texts() == ["96 of 192 flows from rail 0 to rail 1 never pass: one of several equal paths drops them"]
 
 
 @pytest.mark.parametrize("counts", [(16, 14, 1), (16, 1, 14), (16, 8, 2), (16, 12, 0), (16, 16, 0)])
@@ -122,7 +122,7 @@ def test_only_some_connections_pass() -> None:
     assert evidence(found) == (
         "48 of 384 connections were accepted, while pings and datagrams pass",
         "24 of the source ports pass at one time and not at another",
-        "usual cause: a limit of new connections, in a firewall or in the table of connections of n0",
+        "usual cause: a limit on new connections, in a firewall or in the connection table of n0",
     )
     net.rules = {"n0": ["tcp flags syn / syn,ack limit rate over 2/second drop"]}
     assert f"n0 has the rule: {net.rules['n0'][0]}" in evidence(limited(net))

@@ -222,7 +222,7 @@ def test_a_cable_in_the_switch_of_another_rail() -> None:
     made = Cabled()
     assert made.wrong() == []
     made.switch["n3", 1] = "leaf0"
-    text = "n3 eth1 (rail 1) is connected to leaf0 swp3, rail 1 of 3 others to leaf1"
+    text = "n3 eth1 (rail 1) is connected to leaf0 swp3, rail 1 of 3 other nodes to leaf1"
     assert made.wrong() == [text]
     (found,) = (one for one in made.found() if one.rule.id == "FT239")
     assert (found.severity, found.subject) == (Severity.WARN, ("nic", "n3 eth1"))

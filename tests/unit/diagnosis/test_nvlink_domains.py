@@ -87,7 +87,7 @@ def test_a_probe_that_no_longer_answers_takes_no_domain_away() -> None:
     ("tray", "severity", "text"),
     [
         (("", 0), Severity.BAD, "c is in no NVLink domain (no cluster UUID), unlike [a-b,d-h]"),
-        (("aa", 2), Severity.WARN, "c is outside the NVLink domain of [a-b,d]: clique 2, not 1 as they are"),
+        (("aa", 2), Severity.WARN, "c is outside the NVLink domain of [a-b,d]: clique 2, theirs is 1"),
     ],
 )
 def test_a_tray_outside_its_domain_is_named_rather_than_its_slow_pairs(

@@ -464,7 +464,7 @@ def test_contention_is_proven_by_eight_pairs_of_which_three_quarters_pass_alone(
 
 def test_contention_reports_what_was_tested_alone_and_what_was_not() -> None:
     (alone,) = [one for one in diagnose(loaded(8, 6)).findings if one.rule.name == "contention"]
-    assert evidence(alone)[0] == "6 of 8 slow pairs passed when they were tested again, alone"
+    assert evidence(alone)[0] == "6 of 8 slow pairs passed when retested alone"
     assert not any("slow in the world" in line for line in evidence(alone))
 
 

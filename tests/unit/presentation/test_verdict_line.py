@@ -63,7 +63,7 @@ TWO_BAD = Standing(TWO, [FIRST, SECOND], "GPU pair", failing=True)
         ),
         (Standing({Verdict.SLOW: 56}, failing=True), "56 of 56 pairs are bad."),
         (Standing({Verdict.OK: 50, Verdict.SLOW: 6}), "6 of 56 pairs are slow."),
-        (Standing(OK, beside=3), "All 56 pairs are ok alone; 3 slow beside other traffic."),
+        (Standing(OK, beside=3), "All 56 pairs are ok alone; 3 slow alongside other traffic."),
         (Standing(OK, [LOST], failing=True, complete=False), "All 56 tested pairs are ok, but n005 is lost"),
         (
             Standing(TWO, [LOST, SECOND], complete=False),
@@ -88,11 +88,11 @@ TWO_BAD = Standing(TWO, [FIRST, SECOND], "GPU pair", failing=True)
         ),
         (
             Standing(OK, [CONTENTION]),
-            "All 56 pairs are ok; warning: contention: 12 pairs are slow beside other traffic and pass alone",
+            "All 56 pairs are ok; warning: contention: 12 pairs are slow alongside other traffic and pass alone",
         ),
         (
             Standing(OK, [CONTENTION], failing=True),
-            "All 56 pairs are ok, but contention: 12 pairs are slow beside other traffic and pass alone",
+            "All 56 pairs are ok, but contention: 12 pairs are slow alongside other traffic and pass alone",
         ),
         (
             Standing(OK, failing=True, others="1 other measurement is bad (1 failed)"),

@@ -119,7 +119,7 @@ async def test_pairs_that_are_slow_only_beside_others_count_in_no_exit_code_and_
     model, _ = await run(Script({"a": 4, "b": 4}, world_rates={(0, 6): 4e9}))
     assert world_of(model)["a:0", "b:2"] is Verdict.SLOW
     assert p2p_of(model)["a:0", "b:2"] is Verdict.OK
-    assert (model.exit_code, model.end_text) == (0, "All 56 GPU pairs are ok alone; 1 slow beside other traffic.")
+    assert (model.exit_code, model.end_text) == (0, "All 56 GPU pairs are ok alone; 1 slow alongside other traffic.")
     model, _ = await run(Script({"a": 4, "b": 4}, world_rates={(0, 6): 4e9}), layers=("world",))
     assert model.exit_code == 1, "nothing shows that the pair passes alone"
     model, _ = await run(Script({"a": 4, "b": 4}))
