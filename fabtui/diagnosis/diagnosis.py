@@ -158,7 +158,7 @@ def _with(found: Diagnosis, more: list[Finding]) -> Diagnosis:
 
 @register
 class PreflightSummary(Rule[list[Finding]]):
-    """The preflight has further findings other than notes. They are one line among the findings of a session."""
+    """The preflight has further findings besides notes. They are one line among the findings of a session."""
 
     id = "FT300"
     name = "preflight"

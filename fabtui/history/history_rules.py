@@ -236,15 +236,15 @@ def _named(component: Component) -> str:
 
 @register
 class Degrades(HistoryRule):
-    """The bandwidth of a component falls below its own earlier values, or it counts errors ever faster.
+    """The bandwidth of a component falls below its own earlier values, or it counts errors faster and faster.
 
     At least three days with sessions before and after are needed. Bandwidth is a share of what is usual in its class.
-    Counters are compared with other components, so that a new driver makes none degrade.
+    Counters are compared with other components, so a new driver makes none look degraded.
     """
 
     id = "FT401"
     name = "degrades"
-    title = "A component gets worse over sessions"
+    title = "A component is getting worse over sessions"
     message = "{part} has been getting worse since {since}: {words}"
     evidence: ClassVar[tuple[str, ...]] = (
         "{days} days with results since then; fabtui history '{place}' shows its course",
@@ -374,7 +374,7 @@ def _each(found: Iterable[Transfer], key: Callable[[Transfer], object]) -> Itera
 
 @register
 class StepOfVersion(HistoryRule):
-    """Step of a whole class of pairs with a new version of a driver or library: no component is at fault."""
+    """A whole class of pairs changed with a new version of a driver or library: no component is at fault."""
 
     id = "FT405"
     name = "step-of-version"

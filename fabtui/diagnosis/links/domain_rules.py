@@ -98,7 +98,7 @@ class _DomainRule(Rule[Model]):
 
 @register
 class OutsideDomain(_DomainRule):
-    """A node, or some of its GPUs, is not in the NVLink domain of the others like it: another clique, or none."""
+    """A node, or some of its GPUs, is not in the NVLink domain of similar nodes: a different clique, or none."""
 
     id = "FT124"
     name = "outside-nvlink-domain"

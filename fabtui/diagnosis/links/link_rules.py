@@ -50,7 +50,7 @@ class _NvlinkRule(_LinkRule):
 
 @register
 class NvlinkInactive(_NvlinkRule):
-    """NVLinks of a GPU are not active that were active when the session started.
+    """NVLinks of a GPU that were active when the session started are no longer active.
 
     That a GPU has fewer active NVLinks than the others is rule FT120: links without a bridge are inactive by design.
     """

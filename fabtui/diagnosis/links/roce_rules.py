@@ -174,8 +174,8 @@ _UNUSED = 0.02
 class HalfPort(Rule[Model]):
     """One of two PCI functions that lead to a connector carries nothing, and the other cannot fill the port.
 
-    So it is on a DGX Spark (GB10), whose functions have four PCIe lanes each, and with adapters that are connected to
-    both sockets. Counters of the ports show it while pairs are tested, or one half is not active.
+    This is the case on a DGX Spark (GB10), whose functions have four PCIe lanes each, and with adapters that are
+    connected to both sockets. Counters of the ports show it while pairs are tested, or one half is not active.
     """
 
     id = "FT151"

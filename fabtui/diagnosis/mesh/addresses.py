@@ -285,7 +285,7 @@ def _rails(found: Iterable[Place]) -> int:
 
 @register
 class ReversePathFilter(AddressRule):
-    """A node drops what comes in by another interface than the one that its answer would leave by."""
+    """A node drops packets that arrive on an interface other than the one its answer would leave through."""
 
     id = "FT233"
     name = "reverse-path-filter"
@@ -328,7 +328,7 @@ class ReversePathFilter(AddressRule):
 
 @register
 class OtherFamily(AddressRule):
-    """The data interfaces of some nodes have addresses of another family than the other nodes."""
+    """The data interfaces of some nodes have addresses of a different family from the other nodes."""
 
     id = "FT234"
     name = "other-address-family"

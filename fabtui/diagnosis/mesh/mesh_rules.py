@@ -134,7 +134,7 @@ class PathDropsFlows(MeshRule):
 class SomeConnections(MeshRule):
     """Datagrams and pings pass, and of many TCP connections some are accepted and others are not.
 
-    A limit of new connections does that: a firewall rule, a full table of connections, a full queue of a listener.
+    A limit on new connections does that: a firewall rule, a full connection table, a full queue of a listener.
     """
 
     id = "FT210"
@@ -395,7 +395,7 @@ class _InterfaceRule(MeshRule):
 
 @register
 class LinkFlaps(_InterfaceRule):
-    """The carrier of an interface went and came back during the session."""
+    """The carrier of an interface went away and came back during the session."""
 
     id = "FT220"
     name = "link-flaps"
@@ -407,7 +407,7 @@ class LinkFlaps(_InterfaceRule):
 
 @register
 class InterfaceDown(_InterfaceRule):
-    """A node reports that an interface is down whose network works on other nodes."""
+    """A node reports an interface as down, although its network works on other nodes."""
 
     id = "FT221"
     name = "interface-down"
@@ -648,7 +648,7 @@ class OutdatedPathMtu(MeshRule):
 class Firewall(MeshRule):
     """Pings pass, but ephemeral TCP or UDP ports do not accept traffic. NCCL listens on such ports.
 
-    It is called a firewall of the node if a rule was seen there, or if connections are refused, as firewalls do.
+    The node's firewall is named if a rule was seen there, or if connections are refused, as firewalls do.
     """
 
     id = "FT206"

@@ -284,7 +284,7 @@ class StaleNeighbour(_MacRule):
         "({address} is {own}, not {seen})"
     )
     takes_endpoints = False
-    next_step = "Delete the entry (ip neigh del), and remove whatever sets it at boot."
+    next_step = "Delete the entry (ip neigh del), and remove it from the boot configuration."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         for one in _wrong(mesh):

@@ -669,7 +669,7 @@ class PairFails(_SinglePair):
 
 @register
 class NodeOfCollectives(_PairRule):
-    """All collectives over two nodes that have a node in common are slow or fail, and those without it are well."""
+    """All collectives over two nodes that share a node are slow or fail, and those without it work."""
 
     id = "FT034"
     name = "node-of-collectives"
@@ -824,7 +824,7 @@ class OnlyInWorld(_PairRule):
     lasts = False
     severity = Severity.WARN
     message = "{pairs:count_pair} bad in the world communicator only, not alone"
-    evidence = ("check what all ranks share, and whatever else failed in that communicator",)
+    evidence = ("check what all ranks share, and what else failed in that communicator",)
     next_step = "Read the NCCL log of the world communicator."
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
@@ -884,7 +884,7 @@ class PairFlaps(_PairRule):
 
 @register
 class SlowMessages(_PairRule):
-    """Some messages of a pair take far longer than the median: a link that flaps, or a busy node."""
+    """Some messages of a pair take far longer than the median: a flapping link, or a busy node."""
 
     id = "FT032"
     name = "slow-messages"

@@ -331,11 +331,11 @@ class NvlinkUnused(TransportRule):
 
 @register
 class OddDevice(Rule[PairContext]):
-    """A node sends over another NIC of a rail than most nodes do, though it has the usual one, too."""
+    """A node sends over a different NIC of a rail from most nodes, though it has the usual one, too."""
 
     id = "FT044"
     name = "odd-nic"
-    title = "A node sends over another NIC than the other nodes"
+    title = "A node sends over a different NIC from the other nodes"
     domain = Domain.PAIRS
     severity = Severity.WARN
     message = "{node} sends over {device} on rail {rail}, most nodes over {usual}"

@@ -384,7 +384,7 @@ class _IdentityRule(NodeRule):
 
 @register
 class SameMachine(_IdentityRule):
-    """One machine is listed under several names. Tests between these names go nowhere."""
+    """One machine is listed under several names. Tests between these names measure nothing."""
 
     id = "FT310"
     name = "same-machine"

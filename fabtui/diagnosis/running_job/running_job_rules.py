@@ -87,7 +87,7 @@ def _blamed(verdict: JobVerdict) -> Subject | None:
 
 @register
 class JobHangs(_RunningJobRule):
-    """A running job makes no progress: a rank is stopped, has ended, or does not come to what the others wait for."""
+    """A running job makes no progress: a rank is stopped, has ended, or does not reach what the others wait for."""
 
     id = "J20"
     name = "running-job-hangs"
@@ -99,7 +99,7 @@ class JobHangs(_RunningJobRule):
 
 @register
 class JobHeldUp(_RunningJobRule):
-    """A running job moves, but the others wait for a rank in each iteration."""
+    """A running job makes progress, but the others wait for a rank in each iteration."""
 
     id = "J21"
     name = "running-job-held-up"
@@ -111,7 +111,7 @@ class JobHeldUp(_RunningJobRule):
 
 @register
 class JobDiverges(_RunningJobRule):
-    """Ranks of a running job call different collectives: it moves, and what it computes is wrong."""
+    """Ranks of a running job call different collectives: it makes progress, but what it computes is wrong."""
 
     id = "J23"
     name = "running-job-diverges"
@@ -123,7 +123,7 @@ class JobDiverges(_RunningJobRule):
 
 @register
 class RankStruck(_RunningJobRule):
-    """The kernel reported an Xid or an OOM kill that struck a rank of a running job, which still moves."""
+    """The kernel reported an Xid or an OOM kill that struck a rank of a running job, which still makes progress."""
 
     id = "J22"
     name = "running-job-struck"

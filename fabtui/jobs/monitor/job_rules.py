@@ -31,7 +31,7 @@ _UNTIMED_SAMPLES = 30
 _MOST = 4
 _ENDS = {
     **{"CANCELLED": "was cancelled", "TIMEOUT": "reached its time limit", "NODE_FAIL": "lost a node"},
-    "OUT_OF_MEMORY": "ran out of memory: the kernel killed a process of it at its memory limit",
+    "OUT_OF_MEMORY": "ran out of memory: the kernel killed one of its processes at its memory limit",
 }
 
 Found = Iterator[Finding]
@@ -66,7 +66,7 @@ def _ended(rule: JobRule, facts: JobFacts) -> Found:
     elif status.stage == "waiting":
         why = f" ({status.reason})" if status.reason else ""
         command = f"squeue --start --jobs={status.job}"
-        yield rule.found(f"it has not begun: {status.state}{why}", command=command, severity=Severity.NOTE)
+        yield rule.found(f"it has not started: {status.state}{why}", command=command, severity=Severity.NOTE)
     if status.stage != "ended" or status.state == "COMPLETED":
         return
     how = _ENDS.get(status.state, f"has ended: {status.state}")
@@ -89,7 +89,7 @@ def _requeued(rule: JobRule, facts: JobFacts) -> Finding:
     when = "" if status.requeued is None else f" at {time.strftime('%H:%M:%S', time.localtime(status.requeued))}"
     reasons = {file.path: file.errors.cancelled for file in facts.logs.files.values() if file.errors.cancelled}
     why = f": {next(iter(reasons.values())).lower()}" if reasons else ""
-    waits, after, now = status.stage == "waiting", "", "it runs again"
+    waits, after, now = status.stage == "waiting", "", "it is running again"
     if waits:
         # A job that runs again has counted on.
         after = f" after iteration {latest.number}" if latest is not None else ""
@@ -164,7 +164,7 @@ def _idle_gpus(rule: JobRule, facts: JobFacts) -> Found:
         return
     started = (facts.status.elapsed or 0.0) > WARM_UP or any(history.was_busy for history in histories.values())
     if started and all(_is_idle(facts, node, history) for node, history in histories.items()):
-        text = f"no GPU of the job is busy, on none of {count(len(histories), 'node')}"
+        text = f"no GPU of the job is busy on any of {count(len(histories), 'node')}"
         yield rule.found(text, command=_hang(facts), hangs=True)
 
 
@@ -350,7 +350,7 @@ def _stages(rule: JobRule, facts: JobFacts) -> Found:
     layers, pipeline = meaning(values, "layers"), meaning(values, "pipeline")
     if layers is not None and sum(stages) != layers:
         text = f"PARTITION {values['PARTITION']} has {sum(stages)} layers, NUM_LAYERS is {layers}"
-        yield rule.found(text, command="the layers of all stages together are the model")
+        yield rule.found(text, command="the layers of all stages must add up to the layers of the model")
     if pipeline is not None and len(stages) != pipeline:
         text = f"PARTITION {values['PARTITION']} has {len(stages)} stages, the pipeline has {pipeline}"
         yield rule.found(text, command="each stage of the pipeline needs its number of layers")
@@ -459,7 +459,7 @@ _ROWS: tuple[tuple[str, str, Callable[[JobRule, JobFacts], Found], str, str, str
      "Read the kernel log and the error log of its node."),
     ("J03", "gpus-idle", _idle_gpus,
      "The GPUs of a node, or of all nodes, are idle",
-     "GPUs of a node are idle for 30 s while those of other nodes compute, or no GPU of the job is busy.",
+     "GPUs of a node have been idle for 30 s while those of other nodes compute, or no GPU of the job is busy.",
      "Compare its ranks with the others: fabtui hang."),
     ("J04", "log-errors", _error_lines,
      "A log has errors; the earliest that can be a cause comes first",
@@ -475,7 +475,7 @@ _ROWS: tuple[tuple[str, str, Callable[[JobRule, JobFacts], Found], str, str, str
      "Compare the scripts and the exported variables of the nodes."),
     ("J07", "setting-unlike-file", _unlike_configuration,
      "A setting differs from the configuration file",
-     "Nodes printed another value of a setting than the configuration file (--conf) has.",
+     "Nodes printed a value that differs from the configuration file (--conf).",
      "Compare the scripts and the exported variables of the nodes."),
     ("J08", "node-rank", _node_ranks,
      "NODE_RANK is given twice or is missing",
@@ -487,7 +487,7 @@ _ROWS: tuple[tuple[str, str, Callable[[JobRule, JobFacts], Found], str, str, str
      "Correct the degrees of parallelism or the number of GPUs."),
     ("J10", "pipeline-stages", _stages,
      "PARTITION does not fit the layers or the pipeline",
-     "The layers of the pipeline stages do not add up to NUM_LAYERS, or there is another number of stages.",
+     "The layers of the pipeline stages do not add up to NUM_LAYERS, or the number of stages differs.",
      "Give each pipeline stage its number of layers; all stages together are the model."),
     ("J11", "master-address", _master_address,
      "MASTER_ADDR is not an address of the job's nodes",

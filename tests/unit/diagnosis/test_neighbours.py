@@ -226,7 +226,7 @@ def test_a_cable_in_the_switch_of_another_rail() -> None:
     assert made.wrong() == [text]
     (found,) = (one for one in made.found() if one.rule.id == "FT239")
     assert (found.severity, found.subject) == (Severity.WARN, ("nic", "n3 eth1"))
-    assert evidence(found)[0] == "leaf0 has rail 0 of the other nodes"
+    assert evidence(found)[0] == "leaf0 serves rail 0 of the other nodes"
     assert found.next == ("ssh n3 sudo lldpctl eth1",)
     made.switch["n3", 1] = "storage"
     assert made.wrong() == [text.replace("leaf0", "storage")]

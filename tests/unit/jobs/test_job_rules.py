@@ -160,7 +160,7 @@ def test_idle_gpus_on_all_nodes_count_after_the_warm_up() -> None:
     files = healthy(**{f"{node}_gpu": gpustat(node, 40, busy=False) for node in NODES})
     assert not findings(facts_of(files, elapsed=300.0))
     report = report_of(facts_of(files))
-    assert [one.facts["text"] for one in report.findings] == ["no GPU of the job is busy, on none of 4 nodes"]
+    assert [one.facts["text"] for one in report.findings] == ["no GPU of the job is busy on any of 4 nodes"]
     assert report.verdict == "hangs"
 
 
@@ -218,12 +218,12 @@ def test_a_rank_that_is_gone_is_found_by_its_node() -> None:
 @pytest.mark.parametrize(
     ("status", "verdict", "code", "text"),
     [
-        (JobStatus("12", "PENDING", "Resources"), "waiting", 0, "it has not begun: PENDING (Resources)"),
+        (JobStatus("12", "PENDING", "Resources"), "waiting", 0, "it has not started: PENDING (Resources)"),
         (JobStatus("12", "FAILED", "NonZeroExitCode", exit_code="1:0"), "failed", 1,
          "it has ended: FAILED (NonZeroExitCode), exit code 1"),
         (JobStatus("12", "NODE_FAIL", down={"n061": "down*: gpu 3 fell off the bus"}), "failed", 1, "it lost a node"),
         (JobStatus("12", "OUT_OF_MEMORY", "OutOfMemory", exit_code="0:125"), "failed", 1,
-         "it ran out of memory: the kernel killed a process of it at its memory limit (OutOfMemory)"),
+         "it ran out of memory: the kernel killed one of its processes at its memory limit (OutOfMemory)"),
         (JobStatus("12", "TIMEOUT"), "failed", 1, "it reached its time limit"),
         (JobStatus("12", "CANCELLED"), "failed", 1, "it was cancelled"),
         (JobStatus("12", "CANCELLED", exit_code="143:0"), "failed", 1, "it was cancelled"),
