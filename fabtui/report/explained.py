@@ -39,8 +39,10 @@ _BEGINNING = 256 * 1024
 _ANOTHER = "next: give the whole line as it was printed, or a log: fabtui explain FILE; fabtui explain --list has all"
 _CODE = re.compile(r"(?:FT|E|J)\d{1,4}", re.IGNORECASE)
 _XID = re.compile(r"xid[ -]?([0-9]{1,4})", re.IGNORECASE | re.ASCII)
-#: The name of a transport as NCCL prints it: ``NET/IB/0/GDRDMA``.
-_TRANSPORT = re.compile(r"(?:NET|P2P|SHM|IPC|NVLS|MNNVL|COLLNET)(?:/[\w.:+-]+)*", re.ASCII)
+#: The name of a transport as libraries print it: ``NET/IB/0/GDRDMA``, ``NET/AWS Libfabric/0``, ``UCX``, ``TCP``.
+_TRANSPORT = re.compile(
+    r"(?:NET|P2P|SHM|IPC|NVLS|MNNVL|COLLNET)(?:/[\w.:+-]+(?: [\w.:+-]+(?=/))?)*|CUMEM|UCX|TCP|gloo", re.ASCII
+)
 #: A word that names a file rather than being an error text.
 _FILE_NAME = re.compile(r"\S*/\S*|\S+\.(?:log|txt|out|err|gz|xz|bz2|zst|zip)")
 

@@ -112,6 +112,27 @@ def test_the_way_within_a_node() -> None:
     assert "host memory" in way(story.shadow, "a:1", "a:0")
 
 
+@pytest.mark.parametrize(
+    ("transport", "between", "stations"),
+    [
+        ("P2P/MNNVL", ("n000:0", "n001:1"), "GPU 0 NVLink GPU 1"),
+        ("NVLS", ("n000:0", "n000:1"), "GPU 0 NVLink GPU 1"),
+        ("IPC/read", ("n000:0", "n000:1"), "GPU 0 NVLink GPU 1"),
+        ("NET/OFI/0 + P2P/IPC", ("n000:0", "n000:1"), "GPU 0 PCIe switch mlx5_0 network mlx5_1 PCIe switch GPU 1"),
+    ],
+)
+def test_the_way_is_that_of_the_table_of_transports(transport: str, between: tuple[str, str], stations: str) -> None:
+    story = sweep_of_two()
+    links = [{"link": n, "state": "active", "speed": 26.5} for n in range(4)]
+    for node in ("n000", "n001"):
+        gpus = [{"index": n, "links": links} for n in range(4)]
+        story.add(ProbeResult(node=node, probe="nvlink", value={"gpus": gpus}))
+    story.measured(*story.good(*between, transport=transport))
+    found = way(story.shadow, *between)
+    assert " ".join(found.splitlines()[1].replace("─", " ").split()) == stations
+    assert ("host memory" in found) == ("OFI" in transport)
+
+
 def test_where_it_is_too_wide_it_goes_down() -> None:
     lines = way(sweep_of_two().shadow, "n000:0", "n001:1", 60).splitlines()
     assert lines[0].strip() == "n000"

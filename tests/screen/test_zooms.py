@@ -317,6 +317,35 @@ def test_filters_know_transports(text: str, shown: str) -> None:
     assert kinds == {shown}
 
 
+@pytest.mark.parametrize(
+    ("word", "names"),
+    [
+        ("p2p", "P2P/CUMEM|P2P/MNNVL|IPC/read|NVLS"),
+        ("mnnvl", "P2P/MNNVL"),
+        ("nvls", "NVLS"),
+        ("shm", "SHM/direct"),
+        ("ib", "NET/IB/mlx5_0|NET/IB/0/GDRDMA|NET/IBext_v10/0"),
+        ("gib", "NET/gIB/0"),
+        ("ofi", "NET/OFI/0/GDRDMA|NET/AWS Libfabric/0"),
+        ("tcpx", "NET/FasTrak/0"),
+        ("gdr", "NET/IB/0/GDRDMA|NET/OFI/0/GDRDMA"),
+        ("socket", "NET/Socket/eth0"),
+        ("tcp", "NET/Socket/eth0|TCP"),
+        ("gloo", "TCP"),
+        ("via:pigeon", "NET/Pigeon/0"),
+    ],
+)
+def test_filters_and_cells_name_a_transport_alike(word: str, names: str) -> None:
+    every = [
+        *("P2P/CUMEM", "P2P/MNNVL", "IPC/read", "NVLS", "SHM/direct", "NET/IB/mlx5_0", "NET/IB/0/GDRDMA"),
+        *("NET/IBext_v10/0", "NET/gIB/0", "NET/OFI/0/GDRDMA", "NET/AWS Libfabric/0", "NET/FasTrak/0"),
+        *("NET/Socket/eth0", "TCP", "NET/Pigeon/0"),
+    ]
+    chosen = read_filter(word, [])
+    assert chosen is not None
+    assert [name for name in every if chosen.has_transport(name)] == names.split("|")
+
+
 @pytest.mark.parametrize("text", ["n[0", "zz", ">", "^-", "n[5-1]", "a!b", "via:"])
 def test_a_wrong_filter_is_one_line(text: str) -> None:
     with pytest.raises(InputError, match=r"^filter"):

@@ -35,7 +35,7 @@ from fabtui.model.places import Places
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
-from fabtui_node.parsers.nccl.transports import Path
+from fabtui_node.parsers.nccl.transports import NETWORK
 
 #: Minimum number of slow pairs, for each node: fewer cross a cut by chance.
 _FEWEST, _FEWEST_PER_NODE = 8, 2
@@ -131,8 +131,6 @@ def _has_slow_end(table: PairTable, whole: Flags, hit: Flags, ends: int) -> bool
     return bool(((tested >= _FEWEST_OF_END) & (slow >= _OF_END * tested)).any())
 
 
-#: Paths of NCCL that leave a GPU over a network.
-NETWORK = (Path.TCP, Path.RDMA, Path.GPUDIRECT)
 #: Maximum number of cells of a finding whose RDMA ports are inspected.
 MOST_INSPECTED = 64
 _MOST_COMMANDS = 4

@@ -26,7 +26,7 @@ from fabtui.diagnosis.finding import (
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_named
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.links.link_rules import gpus_in_use
-from fabtui.diagnosis.pairs.pair_context import NETWORK, PairContext, without_nvlink
+from fabtui.diagnosis.pairs.pair_context import PairContext, without_nvlink
 from fabtui.model.endpoints import PAIR_CLASSES, ClassKey, PairClass, node_of
 from fabtui.model.facts.link_limits import LEAST_BYTES, PCIE, Limit, LinkLimits
 from fabtui.model.facts.node_view import active_ports, dicts, field, is_efa, number, text
@@ -37,7 +37,7 @@ from fabtui.model.places import Places
 from fabtui.model.records import listed, probed
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
-from fabtui_node.parsers.nccl.transports import Path, device_of, transport_of
+from fabtui_node.parsers.nccl.transports import NETWORK, Path, device_of, transport_of
 
 _EFA_COMMAND = "fi_info -p efa"
 #: Environment variables that keep NCCL from a faster transport.

@@ -178,7 +178,7 @@ def _on_pcie(here: _Links, there: _Links) -> bool:
 
 def _interface(links: _Links, transport: str, address: str | None) -> float | None:
     """Return the rate of the interface with an address, or of the one that NCCL names."""
-    return links.interfaces.get(address or "", links.interfaces.get(transport.rpartition("/")[2]))
+    return links.interfaces.get(address or "", links.interfaces.get(device_of(transport)))
 
 
 def _links_of(model: Model, end: Endpoint) -> _Links:

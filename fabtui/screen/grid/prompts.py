@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import NamedTuple
 
 from fabtui.errors import InputError
@@ -11,6 +12,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Cell, Model
 from fabtui.screen.grid.axis import Axis
+from fabtui_node.parsers.nccl.transports import TRANSPORTS, Path, transport_of
 
 #: Verdicts by their filter words.
 VERDICTS: dict[str, frozenset[Verdict]] = {
@@ -24,16 +26,38 @@ CLASSES: dict[str, PairClass] = {
     "cross": PairClass.CROSS_RAIL,
     "domain": PairClass.SAME_DOMAIN,
 }
-#: Parts of the library's transport names by their filter words.
-TRANSPORTS: dict[str, tuple[str, ...]] = {
-    "p2p": ("p2p",),
-    "nvls": ("nvls",),
-    "shm": ("shm",),
-    "gdr": ("gdr",),
-    "ib": ("net/ib", "ibverbs", "roce", "rdma"),
-    "socket": ("socket",),
-    "tcp": ("tcp", "gloo"),
+#: Filter words for transports by their path; the short form and the word of `TRANSPORTS` are filter words, too.
+_OF_PATH: dict[Path, tuple[str, ...]] = {
+    Path.P2P: ("p2p",),
+    Path.SHM: ("shm",),
+    Path.TCP: ("tcp", "socket"),
+    Path.RDMA: ("rdma",),
+    Path.GPUDIRECT: ("rdma", "gdr"),
+    Path.GLOO: ("tcp", "gloo"),
 }
+
+
+@lru_cache(maxsize=4096)
+def transport_words(name: str | None) -> frozenset[str]:
+    """Return the filter words that match a transport, by the name that the library prints; none for an unknown one."""
+    found = transport_of(name)
+    # With GPUDirect RDMA, a transport has another short form than its row.
+    kinds = [row for row in TRANSPORTS if row.pattern is found.pattern]
+    words = [word for row in kinds for word in (row.short, row.word, *_OF_PATH[row.path], *_OF_PATH[found.path])]
+    return frozenset(word.lower() for word in words if " " not in word)
+
+
+#: Filter words for transports.
+TRANSPORT_WORDS = tuple(
+    dict.fromkeys(
+        word.lower()
+        for word in (
+            *(word for words in _OF_PATH.values() for word in words),
+            *(word for row in TRANSPORTS for word in (row.short, row.word)),
+        )
+        if " " not in word
+    )
+)
 
 #: Filter word that keeps rows and columns without a match.
 ALL_ROWS = "!"
@@ -47,8 +71,9 @@ class Filter(NamedTuple):
     text: str
     verdicts: frozenset[Verdict] = frozenset()
     classes: frozenset[PairClass] = frozenset()
-    #: Parts of transport names in lower case; one must match.
-    transports: tuple[str, ...] = ()
+    #: Words for transports, and parts of their names in lower case; one must match.
+    transports: frozenset[str] = frozenset()
+    via: tuple[str, ...] = ()
     #: Nodes whose rows and columns are shown; None for all.
     sources: frozenset[str] | None = None
     targets: frozenset[str] | None = None
@@ -61,30 +86,39 @@ class Filter(NamedTuple):
             return False
         if self.classes and model.table.relation(src, dst) not in self.classes:
             return False
-        if not self.transports:
+        if not self._by_transport:
             return True
         measured = cell.measurement
         if measured is None or not measured.transport:
             measured = model.measured_for(Layer.P2P, src, dst) or model.measured_for(Layer.WORLD, src, dst)
-        path = (measured.transport or "").lower() if measured is not None else ""
-        return any(part in path for part in self.transports)
+        return self.has_transport((measured.transport or "") if measured is not None else "")
+
+    def has_transport(self, name: str) -> bool:
+        """Return True if a transport, by the name that the library prints, is one of those that are named."""
+        lowered = name.lower()
+        return not self.transports.isdisjoint(transport_words(name)) or any(part in lowered for part in self.via)
 
     @property
     def by_result(self) -> bool:
         """True if only cells with a result can match, so that whole rows and columns may have no match."""
-        return bool(self.verdicts or self.transports)
+        return bool(self.verdicts or self._by_transport)
 
     @property
     def by_cell(self) -> bool:
         """True if the filter can hide single cells of rows and columns that are shown."""
-        return bool(self.verdicts or self.classes or self.transports)
+        return bool(self.verdicts or self.classes or self._by_transport)
+
+    @property
+    def _by_transport(self) -> bool:
+        return bool(self.transports or self.via)
 
 
 def read_filter(text: str, known: list[str]) -> Filter | None:
     """Parse filter words, None without any; `InputError` if one is wrong. Looking up node groups may take seconds."""
     verdicts: set[Verdict] = set()
     classes: set[PairClass] = set()
-    transports: list[str] = []
+    transports: set[str] = set()
+    via: list[str] = []
     sources: set[str] | None = None
     targets: set[str] | None = None
     for word in text.split():
@@ -93,13 +127,13 @@ def read_filter(text: str, known: list[str]) -> Filter | None:
         if word == ALL_ROWS:
             continue
         if colon and prefix.lower() == "via" and rest:
-            transports.append(rest.lower())
+            via.append(rest.lower())
         elif all(part in VERDICTS for part in lowered.split(",")):
             verdicts.update(*(VERDICTS[part] for part in lowered.split(",")))
         elif all(part in CLASSES for part in lowered.split(",")):
             classes.update(CLASSES[part] for part in lowered.split(","))
-        elif all(part in TRANSPORTS for part in lowered.split(",")):
-            transports.extend(name for part in lowered.split(",") for name in TRANSPORTS[part])
+        elif all(part in TRANSPORT_WORDS for part in lowered.split(",")):
+            transports.update(lowered.split(","))
         else:
             rows, arrow, columns = word.partition(">")
             if rows:
@@ -114,7 +148,8 @@ def read_filter(text: str, known: list[str]) -> Filter | None:
         " ".join(text.split()),
         frozenset(verdicts),
         frozenset(classes),
-        tuple(transports),
+        frozenset(transports),
+        tuple(via),
         None if sources is None else frozenset(sources),
         None if targets is None else frozenset(targets),
         all_rows=ALL_ROWS in text.split(),

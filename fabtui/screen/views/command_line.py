@@ -36,7 +36,7 @@ from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import job_ids, own_jobs
 from fabtui.screen.context import context_of
 from fabtui.screen.grid.cells import RowOrder
-from fabtui.screen.grid.prompts import CLASSES, GOTO_HINT, TRANSPORTS, VERDICTS, read_place
+from fabtui.screen.grid.prompts import CLASSES, GOTO_HINT, TRANSPORT_WORDS, VERDICTS, read_place
 from fabtui.screen.keys import bindings_of, shortcut
 from fabtui.screen.views.main import MainScreen
 from fabtui.screen.widgets.prompt import EarlyInput
@@ -235,7 +235,7 @@ class CommandTable:
     def _add_arguments(self) -> None:
         prepares: dict[str, tuple[Callable[[str], Awaitable[Act]], Offer]] = {
             "layer": (self._layer, self._offered(self._layers)),
-            "filter": (self._filter, self._offered(lambda: [*VERDICTS, *CLASSES, *TRANSPORTS, *self._nodes()])),
+            "filter": (self._filter, self._offered(lambda: [*VERDICTS, *CLASSES, *TRANSPORT_WORDS, *self._nodes()])),
             "go": (self._go, self._offer_places),
             "node": (self._node, self._offered(self._nodes)),
             "pair": (self._pair, self._offer_places),

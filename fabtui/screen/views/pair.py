@@ -45,6 +45,7 @@ from fabtui.screen.widgets import pair_text
 from fabtui.screen.widgets.finding_lines import detail_lines, head_lines
 from fabtui.screen.widgets.sparkline import cells_strip, sparkline
 from fabtui_node.parsers.lines import bytes_text
+from fabtui_node.parsers.nccl import transports
 
 #: Minimum width for both directions side by side.
 _SIDE_BY_SIDE = 100
@@ -323,18 +324,20 @@ def _text(value: Any, limit: int = 40) -> str:
 def hops(model: Model, src: Endpoint, dst: Endpoint, measurement: Measurement | None) -> list[PathHop]:
     """Return the known hops from one endpoint to another."""
     transport = (measurement.transport if measurement is not None else None) or ""
-    lowered = transport.lower()
-    if src.node == dst.node and "net" not in lowered:
-        middle = _within(model, src, dst, lowered)
+    path, device = transports.path_of(transport), transports.device_of(transport)
+    if src.node == dst.node and path not in transports.NETWORK and not device:
+        middle = _within(model, src, dst, transport)
+    elif path is transports.Path.P2P:
+        # NVLink leads to GPUs of other nodes, too.
+        middle = [_nvlink(model, src, dst) or PathHop("NVLink", (fit_text(transport, 30),))]
     else:
         addresses = (measurement.src_addr, measurement.dst_addr) if measurement is not None else (None, None)
         if measurement is not None and measurement.src == str(dst):
             # Measured in the other direction.
             addresses = addresses[::-1]
-        name = transport.rpartition("/")[2]
         between = PathHop("network", (fit_text(transport, 40) if transport else "transport ?",))
-        here = _to_nic(model, src, name, addresses[0], lowered)
-        there = _to_nic(model, dst, name, addresses[1], lowered)
+        here = _to_nic(model, src, device, addresses[0], path)
+        there = _to_nic(model, dst, device, addresses[1], path)
         middle = [*here, between, *reversed(there)]
     return [_end(src), *middle, _end(dst)]
 
@@ -353,19 +356,27 @@ def _pcie(gpu: dict[str, Any]) -> tuple[str, bool]:
     return f"gen{_text(gen, 4)} x{_text(width, 4)}" + (f" of x{_text(widest, 4)}" if narrow else ""), narrow
 
 
-def _within(model: Model, src: Endpoint, dst: Endpoint, transport: str) -> list[PathHop]:
+def _nvlink(model: Model, src: Endpoint, dst: Endpoint) -> PathHop | None:
+    """Return the hop over NVLink; None if it is unknown, or if the GPUs have no NVLinks."""
     links = [_nvlinks(model, end) for end in (src, dst)]
-    if any(word in transport for word in ("p2p", "nvl")) and any(total for _, total, _ in links):
-        active = min(found for found, _, _ in links)
-        total = max(found for _, found, _ in links)
-        speed = links[0][2]
-        about = (f"{active} of {total} links", f"{speed:g} GB/s per link" if speed else "")
-        return [PathHop("NVLink", tuple(text for text in about if text), active < total)]
+    if not any(total for _, total, _ in links):
+        return None
+    active = min(found for found, _, _ in links)
+    total = max(found for _, found, _ in links)
+    speed = links[0][2]
+    about = (f"{active} of {total} links", f"{speed:g} GB/s per link" if speed else "")
+    return PathHop("NVLink", tuple(text for text in about if text), active < total)
+
+
+def _within(model: Model, src: Endpoint, dst: Endpoint, transport: str) -> list[PathHop]:
+    path = transports.path_of(transport)
+    if path is transports.Path.P2P and (hop := _nvlink(model, src, dst)) is not None:
+        return [hop]
     if src.kind != "gpu":
         return [PathHop("node memory", (fit_text(transport, 30),) if transport else ())]
     sides = [_pcie(_inventory(model, end)[1]) for end in (src, dst)]
     ends = [PathHop("PCIe", (text,) if text else (), narrow) for text, narrow in sides]
-    if "shm" in transport:
+    if path is transports.Path.SHM:
         return [ends[0], PathHop("host memory", ("SHM",)), ends[1]]
     return [PathHop("PCIe or NVLink", (fit_text(transport, 30) if transport else "transport ?",))]
 
@@ -379,7 +390,7 @@ def _nvlinks(model: Model, end: Endpoint) -> tuple[int, int, float | None]:
     return sum(link.get("state") == "active" for link in links), len(links), max(speeds, default=None)
 
 
-def _to_nic(model: Model, end: Endpoint, chosen: str, address: str | None, transport: str) -> list[PathHop]:
+def _to_nic(model: Model, end: Endpoint, chosen: str, address: str | None, path: transports.Path) -> list[PathHop]:
     inventory, gpu = _inventory(model, end)
     names = [nic.get("name") for nic in dicts(inventory.get("nics"))]
     nic = chosen if chosen in names else end.nic
@@ -388,7 +399,7 @@ def _to_nic(model: Model, end: Endpoint, chosen: str, address: str | None, trans
         link, narrow = _pcie(gpu)
         nic_path = gpu.get("nic_path") if nic == gpu.get("nic") else None
         name = _NIC_PATHS.get(str(nic_path), "PCIe")
-        copied = "host memory" if "net" in transport and "gdr" not in transport else ""
+        copied = "host memory" if path in (transports.Path.TCP, transports.Path.RDMA) else ""
         about = (link, str(nic_path) if str(nic_path) in _NIC_PATHS else "", copied)
         found.append(PathHop(name, tuple(text for text in about if text), narrow))
     state, bad = _port(inventory, nic)

@@ -137,7 +137,12 @@ def test_a_transport_is_explained_by_its_name(capsys: Out) -> None:
     out = capsys.readouterr().out
     assert "HPC-X's plug-in IBext: InfiniBand or RoCE." in out
     assert "GPUDirect RDMA" in out
+    for name in ("NET/AWS Libfabric/0", "UCX", "TCP", "NVLS", "P2P/MNNVL"):
+        assert entry.main(["explain", name]) == 0, name
     assert entry.main(["explain", "NET/unheard-of"]) == 2
+    capsys.readouterr()
+    entry.main(["explain", "NET/IB is odd"])
+    assert capsys.readouterr().out.startswith("unknown: NET/IB is odd")
 
 
 def test_an_error_of_one_node_has_commands_for_that_node(capsys: Out) -> None:

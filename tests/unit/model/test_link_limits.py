@@ -223,7 +223,8 @@ def test_interfaces_limit_sockets() -> None:
     def slower(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
         inventory["nics"][0].update(name="bond0", speed_mbps=10000)
 
-    assert limit(model_of(), pair("NET/Socket/eth0")) == (3.125, "interface")
+    for name in ("NET/Socket/eth0", "NET/Socket/eth0 + P2P/IPC"):
+        assert limit(model_of(), pair(name)) == (3.125, "interface")
     by_address = pair("NET/Socket/eth0", dst_addr="10.9.0.1", value=1.0)
     assert limit(model_of(change=slower), by_address) == (1.25, "interface")
     assert limit(model_of(change=slower), pair("NET/Socket/eth0", value=1.0)) is None

@@ -25,6 +25,10 @@ class Path(IntEnum):
     GLOO = 6  #: TCP, by design: gloo has nothing faster.
 
 
+#: Paths through NICs.
+NETWORK = (Path.TCP, Path.RDMA, Path.GPUDIRECT)
+
+
 class Transport(NamedTuple):
     """A kind of transport."""
 
