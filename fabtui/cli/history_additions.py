@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fabtui.errors import InputError
+from fabtui.exit_status import ALL_OK, BAD_INPUT
 from fabtui.history.history_file import history_file
 from fabtui.history.ingest import add_recordings
 from fabtui.model.events import SessionStart
@@ -38,7 +39,7 @@ def add_to_history(names: Sequence[str], path: Path | None) -> int:
             added += not one.problem
             problems += _left_out(one.problem) if one.problem else 0
         print(f"{count(added, 'recording')} added to {file}")
-    return 2 if problems else 0
+    return BAD_INPUT if problems else ALL_OK
 
 
 def _left_out(problem: str) -> int:

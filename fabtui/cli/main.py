@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 from fabtui.errors import InputError
+from fabtui.exit_status import BAD_INPUT, CRASHED, INTERRUPTED
 from fabtui.sanitize import clean, one_line, printable
 from fabtui.version import __version__
 
@@ -38,9 +39,6 @@ def clean_standard_files() -> None:
             setattr(sys, name, CleanOutput(file))
 
 
-USAGE_ERROR = 2
-CRASHED = 70
-INTERRUPTED = 130
 #: Errors of a full disk.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -59,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except InputError as error:
         print(f"fabtui: error: {one_line(str(error))}", file=sys.stderr)
-        return USAGE_ERROR
+        return BAD_INPUT
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -71,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             where = error.filename or "standard output"
             print(f"fabtui: error: cannot write {where}: {error.strerror}", file=sys.stderr)
             _mute_output()
-            return USAGE_ERROR
+            return BAD_INPUT
         print(report_crash(error), file=sys.stderr)
         return CRASHED
     finally:

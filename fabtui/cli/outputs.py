@@ -15,6 +15,7 @@ from fabtui.cli.printing import is_plain, print_json
 from fabtui.cli.written_files import print_lines, write_each, write_first
 from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
 from fabtui.errors import InputError
+from fabtui.exit_status import INTERRUPTED
 from fabtui.export.collectives_table import write_table
 from fabtui.export.csv import write_csv
 from fabtui.export.json import write_json
@@ -23,7 +24,6 @@ from fabtui.export.openmetrics import write_openmetrics
 from fabtui.export.planner import write_planner
 from fabtui.importers.result import Result
 from fabtui.importers.session import replayed
-from fabtui.model.exit_codes import INTERRUPTED
 from fabtui.model.session_model import Model
 from fabtui.presentation.verdict_line import sentence_of
 from fabtui.report.contents import write_report

@@ -10,7 +10,7 @@ report (`importers.to_model`) or `Causes` (`LogReader`), not a new rule. Then th
 `Finding.rule.id` or the same `Finding.code` at every door.
 
 Importing this module registers all rules about sessions; those about logs of jobs are registered by `fabtui.jobs`,
-those about earlier sessions by `fabtui.history`.
+those about earlier sessions by `fabtui.history`, whose findings come with the model (`Model.past`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,18 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.experiment import confirmed
-from fabtui.diagnosis.finding import RULES, Domain, Finding, Rule, Severity, Steps, in_steps, register, rules_of
+from fabtui.diagnosis.finding import (
+    RULES,
+    Domain,
+    Finding,
+    Rule,
+    Severity,
+    Steps,
+    findings_of,
+    in_steps,
+    register,
+    rules_of,
+)
 from fabtui.diagnosis.healthy_set import HealthySet, healthy_set
 from fabtui.diagnosis.knowledge.log_causes import Causes, error_findings
 from fabtui.diagnosis.links import domain_rules as domain_rules
@@ -41,6 +52,7 @@ from fabtui.diagnosis.running_job import running_job_rules as running_job_rules
 from fabtui.diagnosis.running_job import uneven_traffic as uneven_traffic
 from fabtui.diagnosis.running_job.job_verdict import JobVerdict
 from fabtui.diagnosis.running_job.judge import job_verdict
+from fabtui.exit_status import BAD
 from fabtui.model import exit_codes
 from fabtui.model.rechecks import runs_tests
 from fabtui.model.session_model import Model
@@ -59,8 +71,6 @@ class Evidence:
     model: Model = field(default_factory=Model)  #: Facts of nodes and measurements of pairs.
     errors: Causes | None = None  #: Errors in lines of logs; None if no log was read.
     job: Any = None  #: Facts of a running job, the context of the rules of `Domain.JOBS`; None without a job.
-    #: What earlier sessions saw, the context of the rules of `Domain.HISTORY`; None without a history.
-    history: Any = None
     #: Values of facts that the user expects, by the name of the fact.
     expected: Mapping[str, str] = field(default_factory=dict)
 
@@ -101,7 +111,7 @@ class Diagnosis:
     def code(self) -> int:
         """Exit code of the session, or of its preflight if the session only inspected nodes; 1 if its job alerts."""
         if self.job is not None and self.job.alerts:
-            return exit_codes.BAD
+            return BAD
         if self.model.options.get("looks_only"):
             return self.preflight.exit_code
         return _exit_code(self.model, (*self.all_findings, *self.preflight.findings))
@@ -140,9 +150,7 @@ def diagnose(evidence: Evidence | Model) -> Diagnosis:
     inspected = preflight(model, given.expected) if given.expected else latest_preflight(model)
     more = error_findings(given.errors) if given.errors is not None else []
     if given.job is not None:
-        more += [one for rule in rules_of(Domain.JOBS) for one in rule.findings(given.job)]
-    if given.history is not None:
-        more += [one for rule in rules_of(Domain.HISTORY) for one in rule.findings(given.history)]
+        more += findings_of(Domain.JOBS, given.job)
     return _with(Diagnosis(given, tally, found.listed, found.all, inspected), more)
 
 
@@ -194,7 +202,7 @@ def _exit_code(model: Model, found: Iterable[Finding]) -> int:
     by_load = any(isinstance(one.rule, pair_rules.CoresBusy) and one.severity is Severity.WARN for one in listed)
     code = exit_codes.exit_code(model, slow_by_load=by_load and not results)
     bad = any(one.severity is Severity.BAD and _counts(one) for one in listed)
-    return exit_codes.BAD if bad else code
+    return BAD if bad else code
 
 
 def _counts(found: Finding) -> bool:
@@ -265,5 +273,5 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
     checks = [one for one in left if one.rule.domain is Domain.NODES]
     few = checks
     if len(checks) > _MOST_LISTED:
-        few = [finding for rule in rules_of(Domain.SUMMARY) for finding in rule.findings(checks)]
+        few = findings_of(Domain.SUMMARY, checks)
     yield Findings(in_order(model, [*found, *few]), in_order(model, [*found, *checks]))

@@ -331,3 +331,8 @@ def register(rule: RuleT) -> RuleT:
 def rules_of(domain: Domain) -> list[Rule[Any]]:
     """Return the rules of a domain in the order in which they are checked."""
     return [rule for rule in RULES if rule.domain is domain]
+
+
+def findings_of(domain: Domain, context: Any) -> list[Finding]:
+    """Return what the rules of a domain find in their context, in the order of the rules."""
+    return [one for rule in rules_of(domain) for one in rule.findings(context)]

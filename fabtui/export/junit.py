@@ -16,9 +16,9 @@ from xml.etree import ElementTree  # nosec B405
 
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import RULES, Domain, Finding, Severity
+from fabtui.exit_status import BAD, NOT_TESTED
 from fabtui.export.atomic_write import write_bytes
 from fabtui.export.csv_table import when
-from fabtui.model.exit_codes import BAD, NOT_TESTED
 from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model

@@ -9,7 +9,7 @@ from functools import cached_property
 from statistics import median
 from typing import Any, ClassVar, NamedTuple
 
-from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, register, rules_of
+from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, findings_of, register
 from fabtui.history.component import Component, PartKind
 from fabtui.history.course import DAY, HourlyRate
 from fabtui.history.past_evidence import FoundOn, PastEvidence, UsualOn
@@ -208,9 +208,7 @@ def date_of(seconds: float) -> str:
 
 def history_findings(evidence: PastEvidence) -> list[Finding]:
     """Return the findings of all rules about earlier sessions, the worst first."""
-    context = HistoryContext(evidence)
-    found = [one for rule in rules_of(Domain.HISTORY) for one in rule.findings(context)]
-    return sorted(found, key=lambda one: one.severity.rank)
+    return sorted(findings_of(Domain.HISTORY, HistoryContext(evidence)), key=lambda one: one.severity.rank)
 
 
 class HistoryRule(Rule[HistoryContext]):

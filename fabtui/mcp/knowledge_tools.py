@@ -8,6 +8,7 @@ from fabtui.diagnosis.diagnosis import RULES, with_errors
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.knowledge.failure_stage import explained_errors
 from fabtui.errors import InputError
+from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
 from fabtui.importers.catalogue import chosen, recognise
 from fabtui.importers.formats.job_dumps import results_of
 from fabtui.importers.result import Result, read
@@ -90,7 +91,7 @@ def _explain(call: Call) -> Answer:
         {"known": found.known, "lines": lines},
         examined=[f"{one_line(what, 400)}; no node"],
         not_examined=[*found.notices, *([] if found.known else ["what is unknown is not known to be harmless"])],
-        code=0 if found.known else 1,
+        code=ALL_OK if found.known else BAD,
     )
 
 
@@ -128,7 +129,7 @@ def _read(call: Call) -> Answer:
                 if one.unknown
             ),
         ],
-        code=0 if len(known) == len(results) else 3,
+        code=ALL_OK if len(known) == len(results) else NOT_TESTED,
         next=steps_of(findings),
     )
 

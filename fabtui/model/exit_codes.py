@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from fabtui.exit_status import ALL_OK, BAD, INTERRUPTED, NOT_TESTED
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
 
-ALL_OK = 0
-BAD = 1
-NOT_TESTED = 3
-INTERRUPTED = 130
 #: Maximum number of endpoints named per reason.
 _MOST_ENDS = 8
 

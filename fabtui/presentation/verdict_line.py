@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from fabtui.diagnosis.finding import Domain, Finding, Route, Severity
-from fabtui.model.exit_codes import BAD
+from fabtui.exit_status import BAD
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Verdict, worst
 from fabtui.nodeset import count

@@ -12,11 +12,11 @@ from fabtui import __version__
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.diagnosis.session_diff import has_facts, session_diff
+from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
 from fabtui.export.atomic_write import write_atomically
 from fabtui.export.csv_table import when
 from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import without_facts
-from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED
 from fabtui.model.facts.compare import Fact, FactTable
 from fabtui.model.layers import Layer, Per, grid_layers
 from fabtui.model.session_model import Model

@@ -22,6 +22,7 @@ from textual.notifications import Notify
 from textual.screen import ModalScreen, Screen
 
 from fabtui.errors import InputError
+from fabtui.exit_status import BAD_INPUT, INTERRUPTED, NOT_TESTED
 from fabtui.export.atomic_write import write_bytes
 from fabtui.model.layers import key_layers
 from fabtui.paths import user_path
@@ -75,8 +76,6 @@ MAX_PROBLEMS_SHOWN = 3
 PROBLEM_SECONDS = 12.0
 #: Lines for all notifications together, as in app.tcss, and the width of the edges of one.
 _TOAST_LINES, _TOAST_EDGES = 2, 3
-#: Exit codes for invalid input, for an error within fabtui, and before the session has begun.
-EXIT_BAD_INPUT, EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED = 2, 3, 130
 
 #: Actions before there is a session.
 _AT_THE_START = ("quit", "suspend_group")
@@ -270,7 +269,7 @@ class FabricApp(App[int]):
             if feed is not None and feed is self._replaced:
                 return
             if isinstance(error, InputError):
-                self._exit_with(EXIT_BAD_INPUT, f"fabtui: {one_line(str(error), 1000)}")
+                self._exit_with(BAD_INPUT, f"fabtui: {one_line(str(error), 1000)}")
                 return
             # Results stay on the screen; the error is shown there and printed at the end.
             text = one_line(f"{type(error).__name__}: {error}", 300)
@@ -338,15 +337,16 @@ class FabricApp(App[int]):
     def exit_status(self) -> int:
         """Exit code of the session in its present state."""
         if self._error_badge is not None:
-            return EXIT_INTERNAL_ERROR
+            # What it had to test was not tested.
+            return NOT_TESTED
         if self._deferred is None:
-            return EXIT_INTERRUPTED
+            return INTERRUPTED
         code: int | None = self.model.exit_code
         if code is None and self.feed is not None:
             # Left before its end: the results so far count. A recording cannot be interrupted.
             outcome = self._deferred.exit_code_if_left if self.feed.can_test else self._deferred.exit_code
             code = outcome(self.model)
-        return EXIT_INTERRUPTED if code is None else code
+        return INTERRUPTED if code is None else code
 
     async def action_quit(self) -> None:
         if self._deferred is None or not self.sweeping or isinstance(self.screen, self._deferred.ConfirmScreen):

@@ -14,8 +14,8 @@ from fabtui.diagnosis.merge_findings import in_order
 from fabtui.diagnosis.pairs.tally import LayerCounts, Survey, Tally, layer_counts
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, latest_preflight_in_steps
 from fabtui.diagnosis.running_job.judge import job_verdict
+from fabtui.exit_status import BAD, NOT_TESTED
 from fabtui.model.endpoints import PairClass
-from fabtui.model.exit_codes import BAD, NOT_TESTED
 from fabtui.model.layers import pair_layers
 from fabtui.model.measurement import DEAD, Verdict
 from fabtui.model.session_model import Model

@@ -9,9 +9,9 @@ from functools import partial
 from fabtui.cli.outputs import reading_progress
 from fabtui.cli.written_files import print_lines, text_outputs, write_first, write_texts
 from fabtui.errors import InputError
+from fabtui.exit_status import ALL_OK, BAD
 from fabtui.export.session_diff import csv_text, json_text
 from fabtui.importers.comparison import compared
-from fabtui.model.exit_codes import ALL_OK, BAD
 from fabtui.paths import user_path
 from fabtui.report.session_diff import print_diff
 

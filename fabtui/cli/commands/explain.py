@@ -10,6 +10,7 @@ from fabtui.cli.printing import print_text
 from fabtui.diagnosis.diagnosis import RULES
 from fabtui.diagnosis.knowledge.failure_stage import explained_errors
 from fabtui.errors import InputError
+from fabtui.exit_status import ALL_OK, BAD
 from fabtui.report.explained import explained
 from fabtui.report.explanation import list_lines
 
@@ -32,9 +33,6 @@ examples:
 exit codes: 0 explained; 1 unknown, or no failure in a log; 2 bad usage or input
 """
 
-#: Exit code if nothing known was found.
-UNKNOWN = 1
-
 
 def execute(args: argparse.Namespace) -> int:
     """Explain rules, errors, texts or logs; return the exit code."""
@@ -51,7 +49,7 @@ def execute(args: argparse.Namespace) -> int:
     for notice in found.notices:
         print(f"fabtui: {notice}", file=sys.stderr)
     _print(found.lines)
-    return 0 if found.known else UNKNOWN
+    return ALL_OK if found.known else BAD
 
 
 def _print(lines: list[str]) -> None:

@@ -14,6 +14,7 @@ from fabtui.cli.printing import confirmed, print_json
 from fabtui.config.values import seconds
 from fabtui.diagnosis.running_job.flight_recorder import answer
 from fabtui.errors import InputError
+from fabtui.exit_status import ALL_OK, BAD, INTERRUPTED, NOT_TESTED
 from fabtui.importers.formats.job_dumps import FLIGHT_RECORDER, rows_of
 from fabtui.importers.result import Result
 from fabtui.importers.sources import Source
@@ -38,8 +39,6 @@ writes one file on its node and goes on. Unlike RAS, the flight recorder sees se
 exit codes: 0 no rank is behind; 1 a rank is behind; 2 bad usage or input; 3 no rank gave a dump; 130 not confirmed
 """
 
-#: Exit codes: a rank is behind; no rank gave a dump; the user did not confirm.
-BEHIND, NO_DUMP, NOT_CONFIRMED = 1, 3, 130
 _LISTING = 20.0
 #: Time (s) added to that of the dumps, for what is sent; and the longest that may be asked for.
 _SENDING = 40.0
@@ -64,7 +63,7 @@ def execute(args: argparse.Namespace) -> int:
         names = one_line(" and ".join(list(stems)[:4]), 500)
         raise InputError(f"several jobs with a flight recorder run there; choose one with --pipe: {names}")
     if "yes" not in given and not _confirmed(number, nodes, with_pipe):
-        return NOT_CONFIRMED
+        return INTERRUPTED
     return asyncio.run(_collect(replace(options, hosts=tuple(nodes)), given, next(iter(stems)), within))
 
 
@@ -109,7 +108,7 @@ async def _collect(options: SessionOptions, given: dict[str, Any], stem: str, wi
     values["files"] = [f"{taken.places[rank].node}:{path}" for rank, path in sorted(taken.files.items())]
     title = f"{fold(options.hosts)}, ranks {ranges(taken.dumps)}"
     print_result(Result(Source(title, ""), form.name, form.title, values, {}, taken.problems, [], []), given)
-    return BEHIND if who.hangs else 0
+    return BAD if who.hangs else ALL_OK
 
 
 def _no_dump(reasons: list[str], as_json: bool) -> int:
@@ -118,4 +117,4 @@ def _no_dump(reasons: list[str], as_json: bool) -> int:
         print_json({"kind": FLIGHT_RECORDER.name, "values": {"answer": None, "problems": problems}})
     else:
         print("\n".join(one_line(reason, 500) for reason in reasons))
-    return NO_DUMP
+    return NOT_TESTED

@@ -23,9 +23,9 @@ from fabtui.cli.printing import is_plain, print_json, print_text
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, exit_code
 from fabtui.diagnosis.running_job.who_is_behind import NO_RANK
 from fabtui.errors import InputError
+from fabtui.exit_status import BAD, INTERRUPTED, NOT_TESTED
 from fabtui.export.atomic_write import check_writable, write_bytes
 from fabtui.export.json import job_values
-from fabtui.model.exit_codes import BAD, INTERRUPTED, NOT_TESTED
 from fabtui.nodeset import fold
 from fabtui.paths import private_folder, state_folder, user_path
 from fabtui.report.running_job import job_blocks

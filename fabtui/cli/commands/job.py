@@ -20,6 +20,7 @@ from fabtui.cli.printing import is_plain, print_json
 from fabtui.config.file import ConfigFile, read_config
 from fabtui.config.values import launcher, readable_file, seconds
 from fabtui.errors import InputError
+from fabtui.exit_status import INTERRUPTED
 from fabtui.export.job import job_values
 from fabtui.jobs.monitor.job_logs import missing
 from fabtui.jobs.monitor.report import JobReport
@@ -74,7 +75,7 @@ def execute(args: argparse.Namespace) -> int:
     try:
         return asyncio.run(_as_text(args, monitor, options))
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
 
 
 def query_from(given: Mapping[str, Any], environ: Mapping[str, str]) -> JobQuery:

@@ -16,10 +16,10 @@ from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.healthy_set import HealthySet
 from fabtui.diagnosis.node_bandwidth import node_bandwidth
 from fabtui.errors import InputError
+from fabtui.exit_status import ALL_OK, BAD
 from fabtui.export.atomic_write import write_atomically, write_bytes
 from fabtui.export.planner import source_text
 from fabtui.importers.session import read_session
-from fabtui.model.exit_codes import ALL_OK, BAD
 from fabtui.nodeset import check_name, fold
 from fabtui.presentation.healthy_text import as_json, host_lines, order_lines
 from fabtui.presentation.verdict_line import sentence_of

@@ -18,8 +18,8 @@ from fabtui.config.file import ConfigFile, read_config
 from fabtui.diagnosis.diagnosis import Evidence, diagnose
 from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.preflight.environment import expectations
+from fabtui.exit_status import BAD
 from fabtui.export.preflight import csv_text, json_text, read_earlier
-from fabtui.model.exit_codes import BAD
 from fabtui.model.facts.compare import Earlier, changes_since
 from fabtui.paths import user_path
 from fabtui.report.preflight import print_preflight

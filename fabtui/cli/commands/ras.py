@@ -13,6 +13,7 @@ from fabtui.cli.outputs import print_result
 from fabtui.cli.printing import print_json
 from fabtui.config.values import seconds
 from fabtui.errors import InputError
+from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
 from fabtui.importers.formats.job_dumps import RAS, ras_values
 from fabtui.importers.result import Result
 from fabtui.importers.sources import Source
@@ -37,8 +38,6 @@ Nothing is started or changed on the nodes, and the job does not notice. RAS doe
 exit codes: 0 no rank is behind; 1 a rank is behind and nothing moves; 2 bad usage or input; 3 no node has a report
 """
 
-#: Exit codes: a rank is behind; no node gave a report.
-BEHIND, NO_REPORT = 1, 3
 _LONGEST_WAIT = 600.0
 
 
@@ -68,7 +67,7 @@ async def _execute(given: dict[str, Any], options: SessionOptions, address: str,
     source = Source(f"{found.node} {found.address}", "")
     units, notes = dict(form.units), found.notes
     print_result(Result(source, form.name, form.title, values, units, notes.warnings, notes.unknown, []), given)
-    return BEHIND if who.hangs else 0
+    return BAD if who.hangs else ALL_OK
 
 
 def _no_report(found: list[Reply], as_json: bool) -> int:
@@ -85,10 +84,10 @@ def _no_report(found: list[Reply], as_json: bool) -> int:
     if as_json:
         rows = [{"node": node, "problem": clean(text), "next": clean(hint) or None} for node, text, hint in lines]
         print_json({"kind": RAS.name, "values": {"answer": None, "problems": rows}})
-        return NO_REPORT
+        return NOT_TESTED
     for node, text, hint in lines:
         print(f"{one_line(node)}: {one_line(text, 500)}" + (f"; {one_line(hint, 500)}" if hint else ""))
-    return NO_REPORT
+    return NOT_TESTED
 
 
 def _hint(reply: Reply, kind: str) -> str:

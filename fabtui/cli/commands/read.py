@@ -15,6 +15,7 @@ from fabtui.cli.written_files import output_path, write_first
 from fabtui.config.file import read_config
 from fabtui.diagnosis.diagnosis import with_errors
 from fabtui.errors import InputError
+from fabtui.exit_status import ALL_OK, NOT_TESTED
 from fabtui.export.json_schemas import cleaned
 from fabtui.importers.catalogue import chosen, formats
 from fabtui.importers.formats.job_dumps import results_of
@@ -37,9 +38,6 @@ examples:
 
 exit codes: 0 all formats recognised; 2 bad usage or input; 3 a format was not recognised
 """
-
-#: Exit code if a format was not recognised, or there was nothing to export.
-NOT_RECOGNISED = 3
 
 
 #: Error of a baseline without a screen to show it.
@@ -87,7 +85,7 @@ def show_results(read: Iterable[Result], args: argparse.Namespace, csv: Path | N
         recognised = write_first(_export(results, csv), report) and recognised
     if "open" in args:
         return _open(results, args)
-    return 0 if recognised else NOT_RECOGNISED
+    return ALL_OK if recognised else NOT_TESTED
 
 
 def _list() -> int:

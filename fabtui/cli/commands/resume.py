@@ -16,6 +16,7 @@ from fabtui.cli.printing import confirmed
 from fabtui.config.file import read_config
 from fabtui.config.options import session_changes
 from fabtui.errors import InputError
+from fabtui.exit_status import INTERRUPTED
 from fabtui.nodeset import count, fold
 from fabtui.paths import user_probe_folder
 from fabtui.sanitize import one_line
@@ -36,8 +37,6 @@ changed: the new one begins with a copy of it, and replays the whole session.
 exit codes: those of run; 2 also if nothing is left to test; 130 not confirmed, or interrupted
 """
 
-NOT_CONFIRMED = 130
-
 
 def execute(args: argparse.Namespace) -> int:
     """Continue the session of a recording, in a new one that begins with a copy of it; return the exit code."""
@@ -53,7 +52,7 @@ def execute(args: argparse.Namespace) -> int:
         raise InputError(f"{path}: values of variables are not recorded; give them again: {one_line(wanted, 300)}")
     runs = list(_runs(found.options))
     if runs and "yes" not in args and not _confirmed(path, runs):
-        return NOT_CONFIRMED
+        return INTERRUPTED
     names = found.options.hosts or (f"lab-{found.options.lab}",)
     record = recording_path(place, names)
     options = replace(

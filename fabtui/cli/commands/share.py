@@ -15,6 +15,7 @@ from pathlib import Path
 from fabtui.cli.printing import confirmed
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
+from fabtui.exit_status import INTERRUPTED
 from fabtui.export.atomic_write import check_writable, write_atomically
 from fabtui.importers.session import read_session
 from fabtui.nodeset import count
@@ -40,7 +41,6 @@ with the order and the groups of the names. What might be a name and was not rec
 exit codes: 0 the copy was written; 2 bad usage or input; 130 not confirmed
 """
 
-NOT_CONFIRMED = 130
 #: Shown of each kind.
 _EXAMPLES, _UNKNOWN = 3, 10
 _WIDEST = 44
@@ -71,7 +71,7 @@ def execute(args: argparse.Namespace) -> int:
         print(_compared(path, made))
         if "yes" not in args and not confirmed(f"Write {out}?", f"{out} is written after a question"):
             print("nothing was written", file=sys.stderr)
-            return NOT_CONFIRMED
+            return INTERRUPTED
         with made.open("rb") as file:
             write_atomically(out, lambda target: shutil.copyfileobj(file, target))
     print(f"wrote {out}")

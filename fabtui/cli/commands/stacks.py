@@ -10,6 +10,7 @@ from fabtui.cli.job_options import job_options
 from fabtui.cli.options_from_args import notice
 from fabtui.cli.printing import print_json, print_text
 from fabtui.diagnosis.running_job.who_is_behind import StackGroup, grouped, rank_stacks
+from fabtui.exit_status import ALL_OK, NOT_TESTED
 from fabtui.nodeset import count, fold
 from fabtui.sanitize import clean, one_line
 from fabtui.session.running_job.inquiry import Reply, replies
@@ -27,8 +28,6 @@ OMPI_COMM_WORLD_RANK or PMI_RANK in their environment.
 exit codes: 0 ranks were found; 2 bad usage or input; 3 no rank was found
 """
 
-#: Exit code if no rank was found.
-NO_RANK = 3
 _DEADLINE = 60.0
 
 
@@ -44,7 +43,7 @@ def execute(args: argparse.Namespace) -> int:
         print_json(_values(groups, problems), given)
     else:
         print_text("\n".join(_lines(groups, problems, found)) + "\n", given)
-    return 0 if stacks else NO_RANK
+    return ALL_OK if stacks else NOT_TESTED
 
 
 def _lines(groups: list[StackGroup], problems: dict[str, str], found: list[Reply]) -> list[str]:

@@ -22,8 +22,8 @@ from fabtui.config.file import read_config
 from fabtui.config.values import seconds
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.errors import InputError
+from fabtui.exit_status import BAD_INPUT, NOT_TESTED
 from fabtui.export.openmetrics import RoundState, WatchRound, write_round
-from fabtui.model.exit_codes import NOT_TESTED
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.presentation.findings import placed_title, step_text
@@ -175,7 +175,7 @@ class _Watching:
         except (OSError, InputError) as error:
             # The next round may find room on the disk.
             summed += f"; cannot write: {one_line(str(error), 300)}"
-            code = 2
+            code = BAD_INPUT
         self._line(f"round {number}: {summed}, {done.ended - began:.1f} s")
         if found is not None and self._settings.passive:
             self._report(found)

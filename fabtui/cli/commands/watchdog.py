@@ -9,7 +9,7 @@ from fabtui.cli.commands.hang import HangCommand, HangSettings, hang_options
 from fabtui.cli.printing import is_plain
 from fabtui.config.values import seconds
 from fabtui.errors import InputError
-from fabtui.model.exit_codes import INTERRUPTED
+from fabtui.exit_status import INTERRUPTED
 from fabtui.session.options import USUAL_IDLE
 
 HELP = """\

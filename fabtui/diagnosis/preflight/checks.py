@@ -36,7 +36,7 @@ from fabtui.diagnosis.preflight.name_rules import SlowLogin as SlowLogin
 from fabtui.diagnosis.preflight.name_rules import SlowNameService as SlowNameService
 from fabtui.diagnosis.preflight.name_rules import WrongAddressOfName as WrongAddressOfName
 from fabtui.diagnosis.preflight.node_context import NodeContext, NodeJudgement, NodeRule, severity_of, slot_of
-from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED
+from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
 from fabtui.model.facts.compare import Compare, FactTable, Odd, shown
 from fabtui.model.facts.network import down_interfaces, nccl_interfaces
 from fabtui.model.facts.node_view import ProbedNode, dicts, field, number, text

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from fabtui.diagnosis.running_job.who_is_behind import JobPlace, ranks_text
-from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED
+from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
 from fabtui.nodeset import count, fold
 
 

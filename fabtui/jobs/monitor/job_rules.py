@@ -6,7 +6,8 @@ import ipaddress
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity, register, rules_of
+from fabtui.diagnosis.diagnosis import Evidence, diagnose
+from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity, register
 from fabtui.jobs.monitor.error_lines import ErrorLine, ErrorLines, is_of_ending
 from fabtui.jobs.monitor.gpu_history import GpuHistory, idle_among
 from fabtui.jobs.monitor.iteration_times import iteration_of
@@ -509,7 +510,7 @@ for _id, _name, _check, _title, _meaning, _next in _ROWS:
 
 def report_of(facts: JobFacts, unread: Sequence[str] = ()) -> JobReport:
     """Return the report of a job: the most severe findings first, and what hangs before others."""
-    found = [one for rule in rules_of(Domain.JOBS) for one in rule.findings(facts)]
+    found = diagnose(Evidence(job=facts)).all_findings
     found.sort(key=lambda one: (one.severity.rank, not one.facts.get("hangs")))
     suspects = {node for one in found if one.severity is not Severity.NOTE for node in one.nodes}
     rows = tuple(_row(facts, node, node in suspects) for node in facts.logs.nodes)

@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from fabtui.diagnosis.finding import Finding, Severity
+from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
 from fabtui.jobs.monitor.gpu_history import GpuSample
 from fabtui.jobs.monitor.job_logs import JobLogs, Stream
 from fabtui.scheduler.slurm import JobStatus
 
 Verdict = Literal["healthy", "suspect", "hangs", "waiting", "ended", "failed", "unknown"]
-
-#: Exit codes of a monitor: nothing is wrong; something is; something could not be read.
-HEALTHY, SUSPECT, UNREAD = 0, 1, 3
 
 
 class NodeRow(NamedTuple):
@@ -114,5 +112,5 @@ class JobReport:
     def exit_code(self) -> int:
         """Return 1 if something is wrong, else 3 if something could not be read, else 0."""
         if self.verdict in ("suspect", "hangs", "failed"):
-            return SUSPECT
-        return UNREAD if self.unread or self.verdict == "unknown" else HEALTHY
+            return BAD
+        return NOT_TESTED if self.unread or self.verdict == "unknown" else ALL_OK

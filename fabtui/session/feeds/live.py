@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from fabtui import __version__
 from fabtui.errors import InputError
+from fabtui.exit_status import ALL_OK
 from fabtui.lab.faults import Fault, LabSpec, parse_faults
 from fabtui.model.events import (
     Acknowledged,
@@ -30,7 +31,6 @@ from fabtui.model.events import (
     SessionResumed,
     SessionStart,
 )
-from fabtui.model.exit_codes import ALL_OK
 from fabtui.model.facts.node_view import ProbedNode, number, text
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
-from fabtui.model.exit_codes import BAD
+from fabtui.exit_status import BAD
 from fabtui.model.measurement import DEAD, SEVERITY, Measurement, Verdict, worst
 from fabtui.model.wrong_data import is_wrong_data, wrong_amount
 from fabtui.presentation.findings import evidence, title
