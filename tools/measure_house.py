@@ -28,15 +28,16 @@ MAXIMUM_FUNCTION = 60
 #: Limits that ``--check`` holds.
 MAXIMUM_SHARED_NAMES = 12
 RECORDING = "tests/samples/sessions/h200x8-lab-2x4-faults.jsonl.gz"
-#: Counts the searches for causes (each has one context) and the tables of pairs of one replay.
+#: Counts the searches for causes (each has one context) and the tables of pairs of one replay: those that are read from
+#: the results, and all, with those made of others: parts, unions, other orders.
 COUNTING = """
 import sys
 from importlib import import_module
 def counted(found, counts={}):
     def wrap(*args, _inner=found.__init__, **kwargs):
-        # A table that joins or reorders others, or has a part of one, is no new one.
-        if sys._getframe(1).f_code.co_name not in ("joined", "replace", "where"):
-            counts[found.__name__] = counts.get(found.__name__, 0) + 1
+        made = sys._getframe(1).f_code.co_name in ("joined", "replace", "where")
+        for name in ("all", *(() if made else ("read",))):
+            counts[found.__name__, name] = counts.get((found.__name__, name), 0) + 1
         return _inner(*args, **kwargs)
     found.__init__ = wrap
     return counts
@@ -44,7 +45,8 @@ for name in ("PairContext", "PairTable"):
     counts = counted(getattr(import_module(MODULES[name]), name))
 from fabtui.cli.main import main
 main(sys.argv[1:])
-print("counts", counts.get("PairContext", 0), counts.get("PairTable", 0), file=sys.stderr)
+wanted = ("PairContext", "read"), ("PairTable", "read"), ("PairTable", "all")
+print("counts", *(counts.get(one, 0) for one in wanted), file=sys.stderr)
 """
 
 
@@ -133,8 +135,11 @@ def long_functions(found: list[Module]) -> list[str]:
     ]
 
 
-def replay_counts(root: Path, found: list[Module]) -> tuple[str, str]:
-    """Return the searches for causes and the tables of pairs of a replay with all outputs, "?" if it fails."""
+def replay_counts(root: Path, found: list[Module]) -> tuple[str, ...]:
+    """Return the searches for causes and the tables of pairs, see `COUNTING`, of a replay with all outputs.
+
+    Each is "?" if the replay fails.
+    """
     homes = {
         name: module.name
         for name in ("PairContext", "PairTable")
@@ -154,8 +159,8 @@ def replay_counts(root: Path, found: list[Module]) -> tuple[str, str]:
             capture_output=True,
             text=True,
         )
-    counts = re.search(r"^counts (\d+) (\d+)$", done.stderr, re.MULTILINE)
-    return (counts[1], counts[2]) if counts else ("?", "?")
+    counts = re.search(r"^counts (\d+) (\d+) (\d+)$", done.stderr, re.MULTILINE)
+    return counts.groups() if counts else ("?", "?", "?")
 
 
 def table(root: Path) -> list[tuple[str, str]]:
@@ -164,7 +169,7 @@ def table(root: Path) -> list[tuple[str, str]]:
     edges = import_edges(found)
     names, functions = shared_names(found), long_functions(found)
     dictionaries = sum(m.text.count("dict[str, Any]") for m in found if m.path.startswith("fabtui/"))
-    searches, tables = replay_counts(root, found)
+    searches, tables, all_tables = replay_counts(root, found)
     return [
         ("lines", f"{sum(module.text.count(chr(10)) for module in found):,}"),
         ("files", str(len(found))),
@@ -179,6 +184,7 @@ def table(root: Path) -> list[tuple[str, str]]:
         ("import circles", str(len(cycles(edges)))),
         ("searches per replay with all outputs", searches),
         ("pair tables per replay with all outputs", tables),
+        ("the same, with parts and unions of them", all_tables),
     ]
 
 

@@ -45,6 +45,7 @@ from fabtui.diagnosis.pairs import pair_rules as pair_rules
 from fabtui.diagnosis.pairs import transport_rules as transport_rules
 from fabtui.diagnosis.pairs.pair_context import PairContext, group_results, uses_any
 from fabtui.diagnosis.pairs.tally import Survey, Tally
+from fabtui.diagnosis.pairs.traffic_path import Carriers, carriers
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, latest_preflight_in_steps, preflight
 from fabtui.diagnosis.pricing.cost_model import CostModel, cost_model
 from fabtui.diagnosis.pricing.price import ExpectedFact, expected, expected_of_first, priced
@@ -80,6 +81,7 @@ class Findings(NamedTuple):
 
     listed: list[Finding]  #: The findings of a session; several about the preflight alone are one.
     all: list[Finding]  #: The same, one by one.
+    costs: CostModel | None = None  #: The cost model by which they are priced, if there was anything to price.
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ class Diagnosis:
     findings: list[Finding]  #: The findings, the first one first; several about the preflight alone are one.
     all_findings: list[Finding]  #: The same, one by one.
     preflight: Preflight  #: Facts of the nodes, findings about them, and what could not be inspected.
+    costs: CostModel | None = None  #: The cost model, if the findings needed one.
 
     @property
     def model(self) -> Model:
@@ -117,6 +120,11 @@ class Diagnosis:
         return _exit_code(self.model, (*self.all_findings, *self.preflight.findings))
 
     @cached_property
+    def carriers(self) -> Carriers:
+        """Way of the bytes of the pairs between nodes: RDMA or TCP."""
+        return carriers(self.model)
+
+    @cached_property
     def healthy(self) -> HealthySet | None:
         """The nodes and endpoints that are healthy together; None if no pair of endpoints was tested."""
         return healthy_set(self.model, self.tally, self.findings)
@@ -133,7 +141,7 @@ class Diagnosis:
 
     @cached_property
     def _costs(self) -> CostModel | None:
-        return cost_model(self.model)
+        return self.costs or cost_model(self.model)
 
 
 def diagnose(evidence: Evidence | Model) -> Diagnosis:
@@ -151,7 +159,7 @@ def diagnose(evidence: Evidence | Model) -> Diagnosis:
     more = error_findings(given.errors) if given.errors is not None else []
     if given.job is not None:
         more += findings_of(Domain.JOBS, given.job)
-    return _with(Diagnosis(given, tally, found.listed, found.all, inspected), more)
+    return _with(Diagnosis(given, tally, found.listed, found.all, inspected, found.costs), more)
 
 
 def with_errors(found: Diagnosis, errors: Causes) -> Diagnosis:
@@ -268,10 +276,11 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
     for at, one in enumerate(found):
         found[at] = confirmed(model, one)
         yield None
+    costs = None
     if not (settled and runs_tests(model)):
-        found = yield from priced(model, found)
+        found, costs = yield from priced(model, found)
     checks = [one for one in left if one.rule.domain is Domain.NODES]
     few = checks
     if len(checks) > _MOST_LISTED:
         few = findings_of(Domain.SUMMARY, checks)
-    yield Findings(in_order(model, [*found, *few]), in_order(model, [*found, *checks]))
+    yield Findings(in_order(model, [*found, *few]), in_order(model, [*found, *checks]), costs)

@@ -12,7 +12,7 @@ from fabtui.diagnosis.finding import Domain
 from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.merge_findings import in_order
 from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, relayed
-from fabtui.diagnosis.pairs.traffic_path import carrier, carriers
+from fabtui.diagnosis.pairs.traffic_path import carrier
 from fabtui.diagnosis.running_job.job_verdict import JobVerdict
 from fabtui.export.atomic_write import write_atomically
 from fabtui.export.collectives_table import sweep_json
@@ -45,7 +45,7 @@ def as_json(found: Diagnosis) -> dict[str, Any]:
         "arms": [_measured(model, measurement, notes, limits) for measurement in model.results.arms()],
         "group_sweep": sweep_json(model, found.expected_groups),
         "published": published_json(model),
-        "carriers": carriers(model).sentence or None,
+        "carriers": found.carriers.sentence or None,
         "untested": [{"src": src, "dst": dst, "error": why} for (src, dst), why in model.untested.items()],
         "not_tested": found.not_examined,
         "findings": [finding_json(one) for one in found.findings],
@@ -67,7 +67,7 @@ def overview_json(found: Diagnosis) -> dict[str, Any]:
             for record in model.nodes.values()
         ],
         "published": published_json(model),
-        "carriers": carriers(model).sentence or None,
+        "carriers": found.carriers.sentence or None,
         "not_tested": found.not_examined,
         "findings": [finding_json(one) for one in found.findings],
         **_conclusions(found),

@@ -235,7 +235,7 @@ def _session(one: Diagnosis, sources: Sequence[str], against: Against | None) ->
     if against is not None:
         yield Section("changes", f"Changes since {one_line(against.name, 100)}", _changes(one, sources, against))
     yield Section("history", "Earlier sessions", [*past_blocks(model)])
-    yield Section("layers", "Layers", [*layer_panels(one), *_sentences(model)])
+    yield Section("layers", "Layers", [*layer_panels(one), *_sentences(one)])
     yield Section("collectives", "Collectives", [*collective_blocks(one)])
     yield Section("comparison", "A/B comparison", [*comparison(model)])
     if one.preflight.table.nodes or one.preflight.missing:
@@ -253,9 +253,10 @@ def _findings(one: Diagnosis) -> list[Block]:
     return [*pictures, *entries(one), *nothing, *not_tested(one), *what_to_do(one), *about_pairs]
 
 
-def _sentences(model: Model) -> Iterator[Block]:
+def _sentences(one: Diagnosis) -> Iterator[Block]:
+    model = one.model
     yield from map(Paragraph, (*mesh_lines(model), *networks(model)))
-    yield from (*carrier_block(model, every_pair=False), *storage(model))
+    yield from (*carrier_block(one, every_pair=False), *storage(model))
 
 
 def _changes(one: Diagnosis, sources: Sequence[str], against: Against) -> list[Block]:

@@ -8,7 +8,8 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from fabtui.diagnosis.pairs.traffic_path import carrier, carriers, latest_pairs
+from fabtui.diagnosis.diagnosis import Diagnosis
+from fabtui.diagnosis.pairs.traffic_path import carrier, latest_pairs
 from fabtui.model.exit_codes import wants_endpoints
 from fabtui.model.facts.node_view import dicts, number, text
 from fabtui.model.layers import Layer
@@ -125,9 +126,9 @@ def _network(entry: dict[str, Any]) -> str:
 _WIDTH = 110
 
 
-def carrier_block(model: Model, every_pair: bool) -> Iterator[Block]:
+def carrier_block(one: Diagnosis, every_pair: bool) -> Iterator[Block]:
     """Yield what carries the bytes, and with ``every_pair`` the pairs as well, those that are alike together."""
-    sentence = carriers(model).sentence
+    model, sentence = one.model, one.carriers.sentence
     if not sentence or not every_pair:
         yield from [Paragraph(sentence)] if sentence else []
         return

@@ -62,7 +62,7 @@ def _blocks(one: Diagnosis, signs: Glyphs, shown: Shown | None) -> Iterator[Bloc
     yield from (*collective_tables(model), *sweep_tables(model, one.expected_groups))
     yield from (shortened(table, "rows") for table in comparison(model))
     yield Lines("", [*mesh_lines(model), *networks(model)])
-    yield from carrier_block(model, every_pair=shown is not None and shown.layers is None)
+    yield from carrier_block(one, every_pair=shown is not None and shown.layers is None)
     yield from storage(model)
     yield from jitter(one)
     yield from before_tests(one.preflight, signs)

@@ -56,17 +56,24 @@ class ExpectedFact(NamedTuple):
     fits: bool  #: Whether the error is small enough.
 
 
-def priced(model: Model, findings: Sequence[Finding]) -> Steps[list[Finding]]:
-    """Return findings, those on bandwidth with the fact ``price``.
+class Priced(NamedTuple):
+    """Findings, those on bandwidth with the fact ``price``, and the cost model that was made for it."""
 
-    The model is made only if there is such a finding, and a collective was measured over several nodes.
+    findings: list[Finding]
+    costs: CostModel | None  #: None if there was nothing to price.
+
+
+def priced(model: Model, findings: Sequence[Finding]) -> Steps[Priced]:
+    """Return findings with their prices.
+
+    The cost model is made only if there are findings, and a collective was measured.
     """
     found = list(findings)
     if not found or not model.layers & set(COLLECTIVES.values()):
-        return found
+        return Priced(found, None)
     rates = yield from fabric_rates(model)
     if rates is None:
-        return found
+        return Priced(found, None)
     wanted: list[tuple[int, list[tuple[int, int]]]] = []
     for at, one in enumerate(found):
         cells = yield from _slow_cells(model, rates, one)
@@ -75,7 +82,7 @@ def priced(model: Model, findings: Sequence[Finding]) -> Steps[list[Finding]]:
     costs = CostModel(model, rates)
     of = (yield from _calibrated(costs)) if wanted else None
     if of is None or len(np.unique(rates.node[of.ranks])) < 2:
-        return found
+        return Priced(found, costs)
     verdict = job_verdict(model)
     share = iteration_share(of, verdict.per_minute if verdict is not None else None)
     for at, cells in wanted:
@@ -83,7 +90,7 @@ def priced(model: Model, findings: Sequence[Finding]) -> Steps[list[Finding]]:
         one = found[at]
         fact = yield from _price(costs, of, one, cells, share)
         found[at] = one.replace(facts={**one.facts, "price": fact})
-    return found
+    return Priced(found, costs)
 
 
 def expected(costs: CostModel | None, ends: Iterable[Endpoint]) -> ExpectedFact | None:

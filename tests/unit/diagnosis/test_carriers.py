@@ -221,7 +221,8 @@ def test_summary_and_json(tmp_path: Path) -> None:
     assert pair not in summary(diagnose(fabric.model))
     assert list(in_steps(fabric.model)) == [carriers(fabric.model)]
     assert f"\n{sentence}\n{pair}" in summary(diagnose(fabric.model), shown=Shown(None))
-    value = as_json(diagnose(fabric.model))
-    assert value["carriers"] == sentence
+    found = diagnose(fabric.model)
+    value = as_json(found)
+    assert value["carriers"] == found.carriers.sentence == sentence
     (measured,) = value["measurements"]
     assert (measured["carrier"]["counted"], measured["carrier"]["reported"]) == (Way.RDMA, Way.RDMA)

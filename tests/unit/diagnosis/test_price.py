@@ -106,6 +106,7 @@ def test_a_slow_node_has_a_price_that_all_writers_share() -> None:
     (listed,) = [finding for finding in written["findings"] if "price" in finding["facts"]]
     assert listed["facts"]["price"]["without"]["busbw"] == price.without.busbw
     assert lines[0] in listed["evidence"]
+    assert found.costs is not None, "the cost model of the prices is that of what is expected"
     *_, shown = search(found.model, Survey(found.model).finish(), settled=True)
     assert shown is not None
     assert [each.facts["price"] for each in shown.listed if "price" in each.facts] == [price], "the screen has it"
