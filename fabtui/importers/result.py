@@ -91,10 +91,10 @@ _PROMPT_ALONE = re.compile(r"\s{0,8}\[?[\w.-]{1,60}@[\w.-]{1,80}[: ][^$#\n]{0,12
 _FENCE = re.compile(r"^[ \t>]{0,8}(?:```|~~~)\w{0,20}[ \t\r]{0,8}$", re.MULTILINE)
 #: A command after a prompt: the output of the next command begins.
 _COMMAND = re.compile(r"^(?:\$|\[?[\w.-]{1,60}@[\w.-]{1,80}[: ][^$#\n]{0,120}?\]?[$#]) (?=[\w./])", re.MULTILINE)
-#: A stamp or the prompt of a shell before the first line alone.
+#: A stamp, with its year, or the prompt of a shell before the first line alone; what follows it is in that line.
 _FIRST = re.compile(
-    rf"[ \t\n]{{0,20}}(?:\[{_STAMP}\]|{_STAMP}"
-    r"|\[?[\w.-]{1,60}@[\w.-]{1,80}[: ][^$#\n]{0,120}?\]?[$#]|[$%]) (?=\s{0,80}\S)",
+    rf"[ \t\n]{{0,20}}(?:(?>\[{_STAMP}\]|{_STAMP})"
+    r"|\[?[\w.-]{1,60}@[\w.-]{1,80}[: ][^$#\n]{0,120}?\]?[$#]|[$%]) (?=[ \t]{0,80}\S)",
     re.ASCII,
 )
 

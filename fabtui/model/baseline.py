@@ -79,9 +79,10 @@ def change(then: Measurement | None, now: Measurement | None, verdict: Verdict) 
         text = f"other message sizes: {shown(then.asked_bytes, 'B')} then, {shown(now.asked_bytes, 'B')} now"
         return Change(Verdict.INCONCLUSIVE, None, text)
     text = f"{_text(then)} then, {_text(now)} now"
-    if not then.value:
+    if not then.value and now.value:
         return Change(Verdict.INCONCLUSIVE, None, text)
-    ratio = (now.value or 0.0) / then.value
+    # No loss then and now is no change.
+    ratio = (now.value or 0.0) / then.value if then.value else 1.0
     return Change(Verdict.SLOW if ratio < SLOW_BELOW else Verdict.OK, ratio, text)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fabtui.diagnosis.diagnosis import Diagnosis
@@ -48,6 +48,8 @@ def text_of(result: Result, width: int, plain: bool = False) -> str:
     lines = [f"{one_line(result.source.name)}: {about}"]
     if is_ours(result.kind):
         lines += ["", *summary(examined(result), plain).splitlines()]
+        if result.warnings:
+            lines += ["", *text_lines([_texts("warnings", result.warnings)], width)]
     else:
         blocks = [*_blocks(result)]
         inner = text_lines(blocks, width - 2)
@@ -112,9 +114,13 @@ def _blocks(result: Result) -> Iterator[Block]:
     units = [f"{name}: {unit}" for name, unit in result.units.items() if len(unit) > _LONG_UNIT]
     for title, texts in (("units", units), ("warnings", result.warnings), ("not understood", result.unknown)):
         if texts:
-            yield Items(title, [one_line(text) for text in texts])
+            yield _texts(title, texts)
     if not result.known and (lines := _raw_lines(result.source.text)):
         yield Items("text", lines, whole=True)
+
+
+def _texts(title: str, texts: Sequence[str]) -> Items:
+    return Items(title, [one_line(text) for text in texts])
 
 
 def _raw_lines(text: str) -> list[str]:

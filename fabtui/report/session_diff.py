@@ -77,7 +77,8 @@ def change_blocks(
     verdicts = map(sentence_of, diff.sessions)
     named = zip(("then:", "now: "), sessions, verdicts, strict=True)
     heads = [f"{when} {session}: {verdict}" for when, session, verdict in named]
-    yield Items("", [change_line(diff), *difference_lines(diff), *heads])
+    # What limits the comparison comes first: without it the counts mislead.
+    yield Items("", [*difference_lines(diff), change_line(diff), *heads])
     if diff.counts:
         yield Table("", _count_rows(diff))
     yield from _pair_tables([one for one in diff.pairs if one.turned])
@@ -136,7 +137,7 @@ def difference_lines(diff: SessionDiff) -> list[str]:
             for side in (one.then, one.now)
         )
         sides.append(f"other {one.what} ({then} then, {now} now)")
-    return [f"values are hardly comparable: {'; '.join(sides)}"] if sides else []
+    return [f"Values are hardly comparable: {'; '.join(sides)}."] if sides else []
 
 
 def _count_rows(diff: SessionDiff) -> list[list[str]]:

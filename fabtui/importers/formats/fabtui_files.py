@@ -65,8 +65,8 @@ def _parse_csv(text: str) -> Reading:
     return notes.reading(_summary(csv_rows(text, notes), notes))
 
 
-def _summary(found: list[dict[str, Any]], notes: Notes) -> dict[str, Any]:
-    if not found:
+def _summary(found: list[dict[str, Any]], notes: Notes, of_job: bool = False) -> dict[str, Any]:
+    if not found and not of_job:
         notes.warn("no measurement")
     return {"verdicts": dict(Counter(str(row.get("verdict")) for row in found)), "measurements": found}
 
@@ -138,7 +138,7 @@ def _parse_recording(text: str) -> Reading:
         notes.warn(f"the recording does not hold together ({str(error)[:100]})")
         found = []
     values = {"nodes": [str(name) for name in model.nodes], "endpoints": [str(end) for end in model.endpoints]}
-    return notes.reading({**values, **_summary(found, notes)})
+    return notes.reading({**values, **_summary(found, notes, bool(model.job))})
 
 
 _MOST_INDEX = 65_536

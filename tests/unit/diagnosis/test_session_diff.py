@@ -61,6 +61,7 @@ def changed(before: list[Measurement], after: list[Measurement]) -> PairChange |
         (one(OK, 10.0, Layer.LATENCY), one(OK, 20.0, Layer.LATENCY), WORSE, True),
         (one(OK, 10.0, Layer.LATENCY), one(OK, 5.0, Layer.LATENCY), BETTER, False),
         (one(OK, 5.0, Layer.UDP), one(OK, 0.0, Layer.UDP), BETTER, False),
+        (one(OK, 0.0, Layer.UDP), one(OK, 0.0, Layer.UDP), SAME, False),
         (one(OK, 0.1, Layer.PING), one(OK, 0.9, Layer.PING), SAME, False),
         (one(OK, 0.1, Layer.PING), one(FAILED, None, Layer.PING), WORSE, True),
     ],

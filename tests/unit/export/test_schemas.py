@@ -127,6 +127,22 @@ def exported() -> dict[str, Any]:
     return as_json(diagnose(replayed(RECORDINGS[0])))
 
 
+#: What later versions write in the same format.
+ADDED = {"at_fault", "code", "expected", "job", "meaning", "published", "recurrence", "sentence", "steps"}
+
+
+def as_earlier(value: Any) -> Any:
+    """Return JSON without what later versions added."""
+    if isinstance(value, dict):
+        return {name: as_earlier(one) for name, one in value.items() if name not in ADDED}
+    return [as_earlier(one) for one in value] if isinstance(value, list) else value
+
+
+def test_what_earlier_versions_wrote_in_the_format_stays_valid() -> None:
+    assert exported()["preflight"]
+    validate("session", as_earlier(exported()))
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -137,6 +137,11 @@ def test_marks_of_a_web_page() -> None:
     assert of_text(perftest).values["rows"][0]["average"] == 5544.28
 
 
+def test_a_stamp_in_a_line_of_its_own_is_no_prefix() -> None:
+    _, smi = (SAMPLES / "h200x8/smi.txt").read_text().split("\n", 1)
+    assert of_text(smi).values["time"] == "Fri Nov 20 12:41:36 2026"
+
+
 def test_a_named_format_is_read_without_prefixes() -> None:
     text = "".join(f"7: {line}\n" for line in (SAMPLES / "ibsim/perfquery_ok.txt").read_text().splitlines())
     assert of_text(text, "perfquery").values == of_text(text).values != {}

@@ -99,6 +99,14 @@ def test_an_output_of_ours(name: str) -> None:
     assert text_of(result, 100).endswith("\n")
 
 
+def test_what_is_wrong_with_a_recording_is_in_its_text() -> None:
+    (source,) = sources([str(SAMPLES / "sessions" / "h200x4-lab-2x2.jsonl.gz")])
+    result = read(source._replace(text=source.text[:-40]))
+    assert text_of(result, 100).endswith("\n  the recording is cut off\n")
+    (source,) = sources([str(SAMPLES / "sessions" / "job-h100x2-stopped.jsonl.gz")])
+    assert "warnings" not in text_of(read(source), 100), "no measurement is what a job has"
+
+
 def test_no_kind_is_listed_twice() -> None:
     assert len({name.lower() for name in formats()}) == len(formats())
 

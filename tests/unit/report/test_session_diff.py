@@ -14,7 +14,7 @@ from fabtui.report.session_diff import diff_text, session_text
 NODES = [f"n{number:03}" for number in range(6)]
 
 
-def fabric(bad: dict[tuple[str, str], float] | None = None, note: str = "") -> Model:
+def fabric(bad: dict[tuple[str, str], float] | None = None, note: str = "", size: int = 1 << 28) -> Model:
     """Six nodes with two endpoints each; ``bad`` has the values of pairs by the beginnings of their ends."""
     model = Model()
     model.apply(SessionStart(nodes=NODES, time=1.0))
@@ -27,7 +27,7 @@ def fabric(bad: dict[tuple[str, str], float] | None = None, note: str = "") -> M
                 value = keys[0] if keys else 50.0
                 verdict = Verdict.OK if value else Verdict.FAILED
                 error = None if value else f"no route{note}"
-                one = Measurement(Layer.P2P, a, b, verdict, value or None, "GB/s", 1 << 28, 2.0, error=error)
+                one = Measurement(Layer.P2P, a, b, verdict, value or None, "GB/s", size, 2.0, error=error)
                 model.apply(Measured(measurements=[one], time=2.0))
     return model
 
@@ -78,6 +78,12 @@ def test_equal_sessions() -> None:
     assert "p2p 0 0 0 0 132" in rows(found)
     assert "findings" not in found
     assert found.endswith("nothing is worse\n")
+
+
+def test_what_limits_the_comparison_is_the_first_line() -> None:
+    first, then, *_ = text(fabric({("n003", "n004"): 0.0}), fabric(size=1 << 20)).splitlines()
+    assert first == "Values are hardly comparable: other message sizes (256 MiB then, 1 MiB now)."
+    assert then == "4 pairs were repaired, 1 finding is gone."
 
 
 def test_many_rows_are_capped() -> None:
