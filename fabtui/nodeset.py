@@ -164,7 +164,7 @@ def _check_count(count: int, text: str, where: str, limit: int = MAX_NODES) -> N
 
 def _expand_group(name: str, where: str, depth: int) -> list[str]:
     if name and (len(name) > _MAX_NAME or not _GROUP.fullmatch(name)):
-        raise InputError(f"{where}: '@{name[:80]}' is no group; expected letters, digits, '_', '.', '-' and '+'")
+        raise InputError(f"{where}: '@{name[:80]}' is not a group; expected letters, digits, '_', '.', '-' and '+'")
     results: list[list[str] | Exception] = []
 
     def resolve() -> None:

@@ -36,11 +36,11 @@ COMMANDS = {
 }
 #: Further commands, which ``fabtui help --all`` lists.
 FURTHER = {
-    "history": "what earlier sessions saw: what gets worse, flaps or is new",
+    "history": "what earlier sessions saw: what is getting worse, flapping or new",
     "read": "show, judge or convert the output of other tools",
     "resume": "continue a session that was cut short",
-    "lab": "nodes on this machine that stand until lab down: break them, and watch it",
-    "mcp": "tools for assistants that measure, over the Model Context Protocol",
+    "lab": "a lab on this machine that stays up until lab down: break it and watch",
+    "mcp": "measuring tools for assistants, over the Model Context Protocol",
     "config": "the settings file: show, validate, init, path",
     "info": "versions, paths, terminal and tools of this machine",
     "probes": "list the probes and tests; write a template of one",
@@ -53,7 +53,7 @@ SOURCES = {
     "watchdog": "watch a running job until it ends; report each time that it hangs",
     "ras": "ask NCCL on the nodes of a running job which rank is behind",
     "flight": "flight recorder dumps of a running job, and which rank is behind",
-    "stacks": "where the ranks of a running job are, equal stacks together",
+    "stacks": "stacks of the ranks of a running job, identical ones together",
 }
 #: Earlier names of commands, with the words that they stand for.
 ALIASES = {"healthy": ("nodes",), "order": ("nodes", "--order")}

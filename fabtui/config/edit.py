@@ -92,7 +92,7 @@ def edited(text: str, spec: OptionSpec, value: object) -> str:
             return changed
     except tomllib.TOMLDecodeError:
         pass
-    raise InputError(f"{spec.key} is written there in a way that only you can change")
+    raise InputError(f"{spec.key} is written there in a form that fabtui cannot edit; change it by hand")
 
 
 def _change(lines: list[str], spec: OptionSpec, value: object, end: str) -> None:

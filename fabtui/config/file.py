@@ -156,7 +156,7 @@ def _unknown(name: str, value: object, known: dict[str, OptionSpec]) -> str:
         return f"unknown table [{name}]; there are {listed}{nearest(name, TABLES)}"
     found = next((spec for spec in known.values() if spec.name == name), None)
     if found is None:
-        return f"unknown setting {name}; settings stand below {listed}{nearest(name, list(known))}"
+        return f"unknown setting {name}; settings belong under {listed}{nearest(name, list(known))}"
     return f"{name} is outside of its table; write [{found.table}] on the line above it"
 
 

@@ -158,7 +158,7 @@ _MEASURE = (
     OptionSpec("mode", "which pairs are tested: full, sampled, quick", "pairs", _TESTS, default="auto",
         choices=("auto", "quick", "sampled", "full"), field="mode", needs=("p2p",), table="session",
         example='"sampled"'),
-    OptionSpec("pair", "of all pairs only this one, both ways: 'n060:3>n061:5'", "pairs", _TESTS, "list",
+    OptionSpec("pair", "test only this pair, both ways: 'n060:3>n061:5'", "pairs", _TESTS, "list",
         "A>B", parse=values.pairs, field="pairs", needs=("p2p",)),
     OptionSpec("bytes", "message sizes: 256M or 8M,256M", "pairs", _TESTS, metavar="SIZES", default="256M; 4M on CPUs",
         parse=number(values.sizes, _MAX_PAIR_SIZES), field="sizes", table="session", example='"64M"'),
@@ -191,7 +191,7 @@ _RECORD = (
     OptionSpec("record", "path of the recording", "output", (*_RECORDED, "resume"), metavar="FILE",
         default="a new file in the state folder", exclusive="record"),
     OptionSpec("no-record", "write no recording", "output", _RECORDED, "switch", exclusive="record"),
-    OptionSpec("no-history", "leave the history of the site alone", "output", (*_RECORDED, "resume"), "switch"),
+    OptionSpec("no-history", "do not add to the site's history", "output", (*_RECORDED, "resume"), "switch"),
     OptionSpec(
         "history", "keep what sessions saw of each component (fabtui history)", "output", (), "switch", None, "true",
         table="recording", example="false"),
@@ -235,7 +235,7 @@ _RUN = (
 _WATCH = (
     OptionSpec("every", "time from the start of one round to the next", "rounds", ("watch",), "number", "SECONDS",
         "900"),
-    OptionSpec("budget", "most time of a round", "rounds", ("watch",), "number", "SECONDS", "120"),
+    OptionSpec("budget", "maximum time of a round", "rounds", ("watch",), "number", "SECONDS", "120"),
     OptionSpec("once", "one round, for cron and timers of systemd", "rounds", ("watch",), "switch"),
     OptionSpec("passive", "test nothing: observe jobs, ports and NVLinks", "rounds", ("watch",), "switch"),
 )
@@ -282,9 +282,9 @@ _REPORT = (
     OptionSpec("svg", "write pictures: a file (.svg), or a folder for all", "pictures", ("report",), metavar="PATH"),
     OptionSpec("png", "write pictures: a file (.png), or a folder for all", "pictures", ("report",), metavar="PATH"),
     OptionSpec("layer", "layers to draw: p2p,world, or curves of the collectives", "pictures", ("report",),
-        metavar="NAMES", default="all; of a file p2p"),
+        metavar="NAMES", default="all; p2p for a file"),
     OptionSpec("mode", "colours by verdict, or by value", "pictures", ("report",), choices=("verdict", "value"),
-        default="both; of a file verdict"),
+        default="both; verdict for a file"),
 )
 _WORKING_NODES = (
     OptionSpec("file", "recording, CSV, JSON, or an output that read knows", "", ("nodes",),
@@ -341,7 +341,7 @@ _RAS = (
     OptionSpec("wait", "wait until the job hangs, and report once", "hang", ("hang",), "switch"),
     OptionSpec("save", "keep all evidence in a recording", "hang", ("hang",), metavar="FILE"),
     OptionSpec("every", "time between two samples", "watchdog", ("watchdog",), "number", "SECONDS", "10"),
-    OptionSpec("on-hang", "your command that runs once per hang, here", "hang", ("hang", "watchdog"),
+    OptionSpec("on-hang", "command to run on this machine, once per hang", "hang", ("hang", "watchdog"),
         metavar="COMMAND"),
     OptionSpec("once", "end after the first hang", "watchdog", ("watchdog",), "switch"),
     OptionSpec("once", "print one report; no screen", "output", ("job",), "switch"),
@@ -356,7 +356,7 @@ _SERVE = (
 )
 _MCP = (
     OptionSpec("allow-tests", "let assistants test GPUs and links: the tool run", "tests", ("mcp",), "switch"),
-    OptionSpec("budget", "with --allow-tests: most node seconds of all tests", "tests", ("mcp",), "number",
+    OptionSpec("budget", "with --allow-tests: maximum node-seconds of all tests", "tests", ("mcp",), "number",
         "NODE-SECONDS", "3600"),
 )
 _LAB = (
@@ -373,12 +373,12 @@ _LAB = (
 _HISTORY = (
     OptionSpec("subject", "node, endpoint, port or identity; or add FILE ...", "",
         ("history",), metavar="SUBJECT", positional="*"),
-    OptionSpec("since", "from a date or a time ago on: 2026-09-01, 30d, 2w, 1y", "history", ("history",),
-        metavar="TIME", default="30d; of a subject all"),
+    OptionSpec("since", "since a date, or a time ago: 2026-09-01, 30d, 2w, 1y", "history", ("history",),
+        metavar="TIME", default="30d; all for a subject"),
     OptionSpec("file", "another file than that of this site", "history", ("history",), metavar="FILE"),
-    OptionSpec("labs", "of labs on this machine, which have a file of their own", "history", ("history",), "switch"),
+    OptionSpec("labs", "history of the labs on this machine, kept in its own file", "history", ("history",), "switch"),
     OptionSpec("json", "write everything as JSON (-: stdout)", "output", ("history",), metavar="FILE", optional="-"),
-    OptionSpec("csv", "write the parts, or the days of one, as CSV (-: stdout)", "output", ("history",),
+    OptionSpec("csv", "write the components, or the days of one, as CSV (-: stdout)", "output", ("history",),
         metavar="FILE", optional="-"),
     OptionSpec("ascii", "use ASCII characters only", "output", ("history",), "switch"),
 )
@@ -387,7 +387,7 @@ _OTHER = (
         default="session", positional="?"),
     OptionSpec("action", "what to do", "", ("config",), choices=("show", "set", "validate", "init", "path"),
         positional="1"),
-    OptionSpec("change", "of set: the setting and its value", "", ("config",), metavar="KEY VALUE", positional="*"),
+    OptionSpec("change", "for set: the setting and its value", "", ("config",), metavar="KEY VALUE", positional="*"),
     OptionSpec("action", "write a template of a probe of your own", "", ("probes",), metavar="new", positional="?"),
     OptionSpec("name", "name of the new probe", "", ("probes",), metavar="NAME", positional="?"),
     OptionSpec("topic", "the command", "", ("help",), metavar="COMMAND", positional="?"),

@@ -48,7 +48,7 @@ _QUANTILES = (0, 0.5, 1)
 _WHAT = {
     "bandwidth_bytes_per_second": "Bandwidth in one direction",
     "latency_seconds": "Half a round trip (layer latency), else a round trip or connect time",
-    "packet_bytes": "Largest packet that passes whole",
+    "packet_bytes": "Largest packet that passes unfragmented",
     "loss_ratio": "Share of packets that are lost",
 }
 
@@ -118,7 +118,7 @@ def families(found: Diagnosis, pairs: bool = False) -> Iterator[Family]:
     yield Family("info", "Version of fabtui and library of the ranks.", [MetricSample(_about(model), 1)])
     for name, what, seconds in (("start_timestamp", "Start", model.started), ("timestamp", "End", model.now)):
         yield Family(
-            f"run_{name}_seconds", f"{what} of the run that these values are from.", [MetricSample({}, seconds)]
+            f"run_{name}_seconds", f"{what} of the run that these values come from.", [MetricSample({}, seconds)]
         )
     code = "Exit code of the run: 0 ok, 1 slow or failed, 3 not tested."
     yield Family("run_exit_code", code, [MetricSample({}, found.code)])
@@ -283,7 +283,7 @@ def _round_families(found: WatchRound) -> Iterator[Family]:
     took = found.ended - found.began
     yield Family("watch_round_duration_seconds", "Duration of the latest round.", [MetricSample({}, took)])
     states = [MetricSample({"state": state}, int(state is found.state)) for state in RoundState]
-    yield Family("watch_round_state", "Outcome of the latest round; 1 for the one that it had.", states)
+    yield Family("watch_round_state", "Outcome of the latest round; 1 for the actual one.", states)
 
 
 def _kept(path: Path) -> str:

@@ -279,13 +279,13 @@ def recognised(text: str, named: Format | None = None) -> Recognised:
         reading = reading._replace(warnings=[warning, *reading.warnings][:UNKNOWN_LINES])
     # One capital, and the case of letters counts. The keys of JSON have none.
     if part.islower() and not part.lstrip().startswith(("{", "[")) and form.likely(f"{part}\nA") < LEAST:
-        warning = f"the text has no capitals, which output of {form.name} has: what was lost with them is not read"
+        warning = f"the text has no capitals, unlike output of {form.name}: what was lost with them is not read"
         reading = reading._replace(
             values=_without_zeros(reading.values), warnings=[warning, *reading.warnings][:UNKNOWN_LINES]
         )
     if labels := best.variant.labels(part):
         more = f" and {len(labels) - _SHOWN} others" if len(labels) > _SHOWN else ""
-        warning = f"outputs of {', '.join(labels[:_SHOWN])}{more} are read one after another, without these names"
+        warning = f"outputs of {', '.join(labels[:_SHOWN])}{more} are read one after the other, without these names"
         reading = reading._replace(warnings=[warning, *reading.warnings][:UNKNOWN_LINES])
     return Recognised(best.guess, reading)
 
@@ -463,7 +463,7 @@ def read(source: Source, kind: str | None = None) -> Result:
     cut = [source.cut] if source.cut else []
     json = source.text.lstrip()[:1] in ("{", "[") and source.text.endswith(("}", "]"))
     if source.text.strip() and not json and not source.text.endswith(("\n", "\r")):
-        cut.append("the text does not end in a line end: its last line may be cut off")
+        cut.append("the text does not end with a newline: its last line may be cut off")
     if form is None or reading is None:
         why = "nothing in it" if not source.text.strip() else "format not recognised"
         if others:

@@ -76,11 +76,11 @@ def _files_in(folder: Path) -> Iterator[Path]:
                 if not name.startswith(".") and path.is_file():
                     found.append(path)
             if len(found) > MOST_FILES:
-                raise InputError(f"{folder}: more than {MOST_FILES} files; name those that are wanted")
+                raise InputError(f"{folder}: more than {MOST_FILES} files; name the ones to read")
     except OSError as error:
         raise InputError(f"cannot read {folder}: {error.strerror}") from None
     if not found:
-        raise InputError(f"{folder}: no file in it")
+        raise InputError(f"{folder}: no files in it")
     yield from found
 
 

@@ -98,15 +98,15 @@ KINDS = (
     FaultKind("kill", "pair", "in mid-transfer, the rank host of the first endpoint kills itself", labs=_SESSION),
     FaultKind("stop", "pair", "in mid-transfer, it stops itself and answers nothing", labs=_SESSION),
     FaultKind("pull", "port", "the cable is pulled: no carrier"),
-    FaultKind("misplug", "port", "the cable is in a wrong VLAN: a carrier, and nobody there"),
+    FaultKind("misplug", "port", "the cable is in the wrong VLAN: there is a carrier, but nobody answers"),
     FaultKind("down", "port", "the interface is switched off on the node"),
-    FaultKind("flap", "port", "the link goes and comes back, each for this time", "period", "1"),
+    FaultKind("flap", "port", "the link goes down and comes back up, each for this time", "period", "1"),
     FaultKind("slow-in", "port", "what the node receives is limited to this rate", "rate", "6MB"),
     FaultKind("slow-out", "port", "what the node sends is limited to this rate", "rate", "6MB"),
     FaultKind("loss-in", "port", "this share of the packets to the node is lost", "percent", "5%"),
     FaultKind("loss-out", "port", "this share of the packets from the node is lost", "percent", "5%"),
     FaultKind("blackhole", "port", "packets of the node that are larger vanish", "bytes", "1500"),
-    FaultKind("mtu", "port", "the interface has another MTU than the others", "bytes", "1500"),
+    FaultKind("mtu", "port", "the interface has a different MTU from the others", "bytes", "1500"),
     FaultKind("drop", "way", "nothing arrives; the other direction passes"),
     FaultKind("drop-tcp", "way", "no TCP arrives, as behind a firewall; ping passes"),
     FaultKind("loss", "way", "this share of the packets is lost", "percent", "20%"),
@@ -115,7 +115,7 @@ KINDS = (
     FaultKind("crossed", "node", "the cables of its first two rails are swapped"),
     FaultKind("firewall", "node", "its firewall drops TCP connections that come in over the rails"),
     FaultKind("cut", "node", "all its cables are pulled, the cable of the management network too"),
-    FaultKind("stop", "node", "everything on it stands still: logins never get an answer", labs=_ANY),
+    FaultKind("stop", "node", "everything on it is frozen: logins never get an answer", labs=_ANY),
     FaultKind("down", "node", "everything on it is killed, and it refuses connections", labs=_ANY),
     FaultKind("dead-after", "node", "it dies this time (s) after its first command", "delay", "3", _SESSION),
     FaultKind("env", "node", "its processes have this variable", "variable", "NCCL_DEBUG=INFO", _SESSION),
@@ -221,7 +221,9 @@ def _place(where: str, spec: LabSpec) -> tuple[Place, str, tuple[str, ...], tupl
     """Return the place that a text without blanks names, the text with plain numbers, the nodes and the rails."""
     if spec.type == "--lab":
         if ">" not in where and ":" in where:
-            raise ValueError(f"{where[:40]!r} is one endpoint; expected a pair as n000:1>n001:2, or a node as n001")
+            raise ValueError(
+                f"{where[:40]!r} is one endpoint; expected a pair such as n000:1>n001:2, or a node such as n001"
+            )
         if ">" not in where:
             return "node", where, (_node(where, spec),), ()
         pair = tuple(_endpoint(word, spec) for word in where.split(">", 1))
@@ -236,7 +238,9 @@ def _place(where: str, spec: LabSpec) -> tuple[Place, str, tuple[str, ...], tupl
     if len(ends) == 1:
         return ("port" if rails else "node"), where, nodes, rails
     if len(ends) != 2 or len(rails) == 1:
-        raise ValueError("a way goes from a port to a port, or from a node to a node: n1.eth0>n2.eth0 or n1>n2")
+        raise ValueError(
+            "a direction is from one port to another, or from one node to another: n1.eth0>n2.eth0 or n1>n2"
+        )
     if nodes[0] == nodes[1]:
         raise ValueError(f"source and destination are the same node {nodes[0]}")
     return "way", where, nodes, rails
@@ -252,7 +256,7 @@ def _node(name: str, spec: LabSpec) -> str:
 def _endpoint(text: str, spec: LabSpec) -> str:
     match = re.fullmatch(r"([^\s:]+):([0-9]{1,4})", text, re.ASCII)
     if match is None:
-        raise ValueError(f"{text[:40]!r} is not an endpoint; expected one as n000:1")
+        raise ValueError(f"{text[:40]!r} is not an endpoint; expected one such as n000:1")
     node, index = _node(match[1], spec), int(match[2])
     count = spec.nodes[node]
     if index >= count:
@@ -271,7 +275,7 @@ def _port(text: str, spec: LabSpec) -> tuple[str, int | None]:
         return node, None
     match = re.fullmatch(r"eth([0-9]{1,3})", interface, re.ASCII)
     if match is None:
-        raise ValueError(f"{interface[:40]!r} is not an interface; expected eth0 or another")
+        raise ValueError(f"{interface[:40]!r} is not an interface; expected one such as eth0")
     return node, _rail(int(match[1]), spec)
 
 

@@ -81,7 +81,7 @@ def _report(process: subprocess.Popen[str]) -> dict[str, Any]:
     poll.register(process.stdout, select.POLLIN)
     if not poll.poll(1000 * _MADE):
         process.kill()
-        return {"error": f"it was not made within {_MADE:.0f} s"}
+        return {"error": f"it was not ready within {_MADE:.0f} s"}
     try:
         found: dict[str, Any] = json.loads(process.stdout.readline())
     except ValueError:

@@ -104,9 +104,9 @@ def _reason(problem: ValidationError) -> str:
     limit = problem.validator_value
     match problem.validator:
         case "maxLength":
-            return f"{len(problem.instance)} characters; the most is {limit}"
+            return f"{len(problem.instance)} characters; the maximum is {limit}"
         case "maxItems":
-            return f"{count(len(problem.instance), 'item')}; the most is {limit}"
+            return f"{count(len(problem.instance), 'item')}; the maximum is {limit}"
         case "minLength" | "minItems":
             return "empty"
         case "enum":

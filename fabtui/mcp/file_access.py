@@ -45,19 +45,21 @@ def checked_file(text: str, where: str, recordings: Path | None = None) -> Path:
         raise InputError(f"{where}: cannot read {_named(text)}: {reason}") from None
     _check_place(path, text, where, recordings)
     if not stat.S_ISREG(found.st_mode):
-        raise InputError(f"{where}: {_named(text)} is no regular file; name files, one by one")
+        raise InputError(f"{where}: {_named(text)} is not a regular file; name files one by one")
     if found.st_size > MOST_BYTES:
-        raise InputError(f"{where}: {_named(text)} has {found.st_size >> 20} MiB; the most is {MOST_BYTES >> 20} MiB")
+        raise InputError(
+            f"{where}: {_named(text)} has {found.st_size >> 20} MiB; the maximum is {MOST_BYTES >> 20} MiB"
+        )
     return path
 
 
 def checked_files(texts: list[str], where: str) -> list[str]:
     """Return the paths of some logs and outputs, see `checked_file`."""
     if len(texts) > MOST_FILES:
-        raise InputError(f"{where}: {len(texts)} files; the most is {MOST_FILES}")
+        raise InputError(f"{where}: {len(texts)} files; the maximum is {MOST_FILES}")
     found = [checked_file(one, where) for one in texts]
     if (size := sum(path.stat().st_size for path in found)) > MOST_TOGETHER:
-        raise InputError(f"{where}: {size >> 20} MiB; the most is {MOST_TOGETHER >> 20} MiB together")
+        raise InputError(f"{where}: {size >> 20} MiB; the maximum is {MOST_TOGETHER >> 20} MiB together")
     return [str(path) for path in found]
 
 
@@ -87,7 +89,7 @@ def _check_place(path: Path, text: str, where: str, recordings: Path | None) -> 
     if any(part.startswith(".") for part in parts):
         raise InputError(f"{where}: {_named(text)} is hidden, or in a hidden folder: not read for assistants")
     if any(path.is_relative_to(folder) for folder in _KERNEL):
-        raise InputError(f"{where}: {_named(text)} is no regular file; name files, one by one")
+        raise InputError(f"{where}: {_named(text)} is not a regular file; name files one by one")
 
 
 def _named(text: str) -> str:

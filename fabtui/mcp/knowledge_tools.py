@@ -62,7 +62,7 @@ def _rules(call: Call) -> Answer:
         f"{numbers} {f'with {one_line(wanted, 80)!r}' if wanted else 'are known'}.",
         data,
         examined=["the catalogues of this version of fabtui; no node"],
-        not_examined=["what these catalogues do not have: it is not known to be harmless"],
+        not_examined=["what these catalogues do not list: it is not known to be harmless"],
     )
 
 
@@ -149,7 +149,7 @@ def _body(result: Result, of_file: bool) -> dict[str, Any]:
     return body
 
 
-_FILES = texts("Paths of files on the machine of this server: regular files, none that are hidden.")
+_FILES = texts("Paths of files on the machine of this server: regular files, none of them hidden.")
 KNOWLEDGE_TOOLS = (
     Tool(
         name="explain",
@@ -187,7 +187,7 @@ KNOWLEDGE_TOOLS = (
         seconds=30.0,
         answer=answered_in_thread(_rules, lambda call: True),
         arguments={
-            "search": text("Only those with this text.", 200),
+            "search": text("Only those that contain this text.", 200),
             "kind": {"type": "string", "enum": ["rules", "errors"], "description": "Only one of the two."},
         },
         body={"rules": ROWS, "errors": ROWS},

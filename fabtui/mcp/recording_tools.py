@@ -179,7 +179,7 @@ def _history(call: Call) -> Answer:
     found = read_overview(history_file(lab), since, subject)
     if subject and not found.courses:
         call.permission.check([node_at(subject)], "subject")
-        raise InputError(f"{one_line(subject, 80)!r} is no node, endpoint, port or identity in the history")
+        raise InputError(f"{one_line(subject, 80)!r} is not a node, endpoint, port or identity in the history")
     # An identity has no name of a node in it, and may have been in several.
     places = {course.component.node for course in found.courses}
     places |= {node_at(stay.place) for course in found.courses for stay in course.stays}
@@ -248,13 +248,15 @@ RECORDING_TOOLS = (
     Tool(
         name="history",
         title="What earlier sessions saw",
-        description="Returns components that get worse, flap or are new, or the course of one over all sessions.",
+        description=(
+            "Returns components that are getting worse, flapping or new, or the course of one over all sessions."
+        ),
         seconds=60.0,
         answer=answered_in_thread(_history),
         arguments={
             "subject": text("A node, endpoint, port or identity; none: what stands out.", 200),
-            "since": text("From a date or a time ago on: 2026-09-01, 30d, 2w, 1y.", 40),
-            "labs": switch("Of labs on this machine, which have a file of their own."),
+            "since": text("Since a date, or a time ago: 2026-09-01, 30d, 2w, 1y.", 40),
+            "labs": switch("The history of the labs on this machine, kept in its own file."),
         },
         body={"sessions": ROWS, "standouts": ROWS, "courses": ROWS},
     ),

@@ -33,7 +33,7 @@ class AcknowledgementLog:
         else:
             self._notes.pop(event.finding, None)
         if not event.since:
-            what = f"known: {one_line(event.note, 200)}" if event.note else "is not marked as known any more"
+            what = f"known: {one_line(event.note, 200)}" if event.note else "is no longer marked as known"
             self._log.append(LogLine(event.time, "notice", None, f"{one_line(event.title, 200)}: {what}"))
 
     def about(self, finding: str) -> Acknowledgement | None:

@@ -53,7 +53,7 @@ def _too_few(model: Model) -> str:
     if len(model.nodes) != 1 or any(record.state.gone for record in model.nodes.values()):
         return ""
     if wants_endpoints(model):
-        return ": there is one endpoint, and a test takes two" if len(model.endpoints) == 1 else ""
+        return ": there is one endpoint, and a test needs two" if len(model.endpoints) == 1 else ""
     return ": there is one node, and pings go from node to node"
 
 

@@ -211,7 +211,7 @@ Layer.LATENCY = _pairs("latency", "half a round trip of a small message",
     legend="half a round trip", unit="us", better=Better.LESS, key="4")
 Layer.PING = _mesh("ping", "round trip", "Round-trip time of ICMP echoes, and the share that is lost.",
     unit="ms", better=Better.LESS, key="5", probe="ping", healthy="{pairs} answer")
-Layer.MTU = _mesh("mtu", "largest packet that passes whole",
+Layer.MTU = _mesh("mtu", "largest packet that passes unfragmented",
     "Largest packet that passes without fragmentation, up to the MTU of the interfaces.",
     unit="B", probe="ping", healthy="{pairs} pass packets that fill their MTU")
 Layer.UDP = _mesh("udp", "datagrams lost", "Share of one-way UDP datagrams that are lost.",

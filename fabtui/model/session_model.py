@@ -420,9 +420,7 @@ class Model:
         self.running.clear()
 
     def _on_resumed(self, event: SessionResumed) -> None:
-        self.log.append(
-            LogLine(event.time, "notice", None, "resumed: what was tested before is kept, the rest follows")
-        )
+        self.log.append(LogLine(event.time, "notice", None, "resumed: earlier results are kept, the rest follows"))
         self.resumed = event.time
         self.paused = self.watching = False
         self._watch_since = 0.0

@@ -224,7 +224,7 @@ def test_bad_groups_are_reported(text: str, word: str) -> None:
     "around", ["x in x) ;; esac; {}; case $GROUP", "`{}`", "$({})", "x\n{}\n", "here:`{}`", "`{}`:x", "-x"]
 )
 def test_the_name_of_a_group_is_no_shell_text(around: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no group; expected letters"):
+    with pytest.raises(InputError, match="is not a group; expected letters"):
         expand(f"@{around.format(f'touch {tmp_path}/made')}", "--nodes")
     assert not (tmp_path / "made").exists()
 

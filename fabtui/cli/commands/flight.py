@@ -87,7 +87,7 @@ def _reasons(listed: list[Reply]) -> list[str]:
 
 def _confirmed(number: int, nodes: list[str], with_pipe: dict[str, list[dict[str, Any]]]) -> bool:
     pipe, ranks = one_line(text(with_pipe[nodes[0]][0].get("pipe")) or "", 200), count(number, "rank")
-    question = f"{ranks} on {fold(nodes)} will each write a dump to a file there (FIFO {pipe}). Go on?"
+    question = f"{ranks} on {fold(nodes)} will each write a dump to a file there (FIFO {pipe}). Continue?"
     return confirmed(question, f"{ranks} would each write a file")
 
 

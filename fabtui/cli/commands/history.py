@@ -25,7 +25,7 @@ from fabtui.report.text import text
 from fabtui.sanitize import one_line
 
 HELP = """\
-Print what earlier sessions saw: components that get worse, that flap, that are new; or the course of one of them.
+Print what earlier sessions saw: components that are getting worse, flapping or new; or the course of one of them.
 
 examples:
   fabtui history                               what stands out in the last 30 days, the worst first
@@ -80,7 +80,7 @@ def _unknown(found: Overview) -> str:
         return f"{one_line(found.subject, 80)!r} is not in the history: {empty_text(found)}"
     names = fold({name for session in found.sessions for name in session.nodes})
     known = f"; it has the nodes {one_line(names, 200)}" if names else ""
-    return f"{one_line(found.subject, 80)!r} is no node, endpoint, port or identity in the history{known}"
+    return f"{one_line(found.subject, 80)!r} is not a node, endpoint, port or identity in the history{known}"
 
 
 def _add(names: list[str], path: Path | None, given: dict[str, object]) -> int:

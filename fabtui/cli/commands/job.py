@@ -93,7 +93,7 @@ def query_from(given: Mapping[str, Any], environ: Mapping[str, str]) -> JobQuery
     where = argument("jobid", "JOBID")
     jobs = job_ids(text, where) if text else [""]
     if len(jobs) > 1:
-        raise InputError(f"{where}: one job at a time; each job has logs of its own")
+        raise InputError(f"{where}: one job at a time; each job has its own logs")
     if not jobs[0] and not logs:
         jobs = [_only_job()]
     if not jobs[0] and len(logs) > 1 and (path := missing(logs)):
@@ -116,7 +116,7 @@ def _only_job() -> str:
     if len(own) > 1:
         listed = ", ".join(one_line(f"{one.job} {one.name} ({one.state.lower()})", 60) for one in own[:_MOST_LISTED])
         more = f" and {len(own) - _MOST_LISTED} more" if len(own) > _MOST_LISTED else ""
-        raise InputError(f"which of your jobs? {named} {own[0].job}; there are {listed}{more}")
+        raise InputError(f"you have several jobs; name one, such as {named} {own[0].job}; there are {listed}{more}")
     return own[0].job
 
 

@@ -76,7 +76,7 @@ def _up(lab: StandingLab, given: dict[str, Any]) -> None:
     lab.up(nodes, rails, endpoints)
     print(f"{_title(lab, lab.ask('status'))}, made in {time.monotonic() - began:.1f} s")
     if why and "loopback" not in given:
-        print(f"nodes without a network of their own, which have only the faults stop and down: {why}")
+        print(f"these nodes have no networks of their own, so only the faults stop and down can be planted: {why}")
     named = "" if lab.name == "lab" else f" --name {lab.name}"
     example = f"n{min(3, nodes - 1):03d}=stop" if why else f"n{min(3, nodes - 1):03d}.eth{rails - 1}=loss-out:5%"
     rows = [
@@ -115,7 +115,7 @@ def _planted(found: dict[str, Any]) -> None:
 
 def _status(labs: list[StandingLab]) -> None:
     if not labs:
-        print("no lab is up; fabtui lab up makes one")
+        print("no lab is up; fabtui lab up starts one")
     for lab in labs:
         if lab.stands:
             _one(lab, {})

@@ -143,9 +143,11 @@ class CommandRequests:
         base = dict(self._base)
         if self._lab:
             if job:
-                raise InputError("a lab of --lab stands during one session only: it has no running job")
+                raise InputError("a lab of --lab exists for one session only, so it has no running job")
             if "nodes" in own and set(chosen_nodes(own.pop("nodes"), [], [])) != set(self.nodes):
-                raise InputError(f"nodes: only some of the lab: {one_line(fold(self.nodes), 200)} are tested together")
+                raise InputError(
+                    f"nodes: these are only some of the lab; {one_line(fold(self.nodes), 200)} are tested together"
+                )
         elif self.nodes and not any(name in own for name in named):
             own["nodes"] = [",".join(self.nodes)]
         return argparse.Namespace(**base, **own)

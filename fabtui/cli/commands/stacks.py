@@ -1,4 +1,4 @@
-"""``fabtui stacks``: where the ranks of a running job are, equal stacks together."""
+"""``fabtui stacks``: stacks of the ranks of a running job, identical ones together."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def execute(args: argparse.Namespace) -> int:
     )
     options, query = hang_options(args)
     if "," in options.job:
-        raise InputError("one job at a time; each job has logs of its own")
+        raise InputError("one job at a time; each job has its own logs")
     if query is not None:
         query = query._replace(idle=idle)
     try:

@@ -187,7 +187,7 @@ def parse(text: str) -> Reading:
         if len(by_rank) < ranks:
             parser.notes.warn(f"results of {len(by_rank)} of {ranks} ranks")
     if parser.mixed:
-        parser.notes.warn("lines of several ranks are mixed: some values may stand at the wrong rank")
+        parser.notes.warn("lines of several ranks are mixed: some values may be attributed to the wrong rank")
     unfinished = [row for row in parser.rows if row["busbw"] is None]
     if unfinished:
         parser.notes.warn(f"{len(unfinished)} results have no busbw: the text is cut off")

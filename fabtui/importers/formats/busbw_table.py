@@ -114,9 +114,9 @@ def parse(text: str) -> Reading:
     for table in tables:
         table["unit"] = table["unit"] or (next(iter(units)) if len(units) == 1 else None)
         if table["unit"] is None:
-            notes.warn("the unit of the bandwidths is not in the text, or several are")
+            notes.warn("the text gives no unit for the bandwidths, or several")
         if not table["rows"]:
-            notes.warn("a table has no row")
+            notes.warn("a table has no rows")
     if not tables:
         notes.warn("no table of bus bandwidths by GPUs")
     named = {re.sub("[^a-z]", "", name.lower()) for name in _COLLECTIVE.findall(text[:_MOST])}

@@ -171,7 +171,7 @@ FORMATS = [
     ),
     Format(
         "simpleP2P",
-        "simpleP2P of the CUDA samples: whether data read from another GPU is right",
+        "simpleP2P of the CUDA samples: whether data read from another GPU is correct",
         first_of(
             (0.96, r"simpleP2P\] - Starting|cudaMemcpyPeer / cudaMemcpy between GPU"),
             (0.9, r"^> Peer access from .{1,100} -> .{1,100}: (?:Yes|No)|^Verification error @ element \d"),

@@ -334,7 +334,7 @@ FORMATS = [
     ),
     Format(
         "ibtracert",
-        "ibtracert: the way from a port to another",
+        "ibtracert: the path from one port to another",
         first_of((0.97, r"^\[\d+\] -> (\w+ port )?\{0x"), (0.7, r"^From (ca|switch|router) \{0x")),
         parse_ibtracert,
     ),

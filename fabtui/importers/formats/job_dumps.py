@@ -99,7 +99,7 @@ class FlightDumps:
             "ranks": rows_of(dumps),
         }
         if len(known) < len(dumps):
-            warnings = [*warnings, "the file's name does not end in a rank, so that it is not known whose dump it is"]
+            warnings = [*warnings, "the file's name does not end in a rank, so it is not known whose dump it is"]
         ranks = f"{job}*" if len(dumps) > 1 else job + (str(next(iter(known))) if known else "")
         return Result(Source(ranks, ""), NAME, self._titles[job], values, {}, warnings, [], [])
 

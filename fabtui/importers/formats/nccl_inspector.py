@@ -151,7 +151,7 @@ def parse(text: str) -> Reading:
     if broken:
         notes.warn(f"{broken} records are cut off or damaged")
     if others:
-        notes.warn(f"{others} objects are no collective and no send or receive")
+        notes.warn(f"{others} objects are neither a collective nor a send or receive")
     if not records.ranks:
         notes.warn("no operation")
     return notes.reading({**records.values(notes), "metrics": []})

@@ -389,7 +389,7 @@ def _milliseconds(table: dict[str, Any], notes: Notes) -> None:
     for _, side in sides:
         if side is not None:
             side["time"] = round(side["time"] * 1e3, 6)
-    notes.warn("times were printed in ms, as tests before 2019 do: bytes by time give the bandwidth only so")
+    notes.warn("times are in ms, as in versions before 2019: only then do bytes and time give the bandwidth")
 
 
 def _check(table: dict[str, Any], notes: Notes) -> None:
@@ -451,7 +451,7 @@ _UNITS = {
 FORMATS = [
     Format(
         "nccl-tests",
-        "nccl-tests: tables of all_reduce_perf and its kin",
+        "nccl-tests: tables of all_reduce_perf and the other tests",
         _LIKELY,
         parse,
         units=_UNITS,

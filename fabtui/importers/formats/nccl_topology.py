@@ -116,7 +116,7 @@ def _facts(values: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
     limited = [
         {
             **{"kind": "pcie_limited", "bus": nic["bus"], "count": 1},
-            "text": f"{nic['name']} of {nic['speed']:g} Gb/s is behind PCIe of {nic['pcie']:.0f} Gb/s: no more passes",
+            "text": f"{nic['name']} of {nic['speed']:g} Gb/s is limited to {nic['pcie']:.0f} Gb/s by its PCIe link",
         }
         for nic in values["nics"]
         if nic["speed"] and nic["pcie"] and nic["speed"] > PCIE_MARGIN * nic["pcie"]

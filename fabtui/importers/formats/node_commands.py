@@ -167,8 +167,8 @@ def _graph(values: Values) -> dict[str, Facts]:
     for one in values["nic_links"]:
         if one["rate"] > PCIE_MARGIN * one["pcie"] > 0:
             like = _PCIE.get(one["pcie"])
-            text = f"{one['net']} of {one['rate']:g} GB/s is behind PCIe of {one['pcie']:g} GB/s"
-            text += f" ({like}): no more can pass" if like else ": no more can pass"
+            text = f"{one['net']} of {one['rate']:g} GB/s is limited to {one['pcie']:g} GB/s by its PCIe link"
+            text += f" ({like})" if like else ""
             report = {"kind": "pcie_limited", "bus": one["bus"], "count": 1, "text": text}
             limited.setdefault(one["host"] or "", []).append(report)
     return {host: {"kernel": {"counts": counts}} for host, counts in limited.items()}

@@ -132,7 +132,7 @@ class _Parser:
         if len(classes) > 1 and "cuda_error" in classes:
             classes.remove("cuda_error")
         if not classes and not self.exceptions:
-            self.notes.warn("no failure that is known")
+            self.notes.warn("no known failure")
         values = {"class": classes[0] if classes else "unknown", "classes": classes, **self.values}
         values.update(ranks=sorted(self.ranks), timeouts=timeouts, exceptions=self.exceptions, frames=self.frames)
         return self.notes.reading(values)

@@ -160,7 +160,7 @@ def test_bad_usage_is_one_line(
         ("", "no job given; use fabtui job 4711"),
         (
             "7|RUNNING|1:00|n0|llm\n8|PENDING|0:00||eval",
-            "which of your jobs? fabtui job 7; there are 7 llm (running), 8 eval",
+            "you have several jobs; name one, such as fabtui job 7; there are 7 llm (running), 8 eval",
         ),
     ],
 )

@@ -167,7 +167,7 @@ def test_nothing_to_export(tmp_path: Path, capsys: Out) -> None:
         (["--baseline", "FILE", "FILE"], "--baseline of read needs --open"),
         (["--open", "FILE"], "nothing to show in the grid: unknown has no pairs"),
         (["--no-such"], "fabtui read has no option --no-such"),
-        (["FILE", "FOLDER"], "no file in it"),
+        (["FILE", "FOLDER"], "no files in it"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path: Path, capsys: Out, argv: list[str], words: str) -> None:

@@ -48,9 +48,9 @@ def test_the_default_comments_a_line_out() -> None:
     ("text", "word"),
     [
         ("[screen", "is not TOML"),
-        ('[session]\nprobes = [\n  "ping",\n]\n', "in a way that only you can change"),
-        ('session = { probes = ["ping"] }\n', "in a way that only you can change"),
-        ('x = """\n[session]\nprobes = 1\n"""\n', "in a way that only you can change"),
+        ('[session]\nprobes = [\n  "ping",\n]\n', "in a form that fabtui cannot edit"),
+        ('session = { probes = ["ping"] }\n', "in a form that fabtui cannot edit"),
+        ('x = """\n[session]\nprobes = 1\n"""\n', "in a form that fabtui cannot edit"),
     ],
 )
 def test_what_cannot_be_changed_is_refused(text: str, word: str) -> None:
@@ -124,7 +124,7 @@ def test_the_table_of_a_setting_outside_of_one_is_named(tmp_path: Path, capsys: 
     path = tmp_path / "c.toml"
     for text, problem in (
         ('theme = "x"\n', "theme is outside of its table; write [screen] on the line above it"),
-        ("timout = 3\n", "unknown setting timout; settings stand below [screen], [session], [recording], [keys]"),
+        ("timout = 3\n", "unknown setting timout; settings belong under [screen], [session], [recording], [keys]"),
         ("[window]\n", "unknown table [window]; there are [screen]"),
     ):
         path.write_text(text)

@@ -674,4 +674,4 @@ def test_an_interface_that_a_variable_names_wrongly_is_reported_once() -> None:
     assert title(found[0]) == (
         "GLOO_SOCKET_IFNAME: lo leads to no other node: Gloo connects no ranks of different nodes"
     )
-    assert any("interfaces NCCL takes" in line for line in evidence(found[1]))
+    assert any("interfaces NCCL uses" in line for line in evidence(found[1]))

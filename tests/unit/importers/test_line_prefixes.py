@@ -96,7 +96,7 @@ def test_two_processes_that_print_at_once() -> None:
     both, alone = of_text(text), of_text("\n".join(lines) + "\n")
     assert both.kind == "ibstat"
     assert both.values["cas"] == alone.values["cas"] * 2
-    assert "outputs of n060, n061 are read one after another, without these names" in both.warnings
+    assert "outputs of n060, n061 are read one after the other, without these names" in both.warnings
     assert not any("one after another" in warning for warning in alone.warnings)
 
 

@@ -184,7 +184,7 @@ def test_what_is_not_there(tmp_path: Path, name: str) -> None:
 
 
 def test_an_empty_folder_and_a_large_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match="no file in it"):
+    with pytest.raises(InputError, match="no files in it"):
         texts(tmp_path)
     monkeypatch.setattr(source, "MOST_FILES", 3)
     for number in range(5):

@@ -23,7 +23,7 @@ def test_milliseconds_of_early_nccl_tests() -> None:
     assert [row["out_of_place"]["time"] for row in rows] == [20.0, 320.0]
     assert [row["out_of_place"]["error"] for row in rows] == [1e-07, 30.0]
     warnings = " ".join(of_text(EARLY).warnings)
-    assert "times were printed in ms" in warnings
+    assert "times are in ms" in warnings
     assert "elements of results" not in warnings
 
 

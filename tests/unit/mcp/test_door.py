@@ -70,7 +70,7 @@ def test_tools_have_names_of_commands_and_valid_schemas() -> None:
         ("history", {"subject": "n2:0"}, "subject: 'n2' not allowed"),
         ("findings", {"demo": "h200x4-lab-2x2-faults"}, r"nodes of the session: 'n\[000-001\]' not allowed"),
         ("explain", {}, "either text or files"),
-        ("explain", {"files": ["/etc"]}, "no regular file"),
+        ("explain", {"files": ["/etc"]}, "not a regular file"),
         ("read", {"text": "x", "as": "nothing"}, "nothing"),
         ("read", {"files": ["/etc/hostname"], "as": "ibstat"}, "as: only with text"),
         ("findings", {}, "there is no recording in /nowhere"),

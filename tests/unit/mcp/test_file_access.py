@@ -22,29 +22,29 @@ def test_regular_files_are_read_and_no_others(tmp_path: Path, monkeypatch: pytes
     for name, why in [
         (".ssh/id", "is hidden"),
         ("innocent", "is hidden"),
-        ("pipe", "no regular file"),
-        ("", "no regular file"),
+        ("pipe", "not a regular file"),
+        ("", "not a regular file"),
         ("missing", "No such file"),
         ("a\0b", "null"),
         ("x" * 400, "too long"),
     ]:
         with pytest.raises(InputError, match=f"^files: .*{why}"):
             checked_file(str(tmp_path / name), "files")
-    with pytest.raises(InputError, match="no regular file"):
+    with pytest.raises(InputError, match="not a regular file"):
         checked_file("/proc/self/environ", "files")
     for name in (".ssh/*", "innoc*", "{job}", "../*/innocent"):
         with pytest.raises(InputError, match="is hidden"):
             checked_logs([str(tmp_path / name)], "logs")
     assert checked_logs([str(tmp_path / "{job}.log"), "../logs/*.out"], "logs")
     monkeypatch.setattr(file_access, "MOST_BYTES", 0)
-    with pytest.raises(InputError, match="the most is 0 MiB"):
+    with pytest.raises(InputError, match="the maximum is 0 MiB"):
         checked_file(str(log), "files")
     monkeypatch.setattr(file_access, "MOST_BYTES", 1)
     monkeypatch.setattr(file_access, "MOST_TOGETHER", 1)
     assert checked_files([str(log)], "files")
     with pytest.raises(InputError, match="MiB together"):
         checked_files([str(log)] * 2, "files")
-    with pytest.raises(InputError, match="65 files; the most is 64"):
+    with pytest.raises(InputError, match="65 files; the maximum is 64"):
         checked_files([str(log)] * 65, "files")
 
 

@@ -61,7 +61,7 @@ async def test_what_finds_nothing_is_not_good(tmp_path: Path) -> None:
         ("explain", {"text": "hello"}, "what is unknown is not known to be harmless", 1),
         ("read", {"text": "hello"}, "text: of a format that is not known", 3),
         ("read", {"text": "Hello\n", "as": "ibstat"}, "whether this is ibstat: only `as` names it so", 0),
-        ("rules", {"search": "zzz"}, "what these catalogues do not have: it is not known to be harmless", None),
+        ("rules", {"search": "zzz"}, "what these catalogues do not list: it is not known to be harmless", None),
         ("history", {"since": "2030-01-01"}, "everything: no session is known", None),
     ]
     async with assistant() as one:

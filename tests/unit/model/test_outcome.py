@@ -83,7 +83,7 @@ def test_a_session_that_was_not_finished_is_3(make_model: Maker) -> None:
 
 def test_nothing_measured_is_3(make_model: Maker) -> None:
     maker = make_model().start(["n0"]).endpoints({"n0": 1}).add("phase", name="done")
-    assert not_tested(maker.model()) == ["nothing was measured: there is one endpoint, and a test takes two"]
+    assert not_tested(maker.model()) == ["nothing was measured: there is one endpoint, and a test needs two"]
     assert exit_code(maker.model()) == 3
     maker = make_model().start(["n0"], options={"probes": ["ping"]}).endpoints({"n0": 2}).add("phase", name="done")
     assert not_tested(maker.model()) == ["nothing was measured: there is one node, and pings go from node to node"]

@@ -126,9 +126,9 @@ JUDGED = [
     ("dcgmi-nvlink", DCGM.replace("D", "U"), []),
     # What a card without a bridge shows.
     ("dcgmi-nvlink", DCGM.replace("U", "D"), []),
-    ("nccl-log", GRAPH.format("50.0"), ["pcie limited at 0000:c1:00.0: NET/0-0 of 50 GB/s is behind PCIe of 24 GB/s"]),
+    ("nccl-log", GRAPH.format("50.0"), ["NET/0-0 of 50 GB/s is limited to 24 GB/s by its PCIe link"]),
     ("nccl-log", GRAPH.format("25.0"), []),
-    ("nccl-topology", TOPOLOGY.format("400000"), ["mlx5_0 of 400 Gb/s is behind PCIe of 252 Gb/s"]),
+    ("nccl-topology", TOPOLOGY.format("400000"), ["mlx5_0 of 400 Gb/s is limited to 252 Gb/s by its PCIe link"]),
     ("nccl-topology", TOPOLOGY.format("200000"), []),
 ]
 

@@ -201,7 +201,7 @@ def _one(lines: list[str], notes: Notes) -> dict[str, Any]:
     elif row["loss"]:
         notes.warn(f"{where}: {row['loss']:g}% of the packets are lost{reason}")
     if row["duplicates"]:
-        notes.warn(f"{where}: {row['duplicates']} answers came more than once")
+        notes.warn(f"{where}: {row['duplicates']} answers arrived more than once")
     return {**about, **row, "replies": replies}
 
 

@@ -121,7 +121,7 @@ def parse_csv(text: str) -> Reading:
     for line in [] if errors else beside:
         notes.puzzled(line)
     if columns is None and beside and not errors:
-        notes.warn("no header: which fields these are is not known")
+        notes.warn("no header, so the fields are unknown")
     for number_, row in enumerate(rows):
         for column, word in row.get("errors", {}).items():
             notes.warn("line %d: %s is %s" % (number_ + 1, column, word))
@@ -138,7 +138,7 @@ def parse_remapped(text: str) -> Reading:
         if row.get("remapped_rows.failure"):
             notes.warn("%s: remapping a row of its memory failed" % which)
         if row.get("remapped_rows.pending"):
-            notes.warn("%s: a row of its memory waits to be remapped, which a reset of the GPU does" % which)
+            notes.warn("%s: a row of its memory is waiting to be remapped, which a GPU reset does" % which)
     return notes.reading(reading.values)
 
 

@@ -254,7 +254,7 @@ def parse_query(text: str) -> Reading:
     attached = whole(walk.head.get("attached_gpus", ""))
     errors = complain(text, notes)
     if walk.elided:
-        notes.warn("somebody left out a part of this text")
+        notes.warn("a part of this text was left out")
     if attached is not None and attached > len(gpus):
         notes.warn("it counts %d GPUs and shows %d" % (attached, len(gpus)))
     for gpu in gpus:
@@ -275,7 +275,7 @@ def parse_query(text: str) -> Reading:
 def _doubts(gpu: Dict[str, Any], notes: Notes) -> None:
     rows = gpu["remapped_rows"] or {}
     if rows.get("pending"):
-        notes.warn("%s: a row of its memory waits to be remapped, which a reset of the GPU does" % gpu["bus"])
+        notes.warn("%s: a row of its memory is waiting to be remapped, which a GPU reset does" % gpu["bus"])
     if rows.get("failure"):
         notes.warn("%s: remapping a row of its memory failed" % gpu["bus"])
     for path, word in gpu["errors"].items():

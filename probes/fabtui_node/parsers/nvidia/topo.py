@@ -186,7 +186,7 @@ def _affinity(rest: str, titles: List[str]) -> Dict[str, Optional[str]]:
 
 
 def parse_topology(text: str) -> Reading:
-    """Return how near GPUs and NICs are to each other.
+    """Return how close GPUs and NICs are to each other.
 
     Values: ``columns`` and ``rows`` (device names), ``cells`` (words by row and column: ``X``, ``NV18``, ``PIX``,
     ``PXB``, ``PHB``, ``NODE``, ``SYS``; None where cut off), ``affinity`` (by row: ``cpu``, ``numa``,
@@ -305,7 +305,7 @@ def _likely_p2p(text: str) -> float:
 FORMATS = [
     Format(
         "nvidia-smi-topo-m",
-        "how near GPUs and NICs are to each other",
+        "how close GPUs and NICs are to each other",
         _likely_topology,
         parse_topology,
         ("nvidia-smi", "topo", "-m"),

@@ -144,10 +144,10 @@ def _dead(gpu: Dict[str, Any], judged: Judgements) -> bool:
 def _memory(gpu: Dict[str, Any], judged: Judgements) -> None:
     rows = part(gpu, "rows")
     if rows.get("failure") is True:
-        text = "remapping a row of its memory failed; it wants to be replaced"
+        text = "remapping a row of its memory failed; the GPU needs replacing"
         judged.add(gpu, "ecc", "bad", text, "row-remapping")
     if rows.get("pending") is True or gpu.get("retired_pending") is True:
-        text = "bad memory waits to be replaced by spare memory, which a reset of the GPU does"
+        text = "bad memory is waiting to be replaced by spare memory, which a GPU reset does"
         judged.add(gpu, "ecc", "warn", text, "row-remapping")
     uncorrected = count(part(gpu, "ecc_errors"), "uncorrected")
     if uncorrected:
