@@ -200,8 +200,6 @@ class _Gpu:
         self._slow: Dict[str, Any] = {"uuid": nvml.words(nvml.ask(library.nvmlDeviceGetUUID, handle))}
         self._slow["limit"] = _watts(nvml.ask(getattr(library, "nvmlDeviceGetEnforcedPowerLimit", None), handle))
         self.pids: List[int] = []
-        self._gpm: Tuple[Any, Any] = (None, None)
-        self._with_gpm: Optional[bool] = None
 
     def read(self, slow: bool) -> Dict[str, Any]:
         """Return the GPU now; with ``slow`` also what is read every few seconds."""
