@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from enum import StrEnum
 from typing import Any, ClassVar
 
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.measurement import Measurement
+from fabtui.model.node_state import NodeState as NodeState
 
 #: Version of the recording format.
 FORMAT = 1
@@ -45,23 +45,6 @@ JsonObject = dict[str, Any]
 
 #: Errors of a model on events of damaged recordings: valid by themselves, they may contradict each other.
 APPLY_ERRORS = (KeyError, ValueError, TypeError, AttributeError, OverflowError)
-
-
-class NodeState(StrEnum):
-    """State of a node's connection."""
-
-    WAITING = "waiting"
-    CONNECTING = "connecting"
-    CONNECTED = "connected"
-    LOOKING = "looking"
-    READY = "ready"
-    FAILED = "failed"
-    LOST = "lost"
-
-    @property
-    def gone(self) -> bool:
-        """Return True if the node cannot be used any more."""
-        return self in (NodeState.FAILED, NodeState.LOST)
 
 
 # Frozen classes with slots would double the time of this import, which the first frame waits for; methods

@@ -17,6 +17,7 @@ from fabtui.diagnosis.finding import Domain, Finding, Route, Severity
 from fabtui.exit_status import BAD
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Verdict, worst
+from fabtui.model.node_state import NodeState
 from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import UNICODE, Glyphs
 from fabtui.presentation.findings import placed_title
@@ -47,7 +48,7 @@ _BRIEF = re.compile(r"\S+ [->] \S+ [^,(]+(?=,| \()")
 _LATER = re.compile(r"(?<=[\w.])[-,][\w.,-]+(?=\])")
 _STYLES = {Severity.BAD: "", Severity.WARN: "$warning", Severity.NOTE: MUTED}
 #: Words about a lost node by its state.
-_GONE = {"lost": "{node} is lost", "failed": "{node} failed: {reason}"}
+_GONE: dict[str, str] = {NodeState.LOST: "{node} is lost", NodeState.FAILED: "{node} failed: {reason}"}
 #: Style of a sentence without a bad pair that claims less than that all are ok.
 _PARTLY = "bold $warning"
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from fabtui.model.cell_level import ratio
 from fabtui.model.endpoints import PairClass
 from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.node_state import NodeState
 from fabtui.presentation.cell_levels import Glyphs, style_of
 from fabtui.presentation.numbers import percent_text, spoken, spoken_text, value_text
 from fabtui.sanitize import one_line
 
 if TYPE_CHECKING:
-    from fabtui.model.events import NodeState
     from fabtui.model.session_model import Model
 
 Part = tuple[str, str]
@@ -37,10 +37,10 @@ CLASS_WORDS = {
 
 _VERDICT_WORDS = {verdict.value: verdict.words for verdict in Verdict}
 _STATE_STYLES = {
-    "waiting": MUTED,
-    **dict.fromkeys(("connecting", "connected", "looking"), "$accent"),
-    "ready": "$primary",
-    **dict.fromkeys(("failed", "lost"), "bold $error"),
+    NodeState.WAITING: MUTED,
+    **dict.fromkeys((NodeState.CONNECTING, NodeState.CONNECTED, NodeState.LOOKING), "$accent"),
+    NodeState.READY: "$primary",
+    **dict.fromkeys((NodeState.FAILED, NodeState.LOST), "bold $error"),
 }
 
 

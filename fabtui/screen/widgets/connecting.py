@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from textual.containers import VerticalScroll
 from textual.content import Content
 
+from fabtui.model.node_state import NodeState
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import MUTED, Part, state_style, time_text
 from fabtui.presentation.wrapping import Lines, wrapped
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from fabtui.model.session_model import Model, NodeRecord
 
 #: In all other states a node is being connected.
-_STATE_GLYPHS = {"waiting": "·.", "ready": "•o", "failed": "xx", "lost": "xx"}
+_STATE_GLYPHS = {NodeState.WAITING: "·.", NodeState.READY: "•o", NodeState.FAILED: "xx", NodeState.LOST: "xx"}
 
 
 def inventory_text(record: NodeRecord) -> str:
