@@ -19,12 +19,15 @@ from fabtui.exit_status import INTERRUPTED
 from fabtui.export.collectives_table import write_table
 from fabtui.export.csv import write_csv
 from fabtui.export.json import write_json
+from fabtui.export.json_schemas import cleaned
 from fabtui.export.junit import write_junit
 from fabtui.export.openmetrics import write_openmetrics
 from fabtui.export.planner import write_planner
 from fabtui.importers.result import Result
 from fabtui.importers.session import replayed
+from fabtui.importers.to_model.dispatch import findings_about
 from fabtui.model.session_model import Model
+from fabtui.presentation.findings import as_json as finding_json
 from fabtui.presentation.verdict_line import sentence_of
 from fabtui.report.contents import write_report
 from fabtui.report.document import Paragraph, Shown
@@ -84,9 +87,10 @@ def print_recording(path: Path, request: Request, plain: bool, shown: Shown) -> 
 
 
 def print_result(result: Result, given: Container[str]) -> None:
-    """Print a result as text, or as JSON if that was asked for."""
+    """Print a result as text, or as JSON if that was asked for, with the findings about it."""
     if "json" in given:
-        print_json(result.as_json(), given)
+        findings = cleaned([finding_json(one) for one in findings_about(result)])
+        print_json(result.as_json() | {"findings": findings}, given)
         return
     limited = sys.stdout.isatty() or "COLUMNS" in os.environ
     width = shutil.get_terminal_size().columns if limited else _UNLIMITED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fabtui.diagnosis.diagnosis import RULES, with_errors
+from fabtui.diagnosis.diagnosis import RULES
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.knowledge.failure_stage import explained_errors
 from fabtui.errors import InputError
@@ -13,7 +13,7 @@ from fabtui.importers.catalogue import chosen, recognise
 from fabtui.importers.formats.job_dumps import results_of
 from fabtui.importers.result import Result, read
 from fabtui.importers.sources import Source, sources
-from fabtui.importers.to_model.dispatch import errors_in, examined
+from fabtui.importers.to_model.dispatch import findings_about
 from fabtui.mcp.answer import Answer, steps_of
 from fabtui.mcp.file_access import checked_files
 from fabtui.mcp.tool import LINES, ROWS, Call, Tool, text, texts
@@ -108,8 +108,7 @@ def _read(call: Call) -> Answer:
     bodies: list[dict[str, Any]] = []
     findings: list[Finding] = []
     for result in results:
-        found = examined(result)
-        mine = with_errors(found, errors_in(result, found)).all_findings
+        mine = findings_about(result)
         findings += mine
         bodies.append(_body(result, "files" in given) | {"findings": [finding_json(one) for one in mine]})
     known = [one for one in results if one.known]

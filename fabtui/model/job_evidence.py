@@ -8,8 +8,8 @@ The value of a source is a JSON object from a node, of which nothing is trusted:
 - ``log``, of all logs together, with the node "": ``iteration``; ``interval``, the usual time (s) between iterations.
   ``late`` and ``quiet`` are the times (s) since the last iteration and output. ``timeout`` is the line of PyTorch's
   watchdog.
-- ``flight``, ``inspector``: what a reader concludes: ``{"sentences": [text], "suspects": [{"rank", "node", "pid",
-  "gpu"}], "hangs": true|false|null, "blind": text}``, all optional.
+- ``flight``, ``inspector``, ``ras`` of a file: what a reader concludes: ``{"sentences": [text], "suspects": [{"rank",
+  "node", "pid", "gpu"}], "hangs": true|false|null, "blind": text, "next": [command]}``, all optional.
 """
 
 from __future__ import annotations

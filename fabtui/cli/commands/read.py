@@ -10,18 +10,14 @@ from pathlib import Path
 from fabtui.cli.commands.app import screen_settings, show
 from fabtui.cli.options_from_args import Request
 from fabtui.cli.outputs import print_result, write_outputs
-from fabtui.cli.printing import print_json
 from fabtui.cli.written_files import output_path, write_first
 from fabtui.config.file import read_config
-from fabtui.diagnosis.diagnosis import with_errors
 from fabtui.errors import InputError
 from fabtui.exit_status import ALL_OK, NOT_TESTED
-from fabtui.export.json_schemas import cleaned
 from fabtui.importers.catalogue import chosen, formats
 from fabtui.importers.formats.job_dumps import results_of
 from fabtui.importers.result import Result
-from fabtui.importers.to_model.dispatch import check_comparable, convertible, errors_in, events, examined, model
-from fabtui.presentation.findings import as_json as finding_json
+from fabtui.importers.to_model.dispatch import check_comparable, convertible, events, model
 from fabtui.session.feeds.replay import StillFeed
 from fabtui.session.options import SessionOptions
 
@@ -98,13 +94,11 @@ def _list() -> int:
 
 
 def _show(result: Result, number: int, args: argparse.Namespace) -> None:
-    if "json" in args:
-        found = examined(result)
-        findings = with_errors(found, errors_in(result, found)).all_findings
-        print_json(result.as_json() | {"findings": cleaned([finding_json(one) for one in findings])}, vars(args))
-    elif "open" not in args:
+    if "open" in args:
+        return
+    if "json" not in args:
         sys.stdout.write("\n" if number else "")
-        print_result(result, vars(args))
+    print_result(result, vars(args))
 
 
 def _export(results: list[Result], csv: Path) -> Iterator[str]:

@@ -410,8 +410,8 @@ def stack_of(log: JobEvidenceLog, place: JobPlace) -> str:
     return ""
 
 
-def concluded(log: JobEvidenceLog, group: JobGroup, source: JobSource, name: str) -> SourceReading | None:
-    """Return what a reader of files concludes: of a flight recorder, of NCCL Inspector."""
+def concluded(log: JobEvidenceLog, group: JobGroup | None, source: JobSource, name: str) -> SourceReading | None:
+    """Return what a reader of files concludes; ``group``: the ranks that it is about, where they are known."""
     sentences: list[str] = []
     suspects: dict[JobPlace, None] = {}
     at, blind = 0.0, ""
@@ -422,7 +422,7 @@ def concluded(log: JobEvidenceLog, group: JobGroup, source: JobSource, name: str
         sentences += [one for one in lines if isinstance(one, str)][:_MOST] if isinstance(lines, list) else []
         for one in dicts(value.get("suspects")):
             if (place := _place(one)) is not None:
-                suspects.setdefault(group.place(place))
+                suspects.setdefault(place if group is None else group.place(place))
     return SourceReading(name, "; ".join(sentences[:_MOST]), blind, at, tuple(suspects)) if at else None
 
 

@@ -125,7 +125,7 @@ class JobVerdict(NamedTuple):
         size = f" ({count(ranks, 'rank')})" if ranks else ""
         name = f"job {self.job}" if self.job else "the job"
         name += f" of process {self.process}" if self.process is not None and not self.job else ""
-        return f"{name} on {fold(self.nodes)}{size}"
+        return f"{name} on {fold(self.nodes)}{size}" if self.nodes else f"{name}{size}"
 
     @property
     def sentence(self) -> str:

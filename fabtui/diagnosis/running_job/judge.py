@@ -27,7 +27,7 @@ from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.sanitize import one_line
 from fabtui.transport.registry import command_on_node
-from fabtui_node.parsers.lines import json_number
+from fabtui_node.parsers.lines import json_list, json_number
 
 #: Time (s) without any progress after which a job hangs, unless its pauses are usually longer.
 PATIENCE = 10.0
@@ -92,7 +92,40 @@ def _beside_others(found: Sequence[JobVerdict]) -> JobVerdict:
     return first._replace(beside="; ".join([*texts, f"{count(left, 'more job')}"] if left else texts))
 
 
+#: Sources whose readers conclude by themselves who is behind, with their names.
+_READERS = ((JobSource.FLIGHT, "flight recorder"), (JobSource.RAS, "RAS"))
+
+
+def _of_readers(log: JobEvidenceLog) -> JobVerdict | None:
+    """Return what files of a job show that no node was asked about: dumps of ranks, a report of RAS."""
+    found = [
+        (reading, kept[-1].value)
+        for source, name in _READERS
+        for _, kept in log.readings(source)
+        if (reading := sources.concluded(log, None, source, name)) is not None and reading.text
+    ]
+    if not found:
+        return None
+    hangs = [pair for pair in found if pair[1].get("hangs") is True]
+    reading, value = (hangs or found)[0]
+    nodes = tuple(dict.fromkeys(place.node for place in reading.suspects if place.node))
+    return JobVerdict(
+        JobState.HANGS if hangs else JobState.UNKNOWN,
+        reading.at,
+        reading.at,
+        "",
+        nodes,
+        (),
+        behind=reading.suspects if hangs else (),
+        sources=tuple(one._replace(text=one_line(one.text, 500)) for one, _ in found),
+        next=tuple(one_line(one, 500) for one in json_list(value.get("next")) if isinstance(one, str)),
+        settled=True,
+    )
+
+
 def _without_ranks(model: Model, log: JobEvidenceLog) -> JobVerdict:
+    if not log.nodes and (found := _of_readers(log)) is not None:
+        return found
     now = max((sample.time for node in log.nodes if (sample := log.latest(node)) is not None), default=model.now)
     state = JobState.ENDED if log.tracks.ranks else JobState.UNKNOWN
     needs = f"{NO_RANK} these nodes"

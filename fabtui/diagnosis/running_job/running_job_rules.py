@@ -51,7 +51,7 @@ class _RunningJobRule(Rule[Model]):
     def _about(self, verdict: JobVerdict) -> Finding:
         return self.finding(
             "job",
-            nodes=dict.fromkeys([*(place.node for place in verdict.behind), *verdict.nodes]),
+            nodes=dict.fromkeys(filter(None, (*(place.node for place in verdict.behind), *verdict.nodes))),
             commands=verdict.next,
             facts=facts_of(verdict),
             weight=_FIRST,

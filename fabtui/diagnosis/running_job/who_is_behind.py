@@ -121,7 +121,15 @@ class Answer(NamedTuple):
 
     def values(self) -> dict[str, Any]:
         """Return it as JSON-able values."""
-        return {"answer": self.sentences, "next": self.next, "hangs": self.hangs}
+        return {"answer": self.sentences, "next": self.next, "hangs": self.hangs, "behind": self._behind()}
+
+    def evidence(self, blind: str = "") -> dict[str, Any]:
+        """Return it as evidence about a running job, with what its source cannot see."""
+        found = {"sentences": self.sentences, "suspects": self._behind(), "next": self.next}
+        return {**found, "hangs": self.hangs, "blind": blind}
+
+    def _behind(self) -> list[dict[str, Any]]:
+        return [place._asdict() for place in self.suspects]
 
 
 def stack_command(place: JobPlace) -> str:

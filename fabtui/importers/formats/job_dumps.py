@@ -160,6 +160,8 @@ FLIGHT_RECORDER = Format(
     _LIKELY,
     _parse_dump,
     aliases="torchfrtrace|nccl-trace|fr",
+    hidden=("behind",),
+    job="flight",
 )
 
 
@@ -220,5 +222,7 @@ RAS = Format(
     _parse_ras,
     units={"collection_time": "s"},
     aliases="ncclras|ras",
+    hidden=("behind",),
+    job="ras",
 )
 FORMATS = [FLIGHT_RECORDER, RAS]

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from fabtui.diagnosis.diagnosis import Diagnosis, Evidence, diagnose
-from fabtui.diagnosis.finding import Domain
+from fabtui.diagnosis.diagnosis import Diagnosis, Evidence, diagnose, with_errors
+from fabtui.diagnosis.finding import Domain, Finding
 from fabtui.diagnosis.knowledge.log_causes import Causes, LogReader
 from fabtui.diagnosis.merge_findings import in_order
 from fabtui.errors import InputError
@@ -22,7 +22,7 @@ from fabtui.importers.result import Result
 from fabtui.importers.to_model.session_draft import SessionDraft, node_name
 from fabtui.model.events import APPLY_ERRORS, Event
 from fabtui.model.session_model import Model
-from fabtui_node.parsers.base import Notes
+from fabtui_node.parsers.base import Format, Notes
 
 _RECORDING = "fabtui-recording"
 
@@ -72,6 +72,8 @@ def events(results: Iterable[Result]) -> list[Event]:
             if form.facts is not None:
                 for node, probes in form.facts(result.values).items():
                     draft.facts(node_name(node) if node else draft.unique(name), probes)
+            if form.job:
+                draft.conclusion(form.job, result.values)
     return draft.events()
 
 
@@ -147,9 +149,13 @@ def errors_in(result: Result, found: Diagnosis) -> Causes:
     return reader.result()
 
 
+def _has_facts(form: Format) -> bool:
+    return form.facts is not None or bool(form.job)
+
+
 def examined(result: Result) -> Diagnosis:
     """Return the diagnosis of an output; nothing is found in one whose format is unknown."""
-    judged = result.known and (convertible(result.kind) or formats()[result.kind].facts is not None)
+    judged = result.known and (convertible(result.kind) or _has_facts(formats()[result.kind]))
     found = diagnose(Evidence(model([result]) if judged else Model()))
     if is_ours(result.kind):
         return found
@@ -157,3 +163,9 @@ def examined(result: Result) -> Diagnosis:
     others = [one for one in found.all_findings if one.rule.domain is not Domain.NODES]
     every = in_order(found.model, [*others, *found.preflight.findings])
     return replace(found, findings=every, all_findings=every)
+
+
+def findings_about(result: Result) -> list[Finding]:
+    """Return all findings about an output, with errors in lines of logs, the first one first."""
+    found = examined(result)
+    return with_errors(found, errors_in(result, found)).all_findings

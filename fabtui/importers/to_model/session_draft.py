@@ -13,6 +13,7 @@ from fabtui.model.events import (
     EndpointsAdded,
     Event,
     InventoryUpdate,
+    JobEvidence,
     Measured,
     NodeState,
     NodeUpdate,
@@ -49,6 +50,7 @@ class SessionDraft:
         #: What sessions know of a node: its state, inventory (the model finds rails in it) and probe results.
         self.records: dict[str, NodeRecord] = {}
         self.lab: str | None = None
+        self.evidence: list[JobEvidence] = []  #: What reports of a running job conclude.
         self._taken: dict[str, None] = {}
         self._seated: set[str] = set()
 
@@ -67,6 +69,12 @@ class SessionDraft:
         record = self.record(self.node(node))
         record.inventory = record.inventory or {}
         record.probe_results.update(probes)
+
+    def conclusion(self, source: str, values: Mapping[str, Any]) -> None:
+        """Keep who is behind in a running job by a source of evidence, see `fabtui.model.job_evidence`."""
+        found = {"sentences": values.get("answer"), "suspects": values.get("behind")}
+        found |= {name: values.get(name) for name in ("hangs", "next")}
+        self.evidence.append(JobEvidence(node="", source=source, value=found, time=1.0))
 
     def node(self, name: str) -> str:
         """Make sure that a node is there; returns its name."""
@@ -125,6 +133,7 @@ class SessionDraft:
             *(event for name in self.nodes for event in self._probed(name)),
             PlanUpdate(slow_below=0.7, arms=self.arms, untested=self.untested),
             Measured(measurements=self.measurements),
+            *self.evidence,
             PhaseStart(name="done", total=0),
         ]
         return [replace(event, seq=number) for number, event in enumerate(found)]

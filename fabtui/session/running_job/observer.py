@@ -16,7 +16,6 @@ from fabtui.diagnosis.running_job.flight_recorder import answer as flight_answer
 from fabtui.diagnosis.running_job.inspector import conclusion as inspector_conclusion
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict
 from fabtui.diagnosis.running_job.judge import job_verdict
-from fabtui.diagnosis.running_job.who_is_behind import Answer
 from fabtui.jobs.monitor.report import JobReport
 from fabtui.model.events import JobEvidence
 from fabtui.model.facts.node_view import dicts, number
@@ -272,7 +271,7 @@ class JobObserver:
         found = await asyncio.gather(*asked)
         taken = await taken_from(found)
         if taken.dumps:
-            self._emit("", JobSource.FLIGHT, conclusion(flight_answer(taken.dumps, taken.places)))
+            self._emit("", JobSource.FLIGHT, flight_answer(taken.dumps, taken.places).evidence())
 
     async def _each(self, nodes: Iterable[str], probe: str, source: JobSource, deadline: float) -> None:
         """Ask nodes at the same time, and emit each answer as it comes."""
@@ -357,9 +356,3 @@ def log_value(report: JobReport) -> dict[str, Any]:
         # With its time, so that a later one differs.
         "timeout": one_line(max(timeouts)[1], 300) if timeouts else "",
     }
-
-
-def conclusion(answer: Answer, blind: str = "") -> dict[str, Any]:
-    """Return the answer of a reader as evidence."""
-    suspects = [place._asdict() for place in answer.suspects]
-    return {"sentences": answer.sentences, "suspects": suspects, "hangs": answer.hangs, "blind": blind}

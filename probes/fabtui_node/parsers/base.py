@@ -42,6 +42,9 @@ class Format(NamedTuple):
     facts: Optional[Callable[[Dict[str, Any]], Dict[str, Dict[str, Dict[str, Any]]]]] = None
     #: Words with capitals that the parser looks for; a text that lost its capitals gets these back.
     words: Tuple[str, ...] = ()
+    #: Source of evidence about a running job (``flight``, ``ras``) that it is; its values have ``answer``, ``hangs``,
+    #: ``behind`` and ``next``.
+    job: str = ""
     errors: bool = False  #: True if it may have the errors of libraries that the catalogue of errors explains.
     #: Names of values for ``--json`` only: a matrix or a selection represents them in text.
     hidden: Tuple[str, ...] = ()

@@ -18,6 +18,7 @@ import pytest
 
 from fabtui.cli import main as entry
 from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
+from fabtui.diagnosis.running_job.flight_recorder import answer
 from fabtui.export.json import as_json
 from fabtui.history.component import Component, PartKind
 from fabtui.history.course import DAY
@@ -25,9 +26,20 @@ from fabtui.history.history_file import history_file
 from fabtui.history.history_writer import HistoryWriter
 from fabtui.history.remembered_findings import past_of
 from fabtui.history.session_entry import Noted, PartShare, SessionEntry, UsualValue
+from fabtui.importers.formats.job_dumps import dump_of
 from fabtui.importers.session import read_session
+from fabtui.importers.sources import sources
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import EndpointsAdded, Event, InventoryUpdate, Measured, PlanUpdate, ProbeResult, SessionStart
+from fabtui.model.events import (
+    EndpointsAdded,
+    Event,
+    InventoryUpdate,
+    JobEvidence,
+    Measured,
+    PlanUpdate,
+    ProbeResult,
+    SessionStart,
+)
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -45,10 +57,10 @@ Capture = pytest.CaptureFixture[str]
 _BEGAN = 1_700_000_000.0
 SAMPLES = Path(__file__).parents[2] / "samples"
 #: Codes of rules and of the catalogue, as all texts print them.
-_CODE = re.compile(r"\b(?:FT\d{3}|E\d{1,2})\b")
+_CODE = re.compile(r"\b(?:FT\d{3}|E\d{1,2}|J\d{2})\b")
 _ERROR_CODE = re.compile(r"means: (E\d{1,2}),|: (E\d{1,2}) ")
 #: The rule of a finding, which may name others: at the end of its title, or behind its severity.
-_RULE = re.compile(r"  (FT\d{3})$|^(?:bad|warn|note), (FT\d{3}) ", re.MULTILINE)
+_RULE = re.compile(r"  ((?:FT|J)\d{2,3})$|^(?:bad|warn|note), ((?:FT|J)\d{2,3}) ", re.MULTILINE)
 NCCL_LINE = "n060:71:93 [3] NCCL INFO NCCL version 2.28.9+cuda12.9\n"
 WARN = "n060:71:93 [3] NCCL WARN "
 
@@ -76,6 +88,7 @@ class Fault(NamedTuple):
         output: Output of a command for ``explain`` and ``read``.
         doors: Doors for logs that this error has besides ``explain``.
         past: Earlier sessions of the site.
+        dumps: Samples of dumps of the ranks of a running job.
     """
 
     name: str
@@ -90,6 +103,12 @@ class Fault(NamedTuple):
     output: str = ""
     doors: tuple[str, ...] = ("read", "job")
     past: tuple[SessionEntry, ...] = ()
+    dumps: tuple[str, ...] = ()
+
+    @property
+    def log_of_nccl(self) -> str:
+        """Lines of the log with its first one, or the output."""
+        return f"{NCCL_LINE}{self.log}" if self.log else self.output
 
 
 def _links(gpu: int, dark: tuple[int, ...] = ()) -> dict[str, Any]:
@@ -495,6 +514,13 @@ FAULTS = [
         output=new_samples.MLNX_QOS + "Global tclass=24\n",
     ),
     Fault(
+        "rank that is behind by its flight recorder",
+        "J20",
+        "the job hangs: rank 1",
+        "py-spy dump --pid",
+        dumps=("timeout-fr_0.pickle", "timeout-fr_1.pickle"),
+    ),
+    Fault(
         "GPU that degrades",
         "FT401",
         "bandwidth (p2p same-rail) fell from 100 % to 50 % of what is usual",
@@ -541,6 +567,19 @@ class Reported(NamedTuple):
     text: str
 
 
+def _paths(fault: Fault) -> list[str]:
+    return [str(SAMPLES / "ras" / name) for name in fault.dumps]
+
+
+def _files(fault: Fault, folder: Path) -> list[str]:
+    """Return the files that have the fault."""
+    if fault.dumps:
+        return _paths(fault)
+    file = folder / "pasted.txt"
+    file.write_text(fault.log_of_nccl)
+    return [str(file)]
+
+
 def events(fault: Fault) -> list[Event]:
     """Return the events of a session of three nodes with two GPUs each that has the fault."""
     ends = [
@@ -556,6 +595,10 @@ def events(fault: Fault) -> list[Event]:
             found.append(ProbeResult(node=node, probe="nvlink", value={"gpus": links}, time=_BEGAN))
     found += [ProbeResult(node="a", probe=probe, value=value, time=_BEGAN) for probe, value in fault.facts.items()]
     found += [EndpointsAdded(endpoints=ends, time=_BEGAN), PlanUpdate(slow_below=0.7, time=_BEGAN)]
+    if fault.dumps:
+        dumps = {at: dump_of(source.text) for at, source in enumerate(sources(_paths(fault)))}
+        known = {rank: dump for rank, dump in dumps.items() if dump is not None}
+        found.append(JobEvidence(node="", source="flight", value=answer(known).evidence(), time=_BEGAN))
     rows = [_measured(fault, str(src), str(dst)) for src in ends for dst in ends if src is not dst]
     return [*found, Measured(measurements=rows, time=_BEGAN + 1)]
 
@@ -651,16 +694,12 @@ def _explain(fault: Fault, folder: Path, out: Capture) -> Reported:
 
 
 def _read(fault: Fault, folder: Path, out: Capture) -> Reported:
-    file = folder / "pasted.txt"
-    file.write_text(f"{NCCL_LINE}{fault.log}" if fault.log else fault.output)
-    assert entry.main(["read", str(file)]) == 0
+    assert entry.main(["read", *_files(fault, folder)]) == 0
     return of_text(out.readouterr().out)
 
 
 def _read_json(fault: Fault, folder: Path, out: Capture) -> Reported:
-    file = folder / "pasted.txt"
-    file.write_text(f"{NCCL_LINE}{fault.log}" if fault.log else fault.output)
-    assert entry.main(["read", "--json", str(file)]) == 0
+    assert entry.main(["read", "--json", *_files(fault, folder)]) == 0
     return _of_findings(json.loads(out.readouterr().out)["findings"])
 
 
@@ -704,21 +743,22 @@ def _assistant_explain(fault: Fault, folder: Path, out: Capture) -> Reported:
 
 
 def _assistant_read(fault: Fault, folder: Path, out: Capture) -> Reported:
-    text = f"{NCCL_LINE}{fault.log}" if fault.log else fault.output
-    return _of_findings(_asked("read", text=text)["results"][0]["findings"])
+    given: dict[str, Any] = {"files": _paths(fault)} if fault.dumps else {"text": fault.log_of_nccl}
+    return _of_findings(_asked("read", **given)["results"][0]["findings"])
 
 
 Door = Callable[[Fault, Path, Capture], Reported]
 
 
 def _doors(fault: Fault) -> Iterator[Door]:
-    if fault.pair or fault.transport or fault.facts or fault.past:
+    if fault.pair or fault.transport or fault.facts or fault.past or fault.dumps:
         yield from (_session, _recording, _json, _summary, _report, _assistant_findings)
     if fault.past:
         # No log and no output of a command has earlier sessions.
         yield _history
         return
-    yield from (_explain, _assistant_explain)
+    if not fault.dumps:
+        yield from (_explain, _assistant_explain)
     if fault.output or "read" in fault.doors:
         yield from (_read, _read_json, _assistant_read)
     if fault.log and "job" in fault.doors:
