@@ -19,6 +19,7 @@ from fabtui.errors import InputError
 from fabtui.nodeset import expand, expand_listed, fold
 from fabtui.scheduler.allocation import Allocation
 from fabtui.scheduler.slurm_nodes import node_values
+from fabtui.scheduler.slurm_states import out_of_service
 from fabtui.scheduler.tool import ToolOutput, ask
 
 #: States of jobs that hold nodes.
@@ -196,8 +197,6 @@ _RUNNING = ("COMPLETING", *_HOLDING)
 _TIME = re.compile(r"(?:(\d{1,5})-)?(?:(\d{1,5}):)?(\d{1,5}):(\d\d)", re.ASCII)
 _FIELD = re.compile(r"(?:^|\s)([A-Z][A-Za-z:/]{1,40})=")
 _STAMP = "%Y-%m-%dT%H:%M:%S"
-#: States of nodes that end a job.
-_BAD_NODE = ("down", "fail", "drain", "unknown", "not_responding", "powered_down")
 
 
 class JobStatus(NamedTuple):
@@ -319,7 +318,7 @@ def _down(nodes: Sequence[str]) -> dict[str, str]:
     found = {}
     for node, values in node_values(nodes).items():
         state = str(values.get("state", ""))
-        if state.startswith(_BAD_NODE) or values.get("responds") is False:
+        if out_of_service(state, values.get("responds")):
             reason = values.get("reason")
             found[node] = f"{state}: {reason}" if reason else state
     return found

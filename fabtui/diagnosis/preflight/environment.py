@@ -16,6 +16,7 @@ from fabtui.model.facts.compare import Fact, shown
 from fabtui.model.facts.node_view import ProbedNode, Value, dicts, field, text
 from fabtui.nodeset import count, fold
 from fabtui.sanitize import one_line
+from fabtui.scheduler.slurm_states import is_broken, out_of_service
 
 #: Interfaces of container engines, hypervisors and the host itself: they lead to no other node.
 LOCAL_ONLY = ("docker", "virbr", "lo")
@@ -156,12 +157,6 @@ class VariableRefersToNothing(NodeRule):
             )
 
 
-#: What a state of Slurm contains when the node gets no jobs (``sinfo`` manual, node state codes).
-_OUT = ("drain", "down", "fail", "maint", "inval", "error", "unknown", "powered", "reboot")
-#: States of nodes that do not work.
-_BROKEN = ("down", "fail", "inval", "error")
-
-
 @register
 class OutOfService(NodeRule):
     """Slurm gives a node no jobs: it is drained, down, failing or in maintenance."""
@@ -179,17 +174,18 @@ class OutOfService(NodeRule):
         groups: dict[tuple[str, str], list[str]] = {}
         for record in context.model.nodes.values():
             known = record.probe_results.get("slurm")
-            state = text(field(known, "state")) or ""
-            if any(word in state.lower() for word in _OUT):
+            state, responds = text(field(known, "state")) or "", field(known, "responds")
+            if out_of_service(state, responds):
+                silent = responds is False and not is_broken(state)
+                state = ", ".join([state, "not responding"]) if silent else state
                 groups.setdefault((state, text(field(known, "reason")) or ""), []).append(record.name)
         for (state, reason), nodes in groups.items():
-            broken = any(word in state.lower() for word in _BROKEN)
             facts = {"state": state, "where": fold(nodes), **({"reason": reason} if reason else {})}
             yield self.finding(
                 reason or state,
                 nodes=tuple(nodes),
                 facts=facts,
-                severity=Severity.BAD if broken else Severity.WARN,
+                severity=Severity.BAD if is_broken(state) else Severity.WARN,
                 commands=(f"scontrol show node {nodes[0]}",),
             )
 

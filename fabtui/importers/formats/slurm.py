@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fabtui.nodeset import expand_listed
+from fabtui.scheduler.slurm_states import out_of_service
 from fabtui.scheduler.slurm_topology import joined, leaves, records
 from fabtui_node.parsers.base import Format, Likely, Notes, Reading, first_of
 from fabtui_node.parsers.lines import json_value, plain_lines, whole
@@ -96,8 +97,8 @@ _STATES = {
     "alloc": "allocated", "comp": "completing", "drng": "draining", "drain": "drained", "failg": "failing",
     "mix": "mixed", "plnd": "planned", "resv": "reserved", "unk": "unknown", "futr": "future",
 }  # fmt: skip
-#: What a state holds when something is wrong with the node.
-_BAD = ("down", "drain", "fail", "unk", "inval", "error", "no_respond", "perfctrs", "not_responding")
+#: Maximum number of nodes out of service that are judged.
+_MOST_OUT = 4096
 #: Short states of jobs, spelled out.
 _JOB_STATES = {
     "PD": "PENDING", "R": "RUNNING", "CG": "COMPLETING", "CD": "COMPLETED", "CA": "CANCELLED", "F": "FAILED",
@@ -328,12 +329,25 @@ def _parse_sinfo(text: str) -> Reading:
             row["partition"] = default = partition[:-1]
         _node_state(row)
         _count_nodes(row, notes)
-        if any(word in (row.get("state") or "") for word in _BAD):
+        if out_of_service(row.get("state") or ""):
             silent = ", not responding" if "not responding" in row.get("flags", []) else ""
             bad.append(f"{row.get('nodelist') or row.get('name') or '?'} {row['state']}{silent}")
     for text_of in dict.fromkeys(bad):
         notes.warn(text_of)
     return notes.reading({"default_partition": default, "rows": rows})
+
+
+def _sinfo_nodes(values: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the states of nodes out of service as the probe ``slurm`` has them."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in values["rows"]:
+        state, listed = row.get("state"), row.get("nodelist") or row.get("hostnames")
+        responds, reason = "not responding" not in row.get("flags", []), row.get("reason")
+        if isinstance(state, str) and isinstance(listed, str) and out_of_service(state, responds):
+            known = {"state": state, "responds": responds, "reason": None if reason == "none" else reason}
+            for name in (expand_listed(listed) or ())[: _MOST_OUT - len(found)]:
+                found.setdefault(name, {"slurm": known})
+    return found
 
 
 def _node_state(row: dict[str, Any]) -> None:
@@ -612,7 +626,7 @@ def _parse_scontrol(text: str) -> Reading:
     for record in values["records"]:
         _explain(record)
         states = "+".join(record.get("states", []))
-        if record["kind"] == "NodeName" and re.search("down|drain|fail|not_r", states):
+        if record["kind"] == "NodeName" and out_of_service(states):
             notes.warn(f"{record.get('NodeName')} {states}: {record.get('reason') or record.get('Reason')}")
     if values == {"records": []}:
         notes.warn("no record")
@@ -750,7 +764,7 @@ _TOPOLOGY_LIKELY = first_of(
     (0.93, r"^[#$].{0,200}\bscontrol(?: -\S+)* show topo"),
 )
 FORMATS = [
-    _format(_SINFO, "Slurm's sinfo: partitions, states of nodes, reasons", _parse_sinfo),
+    _format(_SINFO, "Slurm's sinfo: partitions, states of nodes, reasons", _parse_sinfo)._replace(facts=_sinfo_nodes),
     _format(_SQUEUE, "Slurm's squeue: jobs and steps", _parse_squeue),
     _format(_SACCT, "Slurm's sacct and sstat: accounts of jobs", _parse_sacct, "sstat"),
     Format(

@@ -514,6 +514,14 @@ FAULTS = [
         output=new_samples.MLNX_QOS + "Global tclass=24\n",
     ),
     Fault(
+        "node that does not respond to Slurm",
+        "FT330",
+        "idle, not responding in Slurm",
+        "scontrol show node a",
+        facts={"slurm": {"state": "idle", "responds": False}},
+        output="NODELIST   NODES PARTITION       STATE REASON\na 1 gpu* idle* none\n",
+    ),
+    Fault(
         "rank that is behind by its flight recorder",
         "J20",
         "the job hangs: rank 1",
