@@ -55,7 +55,7 @@ BACK = 180.0
 SETTLE = 60.0
 #: How much more memory may be held than after the first burst.
 GROWTH = 1.10
-#: Verdicts that are no statement about a path: CPU ranks of a busy machine are slow now and then.
+#: Verdicts that are not a statement about a path: CPU ranks of a busy machine are slow now and then.
 _WELL = (Verdict.OK, Verdict.SLOW)
 #: How long (s) after a repair a pair may still be found failed: a test that began before ends at its deadline.
 LATE = 15.0

@@ -18,7 +18,7 @@ _PERIOD = 1.0
 def watch_terminal(descriptor: int, gone: Callable[[], None]) -> Callable[[], None]:
     """Call a function, in another thread, when a terminal is lost; return a function that ends the watch.
 
-    What is no terminal is not watched: a pipe may end while the session continues.
+    What is not a terminal is not watched: a pipe may end while the session continues.
     """
     ended = threading.Event()
     if not os.isatty(descriptor):
@@ -30,7 +30,7 @@ def watch_terminal(descriptor: int, gone: Callable[[], None]) -> Callable[[], No
         poll.register(descriptor, 0)
         while not ended.is_set():
             if found := poll.poll(_PERIOD * 1000):
-                # A descriptor that was closed is no terminal that was lost.
+                # A descriptor that was closed is not a terminal that was lost.
                 if not ended.is_set() and not found[0][1] & select.POLLNVAL:
                     gone()
                 return

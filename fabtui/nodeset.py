@@ -83,7 +83,7 @@ def expand(text: str, where: str, depth: int = 0) -> list[str]:
 
 
 def expand_listed(text: str) -> list[str] | None:
-    """Return the names of a node list of Slurm's output; None if it is no list or too large. Reads no file or group."""
+    """Return the names of a node list of Slurm's output; None if it is not one or too large. Reads no file or group."""
     try:
         found = [_expand_brackets(operand.strip(), "", MAX_LISTED) for _, operand in _OPERAND.findall(text.strip())]
     except InputError:
@@ -211,7 +211,7 @@ def read_hosts(path: str, where: str) -> list[str]:
     """Return the nodes of a host file: one node set per line, comments from ``#``.
 
     What follows the name (``slots=8`` of an MPI host file) is accepted and ignored: inventory finds the endpoints. The
-    path ``-`` is standard input. InputError if it cannot be read, is empty, or holds something that is no node set.
+    path ``-`` is standard input. InputError if it cannot be read, is empty, or holds something that is not a node set.
     """
     shown = "standard input" if path == "-" else path
     try:

@@ -211,7 +211,7 @@ def open_strictly(path: Path) -> int:
     with the sticky bit, like ``/tmp``, may be writable: what the user has there cannot be replaced by others.
 
     Raises:
-        UnsafeFileError: Somebody else can change it, or it is no regular file.
+        UnsafeFileError: Somebody else can change it, or it is not a regular file.
         OSError: It cannot be opened.
     """
     descriptor = open_unblocked(path)

@@ -2,7 +2,7 @@
 
 Real SSH servers and ranks, networks and Slurm have deadlines: tests of these run one at a time, each kind in its own
 row beside all others, as they mostly wait. The others give way to them (``nice``). On a busy machine one of thousands
-may still miss a deadline, which is no fault of the product. One that fails alone too is one, and so are many.
+may still miss a deadline, which is not a fault of the product. One that fails alone too is one, and so are many.
 
 Usage: python tools/run_tests.py JOBS, or python tools/run_tests.py compile, which runs none
 """

@@ -51,9 +51,9 @@ def confirmed(question: str, why: str) -> bool:
     """Ask a question, and return whether the user answers yes.
 
     Raises:
-        InputError: Standard input is no terminal; ``why`` names what needs an answer.
+        InputError: Standard input is not a terminal; ``why`` names what needs an answer.
     """
     if not sys.stdin.isatty():
-        raise InputError(f"{why}; standard input is no terminal: add --yes")
+        raise InputError(f"{why}; standard input is not a terminal: add --yes")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -574,7 +574,7 @@ def _passes(model: Model, tried: Tried, paths: Container[Path], pair: Pair, *, s
     usual, limit = model.median(Layer.P2P, key), model.limit(Layer.P2P, key)
     beside = [m for way in tried.event.controls if (m := tried.results.get(way)) is not None]
     values = [m.value for m in beside if m.value is not None and model.key_of(m) == key]
-    # With other variables, values of the session are no measure.
+    # With other variables, values of the session are not a measure.
     reference = statistics.median(values) if values else None if tried.event.env else usual
     if reference is None or not usual or limit is None or found.value is None:
         return None

@@ -189,7 +189,7 @@ def _with_fact(one: Finding, fact: Finding) -> Finding:
         rivals = (subject, *(rival for rival in rivals if rival != named))
         subject, confidence = named, None
     facts = {**one.facts, "known": (*one.facts.get("known", ()), fact)}
-    # How to leave out an interface is no remedy for its fault.
+    # How to leave out an interface is not a remedy for its fault.
     first = () if one.rule.id in _REPORTED and fact.rule.domain is Domain.NODES else fact.next
     commands = tuple(dict.fromkeys((*first, *one.next)))[:_MOST_COMMANDS]
     return one.replace(facts=facts, next=commands, blames=subject, rivals=rivals, confidence=confidence)

@@ -54,7 +54,7 @@ def groups_of(nodes: Sequence[str], passes: Flags, fails: Flags) -> NodeGroups |
     good: Flags = (passes | passes.T) & ~bad
     involved: Flags = np.logical_or.reduce(bad, axis=1)
     for members in (_sides(bad, involved), _islands(good, involved)):
-        # One group is no cut: its few failing pairs have other causes.
+        # One group is not a cut: its few failing pairs have other causes.
         if len(members) > 1 and _is_cut(members, bad, good):
             groups = [tuple(nodes[at] for at in np.flatnonzero(group).tolist()) for group in members]
             if len(members) > 2:
@@ -83,7 +83,7 @@ def _is_cut(members: list[Flags], bad: Flags, good: Flags) -> bool:
 
 
 def _sides(bad: Flags, involved: Flags) -> list[Flags]:
-    """Return the two sides of all failing pairs; none if they are no sides of one cut."""
+    """Return the two sides of all failing pairs; none if they are not sides of one cut."""
     if not involved.any():
         return []
     sides = [np.zeros(len(bad), dtype=bool) for _ in range(2)]

@@ -47,7 +47,7 @@ def table_rows(model: Model) -> list[TableRow]:
         if m.src == m.dst == "all":
             group = (0, 0, 0)
         elif m.src == m.dst:
-            # Rails are no nodes, and rail10 comes behind rail9.
+            # Rails are not nodes, and rail10 comes behind rail9.
             group = (1, places[m.src], 0) if m.src in places else (2, len(m.src), _last_number(m.src))
         else:
             group = (3, places.get(m.src, -1), places.get(m.dst, -1))

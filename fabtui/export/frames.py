@@ -94,7 +94,7 @@ class SnapshotFrame(pd.DataFrame):
 
 
 def load_snapshot(path: str | PathLike[str]) -> SnapshotFrame:
-    """Return the snapshot of a CSV file that fabtui wrote; InputError if it cannot be read or is no snapshot."""
+    """Return the snapshot of a CSV file that fabtui wrote; InputError if it cannot be read or is not a snapshot."""
     shown = str(path)
     try:
         # Text is text: a node may well be called "nan" or "NA".
@@ -205,7 +205,7 @@ class Frames:
 
     @cached_property
     def facts(self) -> pd.DataFrame:
-        """One row per node and fact; ``number`` is NaN where ``value`` is no number, ``differs`` from other nodes."""
+        """One row per node and fact; ``number`` is NaN if ``value`` is not numeric, ``differs`` from other nodes."""
         return self._frame(_FACTS, lambda model: _facts(self._diagnosis(model)))
 
     @cached_property

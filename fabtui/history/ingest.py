@@ -37,7 +37,7 @@ def read_entry(path: Path, title: Title) -> SessionEntry:
     """Return the entry of a recording; of a damaged one, of the part before the damage.
 
     Raises:
-        InputError: It is no recording, or its values were made up.
+        InputError: It is not a recording, or its values were made up.
     """
     model = Model()
     try:

@@ -245,7 +245,7 @@ def _versions(found: Diagnosis) -> Iterator[tuple[str, str]]:
 
 def _noted(found: Diagnosis, parts: Parts, title: Callable[[Finding], str]) -> Iterator[Noted]:
     for one in found.all_findings[:_MOST_FINDINGS]:
-        # What the history itself concluded is no new evidence for it.
+        # What the history itself concluded is not new evidence for it.
         if one.rule.domain in (Domain.HISTORY, Domain.SUMMARY):
             continue
         subject = one.subject

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from fabtui.history.course import DAY
 
-#: Minimum number of days with results before a change, and from it on: two sessions are no trend.
+#: Minimum number of days with results before a change, and from it on: two sessions are not a trend.
 FEWEST = 3
 #: A fall is at least this share of what was usual before, and this many standard deviations.
 LEAST_FALL, _DEVIATIONS = 0.05, 4.0

@@ -28,7 +28,7 @@ def column_numbers(words: list[str]) -> list[int] | None:
 
 
 def cells_of(words: list[str], width: int) -> tuple[str, list[float | None]] | None:
-    """Return the name and the cells of a row of ``width`` cells; None if the words are no such row.
+    """Return the name and the cells of a row of ``width`` cells; None if the words are not such a row.
 
     A cell may be ``N/A``. Negative numbers are none that any test here prints.
     """

@@ -115,7 +115,7 @@ def contents(file: IO[bytes]) -> Iterator[Content]:
 
 
 def _stream(file: IO[bytes], first: bytes) -> tuple[bytes, str | None]:
-    """Return the bytes of a file that is no archive, and why not all of them."""
+    """Return the bytes of a file that is not an archive, and why not all of them."""
     for mark, unpacker in _UNPACKERS.items():
         # "BZh" may begin a text; a digit and the first block follow in a packed file.
         if first.startswith(mark) and (mark != b"BZh" or first[3:4].isdigit()):

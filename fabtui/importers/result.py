@@ -377,7 +377,7 @@ def _better(other: _Candidate, best: _Candidate) -> bool:
         return False
     if form.log:
         return other.known > best.known or (other.known == best.known and other.missed < best.missed)
-    # A prefix is no part of a table: what more is read with it are mostly lines taken for something else. Outputs of
+    # A prefix is not part of a table: what more is read with it are mostly lines taken for something else. Outputs of
     # several processes, interleaved, may give as many values as one after another, and wrong ones.
     return other.missed < best.missed or (other.missed == best.missed and other.known >= _ENOUGH * best.known)
 

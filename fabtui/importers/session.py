@@ -53,7 +53,7 @@ def replayed(
     ``progress`` is called with the share of the file that was read, with 1 at the end.
 
     Raises:
-        InputError: It is no recording.
+        InputError: It is not a recording.
     """
     model = Model()
     collecting = gc.isenabled()

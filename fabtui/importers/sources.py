@@ -146,7 +146,7 @@ def _decoded(data: bytes, cut: str | None) -> tuple[str, str | None]:
             # Plain values alone, so that JSON can hold them.
             return _json_of_pickle(data), cut
         except NotPlain as error:
-            # Its bytes are no lines: what looks like words there is no log.
+            # Its bytes are not lines: what looks like words there is no log.
             return "", cut or str(error)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return data.decode("utf-16", "replace"), cut

@@ -91,7 +91,7 @@ def _width(lines: list[str]) -> int | None:
 
 
 def _is_cut_table(lines: list[str], width: int) -> bool:
-    """Return True if rest lines alternate with those of the full width: rows of one length are no cut lines."""
+    """Return True if rest lines alternate with those of the full width: rows of one length are not cut lines."""
     runs = 0
     run = 0
     for line in lines:

@@ -158,7 +158,7 @@ class StandingLab:
     """A lab with a name, whether it stands or not.
 
     Raises:
-        InputError: The name is no name of a lab.
+        InputError: The name is not a name of a lab.
     """
 
     def __init__(self, name: str) -> None:

@@ -142,7 +142,7 @@ def _is(kind: str, given: dict[str, Any]) -> bool:
 def _body(result: Result, of_file: bool) -> dict[str, Any]:
     body = result.as_json()
     if of_file:
-        # Text of a file of the user that is no output of a tool may be anything.
+        # Text of a file of the user that is not an output of a tool may be anything.
         body.pop("raw", None)
         body["unknown"] = len(result.unknown)
     return body

@@ -81,7 +81,7 @@ def change(then: Measurement | None, now: Measurement | None, verdict: Verdict) 
     text = f"{_text(then)} then, {_text(now)} now"
     if not then.value and now.value:
         return Change(Verdict.INCONCLUSIVE, None, text)
-    # No loss then and now is no change.
+    # No loss then and now is not a change.
     ratio = (now.value or 0.0) / then.value if then.value else 1.0
     return Change(Verdict.SLOW if ratio < SLOW_BELOW else Verdict.OK, ratio, text)
 

@@ -21,7 +21,7 @@ DEVIATIONS = 4.5
 #: A value below this share of the reference is slow however widely its class spreads.
 SURELY_SLOW = 0.2
 #: Where values spread widely by nature, as with ranks that share cores, a second cluster is one if it lies
-#: below this share of the reference: a few values that are close by chance are no reference for the others.
+#: below this share of the reference: a few values that are close by chance are not a reference for the others.
 _CLEARLY_APART = 0.5
 #: The reference is found again when one of this number of values has changed.
 _STALE = 64
@@ -175,7 +175,7 @@ def turns(verdicts: Iterable[Verdict]) -> int:
 def lasting(verdicts: Iterable[Verdict]) -> list[Verdict]:
     """Return the verdicts of a pair's attempts without slow ones that neither the attempt before nor the next confirms.
 
-    A value that is low once, beside others or by chance, is no change of the pair.
+    A value that is low once, beside others or by chance, is not a change of the pair.
     """
     found = [verdict for verdict in verdicts if verdict not in _INDECISIVE]
     around = zip([None, *found], found, [*found[1:], None], strict=False)

@@ -142,7 +142,7 @@ class _Codec:
         except self._refusals as error:
             raise _refusal(kind, str(error)) from None
         except self._malformed:
-            # Half of a surrogate pair, which may stand for a byte of a node's output, is no text for msgspec.
+            # Half of a surrogate pair, which may stand for a byte of a node's output, is not text for msgspec.
             return self.from_object(json.loads(line))
 
     def from_object(self, value: Any) -> Event:

@@ -57,7 +57,7 @@ def reference_of(values: array[float], less_is_better: bool) -> Reference:
     first, last, gap = 0, len(logs), None
     while last - first > FEWEST and (split := _split(logs[first:last])):
         if last - first - split < least:
-            # A few values far above all others are no reference.
+            # A few values far above all others are not a reference.
             last = first + split
         else:
             first += split

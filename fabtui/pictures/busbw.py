@@ -16,7 +16,7 @@ from fabtui.presentation.numbers import size_text, value_text
 _MARKS = "ox+*#@%&"
 #: Size of the area of curves, and space around it.
 _WIDTH, _HEIGHT, _LEFT, _TOP, _EDGE = 560, 260, 64, 58, 16
-#: Range of values (GB/s) that are drawn: others are no measurements.
+#: Range of values (GB/s) that are drawn: others are not measurements.
 _LEAST, _GREATEST = 1e-9, 1e9
 #: Width of the legend on the right (characters).
 _NAME = 34

@@ -38,7 +38,7 @@ _SENTENCES = {
     Turn.DEGRADES: ("degrades", "degrade"),
     Turn.FLAPS: ("flaps", "flap"),
     Turn.NEW: ("is new", "are new"),
-    Turn.LASTS: ("has a finding that lasts", "have findings that last"),
+    Turn.LASTS: ("has a persistent finding", "have persistent findings"),
 }
 _WIDEST, _LONGEST = 60, 200
 _DAY = 86400.0

@@ -105,7 +105,7 @@ def pairs_text(finding: Finding) -> str:
 
 
 def step_parts(step: str, most: int = 4000) -> tuple[str, str]:
-    """Return a next step as it is shown on one line, and a remark behind it that is no part of the command."""
+    """Return a next step as it is shown on one line, and a remark behind it that is not part of the command."""
     here = step.here if isinstance(step, NextStep) else ""
     return one_line(step, most), f"({here}: runs here)" if here else ""
 

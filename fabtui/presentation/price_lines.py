@@ -28,7 +28,7 @@ def price_lines(fact: PriceFact) -> list[str]:
     if fact.fixed is not None:
         changes.append(f"with its slow links as usual: {_change(fact.busbw, fact.fixed)}")
     if not changes:
-        return [f"price unknown: a bandwidth on the way of {what} is unknown"]
+        return [f"price unknown: a bandwidth on the path of {what} is unknown"]
     lines = [f"{what}: {'; '.join(changes)}"]
     if fact.share is not None:
         lines.append(f"one such {fact.collective} takes {percent_text(fact.share)} of an iteration of the job")
@@ -39,7 +39,7 @@ def expected_text(fact: ExpectedFact) -> str:
     """Return what a collective is expected to give, with the error of the model."""
     what = f"{fact.collective} of {size_text(fact.bytes)}"
     if fact.busbw is None:
-        why = "a bandwidth on its way is unknown" if fact.fits else _misfit(fact.error, fact.compared)
+        why = "a bandwidth on its path is unknown" if fact.fits else _misfit(fact.error, fact.compared)
         return f"{what}: unknown, {why}"
     return f"{what}: {spoken_text(fact.busbw, 'GB/s')} busbw, by the cost model: {_error(fact.error, fact.compared)}"
 

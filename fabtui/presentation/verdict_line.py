@@ -181,7 +181,7 @@ def _after_lead(standing: Standing, width: int | None, glyphs: Glyphs) -> Line:
     """Return the sentence about a job, then the verdict on the pairs as far as there is room."""
     lead = [(standing.lead if width is None else _cut(standing.lead, width, glyphs), "bold")]
     room = None if width is None else width - len(standing.lead) - 2
-    # Busy GPUs are not tested, which is no statement about the job.
+    # Busy GPUs are not tested, which is not a statement about the job.
     found = [one for one in standing.findings if standing.tested or one.severity is Severity.BAD]
     rest = replace(standing, findings=found, lead="", reason="")
     worth = standing.bad or _faults(rest)[1] or (standing.tested and standing.complete)

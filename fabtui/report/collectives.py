@@ -151,7 +151,7 @@ def _tables(model: Model, title: str, rows: Sequence[SweepRow], expected: str) -
             if head != name
         ]
         if len(set(words)) == 1 and words[0]:
-            notes.append(f"all use {words[0]}, so that this compares no transports")
+            notes.append(f"all use {words[0]}, so this compares no transports")
     for unit, factor in _UNITS.items():
         head = ["GPUs" if gpus else "ranks"]
         for name in heads:

@@ -34,7 +34,7 @@ def what_to_do(one: Diagnosis) -> Iterator[Items]:
     lines = [f"{_headline(model, found)}: {' '.join(slurm_options(found))}"]
     if (other := _other_end(one, found)) is not None:
         (left,) = found.left_out
-        lines.append(f"either end of the path may be left out: {other} instead of {left} does as well")
+        lines.append(f"either end of the path may be left out: {other} instead of {left} works as well")
     if found.most:
         lines.append(f"with fewer GPUs per node: {_number(found, len(found.most))}")
     elif joining := shares(found.joining):

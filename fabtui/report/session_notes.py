@@ -101,7 +101,7 @@ def networks(model: Model) -> list[str]:
         names = sorted({name for found in left_out.values() for name in found})
         lines.append(
             f"not tested, as SSH uses it: {_listed(left_out)}"
-            f" (NCCL_SOCKET_IFNAME={names[0]} in the nodes' login environment has it tested)"
+            f" (NCCL_SOCKET_IFNAME={names[0]} in the nodes' login environment makes fabtui test it)"
         )
     return lines
 

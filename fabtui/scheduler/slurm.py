@@ -47,7 +47,7 @@ def job_ids(text: str, option: str) -> list[str]:
     """Return the job ids of an option's value (``12,13``, ``12_3`` of an array, ``12+1`` of a heterogeneous job).
 
     Raises:
-        InputError: One is no job id.
+        InputError: One is not a job id.
     """
     names = [name.strip() for name in text.split(",")]
     for name in names:

@@ -61,7 +61,7 @@ def gpu_use(nodes: Sequence[str], job: str) -> GpuUse:
     rows = [line.split("|", 2) for line in answer.lines]
     jobs = [row[0].strip() for row in rows if len(row) == 3 and "gpu" in row[2] and row[1].strip() != getpass.getuser()]
     if len(jobs) > _MOST_JOBS:
-        return GpuUse({}, {}, problem=f"{len(jobs)} jobs of others run on the nodes")
+        return GpuUse({}, {}, problem=f"{len(jobs)} other jobs run on the nodes")
     return GpuUse({}, _held(jobs), _is_constrained()) if jobs else NOTHING_HELD
 
 
@@ -80,7 +80,7 @@ def _held(jobs: Iterable[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _numbers(text: str) -> list[int]:
-    """Return the numbers of ``0-1,5``; a part that is no range has none."""
+    """Return the numbers of ``0-1,5``; a part that is not a range has none."""
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")

@@ -124,7 +124,7 @@ class AppContext(Protocol):
         """Write a report of the session, in the format of the ending of its name."""
 
     async def replay(self, file: str) -> Callable[[], object]:
-        """Return what plays a recording in place of this session; `InputError` if the file is no recording."""
+        """Return what plays a recording in place of this session; `InputError` if the file is not a recording."""
 
     #: Values of all settings that were changed on the screen, as text.
     setting_texts: dict[str, str]

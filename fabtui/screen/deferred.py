@@ -109,7 +109,7 @@ async def login(app: App[int]) -> None:
     """Open a login on the node under the cursor, and return to the app when it ends."""
     context = context_of(app.screen)
     if context.feed is None or not context.feed.can_test:
-        context.notify("the nodes of a recording may not be there: no login", severity="warning")
+        context.notify("the nodes of a recording may no longer exist: no login", severity="warning")
         return
     node = node_under_cursor(app.screen)
     if node is None or node not in context.model.nodes:
@@ -119,7 +119,7 @@ async def login(app: App[int]) -> None:
     try:
         status = await _without_app(app, words)
     except SuspendNotSupported:
-        why = "a browser has no terminal for a login" if app.is_web else "this terminal cannot be left"
+        why = "a browser has no terminal for a login" if app.is_web else "this terminal cannot be handed to a login"
         context.notify(f"{why}; type elsewhere: {one_line(shlex.join(words), 300)}")
     except OSError as error:
         context.notify(f"{words[0]} cannot be run: {one_line(str(error), 200)}", severity="warning")
@@ -137,7 +137,9 @@ async def _without_app(app: App[int], words: list[str]) -> int:
         # Ctrl+C before ssh has the terminal is meant for ssh.
         loop.add_signal_handler(signal.SIGINT, lambda: None)
         try:
-            sys.stderr.write(f"{one_line(shlex.join(words), 300)}    (fabtui goes on; its screen returns at the end)\n")
+            sys.stderr.write(
+                f"{one_line(shlex.join(words), 300)}    (fabtui keeps running; its screen returns at the end)\n"
+            )
             sys.stderr.flush()
             process = await asyncio.create_subprocess_exec(*words, cwd=Path.home())
             return await process.wait()

@@ -50,7 +50,7 @@ class Notifier:
         if model.turns.total != self._turns:
             new, self._turns = model.turns.total - self._turns, model.turns.total
             if model.watching:
-                # The first results of a pair are no changes.
+                # The first results of a pair are not changes.
                 latest = itertools.islice(reversed(model.turns.latest), new)
                 self._changes += [turn.text for turn in latest if turn.before is not None][::-1]
         if (self._events or self._changes or self._ended) and self._timer is None:

@@ -148,7 +148,7 @@ def seek_to(context: AppContext, text: str) -> None:
     """Go to the place that a user has typed.
 
     Raises:
-        InputError: It is no place in a recording.
+        InputError: It is not a place in a recording.
     """
     match = _TIME.fullmatch(text.replace(" ", ""))
     found = replay_of(context)

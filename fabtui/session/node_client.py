@@ -164,7 +164,7 @@ class NodeClient:
             async with asyncio.timeout(deadline + GRACE):
                 return await future
         except TimeoutError:
-            raise ProbeFailed("timeout", f"{name} gave nothing within {deadline:.0f} s") from None
+            raise ProbeFailed("timeout", f"{name} returned nothing within {deadline:.0f} s") from None
         except LinkLost as lost:
             raise ProbeFailed("lost", lost.text) from None
         finally:

@@ -138,7 +138,9 @@ class ProbeRunner:
         if not self._options.read_only:
             await self._run_user_probes(nodes)
         elif self.own:
-            self._pump.log("notice", f"your probes are not run, the session is read-only: {', '.join(self.own)}")
+            self._pump.log(
+                "notice", f"your probes are not run, because the session is read-only: {', '.join(self.own)}"
+            )
 
     def _names_for(self, node: str) -> dict[str, Any]:
         """Return the names that a node resolves, and addresses of some peers; of many nodes those that follow it."""

@@ -43,7 +43,7 @@ def resumption(path: Path) -> Resumption:
     """Return what is left of the session of a recording.
 
     Raises:
-        InputError: It is no recording, is still written, is damaged, or nothing can be continued.
+        InputError: It is not a recording, is still written, is damaged, or nothing can be continued.
     """
     _check_ended(path)
     model = Model()
@@ -126,7 +126,7 @@ def _options(path: Path, model: Model) -> SessionOptions:
         check_name(name, str(path))
     known_probes = {*registry.DEFAULT, *registry.OPTIONAL}
     if not {*options.chosen_probes} <= known_probes or not {*options.layers} <= {*ALL_LAYERS}:
-        raise InputError(f"{path}: the recorded probes or layers are none of this version of fabtui")
+        raise InputError(f"{path}: this version of fabtui has none of the recorded probes or layers")
     if not options.hosts and options.lab is None:
         raise InputError(f"{path}: the recording names no nodes to connect to")
     return options

@@ -28,7 +28,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,29}")
 
 
 class _UnfitError(Exception):
-    """A file that is no probe; the message is one line."""
+    """A file that is not a probe; the message is one line."""
 
 
 class OwnProbe(NamedTuple):
@@ -153,7 +153,7 @@ def read(path: Path) -> OwnProbe:
     except SyntaxError as error:
         raise _UnfitError(f"line {error.lineno}: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise _UnfitError(f"is no Python: {error}") from None
+        raise _UnfitError(f"is not Python: {error}") from None
     if "run" not in set(_bound(tree)):
         raise _UnfitError("has no function run(args, emit, deadline)")
     name = _constant(tree, "NAME") or path.stem

@@ -332,7 +332,7 @@ class Watch:
         usable = [node for node, host in there.items() if host.numbers]
         found = self._replacement.due(usable, broken, asyncio.get_running_loop().time())
         for node in found:
-            why = f"could not be used: {there[node].broken}" if node in broken else "reached no other node any more"
+            why = f"could not be used: {there[node].broken}" if node in broken else "no longer reached any other node"
             self._pump.log("info", f"its rank host {why}; it is replaced", node)
         return found
 

@@ -284,7 +284,7 @@ _FIELDS = frozenset(
         *("host", "user", "name", "switch", "leaf"),
     }
 )
-#: A name in an address of the web may follow a byte such as ``%3D``, which is no part of it.
+#: A name in an address of the web may follow a byte such as ``%3D``, which is not part of it.
 _BYTE = "[0-9A-Fa-f][0-9A-Fa-f]"
 _BEFORE = rf"(?:(?<![A-Za-z0-9])(?!(?<=%){_BYTE})|(?<=%{_BYTE})|(?<=\\[nrt]))"
 _AFTER = "(?![A-Za-z0-9])"
@@ -386,7 +386,7 @@ class Rewriter:
             at = found.end()
             if not kind:
                 if text[found.start() - 1 : found.start() + 1] in _ESCAPES:
-                    # What follows a written line break is no part of the word that begins with its letter.
+                    # What follows a written line break is not part of the word that begins with its letter.
                     at = found.start() + 1
                 continue
             if made != found[0]:
@@ -400,7 +400,7 @@ class Rewriter:
         return _Rewritten("".join((*pieces, text[end:])), names, unknown)
 
     def _pseudonym(self, found: re.Match[str]) -> tuple[str, str]:
-        """Return the kind of what was found and its pseudonym; no kind for what is no name after all."""
+        """Return the kind of what was found and its pseudonym; no kind for what is not a name after all."""
         group, text = found.lastgroup or "", found[0]
         if found["path"] is not None:
             return "path", self._path(found)
@@ -515,7 +515,7 @@ def _names(identities: Identities) -> list[str]:
 
 
 def _stands_out(name: str, text: str, at: int) -> bool:
-    """Return whether a name at a place in a word is no part of a longer number or, of letters alone, of a word."""
+    """Return whether a name at a place in a word is not part of a longer number or, of letters alone, of a word."""
     for before in (at - 1, at + len(name) - 1):
         if before < 0 or before >= len(text) - 1:
             continue

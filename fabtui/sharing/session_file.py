@@ -82,7 +82,7 @@ class SessionFile:
                     value = json.loads(line)
                     event_from_json(value)
                 except (ValueError, RecursionError):
-                    self.damage = f"line {number} of the recording is no event; it and what follows are left out"
+                    self.damage = f"line {number} of the recording is not an event; it and the rest are left out"
                     return
                 yield value
 

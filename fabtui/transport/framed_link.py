@@ -148,7 +148,7 @@ class FramedLink(Link):
             self._take(await self._read_raw())
         hello = self._next()
         if hello.get("t") != "hello":
-            raise ProtocolError("the node side's first message is no hello")
+            raise ProtocolError("the node side's first message is not a hello")
         if hello.get("protocol") != VERSION:
             spoken = one_line(str(hello.get("protocol")), 20)
             raise ProtocolError(f"the node side speaks protocol {spoken}, not {VERSION}")
@@ -270,17 +270,17 @@ class FramedLink(Link):
             overslept = now - before - tick
             if overslept > tick:
                 self._overslept = overslept
-                # This side was stopped or busy, so it could not have heard: that is no silence of the node.
+                # This side was stopped or busy, so it could not have heard: that is not a silence of the node.
                 self._heard = min(now, self._heard + overslept)
             if not self._held and now - self._heard > self._limits.frozen:
                 silence = now - self._heard
-                self._lose("frozen", f"no answer for {silence:.0f} s although the connection stands")
+                self._lose("frozen", f"no answer for {silence:.0f} s although the connection is up")
 
     def _stood_still(self) -> str:
         """Return that this process was stopped or busy for long, which no node is to blame for; "" if it was not."""
         # The reader may wake up before the loop that watches.
         stood = max(self._overslept, self._loop.time() - self._ticked - self._limits.heartbeat)
-        return f"fabtui itself stood still for {stood:.0f} s" if stood > _STANDSTILL * self._limits.heartbeat else ""
+        return f"fabtui itself was stalled for {stood:.0f} s" if stood > _STANDSTILL * self._limits.heartbeat else ""
 
     def _lose(self, kind: LostKind, text: str) -> None:
         if self._lost is None:
@@ -300,7 +300,7 @@ class FramedLink(Link):
             async with asyncio.timeout(self._limits.send), self._writing:
                 await self._pipe.write(data)
         except TimeoutError:
-            self._lose("stalled", f"the node side took nothing for {self._limits.send:g} s")
+            self._lose("stalled", f"the node side accepted nothing for {self._limits.send:g} s")
             raise self._gone() from None
         except Exception as error:
             # The reader learns the reason; "broken pipe" is not one.

@@ -148,7 +148,7 @@ VIA = (
         r"NotFound|No such (container|pod|object)|not found in namespace|no container with name", "dns", "unknown"
     ),
     LauncherError(r"[Ff]orbidden|[Uu]nauthorized|permission denied", "auth", "the launcher may not run commands there"),
-    LauncherError(r"is not running|not in running state|container not found", "closed", "the container does not run"),
+    LauncherError(r"is not running|not in running state|container not found", "closed", "the container is not running"),
     LauncherError(r"executable file not found|/bin/sh: no such file", "no-python", "the container has no /bin/sh"),
     LauncherError(
         r"[Cc]onnection refused|connect to the (Docker|Podman) daemon|was refused",

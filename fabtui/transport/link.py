@@ -37,7 +37,7 @@ LostKind = Literal[
     "exit",  # the node side ended
     "frozen",  # the transport lives, the node side is silent
     "stalled",  # the node side does not take what is sent to it
-    "protocol",  # the node side sent something that is no message, or too much
+    "protocol",  # the node side sent something that is not a message, or too much
     "lease",  # the node side ended itself because it heard no heartbeat for too long
     "closed",  # this side closed the link
 ]

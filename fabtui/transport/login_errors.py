@@ -57,7 +57,10 @@ def classify_openssh(node: str, output: str) -> NodeUnreachable | None:
         if kind == "changed-host-key":
             offending = re.search(r"Offending \S+ key in (\S+)", text)
             where = f" ({offending[1]})" if offending else ""
-            line = f"HOST KEY CHANGED: {node} does not show the key that is known{where}: reinstalled, or in between"
+            line = (
+                f"HOST KEY CHANGED: {node} does not present the known key{where}: it was reinstalled, or someone"
+                " is intercepting the connection"
+            )
             removal = re.search(r"ssh-keygen -f .*", text)
             hint = f"if it was reinstalled: {removal[0].strip()}" if removal else f"ssh-keygen -R {node}"
         elif kind == "unknown-host-key":
@@ -85,7 +88,7 @@ def openssh_explainer(node: str) -> Explain:
 def explain_tunnel(error: asyncssh.ChannelOpenError, what: str, via: str) -> NodeUnreachable:
     """Return the error for a jump host that cannot reach a node."""
     reason = one_line(error.reason, 200)
-    text = f"{via} does not get through to {what}: {reason}"
+    text = f"{via} cannot reach {what}: {reason}"
     if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
         return NodeUnreachable("refused", text, f"{via} forbids it (AllowTcpForwarding, PermitOpen, DisableForwarding)")
     known = classify_openssh(what, reason)

@@ -412,7 +412,7 @@ class StepTree:
         if pipe is None and group.unreached and not self._broken:
             # A firewall, most likely: the next nodes do not try.
             self._broken = True
-            text = "nodes do not reach this machine, so that each gets a step of its own"
+            text = "nodes cannot reach this machine, so each gets a step of its own"
             self._notify(f"{text}: {group.unreached.removeprefix('fabtui: ').strip()}")
         if not future.done():
             future.set_result(pipe)

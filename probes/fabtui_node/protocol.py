@@ -170,7 +170,7 @@ def _may_be_deep(body: bytes) -> bool:
 
 
 def decode(body: bytes, parse: Callable[[bytes], Any] = loads) -> Message:
-    """Return the message of a frame; raise if it is no JSON object, nests too deep or has a number out of range.
+    """Return the message of a frame; raise if it is not a JSON object, nests too deep or has a number out of range.
 
     ``parse`` parses JSON; it raises ValueError or RecursionError, also for NaN and infinities.
     """

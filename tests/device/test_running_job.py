@@ -43,7 +43,7 @@ PASSING = {
     "checkpoint of one rank": ("checkpoint 1 12", "paused.*rank 1 .*writes files"),
     "checkpoint of all ranks": ("checkpoint -1 12", "paused.*all ranks write files"),
 }
-#: What the app shows about pauses, which are no faults.
+#: What the app shows about pauses, which are not faults.
 APP = {name: "paused.*files" for name in PASSING if name.startswith("checkpoint")}
 #: Faults that end the job.
 ENDING = {

@@ -125,7 +125,7 @@ def test_each_planted_fault_is_found_while_the_job_runs_and_after_it(cluster: Sl
     assert texts["J06"] == "GLOBAL_BATCH_SIZE differs between nodes: 32 on n3, 64 on n[0-2]"
     assert texts["J07"] == "MODEL is xl on n[0-3]; other.sh has small"
     assert texts["J08"] == "NODE_RANK 1 is given to 2 nodes: n[1-2]"
-    assert texts["J11"].endswith(".200 is no address of the job's nodes")
+    assert texts["J11"].endswith(".200 is not an address of the job's nodes")
     assert texts["J12"].startswith("no output from any node for ")
     # The same files without Slurm, as a shell expands them.
     files = sorted(str(path) for path in (cluster.folder / job).iterdir())

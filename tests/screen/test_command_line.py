@@ -86,7 +86,7 @@ async def test_commands_choose_layer_filter_place_and_order(opened: Opened) -> N
         ("p", "there is no command 'p'; did you mean"),
         ("quit now", "quit takes no argument"),
         ("layer wold", "there is no layer 'wold'; did you mean world?"),
-        ("filter n07", "is no node here"),
+        ("filter n07", "is not a node here"),
         ("node n01", "did you mean n001?"),
         ("pair n000:1", "expected a pair"),
         ("sort leav", "there is no order 'leav'"),

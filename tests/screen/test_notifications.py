@@ -83,7 +83,7 @@ async def test_the_end_of_a_sweep_is_notified_with_its_findings(
     feed = FakeFeed(story.events)
     async with opened(feed, notify="osc9") as (app, pilot):
         await pilot.pause(0.3)
-        assert not notified, "what is bad at first is no change"
+        assert not notified, "what is bad at first is not a change"
         story.events.clear()
         story.end(1)
         feed.play(after(story))

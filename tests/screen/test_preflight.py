@@ -135,7 +135,7 @@ async def test_a_probe_of_the_users_own_is_shown_with_its_node() -> None:
     judged = [{"subject": "scratch", "verdict": "warn", "text": "/scratch is \x1b[31m93 % full"}]
     value: dict[str, Any] = {"own": True, "title": "scratch", "value": {"used": 93}, "units": {"used": "%"}}
     session.add(ProbeResult(node="n000", probe="scratch", value={**value, "judged": judged, "problem": None}))
-    session.add(ProbeResult(node="n000", probe="bad", value={"own": True, "problem": "a set, which is no value"}))
+    session.add(ProbeResult(node="n000", probe="bad", value={"own": True, "problem": "a set, which is not a value"}))
     app = make_app(FakeFeed(session.events))
     async with app.run_test(size=(120, 100)) as pilot:
         await settled(app, pilot)
@@ -147,7 +147,7 @@ async def test_a_probe_of_the_users_own_is_shown_with_its_node() -> None:
         assert "your probe scratch" in text
         assert "93 %" in text
         assert "! /scratch is [31m93 % full" in text
-        assert "did not work: a set, which is no value" in text
+        assert "did not work: a set, which is not a value" in text
 
 
 def test_a_host_name_that_is_not_one_node_alone() -> None:

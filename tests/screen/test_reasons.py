@@ -15,7 +15,7 @@ from tests.screen.fakefeed import FakeFeed, sweep_of_two
     ("keys", "size", "reason"),
     [
         ("hr", (80, 24), "this cell has no pair to test"),
-        ("hx", (80, 24), "this cell has no pair to turn around"),
+        ("hx", (80, 24), "this cell has no pair to reverse"),
         (("T", "slash", "z", "enter", "n"), (80, 24), "this line has no node, and none below it"),
         ("u", (80, 24), "no filter is set: all cells are shown"),
         ("m", (80, 24), "there is no map: it is for grids that do not fit"),

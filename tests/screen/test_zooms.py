@@ -288,7 +288,7 @@ async def test_a_filter_is_seen_and_can_be_ended(opened: Opened) -> None:
         await pilot.press("u")
         assert pair_of(app) == SLOW
         await type_in(pilot, "f", "n99")
-        assert "'n99' is no node here, and no verdict, class or transport" in screen_text(app)
+        assert "'n99' is not a node here, nor a verdict, class or transport" in screen_text(app)
 
 
 @pytest.mark.parametrize(
@@ -476,7 +476,7 @@ async def test_a_map_of_many_nodes_shows_what_a_tile_stands_for(opened: Opened) 
         shown = app.main.minimap
         assert shown.display
         assert re.fullmatch(r"map: worst of 5 . 5 nodes each, [\d.]+ % tested", shown._title)
-        # Which of many pairs were tested is no pattern of the fabric: only bad ones and the visible part stand out.
+        # Which of many pairs were tested is not a pattern of the fabric: only bad ones and the visible part stand out.
         assert _slot(Level.UNTESTED, visible=False, whole=False) is _slot(Level.GOOD, visible=False, whole=False)
         assert _slot(Level.UNTESTED, visible=False, whole=True) is not _slot(Level.GOOD, visible=False, whole=True)
 

@@ -54,7 +54,7 @@ def test_what_is_wrong_with_a_lock_file() -> None:
 
 
 def test_everything_is_installed_with_hashes() -> None:
-    """PyTorch has a version alone, and fabtui itself is no file of an index."""
+    """PyTorch has a version alone, and fabtui itself is not a file of an index."""
     makefile = (ROOT / "Makefile").read_text()
     pips = re.findall(r"\$\(PIP\) install --quiet (.*)", makefile)
     assert pips == [

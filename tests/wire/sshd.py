@@ -37,7 +37,7 @@ def proc_text(name: str) -> str:
 
 
 def alive(pid: int) -> bool:
-    """Return True if a process runs and is no zombie."""
+    """Return True if a process runs and is not a zombie."""
     return proc_text(f"{pid}/stat").rpartition(")")[2].split()[:1] not in ([], ["Z"])
 
 

@@ -148,7 +148,7 @@ async def test_nodes_that_do_not_reach_this_machine_get_steps_of_their_own(
         assert all(isinstance(link, Link) for link in links.values()), links
         assert sorted(steps(folder)) == sorted([",".join(NODES), *NODES])
         (notice,) = reach.notices
-        assert "nodes do not reach this machine, so that each gets a step of its own" in notice
+        assert "nodes cannot reach this machine, so each gets a step of its own" in notice
         assert "256.0.0.1 port" in notice
     finally:
         await closed(links)

@@ -75,7 +75,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _output_of_tool(args: argparse.Namespace, error: InputError) -> int:
-    """Show a file that is no recording as `fabtui read` does, in the app or as text; return the exit code.
+    """Show a file that is not a recording as `fabtui read` does, in the app or as text; return the exit code.
 
     Raises:
         InputError: `fabtui read` does not know it, or an option needs a recording.

@@ -151,7 +151,7 @@ def _read(files: list[str], progress: ReadingProgress) -> tuple[Model | None, li
     return (model if model.nodes else None), others, ""
 
 
-#: Name of the picture of the collectives, which is no layer's.
+#: Name of the picture of the collectives, which is not a layer's.
 CURVES = "curves"
 #: Layers that are drawn first where one picture is asked for.
 _FIRST = ("p2p", "world")

@@ -143,7 +143,7 @@ def meaning_of(
     Args:
         texts: The error, then the output of the library.
         kind: The error kind on the wire.
-        notices: Whether lines that are no errors by themselves count.
+        notices: Whether lines that are not errors by themselves count.
         among: The entries that are tried, in their order; by default all.
         programs: The programs that the log names (`programs_in`); None for what a test of fabtui printed.
     """

@@ -621,7 +621,7 @@ def _explains(cause: Occurrences, error: Occurrences) -> bool:
 
 
 def _mildness(meaning: Meaning, line: str) -> int:
-    """Return 1 for an Xid that is no failure of the GPU, else 0."""
+    """Return 1 for an Xid that is not a failure of the GPU, else 0."""
     if not meaning.id.startswith(_XID):
         return 0
     entry = {"code": int(meaning.id.removeprefix(_XID)), "text": line}

@@ -77,7 +77,7 @@ class NvlinkInactive(_NvlinkRule):
 
 @register
 class NvlinkErrors(_NvlinkRule):
-    """Error counters of NVLinks grew since the session started; traffic and what FEC corrected are no errors."""
+    """Error counters of NVLinks grew since the session started; traffic and what FEC corrected are not errors."""
 
     id = "FT102"
     name = "nvlink-errors"

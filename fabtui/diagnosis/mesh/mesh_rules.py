@@ -43,7 +43,7 @@ from fabtui_node.protocol import ErrorKind
 
 #: Minimum number of flows of a pair that always pass, and of those that never do; of a finding, of the latter.
 _FEWEST, _FEWEST_OF_ALL = 2, 3
-#: Maximum share of the flows of a pair that pass now and then: a broken path drops all of a flow, always.
+#: Maximum share of the flows of a pair that pass intermittently: a broken path drops all of a flow, always.
 _MOST_UNSTEADY = 0.2
 #: Loss (%) of packets of one flow at which connections fail by chance.
 MUCH_LOSS = 10.0

@@ -424,7 +424,7 @@ class BlameRule(_PairRule):
                 yield None
             least = max(_FEWEST_BESIDE_LOAD, _SHARE_BESIDE_LOAD * blame.tested)
             few = len(cells) < least or blame.reach is Reach.INSIDE
-            # What other components explain is no finding about this one.
+            # What other components explain is not a finding about this one.
             if not cells or (few and not blame.dead and context.by_cores(cells)):
                 continue
             facts = self._facts(context, blame, cells)

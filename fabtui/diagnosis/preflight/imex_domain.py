@@ -86,7 +86,7 @@ def _listed(node: ProbedNode) -> list[dict[str, object]]:
 
 
 def _relevant(node: ProbedNode) -> bool:
-    """Return True if the node may have NVLink to other nodes: elsewhere an IMEX that does not run is no fault."""
+    """Return True if the node may have NVLink to other nodes: elsewhere an IMEX that does not run is not a fault."""
     gpus = [*dicts(node.seen("gpus", "gpus")), *dicts(node.part("gpus"))]
     return not gpus or any(
         field(gpu, "fabric", "cluster") or _BETWEEN_NODES.search(text(gpu.get("name")) or "") for gpu in gpus

@@ -81,7 +81,7 @@ def fabric_rates(model: Model) -> Steps[FabricRates | None]:
     for part in parts(len(table)):
         one = table.where(part)
         at = one.source, one.target
-        # A value of 0 is no rate to reckon with.
+        # A value of 0 is not a rate to reckon with.
         value = np.where(~made[one.row] & (one.value > 0), one.value, np.nan)
         if both:
             value = yield from _bidirectional(model, one.row, value)

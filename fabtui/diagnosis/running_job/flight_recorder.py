@@ -90,7 +90,7 @@ def stem_of(name: str) -> str:
 
 
 def flight_dump(value: Any) -> FlightDump | None:
-    """Return the dump in a value read from a pickle or from JSON; None if it is no dump."""
+    """Return the dump in a value read from a pickle or from JSON; None if it is not a dump."""
     if not isinstance(value, dict) or not isinstance(value.get("entries"), (list, tuple)):
         return None
     entries = [entry for entry in value["entries"] if isinstance(entry, dict)]

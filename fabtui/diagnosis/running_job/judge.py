@@ -151,7 +151,7 @@ def _groups(log: JobEvidenceLog) -> list[JobGroup]:
         twice = len({rank.process.rank for _, rank in found}) < len(found)
         for sample, rank in found:
             members.setdefault(_key(rank.process) if twice else key, []).append((sample, rank))
-    # Processes that only have a rank (of a shell, of a test) are no job beside one.
+    # Processes that only have a rank (of a shell, of a test) are not a job beside one.
     at_work = {key: found for key, found in members.items() if any(one.at_work for _, one in found)}
     return [_group(log, key, found, now) for key, found in (at_work or members).items()]
 

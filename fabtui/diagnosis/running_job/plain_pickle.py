@@ -37,7 +37,7 @@ _LARGE_KEYS = 1000
 
 
 class NotPlain(Exception):
-    """The bytes are no pickle of plain values; the text is the reason."""
+    """The bytes are not a pickle of plain values; the text is the reason."""
 
 
 def is_pickle(data: bytes) -> bool:

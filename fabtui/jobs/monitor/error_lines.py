@@ -68,7 +68,7 @@ KINDS = (
 _KNOWN = {cause: _kind("known", "(?!)", cause=cause) for cause in (True, False)}
 #: Pattern of each kind, by name.
 PATTERNS = {kind.name: kind.pattern for kind in KINDS}
-#: A line without any of these is no error: most lines of a log need no other pattern.
+#: A line without any of these is not an error: most lines of a log need no other pattern.
 _WORDS = (
     *("error", "exception", "fatal", "critical", "killed", "abort", "fault", "core dumped", "oom", "out of memory"),
     *("no space", "quota", "stale", "no cuda", "illegal", "assert", "timed out", "timeout", "broken", "fail"),
@@ -77,7 +77,7 @@ _WORDS = (
 _HARMLESS = re.compile(
     r"\b\w{0,60}Warning\b|warnings\.warn|\b(?:0|no|without) errors?\b|\berrors?\s?[=:]\s?(?:0\b|None|ignore)"
     r"|\bOMP_NUM_THREADS\b|\berror rate\b|\berror_(?:if|correct|handler)\w{0,40}"
-    # What failed before and is tried again is no error of the job.
+    # What failed before and is tried again is not an error of the job.
     r"|\bretry(?:ing)?\b|\bfall(?:ing)? ?back\b"
     # A launcher ends the other tasks.
     r"|^srun: error: .{1,2000}: Terminated|\bSIGTERM\b",

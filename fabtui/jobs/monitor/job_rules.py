@@ -373,7 +373,7 @@ def _master_address(rule: JobRule, facts: JobFacts) -> Found:
         complete = all(node in facts.nodes and facts.nodes[node].addresses for node in nodes)
         if not (stranger or complete or _beside(master, own)):
             continue
-        what = f"is {stranger}, which is not in the job" if stranger else "is no address of the job's nodes"
+        what = f"is {stranger}, which is not in the job" if stranger else "is not an address of the job's nodes"
         text = f"MASTER_ADDR {_value(master)} {what}"
         evidence = tuple(f"{node}: {', '.join(sorted(names))}" for node, names in list(own.items())[:_MOST])
         setters = tuple(node for node in who if node in nodes) if len(who) < len(nodes) else ()

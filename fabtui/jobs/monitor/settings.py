@@ -164,7 +164,7 @@ def meaning(values: Mapping[str, str], what: str) -> int | None:
 
 
 def partition(text: str) -> list[int] | None:
-    """Return the layers of each stage of ``0-11-8-5-0``, None if it is no such list."""
+    """Return the layers of each stage of ``0-11-8-5-0``, None if it is not such a list."""
     return [int(part) for part in text.split("-")] if re.fullmatch(r"\d{1,6}(?:-\d{1,6}){1,4096}", text, re.A) else None
 
 

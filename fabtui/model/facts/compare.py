@@ -214,7 +214,7 @@ def earlier_of(table: FactTable) -> Earlier:
 
 
 def changes_since(before: Earlier, now: FactTable) -> PreflightChanges:
-    """Return the changes since an earlier preflight; a value that was unknown at one time is no change."""
+    """Return the changes since an earlier preflight; a value that was unknown at one time is not a change."""
     changes: list[FactChange] = []
     both = [node for node in now.nodes if node in before]
     for fact in now.facts:

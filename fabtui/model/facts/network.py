@@ -172,7 +172,7 @@ def _pause(node: ProbedNode) -> Value:
 
 
 def _qos(name: str, shown: Callable[[Any], Value]) -> Callable[[ProbedNode], Value]:
-    """Return a reader of a value of the RoCE ports where it is known: that a tool shows less is no difference."""
+    """Return a reader of a value of the RoCE ports where it is known: that a tool shows less is not a difference."""
 
     def find(node: ProbedNode) -> Value:
         ports = ((_name_of(one), shown(one.get(name))) for one in dicts(node.seen("rdma", "qos")))

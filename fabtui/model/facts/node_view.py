@@ -116,7 +116,7 @@ def host_text(*path: str) -> Callable[[ProbedNode], Value]:
 
 
 def known_text(probe: str, *path: str) -> Callable[[ProbedNode], Value]:
-    """Return a reader of a text at a path of a probe; ``unknown`` is no value."""
+    """Return a reader of a text at a path of a probe; ``unknown`` is not a value."""
     return lambda node: found if (found := text(node.seen(probe, *path))) != "unknown" else None
 
 

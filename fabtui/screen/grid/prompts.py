@@ -160,10 +160,10 @@ def _nodes(nodes: str, word: str, known: list[str]) -> set[str]:
     from fabtui.nodeset import expand
 
     if "^-" in nodes:
-        raise InputError("filter: ^- reads standard input, which the screen has")
+        raise InputError("filter: ^- reads standard input, which the screen uses")
     found = set(expand(nodes, "filter")) & set(known)
     if not found:
-        raise InputError(f"filter: {word[:60]!r} is no node here, and no verdict, class or transport")
+        raise InputError(f"filter: {word[:60]!r} is not a node here, nor a verdict, class or transport")
     return found
 
 

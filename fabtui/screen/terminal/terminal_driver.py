@@ -95,7 +95,7 @@ class TerminalDriver(LinuxDriver):
     def start_application_mode(self) -> None:
         """Take the terminal: read its keys, and write to it without waiting."""
         self._parser = XTermParser(self._debug)
-        # What is no UTF-8 may be pasted, and is no reason to end.
+        # What is not UTF-8 may be pasted, and is no reason to end.
         self._decode = getincrementaldecoder("utf-8")("replace").decode
         try:
             self._loop.add_reader(self.fileno, self._read)

@@ -302,7 +302,7 @@ class JobScreen(TitledScreen):
         """Ask the nodes in the background."""
         if not self._job.linked:
             self.context.notify(
-                "No links to the nodes are open here: fabtui job ID opens them, in a shell also fabtui hang",
+                "No links to the nodes are open here: fabtui job ID opens them, as does fabtui hang in a shell",
                 severity="warning",
             )
         elif not self._asking:

@@ -753,7 +753,7 @@ class MainScreen(Screen[None]):
         entries = self.cursor_entries()
         place = self.view_state.place_of((entries[1], entries[0])) if entries is not None else None
         if entries is not None and entries[0] == entries[1]:
-            self._app_context.notify("this cell has no pair to turn around")
+            self._app_context.notify("this cell has no pair to reverse")
         elif place is not None and self.view == "worst" and place not in self.worst_pairs.pairs:
             self._app_context.notify("the opposite direction is not in this list: v shows the grid")
         elif place is not None:

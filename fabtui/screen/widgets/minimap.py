@@ -35,7 +35,7 @@ def _slot(level: int, visible: bool, whole: bool) -> CellStyle:
     """Return the style of a tile; of one that is ``whole``, a single cell, also whether it was tested."""
     if level >= Level.SLOW:
         return STYLES[level]
-    # Where few pairs are tested, their places are no fact about the fabric: only what is bad is.
+    # Where few pairs are tested, their places mean nothing about the fabric: only what is bad is.
     tested = level > Level.UNTESTED or not whole
     if visible:
         return CellStyle.GOOD if tested else CellStyle.PARTLY

@@ -55,7 +55,7 @@ def _snapshot(path: Path) -> dict[str, Any] | None:
     except OSError as error:
         raise InputError(f"--baseline: cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError):
-        # Lines of JSON are no JSON text.
+        # Lines of JSON are not JSON text.
         return None
     return value if isinstance(value, dict) and isinstance(value.get("measurements"), list) else None
 

@@ -541,11 +541,11 @@ class LiveFeed(Feed):
     async def _ask_for_gpus(self) -> GpuUse:
         found = await asyncio.to_thread(gpu_use, self._order, self._options.job)
         if found.problem:
-            text = f"Slurm does not report which GPUs jobs of others hold ({found.problem}); GPUs in use are not tested"
+            text = f"Slurm does not report which GPUs other jobs hold ({found.problem}); GPUs in use are not tested"
             self._pump.log("warning", text)
         for node, indexes in found.others.items():
             listed = ", ".join(map(str, indexes))
-            self._pump.log("notice", f"GPUs {listed} belong to jobs of others and are not tested (--all-gpus)", node)
+            self._pump.log("notice", f"GPUs {listed} belong to other jobs and are not tested (--all-gpus)", node)
         return found
 
     async def _ask_scheduler(self) -> None:

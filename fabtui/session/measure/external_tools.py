@@ -67,14 +67,14 @@ class PairTools:
             lacking = [str(layer) for layer in LAYERS[probe] if not (isinstance(tools, dict) and tools.get(str(layer)))]
             found = ports_of(probe, self._pump.model.nodes[node].inventory)
             if lacking or not found:
-                why = f"no {lacking[0]} on this node" if lacking else "no RDMA port that is active and has an address"
+                why = f"no {lacking[0]} on this node" if lacking else "no RDMA port is active and has an address"
                 self._pump.emit(ProbeResult(node=node, probe=probe, error=why))
             else:
                 ends[node] = found
         able = list(ends)
         rounds = list(each_round(len(able))) if len(able) <= MAX_NODES else _ring(len(able))
         if len(able) > MAX_NODES:
-            self._pump.log("notice", f"{probe}: {len(able)} nodes, so that each is measured with the next one alone")
+            self._pump.log("notice", f"{probe}: {len(able)} nodes, so each is measured with the next one only")
         named = [[(able[a], able[b]) for a, b in one] for one in rounds]
         pairs = [[(a, b) for a, b in one if a in new or b in new] for one in named]
         total = sum(len(_rails(ends[a], ends[b])) for one in pairs for a, b in one) * 2 * len(LAYERS[probe])

@@ -60,7 +60,7 @@ class FlowCounts(NamedTuple):
         """Return what is wrong, or "" if all flows pass."""
         some = self.tried - self.always - self.never
         never = f"{self.never} of {self.tried} source ports never pass" if self.never else ""
-        now = f"{some} of {self.tried} pass now and then" if some else ""
+        now = f"{some} of {self.tried} pass intermittently" if some else ""
         return "; ".join(filter(None, (never, now)))
 
 

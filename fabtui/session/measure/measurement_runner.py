@@ -301,7 +301,7 @@ class MeasurementRunner:
                         src_addr=s.address,
                         dst_addr=d.address,
                         attempts=self._context.attempt("p2p", str(s), str(d)),
-                        error=f"connect: {result[0]}" if result else f"connect: the way back is dead: {first[0]}",
+                        error=f"connect: {result[0]}" if result else f"connect: the return path is dead: {first[0]}",
                     )
                     for (s, d), result in found.items()
                 ]
@@ -346,7 +346,7 @@ class MeasurementRunner:
             self._kept.unlimited |= sweep.limited
             if sweep.doubted:
                 failed = self._named(sorted(sweep.doubted), "failed pair")
-                self._pump.log("info", f"tested once more before that counts: {failed}")
+                self._pump.log("info", f"retested before that counts: {failed}")
             pairs, doubts = sorted(sweep.limited | sweep.doubted), False
 
     async def again(self, pairs: list[Pair], deadline_share: float, *, doubts: bool = False) -> None:
@@ -380,7 +380,9 @@ class MeasurementRunner:
         limited = [pair for pair in await bad_pairs(self._model, swept, (Verdict.SLOW,)) if self._is_limited(*pair)]
         self._kept.unlimited.update(limited)
         if len(limited) > MAX_SUSPECTS:
-            self._pump.log("info", f"slow pairs are tested again with NCCL's default of CTAs: {self._named(limited)}")
+            self._pump.log(
+                "info", f"slow pairs are tested again with NCCL's default number of CTAs: {self._named(limited)}"
+            )
             await self._run_pairs(limited, self._largest, unlimited=True)
             await self._pump.flush()
         await self._slow_again(swept, alone)

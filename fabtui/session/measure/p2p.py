@@ -63,7 +63,7 @@ class _Running:
     void: str | None = None
     not_begun: tuple[int, int] | None = None
 
-    # Thousands run at once: what follows from its ends is no part of it.
+    # Thousands run at once: what follows from its ends is not part of it.
     @property
     def keys(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Its ordered pairs of numbers."""
@@ -373,7 +373,7 @@ class PairSweep:
         if ctas is not None and self._context.pump.model.results.was_slow(found[0]):
             # It may be slow because of that: it is tested once more, and only that result counts.
             self.limited.add(pair.key[:2])
-            text = f"{' > '.join(names)} is slow with at most {ctas} CTAs: tested again with NCCL's default"
+            text = f"{' > '.join(names)} is slow with at most {ctas} CTAs: tested again with NCCL's default number"
             self._context.pump.log("info", f"{text} ({found[0].value:.3g} {found[0].unit})")
         elif self._doubts and found[0].verdict in (Verdict.FAILED, Verdict.TIMEOUT) and self._are_there(src, dst):
             self.doubted.add(pair.key[:2])

@@ -104,7 +104,7 @@ def failure(request: GroupRequest, reports: Mapping[int, RankReport | None], nam
 class Gathering:
     """Runs group requests; those that share no rank run at the same time.
 
-    With ``paused_too``, they are no tests: they also run during a pause, and only once.
+    With ``paused_too``, they are not tests: they also run during a pause, and only once.
     """
 
     def __init__(self, context: MeasurementContext, *, paused_too: bool = False) -> None:
@@ -121,7 +121,9 @@ class Gathering:
         await self._run(requests)
         if again := [request for request in requests if request.spoiled and not self._paused_too]:
             what = count(len(again), "test of a group", "tests of groups")
-            self._context.pump.log("info", f"{what} run again: an earlier failure may have ended a rank host of them")
+            self._context.pump.log(
+                "info", f"{what} run again: an earlier failure may have ended one of their rank hosts"
+            )
             for request in again:
                 request.reset()
             await self._run(again)

@@ -149,7 +149,7 @@ _IN_SOCKADDR = {2: (4, 4), 10: (8, 16)}
 
 
 def _address_in(value: str) -> IPv4Address | IPv6Address | None:
-    """Return the address in an id of NCCL, None if a value is no id: without one, a rank writes why."""
+    """Return the address in an id of NCCL, None if a value is not an id: without one, a rank writes why."""
     try:
         data = base64.b64decode(value, validate=True)
         if len(data) != _ID_SIZE:
@@ -178,7 +178,7 @@ def _check_hello(value: str, address: str | None) -> None:
     try:
         hello = json.loads(base64.b64decode(value, validate=True))
     except (ValueError, RecursionError):
-        raise _Refused("a hello that is no JSON") from None
+        raise _Refused("a hello that is not JSON") from None
     if not isinstance(hello, dict) or hello.get("address", address) != address:
         raise _Refused("an address that is not its own")
 

@@ -300,7 +300,7 @@ async def _dump(packed: list[str]) -> FlightDump | str:
         dump = flight_dump(json.loads(await _json_of_pickle(data)))
     except (zlib.error, ValueError, NotPlain) as error:
         return f"its dump cannot be read: {error}"
-    return dump or "its file is no flight recorder dump"
+    return dump or "its file is not a flight recorder dump"
 
 
 async def _json_of_pickle(data: bytes) -> str:

@@ -228,7 +228,7 @@ async def log_in(resolved: SshSettings, road: Road, client: Client, offer: Offer
             text = f"no connection to {resolved.hostname} port {resolved.port} through its jump host in {within:g} s"
             raise NodeUnreachable("timeout", text) from None
         if proxy is not None and not client.greeted:
-            text = f"the ProxyCommand for {resolved.hostname} brought no SSH banner within {within:g} s"
+            text = f"the ProxyCommand for {resolved.hostname} delivered no SSH banner within {within:g} s"
             raise NodeUnreachable("timeout", text + proxy_words(await proxy.errors())) from None
         if not client.greeted:
             what = f"{resolved.hostname} port {resolved.port}"
@@ -336,7 +336,7 @@ class ChannelPipe(BytePipe):
             login.abort()
             await login.wait_closed()
             if isinstance(error, TimeoutError):
-                text = f"{name} let us in, but opened no session within {within:g} s"
+                text = f"{name} accepted the login, but opened no session within {within:g} s"
                 raise NodeUnreachable("timeout", text) from None
             if isinstance(error, asyncssh.ChannelOpenError):
                 raise NodeUnreachable("busy", f"{name} opens no session: {error.reason} (MaxSessions?)") from None

@@ -94,7 +94,7 @@ class Dialer:
                 return await self._first(resolved, addresses, within)
         except TimeoutError:
             text = f"{what}: {stage} within {within:g} s"
-            hint = "is the node up? a firewall may drop what comes" if stage.startswith("no answer") else None
+            hint = "is the node up? a firewall may be dropping the packets" if stage.startswith("no answer") else None
             raise NodeUnreachable("timeout", text, hint) from None
         except OSError as error:
             raise unreachable(error, what) from None
@@ -140,7 +140,7 @@ class Dialer:
         """
         assert resolved.proxy_command is not None
         if "%r" in resolved.proxy_command and not _USER.match(resolved.user):
-            raise NodeUnreachable("config", f"the user name {resolved.user!r} does not go into a ProxyCommand")
+            raise NodeUnreachable("config", f"the user name {resolved.user!r} cannot be used in a ProxyCommand")
         try:
             line = expand(resolved.proxy_command, resolved)
         except KeyError as error:

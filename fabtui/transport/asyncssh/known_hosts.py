@@ -70,11 +70,11 @@ def state_of(path: str | int) -> _State:
 
 
 def load_file(path: str) -> SSHKnownHosts | None:
-    """Return a parsed known hosts file; lines that are no entries are passed over. None if there is no such file.
+    """Return a parsed known hosts file; lines that are not entries are passed over. None if there is no such file.
 
     Raises:
         OSError: The file is there and cannot be read.
-        ValueError: It is no known hosts file, but something huge.
+        ValueError: It is not a known hosts file, but something huge.
     """
     try:
         with open(path, "rb") as file:
@@ -222,7 +222,7 @@ def refusal(
         paths = list(dict.fromkeys(path for _, path in known.keys))
         text = (
             f"HOST KEY CHANGED: {resolved.name} shows {shown}, {paths[0]} has {old}: "
-            "the node was reinstalled, or somebody is in between"
+            "the node was reinstalled, or someone is intercepting the connection"
         )
         removals = "\n".join(f"ssh-keygen -R {shlex.quote(known.name)} -f {shlex.quote(path)}" for path in paths)
         return NodeUnreachable("changed-host-key", text, f"if it was reinstalled: {removals}")

@@ -104,8 +104,8 @@ def run(args: Value, emit: Any, deadline: float, kmsg: str = "/dev/kmsg", proc: 
 
     ``{"source": "kmsg"|"dmesg"|"journal"|"none", "readable": "yes"|"not permitted"|"unknown", "lines", "events" (the
     last ones), "counts" (the worst ones first), "xids", "boards", "devices" (`dmesg`), "uptime" (s), "error"}``. That
-    it may not be read is no error: most nodes let only root do it. Where the uptime of an event is known, ``age`` (s)
-    is how long ago it was; a count has its ``verdict``, but for Xids.
+    it may not be read is not an error: most nodes let only root do it. Where the uptime of an event is known, ``age``
+    (s) is how long ago it was; a count has its ``verdict``, but for Xids.
     """
     log = read_log(deadline * 0.8, kmsg)
     values = dmesg.parse_kernel(log.text).values

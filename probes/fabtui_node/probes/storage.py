@@ -88,7 +88,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is no regular file, or is empty.
+        ValueError: It is not a regular file, or is empty.
     """
     path, most = str(args["path"]), int(args["bytes"])
     seconds = min(float(args["seconds"]), deadline - RESERVE)

@@ -48,7 +48,7 @@ Judgement = Dict[str, str]
 
 
 class BadValueError(Exception):
-    """The result of the probe is no value: the message is one line."""
+    """The result of the probe is not a value: the message is one line."""
 
 
 def check(value: Any, left: int = MOST, depth: int = 0) -> int:
@@ -66,9 +66,9 @@ def check(value: Any, left: int = MOST, depth: int = 0) -> int:
         for inner in value:
             left = check(inner, left, depth + 1)
     elif isinstance(value, float) and not math.isfinite(value):
-        raise BadValueError("%r, which is no number" % value)
+        raise BadValueError("%r, which is not a number" % value)
     elif value is not None and not isinstance(value, (bool, int, float)):
-        raise BadValueError("a %s, which is no value" % type(value).__name__)
+        raise BadValueError("a %s, which is not a value" % type(value).__name__)
     elif isinstance(value, int) and abs(value) >= 1 << 63:
         raise BadValueError("a number of more than 63 bits")
     if left <= 0:

@@ -99,7 +99,7 @@ def _limit(name: str, version: int, folder: str) -> Optional[float]:
 def read(sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
     """Return the tightest limits of the control groups this process is in: ``cpus``, ``memory`` (bytes), ``tasks``.
 
-    None is no limit, or a system whose limits cannot be read. ``files``: the path of each limit. ``oom_kills``: how
+    None is not a limit, or a system whose limits cannot be read. ``files``: the path of each limit. ``oom_kills``: how
     many processes of the innermost group were killed for lack of memory, None if unknown. ``throttled``: the share of
     the periods in which the group with the CPU limit had to wait, None if unknown.
     """

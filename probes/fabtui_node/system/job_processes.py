@@ -22,7 +22,8 @@ def find(proc: str = "/proc", job: str = "") -> List[Dict[str, Any]]:
 
     Each has ``pid``, ``rank``, ``name``, ``state`` (``R``, ``S``, ``D``, ``T`` for stopped). ``ras`` is the address in
     NCCL_RAS_ADDR or None; ``helpers`` are the processes of the rank below it. Processes with the same rank start each
-    other: a shell, the rank, its data loaders. The first Python of them is listed, else the first that is no wrapper.
+    other: a shell, the rank, its data loaders. The first Python of them is listed, else the first other than a
+    wrapper.
     """
     found: Dict[int, Dict[str, Any]] = {}
     sides = set()

@@ -131,7 +131,7 @@ def memory(sys: str = "/sys", proc: str = "/proc", shm: str = "/dev/shm") -> Dic
     """Return ``parse_meminfo``, ``transparent`` huge pages, and ``shm_size`` and ``shm_free`` in bytes."""
     value: Dict[str, Any] = dict(parse_meminfo(sysfs.text(proc, "meminfo") or ""), shm_size=None, shm_free=None)
     value["transparent"] = parse_chosen(sysfs.text(sys, "kernel/mm/transparent_hugepage/enabled"))
-    # If it is no file system, the folder's figures would describe the disk it is on.
+    # If it is not a file system, the folder's figures would describe the disk it is on.
     with contextlib.suppress(OSError):
         if os.path.ismount(shm):
             found = os.statvfs(shm)

@@ -93,7 +93,7 @@ def test_ranks_write_only_after_a_yes(ranks: Ranks, capsys: Out, monkeypatch: py
     ranks.start(0, SAMPLES / "ras" / "live-fr_0.pickle")
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     assert entry.main(ranks.words) == 2
-    assert "standard input is no terminal: add --yes" in capsys.readouterr().err
+    assert "standard input is not a terminal: add --yes" in capsys.readouterr().err
     terminal = io.StringIO("n\n")
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stdin", terminal)

@@ -61,7 +61,7 @@ def test_several_logs_as_a_shell_expands_them(logs: Path, capsys: pytest.Capture
     names = sorted(str(path) for path in logs.glob("*.out"))
     code, text, _ = run(capsys, "--logs", *names, "--once")
     assert (code, text.splitlines()[0]) == (0, "logs without a job  healthy  4 nodes")
-    # In any order with the job, which is no file.
+    # In any order with the job, which is not a file.
     assert query_from({"logs": [*names, "12"]}, {}) == JobQuery("12", tuple(names))
     assert query_from({"logs": [*names], "job": "12"}, {}) == JobQuery("12", tuple(names))
     code, _, error = run(capsys, "--logs", *names, str(logs / "n069.out"), "--once")

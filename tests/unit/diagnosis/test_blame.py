@@ -282,7 +282,7 @@ def test_endpoints_share_a_nic(nic: str | None, name: str) -> None:
 
 
 def test_two_links_of_three_tested_pairs_are_a_component_and_two_are_not() -> None:
-    """Both directions of one pair are no component, however they fail."""
+    """Both directions of one pair are not a component, however they fail."""
     both = {("a:0", "b:0"), ("b:0", "a:0")}
 
     def judge(src: str, dst: str) -> float | None:

@@ -86,7 +86,7 @@ def test_the_node_is_named_on_which_nvlink_sharp_cannot_be_set_up() -> None:
         " ".join(evidence(found))
     )
     (latest,) = (m for m in model.measurements(Layer.BUSBW) if m.src == m.dst == "a")
-    assert latest.error == ERROR, "the experiment is no result of the session"
+    assert latest.error == ERROR, "the experiment is not a result of the session"
 
 
 def test_a_failure_without_it_is_another_one() -> None:

@@ -374,7 +374,7 @@ FAULTS = [
     Fault(
         "memory rows that wait for remapping",
         "FT117",
-        "bad memory is waiting to be replaced by spare memory",
+        "bad memory will be replaced by spare memory",
         "nvidia-smi -q -d ECC,ROW_REMAPPER",
         facts={"gpus": {"gpus": [{"index": 1, "rows": {"pending": True, "failure": False}}]}},
         output=f"{_ROWS}00000000:00:06.0, GPU-1, No, No\n00000000:00:07.0, GPU-2, Yes, No\n",

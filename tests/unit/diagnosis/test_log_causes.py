@@ -424,7 +424,7 @@ def test_all_placeholders_are_filled() -> None:
 
 
 def test_the_port_is_that_of_the_message() -> None:
-    """The thread and the line of the source before it are no ports."""
+    """The thread and the line of the source before it are not ports."""
     head = "n000:12345:23456 [0] misc/socket.cc:812 NCCL WARN "
     for message, port in (
         ("Call to connect returned Connection refused", "PORT"),

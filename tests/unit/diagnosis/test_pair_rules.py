@@ -334,7 +334,7 @@ def test_hostile_names_stay_words_of_a_shell() -> None:
     one = Measurement(Layer.P2P, src, dst, TIMEOUT, None, "GB/s", 8, 2.0, src_addr="0000:00:07.0", dst_addr="-f\n")
     model.apply(Measured(measurements=[one], time=2.0))
     commands = pair_commands(model, src, dst)
-    assert commands[0] == "ssh 'a; rm -rf /' ping -c3 -I 10.0.0.1 10.0.0.1", "what is no address is not used as one"
+    assert commands[0] == "ssh 'a; rm -rf /' ping -c3 -I 10.0.0.1 10.0.0.1", "what is not an address is not used as one"
     assert "'a; rm -rf /" in by_hand(model, src, dst)
     assert by_fabtui(model, src, dst).startswith("fabtui run --nodes 'a; rm -rf /,b' ")
 

@@ -110,7 +110,7 @@ def test_a_split_rail() -> None:
     assert halves.groups == (("a", "b"), ("c", "d"))
     (one_way,) = found("abcd", 2, lambda a, r, b, s: r == s == 1 and a in "cd" and b in "ab")
     assert (one_way.groups, one_way.direction) == ((("c", "d"), ("a", "b")), "out")
-    # A half of one node is no half, and a path that is bad within a half belongs to no split.
+    # A half of one node is not a half, and a path that is bad within a half belongs to no split.
     assert all(kind == "pair" for kind, *_ in named("abc", 2, lambda a, r, b, s: r == s == 1 and {a, b} == {"a", "b"}))
     within = named("abcd", 2, lambda a, r, b, s: r == s == 1 and ((a in "ab") != (b in "ab") or (a, b) == ("a", "b")))
     assert all(kind == "pair" for kind, *_ in within)

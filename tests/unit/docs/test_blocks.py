@@ -98,7 +98,7 @@ def check_output(text: str) -> None:
         try:
             found = [arguments(words) for words in commands(line.removeprefix("$ "))]
         except ValueError:
-            continue  # an apostrophe: it is no command
+            continue  # an apostrophe: it is not a command
         for words in found:
             if words:
                 check_command(words)

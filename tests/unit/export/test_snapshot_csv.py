@@ -240,7 +240,7 @@ def test_a_matrix_is_of_one_size_and_one_arm(make_model: Maker, tmp_path: Path) 
     assert frame.pivot_layer(f"p2p@{ARM}").loc["n9:0", "n10:0"] == 1.0
     assert frame.pivot_layer("world", bytes=256 << 20).loc["n9:0", "n10:0"] == 7.0
     gathered = frame.pivot_layer("all_gather")
-    assert list(gathered.index) == ["n9"], "rails and the whole are no cells"
+    assert list(gathered.index) == ["n9"], "rails and the whole are not cells"
     with pytest.raises(InputError, match=f"no message of 5 bytes in p2p; there are {8 << 20}, {256 << 20}"):
         frame.pivot_layer("p2p", bytes=5)
     with pytest.raises(InputError, match=f"nothing was measured in 'p2p@X=1'; there are p2p@{ARM}"):

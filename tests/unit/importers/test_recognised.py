@@ -82,7 +82,7 @@ def test_files_that_cannot_be_recognised_exist() -> None:
     assert set(UNTELLABLE) <= {row["file"] for row in index()}
 
 
-#: Samples of a running job that a script of ours took (`.jsonl.gz`) are no output of a tool.
+#: Samples of a running job that a script of ours took (`.jsonl.gz`) are not the output of a tool.
 OURS = sorted(
     str(path.relative_to(SAMPLES))
     for path in SAMPLES.rglob("*.*")

@@ -65,7 +65,7 @@ def test_a_folded_table_is_read_as_it_was(name: str) -> None:
 
 @pytest.mark.slow
 def test_lines_as_they_were_printed_stay() -> None:
-    """No sample of ours is changed: long lines of one length are no cut lines, and a table reads no better joined."""
+    """No sample of ours is changed: long lines of one length are not cut lines, and a table reads no better joined."""
     files = [
         path for path in sorted(SAMPLES.rglob("*.txt")) if "wrapped" not in path.name and "fuzzed" not in path.parts
     ]

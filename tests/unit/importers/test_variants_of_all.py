@@ -55,7 +55,7 @@ STEP = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 3
 
 @functools.cache
 def _texts() -> dict[str, tuple[str, str]]:
-    """Return format and text of each file that is recognised as it is; JSON is no text of lines."""
+    """Return format and text of each file that is recognised as it is; JSON does not consist of lines."""
     found = {}
     for name, path in _files().items():
         (source,) = sources([str(path)])

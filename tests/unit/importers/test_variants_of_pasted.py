@@ -140,7 +140,7 @@ def test_a_kernel_log_is_known_by_its_lines(before: str) -> None:
 )
 def test_a_perftest_that_only_failed(text: str) -> None:
     assert values_of(text, "perftest")["rows"] == []
-    # A sentence about it is no output of it.
+    # A sentence about it is not an output of it.
     assert of_text("Has anybody seen Couldn't allocate MR with ib_x?\n").kind == "unknown"
 
 

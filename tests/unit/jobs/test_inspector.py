@@ -106,7 +106,7 @@ def test_the_probe_reads_the_ends_of_the_files_that_the_environment_names(tmp_pa
     for rank in range(2):
         process(tmp_path / "proc", 40 + rank, 1, RANK=str(rank), NCCL_INSPECTOR_DUMP_DIR=str(dumps))
         (dumps / f"{host}-pid{40 + rank}.log").write_text("\n".join(lines(rank)) + "\n")
-    # A process of the same number on another node, an older job, and what is no file.
+    # A process of the same number on another node, an older job, and what is not a file.
     (dumps / "elsewhere-pid40.log").write_text("\n".join(lines(1)) + "\n")
     (dumps / f"{host}-pid7.log").write_text("x\n")
     os.mkfifo(dumps / f"{host}-pid41.jsonl")

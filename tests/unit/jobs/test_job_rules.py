@@ -61,7 +61,7 @@ FAULTS = [
     ({f"{node}_out": settings(rank, MASTER_ADDR="192.0.2.70") for rank, node in enumerate(NODES)}, "J11",
      "MASTER_ADDR 192.0.2.70 is n070, which is not in the job", ()),
     ({f"{node}_out": settings(rank, MASTER_ADDR="192.0.2.9") for rank, node in enumerate(NODES)}, "J11",
-     "MASTER_ADDR 192.0.2.9 is no address of the job's nodes", ()),
+     "MASTER_ADDR 192.0.2.9 is not an address of the job's nodes", ()),
 ]  # fmt: skip
 
 

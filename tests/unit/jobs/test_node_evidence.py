@@ -71,7 +71,7 @@ def test_the_gpu_of_the_late_rank_comes_first() -> None:
             "n062: out of memory at 12:03: Killed process 742 (python) for memory",
             "sudo dmesg -T | grep -iE 'oom-kill|killed process' | tail",
         ),
-        # A tool that is not on the node is no next step.
+        # A tool that is not on the node is not a next step.
         (
             {"ranks": [{**STACK, "frames": [], "problem": "neither py-spy nor pystack is on the node"}]},
             "rank 8 on n062: sleeping in futex_do_wait",
@@ -103,7 +103,7 @@ def test_what_does_not_point_at_the_fabric() -> None:
     assert following == BEHIND.next
     (sentence,), _ = found(evidence(log="not permitted", ports=[]))
     assert sentence.startswith("no sign of a fabric fault on n062: no RDMA port; the kernel's log cannot be read")
-    # A port without a cable, on a node without any other, is no sign.
+    # A port without a cable, on a node without any other, is not a sign.
     (sentence,), _ = found(evidence(ports=[{"name": "mlx5_0/1", "state": "Down", "physical_state": "Polling"}]))
     assert "no sign" in sentence
     # A process with the same number on another node is not meant.

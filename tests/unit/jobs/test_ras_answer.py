@@ -78,7 +78,7 @@ def test_a_running_job_moves() -> None:
     assert found.hangs is False
     assert "went from 4230 to 4300" in found.sentences[-1]
     assert BLIND not in found.sentences
-    # Counts that differ for the moment are no hang.
+    # Counts that differ for the moment are not a hang.
     uneven = later.replace("4300", "4299", 1)
     assert answer(report(uneven), report(recorded("running-json.txt"))).hangs is False
     # Those that launch nothing between two reports are behind.

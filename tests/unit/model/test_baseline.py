@@ -87,7 +87,7 @@ def two_nodes() -> Model:
 
 def test_without_a_baseline_the_previous_sweep_counts() -> None:
     model = two_nodes()
-    # A retest and watching are no sweeps.
+    # A retest and watching are not sweeps.
     sweep(model, "p2p", 10.0, one(OK, 60.0), one(OK, 50.0))
     sweep(model, "re-test", 20.0, one(OK, 40.0))
     assert not model.comparable

@@ -79,7 +79,7 @@ def test_equal_values_are_credited_with_some_noise() -> None:
 def test_the_spread_is_the_wider_of_the_robust_and_of_the_usual_deviation() -> None:
     even = [exp(0.1 * at) for at in range(-4, 5)]
     assert of(even).spread == pytest.approx(sqrt((9 * (0.2 / 0.6745) ** 2 + 3 * 0.06**2) / 12))
-    # Most are equal, so that half of them are no distance from the median.
+    # Most are equal, so that half of them have no distance from the median.
     some = [1.0] * 7 + [exp(-0.15), exp(0.15)]
     assert of(some).spread == pytest.approx(sqrt((9 * 0.005 + 3 * 0.06**2) / 12))
 

@@ -107,13 +107,13 @@ def test_groups_differ_by_two_deviations(spread: float, found: list[str]) -> Non
 
 def test_groups_have_two_nodes_each() -> None:
     assert groups("abc", lambda a, b: -0.5 if between(a, b) else 0.0) == []
-    assert groups("abcd", lambda a, b: -0.5 if between(a, b, "a") else 0.0) == [], "one bad node is no group"
+    assert groups("abcd", lambda a, b: -0.5 if between(a, b, "a") else 0.0) == [], "one bad node is not a group"
     assert groups("abcdef", lambda a, b: -0.5 if between(a, b) else 0.0) == ["ab", "cdef"]
 
 
 def test_there_may_be_more_than_two_groups() -> None:
     assert groups("abcdef", lambda a, b: -0.5 if between(a, b) or between(a, b, "cd") else 0.0) == ["ab", "cd", "ef"]
-    # Those of one group are slower than the others: that is no design.
+    # Those of one group are slower than the others: that is not a design.
     assert groups("abcdef", lambda a, b: -0.9 if between(a, b) else -0.5 if between(a, b, "cd") else 0.0) == []
 
 

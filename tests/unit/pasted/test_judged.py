@@ -195,7 +195,7 @@ def launches(folder: Path, pairs: int) -> None:
 def test_nodes_to_drain_are_named_in_the_text(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file's name is no node's name, and a single pair blames neither of its nodes."""
+    """A file's name is not a node's name, and a single pair blames neither of its nodes."""
     monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "n060.txt").write_text(MATRIX)
     assert entry.main(["read", str(tmp_path / "n060.txt")]) == 0
@@ -221,7 +221,7 @@ NOT_JUDGED = {
     "fabricmanager-log": "a log, whose lines the catalogue explains",
     "fi_info": "names",
     "flight-recorder": "a running job's, judged by the rules about jobs",
-    "fping": "between addresses that are no nodes",
+    "fping": "between addresses that are not nodes",
     "gpustat": "use and memory alone",
     "ibaddr": "names",
     "ibdiagnet": "its own verdicts are its warnings",
@@ -239,8 +239,8 @@ NOT_JUDGED = {
     "nvidia-smi-L": "names",
     "nvidia-smi-nvlink-R": "names",
     "nvidia-smi-nvlink-c": "what links can do",
-    "ping": "between addresses that are no nodes",
-    "qperf": "between addresses that are no nodes",
+    "ping": "between addresses that are not nodes",
+    "qperf": "between addresses that are not nodes",
     "sacct": "jobs",
     "saquery": "records of a fabric",
     "sinfo": "states that the scheduler already acts on",

@@ -183,7 +183,7 @@ def test_the_nvlink_fabric(
 @pytest.mark.parametrize(
     ("name", "answer", "judgement"),
     [
-        ("nvmlDeviceGetRemappedRows", (1, 0, 1, 0), ("ecc", "warn", "waits to be replaced")),
+        ("nvmlDeviceGetRemappedRows", (1, 0, 1, 0), ("ecc", "warn", "will be replaced by spare memory")),
         ("nvmlDeviceGetRemappedRows", (0, 1, 0, 1), ("ecc", "bad", "remapping a row of its memory failed")),
         ("nvmlDeviceGetTotalEccErrors", 3, ("ecc", "bad", "3 uncorrected memory errors")),
         ("nvmlDeviceGetEccMode", [0, 0], ("ecc", "note", "ECC is off")),

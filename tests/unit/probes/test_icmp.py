@@ -55,7 +55,7 @@ def test_packets() -> None:
     assert icmp_socket.checksum(packet) == 0
     reply = b"\0" + packet[1:]
     assert icmp_socket.reply_number(reply, 4, False, b"token678") == 3
-    assert icmp_socket.reply_number(packet, 4, False, b"token678") is None, "a request is no reply"
+    assert icmp_socket.reply_number(packet, 4, False, b"token678") is None, "a request is not a reply"
     assert icmp_socket.reply_number(reply, 4, False, b"other678") is None
     assert icmp_socket.reply_number(b"\x45" + bytes(19) + reply, 4, True, b"token678") == 3
     assert icmp_socket.reply_number(struct.pack("!BBHHH", 129, 0, 0, 1, 9) + b"token678", 6, True, b"token678") == 9

@@ -124,7 +124,7 @@ def test_limited_members_and_ports_without_ipv4(tree: Tree, tools: Path) -> None
     verdicts = [(verdict, text.partition(":")[0]) for _, verdict, text in judged(run(tree, nics=[]))]
     assert verdicts == [
         ("inconclusive", "no RoCE v2 GID of an IPv4 address"),
-        ("inconclusive", "only limited member of its partitions"),
+        ("inconclusive", "only a limited member of its partitions"),
     ]
 
 
@@ -316,7 +316,7 @@ def test_adapters_of_aws_that_libfabric_finds(tree: Tree, tools: Path) -> None:
         "unresponsive_remote_events": 2,
     }
     assert "qos" not in value
-    assert judged(value) == [], "jobs that ended and paths that changed are no fault"
+    assert judged(value) == [], "jobs that ended and paths that changed are not faults"
 
 
 def test_adapters_of_aws_that_libfabric_does_not_find_or_that_refused(tree: Tree, tools: Path) -> None:

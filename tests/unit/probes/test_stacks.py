@@ -65,7 +65,7 @@ def test_which_process_is_the_rank(tmp_path: Path) -> None:
     # A shell, a timeout, the rank, its data loader.
     for pid, name in ((10, "bash"), (11, "timeout"), (12, "python3.11"), (13, "python3.11")):
         program(tmp_path, pid, pid - 1, name, "0")
-    # A rank that is no Python, and its helper.
+    # A rank that is not Python, and its helper.
     for pid, name in ((20, "bash"), (21, "all_reduce_perf"), (22, "helper")):
         program(tmp_path, pid, 10 if pid == 20 else pid - 1, name, "1")
     assert listed(tmp_path) == [(12, 0), (21, 1)]

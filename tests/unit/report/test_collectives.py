@@ -62,7 +62,7 @@ def test_arms_over_the_same_transport_are_no_comparison_of_transports(make_model
     assert table.notes == [
         "A: NCCL_IB_DISABLE=0, over TCP",
         "B: NCCL_IB_DISABLE=1, over TCP",
-        "all use TCP, so that this compares no transports",
+        "all use TCP, so this compares no transports",
     ]
     assert "A busbw" in table.rows[0]
 

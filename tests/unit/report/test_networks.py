@@ -33,7 +33,7 @@ def test_the_tested_networks_are_named_and_those_that_are_not(make_model: Callab
     tested = "tested networks: rail 0 10.0.0.0/24 (eth0), rail 1 10.1.0.0/24 (eth1)"
     ssh = "not tested, as SSH uses it: 192.0.2.0/24 (eno1) (NCCL_SOCKET_IFNAME=eno1 in the nodes' login environment"
     idle = "no CPU rank sends over rail 1: --ranks-per-node 2"
-    assert session(make_model, 2, True) == [tested, idle, f"{ssh} has it tested)"]
+    assert session(make_model, 2, True) == [tested, idle, f"{ssh} makes fabtui test it)"]
     assert session(make_model, 2, False, measured=False) == [tested]
     assert session(make_model, 1, False) == []
     assert session(make_model, 1, True)[0] == "tested networks: rail 0 10.0.0.0/24 (eth0)"

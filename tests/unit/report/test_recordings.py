@@ -1,4 +1,4 @@
-"""List of recordings: newest first, bad pairs where that is cheap, nothing that is no recording."""
+"""List of recordings: newest first, bad pairs where that is cheap, nothing that is not a recording."""
 
 from __future__ import annotations
 

@@ -482,7 +482,7 @@ def test_an_xid_of_before_the_first_sample(code: int, age: float, reported: str,
 
 
 def test_the_first_line_has_the_bad_finding_for_which_the_exit_code_is_1() -> None:
-    """An Xid of before the job is no fault of the job, and of the node."""
+    """An Xid of before the job is not a fault of the job, and of the node."""
     job = PlayedJob()
     works(job)
     job.model.apply(NodeUpdate("n1", NodeState.READY))

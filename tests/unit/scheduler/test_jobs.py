@@ -45,7 +45,7 @@ def test_a_step_on_several_nodes_works_on_these(fake: Fake) -> None:
     assert found is not None
     assert found.nodes == ("n061", "n062")
     assert found.title == "step 12.3"
-    # A shell on one node of the job is no choice of nodes.
+    # A shell on one node of the job is not a choice of nodes.
     alone = current_job({**step, "SLURM_STEP_NODELIST": "n061"})
     assert alone is not None
     assert len(alone.nodes) == 4

@@ -142,7 +142,7 @@ async def test_connections_that_pass_now_and_then(fabric: Fabric) -> None:
     await fabric.run(lambda layer, t: layer is Layer.TCP and t.peer == "n0")
     m = fabric.of(Layer.TCP, next(t for t in fabric.targets if t.peer == "n0"))
     assert (m.verdict, m.value) == (Verdict.SLOW, None)
-    assert m.error == "8 of 16 source ports never pass; 8 of 16 pass now and then"
+    assert m.error == "8 of 16 source ports never pass; 8 of 16 pass intermittently"
     assert fabric.asked["trace"] == 0
     assert all("n0" in (t.node, t.peer) for t in fabric.tried)
 
@@ -174,7 +174,7 @@ async def test_pairs_with_lost_flows_are_tried_in_later_tests_as_well(fabric: Fa
         (Verdict.FAILED, (16, 0, 16, 16), Verdict.FAILED, "was; none of 16 source ports passes"),
         (Verdict.OK, (16, 0, 16, 16), Verdict.FAILED, "no answer; none of 16 source ports passes"),
         (Verdict.OK, (16, 15, 0, 0), Verdict.OK, None),
-        (Verdict.OK, (16, 14, 0, 0), Verdict.SLOW, "2 of 16 pass now and then"),
+        (Verdict.OK, (16, 14, 0, 0), Verdict.SLOW, "2 of 16 pass intermittently"),
         (Verdict.SLOW, (16, 12, 0, 0), Verdict.SLOW, "was"),
         (Verdict.TIMEOUT, (16, 3, 13, 0), Verdict.SLOW, "13 of 16 source ports never pass"),
     ],

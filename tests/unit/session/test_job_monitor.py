@@ -136,7 +136,7 @@ async def test_two_readings_at_once_read_nothing_twice(tmp_path: Path, slurm: li
 
 
 async def test_a_job_that_ends_takes_the_node_side_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The node side is a step of the job: that it ends with the job is no problem."""
+    """The node side is a step of the job: that it ends with the job is not a problem."""
     states = ["RUNNING", "COMPLETING", "COMPLETED"]
 
     def status(job: str, before: JobStatus | None = None) -> JobStatus:

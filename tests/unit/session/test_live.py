@@ -201,7 +201,7 @@ async def test_a_node_lost_in_the_middle_comes_back_and_its_pairs_are_tested(
     assert [line.text for line in feed.model.log if line.node == "b"].count("is back") == 1
     events = [*read_events(tmp_path / "r.jsonl.gz")]
     logins = [one.node for one in events if isinstance(one, ProbeResult) and one.probe == "login"]
-    assert sorted(logins) == ["a", "b", "c"], "the login of a node that comes back is no measure"
+    assert sorted(logins) == ["a", "b", "c"], "the login of a node that comes back is not a measure"
 
 
 async def test_a_node_that_comes_late_takes_the_place_of_its_empty_row(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +227,7 @@ async def test_a_node_that_comes_late_takes_the_place_of_its_empty_row(monkeypat
         assert nodes.links["b"].pairs == done + 9
         # And it goes, and comes, without any sweep running.
         script.tries["b"] = [refused]
-        nodes.links["b"].lose("frozen", "no answer for 11 s although the connection stands")
+        nodes.links["b"].lose("frozen", "no answer for 11 s although the connection is up")
         await until(lambda: feed.model.nodes["b"].state == "lost")
         script.tries["b"] = [None]
         await until(lambda: feed.model.exit_code == 0 and feed.model.nodes["b"].state == "ready")

@@ -83,7 +83,7 @@ async def test_a_rank_host_that_dies_is_started_as_often_as_tests_need_it(way: P
     assert play.links[src.node].deaths == 2, "what it does was seen twice, once alone"
     assert play.timeouts == 0
     reported = model.suspects[str(src), str(dst)]
-    because = "what ends a process is no fault of a path"
+    because = "what ends a process is not a fault of a path"
     assert reported.startswith("only this pair ends the ranks: both ends work with other partners ("), because
 
 

@@ -178,7 +178,7 @@ def text(path: Path, **start: Any) -> Path:
         ({"options": {"transport": "telnet"}}, "the option 'transport' cannot be used"),
         ({"options": {"hosts": ["-oProxyCommand=x"]}}, "begins with '-'"),
         ({"options": {"hosts": []}}, "names no nodes"),
-        ({"options": {"probes": ["p2p", "exploit"]}}, "probes or layers are none of this version"),
+        ({"options": {"probes": ["p2p", "exploit"]}}, "has none of the recorded probes or layers"),
         ({"options": {"looks_only": True}}, "no tests of pairs to continue"),
         ({"options": {"probes": ["ping"]}}, "no tests of pairs to continue"),
         ({"options": {"compare": ["X", ["0", "1"]]}}, "a comparison (--ab)"),

@@ -216,7 +216,7 @@ async def test_a_pair_that_fails_once_while_it_is_watched_is_tested_again_before
         await feed.run()
         feed.watch(True)
         setattr(script, what, _First(member, times))
-        doubt = "tested once more before that counts: 1 failed pair (a:0 - b:0)"
+        doubt = "retested before that counts: 1 failed pair (a:0 - b:0)"
         await until(lambda: any(line.text == doubt for line in model.log))
         tested = _attempts(model)
         await until(lambda: _attempts(model) >= tested + 2)
@@ -304,7 +304,7 @@ async def test_a_rank_host_that_reaches_nobody_any_more_is_replaced(monkeypatch:
     finally:
         await feed.close()
     lines = [(line.node, line.text) for line in model.log if "replaced" in line.text]
-    assert set(lines) == {("b", "its rank host reached no other node any more; it is replaced")}
+    assert set(lines) == {("b", "its rank host no longer reached any other node; it is replaced")}
     assert {nodes.links[name].spawns for name in "acd"} == {2}
 
 

@@ -288,7 +288,7 @@ def test_nothing_is_overwritten_and_nothing_is_written_unasked(session: Path, tm
     for words, expected in (
         ([str(session), "-o", str(session)], "is the file to share and is not overwritten"),
         ([str(session), "-o", str(other)], "is already there and is not overwritten"),
-        ([str(session)], "standard input is no terminal: add --yes"),
+        ([str(session)], "standard input is not a terminal: add --yes"),
         ([str(other)], "expected a recording, or a CSV or JSON snapshot of fabtui"),
         ([str(tmp_path / "none")], "cannot read"),
         (["-"], "not standard input"),
@@ -306,7 +306,7 @@ def test_a_damaged_recording_is_shared_up_to_the_damage(session: Path, tmp_path:
     plain = tmp_path / "plain.jsonl"
     plain.write_bytes(b"".join(lines[:4]) + b"{alice n060}\n" + b"".join(lines[4:]))
     assert entry.main(["share", str(plain), "-o", str(tmp_path / "copy"), "--yes"]) == 0
-    assert "line 5 of the recording is no event" in capsys.readouterr().out
+    assert "line 5 of the recording is not an event" in capsys.readouterr().out
     assert len(list(read_events(tmp_path / "copy"))) == 4
 
 

@@ -66,7 +66,7 @@ def complaint(line: str) -> bool:
 
 
 def leftover(line: str, notes: Notes) -> None:
-    """Keep a line that is no part of an output: a complaint as a warning, anything else as not understood."""
+    """Keep a line that is not part of an output: a complaint as a warning, anything else as not understood."""
     (notes.warn if complaint(line) else notes.puzzled)(line)
 
 
@@ -86,7 +86,7 @@ def guid(word: Optional[str]) -> Optional[str]:
 
 
 def lanes(word: Optional[str]) -> Optional[int]:
-    """Return the lanes of a width such as ``4X``, None for what is no width."""
+    """Return the lanes of a width such as ``4X``, None for what is not a width."""
     found = re.fullmatch(r"(1|2|4|8|12)[xX]", (word or "").strip())
     return int(found[1]) if found else None
 

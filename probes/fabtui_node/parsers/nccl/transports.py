@@ -97,7 +97,7 @@ def transport_of(name: Optional[str]) -> Transport:
     for row in TRANSPORTS:
         if row.pattern.search(lowered):
             if row.path is Path.RDMA and _GPUDIRECT.search(lowered):
-                # TCPX has a name of its own for it, and is no RDMA.
+                # TCPX has a name of its own for it, and is not RDMA.
                 direct = row._replace(path=Path.GPUDIRECT)
                 return direct if "GPUDirect" in row.word else direct._replace(short="GDR", way="RDMA")
             return row

@@ -138,7 +138,7 @@ def parse_remapped(text: str) -> Reading:
         if row.get("remapped_rows.failure"):
             notes.warn("%s: remapping a row of its memory failed" % which)
         if row.get("remapped_rows.pending"):
-            notes.warn("%s: a row of its memory is waiting to be remapped, which a GPU reset does" % which)
+            notes.warn("%s: a row of its memory will be remapped at the next GPU reset" % which)
     return notes.reading(reading.values)
 
 

@@ -275,7 +275,7 @@ def parse_query(text: str) -> Reading:
 def _doubts(gpu: Dict[str, Any], notes: Notes) -> None:
     rows = gpu["remapped_rows"] or {}
     if rows.get("pending"):
-        notes.warn("%s: a row of its memory is waiting to be remapped, which a GPU reset does" % gpu["bus"])
+        notes.warn("%s: a row of its memory will be remapped at the next GPU reset" % gpu["bus"])
     if rows.get("failure"):
         notes.warn("%s: remapping a row of its memory failed" % gpu["bus"])
     for path, word in gpu["errors"].items():

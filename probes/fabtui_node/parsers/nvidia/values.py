@@ -78,7 +78,7 @@ def truth(word: str) -> Optional[bool]:
 
 
 def reasons(word: str) -> Optional[List[str]]:
-    """Return the names of the bits in a mask of clock event reasons, None where it is no mask."""
+    """Return the names of the bits in a mask of clock event reasons, None where it is not a mask."""
     word = bare(word)
     return reason_names(int(word, 16)) if _HEXADECIMAL.fullmatch(word) else None
 

@@ -89,7 +89,7 @@ class _Connection:
         deadline = time.monotonic() + seconds
         while b"\n" not in self._data:
             if len(self._data) > MOST_LINE:
-                raise NoReport("foreign", "%s is no RAS service: it sends no lines" % self._address)
+                raise NoReport("foreign", "%s is not a RAS service: it sends no lines" % self._address)
             data = self._receive(deadline)
             if not data:
                 raise NoReport("foreign", "%s closes the connection without an answer" % self._address)
@@ -113,7 +113,7 @@ def ask(address: str, attempts: int = ATTEMPTS, first: float = FIRST_ANSWER, who
     """Return the report of the service at an address; JSON, or text before NCCL 2.28.7.
 
     Raises:
-        NoReport: Nobody listens there, the one who does is no RAS service or does not answer, or the report is cut off.
+        NoReport: Nothing listens there, what does is not a RAS service or does not answer, or the report is cut off.
     """
     place = endpoint(address)
     if place is None:
@@ -140,7 +140,7 @@ def _report(connection: _Connection, address: str, first: float, whole: float) -
     connection.say("CLIENT PROTOCOL 2")
     greeting = connection.line(first)
     if not greeting.upper().startswith("SERVER PROTOCOL "):
-        raise NoReport("foreign", "%s is no RAS service: it answers %r" % (address, greeting[:100]))
+        raise NoReport("foreign", "%s is not a RAS service: it answers %r" % (address, greeting[:100]))
     connection.say("SET FORMAT json")
     kind = "json" if connection.line(first) == "OK" else "text"
     connection.say("VERBOSE STATUS")

@@ -28,8 +28,8 @@ from fabtui_node.system import machine, run_command, sysfs
 # a lost GPU are in its ``errors``. Units: clocks in MHz, power in W, temperatures in C, memory in bytes, utilization in
 # percent; replays since the last reset, ECC errors since the driver was loaded (``_ever``: since the GPU was made).
 
-#: Codes of NVML that mean "there is no such thing here", which is no fault: invalid argument, not supported, not found,
-#: function not found, no ECC in a virtual GPU, other version of a structure, deprecated.
+#: Codes of NVML that mean "there is no such thing here", which is not a fault: invalid argument, not supported,
+#: not found, function not found, no ECC in a virtual GPU, other version of a structure, deprecated.
 _NOTHING = (2, 3, 6, 13, 22, 25, 26)
 _LOST, _RESET = 15, 16
 _WORDS = {4: "not permitted", _LOST: "GPU is lost", _RESET: "GPU requires reset"}

@@ -104,10 +104,10 @@ def _clocks(gpu: Dict[str, Any], judged: Judgements) -> None:
     state = str(gpu.get("perf") or "")
     at_work = (count(gpu, "utilization") or 0) >= _AT_WORK
     if at_work and state[1:].isdecimal() and int(state[1:]) > _LOWEST_STATE:
-        judged.add(gpu, "clocks", "warn", "it is at work in performance state %s" % state, "power-state")
+        judged.add(gpu, "clocks", "warn", "it is working in performance state %s" % state, "power-state")
     now, slowdown = count(gpu, "temperature"), count(gpu, "temperature_slowdown")
     if now is not None and slowdown is not None and now >= slowdown > 0:
-        judged.add(gpu, "clocks", "bad", "%g C, the hardware slows it down from %g C" % (now, slowdown), "temperature")
+        judged.add(gpu, "clocks", "bad", "%g C, the hardware slows it down above %g C" % (now, slowdown), "temperature")
 
 
 def judge(value: Dict[str, Any]) -> List[Judgement]:
@@ -147,7 +147,7 @@ def _memory(gpu: Dict[str, Any], judged: Judgements) -> None:
         text = "remapping a row of its memory failed; the GPU needs replacing"
         judged.add(gpu, "ecc", "bad", text, "row-remapping")
     if rows.get("pending") is True or gpu.get("retired_pending") is True:
-        text = "bad memory is waiting to be replaced by spare memory, which a GPU reset does"
+        text = "bad memory will be replaced by spare memory at the next GPU reset"
         judged.add(gpu, "ecc", "warn", text, "row-remapping")
     uncorrected = count(part(gpu, "ecc_errors"), "uncorrected")
     if uncorrected:

@@ -203,7 +203,7 @@ def _problem(
 def judge(value: Dict[str, Any]) -> List[Judgement]:
     """Return what is bad on this node alone: GPUs with fewer or slower links than the others, errors that were counted.
 
-    Inactive links alone are no fault: GPUs on PCIe have links for bridges that may be absent.
+    Inactive links alone are not a fault: GPUs on PCIe have links for bridges that may be absent.
     """
     gpus = objects(value.get("gpus"))
     judged = Judgements()

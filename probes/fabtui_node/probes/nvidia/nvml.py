@@ -62,7 +62,7 @@ def number(value: Any) -> Optional[int]:
     return value
 
 
-#: The members of NVML's union by its value type; the first, a double, is no count.
+#: The members of NVML's union by its value type; the first, a double, is not a count.
 _MEMBERS = {1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
 
 

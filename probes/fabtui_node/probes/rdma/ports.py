@@ -320,7 +320,7 @@ def _of_port(port: Value) -> List[Tuple[str, str]]:
         judged.append(("inconclusive", "no RoCE v2 GID of an IPv4 address: NCCL has none to choose by itself"))
     keys = port.get("pkeys") or []
     if keys and all(int(key, 16) < 0x8000 for key in keys if isinstance(key, str)):
-        judged.append(("inconclusive", "only limited member of its partitions: two such ports cannot talk"))
+        judged.append(("inconclusive", "only a limited member of its partitions: two such ports cannot talk"))
     return judged + port_counters.judge_counts(port)
 
 
@@ -345,7 +345,7 @@ def _of_environment(value: Value, ports: List[Value]) -> List[Judgement]:
     for port in ports:
         usual = port.get("gid_index")
         if port.get("state") == "Active" and usual is not None and setting not in (port.get("roce_v2_ipv4") or []):
-            text = "NCCL_IB_GID_INDEX=%d is no RoCE v2 GID of an IPv4 address here; %d is" % (setting, usual)
+            text = "NCCL_IB_GID_INDEX=%d is not a RoCE v2 GID of an IPv4 address here; %d is" % (setting, usual)
             found.append(judgement("%s/%s" % (port.get("ca"), port.get("port")), "failed", text))
     return found
 
