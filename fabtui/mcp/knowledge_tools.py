@@ -83,7 +83,7 @@ def _explain(call: Call) -> Answer:
         found, what = explained_text(given["text"], _WIDTH), "the text"
     else:
         files = checked_files(given["files"], "files")
-        found, what = explained_logs(while_wanted(call, sources(files)), len(files) > 1, _WIDTH), ", ".join(files)
+        found, what = explained_logs(while_wanted(call, sources(files)), _WIDTH), ", ".join(files)
     lines = [line.rstrip() for line in found.lines]
     head = next((line for line in lines if line), "nothing found")
     return Answer(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 from typing import NamedTuple
 
 from fabtui.diagnosis.diagnosis import RULES
@@ -64,7 +65,7 @@ def explained(words: Sequence[str], width: int) -> Explained:
     if (found := explained_word(words, width)) is not None:
         return found
     if any(map(_is_file, words)):
-        return explained_logs(sources(words), len(words) > 1, width)
+        return explained_logs(sources(words), width)
     found = _text(words, width)
     if not found.known and (file := next(filter(_FILE_NAME.fullmatch, words), None)):
         raise InputError(f"cannot read {file}: no such file, and no known error")
@@ -78,7 +79,7 @@ def explained_text(text: str, width: int) -> Explained:
         InputError: A code is unknown.
     """
     if "\n" in text.strip():
-        return explained_logs([Source("text", text)], False, width)
+        return explained_logs([Source("text", text)], width)
     return explained_word([text.strip()], width) or _text([text.strip()], width)
 
 
@@ -122,21 +123,19 @@ def _is_file(word: str) -> bool:
         return False
 
 
-def explained_logs(given: Iterable[Source], several: bool, width: int) -> Explained:
-    """Return what logs of one job show, and outputs of commands.
-
-    Args:
-        given: The texts.
-        several: Whether there are several: then a log of the kernel shows what came first.
-        width: Width of the lines.
-    """
+def explained_logs(given: Iterable[Source], width: int) -> Explained:
+    """Return what logs of one job show, and outputs of commands; of several texts, also what came first."""
+    texts = iter(given)
+    # A folder is one name and several texts, of which two are held.
+    first = list(islice(texts, 2))
+    several = len(first) > 1
     reader = LogReader()
     files = 0
     logs = []
     notices: list[str] = []
     judged: list[str] = []
     others: list[str] = []
-    for source in given:
+    for source in chain(first, texts):
         name = "stdin" if source.name == "-" else source.name
         files += 1
         if source.cut:

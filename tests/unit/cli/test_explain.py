@@ -124,6 +124,18 @@ def test_standard_input_is_explained(monkeypatch: pytest.MonkeyPatch, capsys: Ou
     assert "  line     stdin:1: n060:7:9 [3]" in capsys.readouterr().out
 
 
+def test_a_folder_shows_what_came_first_as_its_files_do(tmp_path: Path, capsys: Out) -> None:
+    kernel = "[Fri Nov 20 10:11:58 2026] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n"
+    files = [tmp_path / "kernel.txt", tmp_path / "rank3.log"]
+    for file, text in zip(files, (kernel, LOG), strict=True):
+        file.write_text(text)
+    assert entry.main(["explain", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("earliest cause: FT130 xid-79\n")
+    assert entry.main(["explain", *map(str, files)]) == 0
+    assert capsys.readouterr().out == out
+
+
 def test_a_log_without_known_error_is_unknown(tmp_path: Path, capsys: Out) -> None:
     (tmp_path / "a.log").write_text("hello\nn060:7:9 [3] NCCL WARN odd\n")
     assert entry.main(["explain", str(tmp_path / "a.log")]) == 1
