@@ -76,7 +76,7 @@ from fabtui.session.endpoint_admission import Admission
 from fabtui.session.measure.p2p_result import Side
 from fabtui.session.node_client import NodeClient
 from fabtui.session.ranks.rank_host import HostMessage, RankHost, RankSettings, Report, exit_reason
-from fabtui.session.ranks.rendezvous_store import Member, StoreServer
+from fabtui.session.ranks.rendezvous_store import StoreMember, StoreServer
 from fabtui.sharing.identities import Identities
 from fabtui.sharing.rewriter import Rewriter
 from fabtui.sharing.session_file import SessionFile
@@ -221,7 +221,7 @@ async def _from_node(data: bytes) -> None:
     link = await FramedLink.start(pipe, "n0", "asyncssh", b"payload", nonce, limits)
     client = NodeClient(link)
     store = StoreServer()
-    store.begin("e/1/", {0: Member("n0", "10.0.0.1"), 1: Member("n1", "10.0.0.2")}, gloo=True)
+    store.begin("e/1/", {0: StoreMember("n0", "10.0.0.1"), 1: StoreMember("n1", "10.0.0.2")}, gloo=True)
     host = RankHost(client, Admission([], ""), RankSettings("gloo", 1.0), store)
     host.subscribers.append(_take_report)
     probe = asyncio.ensure_future(client.probe("x", {}, 30, lambda _: None))
@@ -264,7 +264,7 @@ async def _stored(data: bytes) -> None:
     store = StoreServer()
     nodes = {f"n{at}": f"10.0.0.{at + 1}" for at in range(3)}
     for prefix, ranks, gloo in (("e/1/", (0, 1), True), ("e/2/", (1, 2), False), ("e/3/", (0, 1, 2), True)):
-        store.begin(prefix, {rank: Member(f"n{rank}", nodes[f"n{rank}"]) for rank in ranks}, gloo=gloo)
+        store.begin(prefix, {rank: StoreMember(f"n{rank}", nodes[f"n{rank}"]) for rank in ranks}, gloo=gloo)
     lost: set[str] = set()
     answered = 0
 

@@ -25,8 +25,6 @@ ROOT = Path(__file__).resolve().parents[1]
 #: Folder of each package, relative to the checkout.
 PACKAGES = {"fabtui": "fabtui", "fabtui_node": "probes/fabtui_node"}
 MAXIMUM_FUNCTION = 60
-#: Limits that ``--check`` holds.
-MAXIMUM_SHARED_NAMES = 12
 RECORDING = "tests/samples/sessions/h200x8-lab-2x4-faults.jsonl.gz"
 #: Counts the searches for causes (each has one context) and the tables of pairs of one replay: those that are read from
 #: the results, and all, with those made of others: parts, unions, other orders.
@@ -192,10 +190,8 @@ def problems(root: Path) -> Iterator[str]:
     """Yield what exceeds a limit."""
     found = list(modules(root))
     yield from (f"longer than {MAXIMUM_FUNCTION} lines: {one}" for one in long_functions(found))
-    names = shared_names(found)
-    if len(names) > MAXIMUM_SHARED_NAMES:
-        listed = "; ".join(f"{name} in {', '.join(paths)}" for name, paths in names.items())
-        yield f"{len(names)} public class names are in more than one file, at most {MAXIMUM_SHARED_NAMES}: {listed}"
+    for name, paths in shared_names(found).items():
+        yield f"the public class name {name} is in several files: {', '.join(paths)}"
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 
 
-class TableRow(NamedTuple):
+class CollectiveRow(NamedTuple):
     """Result of one group in one collective; None: unknown."""
 
     kind: str  # collective, such as ``all_reduce``
@@ -36,7 +36,7 @@ class TableRow(NamedTuple):
     error: str | None
 
 
-def table_rows(model: Model) -> list[TableRow]:
+def table_rows(model: Model) -> list[CollectiveRow]:
     """Return all rows: by arm, collective, group (all ranks, nodes, rails, pairs of nodes) and message size."""
     kinds = list(KINDS)
     places = {name: number for number, name in enumerate(model.nodes)}
@@ -64,13 +64,13 @@ class SweepRow(NamedTuple):
     kind: str
     bytes: int | None
     ranks: int
-    arms: list[TableRow | None]
+    arms: list[CollectiveRow | None]
 
 
 def group_sweep(model: Model) -> list[SweepRow]:
     """Return the collectives over numbers of ranks: by collective, message size and number."""
     names: list[str | None] = [None, *model.comparison[1:]]
-    found: dict[tuple[str, int, int], dict[str | None, TableRow]] = {}
+    found: dict[tuple[str, int, int], dict[str | None, CollectiveRow]] = {}
     for row in table_rows(model):
         if row.group not in model.nodes and (count := FIRST_RANKS.fullmatch(row.group)) is not None:
             found.setdefault((row.kind, row.bytes or 0, int(count[1])), {})[row.arm] = row
@@ -84,7 +84,7 @@ def sweep_json(model: Model, expected: Mapping[int, ExpectedFact] | None = None)
     """Return the rows of `group_sweep` as JSON objects, bandwidths in GB/s and Gb/s; see `sweep_tables`."""
     names = model.comparison or [""]
 
-    def arm(name: str, row: TableRow | None) -> dict[str, Any]:
+    def arm(name: str, row: CollectiveRow | None) -> dict[str, Any]:
         if row is None:
             return {"arm": name, "verdict": None}
         gigabits = {f"{field}_gbit": None if value is None else 8 * value for field, value in _bandwidths(row)}
@@ -108,21 +108,21 @@ def _expected(row: SweepRow, fact: ExpectedFact | None) -> float | None:
     return fact.busbw if fact is not None and alike else None
 
 
-def _bandwidths(row: TableRow) -> list[tuple[str, float | None]]:
+def _bandwidths(row: CollectiveRow) -> list[tuple[str, float | None]]:
     return [("busbw", row.busbw), ("algbw", row.algbw)]
 
 
 def write_table(model: Model, path: Path) -> int:
     """Write the tables as CSV, whole or not at all (OSError); return the number of rows."""
     rows = table_rows(model)
-    csv_table.write_table(path, TableRow._fields, rows)
+    csv_table.write_table(path, CollectiveRow._fields, rows)
     return len(rows)
 
 
-def _row(model: Model, m: Measurement, ranks: Any) -> TableRow:
+def _row(model: Model, m: Measurement, ranks: Any) -> CollectiveRow:
     seconds, fastest, algbw, wrong = (_number(m, name) for name in ("seconds", "fastest", "algbw", "wrong"))
     algorithm: Any = (m.extra or {}).get("algorithm")
-    return TableRow(
+    return CollectiveRow(
         kind=KINDS[m.layer],
         group=one_line(group_name(m)),
         ranks=ranks,

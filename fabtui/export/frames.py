@@ -17,7 +17,7 @@ except ModuleNotFoundError as error:
 from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
 from fabtui.diagnosis.finding import Severity
 from fabtui.errors import InputError
-from fabtui.export.collectives_table import TableRow, table_rows
+from fabtui.export.collectives_table import CollectiveRow, table_rows
 from fabtui.export.csv import ARM_MARK, COLUMNS, INTEGERS, NUMBERS, rows
 from fabtui.export.csv_table import unescaped
 from fabtui.model.endpoints import PairClass
@@ -140,7 +140,7 @@ _PAIRS: dict[str, Any] = {
     **{"usual": "float64", "transport": "object", "src_addr": "object", "dst_addr": "object", "attempts": "Int64"},
     **{"time": _TIME, "how": "object", "error": "object"},
 }
-_COLLECTIVES: dict[str, Any] = dict.fromkeys(TableRow._fields, "float64") | {
+_COLLECTIVES: dict[str, Any] = dict.fromkeys(CollectiveRow._fields, "float64") | {
     **{"kind": "category", "group": "object", "ranks": "Int64", "bytes": "Int64", "wrong": "Int64"},
     **{"algorithm": "object", "transport": "object", "arm": "object", "verdict": _VERDICT, "error": "object"},
 }
@@ -276,7 +276,7 @@ def _typed(rows: Iterable[Row], types: dict[str, Any]) -> pd.DataFrame:
     return pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in columns.items()}).astype(types)
 
 
-def _plain(row: TableRow) -> Row:
+def _plain(row: CollectiveRow) -> Row:
     return {**row._asdict(), "verdict": str(row.verdict)}
 
 

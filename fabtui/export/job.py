@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fabtui.jobs.monitor.gpu_history import GpuSample
+from fabtui.jobs.monitor.gpu_history import NodeGpus
 from fabtui.jobs.monitor.iteration_times import Iteration
 from fabtui.jobs.monitor.report import JobReport, NodeRow
 from fabtui.sanitize import clean
@@ -85,5 +85,5 @@ def _row(row: NodeRow) -> dict[str, Any]:
     }
 
 
-def _gpus(sample: GpuSample) -> list[dict[str, Any]]:
+def _gpus(sample: NodeGpus) -> list[dict[str, Any]]:
     return [{**gpu._asdict(), "busy": gpu.busy} for gpu in sample.gpus]

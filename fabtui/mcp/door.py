@@ -19,7 +19,7 @@ from fabtui.mcp.latest_session import LatestSession
 from fabtui.mcp.node_tools import NODE_TOOLS
 from fabtui.mcp.permission import Permission
 from fabtui.mcp.recording_tools import RECORDING_TOOLS
-from fabtui.mcp.tool import Call, Requests, Tool
+from fabtui.mcp.tool import Requests, Tool, ToolCall
 from fabtui.mcp.worker_threads import OutOfTime, in_thread
 from fabtui.nodeset import chosen_nodes, count
 from fabtui.sanitize import one_line
@@ -60,7 +60,7 @@ class Door:
         if len(self.running) >= MOST_CALLS:
             raise InputError(f"{MOST_CALLS} calls are in progress; wait for one to end")
         check_arguments(tool, given)
-        call = Call(dict(given), self.requests, self.permission, tool.seconds, self.latest)
+        call = ToolCall(dict(given), self.requests, self.permission, tool.seconds, self.latest)
         # A task of its own: it is cancelled once, so that it can end what runs on the nodes.
         work = asyncio.ensure_future(self._work(tool, call))
         self.running.add(work)
@@ -72,7 +72,7 @@ class Door:
             await _ended(work)
         return as_json(work.result(), name)
 
-    async def _work(self, tool: Tool, call: Call) -> Answer:
+    async def _work(self, tool: Tool, call: ToolCall) -> Answer:
         with asked_by_tool(tool.arguments):
             if "nodes" in call.given:
                 # Groups of nodes may be looked up by commands of the site.
@@ -116,7 +116,7 @@ def _reason(problem: ValidationError) -> str:
     return one_line(problem.message, 300)
 
 
-async def _finished(work: asyncio.Task[Answer], call: Call, progress: Progress) -> None:
+async def _finished(work: asyncio.Task[Answer], call: ToolCall, progress: Progress) -> None:
     """Wait until work is done, and report its progress once a second; raise `OutOfTime` after its time limit."""
     began = time.monotonic()
     # A session keeps its own limit, and takes a while to end.

@@ -16,7 +16,7 @@ from fabtui.importers.sources import Source, sources
 from fabtui.importers.to_model.dispatch import findings_about
 from fabtui.mcp.answer import Answer, steps_of
 from fabtui.mcp.file_access import checked_files
-from fabtui.mcp.tool import LINES, ROWS, Call, Tool, text, texts
+from fabtui.mcp.tool import LINES, ROWS, Tool, ToolCall, text, texts
 from fabtui.mcp.worker_threads import answered_in_thread, while_wanted
 from fabtui.nodeset import count
 from fabtui.presentation.findings import as_json as finding_json
@@ -45,7 +45,7 @@ def error_entries() -> list[dict[str, Any]]:
     return [{"code": one.code, "id": one.id, "prints": one.prints, "means": one.text} for one in known]
 
 
-def _rules(call: Call) -> Answer:
+def _rules(call: ToolCall) -> Answer:
     given = call.given
     wanted, kind = str(given.get("search", "")).lower(), given.get("kind")
     found = {"rules": rule_entries(), "errors": error_entries()}
@@ -66,18 +66,18 @@ def _rules(call: Call) -> Answer:
     )
 
 
-def _text_or_files(call: Call) -> dict[str, Any]:
+def _text_or_files(call: ToolCall) -> dict[str, Any]:
     """Return the arguments of a call; raise `InputError` unless they have either a text or files."""
     if ("text" in call.given) == ("files" in call.given):
         raise InputError("give either text or files")
     return call.given
 
 
-def _is_text(call: Call) -> bool:
+def _is_text(call: ToolCall) -> bool:
     return "text" in call.given
 
 
-def _explain(call: Call) -> Answer:
+def _explain(call: ToolCall) -> Answer:
     given = _text_or_files(call)
     if "text" in given:
         found, what = explained_text(given["text"], _WIDTH), "the text"
@@ -95,7 +95,7 @@ def _explain(call: Call) -> Answer:
     )
 
 
-def _read(call: Call) -> Answer:
+def _read(call: ToolCall) -> Answer:
     given = _text_or_files(call)
     if "as" in given and "files" in given:
         # Read as a list of names, any file of the user would be quoted.

@@ -20,7 +20,7 @@ from fabtui.lab.faults import LabSpec
 from fabtui.mcp.answer import Answer, steps_from, steps_of
 from fabtui.mcp.file_access import checked_logs
 from fabtui.mcp.session_answer import examined_lines, not_examined_lines, seen_lines, session_answer, unseen_lines
-from fabtui.mcp.tool import FINDINGS, LINES, ROWS, SENTENCE, SESSION_BODY, Call, Tool, switch, text, texts
+from fabtui.mcp.tool import FINDINGS, LINES, ROWS, SENTENCE, SESSION_BODY, Tool, ToolCall, switch, text, texts
 from fabtui.mcp.worker_threads import in_thread
 from fabtui.model.schedule import MODES
 from fabtui.nodeset import count, fold
@@ -38,7 +38,7 @@ from fabtui.session.running_job.monitor import JobMonitor
 _MOST_NOTICES = 10
 
 
-async def _session(call: Call, options: SessionOptions, seconds: float) -> tuple[LiveFeed, tuple[str, ...]]:
+async def _session(call: ToolCall, options: SessionOptions, seconds: float) -> tuple[LiveFeed, tuple[str, ...]]:
     """Run a session to its end, or for a time (s); return it closed, and why it is not whole.
 
     It is closed when the call is cancelled, too: nothing is left on the nodes.
@@ -69,7 +69,7 @@ def _names(options: SessionOptions) -> Sequence[str]:
     return options.hosts if options.lab is None else LabSpec.parse(options.lab).names
 
 
-async def preflight(call: Call) -> Answer:
+async def preflight(call: ToolCall) -> Answer:
     """Inspect nodes without tests."""
     expected = expectations(call.given.pop("expect", ()))
     options = await in_thread(lambda: call.requests.preflight(call.given))
@@ -92,7 +92,7 @@ async def preflight(call: Call) -> Answer:
     return await in_thread(answer)
 
 
-async def run(call: Call) -> Answer:
+async def run(call: ToolCall) -> Answer:
     """Test GPUs and links."""
     call.permission.check_tests()
     options = await in_thread(lambda: call.requests.run(call.given))
@@ -107,13 +107,13 @@ async def run(call: Call) -> Answer:
     return await in_thread(answer)
 
 
-def _with_logs(call: Call) -> dict[str, Any]:
+def _with_logs(call: ToolCall) -> dict[str, Any]:
     """Return the arguments of a call with its logs checked; blocks."""
     checked_logs(call.given.get("logs", []), "logs")
     return call.given
 
 
-async def hang(call: Call) -> Answer:
+async def hang(call: ToolCall) -> Answer:
     """Report whether a running job hangs."""
     options, query = await in_thread(lambda: call.requests.hang(_with_logs(call)))
     call.permission.check(options.hosts)
@@ -142,7 +142,7 @@ async def hang(call: Call) -> Answer:
     )
 
 
-async def job(call: Call) -> Answer:
+async def job(call: ToolCall) -> Answer:
     """Report on a job."""
     options, query = await in_thread(lambda: call.requests.job(_with_logs(call)))
     call.permission.check(query.nodes)

@@ -23,7 +23,7 @@ from fabtui.mcp.answer import Answer, steps_of
 from fabtui.mcp.file_access import checked_file
 from fabtui.mcp.latest_session import ReadSession
 from fabtui.mcp.session_answer import not_asked_lines, session_answer
-from fabtui.mcp.tool import FINDINGS, ROWS, SENTENCE, SESSION_BODY, Call, Tool, switch, text
+from fabtui.mcp.tool import FINDINGS, ROWS, SENTENCE, SESSION_BODY, Tool, ToolCall, switch, text
 from fabtui.mcp.worker_threads import answered_in_thread, reading
 from fabtui.model.endpoints import node_of
 from fabtui.model.session_model import Model
@@ -66,7 +66,7 @@ def _demo(name: str) -> Path:
     return known[name]
 
 
-def diagnosed(call: Call, path: Path) -> ReadSession:
+def diagnosed(call: ToolCall, path: Path) -> ReadSession:
     """Return the session of a file; blocks.
 
     Raises:
@@ -77,13 +77,13 @@ def diagnosed(call: Call, path: Path) -> ReadSession:
     return found
 
 
-def _findings(call: Call) -> Answer:
+def _findings(call: ToolCall) -> Answer:
     path = recording_of(call.given, call.requests.recordings)
     found, problems = diagnosed(call, path)
     return session_answer(found, path, problems)
 
 
-def _pair(call: Call) -> Answer:
+def _pair(call: ToolCall) -> Answer:
     (src, dst), *_ = values.pairs([call.given["pair"]], "pair")
     call.permission.check([node_of(src), node_of(dst)], "pair")
     path = recording_of(call.given, call.requests.recordings)
@@ -139,7 +139,7 @@ def _direction(found: Diagnosis, src: str, dst: str) -> dict[str, Any]:
     }
 
 
-def _diff(call: Call) -> Answer:
+def _diff(call: ToolCall) -> Answer:
     paths = [checked_file(call.given[name], name, call.requests.recordings) for name in ("before", "after")]
     names = (str(paths[0]), str(paths[1]))
     found = compared(names, lambda path: reading(call, path.name))
@@ -172,7 +172,7 @@ def _uncompared(then: Model, now: Model) -> Iterable[str]:
 _UNKNOWN_TO_HISTORY = "what no recorded session has tested, and what has happened since the last one"
 
 
-def _history(call: Call) -> Answer:
+def _history(call: ToolCall) -> Answer:
     given, subject = call.given, str(call.given.get("subject", "")).strip()
     lab = bool(given.get("labs"))
     since = values.since(given["since"], "since") if "since" in given else usual_start(subject)
@@ -197,7 +197,7 @@ def _history(call: Call) -> Answer:
     )
 
 
-def _allowed(call: Call, found: Overview) -> tuple[Overview, int]:
+def _allowed(call: ToolCall, found: Overview) -> tuple[Overview, int]:
     """Return the part of an overview about nodes that are allowed, and the number of sessions that are left out."""
     if not call.permission.nodes:
         return found, 0

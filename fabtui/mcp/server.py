@@ -35,7 +35,7 @@ from fabtui.version import __version__
 _LONGEST = 400
 
 
-class Prompt(NamedTuple):
+class AssistantPrompt(NamedTuple):
     """A prompt."""
 
     name: str  #: Its name.
@@ -54,7 +54,7 @@ _END = (
 PROMPTS = {
     one.name: one
     for one in (
-        Prompt(
+        AssistantPrompt(
             "my_job_hangs",
             "My job hangs",
             "A running job makes no progress.",
@@ -62,7 +62,7 @@ PROMPTS = {
             "My job hangs. Call `hang` for it. If it names a rank, name it, with its node, and the evidence. "
             "If it does not hang, call `job` for its logs. If an error line is unclear, call `explain` with it.",
         ),
-        Prompt(
+        AssistantPrompt(
             "all_reduce_is_slow",
             "all_reduce is slow",
             "Collectives are slower than they should be.",
@@ -71,7 +71,7 @@ PROMPTS = {
             "`run` with the probes p2p and all_reduce if tests are allowed. Call `pair` for the pair that is blamed, "
             "and `history` for its node. Report whether the cause is a GPU, a NIC, a link, a setting or other load.",
         ),
-        Prompt(
+        AssistantPrompt(
             "accept_these_nodes",
             "Accept these nodes",
             "New or repaired nodes are to go into production.",
@@ -286,7 +286,7 @@ def _described(tool: Tool) -> types.Tool:
     )
 
 
-def _offered(one: Prompt) -> types.Prompt:
+def _offered(one: AssistantPrompt) -> types.Prompt:
     arguments = [
         types.PromptArgument(name=name, description=text, required=False) for name, text in one.arguments.items()
     ]

@@ -36,7 +36,7 @@ class Requests(Protocol):
 
 
 @dataclass
-class Call:
+class ToolCall:
     """A call of a tool."""
 
     given: dict[str, Any]  #: Its arguments, checked against the schema of the tool.
@@ -56,7 +56,7 @@ class Tool:
     title: str  #: What it does, in a few words.
     description: str  #: What it does, for assistants: when to call it, and what it does not do.
     seconds: float  #: How long (s) it may take.
-    answer: Callable[[Call], Awaitable[Answer]]  #: Answers a call.
+    answer: Callable[[ToolCall], Awaitable[Answer]]  #: Answers a call.
     arguments: dict[str, Schema] = field(default_factory=dict)  #: JSON Schema of each argument.
     required: tuple[str, ...] = ()  #: Arguments that have to be given.
     body: dict[str, Schema] = field(default_factory=dict)  #: JSON Schema of members of ``data``.

@@ -10,7 +10,7 @@ from contextvars import copy_context
 from typing import TypeVar
 
 from fabtui.mcp.answer import Answer
-from fabtui.mcp.tool import Call
+from fabtui.mcp.tool import ToolCall
 from fabtui.sanitize import one_line
 
 ResultT = TypeVar("ResultT")
@@ -32,13 +32,13 @@ async def in_thread(work: Callable[[], ResultT], pool: ThreadPoolExecutor = _SHO
 
 
 def answered_in_thread(
-    answer: Callable[[Call], Answer], is_short: Callable[[Call], bool] = lambda call: False
-) -> Callable[[Call], Awaitable[Answer]]:
+    answer: Callable[[ToolCall], Answer], is_short: Callable[[ToolCall], bool] = lambda call: False
+) -> Callable[[ToolCall], Awaitable[Answer]]:
     """Return the function of a tool that answers calls in a thread each; ``is_short``: whether a call reads no file."""
     return lambda call: in_thread(lambda: answer(call), _SHORT if is_short(call) else _FILES)
 
 
-def while_wanted(call: Call, items: Iterable[ItemT]) -> Iterator[ItemT]:
+def while_wanted(call: ToolCall, items: Iterable[ItemT]) -> Iterator[ItemT]:
     """Yield items as long as somebody waits for the answer, and its time is not over."""
     wanted = _wanted(call)
     for one in items:
@@ -46,7 +46,7 @@ def while_wanted(call: Call, items: Iterable[ItemT]) -> Iterator[ItemT]:
         yield one
 
 
-def reading(call: Call, name: str) -> Callable[[float], None]:
+def reading(call: ToolCall, name: str) -> Callable[[float], None]:
     """Return what is called with the share of a file that was read; it ends the reading when the time is over."""
     wanted = _wanted(call)
 
@@ -59,7 +59,7 @@ def reading(call: Call, name: str) -> Callable[[float], None]:
     return progress
 
 
-def _wanted(call: Call) -> Callable[[], None]:
+def _wanted(call: ToolCall) -> Callable[[], None]:
     """Return what raises `OutOfTime` when nobody waits for an answer any more, or its time is over."""
     until = time.monotonic() + call.seconds
 

@@ -218,7 +218,7 @@ def paths_of(value: Any) -> frozenset[Path]:
     )
 
 
-class Traffic(NamedTuple):
+class NodeTraffic(NamedTuple):
     """Data of a node over a time, in bytes sent and received: of each RDMA port and of each interface."""
 
     ports: dict[str, tuple[int, int]]  #: RDMA ports (``mlx5_0/1``) that count data, also if they had none.
@@ -252,7 +252,7 @@ class _Interval(NamedTuple):
     counts: array[int]
 
 
-def _data_of(intervals: list[_Interval]) -> Traffic:
+def _data_of(intervals: list[_Interval]) -> NodeTraffic:
     data: dict[str, dict[str, tuple[int, int]]] = {"hca": {}, "net": {}}
     exact = True
     for interval in intervals:
@@ -264,7 +264,7 @@ def _data_of(intervals: list[_Interval]) -> Traffic:
             sent, received = data[part].get(name, (0, 0))
             count = interval.counts[at]
             data[part][name] = (sent + count * out, received + count * (not out))
-    return Traffic(data["hca"], data["net"], exact)
+    return NodeTraffic(data["hca"], data["net"], exact)
 
 
 class CounterLog:
@@ -278,7 +278,7 @@ class CounterLog:
         self._long: dict[tuple[str, str, float], float] = {}
         self._worlds: list[float] = []
         #: Traffic by node and the intervals it is of: many pairs are tested in the same.
-        self._traffic_of: dict[tuple[str, float, float], Traffic] = {}
+        self._traffic_of: dict[tuple[str, float, float], NodeTraffic] = {}
         self._in_world = False
         #: Changes of the carrier by node and interface, also of intervals that are not kept.
         self.carrier_changes: Counter[tuple[str, str]] = Counter()
@@ -345,7 +345,7 @@ class CounterLog:
                 full |= interval.shape.full
         return _built(counts, errors, reset, full)
 
-    def traffic(self, measurement: Measurement) -> dict[str, Traffic]:
+    def traffic(self, measurement: Measurement) -> dict[str, NodeTraffic]:
         """Return the data of both nodes while a pair was measured, other tests of that time included.
 
         Nodes without known counters are left out.
@@ -355,7 +355,7 @@ class CounterLog:
         nodes = dict.fromkeys(map(node_of, (measurement.src, measurement.dst)))
         return {node: one for node in nodes if (one := self._traffic(node, since, measurement.time)) is not None}
 
-    def _traffic(self, node: str, since: float, until: float) -> Traffic | None:
+    def _traffic(self, node: str, since: float, until: float) -> NodeTraffic | None:
         kept = self._nodes.get(node, ())
         # In the order of time, and there may be many.
         first = bisect_right(kept, since, key=lambda one: one.until) if kept else 0

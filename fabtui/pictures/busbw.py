@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeGuard
 
-from fabtui.export.collectives_table import TableRow, table_rows
+from fabtui.export.collectives_table import CollectiveRow, table_rows
 from fabtui.model.session_model import Model
 from fabtui.pictures.palette import CURVES
 from fabtui.pictures.scene import CHARACTER, LINE, Item, Line, Scene, Text, label
@@ -32,7 +32,7 @@ class _Curve(NamedTuple):
 
 def busbw_scene(model: Model) -> Scene:
     """Return one plot per collective, one below the other."""
-    kinds: dict[str, dict[tuple[str, str | None], list[TableRow]]] = {}
+    kinds: dict[str, dict[tuple[str, str | None], list[CollectiveRow]]] = {}
     for row in table_rows(model):
         if row.bytes and row.bytes > 0:
             kinds.setdefault(row.kind, {}).setdefault((row.group, row.arm), []).append(row)
@@ -49,7 +49,7 @@ def busbw_scene(model: Model) -> Scene:
     return scene
 
 
-def _curve(group: str, arm: str | None, rows: Sequence[TableRow]) -> _Curve:
+def _curve(group: str, arm: str | None, rows: Sequence[CollectiveRow]) -> _Curve:
     ranks = next((f", {row.ranks} ranks" for row in rows if row.ranks), "")
     name = label(group + ranks + (f", {arm}" if arm else ""), _NAME - 3)
     points = [(row.bytes, row.busbw) for row in rows if row.bytes and _drawable(row.busbw)]

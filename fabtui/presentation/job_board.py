@@ -134,7 +134,7 @@ def state_meanings(glyphs: Glyphs) -> list[tuple[str, str]]:
     return [(state_glyph(state, glyphs), meaning) for state, meaning in _MEANINGS]
 
 
-class Traffic(NamedTuple):
+class PairTraffic(NamedTuple):
     """Traffic of a pair of endpoints or nodes that counters prove (bytes/s, both directions)."""
 
     ends: tuple[str, str]
@@ -259,7 +259,7 @@ class JobBoard:
     # -- traffic ------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def traffic(self) -> list[Traffic]:
+    def traffic(self) -> list[PairTraffic]:
         """Traffic that counters prove: of two GPUs that have a node for themselves, and of two nodes."""
         found = []
         of_node: dict[str, list[RankRow]] = {}
@@ -269,13 +269,15 @@ class JobBoard:
             ends = sorted({row.endpoint for row in rows if row.endpoint})
             rates = [row.nvlink for row in rows if row.nvlink is not None]
             if len(ends) == 2 and len(rates) == 2:
-                found.append(Traffic((ends[0], ends[1]), max(rates), "NVLink: no other GPU of the node is in the job"))
+                found.append(
+                    PairTraffic((ends[0], ends[1]), max(rates), "NVLink: no other GPU of the node is in the job")
+                )
         if len(of_node) == 2:
             nics = [max((row.nic for row in rows if row.nic is not None), default=None) for rows in of_node.values()]
             known = [rate for rate in nics if rate is not None]
             if known:
                 first, second = of_node
-                found.append(Traffic((first, second), max(known), "NICs: the job has no other node"))
+                found.append(PairTraffic((first, second), max(known), "NICs: the job has no other node"))
         return found
 
     @property
@@ -386,7 +388,7 @@ def rank_parts(board: JobBoard, row: RankRow, glyphs: Glyphs) -> Line:
     ]
 
 
-class RankGroup(NamedTuple):
+class JoinedRanks(NamedTuple):
     """Ranks of one state, joined."""
 
     state: RankState
@@ -405,12 +407,12 @@ class RankGroup(NamedTuple):
         return " ".join(one_line(f"{fold(nodes)}:{text}".rstrip(":"), 120) for text, nodes in alike.items())
 
 
-def joined(board: JobBoard) -> list[RankGroup]:
+def joined(board: JobBoard) -> list[JoinedRanks]:
     """Return the ranks by state, those at fault first."""
     groups: dict[RankState, list[RankRow]] = {}
     for row in board.verdict.ranks:
         groups.setdefault(row.state, []).append(row)
-    found = [RankGroup(state, tuple(rows)) for state, rows in groups.items()]
+    found = [JoinedRanks(state, tuple(rows)) for state, rows in groups.items()]
     return sorted(found, key=lambda group: (board.style_of(group.rows[0]) not in _BAD, len(group.rows)))
 
 

@@ -15,7 +15,7 @@ Line = list[Part]
 Lines = list[Line]
 
 
-class Row(Line):
+class TableLine(Line):
     """Line of a table: its cells, each with the width of its column. All lines of a table are wrapped alike."""
 
     def __init__(self, indent: Part, cells: Sequence[tuple[Line, int]], gap: str) -> None:
@@ -36,7 +36,7 @@ class Row(Line):
             pieces[-1].append((cell, column))
             used += column + len(self.gap)
         lines: Lines = [
-            Row(self.indent if not at else (" " * indent, ""), cells, self.gap) for at, cells in enumerate(pieces)
+            TableLine(self.indent if not at else (" " * indent, ""), cells, self.gap) for at, cells in enumerate(pieces)
         ]
         return [piece for line in lines for piece in wrapped([*line], width, indent)]
 
@@ -65,7 +65,7 @@ def stacked(lines: Lines, width: int, indent: int = 12) -> Lines:
 
 def wrapped(line: Line, width: int, indent: int = 12) -> Lines:
     """Return a line in pieces of at most ``width`` characters, all but the first of them indented."""
-    if isinstance(line, Row):
+    if isinstance(line, TableLine):
         return line.wrapped(width, min(indent, width // 3))
     pieces: Lines = [[]]
     room = width

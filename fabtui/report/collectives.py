@@ -9,7 +9,7 @@ from string import ascii_uppercase
 from fabtui.diagnosis.knowledge.published_ranges import published
 from fabtui.diagnosis.pairs.ab_comparison import KINDS, Arm, Compared, compared
 from fabtui.diagnosis.pricing.price import ExpectedFact
-from fabtui.export.collectives_table import SweepRow, TableRow, group_sweep, table_rows
+from fabtui.export.collectives_table import CollectiveRow, SweepRow, group_sweep, table_rows
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.numbers import brief_text, scales_text, size_text, spoken_text, value_text
@@ -61,7 +61,7 @@ def collective_tables(model: Model) -> list[Table]:
     return tables
 
 
-def _collective_cells(row: TableRow, before: TableRow | None) -> list[str]:
+def _collective_cells(row: CollectiveRow, before: CollectiveRow | None) -> list[str]:
     same = before is not None and before.group == row.group
     problem = "" if row.verdict is Verdict.OK else verdict_words(row.verdict)
     return [
@@ -173,7 +173,7 @@ def _cells(row: SweepRow, factor: float) -> list[str]:
     return cells
 
 
-def _word(rows: Sequence[TableRow | None]) -> str:
+def _word(rows: Sequence[CollectiveRow | None]) -> str:
     """Return a word for the transport of an arm: that of the largest group that passed, "" if none is known."""
     known = [row.transport for row in rows if row is not None and row.transport]
     if not known:

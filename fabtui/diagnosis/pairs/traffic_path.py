@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from fabtui.model.counter_log import Traffic
+from fabtui.model.counter_log import NodeTraffic
 from fabtui.model.endpoints import node_of
 from fabtui.model.facts.node_view import active_ports
 from fabtui.model.layers import Layer
@@ -111,7 +111,7 @@ def _counted(model: Model, m: Measurement) -> tuple[Way | None, str]:
     return None, "neither RDMA ports nor interfaces of both nodes counted as much as it moved"
 
 
-def _by_rdma(model: Model, node: str, traffic: Traffic) -> tuple[float, float]:
+def _by_rdma(model: Model, node: str, traffic: NodeTraffic) -> tuple[float, float]:
     """Return what a node sent and received over RDMA ports, without the traffic of IPoIB, which they count as well."""
     ports = listed(model.nodes.get(node), "ib")
     lower = {str(port.get("netdev")) for port in ports if port.get("link_layer") == "InfiniBand"}
@@ -121,7 +121,7 @@ def _by_rdma(model: Model, node: str, traffic: Traffic) -> tuple[float, float]:
     return max(sent, 0.0), max(received, 0.0)
 
 
-def _uncounted(model: Model, node: str, traffic: Traffic) -> list[str]:
+def _uncounted(model: Model, node: str, traffic: NodeTraffic) -> list[str]:
     """Return the active RDMA ports that count no data (soft RoCE, some drivers): an interface may count it."""
     ports = active_ports(listed(model.nodes.get(node), "ib"))
     names = [one_line(f"{port.get('ca')}/{port.get('port')}", 60) for port in ports]

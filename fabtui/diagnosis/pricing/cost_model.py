@@ -25,7 +25,7 @@ from fabtui.model.session_model import Model
 _PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 
 
-class Traffic(NamedTuple):
+class HopTraffic(NamedTuple):
     """Hops of a collective with their shares of the message size, and the number of its steps."""
 
     source: Ints  #: Number of the endpoint that sends, for each hop.
@@ -36,7 +36,7 @@ class Traffic(NamedTuple):
 
 def traffic(
     kind: str, algorithm: str, ranks: Ints, node: Ints, port: Ints, rings: Sequence[Ints] = ()
-) -> Traffic | None:
+) -> HopTraffic | None:
     """Return the traffic of a collective; None if the algorithm is not modelled.
 
     Args:
@@ -53,7 +53,7 @@ def traffic(
     if kind == "alltoall":
         # Each rank sends an n-th of its buffer to every other.
         source, target = np.nonzero(~np.eye(count, dtype=bool))
-        return Traffic(ranks[source], ranks[target], np.full(len(source), 1 / count), 1)
+        return HopTraffic(ranks[source], ranks[target], np.full(len(source), 1 / count), 1)
     if kind not in _PASSES:
         return None
     if algorithm == "ring":
@@ -63,7 +63,7 @@ def traffic(
         source, target = _by_rail(source, target, ranks, node, port, orders) if not rings else (source, target)
         passes = _PASSES[kind]
         share = passes * (count - 1) / count / len(orders)
-        return Traffic(source, target, np.full(len(source), share), passes * (count - 1))
+        return HopTraffic(source, target, np.full(len(source), share), passes * (count - 1))
     if algorithm == "tree" and kind == "all_reduce":
         return _trees(ranks, node, port)
     return None
@@ -134,7 +134,7 @@ def double_tree(count: int) -> list[list[int]]:
     return [up, second]
 
 
-def _trees(ranks: Ints, node: Ints, port: Ints) -> Traffic:
+def _trees(ranks: Ints, node: Ints, port: Ints) -> HopTraffic:
     """Return the traffic of both trees on each rail: up and down between nodes, and along a chain within each."""
     groups = _by_node(ranks, node)
     rails = _rails(groups, port)
@@ -150,7 +150,7 @@ def _trees(ranks: Ints, node: Ints, port: Ints) -> Traffic:
             pairs += [way for a, b in edges for way in ((a, b), (b, a))]
     source, target = np.array(pairs, dtype=np.int64).T
     steps = 2 * (max(len(mine) for mine in groups) - 1 + max(1, len(groups) - 1).bit_length())
-    return Traffic(source, target, np.full(len(pairs), 1 / (len(rails) * len(trees))), steps)
+    return HopTraffic(source, target, np.full(len(pairs), 1 / (len(rails) * len(trees))), steps)
 
 
 #: Greatest error of a model that gives numbers.
@@ -260,7 +260,7 @@ def cost_model(model: Model) -> CostModel | None:
     return None if rates is None else CostModel(model, rates)
 
 
-def seconds(made: Traffic, size: int, rates: FabricRates) -> float | None:
+def seconds(made: HopTraffic, size: int, rates: FabricRates) -> float | None:
     """Return the time (s) of a message size; None if a rate on the way is unknown.
 
     An unknown latency is left out: the calibration has it, at the size that was measured.

@@ -17,9 +17,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.running_job.who_is_behind import (
-    Answer,
     JobPlace,
     UnmatchedOperation,
+    WhoIsBehind,
     at_rank,
     causes_first,
     has,
@@ -216,7 +216,7 @@ class _Side(NamedTuple):
         return next((call for call in self.calls.calls if call.peers is None and call.number == number), None)
 
 
-def answer(dumps: Dumps, places: Places = MappingProxyType({})) -> Answer:
+def answer(dumps: Dumps, places: Places = MappingProxyType({})) -> WhoIsBehind:
     """Return who is behind, from the dumps of a job by rank; ``places``: where its ranks run, as far as known."""
     gaps: list[UnmatchedOperation] = []
     stuck: list[str] = []
@@ -247,7 +247,7 @@ def answer(dumps: Dumps, places: Places = MappingProxyType({})) -> Answer:
         sentences = _nothing(dumps, waiting)
     commands = [at_rank(place, stack_command(place)) for place in suspects(gaps)[:_MOST]]
     hangs = True if gaps or stuck else None
-    return Answer(sentences, list(dict.fromkeys(commands)), hangs, tuple(suspects(gaps)))
+    return WhoIsBehind(sentences, list(dict.fromkeys(commands)), hangs, tuple(suspects(gaps)))
 
 
 def _waiting(dumps: Dumps) -> dict[int, Call]:

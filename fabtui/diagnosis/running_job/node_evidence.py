@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from fabtui.diagnosis.knowledge import xids
 from fabtui.diagnosis.running_job.who_is_behind import (
-    Answer,
     JobPlace,
     RankStack,
+    WhoIsBehind,
     grouped,
     rank_stacks,
     ranks_text,
@@ -142,7 +142,9 @@ def _down(node: str, ports: list[dict[str, Any]]) -> list[Sign]:
     return found
 
 
-def with_evidence(answer: Answer, evidence: Sequence[NodeEvidence], typed: Typed, drain: bool = False) -> Answer:
+def with_evidence(
+    answer: WhoIsBehind, evidence: Sequence[NodeEvidence], typed: Typed, drain: bool = False
+) -> WhoIsBehind:
     """Return an answer with what its nodes show, and with one next command.
 
     Args:
@@ -199,7 +201,11 @@ def _no_sign(evidence: Sequence[NodeEvidence]) -> str:
 
 
 def _next(
-    answer: Answer, evidence: Sequence[NodeEvidence], first: tuple[NodeEvidence, Sign] | None, typed: Typed, drain: bool
+    answer: WhoIsBehind,
+    evidence: Sequence[NodeEvidence],
+    first: tuple[NodeEvidence, Sign] | None,
+    typed: Typed,
+    drain: bool,
 ) -> str:
     """Return the one command that leads on: the cause on the node, else the state or the stack of the first rank."""
     if first is not None:

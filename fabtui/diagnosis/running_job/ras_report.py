@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.running_job.who_is_behind import (
-    Answer,
     JobPlace,
     UnmatchedOperation,
+    WhoIsBehind,
     at_rank,
     causes_first,
     ranks_text,
@@ -166,7 +166,7 @@ _SILENT = {
 }
 
 
-def answer(report: RasReport, earlier: RasReport | None = None) -> Answer:
+def answer(report: RasReport, earlier: RasReport | None = None) -> WhoIsBehind:
     """Return who is behind; with an earlier report of the same job, also whether the job moves."""
     every = list(report.communicators.values())
     silent = [(one, rank, why) for one in every for rank, why in one.silent.items()]
@@ -197,7 +197,7 @@ def answer(report: RasReport, earlier: RasReport | None = None) -> Answer:
     moves = _movement(growth, bool(gaps))
     hangs = None if growth is None else _stands(bool(gaps or (diverging and not growth)), bool(growth), bool(silent))
     named = tuple(dict.fromkeys([*places, *late]))
-    return Answer([*sentences, *moves, *blind], list(dict.fromkeys(commands)), hangs, named)
+    return WhoIsBehind([*sentences, *moves, *blind], list(dict.fromkeys(commands)), hangs, named)
 
 
 def _stands(late: bool, grew: bool, silent: bool) -> bool | None:

@@ -111,7 +111,7 @@ def suspects(gaps: Iterable[UnmatchedOperation]) -> list[JobPlace]:
     return [place for place in late if place.process not in waiting] or late
 
 
-class Answer(NamedTuple):
+class WhoIsBehind(NamedTuple):
     """Answer to the question who is behind."""
 
     sentences: list[str]  #: The answer, the most important sentence first.

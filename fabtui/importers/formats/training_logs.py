@@ -10,7 +10,7 @@ import re
 import statistics
 from typing import Any
 
-from fabtui.jobs.monitor.gpu_history import GpuSample, gpu_of, idle_among
+from fabtui.jobs.monitor.gpu_history import NodeGpus, gpu_of, idle_among
 from fabtui.jobs.monitor.iteration_times import IterationLine, iteration_line
 from fabtui.jobs.monitor.settings import Settings, partition, printed
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
@@ -458,13 +458,13 @@ def _parse_monitor(text: str) -> Reading:
         elif name and short:
             parts[name].append(line)
     gpus, files, notes = [], [], Notes()
-    samples: dict[str, GpuSample] = {}
+    samples: dict[str, NodeGpus] = {}
     for name, lines in parts.items():
         node, _, kind = name.rpartition(".")
         files.append({"file": name, "last": lines[-1].strip()[:400] if lines else None})
         if kind.lower() == "gpu":
             gpus += [{"node": node, **gpu} for gpu in _parse_gpustat("\n".join(lines)).values["gpus"]]
-            samples[node] = GpuSample(None, tuple(gpu for line in lines if (gpu := gpu_of(line.strip())) is not None))
+            samples[node] = NodeGpus(None, tuple(gpu for line in lines if (gpu := gpu_of(line.strip())) is not None))
     for node in idle_among(samples):
         notes.warn(f"{node}: 0 of {len(samples[node].gpus)} GPUs are busy; all GPUs of the other nodes are busy")
     found_of_log = _parse_megatron(text)

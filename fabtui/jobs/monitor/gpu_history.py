@@ -38,7 +38,7 @@ class Gpu(NamedTuple):
         return None if self.processes is None and self.utilization is None else False
 
 
-class GpuSample(NamedTuple):
+class NodeGpus(NamedTuple):
     """The GPUs of a node at one time (s since the epoch; None if the source has no clock)."""
 
     when: float | None
@@ -54,17 +54,17 @@ class GpuHistory:
     """Latest sample of a node, and since when its GPUs are idle."""
 
     def __init__(self) -> None:
-        self._complete: GpuSample | None = None
+        self._complete: NodeGpus | None = None
         self._lines: dict[int, Gpu] = {}
         self._when: float | None = None
         self.was_busy = False  #: Whether any sample has shown work.
         self.first_busy: float | None = None  #: Time of the first sample with work, if its source has a clock.
         self.last_busy: float | None = None  #: The same of the last one.
-        self._idle_from: GpuSample | None = None
+        self._idle_from: NodeGpus | None = None
         self._idle_count = 0
 
     @property
-    def latest(self) -> GpuSample | None:
+    def latest(self) -> NodeGpus | None:
         """The latest complete sample; the last lines of a text are one if they have as many GPUs as the one before."""
         if self._lines and (self._complete is None or len(self._lines) >= len(self._complete.gpus)):
             return self._sample()
@@ -93,17 +93,17 @@ class GpuHistory:
 
     def take(self, rows: Iterable[Mapping[str, Any]], when: float) -> None:
         """Take the GPUs that the probe ``job`` found by NVML at ``when``."""
-        self._add(GpuSample(when, tuple(_of_nvml(row) for row in rows if isinstance(row, Mapping))))
+        self._add(NodeGpus(when, tuple(_of_nvml(row) for row in rows if isinstance(row, Mapping))))
 
-    def _sample(self) -> GpuSample:
-        return GpuSample(self._when, tuple(self._lines[index] for index in sorted(self._lines)))
+    def _sample(self) -> NodeGpus:
+        return NodeGpus(self._when, tuple(self._lines[index] for index in sorted(self._lines)))
 
     def _end(self) -> None:
         if self._lines:
             self._add(self._sample())
         self._lines = {}
 
-    def _add(self, sample: GpuSample) -> None:
+    def _add(self, sample: NodeGpus) -> None:
         self._complete = sample
         if sample.busy:
             self.was_busy = True
@@ -115,10 +115,10 @@ class GpuHistory:
             self._idle_count += 1
 
 
-def idle_among(samples: Mapping[str, GpuSample]) -> list[str]:
+def idle_among(samples: Mapping[str, NodeGpus]) -> list[str]:
     """Return the nodes without a process or use of a GPU, if all GPUs of all others, at least as many, are busy."""
 
-    def is_idle(sample: GpuSample) -> bool:
+    def is_idle(sample: NodeGpus) -> bool:
         return bool(sample.gpus) and not sample.busy and all(gpu.processes is False for gpu in sample.gpus)
 
     idle = [node for node, sample in samples.items() if is_idle(sample)]

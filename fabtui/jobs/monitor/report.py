@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from fabtui.diagnosis.finding import Finding, Severity
 from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
-from fabtui.jobs.monitor.gpu_history import GpuSample
+from fabtui.jobs.monitor.gpu_history import NodeGpus
 from fabtui.jobs.monitor.job_logs import JobLogs, Stream
 from fabtui.scheduler.slurm import JobStatus
 
@@ -23,7 +23,7 @@ class NodeRow(NamedTuple):
     quiet: float | None  #: How long (s) its output has not grown.
     stream: Stream | None  #: The kind of output that was written last.
     iteration: str  #: The last iteration it has printed, such as ``30/50``; "" if it prints none.
-    sample: GpuSample | None  #: Its GPUs.
+    sample: NodeGpus | None  #: Its GPUs.
     sample_age: float | None  #: How old (s) that sample is.
     errors: int  #: Number of lines with errors.
     ranks: int | None  #: Number of its ranks, where the node was asked.

@@ -20,7 +20,7 @@ from fabtui.diagnosis.knowledge.step_command import CannotRunError, StepCommand,
 from fabtui.presentation.findings import copied_step
 from fabtui.presentation.text_table import filled, text_width
 from fabtui.presentation.wording import MUTED, Part, plain
-from fabtui.presentation.wrapping import HEADING, Line, Lines, Row, between, in_clauses, section, stacked
+from fabtui.presentation.wrapping import HEADING, Line, Lines, TableLine, between, in_clauses, section, stacked
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext, context_of
 from fabtui.screen.keys import group_title, shortcut
@@ -61,7 +61,9 @@ def table(headings: list[str], rows: Sequence[Sequence[Cell]]) -> Lines:
     styles = [[MUTED] * len(used)]
     styles += [["" if isinstance(row[at], str) else row[at][1] for at in used] for row in rows]
     return [
-        Row(("  ", ""), [([(text, style)], width) for text, style, width in zip(*line, widths, strict=True)], "  ")
+        TableLine(
+            ("  ", ""), [([(text, style)], width) for text, style, width in zip(*line, widths, strict=True)], "  "
+        )
         for line in zip(shown, styles, strict=True)
     ]
 

@@ -24,7 +24,7 @@ from fabtui.sanitize import one_line
 from fabtui.screen import session_actions
 from fabtui.screen.context import AppContext, ViewName
 from fabtui.screen.keys import RUN_KEY, Shortcut, shortcut
-from fabtui.screen.widgets.boxes import Column, Row
+from fabtui.screen.widgets.boxes import ColumnBox, RowBox
 from fabtui.screen.widgets.connecting import ConnectingView
 from fabtui.screen.widgets.event_log import EventLog
 from fabtui.screen.widgets.key_bar import KeyBar
@@ -143,7 +143,7 @@ class MainScreen(Screen[None]):
         self.node_states = ConnectingView(self._glyphs, id="connecting")
         self.event_log = EventLog(id="log")
         self.key_bar = KeyBar(self._key_label, ("arrows", "move"), id="keys")
-        self._body = Row(id="body")
+        self._body = RowBox(id="body")
         self._panel_content: later.PanelContent | None = None
         self._key_state = (False, False, False, False, False)
         self._has_findings = False
@@ -189,9 +189,9 @@ class MainScreen(Screen[None]):
         self._updater = later.GridUpdater(self.grid, context.draw_within)
         #: Layer that is shown because it is tested; None once the user has chosen one.
         self._followed: Layer | None = self.source.layer
-        self._tabs_row = Row(self.tabs, self.unit_line, id="tabs-row")
-        self._grids = Row(self.grid, self.second_layer, self.worst_pairs, id="grids")
-        self._left = Column(self._grids, self.usual, id="left")
+        self._tabs_row = RowBox(self.tabs, self.unit_line, id="tabs-row")
+        self._grids = RowBox(self.grid, self.second_layer, self.worst_pairs, id="grids")
+        self._left = ColumnBox(self._grids, self.usual, id="left")
         self._optional = self._optional_widgets()
         self._complete = True
         # Hides what there is nothing for yet.
@@ -257,7 +257,7 @@ class MainScreen(Screen[None]):
             return
         with self.app.batch_update():
             await self.mount(self._tabs_row, self.notice_line, self._air, before=self._body)
-            await self._body.mount(self._left, Column(self.panel, self.minimap, id="side"))
+            await self._body.mount(self._left, ColumnBox(self.panel, self.minimap, id="side"))
             await self.mount(self.findings_below, self.status_line, self.color_key, before=self.event_log)
             await self.mount(self.tooltip_line, after=self.key_bar)
 
@@ -408,7 +408,7 @@ class MainScreen(Screen[None]):
         facts = later.quiet_facts(model, context.elapsed(), context.now(), replay, self._glyphs, domain)
         if replay and (title := context.settings.title):
             # The name of the recording.
-            facts.insert(0, later.Fact(0, [(one_line(title, 40), MUTED)]))
+            facts.insert(0, later.QuietFact(0, [(one_line(title, 40), MUTED)]))
         if self.view == "connecting" or content is None:
             before: Line = later.connecting_line(model) if model.nodes else [("fabtui", "bold $primary")]
             line = later.head_line(lambda _: before, facts, self.size.width, self._glyphs)

@@ -32,8 +32,8 @@ from fabtui.screen.views.main_layout import (
 from fabtui.screen.views.main_panel import PanelContent
 from fabtui.screen.widgets.main_head import (
     MIN_TABS,
-    Fact,
     LayerTabs,
+    QuietFact,
     connecting_line,
     head_line,
     quiet_facts,

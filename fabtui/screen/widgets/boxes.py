@@ -7,13 +7,13 @@ from textual.containers import Horizontal, Vertical
 # Each is blank, as Textual calls it: the lines behind the widgets in it need not be drawn with each of these.
 
 
-class Row(Horizontal):
+class RowBox(Horizontal):
     """Widgets beside each other."""
 
     BLANK = True
 
 
-class Column(Vertical):
+class ColumnBox(Vertical):
     """Widgets above each other."""
 
     BLANK = True

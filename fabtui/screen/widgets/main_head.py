@@ -48,7 +48,7 @@ _MAX_LOST = 2
 _QUIET_ENDS = {130: "interrupted after"}
 
 
-class Fact(NamedTuple):
+class QuietFact(NamedTuple):
     """A quiet fact about the session; of those that do not fit, the ones of the lowest rank are left out first."""
 
     rank: int
@@ -58,7 +58,7 @@ class Fact(NamedTuple):
     further: Sequence[Part] = ()
 
 
-def head_line(sentence: Callable[[int | None], Line], facts: Sequence[Fact], width: int, glyphs: Glyphs) -> Line:
+def head_line(sentence: Callable[[int | None], Line], facts: Sequence[QuietFact], width: int, glyphs: Glyphs) -> Line:
     """Return the verdict, which ``sentence`` words for a width, and as many quiet facts as it leaves room for.
 
     What the verdict reports is shown once.
@@ -70,7 +70,7 @@ def head_line(sentence: Callable[[int | None], Line], facts: Sequence[Fact], wid
     return _head_line(sentence, facts, width, glyphs)
 
 
-def _head_line(sentence: Callable[[int | None], Line], facts: Sequence[Fact], width: int, glyphs: Glyphs) -> Line:
+def _head_line(sentence: Callable[[int | None], Line], facts: Sequence[QuietFact], width: int, glyphs: Glyphs) -> Line:
     needed = len(plain(sentence(None))) + 2
     room = max(round(width * _QUIET_SHARE), width - needed - 2)
     kept = list(facts)
@@ -90,12 +90,14 @@ def _head_line(sentence: Callable[[int | None], Line], facts: Sequence[Fact], wi
     return [*line, (" " * max(1, width - len(plain(line)) - len(plain(quiet))), ""), *quiet] if quiet else line
 
 
-def _quiet(facts: Sequence[Fact], glyphs: Glyphs) -> Line:
+def _quiet(facts: Sequence[QuietFact], glyphs: Glyphs) -> Line:
     gap: Line = [(f" {glyphs.dot} ", MUTED)]
     return [part for at, fact in enumerate(facts) for part in ([*gap, *fact.parts] if at else fact.parts)]
 
 
-def quiet_facts(model: Model, elapsed: float, now: float, replay: str, glyphs: Glyphs, domain: str = "") -> list[Fact]:
+def quiet_facts(
+    model: Model, elapsed: float, now: float, replay: str, glyphs: Glyphs, domain: str = ""
+) -> list[QuietFact]:
     """Return what a user may want to know beside the verdict.
 
     Args:
@@ -109,17 +111,17 @@ def quiet_facts(model: Model, elapsed: float, now: float, replay: str, glyphs: G
     nodes = len(model.nodes)
     facts = [_lost_fact(model, now, domain)]
     if trend := bad_trend(model, glyphs) if model.phase.name == "watch" else []:
-        facts.append(Fact(8, trend))
+        facts.append(QuietFact(8, trend))
     if nodes:
-        facts.append(Fact(2, [(f"{nodes} node{'s' if nodes != 1 else ''}", MUTED)]))
+        facts.append(QuietFact(2, [(f"{nodes} node{'s' if nodes != 1 else ''}", MUTED)]))
     facts += [
-        Fact(1, [(hardware_text(model), MUTED)]),
-        *(Fact(rank, [(text, MUTED)]) for rank, text in _progress(model, elapsed)),
+        QuietFact(1, [(hardware_text(model), MUTED)]),
+        *(QuietFact(rank, [(text, MUTED)]) for rank, text in _progress(model, elapsed)),
     ]
     if model.paused:
-        facts.append(Fact(8, [("PAUSED", "bold reverse")]))
+        facts.append(QuietFact(8, [("PAUSED", "bold reverse")]))
     mark = "SYNTHETIC" if model.synthetic else "LAB" if model.lab or model.faults else ""
-    facts += [Fact(6, [(mark, f"bold {MUTED}")]), Fact(7, [(replay, f"bold {MUTED}")])]
+    facts += [QuietFact(6, [(mark, f"bold {MUTED}")]), QuietFact(7, [(replay, f"bold {MUTED}")])]
     return [fact for fact in facts if plain(fact.parts)]
 
 
@@ -242,7 +244,7 @@ def lost_nodes(model: Model) -> list[NodeRecord]:
     return sorted(found, key=lambda record: -record.since)
 
 
-def _lost_fact(model: Model, now: float, domain: str) -> Fact:
+def _lost_fact(model: Model, now: float, domain: str) -> QuietFact:
     """Return since when nodes are lost; ``now`` is the time of the session (s since the epoch)."""
     lost = lost_nodes(model)
     names = [without_domain(domain, one_line(one.name, 40)) for one in lost[:_MAX_LOST]]
@@ -251,6 +253,6 @@ def _lost_fact(model: Model, now: float, domain: str) -> Fact:
     retry = retry_text(lost[0].retry, now) if len(lost) == 1 else ""
     shown += f", {retry}" if retry else ""
     if len(lost) > _MAX_LOST:
-        return Fact(9, [(f"{shown} and {len(lost) - _MAX_LOST} more", "$error")])
+        return QuietFact(9, [(f"{shown} and {len(lost) - _MAX_LOST} more", "$error")])
     further = [(retry, "$error")] if retry else []
-    return Fact(9, [(shown, "$error")] if lost else [], [f"{name} is lost" for name in names], further)
+    return QuietFact(9, [(shown, "$error")] if lost else [], [f"{name} is lost" for name in names], further)

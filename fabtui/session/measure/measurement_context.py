@@ -13,7 +13,7 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.pair_index import PairIndex
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.ranks.rank_host import RankHost
-from fabtui.session.ranks.rendezvous_store import Member, StoreServer
+from fabtui.session.ranks.rendezvous_store import StoreMember, StoreServer
 
 #: Time (s) that ranks may take to leave an aborted test before their rank host is killed.
 ABORT_PATIENCE = 3.0
@@ -92,11 +92,11 @@ class MeasurementContext:
         The order of the ranks is that in their messages.
         """
         number = secrets.randbits(52)
-        members: dict[int, Member] = {}
+        members: dict[int, StoreMember] = {}
         gloo = False
         for rank in ranks:
             host = self.host_of(rank)
-            members[rank] = Member(host.node, host.address_of(rank), host.reported)
+            members[rank] = StoreMember(host.node, host.address_of(rank), host.reported)
             gloo = host.engine.name == "gloo"
         self.store.begin(self._prefix(number), members, gloo=gloo)
         return number

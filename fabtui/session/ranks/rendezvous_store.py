@@ -50,7 +50,7 @@ _TICK = 0.02
 Answer = Callable[[dict[str, Any]], object]
 
 
-class Member(NamedTuple):
+class StoreMember(NamedTuple):
     """A rank of a test."""
 
     node: str  #: Its node.
@@ -86,7 +86,7 @@ class _Test:
 
     __slots__ = ("gloo", "left", "members", "open", "room", "values")
 
-    def __init__(self, members: Mapping[int, Member], *, gloo: bool) -> None:
+    def __init__(self, members: Mapping[int, StoreMember], *, gloo: bool) -> None:
         self.members = members
         self.values: dict[str, str | int] = {}
         self.gloo = gloo
@@ -254,7 +254,7 @@ class StoreServer:
         self._timer: asyncio.TimerHandle | None = None
         self._due = math.inf
 
-    def begin(self, prefix: str, members: Mapping[int, Member], *, gloo: bool) -> None:
+    def begin(self, prefix: str, members: Mapping[int, StoreMember], *, gloo: bool) -> None:
         """Let the ranks of a test use the keys that begin with ``epoch/id/``, until `forget`."""
         self._tests[prefix] = _Test(members, gloo=gloo)
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from fabtui.diagnosis.running_job.node_evidence import NodeEvidence, Typed, addresses_of, node_evidence, with_evidence
 from fabtui.diagnosis.running_job.who_is_behind import (
-    Answer,
     JobPlace,
+    WhoIsBehind,
     over_ssh,
 )
 from fabtui.session.options import SessionOptions
@@ -97,7 +97,7 @@ def typed_for(options: SessionOptions, backends: Mapping[str, str]) -> Typed:
     return typed
 
 
-async def completed(who: Answer, options: SessionOptions, names: dict[str, str], ask: AskNodes) -> Answer:
+async def completed(who: WhoIsBehind, options: SessionOptions, names: dict[str, str], ask: AskNodes) -> WhoIsBehind:
     """Return an answer with the evidence of the nodes of its ranks, and with one next command."""
     collected = await collect(options.hosts, who.suspects, names, ask)
     found = with_evidence(who, collected.evidence, typed_for(options, collected.backends), bool(options.job))

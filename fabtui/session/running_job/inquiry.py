@@ -17,7 +17,7 @@ from fabtui.diagnosis.running_job.flight_recorder import FlightDump, flight_dump
 from fabtui.diagnosis.running_job.node_evidence import addresses_of, plain_address
 from fabtui.diagnosis.running_job.plain_pickle import READER, NotPlain, json_of
 from fabtui.diagnosis.running_job.ras_report import RasReport, answer, report_of
-from fabtui.diagnosis.running_job.who_is_behind import Answer, JobPlace
+from fabtui.diagnosis.running_job.who_is_behind import JobPlace, WhoIsBehind
 from fabtui.model.facts.node_view import dicts, text
 from fabtui.sanitize import one_line
 from fabtui.session.node_client import NodeClient, ProbeFailed
@@ -185,7 +185,7 @@ class RasInquiry(NamedTuple):
     node: str  #: The node that has a report; "" if none has.
     address: str  #: The address of its service.
     report: RasReport | None  #: The latest report, or None.
-    answer: Answer | None  #: Who is behind; None without a report.
+    answer: WhoIsBehind | None  #: Who is behind; None without a report.
     names: dict[str, str]  #: Names of nodes by address.
     notes: Notes  #: What in the report was not understood.
 

@@ -55,7 +55,7 @@ class Times(TypedDict):
     max: float
 
 
-class Verdict(TypedDict):
+class ReportVerdict(TypedDict):
     """Part of every report on a test."""
 
     ok: bool
@@ -80,7 +80,7 @@ class TransferResult(TypedDict):
     transport: Optional[str]
 
 
-class PairReport(Verdict, TransferResult):
+class PairReport(ReportVerdict, TransferResult):
     """``side``: one direction of a pair, as seen by its source or destination (``role``).
 
     ``made`` is True for a fault that the lab injected. ``both_rate`` is the rate while both directions are tested.
@@ -100,7 +100,7 @@ class PairReport(Verdict, TransferResult):
     held: Optional[int]
 
 
-class ReducedReport(Verdict):
+class ReducedReport(ReportVerdict):
     """``reduced``: one size of a collective at one rank; ``sent`` is the size as sent, ``wrong`` counts values."""
 
     op: str
@@ -127,7 +127,7 @@ class WorldRows(TypedDict):
     rows: List[List[Any]]
 
 
-class WorldReport(Verdict):
+class WorldReport(ReportVerdict):
     """``worlded``: the transfers of one rank within the world's communicator, without those reported as ``rows``.
 
     A row is ``[src, dst, bytes, bytes per second, ok, error, transport, error kind]``, at the destination. ``at`` is
@@ -143,7 +143,7 @@ class WorldReport(Verdict):
     rows: List[List[Any]]
 
 
-def verdict(failed: Optional[Failed]) -> Verdict:
+def verdict(failed: Optional[Failed]) -> ReportVerdict:
     """Return the verdict of a test that failed, or passed with None."""
     if failed is None:
         return {"ok": True, "timeout": False, "phase": TRANSFER, "error": None, "error_kind": None, "raw": None}

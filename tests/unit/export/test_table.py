@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.export.collectives_table import TableRow, table_rows, write_table
+from fabtui.export.collectives_table import CollectiveRow, table_rows, write_table
 from fabtui.model.measurement import Verdict
 
 Maker = Callable[[], Any]
@@ -40,7 +40,7 @@ def test_rows_are_ordered_and_hold_what_is_known(make_model: Maker) -> None:
     ]
     numbers = {name: round(getattr(rows[0], name), 6) for name in ("time_us", "time_min_us", "algbw_max")}
     good = rows[0]._replace(**numbers)
-    assert good == TableRow(
+    assert good == CollectiveRow(
         *(
             "all_reduce",
             "all",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fabtui.diagnosis.running_job.flight_recorder import BLIND, FlightDump, answer, flight_dump, rank_of, stem_of
 from fabtui.diagnosis.running_job.plain_pickle import read_plain
-from fabtui.diagnosis.running_job.who_is_behind import Answer
+from fabtui.diagnosis.running_job.who_is_behind import WhoIsBehind
 
 from ..probes.places import SAMPLES
 
@@ -184,5 +184,5 @@ def test_any_dump(entries: list[Any], config: Any, status: Any) -> None:
     assert found is not None
     for dumps in ({0: found}, {0: found, 1: found, 5: dump(("all_reduce", 2, "8", False))}):
         result = answer(dumps)
-        assert isinstance(result, Answer)
+        assert isinstance(result, WhoIsBehind)
         assert result.sentences

@@ -13,10 +13,12 @@ from fabtui.diagnosis.running_job.node_evidence import (
     plain_address,
     with_evidence,
 )
-from fabtui.diagnosis.running_job.who_is_behind import Answer, JobPlace, over_ssh
+from fabtui.diagnosis.running_job.who_is_behind import JobPlace, WhoIsBehind, over_ssh
 
 LATE = JobPlace(8, "n062", 742, "0")
-BEHIND = Answer(["AllReduce 6650: rank 8 on n062 has not called it"], ["ssh n062 py-spy dump --pid 742"], True, (LATE,))
+BEHIND = WhoIsBehind(
+    ["AllReduce 6650: rank 8 on n062 has not called it"], ["ssh n062 py-spy dump --pid 742"], True, (LATE,)
+)
 ACTIVE = {"name": "mlx5_0/1", "state": "Active", "physical_state": "LinkUp"}
 STACK = {
     "rank": 3,

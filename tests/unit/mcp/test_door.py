@@ -22,7 +22,7 @@ from fabtui.mcp.answer import Answer
 from fabtui.mcp.door import TOOLS, Door
 from fabtui.mcp.latest_session import LatestSession
 from fabtui.mcp.permission import Permission
-from fabtui.mcp.tool import Call, Tool
+from fabtui.mcp.tool import Tool, ToolCall
 from fabtui.paths import shipped_recordings_folder
 
 
@@ -108,7 +108,7 @@ async def test_progress_is_reported_and_a_cancelled_call_ends_its_work(monkeypat
     reported: list[str] = []
     begun = asyncio.Event()
 
-    async def long(call: Call) -> Answer:
+    async def long(call: ToolCall) -> Answer:
         call.step = lambda: "testing"
         try:
             await asyncio.sleep(60)

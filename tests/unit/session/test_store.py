@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fabtui.session.ranks import rendezvous_store as store_module
-from fabtui.session.ranks.rendezvous_store import Member, StoreServer
+from fabtui.session.ranks.rendezvous_store import StoreMember, StoreServer
 from fabtui.transport.link import LinkLost
 
 
@@ -20,7 +20,7 @@ def _store() -> StoreServer:
     """Return a store with tests of three ranks on two nodes."""
     store = StoreServer()
     for number in (1, 2, 3):
-        members = {4: Member("a", "10.0.0.1"), 5: Member("b", "10.0.0.2"), 6: Member("b", "10.0.0.3")}
+        members = {4: StoreMember("a", "10.0.0.1"), 5: StoreMember("b", "10.0.0.2"), 6: StoreMember("b", "10.0.0.3")}
         store.begin(f"e/{number}/", members, gloo=True)
     return store
 
@@ -189,7 +189,7 @@ async def test_keys_of_ones_own_ranks() -> None:
 @pytest.mark.parametrize("command", ["set", "get", "wait", "check", "add", "delete", "swap", "compare_set"])
 async def test_a_test_of_other_nodes(key: str, command: str) -> None:
     store = _store()
-    store.begin("e/9/", {0: Member("b", None), 1: Member("c", None)}, gloo=False)
+    store.begin("e/9/", {0: StoreMember("b", None), 1: StoreMember("c", None)}, gloo=False)
     answers: list[dict[str, Any]] = []
     request = {"cmd": command, "key": key, "value": 1, "peer": "e/1/x", "timeout": 5}
     store.handle("a", {"op": "store", "q": 7, **request}, answers.append)
@@ -217,7 +217,7 @@ async def test_ended_tests_are_remembered_in_little_memory() -> None:
     tracemalloc.start()
     for number in range(2000):
         prefix = f"epoch/{number}/"
-        store.begin(prefix, {0: Member("a", "10.0.0.1"), 1: Member("b", "10.0.0.2")}, gloo=True)
+        store.begin(prefix, {0: StoreMember("a", "10.0.0.1"), 1: StoreMember("b", "10.0.0.2")}, gloo=True)
         store.handle("a", {"op": "store", "cmd": "set", "key": f"{prefix}k", "value": "dg=="}, lambda _: None)
         store.forget(prefix)
     held = tracemalloc.get_traced_memory()[0]
@@ -229,7 +229,7 @@ async def test_ended_tests_are_remembered_in_little_memory() -> None:
         for _ in range(250):
             store.handle("a", {"op": "store", "q": 7, "cmd": "check", "key": ["epoch/7/k"]}, answers.append)
         assert [answer["error"] for answer in answers] == [None] * 250
-        store.begin("e/9/", {0: Member("a", None), 1: Member("b", None)}, gloo=True)
+        store.begin("e/9/", {0: StoreMember("a", None), 1: StoreMember("b", None)}, gloo=True)
         store.forget("e/9/")
 
 
@@ -278,7 +278,7 @@ def _id(address: str, place: int = 8) -> bytes:
 async def test_an_id_of_nccl_leads_to_its_own_node(address: str, own: bool, place: int) -> None:
     store = StoreServer()
     reported = frozenset({"10.0.0.1", "192.168.7.1", "fe80::1", "127.0.0.1"})
-    store.begin("e/1/", {4: Member("a", "10.0.0.1", reported), 5: Member("b", "10.0.0.2")}, gloo=False)
+    store.begin("e/1/", {4: StoreMember("a", "10.0.0.1", reported), 5: StoreMember("b", "10.0.0.2")}, gloo=False)
     error = None if own else "bad request: an address that is not its own"
     unique = _id(address, place)
     made = _text(json.dumps({"id": unique.hex()}).encode())
@@ -289,8 +289,8 @@ async def test_an_id_of_nccl_leads_to_its_own_node(address: str, own: bool, plac
 
 async def test_an_id_of_nccl_that_leads_nowhere() -> None:
     store = StoreServer()
-    store.begin("e/1/", {4: Member("a", "127.0.0.3"), 5: Member("b", "127.0.0.4")}, gloo=False)
-    store.begin("e/2/", {4: Member("a", None), 5: Member("a", None)}, gloo=False)
+    store.begin("e/1/", {4: StoreMember("a", "127.0.0.3"), 5: StoreMember("b", "127.0.0.4")}, gloo=False)
+    store.begin("e/2/", {4: StoreMember("a", None), 5: StoreMember("a", None)}, gloo=False)
     for value, error in (
         (_text(b"\xff" * 128), "bad request: an id of NCCL without an address"),
         (_text(b'{"id": "ff"}'), "bad request: an id of NCCL without an address"),

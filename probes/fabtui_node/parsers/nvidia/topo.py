@@ -36,7 +36,7 @@ _P2P = ("OK", "CNS", "GNS", "TNS", "NS", "DR", "U")
 CAPABILITIES = {"r": "read", "w": "write", "n": "nvlink", "a": "atomics", "p": "pcie"}
 
 
-class Row(NamedTuple):
+class TopoRow(NamedTuple):
     """A row: its name, a word for each column (None where the line is cut off), and what stands behind them."""
 
     name: str
@@ -50,7 +50,7 @@ class Matrix(NamedTuple):
 
     columns: List[str]  #: The devices, by the names that the header gives them.
     titles: str  #: The rest of the header, one text.
-    rows: List[Row]  #: The rows, in the order in which they come.
+    rows: List[TopoRow]  #: The rows, in the order in which they come.
     legend: Dict[str, str]  #: The meanings of the words, as printed.
     nics: Dict[str, str]  #: The device of each NIC.
     command: Optional[str]  #: The options of the command, if the text begins with it.
@@ -101,7 +101,7 @@ def _columns_of_rows(lines: List[str]) -> List[str]:
     return names[:_MOST] if whole and all(words[at + 1] == "X" for at, words in enumerate(found)) else []
 
 
-def _row(line: str, columns: List[str]) -> Optional[Row]:
+def _row(line: str, columns: List[str]) -> Optional[TopoRow]:
     words = line.strip().split(None, len(columns) + 1)
     if not words or words[0] not in columns:
         return None
@@ -113,8 +113,8 @@ def _row(line: str, columns: List[str]) -> Optional[Row]:
         # Another number of values than of columns: which of them is missing is not known.
         behind = [*printed[count:], *rest.split()]
         start = next((at for at, word in enumerate(behind) if not _CELL.fullmatch(word)), len(behind))
-        return Row(words[0], [None] * len(columns), " ".join(behind[start:]), False)
-    return Row(words[0], cells + [None] * (len(columns) - len(cells)), rest)
+        return TopoRow(words[0], [None] * len(columns), " ".join(behind[start:]), False)
+    return TopoRow(words[0], cells + [None] * (len(columns) - len(cells)), rest)
 
 
 def _split(text: str) -> List[str]:
@@ -125,7 +125,7 @@ def _parse(text: str, notes: Notes) -> Matrix:
     """Return the first matrix of a text, and note what is not understood or cut off."""
     columns: List[str] = []
     titles = ""
-    rows: List[Row] = []
+    rows: List[TopoRow] = []
     legend: Dict[str, str] = {}
     nics: Dict[str, str] = {}
     lines = _split(text)
