@@ -21,7 +21,7 @@ from fabtui.diagnosis.running_job.who_is_behind import (
 )
 from fabtui.nodeset import count
 from fabtui_node.parsers.base import Notes
-from fabtui_node.parsers.lines import json_list, json_number, json_object, json_whole, plain_lines
+from fabtui_node.parsers.lines import json_list, json_number, json_object, json_text, json_whole, plain_lines
 
 #: Maximum number of kinds of ranks, by their counts, that are compared with each other.
 _MOST_KINDS = 64
@@ -356,10 +356,10 @@ def parse_json(text: str, notes: Notes) -> RasReport:
         return RasReport()
     about = json_object(value, "ras")
     report = RasReport(
-        nccl=_text(value.get("nccl_version")),
+        nccl=json_text(value.get("nccl_version")),
         cuda_runtime=json_whole(value.get("cuda_runtime_version")),
         cuda_driver=json_whole(value.get("cuda_driver_version")),
-        time=_text(value.get("timestamp")),
+        time=json_text(value.get("timestamp")),
         seconds=json_number(about.get("collection_time_sec")),
         timeouts=json_whole(about.get("timeouts_count")) or 0,
         complete=True,
@@ -375,7 +375,7 @@ def parse_json(text: str, notes: Notes) -> RasReport:
 
 
 def _communicator(value: dict[str, Any]) -> RasCommunicator | None:
-    name = _text(value.get("hash"))
+    name = json_text(value.get("hash"))
     if not name:
         return None
     found = RasCommunicator(name.removeprefix("0x").zfill(16)[:40], json_whole(value.get("size")))
@@ -410,7 +410,7 @@ def _place(communicator: RasCommunicator, value: Any) -> int | None:
         return None
     gpu = json_whole(found.get("nvml_dev"))
     gpu = json_whole(found.get("cuda_dev")) if gpu is None else gpu
-    node = (_text(found.get("host")) or "")[:255]
+    node = (json_text(found.get("host")) or "")[:255]
     communicator.places[rank] = JobPlace(rank, node, json_whole(found.get("pid")), "" if gpu is None else str(gpu))
     return rank
 
@@ -432,10 +432,6 @@ def _totals(report: RasReport) -> None:
         report.nodes = len({place.node for place in places.values()})
         report.processes = len({(place.node, place.pid) for place in places.values()})
         report.gpus = len({(place.node, place.gpu) for place in places.values()})
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 #: Maximum number of ranks that one range may stand for.

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.facts.node_view import dicts, field, number, text
 from fabtui.model.records import NodeRecord
+from fabtui_node.parsers.lines import json_text
 
 #: Probes that report the leaf switches of ports.
 LEAF_PROBES = frozenset({"ibfabric", "ibstat", "lldp", "slurm"})
@@ -24,10 +25,6 @@ class Port(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.ca}/{self.number}"
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def _port(ca: Any, number: Any) -> Port | None:
@@ -46,7 +43,7 @@ def ports_of(endpoint: Endpoint, record: NodeRecord | None) -> list[Port]:
     found = []
     for listed in dicts(inventory.get("ib")):
         port = _port(listed.get("ca"), listed.get("port"))
-        if port is not None and names & {port.ca, _text(listed.get("netdev"))}:
+        if port is not None and names & {port.ca, json_text(listed.get("netdev"))}:
             found.append(port)
     return found
 
@@ -57,7 +54,7 @@ def _holders(address: str | None, inventory: Mapping[str, Any]) -> set[str]:
     found: set[str] = set()
     for nic in dicts(inventory.get("nics")):
         if any(entry.get("address") == address for entry in dicts(nic.get("addresses"))):
-            found.update(name for key in ("name", "rdma") if (name := _text(nic.get(key))) is not None)
+            found.update(name for key in ("name", "rdma") if (name := json_text(nic.get(key))) is not None)
     return found
 
 
@@ -69,7 +66,7 @@ def guids_of(record: NodeRecord) -> dict[Port, str]:
     return {
         place: guid
         for ca, port in listed
-        if (place := _port(ca, port.get("port"))) is not None and (guid := _text(port.get("guid"))) is not None
+        if (place := _port(ca, port.get("port"))) is not None and (guid := json_text(port.get("guid"))) is not None
     }
 
 
@@ -102,10 +99,12 @@ def _announced_leaf(endpoint: Endpoint, record: NodeRecord) -> str | None:
     ports = switch_ports(record)
     inventory = record.inventory or {}
     names = {endpoint.nic} if endpoint.nic else _holders(endpoint.address, inventory)
-    mine = {_text(listed.get("netdev")) for listed in dicts(inventory.get("ib")) if _text(listed.get("ca")) in names}
+    mine = {
+        json_text(listed.get("netdev")) for listed in dicts(inventory.get("ib")) if json_text(listed.get("ca")) in names
+    }
     mine |= names
     nics = dicts(inventory.get("nics"))
-    mine |= {_text(nic.get("name")) for nic in nics if _text(nic.get("master")) in mine - {None}}
+    mine |= {json_text(nic.get("name")) for nic in nics if json_text(nic.get("master")) in mine - {None}}
     found = {ports[name].chassis for name in mine if name in ports}
     return next(iter(found)) if len(found) == 1 else None
 
@@ -128,7 +127,7 @@ def leaf_of(endpoint: Endpoint, record: NodeRecord, walked: Mapping[str, str]) -
     cannot be queried, it is the leaf of the node by name in Slurm's topology, which nobody measured.
     """
     own = {
-        _port(port.get("ca"), port.get("port")): _text(port["leaf"].get("guid"))
+        _port(port.get("ca"), port.get("port")): json_text(port["leaf"].get("guid"))
         for port in _fabric_ports(record)
         # Two adapters on one cable have no leaf.
         if isinstance(port.get("leaf"), dict) and port["leaf"].get("type", "switch") == "switch"

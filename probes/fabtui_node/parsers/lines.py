@@ -123,6 +123,11 @@ def json_whole(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63 else None
 
 
+def json_text(value: Any, longest: int | None = None) -> str | None:
+    """Return a JSON value as a text, cut to a length; None for any other value."""
+    return value[:longest] if isinstance(value, str) else None
+
+
 def json_object(value: Any, *names: str) -> dict[str, Any]:
     """Return the object at a path of names in a JSON value, or an empty one."""
     for name in names:

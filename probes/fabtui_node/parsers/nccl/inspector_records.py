@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, Iterator, NamedTuple, Optional
 
-from fabtui_node.parsers.lines import json_number, json_object, json_whole
+from fabtui_node.parsers.lines import json_number, json_object, json_text, json_whole
 
 _KINDS = ("coll", "p2p")
 
@@ -72,19 +72,15 @@ def _operation(value: Dict[str, Any], header: Dict[str, Any], metadata: Dict[str
         rank,
         json_whole(header.get("n_ranks")),
         json_whole(header.get("nnodes")),
-        _text(header.get("comm_name")),
-        _text(metadata.get("hostname")),
+        json_text(header.get("comm_name"), 255),
+        json_text(metadata.get("hostname"), 255),
         json_whole(metadata.get("pid")),
-        _text(metadata.get("inspector_output_format_version")),
+        json_text(metadata.get("inspector_output_format_version"), 255),
         kind,
         operation[:64],
         json_whole(perf.get(kind + "_sn")),
         json_whole(perf.get(kind + "_msg_size_bytes")),
         json_number(perf.get(kind + "_exec_time_us")),
-        _text(perf.get(kind + "_timing_source")),
+        json_text(perf.get(kind + "_timing_source"), 255),
         json_number(perf.get(kind + "_busbw_gbs")),
     )
-
-
-def _text(value: Any) -> Optional[str]:
-    return value[:255] if isinstance(value, str) else None

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
-from fabtui_node.parsers.lines import json_list, json_number, json_object, json_value, number, plain_lines
+from fabtui_node.parsers.lines import json_list, json_number, json_object, json_value, json_whole, number, plain_lines
 
 _CONNECTED = re.compile(r"local (\S{1,80}) port (\d{1,5}) connected (?:to|with) (\S{1,80}) port (\d{1,5})")
 _ROW = re.compile(
@@ -50,10 +50,6 @@ def _row_of(
     return {**row, "retransmits": retransmits, "side": side, "jitter": udp[0], "lost": udp[1], "packets": udp[2]}
 
 
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) else None
-
-
 def _result(totals: list[dict[str, Any]], error: str | None) -> dict[str, Any]:
     """Return what one run measured: the rate that the receiver counted, and the retransmits of the sender."""
     received = next((row["bandwidth"] for row in totals if row["side"] == "receiver"), None)
@@ -74,8 +70,12 @@ def _from_json(value: dict[str, Any], notes: Notes) -> dict[str, Any]:
         rate = json_number(total.get("bits_per_second"))
         if rate is None or (name == "sum" and rows):
             continue
-        moved, retransmits = _whole(total.get("bytes")), _whole(total.get("retransmits"))
-        udp = (json_number(total.get("jitter_ms")), _whole(total.get("lost_packets")), _whole(total.get("packets")))
+        moved, retransmits = json_whole(total.get("bytes")), json_whole(total.get("retransmits"))
+        udp = (
+            json_number(total.get("jitter_ms")),
+            json_whole(total.get("lost_packets")),
+            json_whole(total.get("packets")),
+        )
         times = (json_number(total.get("start")), json_number(total.get("end")))
         rows.append(_row_of("SUM", times, round(rate / 8e9, 9), moved, retransmits, side, udp))
     first = ends[0] if ends else {}
