@@ -37,7 +37,7 @@ from fabtui.diagnosis.knowledge.nvlink_report import nvlink_report
 from fabtui.diagnosis.knowledge.pattern_words import SHORTEST, LinePattern, form_of, words_of
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.lines import unlabelled
-from fabtui_node.parsers.nccl.log_lines import NcclLine, parse_line
+from fabtui_node.parsers.nccl.log_lines import NODES, NcclLine, parse_line
 
 
 class WordIndex:
@@ -124,7 +124,6 @@ _FAILING = (b"error", b"exception", b"hint", b"nvrm: xid")
 _RANK = re.compile(r"\[(?:rank|Rank |default)(\d{1,7})\]|\bRank (\d{1,7})\]")
 _RANK_FIRST = re.compile(r"\[\d{1,6},(\d{1,7})\]<| {0,8}(\d{1,6}): ")
 _INIT = re.compile(r"\brank (\d{1,9}) nranks \d{1,9} .{0,240}- Init (START|COMPLETE)")
-_NODES = re.compile(r"\bnNodes (\d{1,7})\b")
 _WORK = re.compile(r"last enqueued (?:NCCL )?work: (-?\d{1,18}), last completed (?:NCCL )?work: (-?\d{1,18})", re.I)
 _OWN_ADDRESS = re.compile(r"(?:Bootstrap ?: Using|; OOB) \S{1,64}?:([\w.:]{1,45}?)<\d{1,6}>")
 _PEER_ADDRESS = re.compile(r"from peer ([\w.:]{1,45}?)<\d{1,6}>")
@@ -402,7 +401,7 @@ class LogReader:
                 self._addresses.setdefault(place.node, set()).add(address)
         if place.node and len(self._hosts) < _MOST_KEPT:
             self._hosts.add(place.node)
-        if nodes := _NODES.search(raw):
+        if nodes := NODES.search(raw):
             self._nodes = max(self._nodes, int(nodes[1]))
 
     def _quote(self, raw: str) -> None:

@@ -89,8 +89,8 @@ class NvlinkErrors(_NvlinkRule):
     def _facts(self, links: list[_Link], gpu: dict[str, Any], before: dict[tuple[str, str], _Link]) -> dict[str, Any]:
         grown: dict[str, int] = {}
         for link in links:
-            first = _counters(before.get(_link_id(gpu, link), {}))
-            for counter, value in _counters(link).items():
+            first = error_counters(before.get(_link_id(gpu, link), {}))
+            for counter, value in error_counters(link).items():
                 if counter in first and value > first[counter]:
                     grown[counter] = grown.get(counter, 0) + value - first[counter]
         return {"counters": tuple(f"{counter} +{n}" for counter, n in sorted(grown.items()))} if grown else {}
@@ -200,7 +200,8 @@ def _link_id(gpu: dict[str, Any], link: dict[str, Any]) -> tuple[str, str]:
     return str(gpu.get("index")), str(link.get("link"))
 
 
-def _counters(link: dict[str, Any]) -> dict[str, int]:
+def error_counters(link: dict[str, Any]) -> dict[str, int]:
+    """Return the error counters of a link. Traffic and corrected errors grow on healthy links too."""
     found = link.get("counters")
     if not isinstance(found, dict):
         return {}

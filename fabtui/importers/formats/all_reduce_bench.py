@@ -13,6 +13,7 @@ from typing import Any
 from fabtui.importers.to_model import benchmarks
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import number, plain_lines, size
+from fabtui_node.parsers.nccl import log_lines
 
 _BLOCK = re.compile(r"^\s*(?:(?P<host>[\w.-]{1,253}):)?(?P<rank>\d{1,6}):\s*$")
 _DURATION = re.compile(r"^\s*duration: ([\d.]{1,20}) sec")
@@ -37,8 +38,6 @@ _PROFILE = re.compile(r"^\s*\|\s*([\d.]{1,12}) ?(GBps|Gbps|GB/s)\s*\|\s*([\d.]{1
 _SOFTWARE = re.compile(r"torch=(\S{1,40}), cuda=(\S{1,20}), nccl=\((\d{1,4}), (\d{1,4}), (\d{1,4})\)")
 _GPUS = re.compile(r"^NUM_GPUS=(\d{1,7})$")
 _MEANS = re.compile(r"tput_avg \(Gbps\): ([\d.]{1,20}) busbw_avg \(Gbps\): ([\d.]{1,20})")
-_NCCL = re.compile(r"NCCL version (\S{1,40})")
-_NET = re.compile(r"NET/(\S+) : Using((?: \[\d{1,4}\]\S+)+)")
 
 _GB = {"GBps": 1.0, "GB/s": 1.0, "Gbps": 0.125, "Mbps": 0.000125}
 
@@ -122,10 +121,10 @@ class _Parser:
             self.facts["ranks"] = int(gpus[1])
         elif payload := _PAYLOAD.match(line):
             self.facts["payload"], self.facts["bytes"] = payload[2], size(payload[2])
-        elif (version := _NCCL.search(line)) and self.facts["nccl"] is None:
-            self.facts["nccl"] = version[1].partition("+")[0]
-        elif (net := _NET.search(line)) and self.facts["net"] is None:
-            nics = re.findall(r"\[\d{1,4}\]([^\s:]+)", net[2])
+        elif (version := log_lines.VERSION.search(line)) and self.facts["nccl"] is None:
+            self.facts["nccl"] = version[1]
+        elif (net := log_lines.USED.search(line)) and self.facts["net"] is None:
+            nics = [name for _, name, _ in log_lines.USED_NIC.findall(net[2])]
             self.facts["net"] = f"{net[1]} {','.join(nics)}"[:200]
 
     def _busbw(self, text: str, unit: str) -> None:

@@ -14,6 +14,7 @@ from textual.binding import BindingType
 
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.knowledge import xids
+from fabtui.diagnosis.links.link_rules import error_counters
 from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.model.endpoints import Endpoint, node_of
 from fabtui.model.facts.compare import shown
@@ -44,7 +45,7 @@ from fabtui.screen.widgets.node_text import odd_lines, problem_lines
 from fabtui.screen.widgets.sparkline import cells_strip, merged
 from fabtui_node import registry
 from fabtui_node.parsers.lines import bytes_text
-from fabtui_node.parsers.nvidia.smi_nvlink import ERRORS, is_card
+from fabtui_node.parsers.nvidia.smi_nvlink import is_card
 
 _RAW_LIMIT = 60_000
 
@@ -460,7 +461,7 @@ def nvlink_lines(nvlink: dict[str, Any] | None, first: dict[str, Any] | None) ->
         speeds = sorted({link["speed"] for link in links if isinstance(link.get("speed"), (int, float))})
         totals: dict[str, int] = {}
         for link in links:
-            for name, value in counters(link).items():
+            for name, value in error_counters(link).items():
                 totals[name] = totals.get(name, 0) + value
             odd += _odd_link(gpu, link, before.get(_place_of(gpu, link)))
         errors = ", ".join(f"{name} {value}" for name, value in totals.items()) or "-"
@@ -478,16 +479,8 @@ def _place_of(gpu: dict[str, Any], link: dict[str, Any]) -> tuple[str, str]:
     return text_of(gpu.get("uuid") or gpu.get("index")), text_of(link.get("link"))
 
 
-def counters(link: dict[str, Any]) -> dict[str, int]:
-    """Return the error counters of a link. Traffic and corrected errors grow on healthy links too."""
-    found = link.get("counters")
-    if not isinstance(found, dict):
-        return {}
-    return {k: v for k, v in found.items() if k in ERRORS and isinstance(v, int) and not isinstance(v, bool)}
-
-
 def _odd_link(gpu: dict[str, Any], link: dict[str, Any], old: dict[str, Any] | None) -> Lines:
-    now, was = counters(link), counters(old or {})
+    now, was = error_counters(link), error_counters(old or {})
     counted = {name: value for name, value in now.items() if value}
     by_design = link.get("state") == "inactive" and is_card(gpu.get("name"))
     if (link.get("state") == "active" or by_design) and not counted:

@@ -266,11 +266,12 @@ _BARE = re.compile(
     r"(?:^|[\s\]>:|])(?:\[(?P<dev>-?\d{1,5})\] )?(?:\d{1,12}\.\d{1,9} )?(?:(?P<where>[\w./+-]{1,120}:\d{1,7}) )?"
     r"NCCL (?P<level>INFO|WARN|ERROR|ABORT) (?P<text>.*)$"
 )
-_USED = re.compile(r"NET/(\S{1,40}?) : Using((?: \[\d{1,4}\][^\s;]{1,120})+)( \[RO\])?(?:\s*; OOB (\S{1,120}))?")
-_USED_NIC = re.compile(r"\[(\d{1,4})\]([^\s:]+):([^\s;]+)")
+#: Network and NICs that a process uses, version of NCCL, number of nodes: what other logs repeat of NCCL's.
+USED = re.compile(r"NET/(\S{1,40}?) : Using((?: \[\d{1,4}\][^\s;]{1,120})+)( \[RO\])?(?:\s*; OOB (\S{1,120}))?")
+USED_NIC = re.compile(r"\[(\d{1,4})\]([^\s:]+):([^\s;]+)")
 _BOOTSTRAP = re.compile(r"Bootstrap ?: Using (\S{1,120})")
 _NETWORK = re.compile(r"Using network (.{1,40}?)\s*$")
-_VERSION = re.compile(r"NCCL version (\d[\w.]{0,20})(?:\+cuda([\d.]{1,10}))?")
+VERSION = re.compile(r"NCCL version (\d[\w.]{0,20})(?:\+cuda([\d.]{1,10}))?")
 _COMM = re.compile(
     r"(?:comm|nccl\w*) ?(?:comm )?0x[0-9a-fA-F]+ rank (\d{1,9}) nranks (\d{1,9}) cudaDev (\d{1,5})(?: nvmlDev"
     r" (\d{1,5}))?"
@@ -280,7 +281,7 @@ _CHANNELS = re.compile(
     r"(?P<coll>\d{1,5}) coll channels(?:, (?P<collnet>\d{1,5}) collnet channels)?"
     r"(?:, (?P<nvls>\d{1,5}) nvls channels)?, (?P<p2p>\d{1,5}) p2p channels"
 )
-_NODES = re.compile(r"\bnNodes (\d{1,7})\b")
+NODES = re.compile(r"\bnNodes (\d{1,7})\b")
 _GDR = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for (?:HCA|GPU) ?(\d{1,4})?(?: '(\S{1,60})')?")
 _RETURNS = re.compile(r"^\s*(\S{1,120}:\d{1,7}) -> (\d{1,3})\b")
 _ENV = re.compile(r"\b(NCCL_[A-Z0-9_]{2,60}) set (?:by environment )?to (\S{1,120}?)\.?\s*$")
@@ -327,7 +328,7 @@ class _Parser:
         """Take one line in."""
         found = parse_line(line)
         bare = None if found else _BARE.search(line)
-        if version := _VERSION.search(line):
+        if version := VERSION.search(line):
             self.values["version"], self.values["cuda"] = version[1], version[2] or self.values["cuda"]
         if found is None and bare is None:
             if self._wrapped and line.strip() and self.warns and not is_prompt(line):
@@ -356,7 +357,7 @@ class _Parser:
             return
         if channel := parse_channel(text):
             self._edge(channel, found)
-        elif using := _USED.search(text):
+        elif using := USED.search(text):
             self._nics(using, host)
         elif comm := _COMM.search(text):
             self._comm(comm, host)
@@ -372,7 +373,7 @@ class _Parser:
             self.gdr[gdr[3] or gdr[2] or "?"] = gdr[1].lower()
         elif env := _ENV.search(text):
             self.env[env[1]] = env[2]
-        if nodes := _NODES.search(text):
+        if nodes := NODES.search(text):
             self.values["nodes"] = int(nodes[1])
 
     def _edge(self, found: NcclChannel, line: Optional[NcclLine]) -> None:
@@ -391,7 +392,7 @@ class _Parser:
 
     def _nics(self, found: "re.Match[str]", host: Optional[str]) -> None:
         # InfiniBand: mlx5_0:1/IB, a port and a link layer.
-        names = [(name, rest.partition("/")[2] or None) for _, name, rest in _USED_NIC.findall(found[2])]
+        names = [(name, rest.partition("/")[2] or None) for _, name, rest in USED_NIC.findall(found[2])]
         entry = {"net": found[1], "nics": [name for name, _ in names], "layers": [layer for _, layer in names]}
         entry.update(oob=found[4], host=host)
         if entry not in self.nics and len(self.nics) < 200:
