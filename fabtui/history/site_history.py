@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.finding import Finding, Severity
 from fabtui.history.component import Component, PartKind
 from fabtui.history.course import (
     DAY,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 #: Maximum number of components that a subject stands for.
 _MOST_PARTS = 500
-_SEVERITIES = ("bad", "warn", "note")
+_SEVERITIES: tuple[str, ...] = tuple(Severity)
 _SESSION = (
     "SELECT number, started, ended, recording, software, nodes, endpoints, exit, text, lab,"
     " verdicts, versions, settings FROM session"

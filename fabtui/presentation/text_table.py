@@ -26,7 +26,7 @@ def padded(rows: Sequence[Sequence[str]], left: Collection[int] = (0,), widest: 
     widths = [max(map(text_width, column)) for column in zip(*rows, strict=True)]
     if widest is not None:
         widths = [min(width, widest) for width in widths]
-    return [[_fill(cell, widths[at], at in left) for at, cell in enumerate(row)] for row in rows]
+    return [[fill(cell, widths[at], at in left) for at, cell in enumerate(row)] for row in rows]
 
 
 def aligned(
@@ -46,6 +46,7 @@ def filled(rows: Sequence[Sequence[str]], nothing: Collection[str] = NOTHING) ->
     return [at for at, column in enumerate(zip(*rows, strict=True)) if any(cell not in nothing for cell in column)]
 
 
-def _fill(text: str, width: int, left: bool) -> str:
+def fill(text: str, width: int, left: bool) -> str:
+    """Return a text with blanks up to a width, after it or before it."""
     blanks = " " * (width - text_width(text))
     return text + blanks if left else blanks + text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.text_table import text_width
 from fabtui.presentation.wording import plain
 from fabtui.screen.widgets.headings import heading_at
 from fabtui.screen.widgets.sorted_table import Columns, Sorting, TableCell, TableRow, table_lines
@@ -66,6 +67,8 @@ def test_rows_without_a_value_or_a_class_are_sorted_too() -> None:
     assert plain(found.head) == " name  n ▴"
     assert [heading_at(found.spans, x) for x in (0, 5, 6, 9, 10)] == [0, 0, 1, 1, None]
     assert table_lines(columns, rows[:1], sorting, GLYPHS).spans == [(0, 5, 0)], "an empty column is left out"
+    wide = [TableRow("c", [TableCell("机架", 0), TableCell("7", (1, 7.0))]), rows[1]]
+    assert {text_width(plain(line)) for line in table_lines(columns, wide, sorting, GLYPHS).rows} == {10}
 
 
 async def test_zooming_out_of_the_list_reports_that_there_is_nothing_to_zoom(opened: Opened) -> None:

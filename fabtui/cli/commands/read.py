@@ -18,6 +18,7 @@ from fabtui.importers.catalogue import chosen, formats
 from fabtui.importers.formats.job_dumps import results_of
 from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import check_comparable, convertible, events, model
+from fabtui.presentation.text_table import aligned
 from fabtui.session.feeds.replay import StillFeed
 from fabtui.session.options import SessionOptions
 
@@ -85,10 +86,9 @@ def show_results(read: Iterable[Result], args: argparse.Namespace, csv: Path | N
 
 
 def _list() -> int:
-    width = max(map(len, formats()))
-    for name in sorted(formats(), key=str.lower):
-        mark = "*" if convertible(name) else " "
-        print(f"{mark} {name:<{width}}  {formats()[name].title}")
+    names = sorted(formats(), key=str.lower)
+    rows = [[f"{'*' if convertible(name) else ' '} {name}", formats()[name].title] for name in names]
+    print("\n".join(aligned(rows, (0, 1), indent="")))
     print("* contains measurements: works with --csv and --open")
     return 0
 

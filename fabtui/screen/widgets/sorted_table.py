@@ -13,6 +13,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.text_table import fill, text_width
 from fabtui.presentation.wording import CELL, MUTED, Part, plain
 from fabtui.presentation.wrapping import Line, clipped
 from fabtui.screen.keys import shortcut
@@ -81,7 +82,7 @@ def table_lines(
     heads = list(columns.headings)
     heads[sorting.column] = f"{heads[sorting.column]} {up if sorting.inverted else down}".strip()
     texts = [[row.cells[at].text for row in rows] for at in range(len(heads))]
-    widths = [max(map(len, [head, *column])) for head, column in zip(heads, texts, strict=True)]
+    widths = [max(map(text_width, [head, *column])) for head, column in zip(heads, texts, strict=True)]
     shown = [
         at
         for at, name in enumerate(columns.headings)
@@ -90,7 +91,7 @@ def table_lines(
     left, right = " " * edge, " " * (edge or 2)
 
     def padded(text: str, at: int, last: int) -> str:
-        alone = f"{text:>{widths[at]}}" if columns.headings[at] in columns.right else f"{text:<{widths[at]}}"
+        alone = fill(text, widths[at], columns.headings[at] not in columns.right)
         return f"{left}{alone.rstrip()}" if at == last else f"{left}{alone}{right}"
 
     spans: list[Span] = []
