@@ -68,7 +68,7 @@ class Library(NamedTuple):
 
     files: str  #: Regular expression of its source files.
     calls: str  #: Regular expression of the functions and macros that print.
-    skipped: Callable[[str], int]  #: How many arguments stand before the text.
+    skipped: Callable[[str], int]  #: How many arguments come before the text.
     wrapped: Callable[[str, int, str], str]  #: Returns the printed lines of a text of a file's line.
     where: str  #: Where to get the source.
     stage: str = ""  #: The stage of all its failures; "" if it depends on the source file.

@@ -51,7 +51,7 @@ BURST, GAP, LASTS = 4, (1.0, 4.0), (1.0, 14.0)
 #: How long (s) a node may take to be back after a repair, and a pair to be well: a minute is the longest pause between
 #: two tries, and a rank host that starts loads PyTorch on a busy machine.
 BACK = 180.0
-#: How long (s) a restart of a rank host may still go on then.
+#: How long (s) a restart of a rank host may still take then.
 SETTLE = 60.0
 #: How much more memory may be held than after the first burst.
 GROWTH = 1.10

@@ -87,7 +87,7 @@ async def settled(app: FabricApp, pilot: Any) -> None:
 
 
 async def at_rest(app: FabricApp, pilot: Any) -> list[list[Segment]]:
-    """Return the screen once it has all findings and does not change any more."""
+    """Return the screen once it has all findings and no longer changes."""
     before: list[list[Segment]] = []
     for _ in range(1200):
         await pilot.pause(0.5)

@@ -48,7 +48,7 @@ ALLOWED_SKIPS = re.compile(
     r"\b(GPUs?|CUDA|NCCL|real samples?|Python 3\.8|Chromium|only root|namespaces cannot be made)\b"
 )
 
-#: Characters of a parameter's text that may stand in the name of a test.
+#: Characters of a parameter's text that may be in the name of a test.
 _LONGEST_ID = 200
 
 

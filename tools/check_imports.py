@@ -3,7 +3,7 @@
 Usage: python tools/check_imports.py [--list]
 
 A cycle is a strongly connected group of modules; imports under TYPE_CHECKING and within functions count. A
-function-level import has to be listed in ``tools/lazy_imports.toml`` with the reason why it cannot stand at the top of
+function-level import has to be listed in ``tools/lazy_imports.toml`` with the reason why it cannot be at the top of
 its module. An entry that matches no import is an error too.
 """
 

@@ -101,7 +101,7 @@ class Mutant(NamedTuple):
 
 
 def replacements(node: Any) -> Iterator[ast.AST]:
-    """Yield what may stand in place of a node."""
+    """Yield what may be in place of a node."""
     match node:
         case ast.Compare(ops=ops):
             for at, operator in enumerate(ops):

@@ -150,7 +150,7 @@ def _parse(config: ConfigFile, data: bytes) -> None:
 
 
 def _unknown(name: str, value: object, known: dict[str, OptionSpec]) -> str:
-    """Return what is wrong with a table, or with a setting that stands before the first table."""
+    """Return what is wrong with a table, or with a setting before the first table."""
     listed = ", ".join(f"[{table}]" for table in TABLES)
     if isinstance(value, dict):
         return f"unknown table [{name}]; there are {listed}{nearest(name, TABLES)}"

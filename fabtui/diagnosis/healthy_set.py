@@ -156,7 +156,7 @@ def _blames_one_node(finding: Finding) -> bool:
 def _to_drain(model: Model, tally: Tally, finding: Finding | str) -> bool:
     """Return True if a cause is a finding about one node alone that the load of its CPU ranks does not explain.
 
-    Ranks of one node use no link. With other nodes, a slow NIC beside one that is well is no matter of load.
+    Ranks of one node use no link. With other nodes, a slow NIC beside a good one is not a matter of load.
     """
     if isinstance(finding, str) or not _blames_one_node(finding):
         return False

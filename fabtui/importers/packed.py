@@ -144,7 +144,7 @@ def _unpacked(file: IO[bytes], first: bytes, begin: Callable[[], _Unpacker]) -> 
             total += len(piece)
             data = b""
             if unpacker.eof:
-                # Packed files may stand one behind the other.
+                # Packed files may be one behind the other.
                 data = unpacker.unused_data or file.read(_CHUNK)
                 if not any(data.startswith(mark) for mark in _UNPACKERS):
                     return _within(b"".join(pieces))

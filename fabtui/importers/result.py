@@ -86,7 +86,7 @@ _PATTERNS = tuple(
 _BOLD = re.compile(r"\*\*([\w.][^*\s]{0,80})\*\*")
 
 
-#: The prompt of a shell without a command, which stands below what was copied, and the mark of quoted code.
+#: The prompt of a shell without a command, which is below what was copied, and the mark of quoted code.
 _PROMPT_ALONE = re.compile(r"\s{0,8}\[?[\w.-]{1,60}@[\w.-]{1,80}[: ][^$#\n]{0,120}?\]?[$#]\s{0,8}", re.ASCII)
 _FENCE = re.compile(r"^[ \t>]{0,8}(?:```|~~~)\w{0,20}[ \t\r]{0,8}$", re.MULTILINE)
 #: A command after a prompt: the output of the next command begins.

@@ -150,12 +150,12 @@ def labs_folder() -> Path:
 
 
 def standing() -> list[StandingLab]:
-    """Return the labs that stand, or of which something is left."""
+    """Return the labs that are up, or of which something is left."""
     return [StandingLab(path.stem) for path in sorted(labs_folder().glob(f"*{_LOCK}"))]
 
 
 class StandingLab:
-    """A lab with a name, whether it stands or not.
+    """A lab with a name, whether it is up or not.
 
     Raises:
         InputError: The name is not a name of a lab.
@@ -194,10 +194,10 @@ class StandingLab:
             os.close(lock)
 
     def up(self, nodes: int, rails: int, endpoints: int) -> None:
-        """Make it; it stands when this returns, and longer than this process.
+        """Make it; it is up when this returns, and outlives this process.
 
         Raises:
-            InputError: It stands already, or cannot be made.
+            InputError: It is up already, or cannot be made.
         """
         try:
             private_folder(labs_folder())
@@ -237,7 +237,7 @@ class StandingLab:
         """Have it plant faults or heal them, and return what it is like.
 
         Raises:
-            InputError: It does not stand, does not answer, or refuses.
+            InputError: It is not up, does not answer, or refuses.
         """
         if not self.stands:
             raise InputError(f"there is no lab named {self.name}; fabtui lab up makes it")

@@ -45,7 +45,7 @@ class ToolCall:
     seconds: float  #: How long (s) it may take.
     latest: LatestSession = field(default_factory=LatestSession)  #: The session that was asked about last.
     step: Callable[[], str] = lambda: "working"  #: Returns what is done now, for people who wait.
-    given_up: bool = False  #: Whether nobody waits for the answer any more.
+    given_up: bool = False  #: Whether nobody is waiting for the answer.
 
 
 @dataclass(frozen=True)

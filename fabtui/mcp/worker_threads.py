@@ -60,7 +60,7 @@ def reading(call: ToolCall, name: str) -> Callable[[float], None]:
 
 
 def _wanted(call: ToolCall) -> Callable[[], None]:
-    """Return what raises `OutOfTime` when nobody waits for an answer any more, or its time is over."""
+    """Return what raises `OutOfTime` when nobody is waiting for an answer, or its time is over."""
     until = time.monotonic() + call.seconds
 
     def check() -> None:

@@ -12,7 +12,7 @@ from fabtui.model.records import LogLine
 MOST_COMMANDS = 200
 #: Number of lines of an output that the event log shows.
 LOGGED_LINES = 5
-#: What stood between a command and its node in labs of fabtui 0.2 and before.
+#: Text between a command and its node in labs of fabtui 0.2 and before.
 _OLD_PLACE = " # on "
 
 

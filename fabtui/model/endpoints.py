@@ -157,7 +157,7 @@ class EndpointTable:
         self.names.append(str(endpoint))
         self._numbers[self.names[-1]] = endpoint.number
         mine = self._by_node.setdefault(endpoint.node, [])
-        # The row of a node that could not be reached keeps its number, but is not a row of the node any more.
+        # The row of a node that could not be reached keeps its number, but is no longer a row of the node.
         replaced = self.names[mine.pop()] if mine and self.endpoints[mine[0]].kind == "none" else None
         mine.append(endpoint.number)
         self.hardware.append(self._hardware_number(endpoint, 0.0))

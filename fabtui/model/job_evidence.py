@@ -54,7 +54,7 @@ class JobReading(NamedTuple):
     value: Mapping[str, Any]
 
 
-#: Maximum numbers of readings of logs, whose iterations are counted, and of RAS, whose counts stand or grow.
+#: Maximum numbers of readings of logs, whose iterations are counted, and of RAS, whose counts stay or grow.
 _MOST_OF = {JobSource.LOG: 600, JobSource.RAS: 16}
 _SOURCES = frozenset(map(str, JobSource))
 

@@ -88,7 +88,7 @@ class TextSpool:
         return len(self._offsets) << _BITS | len(self._pending) - 1
 
     def read(self, place: int) -> Text:
-        """Return raw text and extras of a place; both None if they cannot be read any more."""
+        """Return raw text and extras of a place; both None if they can no longer be read."""
         number, at = place >> _BITS, place & (CHUNK_TEXTS - 1)
         if number == len(self._offsets):
             raw, extra = json.loads(self._pending[at])
@@ -252,7 +252,7 @@ class MeasurementStore:
     def __init__(self) -> None:
         self._shapes: list[Shape | None] = [None]
         self._shape_numbers: dict[tuple[Any, ...], int] = {}
-        #: Count of rows of each shape: one that is not in use any more makes room.
+        #: Count of rows of each shape: one that is no longer in use makes room.
         self._uses = array("I", [0])
         self._free_shapes: list[int] = []
         #: Every end: its name, and its address or None.

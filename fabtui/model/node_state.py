@@ -18,5 +18,5 @@ class NodeState(StrEnum):
 
     @property
     def gone(self) -> bool:
-        """Return True if the node cannot be used any more."""
+        """Return True if the node can no longer be used."""
         return self in (NodeState.FAILED, NodeState.LOST)

@@ -194,7 +194,7 @@ class Dispatcher:
         self._held: set[tuple[str, str]] = set()
         self._running: dict[tuple[int, int], tuple[tuple[str, str], ...]] = {}
         self.is_full = False
-        #: By endpoint the others of its pairs; those that do not wait any more are left in.
+        #: By endpoint the others of its pairs; those that no longer wait are left in.
         self._others: dict[int, array[int]] = {}
         self._left: Counter[int] = Counter()  #: Number of waiting pairs by endpoint.
         for a, b in pairs:

@@ -96,7 +96,7 @@ class Model:
         self.started = 0.0
         self.now = 0.0
         self.paused = False
-        self.watching = False  #: Whether tests go on in the background.
+        self.watching = False  #: Whether tests continue in the background.
         self.exit_code: int | None = None
         self.end_text = ""
         self.software = ""

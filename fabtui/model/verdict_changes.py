@@ -68,7 +68,7 @@ class VerdictChanges:
         return turn
 
     def watch(self, time: float, bad: Iterable[tuple[str, str]]) -> None:
-        """Begin to note the number of bad pairs, which are known now; go on if it was noted before."""
+        """Begin to note the number of bad pairs, which are known now; continue if it was noted before."""
         if not self._times:
             self._bad = set(bad)
             self._add_point(time)

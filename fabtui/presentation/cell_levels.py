@@ -81,7 +81,7 @@ class Glyphs:
         self.bar = ("#", "-") if plain else ("█", "░")
         #: Bars of a sparkline, the lowest first.
         self.blocks = "_.-:=+*#" if plain else "▁▂▃▄▅▆▇█"
-        #: Brackets around the cell of the cursor, and what stands in one that is too narrow for them.
+        #: Brackets around the cell of the cursor, and what replaces them in one that is too narrow.
         self.cursor = ("[", "]", "@") if plain else ("⟦", "⟧", "□")
         #: Whole, half and empty character of the bar in a cell.
         self.share = ("=", "-", ".") if plain else ("━", "╸", "─")

@@ -32,7 +32,7 @@ FINDING_HEADINGS = ("session", "rule", "severity", "finding")
 GRAPH_WIDTH = 40
 #: Width of the columns beside a graph without the name of the value, and the least width of a graph.
 _BESIDE, _LEAST_GRAPH = 48, 8
-#: What stands out, in words of a list and of a sentence (one, several).
+#: What stands out, in words for a list and for a sentence (one, several).
 TURN_WORDS = {Turn.DEGRADES: "degrades", Turn.FLAPS: "flaps", Turn.NEW: "new", Turn.LASTS: "lasts"}
 _SENTENCES = {
     Turn.DEGRADES: ("degrades", "degrade"),

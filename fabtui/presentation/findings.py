@@ -75,7 +75,7 @@ def evidence(finding: Finding) -> tuple[str, ...]:
 
 
 def _confirmation(finding: Finding) -> list[str]:
-    """Return what experiments showed; with rivals, the confidence stands beside them."""
+    """Return what experiments showed; with rivals, the confidence is beside them."""
     fact: ConfirmationFact | None = finding.facts.get("confirmation")
     if fact is None:
         return []

@@ -175,7 +175,7 @@ def iteration_line(report: JobReport, glyphs: Glyphs) -> Line:
 
 
 def _alone(report: JobReport) -> str:
-    """Return that logs do not show a rank that is slow since the start, with the command that does; or ""."""
+    """Return that logs do not show a rank that has been slow since the start, with the command that does; or ""."""
     times, status = report.facts.logs.iterations, report.status
     if status.stage != "running" or times.slow or len([one for one in times.all if one.seconds is not None]) < _ENOUGH:
         return ""

@@ -51,7 +51,7 @@ def spoken_text(value: float, unit: str) -> str:
 
 
 def spoken_texts(values: Sequence[float], unit: str) -> list[str]:
-    """Return values of one kind; a unit that all have stands after the last one: ``22.0``, ``44.0 GB/s``."""
+    """Return values of one kind; a unit that all have follows the last one: ``22.0``, ``44.0 GB/s``."""
     texts = [spoken_text(value, unit) for value in values]
     if len({spoken(value, unit)[1] for value in values}) == 1:
         texts[:-1] = [value_text(spoken(value, unit)[0]) for value in values[:-1]]

@@ -242,7 +242,7 @@ def _running_head(standing: Standing, rest: Line, *, brief: bool) -> Line:
 
 
 def _faults(standing: Standing) -> tuple[str, list[Part]]:
-    """Return what is wrong, worst first, and what stands between it and the numbers."""
+    """Return what is wrong, worst first, and the text between it and the numbers."""
     parts = {
         severity: [_fault_part(one, standing.domain) for one in standing.findings if one.severity is severity]
         for severity in (Severity.BAD, Severity.WARN)

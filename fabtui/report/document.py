@@ -89,7 +89,7 @@ class Panel(NamedTuple):
 Block = Paragraph | Items | Table | Lines | Picture | Entry | Panel
 
 
-#: Name of the section that stands first.
+#: Name of the section that comes first.
 FINDINGS = "findings"
 
 

@@ -186,7 +186,7 @@ def _output_lines(source: Source, width: int) -> tuple[list[str], str]:
     if form is None or not (form.facts or form.convert or ours):
         return [], ""
     is_log = form.log and form.errors
-    # What a library reports about the node stands at the beginning of its log.
+    # What a library reports about the node is at the beginning of its log.
     result = read(source._replace(text=source.text[:_BEGINNING]) if is_log else source, form.name)
     lines = finding_lines(examined(result), width) if form.errors or ours else diagnosis_lines(result, width)
     head = ["", f"{one_line(source.name, 200)}: {form.name}"]

@@ -127,7 +127,7 @@ def _section(section: Section) -> Markup:
         blocks = [_block(block) for block in found]
         parts += [tag("div", *blocks, class_="panels")] if is_panel else blocks
     if pictures:
-        # The picture stands beside what it shows.
+        # The picture is beside what it shows.
         parts = [tag("div", *map(_block, pictures), tag("div", *parts), class_="first")]
     return tag("section", *parts, aria_labelledby=section.name)
 

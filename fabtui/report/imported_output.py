@@ -54,7 +54,7 @@ def text_of(result: Result, width: int, plain: bool = False) -> str:
         blocks = [*_blocks(result)]
         inner = text_lines(blocks, width - 2)
         diagnosed = diagnosis_lines(result, width - 2)
-        # Plain values stand below the title.
+        # Plain values are shown below the title.
         first = blocks[0] if blocks else None
         lines += [] if isinstance(first, Table) and not first.title else [""]
         lines += [f"  {line}" for line in (*inner, *([""] if inner and diagnosed else []), *diagnosed)]

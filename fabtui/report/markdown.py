@@ -9,7 +9,7 @@ from fabtui.presentation.text_table import aligned, padded
 from fabtui.report.document import Block, Document, Entry, Items, Lines, Panel, Paragraph, Picture, Table
 from fabtui.sanitize import clean, one_line
 
-#: Characters that are markup within a line, where they stand so that they would be.
+#: Inline Markdown characters, matched only where they would act as markup.
 _SPECIAL = re.compile(
     r"[\\`*|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|<(?=[A-Za-z/!?])|&(?=#?\w+;)|\[(?=.*\][(\[:])"
 )
@@ -73,7 +73,7 @@ def _fenced(lines: Sequence[str]) -> list[str]:
 def _table(table: Table) -> Iterator[str]:
     yield from _title(table.title)
     if table.grid:
-        # A matrix as it stands in a terminal: a table of Markdown would be three times as wide.
+        # A matrix as it is in a terminal: a table of Markdown would be three times as wide.
         yield from _fenced(aligned([[*map(one_line, row)] for row in table.rows], table.left, gap=" ", indent=""))
     else:
         head, *rest = [

@@ -170,7 +170,7 @@ def _pair_rows(changes: Sequence[PairChange]) -> list[list[str]]:
     """Return the rows of the pairs with a status; the worst come first."""
     groups: dict[tuple[object, ...], list[PairChange]] = {}
     for one in changes:
-        # Values that changed by about the same factor stand together.
+        # Values that changed by about the same factor are listed together.
         factor = 0 if one.gain is None else math.frexp(one.gain)[1]
         groups.setdefault((one.key.layer, one.key.arm, one.then, one.now, factor), []).append(one)
     return [_cells(row) for group in groups.values() for row in _rows(group)]

@@ -35,7 +35,7 @@ _PLANTED = "deliberate lab fault"
 def summary(one: Diagnosis, plain: bool = False, shown: Shown | None = None) -> str:
     """Return the summary of a session with its grids, cleaned, ending in a newline; ``plain``: ASCII only.
 
-    The verdict and the findings stand before the grids.
+    The verdict and the findings come before the grids.
     """
     width = shown.text_width if shown is not None else None
     return text(_blocks(one, ASCII if plain else UNICODE, shown), width, plain)

@@ -1,7 +1,7 @@
 """Parts of the screen that the first frame does not need.
 
 The app imports this module once the first frame is on the terminal, so that no key waits for an import. It reads all
-names from here. Actions on what a view shows stand here, too: the user's own login on a node, the grid as pictures.
+names from here. Actions on what a view shows are here, too: the user's own login on a node, the grid as pictures.
 """
 
 # ruff: noqa: F401

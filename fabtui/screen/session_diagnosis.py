@@ -32,7 +32,7 @@ STEP, _PAUSE = 0.0005, 0.002
 _MAX_SHARE = 0.05
 #: Phases after which no further test is planned.
 _FINISHED = ("done", "watch")
-#: Width of texts that are wrapped where they stand: unlimited.
+#: Width of texts that are wrapped where they are shown: unlimited.
 _UNLIMITED = 10_000
 #: The preflight is evaluated again after this multiple of the time it took, and not before `PREFLIGHT_INTERVAL`.
 _PREFLIGHT_REST = 10.0
@@ -207,7 +207,7 @@ class SessionDiagnosis:
                     self._spent += took
                     return True
         except KeyError:
-            # An attempt that the search was about is not kept any more: the next one knows the newer ones.
+            # An attempt that the search was about is no longer kept: the next one knows the newer ones.
             pass
         self._search = None
         return not self.current

@@ -283,7 +283,7 @@ class Window:
         self._queue: asyncio.Queue[bytes | str | None] = asyncio.Queue()
         self._held = 0
         self._stale = False
-        #: True from its end on: nothing is sent any more, and so nothing may be kept.
+        #: True from its end on: nothing more is sent, and so nothing may be kept.
         self._over = False
         #: True while an answer to a ping waits: one is enough to keep a connection alive.
         self._answering = False

@@ -22,7 +22,7 @@ NODES_PER_SECOND = 32.0
 DEADLINE = 3.0
 #: Minimum interval (s) between two samples of a node, also between short tests.
 MIN_INTERVAL = 0.1
-#: Maximum number of failed samples in a row; after that the node is not sampled any more.
+#: Maximum number of failed samples in a row; after that the node is no longer sampled.
 MAX_FAILURES = 3
 
 

@@ -114,7 +114,7 @@ def _line(event: Event) -> bytes:
 class EventPump:
     """Numbers and stamps events and moves them in batches.
 
-    ``lost`` is called with the reason when the journal cannot be written any more (disk full).
+    ``lost`` is called with the reason when the journal can no longer be written (disk full).
     """
 
     def __init__(self, model: Model, journal: Journal | None, lost: Callable[[str], None] = lambda _: None) -> None:

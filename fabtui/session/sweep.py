@@ -498,7 +498,7 @@ class Sweep:
         ranks = itertools.chain(*pairs, *(group.ranks for group in groups))
         nodes = sorted({self.context.endpoints[number].node for number in ranks})
         if missing := set(nodes) - set(self.alive(self.context.hosts)):
-            return f"needs {', '.join(sorted(missing))}, which cannot be tested any more"
+            return f"needs {', '.join(sorted(missing))}, which can no longer be tested"
         what = ", ".join(f"{src} > {dst}" for src, dst in one.pairs)
         what = what or f"{one.collective} over {', '.join('+'.join(sorted(set(group))) for group in one.groups)}"
         self._pump.log("info", f"experiment about {one.rule}, {one.env_text or one.trial}: {what}")

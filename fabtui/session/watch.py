@@ -26,7 +26,7 @@ PAUSE, LONGEST = 15.0, 600.0
 
 
 class RankHostReplacement:
-    """Choice of the rank hosts to replace: those that cannot be used, and those that reach no other node any more.
+    """Choice of the rank hosts to replace: those that cannot be used, and those that no longer reach any other node.
 
     Libraries do not always survive a fault of the network: gloo may hang in its only thread, and every later test of
     that process fails. Without a new process, a node whose network has recovered would stay bad.

@@ -291,7 +291,7 @@ _AFTER = "(?![A-Za-z0-9])"
 #: Before groups of hexadecimal digits with colons there may be a word with one: ``mac:50:6b:...``, ``guid:506b:...``.
 _BEFORE_GROUPS = "(?:(?<![0-9A-Za-z:])|" + "|".join(f"(?<=[G-Zg-z]{'[0-9A-Za-z]' * more}:)" for more in range(4)) + ")"
 _ESCAPES = ("\\n", "\\r", "\\t")
-#: What stands before a secret.
+#: Text before a secret.
 _SECRETS = "|".join(f"(?<={name}={mark})" for name in ("_KEY", "TOKEN", "SECRET", "PASSWORD") for mark in ("", "['\"]"))
 _NUMBER = r"(?:[0-9]+|\[[0-9,-]+\])"
 _REST = r"(?:/[^\s\"'<>|,;()\[\]{}=:&*`]*)?"

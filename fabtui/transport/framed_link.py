@@ -15,7 +15,7 @@ from fabtui.transport.link import Backend, Link, LinkLost, LostKind, Message, No
 from fabtui.transport.payload import Cargo, Part
 from fabtui_node.protocol import MAX_BANNER, MAX_FRAME, VERSION, Decoder, ProtocolError, encode, loads, marker
 
-#: Number of heartbeats that this process misses where it stands still: it was stopped, or the machine slept.
+#: Number of heartbeats that this process misses while it is suspended: it was stopped, or the machine slept.
 _STANDSTILL = 3
 #: Maximum number of unanswered heartbeats whose sending time is kept.
 _BEATS_KEPT = 64

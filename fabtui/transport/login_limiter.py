@@ -53,7 +53,7 @@ async def with_retries(attempt: Callable[[], Awaitable[Result]]) -> Result:
     """Repeat a login while the server drops it before the greeting, with growing, jittered pauses.
 
     Raises:
-        NodeUnreachable: The last try's, or at once one of another kind than ``busy``.
+        NodeUnreachable: The last try's, or at once one of a kind other than ``busy``.
     """
     for number in range(TRIES - 1):
         try:

@@ -329,7 +329,7 @@ def controller_whole(controller: Controller) -> bool:
 
 
 def kill(drive: Drive, last: int) -> None:
-    """Kill the second rank host while a pair with it is under way; the first must go on."""
+    """Kill the second rank host while a pair with it is under way; the first must continue."""
     drive.number += 1
     drive.c.pair(drive.number, 0, last, bytes=drive.options.bytes, iters=20, warmup=2, latency_iters=20, deadline=30.0)
     first = drive.number

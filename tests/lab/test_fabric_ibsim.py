@@ -125,7 +125,7 @@ def test_a_pulled_cable_and_errors(network: Network, fabric: Fabric, tmp_path: P
     ]
     of_n3 = json.dumps([one for one in found if "n3" in one["nodes"]])
     assert "symbol_error 1742, at leaf2 port 2" in of_n3
-    assert "port_rcv_errors 65535 or more (it stands at its limit)" in of_n3
+    assert "port_rcv_errors 65535 or more (it is at its limit)" in of_n3
 
     path = tmp_path / "run.json"
     probes = "ibstat,rdma,ibfabric,p2p"
@@ -145,7 +145,7 @@ def test_a_pulled_cable_and_errors(network: Network, fabric: Fabric, tmp_path: P
         assert (DOWN in notes) == ("n1" in ends)
         assert (NARROW in notes) == ("n2" in ends)
         assert ("symbol_error 1742" in notes) == ("n3" in ends)
-        # On which leaf the pulled one hung is not known any more.
+        # Which leaf the pulled one was connected to is no longer known.
         across = "n0" in ends and bool(ends & {"n2", "n3"})
         assert kind == ("cross-leaf" if across else "same-rail")
         assert ("a cable between the leaves" in notes) == across

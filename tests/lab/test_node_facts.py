@@ -171,7 +171,7 @@ def test_another_pytorch_and_another_python_are_named_by_their_nodes(tmp_path: P
     with network_in(tmp_path, 5, 1) as network:
         config = network.folder / "sshd_config"
         plain, own = config.read_text(), Path(sys.executable).parent
-        # On n2, another python3 without PyTorch stands first.
+        # On n2, another python3 without PyTorch comes first.
         other = network.folder / "other"
         other.mkdir()
         (other / "python3").write_text('#!/bin/sh\nunset PYTHONPATH\nexec /usr/bin/python3 "$@"\n')

@@ -190,7 +190,7 @@ def test_a_task_without_a_log_other_gpus_stamps_of_july_and_a_requeue(cluster: S
     batch = cluster.folder / f"job-{job}.out"
     has(cluster, batch, "launch failed")
     has(cluster, folder / "n3.out", " 66/")
-    # The logs as a shell expands them; what srun printed stands in the output of the batch script.
+    # The logs as a shell expands them; what srun printed is in the output of the batch script.
     files = [str(path) for path in sorted(folder.iterdir())]
     code, found = report(cluster, job, "--transport", "srun", "--logs", *files)
     texts = {one["rule"]: one["text"] for one in found["findings"]}
@@ -204,7 +204,7 @@ def test_a_task_without_a_log_other_gpus_stamps_of_july_and_a_requeue(cluster: S
     assert [(node["node"], node["state"], node["ranks"]) for node in found["nodes"]] == [
         ("n0", "ok", 1), ("n1", "suspect", 1), ("n2", "suspect", 0), ("n3", "suspect", 1)
     ]  # fmt: skip
-    # Where all wait for a rank that is slow since the start, logs have nothing to compare with.
+    # Where all wait for a rank that has been slow since the start, logs have nothing to compare with.
     code, text = text_of(cluster, job, "--once", "--no-links", "--logs", str(folder))
     assert (code, f"logs alone do not show; fabtui hang {job} compares the ranks" in text) == (1, True), text
     cluster.run("scontrol", "requeue", job)

@@ -112,14 +112,14 @@ def test_long_names_keep_their_end() -> None:
 
 
 def column_names(axis: Axis, width: int, height: int) -> list[str]:
-    """Return what stands above each column, read downwards."""
+    """Return what is above each column, read downwards."""
     layout = lay_out(axis, width, height)
     scene = LineRenderer(axis, layout, layout.shown(axis, 0), 0, 0, -1, Glyphs(True))
     lines = ["".join(text for _, text in scene.heading(line)) for line in range(layout.heads)]
     filled, found = [""] * layout.heads, []
     for _, at in scene.columns:
         parts = [line[at : at + layout.cell].strip() for line in lines]
-        # A repeated part stands above its first column alone.
+        # A repeated part is above its first column alone.
         filled = [part or before for part, before in zip(parts, filled, strict=True)]
         found.append("".join(filled))
     return found

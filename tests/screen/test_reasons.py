@@ -20,7 +20,7 @@ from tests.screen.fakefeed import FakeFeed, sweep_of_two
         ("u", (80, 24), "no filter is set: all cells are shown"),
         ("m", (80, 24), "there is no map: it is for grids that do not fit"),
         ("p", (80, 24), "the side panel needs 96 columns; this terminal has 80"),
-        ("vp", (120, 40), "the side panel stands beside the grid: v shows the grid"),
+        ("vp", (120, 40), "the side panel is beside the grid: v shows the grid"),
     ],
 )
 async def test_a_key_with_nothing_to_do_gives_the_reason(

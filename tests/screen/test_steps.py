@@ -274,7 +274,7 @@ async def test_the_pairs_of_a_finding_are_outlined_until_esc(opened: Opened, siz
         marked = {names[row]: len(columns) for row, columns in grid._outlined.items()}
         assert marked == {"n001:2": 2, "n000:0": 1}
         rows = [grid.render_line(grid._lines_of(at)[0]).text for at in range(len(names))]
-        # The cursor's brackets stand in place of the outline of the first pair.
+        # The cursor's brackets are in place of the outline of the first pair.
         assert {name: text.count("⟦") for name, text in zip(names, rows, strict=True) if "⟦" in text} == {"n000:0": 1}
         assert [text.count("(") + text.count("⟦") for text in rows] == [marked.get(name, 0) for name in names]
         await pilot.press("minus")

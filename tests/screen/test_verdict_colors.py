@@ -19,7 +19,7 @@ from tests.screen.fakefeed import FakeFeed, sweep_of_two
 from tests.screen.test_verdict import diagnosed
 
 SLOTS = {"failed": CellStyle.FAILED, "timeout": CellStyle.TIMEOUT, "slow": CellStyle.SLOW}
-#: Keys that open a view with the pair that failed, and what stands there about a verdict.
+#: Keys that open a view with the pair that failed, and what is there about a verdict.
 VIEWS = {
     "verdict sentence": ((), {"failed": " 3 of 56 tested GPU pairs are bad "}),
     "color key": ((), {"failed": " x ", "timeout": " T ", "slow": " ▾ "}),

@@ -163,7 +163,7 @@ def test_experiments_about_findings_are_evidence_live_and_in_a_replay(tmp_path: 
     assert "not tried: NCCL_NET=Socket needs ranks of NCCL; these are CPU ranks" in done.stdout
     assert "94 % confidence after 2 experiments" in done.stdout
     again = fabtui("replay", "--text", str(tmp_path / "r"))
-    # What was written stands before the last line, which is the first one once more.
+    # What was written comes before the last line, which is the first one once more.
     texts = [one.stdout.partition("findings:")[2].splitlines() for one in (again, done)]
     assert texts[0] == [line for line in texts[1] if not line.startswith(("wrote ", "recorded in "))]
 

@@ -34,7 +34,7 @@ examples:
   fabtui flight --yes                          on a node of the job, in its pod or container
 
 The job must have been started with TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/fr and TORCH_FR_BUFFER_SIZE=2000. Each rank
-writes one file on its node and goes on. Unlike RAS, the flight recorder sees send and recv.
+writes one file on its node and continues. Unlike RAS, the flight recorder sees send and recv.
 
 exit codes: 0 no rank is behind; 1 a rank is behind; 2 bad usage or input; 3 no rank gave a dump; 130 not confirmed
 """

@@ -1,4 +1,4 @@
-"""``fabtui lab``: nodes on this machine that stand until they are taken down, and their faults."""
+"""``fabtui lab``: nodes on this machine that stay up until they are taken down, and their faults."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def _read(files: list[str], progress: ReadingProgress) -> tuple[Model | None, li
             f"{one_line(', '.join(files), 200)}: nothing to report on: no format recognised; "
             "fabtui read --list prints the known ones"
         )
-    # What a single output shows about a node stands in its own section.
+    # What a single output shows about a node has its own section.
     model = model_of([result for result in results if convertible(result.kind)])
     others = [result for result in results if not is_ours(result.kind)]
     return (model if model.nodes else None), others, ""

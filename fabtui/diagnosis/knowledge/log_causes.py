@@ -527,7 +527,7 @@ def _form(owners: frozenset[int], form: bytes = b"") -> _Form:
 
 @functools.lru_cache(_MOST_FORMS)
 def _printed_by(head: str) -> NcclLine | None:
-    """Return the host and GPU in what stands before the name of NCCL; few heads are in a log."""
+    """Return the host and GPU in the text before the name of NCCL; few heads are in a log."""
     return parse_line(f"{head} NCCL WARN ")
 
 

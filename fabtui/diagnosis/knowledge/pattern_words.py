@@ -116,7 +116,7 @@ def _loose(name: str, value: Any) -> str | None:
         part = _loose_sequence(repeated)
         # A group whose parts may be missing, several times: the search would try all ways to divide the text.
         return None if part is None or most > 1 else f"(?:{part}){'' if least else '?'}"
-    # Positions and what stands around a match: a form has other words beside each other.
+    # Positions and the text around a match: a form has other words beside each other.
     return "" if name in ("AT", "ASSERT", "ASSERT_NOT") else None
 
 

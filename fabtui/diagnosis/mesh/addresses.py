@@ -39,7 +39,7 @@ class _Interface(NamedTuple):
 
 
 def misconnected(model: Model) -> dict[str, dict[str, int]]:
-    """Return the interfaces that are connected to another rail than their own, by node: interface and that rail.
+    """Return the interfaces that are connected to a rail other than their own, by node: interface and that rail.
 
     A node answers for all of its addresses on every interface by default, so that crossed rails pass everything. The
     MAC address that others learn identifies the interface that answered. An interface is in the wrong place if it is

@@ -274,7 +274,7 @@ class StrangerAnswers(_MacRule):
 
 @register
 class StaleNeighbour(_MacRule):
-    """A node keeps a MAC address for an address of another node that none of its interfaces has (any more)."""
+    """A node keeps a MAC address for an address of another node that none of its interfaces has (or no longer has)."""
 
     id = "FT238"
     name = "stale-neighbour"

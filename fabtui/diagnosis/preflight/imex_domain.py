@@ -233,7 +233,7 @@ class ImexVersion(_ImexRule):
             yield self._about(nodes, severity, {**facts}, command)
 
     def _odd(self, domains: _Domains, node: ProbedNode) -> Iterator[tuple[tuple[str, ...], str, str]]:
-        """Yield the nodes that the list of a node shows with another version than most."""
+        """Yield the nodes that the list of a node shows with a different version from most."""
         by_version: dict[tuple[str, ...], list[str]] = {}
         for entry in _listed(node):
             if version := _version(entry.get("version")):

@@ -32,7 +32,7 @@ from fabtui_node.parsers.base import Notes
 FRESH = 90.0
 #: Time (s) after an answer of RAS at which counts that have grown by the next one grew at the latest.
 _BETWEEN = 2.0
-#: Time (s) for which counts stand before they show that the job does not move.
+#: Time (s) for which counts do not change before they show that the job does not move.
 _STANDS = 3.0
 #: Time (s) after which a process that is traced is stopped.
 _TRACED = 3.0
@@ -222,7 +222,7 @@ class RasEvidence(NamedTuple):
 
     reading: SourceReading
     grew: float | None  #: Latest time at which counts had grown since the report before.
-    stands: float  #: Time (s) over which counts were seen to stand.
+    stands: float  #: Time (s) over which counts did not change.
     differ: bool  #: Whether the counts of ranks differ or ranks are silent.
     pending: bool  #: Whether the suspects come from ranks that wait in a send or receive.
     gone: tuple[JobPlace, ...]  #: Silent ranks whose processes are no longer on their nodes.
@@ -247,7 +247,7 @@ def ras(log: JobEvidenceLog, group: JobGroup) -> RasEvidence | None:
     every = list(latest.communicators.values())
     differ = any(one.gaps() or one.silent for one in every) or bool(latest.missing)
     suspects, sentence, pending = _ras_suspects(latest, group)
-    # Counts that have stood since then do not show that the job moves.
+    # Counts unchanged since then do not show that the job makes progress.
     still = reports[growth[-1] + 1 :] if growth and stands >= _STANDS else reports
     sentences = answer(latest, still[0][1] if len(still) > 1 else None).sentences[:_MOST]
     words = "; ".join(dict.fromkeys([sentence, *sentences] if sentence else sentences))
@@ -266,7 +266,7 @@ def _is_about(report: RasReport, log: JobEvidenceLog, group: JobGroup) -> bool:
     found = {place.pid for one in every for place in one.places.values()} | {one.pid for one in report.missing}
     if found & {place.pid for place in (*(one.place for one in group.ranks), *group.gone)}:
         return True
-    # In a container, RAS may number processes in another way than the node.
+    # In a container, RAS may number processes differently from the node.
     most = max((one.size or len(one.places) for one in every), default=0)
     return not found & {pid for _, pid in log.tracks.ranks} and (group.world is None or most <= group.world)
 
@@ -286,7 +286,7 @@ def _ended(log: JobEvidenceLog, reports: Sequence[tuple[float, RasReport]], grou
     found: dict[JobPlace, None] = {}
     for one in report.communicators.values():
         places = {rank: place._replace(node=nodes.get(place.node, place.node)) for rank, place in one.places.items()}
-        # In a container, RAS may number processes in another way than the node.
+        # In a container, RAS may number processes differently from the node.
         known = {place.node for rank, place in places.items() if (place.node, place.pid) in alive}
         for rank in one.silent:
             place = places.get(rank)

@@ -316,7 +316,7 @@ class _Judge:
         return any(one is not None for one in (*known, *bare))
 
     def _ras_stands(self) -> bool:
-        """Return True if counts of RAS differ and stand while nothing else but processor time shows progress."""
+        """Return True if counts of RAS differ and stay while nothing but processor time shows progress."""
         if self._ras is None or not self._ras.differ or self._ras.stands < self._patience:
             return False
         working = any(track.works for one in self._group.ranks for track in one.gpu_tracks)
@@ -350,7 +350,7 @@ class _Judge:
     # -- who is behind ------------------------------------------------------------------------------------------------
 
     def _named(self) -> _Named:
-        """Return who is behind in a job that stands, by the strongest source."""
+        """Return who is behind in a job that hangs, by the strongest source."""
         group = self._group
         struck = self._struck(Severity.BAD)
         if group.gone:

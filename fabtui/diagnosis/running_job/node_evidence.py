@@ -42,7 +42,7 @@ _TITLES = {
 
 
 class Sign(NamedTuple):
-    """Report of a node that may explain why a rank stands."""
+    """Report of a node that may explain why a rank is stuck."""
 
     place: str  #: Endpoint or node: ``n062:0``, ``n062 mlx5_3``.
     text: str  #: What and when: ``Xid 79 at 12:03: GPU has fallen off the bus``.

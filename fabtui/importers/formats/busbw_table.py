@@ -27,7 +27,7 @@ _MOST, _MOST_ROWS, _MOST_COLUMNS = 256 * 1024, 4096, 64
 
 
 class _Rows(HTMLParser):
-    """Collects the cells of HTML tables; a cell over several columns stands in each."""
+    """Collects the cells of HTML tables; a cell over several columns is in each."""
 
     def __init__(self) -> None:
         super().__init__()

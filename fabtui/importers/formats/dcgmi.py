@@ -29,7 +29,7 @@ Test = dict[str, Any]
 
 
 def _piece(cell: str) -> str:
-    """Return a line's part of a text: a blank stands before it, and what is behind it is there to fill the column."""
+    """Return a line's part of a text: a blank comes before it, and what is behind it is there to fill the column."""
     return cell[1:-2] if len(cell) > 3 and cell.endswith("  ") else cell[1:].rstrip()
 
 

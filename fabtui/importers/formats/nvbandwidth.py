@@ -84,7 +84,7 @@ class _Parser:
         elif _ERROR.search(line):
             self._error(line.strip())
         elif not (_NOTHING.match(line) or _STATISTIC.match(line) or words == [self.facts.get("host")]):
-            # The name of the host stands alone on a line, just before the devices.
+            # The name of the host is alone on a line, just before the devices.
             if not self.devices and not self.tests and self.facts["driver"] and _HOST.fullmatch(line.strip()):
                 self.facts["host"] = line.strip()
             else:

@@ -366,7 +366,7 @@ def _parse_squeue(text: str) -> Reading:
     for row in rows:
         where = row.pop("nodelist_or_reason", None)
         if isinstance(where, str) and where.startswith("("):
-            # One column for both: a reason stands in parentheses.
+            # One column for both: a reason is in parentheses.
             row["reason"] = where.strip("()")
         elif isinstance(where, str):
             row["nodelist"] = where
@@ -530,7 +530,7 @@ _NOTHING = ("(null)", "N/A", "n/a", "n/s", "Unknown", "")
 
 
 def _pairs(line: str) -> dict[str, str]:
-    """Return the pairs of a line; a value goes on to the next name, so that it may hold blanks and equal signs."""
+    """Return the pairs of a line; a value extends to the next name, so that it may hold blanks and equal signs."""
     if rest := _REST.match(line):
         return {rest[1]: rest[2].strip()}
     found = list(_PAIR.finditer(line))
@@ -545,7 +545,7 @@ def _records(lines: list[str], notes: Notes) -> list[dict[str, Any]]:
             records.append({"kind": first[1]})
         if not records or not line.strip():
             continue
-        # A record may stand on one line (-o).
+        # A record may be on one line (-o).
         pairs = _pairs(line.strip() if _RECORD.match(line) else line)
         if not pairs and not line.startswith("#"):
             notes.puzzled(line)
@@ -642,7 +642,7 @@ def _node_states(values: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]
     }
 
 
-#: What stands in each output of scontrol.
+#: What is in each output of scontrol.
 _OF_SCONTROL = (
     *_FIRST,
     *("scontrol", "Configuration data as of", r"^Slurmctld\(", r"^PID +JOBID +STEPID"),

@@ -69,7 +69,7 @@ class _Parser:
         if caught := PATTERNS["collective_timeout"].search(line):
             self._caught = rank
         if (caught or self._caught is not None) and (found := _TIMEOUT.search(line)):
-            # The work may stand on the next line.
+            # The work may be on the next line.
             self._timeout(self._caught if rank is None else rank, found)
             self._caught = None
         if found := _WORK.search(line):

@@ -33,7 +33,7 @@ def convertible(kind: str) -> bool:
 
 
 def check_comparable(results: Iterable[Result], advice: str = "", *, ours: bool = False) -> None:
-    """Check that no pairs would stand in one layer although they are measured in different ways.
+    """Check that no pairs would be in one layer although they are measured in different ways.
 
     Args:
         results: Contents of files.

@@ -30,7 +30,7 @@ def _kind(name: str, pattern: str, *, cause: bool = True, flags: int = 0) -> Lin
 
 #: Line of the script and process that a shell writes before the way in which its child ended.
 _OF_CHILD = r"line \d{1,6}: +\d{1,9} "
-#: In the order in which they are tried: the first that matches counts. Consequences stand before the general words.
+#: In the order in which they are tried: the first that matches counts. Consequences come before the general words.
 KINDS = (
     _kind("ecc_uncorrectable", r"uncorrectable (?:ECC|NVLink) error|cudaErrorECCUncorrectable", flags=re.I),
     _kind("out_of_memory", r"CUDA out of memory|OutOfMemoryError|cudaErrorMemoryAllocation"),

@@ -55,7 +55,7 @@ class JobRule(Rule[JobFacts]):
         severity: Severity | None = None,
         hangs: bool = False,
     ) -> Finding:
-        """Return a finding; its evidence is lines of logs and values, and the job stands still if it ``hangs``."""
+        """Return a finding; its evidence is lines of logs and values, and the job makes no progress if it ``hangs``."""
         facts = {"text": text, "evidence": tuple(evidence) or None, "hangs": hangs or None}
         return self.finding(severity=severity, nodes=nodes, facts=facts, commands=[command] if command else [])
 

@@ -176,7 +176,7 @@ def configured(text: str) -> dict[str, str]:
             continue
         value = _resolved(match[2], found)
         if value is None:
-            # What it will be is not known, and what it was before does not count any more.
+            # What it will be is not known, and what it was before no longer counts.
             found.pop(match[1], None)
         else:
             found[match[1]] = value

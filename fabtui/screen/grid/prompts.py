@@ -41,7 +41,7 @@ _OF_PATH: dict[Path, tuple[str, ...]] = {
 def transport_words(name: str | None) -> frozenset[str]:
     """Return the filter words that match a transport, by the name that the library prints; none for an unknown one."""
     found = transport_of(name)
-    # With GPUDirect RDMA, a transport has another short form than its row.
+    # With GPUDirect RDMA, a transport has a short form other than that of its row.
     kinds = [row for row in TRANSPORTS if row.pattern is found.pattern]
     words = [word for row in kinds for word in (row.short, row.word, *_OF_PATH[row.path], *_OF_PATH[found.path])]
     return frozenset(word.lower() for word in words if " " not in word)

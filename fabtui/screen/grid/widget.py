@@ -467,7 +467,7 @@ class LineRenderer:
         header = self._row_header(row if lower is None or self.row != row + 1 else row + 1, 0)
         both = [bytearray(upper), bytearray(lower if lower is not None else len(upper))]
         slots = list(map(half_style, *both))
-        #: What stands between halves, last first: gaps, and the cursor in place of a character.
+        #: Parts between halves, last first: gaps, and the cursor in place of a character.
         cuts: list[tuple[int, bool, tuple[int, str]]] = [
             (at, False, (CellStyle.PAD, " " * blank)) for at, blank in self._gaps
         ]

@@ -99,7 +99,7 @@ class FindingsScreen(DetailScreen):
         shortcut(
             "a", "acknowledge", "findings.acknowledge", "mark the selected finding as known, with a note", "known"
         ),
-        shortcut("A", "unacknowledge", "findings.unacknowledge", "do not show the selected finding as known any more"),
+        shortcut("A", "unacknowledge", "findings.unacknowledge", "stop showing the selected finding as known"),
         shortcut("c", "confirm", "findings.confirm", "run experiments about the selected finding", "confirm"),
         shortcut("y", "copy", "findings.copy", "copy the selected next step, or the selected finding", "copy"),
         shortcut("Y", "copy_all", "findings.copy-all", "copy all findings as text, with output", "copy all"),

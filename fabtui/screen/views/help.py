@@ -23,7 +23,7 @@ from fabtui.screen.views.detail_base import DetailScreen
 _WIDEST_KEYS = 20
 _TEXT_COLUMN = 52
 _ROOMY = 110
-#: Ids of the keys that stand first.
+#: Ids of the keys that come first.
 _TEN_KEYS = (
     *("main.pair", "main.next-bad", "app.findings", "main.nodes", "main.retest", "main.sweep"),
     *("main.filter", "main.jump", "main.back", "app.quit"),

@@ -450,7 +450,7 @@ class RanksScreen(SteppedScreen):
         return [] if board is None else [(f" {one_line(board.verdict.title, 200)} ", "bold")]
 
     def stepped_lines(self, width: int) -> Lines:
-        """Return who is behind with the commands, the ranks, the evidence, and where they stand below it the rates."""
+        """Return who is behind with the commands, the ranks, the evidence, and where they are below it the rates."""
         board, glyphs = self.context.job(), self.context.glyphs
         if board is None:
             return []

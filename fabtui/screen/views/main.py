@@ -506,7 +506,7 @@ class MainScreen(Screen[None]):
         return [] if entries is None or self._panel_content is None else self._panel_content.rank_line(job, *entries)
 
     def _draw_below(self) -> None:
-        """Show what stands below the grid: usual values, and the findings if there is no side panel."""
+        """Show what is below the grid: usual values, and the findings if there is no side panel."""
         content, width, lines = self._panel_content, self.size.width, later.LinesBelow()
         ranks = self.view_state.shows_ranks and self._job is not None
         usual = later.usual_lines(self.model, self.source.layer)
@@ -518,7 +518,7 @@ class MainScreen(Screen[None]):
             judged = self.source.layer.spec.better is not None and self.source.layer is not Layer.CHANGE
             lines = later.lines_below(self.grid, of_grid, body, panel=panel, usual=judged, more=ranks)
             of_rows = self.grid.fitted(of_grid, body - lines.usual).used(self.grid.source.rows)
-            # The table stands right below the rows.
+            # The table is right below the rows.
             self._grids.styles.height = of_rows if panel and lines.usual else "1fr"
         found: list[TargetLine] = []
         if content is not None and lines.findings:
@@ -793,7 +793,7 @@ class MainScreen(Screen[None]):
 
     def action_panel(self) -> None:
         if self.view == "worst":
-            self._app_context.notify("the side panel stands beside the grid: v shows the grid")
+            self._app_context.notify("the side panel is beside the grid: v shows the grid")
         elif (width := self.size.width) < (least := later.PANEL_LEAST):
             self._app_context.notify(f"the side panel needs {least} columns; this terminal has {width}")
         else:

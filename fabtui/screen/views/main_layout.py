@@ -177,7 +177,7 @@ def lines_below(grid: GridView, width: int, body: int, *, panel: bool, usual: bo
         body: Lines for all of it.
         panel: Whether a side panel has the findings.
         usual: Whether the layer has usual values.
-        more: Whether up to half of the body is for what stands below.
+        more: Whether up to half of the body is for what is below.
     """
     rows = grid.source.rows
     if panel:

@@ -69,7 +69,7 @@ class PanelContent:
         return self._sentences[width]
 
     def job_lines(self, job: JobBoard, size: tuple[int, int], rank: Line | None = None) -> list[TargetLine]:
-        """Return the lines about a running job; ``rank``: the rank under the cursor, None if it stands elsewhere."""
+        """Return the lines about a running job; ``rank``: the rank under the cursor, None if it is elsewhere."""
         return job_panel(job, rank, size, self._context.glyphs)
 
     def rank_line(self, job: JobBoard, row: AxisEntry, column: AxisEntry) -> Line:
@@ -130,7 +130,7 @@ class PanelContent:
             entries: Row and column of the cursor.
             block: Its nodes if it is on a block of nodes.
             size: Width and height.
-            usual: Table of usual values, if it stands nowhere else.
+            usual: Table of usual values, if it is shown nowhere else.
         """
         context, (width, height) = self._context, size
         self._pace.take(context.model, context.elapsed())
@@ -185,7 +185,7 @@ class PanelContent:
         view, glyphs, sorting = self._navigation.view_state, self._context.glyphs, self._worst_sorting
         bad = view.index
         if bad.bad_shown <= len(self.diagnosis.found):
-            # Each has a finding, and these stand above.
+            # Each has a finding, and these are above.
             return []
         plus = "" if bad.complete else "+"
         # As in the first line, a suspect is not bad before it was tested again.

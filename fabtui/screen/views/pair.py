@@ -177,7 +177,7 @@ def _letters(text: str) -> str:
 def direction_lines(model: Model, source: AxisEntry, target: AxisEntry, glyphs: Glyphs, reported: str = "") -> Lines:
     """Return one direction: verdict, value and share of the usual value of each layer; transport; errors.
 
-    ``reported`` has the texts, without blanks, that stand elsewhere in the view.
+    ``reported`` has the texts, without blanks, that are shown elsewhere in the view.
     """
     lines: Lines = [[(pair_text.pair_name(source, target), HEADING)]]
     for layer in (*measured_key_layers(), *_ALSO):

@@ -79,7 +79,7 @@ class EventLog(TextLine):
         cut = clipped if self._large else in_clauses
         found = [cut(log_parts(line), width, self._ellipsis) for line in lines]
         if not self._large:
-            # The verdict is above; what stands here is only the latest that happened.
+            # The verdict is above; this is only the latest that happened.
             found = [[(text, MUTED) for text, _ in parts] for parts in found]
         contents = [Content.assemble(*parts) for parts in found]
         contents += [Content("")] * (room - len(contents))

@@ -26,7 +26,7 @@ def job_panel(board: JobBoard, rank: Line | None, size: tuple[int, int], glyphs:
 
     Args:
         board: The running job.
-        rank: The rank under the cursor, None if it stands elsewhere.
+        rank: The rank under the cursor, None if it is elsewhere.
         size: Width and height.
         glyphs: Characters of the screen.
     """

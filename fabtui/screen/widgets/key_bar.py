@@ -27,7 +27,7 @@ class _Entry:
     press: str
     #: Shown on the narrowest terminal too. Textual's Footer would scroll it out of view.
     always: bool
-    #: Stands at the right end of the line.
+    #: Shown at the right end of the line.
     right: bool = False
 
     @property

@@ -91,7 +91,7 @@ class Prompt(Vertical):
         self._input.cursor_blink = False
         self._input.focus(scroll_visible=False)
         self._hint_line.show(self._hint)
-        # Notifications stand above it.
+        # Notifications are shown above it.
         self.screen.add_class("-prompt")
 
     def on_unmount(self) -> None:

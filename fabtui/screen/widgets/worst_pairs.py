@@ -75,7 +75,7 @@ class WorstPairs(SortedTable):
     _listed: tuple[object, ...] = ()
 
     def on_resize(self) -> None:
-        """Draw again: words may fit, or not any more."""
+        """Draw again: words may fit now, or no longer."""
         context_of(self).request_draw()
 
     def list_pairs(self, model: Model, axis: Axis, found: Sequence[BadCell], none_text: str) -> None:

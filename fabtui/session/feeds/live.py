@@ -660,7 +660,7 @@ class LiveFeed(Feed):
                 self._swept += [name for name in new if name not in self._swept]
 
     async def _tests(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run tests, and once more if this process stood still meanwhile."""
+        """Run tests, and once more if this process was suspended meanwhile."""
         assert self._sweep is not None
         await self._rejoined()
         while not await self._suspends.guard(run()):
@@ -668,7 +668,7 @@ class LiveFeed(Feed):
             await self._rejoined()
 
     def _woke(self, seconds: float, busy: bool) -> None:
-        """Note that this process stood still, so that no node is to blame for what broke."""
+        """Note that this process was suspended, so that no node is to blame for what broke."""
         what = "fabtui was busy, or got no processor," if busy else "this machine slept, or fabtui was stopped,"
         text = f"{what} for {seconds:.0f} s"
         self._pump.log("notice", f"{text}; nodes are joined again, and what was being tested is tested again")

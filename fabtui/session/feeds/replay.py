@@ -293,7 +293,7 @@ class ReplayFeed(StillFeed):
                 self._building.apply(LogEntry(level="error", text=text, time=self._building.now))
             if not self._restart:
                 break
-        # Nobody tests a suspect again any more.
+        # Nobody retests a suspect after that.
         self._building.broken_off = self._building.exit_code is None
         self._target = self._building.now
         self._arrive()
@@ -317,7 +317,7 @@ class ReplayFeed(StillFeed):
             self._checkpoints.note(reader, self._building)
 
     async def _is_due(self, time: float) -> bool:
-        """Wait until an event is due; return False if it is not wanted any more."""
+        """Wait until an event is due; return False if it is no longer wanted."""
         while not (self._closed or self._restart):
             self._wake.clear()
             if self._target is not None:

@@ -225,7 +225,7 @@ class FlowTest:
         await self._pump.flush()
 
     def _loses(self, target: Target) -> bool:
-        """Return True if datagrams of one flow were lost on the way of a target, or back."""
+        """Return True if datagrams of one flow were lost on the path to a target, or back."""
         back = Target(target.peer, target.there, target.node, target.here)
         rows = (self._latest(Layer.UDP, one) for one in (target, back))
         return any(m is not None and m.verdict is Verdict.SLOW and not _flows_of(m) for m in rows)

@@ -41,7 +41,7 @@ class MeasurementContext:
     attempts: PairIndex[tuple[str, ...]] = field(default_factory=PairIndex)  #: Number of attempts at each test.
     #: Called with the nodes of a pair that runs alone, at its start and at its end.
     sample_counters: Callable[[set[str]], None] = lambda nodes: None
-    #: Returns True while results are not to be trusted: this process stood still.
+    #: Returns True while results are not to be trusted: this process was suspended.
     void: Callable[[], bool] = lambda: False
     arm: str | None = None  #: Running arm of an A/B comparison, or None.
     lasting: bool = False  #: Whether the rank hosts are needed after the pair tests.

@@ -401,7 +401,7 @@ class PairSweep:
         if (pair.void is not None and missing) or pair.not_begun in missing:
             self._again.append((pair.began, (pair.a.number, pair.b.number)))
         else:
-            # Not needed any more, and there are many.
+            # No longer needed, and there are many.
             self._reported.difference_update(pair.keys)
 
     def _check_deadlines(self) -> None:

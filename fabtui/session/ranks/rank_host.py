@@ -249,7 +249,7 @@ class RankHost:
         The restart continues in the background when the caller is cancelled.
         """
         if self._restart is None or self._restart.done():
-            # Set now, not when the task begins to run: it is not ready any more.
+            # Set now, not when the task begins to run: it is no longer ready.
             self.starting = True
             self._restart = asyncio.ensure_future(self._kill_and_start(world))
         await asyncio.shield(self._restart)

@@ -216,7 +216,7 @@ class JobObserver:
         self._pump.emit(JobEvidence(node=node, source=str(source), value=dict(value)), recorded=recorded)
 
     async def _judge(self) -> None:
-        """Decide again and again; read stacks where ranks stand still, or nothing else shows what they do."""
+        """Decide again and again; read stacks where ranks make no progress, or nothing else shows what they do."""
         loop = asyncio.get_running_loop()
         revision = -1
         reading: asyncio.Task[Any] | None = None

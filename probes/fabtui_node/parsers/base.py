@@ -36,7 +36,8 @@ class Format(NamedTuple):
     #: Adds its measurements to a draft of a session, given the values and a name for an unknown node; None if it has
     #: none.
     convert: Optional[Callable[[Any, Dict[str, Any], str], None]] = None
-    incomparable: bool = False  #: True if what it measures between pairs must not stand beside pairs of another format.
+    #: True if what it measures between pairs must not be compared with pairs of another format.
+    incomparable: bool = False
     #: Returns the values of probes that the output has, by the node ("" if the output does not name it) and the name of
     #: the probe; None if no probe has them.
     facts: Optional[Callable[[Dict[str, Any]], Dict[str, Dict[str, Dict[str, Any]]]]] = None

@@ -141,7 +141,7 @@ def variables(text: Optional[str]) -> Dict[str, str]:
 
 
 def _stat(text: Optional[str]) -> Optional[Dict[str, Any]]:
-    """Return name, state and parent of ``/proc/PID/stat``; the name stands in parentheses and may contain any."""
+    """Return name, state and parent of ``/proc/PID/stat``; the name is in parentheses and may contain any."""
     start, end = (text or "").find("("), (text or "").rfind(")")
     fields = (text or "")[end + 1 :].split()
     if start < 0 or end < start or len(fields) < 2 or not fields[1].isdecimal():

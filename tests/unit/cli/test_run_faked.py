@@ -242,7 +242,7 @@ def test_watching_finds_what_breaks_after_the_sweep(
 def test_a_job_on_busy_gpus_comes_first(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """It stands in the first line, the exit code, the JSON, JUnit and the report; idle GPUs are tested as before."""
+    """It is in the first line, the exit code, the JSON, JUnit and the report; idle GPUs are tested as before."""
     script = Script({"a": 2, "b": 2}, busy={("a", 0), ("a", 1)})
     script.probe_results["a"] = {"activity": activity("a", {0: "R", 1: "T"})}
     paths = {name: tmp_path / f"out.{name}" for name in ("json", "junit")} | {"report": tmp_path / "out.md"}

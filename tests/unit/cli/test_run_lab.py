@@ -37,7 +37,7 @@ def test_run_fills_the_grid_and_writes_the_files(tmp_path: Path, capsys: pytest.
     verdicts = [m["verdict"] for m in json.loads(value.read_text())["measurements"] if m["layer"] == "p2p"]
     assert len(verdicts) == 2
     assert entry.main(["replay", "--text", str(record)]) == done.returncode
-    # The files stand before the last line, which is the first one once more.
+    # The files come before the last line, which is the first one once more.
     written = ("wrote ", "recorded in ")
     expected = [line for line in done.stdout.splitlines() if not line.startswith(written)]
     assert capsys.readouterr().out.splitlines() == expected

@@ -1,7 +1,7 @@
 """One knowledge behind every door: the same fault has the same finding in all commands and outputs.
 
 A fault is one row of `FAULTS`, with its evidence for each door. Behind each door the same rule or entry of the error
-catalogue stands first, with the same cause and a fitting command. A new rule needs its row.
+catalogue comes first, with the same cause and a fitting command. A new rule needs its row.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Pair(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """A fault: what stands first behind every door, and its evidence.
+    """A fault: what comes first behind every door, and its evidence.
 
     Attributes:
         name: Name of the row.

@@ -173,7 +173,7 @@ def test_a_cut_rail(layers: tuple[Layer, ...]) -> None:
     assert (found.rule.name, title(found)) == ("unreachable", "n3 rail 2 (eth2 10.3.0.4) is cut off")
     assert found.nodes == ("n3",)
     assert "n3 reports eth2 up: the fault lies beyond it" in evidence(found)
-    # What its own counters do not show stands first.
+    # What its own counters do not show comes first.
     assert found.next == (
         "ssh n3 ping -c3 -I 10.3.0.4 10.3.0.1",
         "ssh n3 ip neigh show to 10.3.0.1",

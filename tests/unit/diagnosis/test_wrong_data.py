@@ -1,4 +1,4 @@
-"""Wrong data: a verdict of its own, the worst one, whose finding stands first."""
+"""Wrong data: a verdict of its own, the worst one, whose finding comes first."""
 
 from __future__ import annotations
 

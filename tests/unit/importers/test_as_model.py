@@ -130,7 +130,7 @@ def test_with_and_without_peer_access_are_two_arms() -> None:
     assert found.comparison == ["P2P=Enabled Writes", "P2P=Enabled Reads", "P2P=Disabled"]
     arms = {(m.arm, m.src, m.dst): m.value for m in found.results.arms()}
     assert arms["P2P=Disabled", "n060:0", "n060:1"] == 21.51
-    # Rows read: what stands in row 0, column 1 is what 1 sends to 0.
+    # Rows read: what is in row 0, column 1 is what 1 sends to 0.
     assert arms["P2P=Enabled Reads", "n060:1", "n060:0"] == 111.00
 
 

@@ -106,10 +106,10 @@ def test_a_cut_or_damaged_stream(tmp_path: Path, form: str) -> None:
     data = PACK[form](os.urandom(100_000).hex().encode())
     (tmp_path / "cut").write_bytes(data[: len(data) // 2])
     (tmp_path / "damaged").write_bytes(data[:2000] + b"\xff" * 400 + data[2400:])
-    (tmp_path / "text").write_bytes(b"BZh is no packed file\n")
+    (tmp_path / "text").write_bytes(b"BZh is not a packed file\n")
     cut, damaged, text = sources([str(tmp_path / name) for name in ("cut", "damaged", "text")])
     assert (cut.cut, damaged.cut) == ("the packed file is cut off", "the packed file is damaged")
-    assert text.text == "BZh is no packed file\n"
+    assert text.text == "BZh is not a packed file\n"
 
 
 def test_a_packed_file_that_was_cut(tmp_path: Path) -> None:

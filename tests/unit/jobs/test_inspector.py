@@ -66,7 +66,7 @@ def once(rank: int, version: str = "v4.3") -> list[dict[str, Any]]:
 
 
 def test_a_header_once_per_dump(tmp_path: Path) -> None:
-    """The header stands once per dump from v4.3 on; the end of a file begins within a dump."""
+    """The header is once per dump from v4.3 on; the end of a file begins within a dump."""
     each = [list(operations(json.loads(line) for line in lines(rank)[-200:])) for rank in range(2)]
     for rank in range(2):
         values = once(rank)

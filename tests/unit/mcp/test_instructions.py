@@ -103,7 +103,7 @@ def _ibstat(text: str) -> str:
     )
 
 
-#: Places that a session has: what stands around the text in its answer.
+#: Places that a session has: what is around the text in its answer.
 IN_SESSION = {
     "name of a node": "{}",
     "name of a GPU": "2 x {}",

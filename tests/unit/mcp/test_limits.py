@@ -20,7 +20,7 @@ from fabtui.paths import recordings_folder
 from .assistant import assistant
 
 ALLOWED = "n[060-061]"
-#: Sets that hold a node which is not allowed, or a node by another way than that which is allowed.
+#: Sets that hold a node which is not allowed, or a node by a way other than the one that is allowed.
 FOREIGN = (
     "n062",
     "n[060-062]",

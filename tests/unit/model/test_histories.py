@@ -88,4 +88,4 @@ def test_histories_are_bounded_and_small() -> None:
     finally:
         tracemalloc.stop()
     assert held < MOST
-    assert more < MOST / 50, "nothing grows any more"
+    assert more < MOST / 50, "nothing grows after that"

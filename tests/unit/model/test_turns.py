@@ -43,4 +43,4 @@ def test_bad_pairs_over_time() -> None:
     log.take(9.0, one(src="a:0"), FAILED, OK)
     assert log.bad_over_time(10.0, 5) == [2, 2, 2, 1, 0]
     log.watch(10.0, [("a:0", "b:0")])
-    assert log.bad_over_time(10.0, 1) == [0], "watching again goes on"
+    assert log.bad_over_time(10.0, 1) == [0], "watching again continues"

@@ -144,7 +144,7 @@ def test_counters(tree: Tree, tools: Path) -> None:
     assert port["errors"] == {"symbol_error": 65535, "link_downed": 2, "port_xmit_wait": 7, "out_of_sequence": 4}
     assert (port["saturated"], port["refresh"]) == (["symbol_error"], 10)
     assert [(verdict, text) for _, verdict, text in judged(value)] == [
-        ("slow", "errors of the link: symbol_error 65535 or more (it stands at its limit)"),
+        ("slow", "errors of the link: symbol_error 65535 or more (it is at its limit)"),
         ("inconclusive", "the link went down: link_downed 2"),
     ]
 

@@ -112,7 +112,7 @@ def test_findings_have_the_words_and_the_numbers_of_the_summary() -> None:
 
 
 def test_the_page_begins_with_the_verdict_the_picture_the_findings_and_what_to_do() -> None:
-    """Metadata stands at the end: the first screenful answers what is wrong and what to type."""
+    """Metadata is at the end: the first screenful answers what is wrong and what to type."""
     diagnosis = diagnose(session(FAULTS))
     page = html(document(diagnosis, ["a.jsonl.gz"]))
     body = page[page.index("<body>") :]

@@ -57,7 +57,7 @@ class PlayedJob:
         return found
 
     def step(self, seconds: float = 1.0) -> JobVerdict:
-        """Note the verdict of now and go on."""
+        """Note the verdict of now and continue."""
         self.seen.append((self.now, self.verdict))
         self.now += seconds
         return self.seen[-1][1]
@@ -70,7 +70,7 @@ def recorded(name: str) -> Iterator[dict[str, Any]]:
 
 
 def longer(rows: list[dict[str, Any]], seconds: float, period: int = 6) -> list[dict[str, Any]]:
-    """Return the rows of a sample, the last of which come again and again, their counters going on."""
+    """Return the rows of a sample, the last of which come again and again, their counters growing."""
     found = list(rows)
     names = [f"NVLINK_THROUGHPUT_DATA_{way}@all" for way in ("TX", "RX")]
     while found[-1]["t"] - rows[-1]["t"] < seconds:

@@ -460,7 +460,7 @@ def test_an_xid_while_the_job_moves() -> None:
             "; rank 1 on n1:1 is on a GPU that reported Xid 79: GPU has fallen off the bus (12:03); next: ",
             True,
         ),
-        # An Xid of a program that went on, and one of an earlier job.
+        # An Xid of a program that continued, and one of an earlier job.
         (13, 600.0, "", False),
         (79, 1000.0, "", False),
         # It wants a reset some time.

@@ -258,7 +258,7 @@ class SlowLink(FakeLink):
             self._queue.put_nowait({"t": "stopped", "on": True})
 
     def _nap(self, seconds: float) -> None:
-        """Be stopped, go on, and then take as long again for an answer, many times over."""
+        """Be stopped, resume, and then take as long again for an answer, many times over."""
         loop = asyncio.get_running_loop()
         self._deaf = loop.time() + 10 * seconds
         self._queue.put_nowait({"t": "stopped", "on": True})

@@ -76,7 +76,7 @@ async def test_a_rank_that_spoils_the_world_is_found_by_halves_and_the_rest_is_t
     assert latest is not None
     assert "does not form with b:2" in (latest.error or "")
     assert "no socket interface found" in (latest.error or "")
-    assert set(p2p_of(model).values()) == {Verdict.OK}, "the pair layer goes on"
+    assert set(p2p_of(model).values()) == {Verdict.OK}, "the pair layer continues"
 
 
 async def test_a_world_that_does_not_form_again_leaves_what_was_measured() -> None:

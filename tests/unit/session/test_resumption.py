@@ -1,4 +1,4 @@
-"""Sessions that were cut short go on with what is left, in a recording that replays the whole."""
+"""Sessions that were cut short continue with what is left, in a recording that replays the whole."""
 
 from __future__ import annotations
 

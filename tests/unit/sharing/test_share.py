@@ -349,7 +349,7 @@ def test_a_name_remains_in_no_field() -> None:
         assert_clean(json.dumps({**rewriter.value(copy), "raw": "", "output": ""}))
 
 
-#: What may stand around a name in the text of a tool.
+#: What may be around a name in the text of a tool.
 _AROUND = st.sampled_from([*" :=/-._@('\",|+#\n", "", r"\n", r"\t"])
 _HIDDEN = (
     *("n060", "alice", "carol_x", "secret-llm-7b", "10.20.30.41", "mac:50:6b:4b:c7:12:34", "0c-42-a1-b2-c3-d4"),

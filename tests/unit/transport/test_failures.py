@@ -148,7 +148,7 @@ def test_the_words_given_to_ssh() -> None:
     words = ssh_argv("ssh", None, "n1", "true", "accept-new", 10)
     assert words[-3:] == ["--", "n1", "true"]
     assert {"ForwardAgent=no", "BatchMode=yes", "StrictHostKeyChecking=accept-new", "ConnectTimeout=10"} <= set(words)
-    # With "no", ssh would go on after a changed key that it knows.
+    # With "no", ssh would continue after a changed key that it knows.
     for policy in ("strict", "accept-new"):
         assert "StrictHostKeyChecking=no" not in ssh_argv("ssh", None, "n1", "true", policy, 1)
 

@@ -79,7 +79,7 @@ _SELECTORS = ("PortSelect", "CounterSelect", "CounterSelect2")
 def parse_counters(text: str) -> Reading:
     """Return ``{"blocks": [{"title", "lid", "port", "extended", "capabilities", "counters", "saturated"}]}``.
 
-    ``extended`` is True if the counters have 64 bits. ``saturated`` names counters of the short form that stand at
+    ``extended`` is True if the counters have 64 bits. ``saturated`` names counters of the short form that are at
     their limit: more may have happened. Data is counted in words of 4 bytes. An empty text has no block: nothing is
     known then, it does not mean zero.
     """

@@ -247,7 +247,7 @@ _FAILURES = re.compile(
     r"|Failed to close connection between server and client|pp_(?:read|write)_data",
     re.IGNORECASE,
 )
-#: Settings as they stand below the title.
+#: Settings below the title.
 _SETTINGS = re.compile(
     r"Dual-port +:|Number of qps +:|Transport type +:|Connection type +:|Using SRQ +:|CQ Moderation +:"
     r"|Max inline data +:|rdma_cm QPs\t? *:|Data ex\. method +:|TX depth +:|RX depth +:|Link type +:"

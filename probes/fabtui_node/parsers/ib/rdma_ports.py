@@ -162,7 +162,7 @@ def parse_devinfo(text: str) -> Reading:
     notes = Notes()
     port: Optional[Dict[str, Any]] = None
     listed = False
-    # Flags stand on lines of their own below the field they belong to; so do sub-fields of some capabilities.
+    # Flags are on lines of their own below the field they belong to; so do sub-fields of some capabilities.
     for line in ibwords.lines(text):
         device, numbered = _DEVICE.match(line.strip()), _VERBS_PORT.fullmatch(line)
         # Fields may follow of the last device unless it was only listed.

@@ -103,5 +103,5 @@ def link_rate(width: Optional[int], lane: Optional[float]) -> Optional[float]:
 
 
 def saturated(counters: Dict[str, int]) -> List[str]:
-    """Return the counters, read in their short form, that stand at their limit: more may have happened."""
+    """Return the counters, read in their short form, that are at their limit: more may have happened."""
     return [name for name, count in counters.items() if count == COUNTER_LIMITS.get(name)]

@@ -473,7 +473,7 @@ def _likely(text: str) -> float:
     known = any(_known(part.text) for part in parts)
     if starts >= len(lines) / 2 and (known or any(marked)):
         return 0.9 if known else 0.7
-    # Lines that lost what stands before them are known by the names of drivers.
+    # Lines that lost the text before them are known by the names of drivers.
     drivers = sum(1 for part in parts if _DRIVER.match(part.text))
     # The uptime in brackets and a driver with its device: no other log has both.
     both = any(_DRIVER.match(line[stamp.end() :]) for line in lines if (stamp := _UPTIME_MARK.search(line[:400])))

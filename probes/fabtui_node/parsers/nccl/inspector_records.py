@@ -2,7 +2,7 @@
 
 Grammar (NVIDIA/nccl, ``plugins/profiler/inspector``: ``inspector_json.cc`` and ``inspector_json_reader.py``): JSON
 objects with ``header`` (communicator and rank), ``metadata`` (process, time) and ``coll_perf`` or ``p2p_perf``. From
-v4.1 on a dump begins with an object that has ``dump_stats``. From v4.3 on header and metadata stand in that object
+v4.1 on a dump begins with an object that has ``dump_stats``. From v4.3 on header and metadata are in that object
 only, and the objects after it, as many as it counts, have the operation alone.
 """
 

@@ -37,7 +37,7 @@ CAPABILITIES = {"r": "read", "w": "write", "n": "nvlink", "a": "atomics", "p": "
 
 
 class TopoRow(NamedTuple):
-    """A row: its name, a word for each column (None where the line is cut off), and what stands behind them."""
+    """A row: its name, a word for each column (None where the line is cut off), and the text behind them."""
 
     name: str
     cells: List[Optional[str]]

@@ -64,7 +64,7 @@ def _folder(pid: int, proc: str) -> Optional[str]:
     named = os.path.expanduser(named)
     if not os.path.isabs(named):
         named = os.path.join(sysfs.real(proc, str(pid), "cwd") or "/", named)
-    # In a container it is another folder than the one with this name here.
+    # In a container it is not the folder with this name here.
     inside = os.path.join(proc, str(pid), "root", named.lstrip("/"))
     return inside if os.path.isdir(inside) else named
 

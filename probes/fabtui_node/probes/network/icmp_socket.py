@@ -92,7 +92,7 @@ def forbid_fragments(sock: socket.socket, version: int) -> None:
 
 
 def path_mtu(sock: socket.socket, problem: OSError) -> Optional[int]:
-    """Return what the kernel knows of the MTU (bytes) on the way of a connected socket whose datagram was too large."""
+    """Return the path MTU (bytes) that the kernel knows for a connected socket whose datagram was too large."""
     level, _, mtu = _OPTIONS[6 if sock.family == socket.AF_INET6 else 4]
     with contextlib.suppress(OSError):
         return sock.getsockopt(level, mtu) if problem.errno == errno.EMSGSIZE else None

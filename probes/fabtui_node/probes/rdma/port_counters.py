@@ -161,6 +161,6 @@ def below_text(link: Dict[str, Any]) -> str:
 
 def counted(errors: Dict[str, int], saturated: Any = ()) -> str:
     """Return a text of counts; those at their limit are marked."""
-    limit = " or more (it stands at its limit)"
+    limit = " or more (it is at its limit)"
     named = sorted(errors.items(), key=lambda item: str(item[0]))
     return ", ".join("%s %s%s" % (name, count, limit if name in saturated else "") for name, count in named)

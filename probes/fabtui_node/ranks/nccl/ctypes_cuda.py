@@ -55,7 +55,7 @@ SIGNATURES: Dict[str, Tuple[Any, ...]] = {
 
 #: Attribute of a device that uses the memory of the host, as the GPU of a DGX Spark (GB10) does.
 _INTEGRATED = 18
-#: Share of the memory of a host that its system keeps: without any, the machine stands still.
+#: Share of the memory of a host that its system keeps: without any, the machine freezes.
 _KEPT = 1.0 / 16
 
 
