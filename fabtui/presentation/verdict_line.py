@@ -22,7 +22,7 @@ from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import UNICODE, Glyphs
 from fabtui.presentation.findings import placed_title
 from fabtui.presentation.numbers import percent_text
-from fabtui.presentation.preflight_lines import head_line
+from fabtui.presentation.preflight_lines import cut, head_line
 from fabtui.presentation.wording import MUTED, Part, plain, verdict_style, verdict_words, without_domain
 from fabtui.presentation.wrapping import Line
 from fabtui.sanitize import one_line
@@ -174,12 +174,12 @@ def verdict_sentence(standing: Standing, width: int | None = None, glyphs: Glyph
             return [*head, (link, ""), *shown] if shown else head
     # Numbers come first: the faults are one key away.
     head = next((head for head in heads if len(plain(head)) <= width), heads[-1])
-    return [(_cut(plain(head), width, glyphs), head[0][1])]
+    return [(cut(plain(head), width, glyphs), head[0][1])]
 
 
 def _after_lead(standing: Standing, width: int | None, glyphs: Glyphs) -> Line:
     """Return the sentence about a job, then the verdict on the pairs as far as there is room."""
-    lead = [(standing.lead if width is None else _cut(standing.lead, width, glyphs), "bold")]
+    lead = [(standing.lead if width is None else cut(standing.lead, width, glyphs), "bold")]
     room = None if width is None else width - len(standing.lead) - 2
     # Busy GPUs are not tested, which is not a statement about the job.
     found = [one for one in standing.findings if standing.tested or one.severity is Severity.BAD]
@@ -312,9 +312,5 @@ def _shortened(text: str, room: int, glyphs: Glyphs) -> str:
     if len(text) <= room or room < _NARROWEST:
         return text if len(text) <= room else ""
     # After a word, if that leaves half of the room.
-    cut = text.rfind(" ", room // 2, room - 1)
-    return f"{text[:cut].rstrip(':;,')} {glyphs.ellipsis}" if cut > 0 else _cut(text, room, glyphs)
-
-
-def _cut(text: str, width: int, glyphs: Glyphs) -> str:
-    return text if len(text) <= width else text[: max(0, width - 1)] + glyphs.ellipsis
+    end = text.rfind(" ", room // 2, room - 1)
+    return f"{text[:end].rstrip(':;,')} {glyphs.ellipsis}" if end > 0 else cut(text, room, glyphs)

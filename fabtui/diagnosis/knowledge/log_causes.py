@@ -124,7 +124,11 @@ _FAILING = (b"error", b"exception", b"hint", b"nvrm: xid")
 _RANK = re.compile(r"\[(?:rank|Rank |default)(\d{1,7})\]|\bRank (\d{1,7})\]")
 _RANK_FIRST = re.compile(r"\[\d{1,6},(\d{1,7})\]<| {0,8}(\d{1,6}): ")
 _INIT = re.compile(r"\brank (\d{1,9}) nranks \d{1,9} .{0,240}- Init (START|COMPLETE)")
-_WORK = re.compile(r"last enqueued (?:NCCL )?work: (-?\d{1,18}), last completed (?:NCCL )?work: (-?\d{1,18})", re.I)
+#: What PyTorch's watchdog prints of the work of a rank.
+WORK = re.compile(
+    r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d{1,18}), last completed (?:NCCL )?work: (?P<completed>-?\d{1,18})",
+    re.I,
+)
 _OWN_ADDRESS = re.compile(r"(?:Bootstrap ?: Using|; OOB) \S{1,64}?:([\w.:]{1,45}?)<\d{1,6}>")
 _PEER_ADDRESS = re.compile(r"from peer ([\w.:]{1,45}?)<\d{1,6}>")
 #: A node that a launcher names.
@@ -388,7 +392,7 @@ class LogReader:
         """Note what a line shows of ranks, nodes and their addresses."""
         place = self._place(number, raw, clock)
         rank = _rank_of(raw)
-        if rank is not None and (work := _WORK.search(raw)) and len(self._work) < 1_000_000:
+        if rank is not None and (work := WORK.search(raw)) and len(self._work) < 1_000_000:
             self._work[rank] = int(work[2]), int(work[1])
         if init := _INIT.search(raw):
             key = self._files, place.who, init[1]

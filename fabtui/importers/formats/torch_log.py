@@ -5,19 +5,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fabtui.diagnosis.knowledge.log_causes import LogReader
+from fabtui.diagnosis.knowledge.log_causes import WORK, LogReader
 from fabtui.jobs.monitor.error_lines import PATTERNS
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import plain_lines
+from fabtui_node.parsers.nccl import log_lines
 
 _RANK = re.compile(r"\[rank(\d{1,7})\]|\[Rank (\d{1,7})\]|\bRank (\d{1,7})\]|^\[default(\d{1,7})\]:")
 _TIMEOUT = re.compile(
     r"WorkNCCL\((?:SeqNum=(?P<seq>\d{1,18}), )?OpType=(?P<op>\w{1,40})(?:, NumelIn=(?P<numel>\d{1,18}))?"
     r"(?:, NumelOut=\d{1,18})?(?:, TensorShape=\[[\d, ]{0,200}\])?, Timeout\(ms\)=(?P<limit>\d{1,12})\)"
     r"(?: ran for (?P<ran>\d{1,12}) milliseconds)?"
-)
-_WORK = re.compile(
-    r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d{1,18}), last completed (?:NCCL )?work: (?P<completed>-?\d{1,18})"
 )
 _AT_WORK = re.compile(r"watchdog(?: thread)? at work(?: sequence id)?:? ?(\d{1,18})")
 _NCCL_ERROR = re.compile(
@@ -31,7 +29,6 @@ _NCCL_WORDS = (
     ("ncclInvalidUsage", "invalid usage"),
     ("ncclInvalidArgument", "invalid argument"),
 )
-_NCCL_VERSION = re.compile(r"NCCL version (\d[\w.]{0,20})")
 _LAST_ERROR = re.compile(r"Last error:\s*(.*)$")
 _IB = re.compile(r"with error (\d{1,5}), opcode \d{1,5}, len \d{1,12}, vendor err (\d{1,7})")
 #: Kinds of errors of CUDA, the most general one last.
@@ -72,7 +69,7 @@ class _Parser:
             # The work may be on the next line.
             self._timeout(self._caught if rank is None else rank, found)
             self._caught = None
-        if found := _WORK.search(line):
+        if found := WORK.search(line):
             self.work[rank] = {"enqueued": int(found["enqueued"]), "completed": int(found["completed"])}
             if at := _AT_WORK.search(line):
                 self.work[rank]["at"] = int(at[1])
@@ -80,8 +77,8 @@ class _Parser:
             self.frames += 1
             return
         self._class(line)
-        if found := _NCCL_VERSION.search(line):
-            self.values["nccl"] = found[1].partition("+")[0]
+        if found := log_lines.VERSION.search(line):
+            self.values["nccl"] = found[1]
         if found := _LAST_ERROR.search(line):
             self._after_last_error = not found[1].strip()
             if found[1].strip():
