@@ -300,7 +300,8 @@ class JobBoard:
         moments = (start, seconds, steps), (verdict.at - _NOW, _NOW, 1)
         nvlink, nvlink_now = (_Timeline(*moment) for moment in moments)
         nic, nic_now = (_Timeline(*moment) for moment in moments)
-        nodes = log.nodes[:: -(-len(log.nodes) // _MOST_NODES)]
+        # No node has a sample where files alone show the job.
+        nodes = log.nodes[:: max(1, -(-len(log.nodes) // _MOST_NODES))]
         for node in nodes:
             samples = log.samples(node)
             for line in (nvlink, nvlink_now):
@@ -455,8 +456,9 @@ def behind_lines(board: JobBoard, width: int, glyphs: Glyphs) -> Lines:
         row = board.row_of(place)
         gpu = f", GPU {one_line(place.gpu, 20)}" if place.gpu else ""
         pid = f", pid {place.pid}" if place.pid is not None else ""
-        where = one_line(place.node or (node_of(row.endpoint) if row is not None else ""), 80)
-        lines.append([(f"rank {place.rank}", f"bold {tone}"), (f" on {where}{gpu}{pid}", "bold")])
+        node = one_line(place.node or (node_of(row.endpoint) if row is not None else ""), 80)
+        where = f" on {node}" if node else ""
+        lines.append([(f"rank {place.rank}", f"bold {tone}"), (f"{where}{gpu}{pid}", "bold")])
         if place is verdict.behind[0] and verdict.where:
             lines.append([(f"{one_line(verdict.where, _TEXT)}{since}", "")])
         if row is not None and row.why:

@@ -95,6 +95,18 @@ class LinkedMonitor(JobMonitor):
     linked = True
 
 
+async def test_dumps_of_ranks_alone_name_who_is_behind(opened: Opened) -> None:
+    story = sweep_of_two()
+    late = {"rank": 1, "node": "", "pid": None, "gpu": ""}
+    value = {"sentences": ["rank 1 has not called it"], "suspects": [late], "hangs": True, "next": ["py-spy dump"]}
+    story.add(JobEvidence(node="", source="flight", value=value))
+    async with opened(FakeFeed(story.events), size=(100, 30)) as (app, pilot):
+        await pilot.press("J")
+        text = await shows(app, pilot, "flight recorder rank 1 has not called it")
+        assert "the job hangs: rank 1; next: py-spy dump" in text
+        assert "rank 1 on" not in text
+
+
 async def test_the_logs_name_who_is_behind_and_run_a_next_step(
     opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

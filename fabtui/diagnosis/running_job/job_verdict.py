@@ -176,7 +176,9 @@ def who(places: Sequence[JobPlace], rows: Iterable[RankRow]) -> str:
     if len(places) != 1:
         return ranks_text(places) if places else ""
     (place,) = places
-    return f"rank {place.rank} on {next((row.endpoint for row in rows if row.place == place), place.node)}"
+    where = next((row.endpoint for row in rows if row.place == place), place.node)
+    # Dumps do not name their nodes.
+    return f"rank {place.rank} on {where}" if where else f"rank {place.rank}"
 
 
 def clock(seconds: float) -> str:

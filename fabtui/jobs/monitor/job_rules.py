@@ -510,7 +510,8 @@ for _id, _name, _check, _title, _meaning, _next in _ROWS:
 
 def report_of(facts: JobFacts, unread: Sequence[str] = ()) -> JobReport:
     """Return the report of a job: the most severe findings first, and what hangs before others."""
-    found = diagnose(Evidence(job=facts)).all_findings
+    # What is observed on its nodes has findings of its own, with other facts.
+    found = [one for one in diagnose(Evidence(job=facts)).all_findings if one.rule.domain is Domain.JOBS]
     found.sort(key=lambda one: (one.severity.rank, not one.facts.get("hangs")))
     suspects = {node for one in found if one.severity is not Severity.NOTE for node in one.nodes}
     rows = tuple(_row(facts, node, node in suspects) for node in facts.logs.nodes)
