@@ -58,7 +58,7 @@ def _start(order: Order, lock: int | None = None) -> subprocess.Popen[str]:
     # -P: files in the working directory must not shadow the standard library. A ^C in the terminal goes to this
     # process, which ends the lab of a session in order.
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "fabtui.lab.keeper"],
+        [sys.executable, "-P", "-m", "fabtui.lab.lab_daemon"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

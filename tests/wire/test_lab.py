@@ -263,7 +263,7 @@ def test_nothing_is_left_when_a_process_is_killed(token: str, victim: str) -> No
         assert not config.parent.exists()
     else:
         # Its commands are orphans then, as those of a real server that is killed: they are no longer the lab's.
-        server = next(pid for pid in living(token) if b"fabtui.lab.keeper" in tokens_of(pid))
+        server = next(pid for pid in living(token) if b"fabtui.lab.lab_daemon" in tokens_of(pid))
         os.kill(server, signal.SIGKILL)
         holder.send_signal(signal.SIGINT)
         holder.wait(30)

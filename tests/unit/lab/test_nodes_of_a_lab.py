@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.lab import keeper, server
+from fabtui.lab import lab_daemon, server
 from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.lab.server import address_of, divide, node_environment, visible_gpus
 
@@ -75,7 +75,7 @@ def test_folders_of_killed_labs_are_removed_and_no_others(tmp_path: Path) -> Non
     (tmp_path / "other" / "lock").touch()
     with (tmp_path / "fabtui-lab-alive" / "lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        keeper.remove_leftovers(tmp_path)
+        lab_daemon.remove_leftovers(tmp_path)
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"fabtui-lab-alive", "fabtui-lab-starting", "fabtui-lab-link", "other"}
     assert (tmp_path / "other" / "client_key").exists()

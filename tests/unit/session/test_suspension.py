@@ -1,4 +1,4 @@
-"""Sessions whose process stands still for a while, over played nodes."""
+"""Sessions whose process is suspended for a while, over played nodes."""
 
 from __future__ import annotations
 

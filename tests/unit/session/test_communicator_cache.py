@@ -1,4 +1,4 @@
-"""The pool of communicators: bound, order of release, lost ends."""
+"""The cache of communicators: bound, order of release, lost ends."""
 
 from __future__ import annotations
 
