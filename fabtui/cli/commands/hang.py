@@ -47,8 +47,8 @@ examples:
 Save the evidence before you stop the job. fabtui changes nothing: it prints commands, and runs none of them. The
 command of --on-hang gets FABTUI_JOB, FABTUI_NODES, FABTUI_FINDING and FABTUI_REPORT (a JSON file).
 
-exit codes: 0 the job moves, pauses, starts or has ended; 1 it hangs or is held up; 2 bad usage or input;
-3 nothing of it could be read, or too little; 130 interrupted
+exit codes: 0 the job makes progress, is paused or starting, or has ended; 1 it hangs or is held up;
+2 bad usage or input; 3 nothing of it could be read, or too little; 130 interrupted
 """
 
 

@@ -31,7 +31,7 @@ examples:
   fabtui ras --nodes n060,n061                 nodes of the job; the first that has a report answers for all
   fabtui ras                                   on a node of the job, in its pod or container
   fabtui ras --nodes n060 --address '[::1]:28030' --json
-  fabtui ras --nodes n060 --wait 0             one report, without whether the job moves
+  fabtui ras --nodes n060 --wait 0             one report, without whether it makes progress
 
 Nothing is started or changed on the nodes, and the job does not notice. RAS does not see send and recv.
 

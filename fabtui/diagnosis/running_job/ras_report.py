@@ -167,7 +167,7 @@ _SILENT = {
 
 
 def answer(report: RasReport, earlier: RasReport | None = None) -> WhoIsBehind:
-    """Return who is behind; with an earlier report of the same job, also whether the job moves."""
+    """Return who is behind; with an earlier report of the same job, also whether the job makes progress."""
     every = list(report.communicators.values())
     silent = [(one, rank, why) for one in every for rank, why in one.silent.items()]
     places = list({one.place(rank).process: one.place(rank) for one, rank, _ in silent}.values())
@@ -284,7 +284,10 @@ def _all_agree(report: RasReport) -> str:
 def _movement(growth: dict[tuple[str, int], str] | None, late: bool) -> list[str]:
     """Return whether counts grow. A job that hangs by other evidence may have launched some moments ago."""
     if growth is None:
-        alone = "one report does not show whether the job moves: counts of running ranks differ for moments; ask again"
+        alone = (
+            "one report does not show whether the job makes progress: counts of running ranks differ for moments;"
+            " ask again"
+        )
         return [alone] if late else []
     if late:
         return ["the late ranks launched nothing between two reports"]

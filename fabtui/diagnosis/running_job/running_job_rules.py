@@ -134,7 +134,7 @@ class RankStruck(_RunningJobRule):
     next_step = "Expect this rank to fail or to hang; save a checkpoint."
 
     def check(self, context: Model) -> Iterator[Finding]:
-        """Yield the finding about ranks that a report struck while the job moves."""
+        """Yield the finding about ranks that a report struck while the job makes progress."""
         for found in super().check(context):
             if found.facts.get("who"):
                 verdict = job_verdict(context)

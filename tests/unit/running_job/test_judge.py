@@ -680,7 +680,7 @@ def test_ras_does_not_claim_that_counts_grow_which_have_grown_before() -> None:
         job.take("n1", "ras", {"text": ras({0: {"AllReduce": count + 20 * (count == 1000)}, 1: {"AllReduce": count}})})
         verdict = job.step()
         text = next(one.text for one in verdict.sources if one.name == "RAS")
-        assert "the job moves" not in text, "the verdict states that, from all sources"
+        assert "the job makes progress" not in text, "the verdict states that, from all sources"
         assert ("counts grow: " in text) == (0 < second < 9), (second, text)
     assert verdict.state is JobState.HANGS
     assert "rank 1" in text
