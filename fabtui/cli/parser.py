@@ -216,7 +216,7 @@ class OneLineParser(argparse.ArgumentParser):
 
     def _leave(self, message: str, command: str) -> NoReturn:
         text = " ".join("".join(c if c.isprintable() else "?" for c in message).split())
-        self.exit(2, f"fabtui: error: {text}; see {command} --help\n")
+        self.exit(2, f"fabtui: error: {text}{' See' if text.endswith('?') else '; see'} {command} --help\n")
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Return the namespace; unrecognized arguments are reported with the command they were given to."""

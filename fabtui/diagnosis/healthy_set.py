@@ -43,7 +43,7 @@ class Ring(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HealthySet:
-    """Nodes and endpoints no pair of which is bad."""
+    """Nodes and endpoints without any bad pair."""
 
     nodes: tuple[str, ...]  #: The largest set of nodes with all their endpoints, in rank order.
     endpoints: tuple[Endpoint, ...]  #: Their endpoints, in rank order.

@@ -59,7 +59,7 @@ def formats() -> dict[str, Format]:
 
 @functools.cache
 def _words() -> dict[str, frozenset[bytes]]:
-    """Return words by format, one of which each of its texts has; formats without such words are missing."""
+    """Return words by format: each text of a format has one of them; formats without such words are missing."""
     found: dict[str, frozenset[bytes]] = {}
     for name, form in formats().items():
         if isinstance(form.likely, Likely):

@@ -306,7 +306,7 @@ def _candidate(text: str, variant: Variant, named: Format | None) -> _Candidate:
 
 
 def capitals(text: str, form: Format) -> str:
-    """Return a text that lost its capitals with those that the parser of its format needs."""
+    """Return a text that lost its capitals, with the capitals that the parser of its format needs."""
     if not form.words or not text.islower():
         return text
     words = {word.lower(): word for word in form.words}

@@ -150,7 +150,7 @@ def labs_folder() -> Path:
 
 
 def standing() -> list[StandingLab]:
-    """Return the labs that are up, or of which something is left."""
+    """Return the labs that are up, or have left something behind."""
     return [StandingLab(path.stem) for path in sorted(labs_folder().glob(f"*{_LOCK}"))]
 
 

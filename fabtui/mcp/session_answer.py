@@ -109,7 +109,7 @@ def not_asked_lines(model: Model) -> Iterator[str]:
 
 
 def _without_hardware(model: Model) -> Iterator[str]:
-    """Yield on which inspected nodes no GPU or RDMA port was found: nothing is known of those that should be there."""
+    """Yield the inspected nodes without any GPU or RDMA port: what should be there is unknown."""
     for key, what in (("gpus", "GPU"), ("ib", "RDMA port")):
         without = [one.name for one in model.nodes.values() if one.inventory is not None and not one.inventory.get(key)]
         if without and model.lab is None:

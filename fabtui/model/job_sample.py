@@ -1,4 +1,4 @@
-"""A node of a running job at one time, read from a value of the probe ``activity``, of which nothing is trusted."""
+"""A node of a running job at one time, read from an untrusted value of the probe ``activity``."""
 
 from __future__ import annotations
 

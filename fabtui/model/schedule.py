@@ -287,7 +287,7 @@ class Dispatcher:
         self._remove(a, b)
 
     def _remove(self, a: int, b: int) -> None:
-        """Take a pair out of those that wait."""
+        """Take a pair out of the waiting ones."""
         self._numbers[self._first[a] + self._second[b]] = 0
         self._count -= 1
         if 2 * self._count < len(self._order):

@@ -505,7 +505,7 @@ class Model:
             yield self.results.was_slow(before), self.verdict(latest) is Verdict.OK
 
     def with_stalls(self) -> list[Measurement]:
-        """Return passed p2p measurements, some messages of which took far longer than the median."""
+        """Return passed p2p measurements with messages that took far longer than the median."""
         return [self.results.store.get(row) for row in self.results.stalled]
 
     def gone(self, node: str) -> NodeRecord | None:

@@ -239,7 +239,7 @@ class JobBoard:
 
     @cached_property
     def line_names(self) -> tuple[str, ...]:
-        """Names of the lines of a rank's cell below its first one: those of which a value is known."""
+        """Names of the lines of a rank's cell below its first one, if their value is known."""
         return tuple(one.name for one in _brief(self.verdict.ranks) if one.span(self.verdict.ranks))
 
     def cell_lines(self, row: RankRow, width: int, glyphs: Glyphs) -> list[str]:

@@ -76,7 +76,7 @@ def finding_lines(finding: Finding, width: int, glyphs: Glyphs, *, with_next: bo
 
 
 def node_cells(report: JobReport, *, folded: bool = True) -> list[JobCells]:
-    """Return the table of nodes; of many nodes those that are alike share a line."""
+    """Return the table of nodes; if there are many, identical ones share a line."""
     groups: dict[object, list[NodeRow]] = {}
     for row in report.rows:
         sample = row.sample

@@ -27,7 +27,7 @@ Places = dict[tuple[int, str], dict[str, None]]
 
 
 def nodes(model: Model) -> Table:
-    """Return the nodes, those that are alike in a row, their state, and what is known about them."""
+    """Return the nodes, identical ones in one row, their state, and what is known about them."""
     groups: dict[tuple[str, str], list[str]] = {}
     for record in model.nodes.values():
         # Without its own name, the text may be the same for several nodes.
@@ -127,7 +127,7 @@ _WIDTH = 110
 
 
 def carrier_block(one: Diagnosis, every_pair: bool) -> Iterator[Block]:
-    """Yield what carries the bytes, and with ``every_pair`` the pairs as well, those that are alike together."""
+    """Yield what carries the bytes, and with ``every_pair`` the pairs as well, identical ones together."""
     model, sentence = one.model, one.carriers.sentence
     if not sentence or not every_pair:
         yield from [Paragraph(sentence)] if sentence else []

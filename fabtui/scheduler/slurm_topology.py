@@ -40,7 +40,7 @@ def records(lines: Sequence[str]) -> list[TopologyRecord]:
 
 
 def joined(lines: Sequence[str]) -> list[str]:
-    """Return lines with those that a backslash breaks put together."""
+    """Return lines, with those that a backslash breaks joined."""
     found = []
     before = ""
     for line in lines:

@@ -63,7 +63,7 @@ def inventory_args(options: SessionOptions) -> dict[str, Any]:
 
 
 class ProbeRunner:
-    """Runs probes on nodes, more of which are added during the session; `own` are the user's probes by name."""
+    """Runs probes on nodes; more nodes are added during the session. `own` are the user's probes by name."""
 
     def __init__(self, options: SessionOptions, pump: EventPump, clients: Mapping[str, NodeClient]) -> None:
         self._options = options

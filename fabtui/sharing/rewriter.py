@@ -24,7 +24,7 @@ from fabtui_node import registry
 
 #: Without vowels, no hash is a word.
 _LETTERS = "bcdfghjklmnpqrstvwxz"
-#: A run of letters keeps its length up to this, and is one longer after this number of tries.
+#: Pseudonyms keep a run of letters at its length up to this; after this number of collisions it grows by one letter.
 _LONGEST_RUN, _TRIES = 8, 60
 _PIECES = re.compile(r"[A-Za-z]+|[0-9]+|\[[0-9,-]+\]|[^A-Za-z0-9]")
 #: Farthest that numbers in names are moved.

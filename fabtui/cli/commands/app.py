@@ -34,7 +34,7 @@ examples:
   fabtui run --nodes @rack1 --csv pairs.csv    without a screen
   fabtui explain rank*.log                     why a job failed
 
-exit codes: 0 well; 1 a bad result; 2 bad input; 3 untested; 130 interrupted
+exit codes: 0 ok; 1 a bad result; 2 bad input; 3 untested; 130 interrupted
 """
 
 _NAMES = ("theme", "colors", "ascii", "notify")

@@ -29,7 +29,7 @@ def execute(args: argparse.Namespace) -> int:
     """Print all probes and tests, or write a template of a probe; return the exit code."""
     if "action" in args:
         if args.action != "new" or "name" not in args:
-            raise InputError("fabtui probes: expected nothing, or: fabtui probes new NAME")
+            raise InputError("fabtui probes: takes no arguments, or new NAME: fabtui probes new NAME")
         probe, test = write_probe(args.name, user_probe_folder())
         print(f"wrote {probe}\nwrote {test}\n\ntest it:  {shlex.join([sys.executable, str(test)])}")
         print("run it:   fabtui preflight --nodes ...    (it runs on the nodes of every session)")

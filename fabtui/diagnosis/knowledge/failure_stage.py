@@ -85,7 +85,7 @@ def is_stage(meaning: Meaning) -> bool:
 
 @functools.cache
 def stage_words() -> tuple[bytes, ...]:
-    """Return words one of which is in the form (`form_of`) of each line that `stage_failure` knows by itself."""
+    """Return words: the form (`form_of`) of each line that `stage_failure` knows by itself has one of them."""
     patterns = (_REPORTED, _LOGGED, *(one.words for one in stages() if one.evident))
     words = {word for pattern in patterns for word in words_of(pattern.pattern) or (b"",)}
     return (*words, *(f"{end}: -> ".encode() for end in (".cc", ".cu", ".h", ".cpp")))

@@ -22,7 +22,7 @@ def form_of(text: str) -> bytes:
 
 
 def words_of(pattern: str) -> frozenset[bytes] | None:
-    """Return words one of which is in the form of each text in which a pattern matches; None if there are none."""
+    """Return words: the form of each text that a pattern matches has one of them; None if there are none."""
     found = _needed(_PARSER.parse(pattern))
     return None if found is None else frozenset(found)
 

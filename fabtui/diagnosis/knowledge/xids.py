@@ -95,7 +95,7 @@ def severity(entry: Mapping[str, Any]) -> Severity:
 
 
 def cause_of(code: Any, text: str) -> int | None:
-    """Return the number of the Xid because of which programs were ended, if a report names it."""
+    """Return the number of the Xid that caused programs to be ended, if a report names it."""
     found = _CAUSE.search(text) if str(code) == _CLEANUP else None
     return int(found[1]) if found else None
 

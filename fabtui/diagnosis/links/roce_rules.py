@@ -219,7 +219,7 @@ class HalfPort(Rule[Model]):
 
 
 def _halves(ports: _Ports) -> Iterator[_Ports]:
-    """Yield the ports of each connector that two share, of which neither can fill it."""
+    """Yield the two ports of each shared connector that neither can fill alone."""
     found: dict[str, _Ports] = {}
     for port in ports:
         if isinstance(connector := port.get("connector"), str):

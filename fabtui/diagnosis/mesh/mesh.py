@@ -136,7 +136,7 @@ class Flows(NamedTuple):
 
     @property
     def unsteady(self) -> int:
-        """Number of those that passed at one time and not at another."""
+        """Number of source ports that passed at one time and not at another."""
         return self.tried - self.always - self.never
 
 

@@ -72,7 +72,7 @@ class Timers:
         return taken
 
     def values(self) -> list[dict[str, Any]]:
-        """Return the timers of the last block: the least and the greatest time, and of which rank."""
+        """Return the timers of the last block: the least and the greatest time, and their ranks."""
         rows = []
         for name, row in self._rows.items():
             ranks = self._ranks.get(name)

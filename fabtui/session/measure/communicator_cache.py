@@ -239,7 +239,7 @@ class CommunicatorPool:
         return self._used[end] + need > self._capacity or self._count[end] + min(max(1, more), MOST) > MOST
 
     def lose(self, processes: Mapping[int, int]) -> None:
-        """Forget what processes held that have ended; ``processes`` are those that run, by endpoint."""
+        """Forget what ended processes held; ``processes`` are the running ones, by endpoint."""
         self._lose(end for end, process in self._processes.items() if processes.get(end) != process)
 
     def _lose(self, ends: Iterable[int]) -> None:

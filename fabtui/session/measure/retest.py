@@ -45,7 +45,7 @@ def unordered(pairs: Iterable[Pair]) -> list[Pair]:
 async def bad_pairs(
     model: Model, swept: Container[Pair], verdicts: Sequence[Verdict], layer: Layer = Layer.P2P
 ) -> list[Pair]:
-    """Return the unordered pairs of which a direction has one of some verdicts in a layer."""
+    """Return the unordered pairs with a direction that has one of some verdicts in a layer."""
     return unordered(await bad_directions(model, swept, verdicts, layer))
 
 

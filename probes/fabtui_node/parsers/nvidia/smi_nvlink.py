@@ -25,8 +25,8 @@ _UNKNOWN = ("n/a", "not supported", "not available", "unknown", "unknown error")
 
 _COUNTERS = {"replay_errors": "replay", "recovery_errors": "recovery", "crc_errors": "crc"}
 
-#: The counters of which each count is an error or costs traffic, by their names here. Others move on healthy links:
-#: traffic, bit errors of single lanes before correction, and the first FEC bucket (codewords without an error).
+#: Counters that should stay at zero (our names). Others move on healthy links: traffic, bit errors of single lanes
+#: before correction, and the first FEC bucket (codewords without an error).
 ERRORS = frozenset(
     (
         *("replay", "recovery", "crc", "malformed_packet_errors", "buffer_overrun_errors", "rx_errors"),

@@ -37,9 +37,9 @@ _WORDS = {4: "not permitted", _LOST: "GPU is lost", _RESET: "GPU requires reset"
 _COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 _FABRIC_STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
 _FABRIC_SUMMARY = {1: "healthy", 2: "unhealthy", 3: "limited capacity"}
-#: Offsets of two bits of the fabric's health: 1 is true, 2 is false, 0 is not supported. Four bits of them are a code.
+#: Bit offsets in the health mask. Each field has two bits (0 unsupported, 1 true, 2 false), except the four-bit code.
 _FABRIC_HEALTH = {"degraded_bandwidth": 0, "route_recovery": 2, "route_unhealthy": 4, "access_timeout_recovery": 6}
-#: The same of what is bad if it is false.
+#: The same, for what is bad if it is false.
 _FABRIC_NEEDS = {"no partition assigned": 12, "global Fabric Manager not connected": 14}
 _CONFIGURATION_SHIFT = 8
 _CONFIGURATION = {
