@@ -35,7 +35,8 @@ examples:
 
 Nothing is started or changed on the nodes, and the job does not notice. RAS does not see send and recv.
 
-exit codes: 0 no rank is behind; 1 a rank is behind and nothing moves; 2 bad usage or input; 3 no node has a report
+exit codes: 0 no rank is behind, or the job makes progress, which one report does not show; 1 a rank is behind, and
+nothing moves; 2 bad usage or input; 3 no node has a report
 """
 
 _LONGEST_WAIT = 600.0
