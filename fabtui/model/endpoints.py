@@ -78,7 +78,7 @@ class Endpoint:
 
     @property
     def by_sockets(self) -> bool:
-        """True for a CPU rank with a rail: its sockets leave by the interface that leads to the other address."""
+        """True for a CPU rank with a rail: its sockets leave through the interface that leads to the other address."""
         return self.kind == "cpu" and self.rail is not None and self.address is not None
 
 

@@ -102,7 +102,7 @@ def test_rp_filter_without_source_routing_is_one_finding_on_that_node(network: N
         " eth0, eth1)"
     )
     finding = check(found, title, "n3")
-    assert any("10.1.0.4 is on eth0, and answers to 10.2.0.1 leave by eth1" in line for line in finding["evidence"])
+    assert any("is on eth0, and answers to 10.2.0.1 leave through eth1" in line for line in finding["evidence"])
     assert "rp_filter" in finding["next"][0]
 
 
@@ -115,7 +115,7 @@ def test_a_node_that_answers_some_nodes_by_the_other_rail_is_named(network: Netw
         "n2 drops packets that arrive on an interface other than the one it answers through (rp_filter is 1 on eth0)"
     )
     finding = check(found, title, "n2")
-    assert any("answers to 10.1.0.1 leave by eth1" in line for line in finding["evidence"])
+    assert any("answers to 10.1.0.1 leave through eth1" in line for line in finding["evidence"])
     assert "rp_filter" in finding["next"][0]
 
 

@@ -81,7 +81,7 @@ def test_one_of_two_equal_paths_drops(network: Network, tmp_path: Path) -> None:
     flows, _, cause = outcome.titles[0].partition(": ")
     match = re.fullmatch(r"(\d+) of (\d+) flows between n\[0-1\] and n\[2-3\] on rail 0 never pass", flows)
     assert match, outcome.titles
-    assert cause == "one of several equal paths drops"
+    assert cause == "one of several equal paths drops them"
     # A direction of two nodes all of whose first packets passed is not suspect: 16 flows each.
     dropped, tried = map(int, match.groups())
     assert (tried % 16, 64 < tried <= 128, 0.25 < dropped / tried < 0.75) == (0, True, True)
