@@ -1,4 +1,4 @@
-"""Rules about what earlier sessions saw: parts that get worse, findings that come back, steps by a new version."""
+"""Rules about what earlier sessions saw: components that get worse, findings that come back, steps by a new version."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from fabtui.history.course import DAY, HourlyRate
 from fabtui.history.past_evidence import FoundOn, PastEvidence, UsualOn
 from fabtui.history.trend import FEWEST, CourseChange, Point, fall_of, noise_of, rise_of
 
-#: Number of days that found it before a part was moved or replaced, and after.
+#: Number of days that found it before a component was moved or replaced, and after.
 _BEFORE, _AFTER = 2, 2
-#: Days in which changes of parts of each other are one.
+#: Days in which changes of components that contain each other are one.
 _TOGETHER = 14 * DAY
-#: The most particular part is blamed: what it does shows in what it is a part of as well.
+#: The smallest component is blamed: what it does also shows in what contains it.
 _PARTICULAR = (PartKind.NVLINK, PartKind.CABLE, PartKind.SWITCH_PORT, PartKind.PORT, PartKind.GPU, PartKind.NODE)
 
 
@@ -72,7 +72,7 @@ class HistoryContext:
         for one in found:
             if not any(self._same(one, other) for other in kept):
                 kept.append(one)
-        # Only now: what a replaced part explains needs no other.
+        # Only now: what a replaced component explains needs no other.
         return [one for one in kept if one.component not in left_out]
 
     @cached_property
