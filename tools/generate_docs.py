@@ -97,14 +97,14 @@ def probes() -> str:
 def rules() -> str:
     """Return the page of the diagnosis rules."""
     from fabtui.diagnosis import diagnosis, finding  # noqa: F401 - registers all rules
-    from fabtui.diagnosis.experiment import trials_text
+    from fabtui.diagnosis.experiment import experiments_text
     from fabtui.history import history_rules  # noqa: F401 - registers the rules about earlier sessions
     from fabtui.jobs.monitor import job_rules  # noqa: F401 - registers the rules about jobs
 
     rows = [
         [
             *(rule.id, code(rule.name), cell(rule.title), rule.severity, cell(rule.description), cell(rule.next_step)),
-            cell(trials_text(rule.trials)),
+            cell(experiments_text(rule.experiments)),
         ]
         for rule in sorted(finding.RULES, key=lambda rule: rule.id)
     ]

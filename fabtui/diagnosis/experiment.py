@@ -1,4 +1,4 @@
-"""Confirmation of findings: experiments on few pairs, and the confidence that their outcomes leave.
+"""Experiments about findings, on few pairs, and the confidence that their outcomes leave.
 
 `planned` returns the experiments of a finding, a session runs them, and `confirmed` judges their results. A replay has
 the same events, and comes to the same judgement.
@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
     unlikelier: frozenset[Kind] = frozenset()
 
 
-class TrialSpec(NamedTuple):
+class ExperimentSpec(NamedTuple):
     """Declaration of an experiment."""
 
     name: str  #: What is changed, for readers.
@@ -134,16 +134,16 @@ def subject_text(model: Model, subject: Subject) -> str:
     return f"{str(subject.kind).replace('-', ' ')} {subject.name}"
 
 
-TRIALS: dict[ExperimentKind, TrialSpec] = {
-    ExperimentKind.ALONE: TrialSpec(
+EXPERIMENTS: dict[ExperimentKind, ExperimentSpec] = {
+    ExperimentKind.ALONE: ExperimentSpec(
         "alone",
         _fixed(),
         Outcome("so only other traffic, or chance, makes it look bad", _CONTENTION, _ANY - _CONTENTION),
         Outcome("so other traffic is not the reason", _ANY - _CONTENTION, _CONTENTION),
     ),
     # The meaning of results follows from the components that carry the pairs.
-    ExperimentKind.PARTNERS: TrialSpec("with other partners", _fixed(), Outcome(""), Outcome("")),
-    ExperimentKind.OTHER_HCA: TrialSpec(
+    ExperimentKind.PARTNERS: ExperimentSpec("with other partners", _fixed(), Outcome(""), Outcome("")),
+    ExperimentKind.OTHER_HCA: ExperimentSpec(
         "with another HCA (NCCL_IB_HCA)",
         _without_hca,
         Outcome("so this HCA or its rail is at fault, and the GPUs are not", _NICS, frozenset({Kind.GPU, Kind.NODE})),
@@ -151,7 +151,7 @@ TRIALS: dict[ExperimentKind, TrialSpec] = {
         inside=False,
         needless=_OVER_TCP,
     ),
-    ExperimentKind.SOCKET: TrialSpec(
+    ExperimentKind.SOCKET: ExperimentSpec(
         "with NCCL_NET=Socket",
         _fixed(NCCL_NET="Socket"),
         Outcome("so RDMA is at fault, and the GPUs and IP are not", _ANY - {Kind.GPU}, frozenset({Kind.GPU})),
@@ -159,7 +159,7 @@ TRIALS: dict[ExperimentKind, TrialSpec] = {
         inside=False,
         needless=_OVER_TCP,
     ),
-    ExperimentKind.GID: TrialSpec(
+    ExperimentKind.GID: ExperimentSpec(
         "with another GID index (NCCL_IB_GID_INDEX)",
         _roce_gid,
         Outcome("so the GID index is at fault: set this variable", _ANY - {Kind.GPU}, frozenset({Kind.GPU})),
@@ -168,7 +168,7 @@ TRIALS: dict[ExperimentKind, TrialSpec] = {
         needless=_OVER_TCP,
         dead=True,
     ),
-    ExperimentKind.ONE_RAIL: TrialSpec(
+    ExperimentKind.ONE_RAIL: ExperimentSpec(
         "with NCCL_CROSS_NIC=0",
         _fixed(NCCL_CROSS_NIC="0"),
         Outcome("so only traffic that leaves its rail is blocked", _RAILS, _ANY - _RAILS),
@@ -176,7 +176,7 @@ TRIALS: dict[ExperimentKind, TrialSpec] = {
         inside=False,
         dead=True,
     ),
-    ExperimentKind.NO_P2P: TrialSpec(
+    ExperimentKind.NO_P2P: ExperimentSpec(
         "with NCCL_P2P_DISABLE=1",
         _fixed(NCCL_P2P_DISABLE="1"),
         Outcome("so P2P over NVLink or PCIe is at fault, and the GPUs are not", _ANY),
@@ -185,7 +185,7 @@ TRIALS: dict[ExperimentKind, TrialSpec] = {
         dead=True,
         needless=frozenset({Path.SHM, Path.TCP, Path.RDMA, Path.GPUDIRECT}),
     ),
-    ExperimentKind.P2P: TrialSpec(
+    ExperimentKind.P2P: ExperimentSpec(
         "with NCCL_P2P_DISABLE=0",
         _fixed(NCCL_P2P_DISABLE="0", NCCL_P2P_LEVEL="SYS"),
         Outcome("so the hardware allows P2P: a variable keeps NCCL from using it", _ANY),
@@ -193,7 +193,7 @@ TRIALS: dict[ExperimentKind, TrialSpec] = {
         inside=True,
         paths=frozenset({Path.P2P}),
     ),
-    ExperimentKind.RDMA: TrialSpec(
+    ExperimentKind.RDMA: ExperimentSpec(
         "with NCCL_NET=IB",
         _fixed(NCCL_IB_DISABLE="0", NCCL_NET="IB"),
         Outcome("so RDMA works: a variable or a plug-in keeps NCCL from using it", _ANY),
@@ -201,7 +201,7 @@ TRIALS: dict[ExperimentKind, TrialSpec] = {
         inside=False,
         paths=frozenset({Path.RDMA, Path.GPUDIRECT}),
     ),
-    ExperimentKind.GPUDIRECT: TrialSpec(
+    ExperimentKind.GPUDIRECT: ExperimentSpec(
         "with NCCL_NET_GDR_LEVEL=SYS",
         _fixed(NCCL_NET_GDR_LEVEL="SYS"),
         Outcome("so GPUDirect works: the distance between GPU and NIC, or a variable, keeps NCCL from using it", _ANY),
@@ -209,7 +209,7 @@ TRIALS: dict[ExperimentKind, TrialSpec] = {
         inside=False,
         paths=frozenset({Path.GPUDIRECT}),
     ),
-    ExperimentKind.NO_NVLS: TrialSpec(
+    ExperimentKind.NO_NVLS: ExperimentSpec(
         "with NCCL_NVLS_ENABLE=0",
         _without_nvls,
         Outcome("so NVLink SHARP is at fault, and the NVLinks are not", _ANY),
@@ -219,7 +219,7 @@ TRIALS: dict[ExperimentKind, TrialSpec] = {
 }
 
 #: Experiments about pairs without a common component.
-PAIR_TRIALS = (
+PAIR_EXPERIMENTS = (
     ExperimentKind.ALONE,
     ExperimentKind.PARTNERS,
     ExperimentKind.SOCKET,
@@ -228,9 +228,9 @@ PAIR_TRIALS = (
 )
 
 
-def trials_text(trials: Sequence[ExperimentKind]) -> str:
+def experiments_text(experiments: Sequence[ExperimentKind]) -> str:
     """Return experiments in words: ``alone; with other partners``."""
-    return "; ".join(TRIALS[trial].name for trial in trials)
+    return "; ".join(EXPERIMENTS[kind].name for kind in experiments)
 
 
 #: Maximum number of bad pairs, of further partners and of controls in an experiment.
@@ -243,7 +243,7 @@ _FACTOR, _UNNAMED = 4.0, 0.1
 _UNKNOWN, _LEAST = 0.5, 0.05
 #: Factor by which a slow collective has to gain for an experiment to explain it.
 _FASTER = 1.15
-_KNOWN = frozenset(trial.value for trial in TRIALS)
+_KNOWN = frozenset(kind.value for kind in EXPERIMENTS)
 _WORDS = {1: "confirmed", 0: "tested", -1: "refuted"}
 #: Number of findings that a session confirms by itself.
 MOST_CONFIRMED = 5
@@ -275,13 +275,13 @@ class ConfirmationFact(NamedTuple):
 def planned(model: Model, finding: Finding) -> list[Experiment]:
     """Return the experiments that separate a finding from its rivals; those that cannot be run have a `problem`."""
     nccl = any(end.kind == "gpu" for end in model.endpoints) and model.options.get("engine") != "gloo"
-    cells = sorted(finding.cells) if finding.rule.trials else []
+    cells = sorted(finding.cells) if finding.rule.experiments else []
     cells = cells[:: max(1, len(cells) // _MOST_CELLS)]
     found = []
-    for trial in finding.rule.trials:
-        spec = TRIALS[trial]
+    for kind in finding.rule.experiments:
+        spec = EXPERIMENTS[kind]
         sample = _sample(model, cells, spec)
-        pairs = _with_partners(model, finding, sample) if trial is ExperimentKind.PARTNERS else sample
+        pairs = _with_partners(model, finding, sample) if kind is ExperimentKind.PARTNERS else sample
         groups = _groups_of(finding)[:_SAMPLE] if spec.collective else []
         env = spec.env(model, finding.subject, pairs) if pairs or groups else None
         if env is None:
@@ -290,7 +290,7 @@ def planned(model: Model, finding: Finding) -> list[Experiment]:
             Experiment(
                 rule=finding.rule.id,
                 subject=tuple(map(str, finding.subject)),
-                trial=trial.value,
+                trial=kind.value,
                 env=env,
                 pairs=[] if groups else pairs,
                 controls=[] if groups else _controls(model, finding, sample[0], pairs),
@@ -313,7 +313,7 @@ def first_planned(model: Model, found: Iterable[Finding]) -> list[Experiment]:
     return [one for plan in itertools.islice(plans, MOST_CONFIRMED) for one in plan]
 
 
-def _sample(model: Model, cells: Sequence[Pair], spec: TrialSpec) -> list[Pair]:
+def _sample(model: Model, cells: Sequence[Pair], spec: ExperimentSpec) -> list[Pair]:
     """Return a few of the bad pairs that an experiment is about, with as many different ends as possible."""
     cells = [
         pair
@@ -413,7 +413,7 @@ class _Step(NamedTuple):
 def confirmed(model: Model, finding: Finding) -> Finding:
     """Return a finding with the outcomes of the experiments about it: evidence, confidence, and the likeliest rival."""
     subjects = {tuple(map(str, one)) for one in (finding.subject, *finding.rivals)}
-    done = model.experiments.about(finding.rule.id, subjects, model.sweep_since) if finding.rule.trials else []
+    done = model.experiments.about(finding.rule.id, subjects, model.sweep_since) if finding.rule.experiments else []
     # A later version may have others.
     done = [one for one in done if one.event.trial in _KNOWN]
     if not done:
@@ -424,7 +424,9 @@ def confirmed(model: Model, finding: Finding) -> Finding:
     slow = slow or any(_is_slow(model, pair) for one in done for pair in one.event.pairs if pair in finding.cells)
     for one in done:
         if problem := one.event.problem:
-            lines.append(f"not tried: {one.event.env_text or TRIALS[ExperimentKind(one.event.trial)].name} {problem}")
+            lines.append(
+                f"not tried: {one.event.env_text or EXPERIMENTS[ExperimentKind(one.event.trial)].name} {problem}"
+            )
             continue
         step = _judged(model, finding, one, slow=slow)
         votes.append(step.votes)
@@ -461,7 +463,7 @@ def _weighed(finding: Finding, votes: Iterable[dict[Subject, int]]) -> dict[Subj
 
 def _judged(model: Model, finding: Finding, tried: Tried, *, slow: bool) -> _Step:
     """Return what an experiment showed, and what follows from it."""
-    one, spec = tried.event, TRIALS[ExperimentKind(tried.event.trial)]
+    one, spec = tried.event, EXPERIMENTS[ExperimentKind(tried.event.trial)]
     if one.groups:
         return _judged_by_groups(finding, tried, spec)
     results = {pair: _passes(model, tried, spec.paths, pair, slow=slow) for pair in one.pairs}
@@ -490,7 +492,7 @@ def _voted(finding: Finding, text: str, outcome: Outcome) -> _Step:
     return _Step(f"{text}, {outcome.text}", votes)
 
 
-def _judged_by_groups(finding: Finding, tried: Tried, spec: TrialSpec) -> _Step:
+def _judged_by_groups(finding: Finding, tried: Tried, spec: ExperimentSpec) -> _Step:
     """Return what collectives over the groups of a finding show: they pass, and are faster if they were slow."""
     before = {(one.src, one.dst): one for one in _groups_of(finding)}
     parts, outcomes = [], set()
@@ -541,7 +543,7 @@ def _names(pairs: Iterable[Pair]) -> str:
 
 def _result_text(tried: Tried, pairs: Sequence[Pair], how: str, *, passed: bool, slow: bool) -> str:
     """Return how pairs passed or failed, with the value and transport of the first one, or its error."""
-    found, spec = tried.results[pairs[0]], TRIALS[ExperimentKind(tried.event.trial)]
+    found, spec = tried.results[pairs[0]], EXPERIMENTS[ExperimentKind(tried.event.trial)]
     verbs = ("passes", "pass") if passed else ("fails", "fail")
     detail = ""
     if found.verdict.bad:

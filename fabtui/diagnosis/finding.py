@@ -272,7 +272,7 @@ class Rule(ABC, Generic[ContextT]):
     evidence: ClassVar[tuple[str, ...]] = ()  #: Templates of lines of evidence.
     next_step: ClassVar[str] = ""  #: What to do about it.
     #: Experiments that confirm or refute its findings, the decisive ones first.
-    trials: ClassVar[tuple[ExperimentKind, ...]] = ()
+    experiments: ClassVar[tuple[ExperimentKind, ...]] = ()
     exit_note: ClassVar[str] = ""  #: Exit code of a session with a bad finding of it, where that is not 1, and why.
     #: Whether its findings last while a sweep tests pairs and groups; findings of other rules wait for its end.
     lasts: ClassVar[bool] = True

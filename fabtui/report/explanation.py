@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fabtui.diagnosis.experiment import trials_text
+from fabtui.diagnosis.experiment import experiments_text
 from fabtui.diagnosis.finding import Rule
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning, filled
 from fabtui.diagnosis.knowledge.log_causes import Causes, LogPlace, Occurrences
@@ -31,7 +31,7 @@ _MOST_UNKNOWN = 5
 def rule_lines(rule: Rule[Any], width: int) -> list[str]:
     """Return the lines of a rule."""
     lines = wrapped("", f"{rule.id} {rule.name} ({rule.severity}): {rule.title}", width)
-    fields = [("means", rule.description), ("next", rule.next_step), ("tests", trials_text(rule.trials))]
+    fields = [("means", rule.description), ("next", rule.next_step), ("tests", experiments_text(rule.experiments))]
     return lines + _fields([*fields, ("exit", rule.exit_note)], width)
 
 

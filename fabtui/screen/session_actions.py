@@ -61,8 +61,8 @@ def confirm(context: AppContext, experiments: Sequence[Experiment]) -> None:
     if context.model.phase.name == "confirm":
         context.notify("experiments are running already")
         return
-    trials = [one.env_text or one.trial for one in experiments if not one.problem]
-    context.notify("testing this finding: " + ", then ".join(trials))
+    named = [one.env_text or one.trial for one in experiments if not one.problem]
+    context.notify("testing this finding: " + ", then ".join(named))
     context.run_worker(report(context, feed.confirm(experiments)), "confirm", exit_on_error=False)
 
 

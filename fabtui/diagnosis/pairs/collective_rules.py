@@ -53,7 +53,7 @@ class NvlinkSharp(Rule[PairContext]):
     )
     next_step = """Compare the Fabric state of all GPUs; reset the GPUs and restart nvidia-fabricmanager, or reboot \
 the node. NCCL_NVLS_ENABLE=0 avoids NVLink SHARP meanwhile."""
-    trials = (ExperimentKind.NO_NVLS,)
+    experiments = (ExperimentKind.NO_NVLS,)
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         model = context.model

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from fabtui.diagnosis.experiment import PAIR_TRIALS, ends_of
+from fabtui.diagnosis.experiment import PAIR_EXPERIMENTS, ends_of
 from fabtui.diagnosis.finding import (
     Direction,
     ExperimentKind,
@@ -74,7 +74,7 @@ class WrongData(Rule[PairContext]):
     next_step = (
         "Keep these GPUs out of jobs: a job would carry on with wrong numbers. Then test their memory and links."
     )
-    trials = PAIR_TRIALS
+    experiments = PAIR_EXPERIMENTS
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         if any(counts[Verdict.WRONG] for counts in (context.tally.counts, *context.tally.layers.values())):
@@ -336,7 +336,7 @@ class Contention(_PairRule):
         "{inside} pairs pass alone and are slow in the world communicator, alongside all others",
     )
     next_step = "Compare with --isolated; check oversubscription, adaptive routing and flow control of the switches."
-    trials = (ExperimentKind.ALONE,)
+    experiments = (ExperimentKind.ALONE,)
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         passed = retested = 0
@@ -382,7 +382,7 @@ class RailsBlockedByNode(_PairRule):
     message = "no traffic across rails[ among {among}][ from {source} to {destination}]"
     evidence = ("these nodes reach each other within rails",)
     next_step = "Compare the routes between rails of these nodes with the routes of other nodes."
-    trials = (ExperimentKind.ALONE, ExperimentKind.ONE_RAIL, ExperimentKind.SOCKET)
+    experiments = (ExperimentKind.ALONE, ExperimentKind.ONE_RAIL, ExperimentKind.SOCKET)
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         table, places = context.tally.table, context.tally.places
@@ -558,7 +558,7 @@ def _blame_rule(row: Mapping[str, Any]) -> type[BlameRule]:
     """Return the rule of a row of ``blame_rules.toml``."""
     own = {name: row[name] for name in ("id", "name", "title", "message", "dead")}
     own |= {"__doc__": row["meaning"], "evidence": tuple(row.get("evidence", ())), "next_step": row["next"]}
-    own["trials"] = tuple(map(ExperimentKind, row["trials"]))
+    own["experiments"] = tuple(map(ExperimentKind, row["experiments"]))
     own["kinds"] = frozenset((Kind(kind), Reach(reach)) for kind, reach in row["kinds"])
     return type(row["name"], (_SPECIAL.get(row["name"], BlameRule),), own)
 
@@ -603,7 +603,7 @@ class PairsSameError(_PairRule):
     title = "Several pairs fail with the same error"
     message = "{pairs} pairs fail with the same error"
     next_step = "Look for what the pairs have in common: a switch, a rail, a library."
-    trials = PAIR_TRIALS
+    experiments = PAIR_EXPERIMENTS
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         # The mesh explains addresses between which nothing passes, and with them their pairs.
@@ -629,7 +629,7 @@ class _SinglePair(_PairRule):
     """Base of the rules about single pairs, in one direction or both."""
 
     dead: ClassVar[bool]
-    trials = PAIR_TRIALS
+    experiments = PAIR_EXPERIMENTS
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         mine = {pair for pair, verdict in context.unexplained.items() if (verdict in DEAD) is self.dead}
@@ -789,7 +789,7 @@ class PairsSlow(_PairRule):
     title = "Several pairs are slow"
     message = "{pairs} pairs are slow"
     next_step = "Look for what the pairs have in common: a switch, a rail, a leaf."
-    trials = PAIR_TRIALS
+    experiments = PAIR_EXPERIMENTS
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         if _are_many(context.unexplained):

@@ -201,7 +201,7 @@ class SocketFallback(TransportRule):
     message = "{where}: {pairs} pairs use NET/Socket (TCP), though both nodes have active RDMA ports"
     evidence = ("set: {variables}",)
     next_step = "Run with NCCL_DEBUG=INFO and look for NET/IB: a plug-in, a library or a variable is missing or wrong."
-    trials = (ExperimentKind.RDMA,)
+    experiments = (ExperimentKind.RDMA,)
     variables = "Socket"
     commands = ("ibv_devinfo", "ls /dev/infiniband")
     error = "uses-sockets"
@@ -231,7 +231,7 @@ class NoGpuDirect(TransportRule):
     message = "{where}: {pairs} pairs use RDMA without GPUDirect, others of the fabric with it"
     evidence = ("set: {variables}",)
     next_step = "Load nvidia-peermem, or use a driver with DMA-BUF; compare IOMMU and ACS with another node."
-    trials = (ExperimentKind.GPUDIRECT,)
+    experiments = (ExperimentKind.GPUDIRECT,)
     variables = "IB"
     commands = ("lsmod | grep -E 'nvidia_peermem|nv_peer_mem'",)
     error = "gpudirect-off"
@@ -263,7 +263,7 @@ class NoPeerToPeer(TransportRule):
     )
     evidence = ("set: {variables}",)
     next_step = "Unset the variable; else check ACS and IOMMU, /dev/shm, and whether the process sees all GPUs."
-    trials = (ExperimentKind.P2P,)
+    experiments = (ExperimentKind.P2P,)
     variables = "P2P"
     commands = ("nvidia-smi topo -p2p n",)
     error = "p2p-disabled"

@@ -47,7 +47,7 @@ _NOTE = "known"
 
 def _why_no_experiment(model: Model, finding: Finding, experiments: Sequence[Experiment]) -> str:
     """Return why nothing can be tried about a finding."""
-    if not finding.rule.trials:
+    if not finding.rule.experiments:
         return f"{finding.rule.id} {finding.rule.name} has no experiments: run its next steps"
     nodes = dict.fromkeys(node_of(end) for pair in sorted(finding.cells) for end in pair)
     gone = [f"{one_line(node, 60)} is {record.state}" for node in nodes if (record := model.gone(node))]

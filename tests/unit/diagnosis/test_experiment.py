@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.diagnosis.experiment import TRIALS, ConfirmationFact, confirmed, first_planned, planned
+from fabtui.diagnosis.experiment import EXPERIMENTS, ConfirmationFact, confirmed, first_planned, planned
 from fabtui.diagnosis.finding import RULES, ExperimentKind, Finding, Kind, Subject
 from fabtui.model.event_decoding import event_from_json
 from fabtui.model.events import EXPERIMENT_ARM, Experiment, InventoryUpdate, Measured, NodeState, NodeUpdate
@@ -73,8 +73,8 @@ def with_hcas(model: Model, layer: str = "InfiniBand", gids: Mapping[str, list[i
 
 
 def test_every_declared_trial_is_defined_and_used() -> None:
-    assert set(TRIALS) == set(ExperimentKind)
-    assert {trial for rule in RULES for trial in rule.trials} == set(ExperimentKind)
+    assert set(EXPERIMENTS) == set(ExperimentKind)
+    assert {trial for rule in RULES for trial in rule.experiments} == set(ExperimentKind)
 
 
 def test_a_dead_pair_is_tested_alone_with_partners_and_over_tcp() -> None:
@@ -270,7 +270,7 @@ def about(
     model = with_hcas(fabric("ab", 4, dead_if(lambda s, d: False)), "Ethernet", {"a": [3], "b": [3]})
     verdict = Verdict.FAILED if value is None else Verdict.OK
     model.apply(Measured([Measurement(Layer.P2P, *pair, verdict, value, "GB/s", 8, 3.0, transport=path)], time=3.0))
-    rule = next(rule for rule in RULES if trial in rule.trials)
+    rule = next(rule for rule in RULES if trial in rule.experiments)
     return model, rule.finding("", cells=[pair], blames=blames)
 
 
@@ -317,7 +317,7 @@ def test_an_experiment_with_a_faster_path_works_if_the_pair_takes_it(
     model, finding = about(trial, ("a:1", "a:2") if trial is ExperimentKind.P2P else ("a:1", "b:1"), 18.0, SOCKET)
     plan = by_trial(planned(model, finding))[trial]
     played(model, [plan], lambda each, pair: path)
-    outcome = TRIALS[trial].works if works else TRIALS[trial].fails
+    outcome = EXPERIMENTS[trial].works if works else EXPERIMENTS[trial].fails
     assert fact(confirmed(model, finding)).lines[0].endswith(outcome.text)
 
 
