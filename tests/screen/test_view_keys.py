@@ -73,7 +73,7 @@ async def test_each_kind_of_view_is_open_once(opened: Opened) -> None:
         (("T",), "right_square_bracket", "] has no effect here. main screen: next bad cell; "),
         ((), "z", "z has no effect: ? shows all keys"),
         (("n",), "z", "z has no effect: ? shows all keys"),
-        (("question_mark",), "s", "s has no effect here. main screen: sort rows by bad cells, or not"),
+        (("question_mark",), "s", "s has no effect here. main screen: sort rows by bad cells, or restore the order"),
     ],
 )
 async def test_a_key_without_effect_is_answered(opened: Opened, way: tuple[str, ...], key: str, words: str) -> None:

@@ -104,10 +104,8 @@ class MainScreen(Screen[None]):
             "minus", "zoom(-1)", "main.zoom-out", "zoom out: two nodes, endpoints, blocks of nodes", "out", group=_ZOOM
         ),
         _grid_key("u", "unfilter", "main.unfilter", "show all cells again"),
-        _grid_key("s", "order('badness')", "main.sort", "sort rows by bad cells, or not", "sort"),
-        _grid_key(
-            "b", "order('blame')", "main.blame", "sort rows and columns by the bad cells that they explain, or not"
-        ),
+        _grid_key("s", "order('badness')", "main.sort", "sort rows by bad cells, or restore the order", "sort"),
+        _grid_key("b", "order('blame')", "main.blame", "sort rows and columns by blame, or restore the order"),
         _grid_key(
             "O",
             "grouping",
@@ -118,7 +116,7 @@ class MainScreen(Screen[None]):
         _grid_key("y", "copy", "main.copy", "copy the results of the pair under the cursor", "copy"),
         _grid_key("x", "other_direction", "main.other-way", "opposite direction of the pair"),
         _grid_key("m", "map", "main.map", "show or hide the map of a grid that does not fit"),
-        _grid_key("vertical_line", "beside", "main.beside", "show a second layer beside the grid, or not"),
+        _grid_key("vertical_line", "beside", "main.beside", "show or hide a second layer beside the grid"),
         _grid_key("p", "panel", "main.panel", "show or hide the side panel"),
         shortcut("escape", "back", "main.back", "go back: grid, previous zoom, or all cells"),
     ]
