@@ -37,7 +37,10 @@ FAULTY = {
     "ras": {"skip-rank0.log", "skip-rank1.log"},
     "running-job-h200x2": {"*"},
     "sessions": {"h200x8-lab-2x4-faults.jsonl.gz", "job-h100x2-stopped.jsonl.gz"},
-    "slurm": {"scontrol_show_node_down.txt", "scontrol_show_node_drain.txt", "scontrol_show_node_oneline.txt"},
+    "slurm": {
+        *(f"scontrol_show_node_{name}.txt" for name in ("down", "drain", "oneline")),
+        *("sinfo.json", "sinfo.txt", "sinfo_N_long.txt", "sinfo_N_node_down.txt", "sinfo_fmt.txt"),
+    },
 }
 #: The same of real samples, which are not everywhere: the fault that each shows.
 REAL_FAULTY = {
@@ -60,6 +63,8 @@ REAL_FAULTY = {
     "perftest/couldnt-connect.txt": "no server",
     "perftest/failed-modify-qp-rtr.txt": "modify QP",
     "slurm-scontrol/idle-drain-gres-lower.txt": "a drained node",
+    "slurm-sinfo/drain-and-list-reasons.txt": "a drained node",
+    "slurm-sinfo/reboot-draining-fail-states.txt": "nodes out of service",
 }
 #: Folders of outputs of what failed.
 REAL_FAULTS = ("nvidia-smi-broken", "torch-failure", "slurmd-log")

@@ -243,7 +243,6 @@ NOT_JUDGED = {
     "qperf": "between addresses that are not nodes",
     "sacct": "jobs",
     "saquery": "records of a fabric",
-    "sinfo": "states that the scheduler already acts on",
     "slurm-topology": "names",
     "slurmd-log": "a log",
     "sminfo": "names",
