@@ -10,7 +10,7 @@ Findings are made small, counted once per place in the code, and kept with their
 ``build/fuzz/TARGET/found``; the corpus stays in ``build/fuzz/TARGET/corpus`` for the next run. Nothing that is read can
 start a process or open a connection. Exit code: 1 with findings.
 
-An input that was found belongs into a test: ``tests/unit/test_fuzzed.py`` replays those in ``tests/samples/fuzzed``.
+An input that was found belongs in a test: ``tests/unit/test_fuzzed.py`` replays those in ``tests/samples/fuzzed``.
 """
 
 from __future__ import annotations

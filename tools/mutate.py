@@ -10,7 +10,7 @@ The tests of `ROOMS` run once to learn which of them reach which line; ``build/m
 until it or what it reaches changes. Each mutant lives in a process of its own, where it is imported in place of the
 module, and meets the tests that reach its line, the shortest first. Nothing is written to the working tree.
 
-Changes that cannot matter to results are not tried: `LEFT_OUT` lists them, and the total counts them apart.
+Changes that cannot matter to results are not tried: `LEFT_OUT` lists them, and the total counts them separately.
 
 Exit code: 0 if `LEAST_KILLED` of the tried mutants are killed, by a failing test or by the time limit.
 """

@@ -7,7 +7,7 @@ out=$(mkdir -p "$1" && cd "$1" && pwd)
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
 
-# The name of this machine belongs into no recording.
+# The name of this machine belongs in no recording.
 if [ -z "${FABTUI_RECORD:-}" ] && unshare --uts true 2> /dev/null; then
     FABTUI_RECORD=1 exec unshare --uts bash -c 'hostname n000 && exec "$@"' - bash "$0" "$out"
 fi

@@ -94,7 +94,7 @@ def try_flows(
     """Send datagrams and connect from several source ports to each target; return a row for each.
 
     ``plan``: ``flows``, ``rounds`` and ``datagrams``. ``head`` returns the datagram of a number. Datagrams of a flow
-    and round have the target number ``number + flow * rounds + round``, so that the receiver counts them apart.
+    and round have the target number ``number + flow * rounds + round``, so that the receiver counts them separately.
     """
     flows = []
     for target in targets:
