@@ -19,6 +19,7 @@ from fabtui.errors import InputError
 from fabtui.nodeset import expand, expand_listed, fold
 from fabtui.scheduler.allocation import Allocation
 from fabtui.scheduler.slurm_nodes import node_values
+from fabtui.scheduler.slurm_records import known_pairs
 from fabtui.scheduler.slurm_states import out_of_service
 from fabtui.scheduler.tool import ToolOutput, ask
 
@@ -195,7 +196,6 @@ def _listed(environ: Mapping[str, str]) -> list[str]:
 Stage = Literal["waiting", "running", "ended", "unknown"]
 _RUNNING = ("COMPLETING", *_HOLDING)
 _TIME = re.compile(r"(?:(\d{1,5})-)?(?:(\d{1,5}):)?(\d{1,5}):(\d\d)", re.ASCII)
-_FIELD = re.compile(r"(?:^|\s)([A-Z][A-Za-z:/]{1,40})=")
 _STAMP = "%Y-%m-%dT%H:%M:%S"
 
 
@@ -273,9 +273,9 @@ def _details(found: JobStatus, *, known: bool) -> JobStatus:
     """Add what ``scontrol`` and, for an ended job, ``sacct`` know."""
     lines = ask(["scontrol", "--oneliner", "show", "job", found.job]).lines
     if lines:
-        values = _fields(lines[0])
-        nodes = [node for line in lines for node in expand_listed(_fields(line).get("NodeList", "")) or ()]
-        outputs = [path for line in lines for key in ("StdOut", "StdErr") if (path := _fields(line).get(key))]
+        values = known_pairs(lines[0])
+        nodes = [node for line in lines for node in expand_listed(known_pairs(line).get("NodeList", "")) or ()]
+        outputs = [path for line in lines for key in ("StdOut", "StdErr") if (path := known_pairs(line).get(key))]
         found = found._replace(
             state=found.state if known else values.get("JobState", ""),
             nodes=found.nodes or tuple(dict.fromkeys(nodes)),
@@ -303,14 +303,6 @@ def _details(found: JobStatus, *, known: bool) -> JobStatus:
         found = found._replace(state=state.partition(" ")[0], exit_code=code, ended=_stamp(end), user=user, name=name)
         found = found._replace(nodes=found.nodes or tuple(expand_listed(listed) or ()), elapsed=_seconds(elapsed))
     return found
-
-
-def _fields(line: str) -> dict[str, str]:
-    """Return the fields of ``scontrol --oneliner``; values may contain blanks."""
-    marks = list(_FIELD.finditer(line))
-    ends = [*(mark.start() for mark in marks), len(line)][1:]
-    found = {mark[1]: line[mark.end() : end].strip() for mark, end in zip(marks, ends, strict=True)}
-    return {name: value for name, value in found.items() if value not in ("(null)", "Unknown", "N/A")}
 
 
 def _down(nodes: Sequence[str]) -> dict[str, str]:

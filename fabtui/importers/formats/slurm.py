@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fabtui.nodeset import expand_listed
+from fabtui.scheduler.slurm_records import NOTHING, pairs
 from fabtui.scheduler.slurm_states import out_of_service
 from fabtui.scheduler.slurm_topology import joined, leaves, records
 from fabtui_node.parsers.base import Format, Likely, Notes, Reading, first_of
@@ -518,24 +519,12 @@ _OF_CONFIG = re.compile(
     re.MULTILINE,
 )
 _RECORD = re.compile(rf"^\s{{0,3}}({'|'.join(_FIRST)})=")
-_PAIR = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w:/.-]{0,60})=")
-_REST = re.compile(r"^\s*(Reason|Comment|AdminComment|SystemComment|Command|WorkDir|OS|Extra)=(.*)$")
 _BY = re.compile(r"^(.*?)(?<!\s)\s*\[([^@\[\]]{1,60})@([^\[\]]{1,40})\]$")
 _CONFIG = re.compile(r"^\s*([A-Za-z][\w/.-]{0,60})\s+=\s?(.*)$")
 _PING = re.compile(r"^(Slurmctld\(\w{1,30}\)) at (\S{1,253}) is (\w{1,20})")
 _ERROR = re.compile(
     r"^(?:scontrol: .{1,200}|slurm_load_\w+ error: .{1,200}|(?:Node|Job|Partition) \S{1,120} not found)"
 )
-_NOTHING = ("(null)", "N/A", "n/a", "n/s", "Unknown", "")
-
-
-def _pairs(line: str) -> dict[str, str]:
-    """Return the pairs of a line; a value extends to the next name, so that it may hold blanks and equal signs."""
-    if rest := _REST.match(line):
-        return {rest[1]: rest[2].strip()}
-    found = list(_PAIR.finditer(line))
-    ends = [*(pair.start() for pair in found[1:]), len(line)][: len(found)]
-    return {pair[1]: line[pair.end() : end].strip() for pair, end in zip(found, ends, strict=True)}
 
 
 def _records(lines: list[str], notes: Notes) -> list[dict[str, Any]]:
@@ -546,15 +535,15 @@ def _records(lines: list[str], notes: Notes) -> list[dict[str, Any]]:
         if not records or not line.strip():
             continue
         # A record may be on one line (-o).
-        pairs = _pairs(line.strip() if _RECORD.match(line) else line)
-        if not pairs and not line.startswith("#"):
+        values = pairs(line.strip() if _RECORD.match(line) else line)
+        if not values and not line.startswith("#"):
             notes.puzzled(line)
-        if line.startswith("     ") and "Nodes" in pairs:
+        if line.startswith("     ") and "Nodes" in values:
             # scontrol -d: what the job holds on some of its nodes.
-            records[-1].setdefault("details", []).append(pairs)
+            records[-1].setdefault("details", []).append(values)
             continue
-        for name, value in pairs.items():
-            records[-1].setdefault(name, None if value in _NOTHING else value)
+        for name, value in values.items():
+            records[-1].setdefault(name, None if value in NOTHING else value)
     return records
 
 
@@ -615,8 +604,8 @@ def _parse_scontrol(text: str) -> Reading:
     head = next((line for line in lines[:5] if re.search(r"\bscontrol\b", line)), "")
     start = next((at for at, line in enumerate(lines) if line.startswith("Configuration data as of")), None)
     if start is not None:
-        pairs = [(found[1], found[2].strip()) for line in lines[start + 1 :] if (found := _CONFIG.match(line))]
-        values["config"] = {name: None if value in _NOTHING else value for name, value in pairs}
+        settings = [(found[1], found[2].strip()) for line in lines[start + 1 :] if (found := _CONFIG.match(line))]
+        values["config"] = {name: None if value in NOTHING else value for name, value in settings}
     elif (processes := _pids(lines)) is not None:
         values["processes"] = processes
     elif head and (shown := _shown(head, lines)) is not None:
