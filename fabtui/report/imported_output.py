@@ -107,7 +107,7 @@ def _blocks(result: Result) -> Iterator[Block]:
             yield Items(name, texts, whole=name == "next")
     if timeline := values.get("timeline"):
         yield Picture("timers of the ranks by group", timeline_scene(timeline))
-    if result.kind == "busbw-table":
+    if result.known and formats()[result.kind].sweeps:
         yield from sweep_tables(model([result]))
     shown = {name: value for name, value in values.items() if name not in hidden}
     yield from value_blocks(shown, result.units)

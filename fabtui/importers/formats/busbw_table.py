@@ -128,4 +128,4 @@ _LIKELY = first_of(
     (0.9, r"(?i)^\|?[ \t]{0,20}(?:#|number of )?(?:gpus?|ranks?|nodes?|devices?)[ \t]{0,40}\|.{0,400}\bbusbw\b"),
 )
 _TITLE = "table of bus bandwidths by the number of GPUs, HTML or with bars"
-FORMATS = [Format("busbw-table", _TITLE, _LIKELY, parse, convert=benchmarks.busbw_tables)]
+FORMATS = [Format("busbw-table", _TITLE, _LIKELY, parse, convert=benchmarks.busbw_tables, sweeps=True)]

@@ -49,6 +49,7 @@ class Format(NamedTuple):
     errors: bool = False  #: True if it may have the errors of libraries that the catalogue of errors explains.
     #: Names of values for ``--json`` only: a matrix or a selection represents them in text.
     hidden: Tuple[str, ...] = ()
+    sweeps: bool = False  #: True if text shows its measurements as tables of bandwidths by the number of endpoints.
 
 
 class Likely:
