@@ -140,12 +140,12 @@ class App:
     def wait_for(self, pattern: str, seconds: float) -> float | None:
         """Return after how many seconds the verdict has a text, None if it does not."""
         began = time.monotonic()
-        while (waited := time.monotonic() - began) < seconds:
+        while time.monotonic() - began < seconds:
             if select.select([self.terminal], [], [], 0.1)[0]:
                 with contextlib.suppress(OSError):
                     self.screen.feed(os.read(self.terminal, 1 << 16))
             if re.search(pattern, self.verdict):
-                return waited
+                return time.monotonic() - began
         return None
 
     @property
@@ -208,7 +208,7 @@ def test_faults_that_stay(training: Training, fault: str) -> None:
     training.do(words) if words else training.signal(signal.SIGKILL)
     began = time.monotonic()
     shown = app.wait_for(expected, MOST)
-    print(f"  app, {fault}: {'right' if shown is not None else 'WRONG'} after {shown}")
+    print(f"  app, {fault}: {'right' if shown is not None else 'WRONG'} after {shown or -1:.1f} s")
     app.end()
     code, first, took = _run(training)
     print(f"  run, {fault}: {time.monotonic() - began:.1f} s after the event")
@@ -285,7 +285,7 @@ def test_an_xid_while_the_job_moves(training: Training) -> None:
     shown = app.wait_for("Xid 79", MOST)
     app.end()
     code, first, took = _run(training)
-    print(f"  Xid: app after {shown}, run {took:.1f} s")
+    print(f"  Xid: app after {shown or -1:.1f} s, run {took:.1f} s")
     assert shown is not None
     assert code == 1
     assert re.search(r"is making progress.*rank 1 on \S+ is on a GPU that reported Xid 79", first), first
