@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from fabtui.transport.link import Link, LinkLost, Message
@@ -60,32 +60,21 @@ class NodeClient:
         self._spawned: asyncio.Future[dict[str, Any]] | None = None
         self._rank_host_runs = False
         self._lines = 0
+        self._received = 0
         self._posted: list[dict[str, Any]] = []
         self._posting: asyncio.Task[None] | None = None
 
-    async def messages(self) -> AsyncIterator[Message]:
+    async def messages(self, room: Callable[[], Awaitable[None]] | None = None) -> AsyncIterator[Message]:
         """Yield the messages that answer no request, until the link ends; `lost` is set then, and open probes fail.
 
         ``rank`` has a dictionary ``m`` of the rank host, ``log`` a line that a process printed; ``exit`` and
-        ``stopped`` are about the process of the rank host.
+        ``stopped`` are about the process of the rank host. ``room`` returns when there is room for one more: until
+        then it stays with the link, where it takes less memory.
         """
         try:
-            number = 0
             while True:
-                message = await self.link.receive()
-                number += 1
-                if number % _TURN == 0:
-                    # A queue that is never empty needs no waiting: other nodes have their turn.
-                    await asyncio.sleep(0)
-                if self._rejected is not None:
-                    continue
-                try:
-                    found = self._dispatch(message)
-                except Exception as error:
-                    # No message of one node may end the session of the others.
-                    raise _unreadable(error) from error
-                if found is not None:
-                    yield found
+                # Not in a variable: the next may be long in coming, and there may be hundreds of nodes.
+                yield await self._next_message(room)
         except LinkLost as lost:
             self.lost = self._rejected or lost
         for future, _ in self._probes.values():
@@ -95,6 +84,27 @@ class NodeClient:
             fail(self._spawned, ProbeFailed("lost", self.lost.text))
         if self.lost.kind == "protocol":
             await self.link.close()
+
+    async def _next_message(self, room: Callable[[], Awaitable[None]] | None) -> Message:
+        while True:
+            if room is not None:
+                await self.link.arrival()
+                await room()
+            message = await self.link.receive()
+            self._received += 1
+            if self._received % _TURN == 0:
+                # A queue that is never empty needs no waiting: other nodes have their turn.
+                await asyncio.sleep(0)
+            if self._rejected is not None:
+                continue
+            try:
+                found = self._dispatch(message)
+            except Exception as error:
+                # No message of one node may end the session of the others.
+                raise _unreadable(error) from error
+            if found is not None:
+                return found
+            del message
 
     def reject(self, error: Exception) -> None:
         """End the link because of a message that cannot be processed; the other nodes continue."""

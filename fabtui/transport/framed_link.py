@@ -13,12 +13,14 @@ from fabtui.sanitize import last_line, one_line
 from fabtui.transport.byte_pipe import BytePipe, Ending, Explain, Tail, explain_end, last_words, shorten
 from fabtui.transport.link import Backend, Link, LinkLost, LostKind, Message, NodeUnreachable
 from fabtui.transport.payload import Cargo, Part
-from fabtui_node.protocol import MAX_BANNER, MAX_FRAME, VERSION, Decoder, ProtocolError, encode, loads, marker
+from fabtui_node.protocol import MAX_BANNER, MAX_FRAME, VERSION, Decoder, ProtocolError, decode, encode, loads, marker
 
 #: Number of heartbeats that this process misses while it is suspended: it was stopped, or the machine slept.
 _STANDSTILL = 3
 #: Maximum number of unanswered heartbeats whose sending time is kept.
 _BEATS_KEPT = 64
+#: Maximum size (bytes) of the answer to a heartbeat.
+_BEAT_SIZE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +48,25 @@ class FramedLink(Link):
         self.round_trip = None
         self._pipe = pipe
         self._limits = limits
-        self._decoder = Decoder(parse=parse)
+        self._decoder = Decoder()
         self._stderr = Tail()
-        self._inbox: deque[tuple[Message, int]] = deque()
+        #: Frames, each with its cost: as messages, those of hundreds of nodes would take several times the memory.
+        self._inbox: deque[tuple[bytes, int]] = deque()
         self._queued = 0
         self._uncharged = 0
         self._received = 0
-        self._arrived = asyncio.Event()
-        self._room = asyncio.Event()
+        self._arrived = _Signal()
+        self._room = _Signal()
         self._held = False
-        self._ended = asyncio.Event()
         self._lost: LinkLost | None = None
         self._writing = asyncio.Lock()
         self._closing = False
         self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
         self._heard = self._ticked = self._loop.time()
         self._overslept = 0.0
         self._beats: dict[int, float] = {}
+        self._watching: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._cargo: Cargo | None = None
         self._carrying = asyncio.Lock()
@@ -95,6 +99,7 @@ class FramedLink(Link):
         # The payload is written while the banner is read: a shell that prints before it reads would block both sides.
         feeding = asyncio.create_task(link._feed(payload))
         link._tasks += [errors, feeding]
+        feeding.add_done_callback(link._tasks.remove)
         noise = bytearray()
         try:
             async with asyncio.timeout(limits.start):
@@ -108,8 +113,9 @@ class FramedLink(Link):
             raise failure from None
         link.banner = banner + shorten(bytes(noise))
         link._heard = link._loop.time()
-        loops = (link._read_loop(), link._beat_loop(), link._watch_loop())
-        link._tasks += [asyncio.create_task(loop) for loop in loops]
+        link._tasks += [asyncio.create_task(loop) for loop in (link._read_loop(), link._beat_loop())]
+        link._ticked = link._loop.time()
+        link._watching = link._loop.call_later(limits.heartbeat, link._watch)
         return link
 
     async def _explain(self, error: BaseException, banner: str, explain: Explain) -> NodeUnreachable | None:
@@ -155,9 +161,9 @@ class FramedLink(Link):
         return hello
 
     def _next(self) -> Message:
-        message, cost = self._inbox.popleft()
+        frame, cost = self._inbox.popleft()
         self._queued -= cost
-        return message
+        return decode(frame, parse)
 
     async def _read_raw(self) -> bytes:
         try:
@@ -193,17 +199,17 @@ class FramedLink(Link):
             self._lose("protocol", f"the node sent more than {self._limits.total} bytes")
 
     def _take(self, data: bytes) -> None:
-        """Decode bytes into the inbox; heartbeat answers end here."""
+        """Put frames into the inbox; heartbeat answers end here."""
         # A message is charged with all bytes since the one before: a large frame comes in many pieces.
         self._uncharged += len(data)
-        for message in self._decoder.feed(data):
-            if message.get("t") == "hb":
+        for frame, _ in self._decoder.split(data):
+            if len(frame) <= _BEAT_SIZE and (message := decode(frame, parse)).get("t") == "hb":
                 number = message.get("n")
                 sent = self._beats.pop(number, None) if type(number) is int else None
                 if sent is not None:
                     self.round_trip = self._loop.time() - sent
             elif not self._closing:
-                self._inbox.append((message, self._uncharged))
+                self._inbox.append((frame, self._uncharged))
                 self._queued += self._uncharged
                 self._uncharged = 0
         if self._inbox:
@@ -219,6 +225,8 @@ class FramedLink(Link):
                 self._heard = self._loop.time()
                 self._count(data)
                 self._take(data)
+                # The next may be long in coming, and there may be hundreds of links.
+                del data
         except ProtocolError as error:
             self._lose("protocol", str(error))
         except Exception as error:
@@ -229,7 +237,6 @@ class FramedLink(Link):
     async def _wait_for_room(self) -> None:
         while self._full() and not self._closing:
             self._held = True
-            self._room.clear()
             await self._room.wait()
         if self._held:
             self._held = False
@@ -261,20 +268,20 @@ class FramedLink(Link):
                 await self._write(encode({"t": "hb", "n": number}))
                 await asyncio.sleep(self._limits.heartbeat)
 
-    async def _watch_loop(self) -> None:
-        tick = self._limits.heartbeat
-        while self._lost is None:
-            before = self._ticked = self._loop.time()
-            await asyncio.sleep(tick)
-            now = self._loop.time()
-            overslept = now - before - tick
-            if overslept > tick:
-                self._overslept = overslept
-                # This side was stopped or busy, so it could not have heard: that is not a silence of the node.
-                self._heard = min(now, self._heard + overslept)
-            if not self._held and now - self._heard > self._limits.frozen:
-                silence = now - self._heard
-                self._lose("frozen", f"no answer for {silence:.0f} s although the connection is up")
+    def _watch(self) -> None:
+        """Look at each heartbeat whether the node side was heard."""
+        tick, now = self._limits.heartbeat, self._loop.time()
+        overslept = now - self._ticked - tick
+        if overslept > tick:
+            self._overslept = overslept
+            # This side was stopped or busy, so it could not have heard: that is not a silence of the node.
+            self._heard = min(now, self._heard + overslept)
+        if not self._held and now - self._heard > self._limits.frozen:
+            silence = now - self._heard
+            self._lose("frozen", f"no answer for {silence:.0f} s although the connection is up")
+        if self._lost is None:
+            self._ticked = now
+            self._watching = self._loop.call_later(tick, self._watch)
 
     def _stood_still(self) -> str:
         """Return that this process was stopped or busy for long, which no node is to blame for; "" if it was not."""
@@ -285,7 +292,7 @@ class FramedLink(Link):
     def _lose(self, kind: LostKind, text: str) -> None:
         if self._lost is None:
             self._lost = LinkLost(kind, text)
-        self._ended.set()
+            self._ended.set_result(None)
         self._arrived.set()
         self._room.set()
 
@@ -304,8 +311,7 @@ class FramedLink(Link):
             raise self._gone() from None
         except Exception as error:
             # The reader learns the reason; "broken pipe" is not one.
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), 3.0)
+            await asyncio.wait([self._ended], timeout=3.0)
             self._lose("lost", _text(error))
             raise self._gone() from None
 
@@ -358,14 +364,22 @@ class FramedLink(Link):
             for piece in pieces:
                 await self._write(piece)
 
+    async def arrival(self) -> None:
+        """Return when `receive` need not wait; see `Link.arrival`."""
+        while not self._inbox and self._lost is None:
+            await self._arrived.wait()
+
     async def receive(self) -> Message:
         """Return the next message; see `Link.receive`."""
-        while not self._inbox:
-            if self._lost is not None:
-                raise self._gone()
-            self._arrived.clear()
-            await self._arrived.wait()
-        message = self._next()
+        await self.arrival()
+        if not self._inbox:
+            raise self._gone()
+        try:
+            message = self._next()
+        except ProtocolError as error:
+            self._inbox.clear()
+            self._lose("protocol", str(error))
+            raise self._gone() from None
         if not self._full():
             self._room.set()
         return message
@@ -383,17 +397,41 @@ class FramedLink(Link):
                     async with asyncio.timeout(self._limits.grace):
                         await self._write(encode({"t": "bye"}))
                         self._pipe.write_eof()
-                        await self._ended.wait()
+                        await asyncio.wait([self._ended])
         finally:
             self._lose("closed", "the link was closed")
             await self._tear_down()
 
     async def _tear_down(self) -> None:
         self._pipe.abort()
+        if self._watching is not None:
+            self._watching.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._pipe.wait_closed()
+
+
+class _Signal:
+    """Wakes the one that waits. An `asyncio.Event` takes 800 bytes more, and there are hundreds of links."""
+
+    __slots__ = ("_waiter",)
+
+    def __init__(self) -> None:
+        self._waiter: asyncio.Future[None] | None = None
+
+    def set(self) -> None:
+        """Wake the one that waits, if any."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Wait for the next `set`."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
 
 
 def parse(body: bytes) -> object:

@@ -102,6 +102,10 @@ class Link(ABC):
         """Send a message of the rank host if that takes no waiting; return False if it needs `send`."""
         return False
 
+    async def arrival(self) -> None:
+        """Return when `receive` need not wait."""
+        return
+
     @abstractmethod
     async def receive(self) -> Message:
         """Return the next message; waits without end, for the link itself notices when none can come.

@@ -15,7 +15,7 @@ import json
 import socket
 import struct
 from enum import Enum
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 VERSION = 1
 MAX_FRAME = 4 * 1024 * 1024
@@ -195,10 +195,10 @@ class Decoder:
         self._pieces = pieces
         self._parse = parse
 
-    def feed(self, data: bytes) -> List[Message]:
-        """Add bytes and return the messages they complete; raise if a frame is too large or not a message."""
+    def split(self, data: bytes) -> List[Tuple[bytes, bool]]:
+        """Add bytes and return the frames they complete, and whether each is a piece; raise if one is too large."""
         self._buffer += data
-        messages = []  # type: List[Message]
+        frames = []  # type: List[Tuple[bytes, bool]]
         start = 0
         while len(self._buffer) >= start + 4:
             (length,) = struct.unpack_from(">I", self._buffer, start)
@@ -208,11 +208,14 @@ class Decoder:
                 raise ProtocolError("frame of %d bytes is over the limit of %d" % (length, MAX_FRAME))
             if len(self._buffer) < start + 4 + length:
                 break
-            body = bytes(self._buffer[start + 4 : start + 4 + length])
+            frames.append((bytes(self._buffer[start + 4 : start + 4 + length]), piece))
             start += 4 + length
-            if piece:
-                messages.append({"t": "modules", "piece": body[1:], "last": body[:1] != b"\0"})
-            else:
-                messages.append(decode(body, self._parse))
         del self._buffer[:start]
-        return messages
+        return frames
+
+    def feed(self, data: bytes) -> List[Message]:
+        """Add bytes and return the messages they complete; raise if a frame is too large or not a message."""
+        return [
+            {"t": "modules", "piece": body[1:], "last": body[:1] != b"\0"} if piece else decode(body, self._parse)
+            for body, piece in self.split(data)
+        ]

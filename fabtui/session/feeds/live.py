@@ -472,14 +472,14 @@ class LiveFeed(Feed):
             self._pump.log("info", f"printed while it started: {one_line(printed, 200)}", name)
         looking = asyncio.create_task(self._look_at(name, client, back=back))
         try:
-            async for message in client.messages():
+            async for message in client.messages(self._pump.room):
                 try:
                     self._process(name, message)
                 except Exception as error:
                     # No message of one node may end the session of the others.
                     client.reject(error)
-                if self._pump.is_full:
-                    await self._pump.room()
+                # The next may be long in coming, and there may be hundreds of nodes.
+                del message
         finally:
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
