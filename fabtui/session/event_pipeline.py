@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from fabtui.errors import InputError
-from fabtui.model.events import Event, LogEntry, PhaseStart, SessionEnd
+from fabtui.model.events import Event, LogEntry, Measured, PhaseStart, SessionEnd
 from fabtui.model.session_model import Model
 from fabtui.sanitize import escaped
 
@@ -30,6 +30,8 @@ _COMPRESSION = 2
 _ASIDES = (LogEntry, PhaseStart, SessionEnd)
 #: Number of queued events from which no more messages of nodes are read.
 MAX_PENDING = 1000
+#: The same, counted in results, which come many in an event.
+MAX_RESULTS = 500
 
 
 class Journal:
@@ -124,6 +126,7 @@ class EventPump:
         self._pending: list[Event] = []
         self._wake = asyncio.Event()
         self._passing: set[int] = set()  #: Numbers of pending events that are not recorded.
+        self._results = 0  #: Number of results in the pending events.
         self._seq = 0
         self._applied = 0
         self.evidence = 0  #: Number of events in the model on which findings depend.
@@ -152,6 +155,8 @@ class EventPump:
         """Number an event and queue it for the journal, unless it is not to be ``recorded``, and the model."""
         event.seq, event.time = self._seq, round(time.time(), 6)
         self._pending.append(event)
+        if isinstance(event, Measured):
+            self._results += len(event.measurements)
         if not recorded:
             self._passing.add(self._seq)
         self._seq += 1
@@ -164,7 +169,7 @@ class EventPump:
     @property
     def is_full(self) -> bool:
         """True while too many events are queued (a slow disk)."""
-        return len(self._pending) > MAX_PENDING
+        return len(self._pending) > MAX_PENDING or self._results > MAX_RESULTS
 
     async def room(self) -> None:
         """Wait while too many events are queued; for the readers of the nodes' messages."""
@@ -188,6 +193,7 @@ class EventPump:
     async def _move(self) -> None:
         self._wake.clear()
         batch, self._pending = self._pending, []
+        self._results = 0
         passing, self._passing = self._passing, set()
         if self._journal is not None:
             try:

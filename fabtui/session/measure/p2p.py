@@ -34,6 +34,8 @@ from fabtui_node.protocol import ErrorKind
 
 #: How often a pair is tested again that ran on a rank host which ended, when an earlier test had failed in its process.
 MOST_SPARED = 2
+#: Results that are reported together at most.
+_TOGETHER = 250
 
 
 class PairTest(NamedTuple):
@@ -186,7 +188,7 @@ class PairSweep:
         self.bad_since: dict[frozenset[int], float] = {}
         self._excused: set[frozenset[int]] = set()
         self._spared = Counter[frozenset[int]]()
-        self._reports = HostReports(context.hosts.values(), self._busy_nodes)
+        self._reports = HostReports(context.hosts.values(), self._busy_nodes, self._process)
         self._recovery = Recovery(context, self._reports.put)
         #: Number of pairs that end a rank host and have not been identified.
         self._culprits = 0
@@ -379,6 +381,8 @@ class PairSweep:
             self.doubted.add(pair.key[:2])
         else:
             self._found += found
+            if len(self._found) >= _TOGETHER:
+                self._report_found()
 
     def _are_there(self, *ends: int) -> bool:
         """Return True if no node of some endpoints was lost."""

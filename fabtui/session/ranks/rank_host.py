@@ -363,12 +363,19 @@ class HostReports:
     """Queue of the reports of rank hosts, from entering it as a context until it is left.
 
     Busy rank hosts, those of the nodes that ``busy`` returns, are asked every second, so that one that hangs is found
-    before a deadline.
+    before a deadline. With ``at_once``, messages of rank hosts are passed to it as they come, unless something is in
+    the queue: those of thousands of tests take much memory.
     """
 
-    def __init__(self, hosts: Collection[RankHost], busy: Callable[[], set[str]] = set) -> None:
+    def __init__(
+        self,
+        hosts: Collection[RankHost],
+        busy: Callable[[], set[str]] = set,
+        at_once: Callable[[HostMessage], None] | None = None,
+    ) -> None:
         self._hosts = list(hosts)
         self._busy = busy
+        self._at_once = at_once
         self._queue: list[Report] = []
         self._wake = asyncio.Event()
         #: By node: time of the check that has not been answered, and time of the next check after an answer.
@@ -391,12 +398,15 @@ class HostReports:
             await asyncio.gather(self._checking, return_exceptions=True)
 
     def put(self, report: Report) -> None:
-        """Add a report to the queue."""
-        self._queue.append(report)
+        """Add a report to the queue, or pass it on."""
+        if self._at_once is not None and not self._queue and isinstance(report, HostMessage):
+            self._at_once(report)
+        else:
+            self._queue.append(report)
         self._wake.set()
 
     async def take(self, seconds: float) -> list[Report]:
-        """Return the reports in the queue as soon as there are any; none after a number of seconds."""
+        """Return the reports in the queue as soon as there are any or one was passed on, or after some seconds."""
         if not self._queue:
             self._wake.clear()
             try:
