@@ -12,7 +12,8 @@ from fabtui.model.layers import Layer
 Key = tuple[Layer, str, str]
 Pair = tuple[int, int]
 Kind = TypeVar("Kind", bound=Hashable)
-_SHORT = 1 << 16
+#: The lower half of an entry of a row.
+_NUMBER = (1 << 32) - 1
 
 
 class Names:
@@ -40,39 +41,14 @@ class Names:
         return self._names[number]
 
 
-class _Row:
-    """Numbers by destination, for one source: sorted destinations, and a number for each."""
-
-    __slots__ = ("numbers", "targets")
-
-    def __init__(self) -> None:
-        self.targets = array("H")
-        self.numbers = array("I")
-
-    def get(self, target: int, default: int) -> int:
-        at = bisect_left(self.targets, target)
-        return self.numbers[at] if at < len(self.targets) and self.targets[at] == target else default
-
-    def set(self, target: int, number: int) -> None:
-        at = bisect_left(self.targets, target)
-        if at < len(self.targets) and self.targets[at] == target:
-            self.numbers[at] = number
-        else:
-            self.insert(at, target, number)
-
-    def insert(self, at: int, target: int, number: int) -> None:
-        if target >= _SHORT and self.targets.typecode == "H":
-            self.targets = array("I", self.targets)
-        self.targets.insert(at, target)
-        self.numbers.insert(at, number)
-
-
 class PairIndex(Generic[Kind]):
     """A number from 0 to 4294967295 for each ordered pair of names and each kind, for example a layer."""
 
     def __init__(self) -> None:
         self._names = Names()
-        self._rows: dict[Kind, dict[int, _Row]] = {}
+        #: By source: the destinations in ascending order, each in the upper half of an entry with its number below.
+        #: There are as many sources as endpoints, most with few destinations: one object each.
+        self._rows: dict[Kind, dict[int, array[int]]] = {}
 
     def get(self, kind: Kind, src: str, dst: str, default: int = -1) -> int:
         """Return the number of a pair, or ``default``."""
@@ -82,37 +58,43 @@ class PairIndex(Generic[Kind]):
         source, target = self._names.find(src), self._names.find(dst)
         if source is None or target is None:
             return default
-        row = rows.get(source)
-        return default if row is None else row.get(target, default)
+        row = rows.get(source, ())
+        at = bisect_left(row, target << 32)
+        return row[at] & _NUMBER if at < len(row) and row[at] >> 32 == target else default
 
     def set(self, kind: Kind, src: str, dst: str, number: int) -> None:
         """Set the number of a pair."""
-        rows, source = self._rows.setdefault(kind, {}), self._names.number(src)
-        row = rows.get(source)
-        if row is None:
-            row = rows[source] = _Row()
-        row.set(self._names.number(dst), number)
+        row, at, entry = self._place(kind, src, dst)
+        if at < len(row) and row[at] >> 32 == entry >> 32:
+            row[at] = entry | number
+        else:
+            row.insert(at, entry | number)
 
     def add(self, kind: Kind, src: str, dst: str, make: Callable[[], int]) -> int:
         """Set the number of a pair that has none to what ``make`` returns, and return it; -1 if it has one."""
-        rows, source, target = self._rows.setdefault(kind, {}), self._names.number(src), self._names.number(dst)
-        row = rows.get(source)
-        if row is None:
-            row = rows[source] = _Row()
-        at = bisect_left(row.targets, target)
-        if at < len(row.targets) and row.targets[at] == target:
+        row, at, entry = self._place(kind, src, dst)
+        if at < len(row) and row[at] >> 32 == entry >> 32:
             return -1
         number = make()
-        row.insert(at, target, number)
+        row.insert(at, entry | number)
         return number
+
+    def _place(self, kind: Kind, src: str, dst: str) -> tuple[array[int], int, int]:
+        """Return the row of a pair, its place there, and its entry with the number 0."""
+        source, entry = self._names.number(src), self._names.number(dst) << 32
+        rows = self._rows.setdefault(kind, {})
+        row = rows.get(source)
+        if row is None:
+            row = rows[source] = array("Q")
+        return row, bisect_left(row, entry), entry
 
     def items(self) -> Iterator[tuple[Kind, str, str, int]]:
         """Yield all pairs, each with its kind and its number; nothing may be added meanwhile."""
         names = self._names
         for kind, rows in self._rows.items():
             for source in sorted(rows):
-                for target, number in zip(rows[source].targets, rows[source].numbers, strict=True):
-                    yield kind, names[source], names[target], number
+                for entry in rows[source]:
+                    yield kind, names[source], names[entry >> 32], entry & _NUMBER
 
     def kinds(self) -> Collection[Kind]:
         """Return the kinds that have pairs."""
@@ -124,7 +106,7 @@ class PairIndex(Generic[Kind]):
 
     def by_source(self, kind: Kind) -> Iterator[array[int]]:
         """Yield the numbers of the pairs of a kind, of one source after the other; sources may be added meanwhile."""
-        return (row.numbers for row in list(self._rows.get(kind, {}).values()))
+        return (array("I", (entry & _NUMBER for entry in row)) for row in list(self._rows.get(kind, {}).values()))
 
 
 class PairArray(Sequence[Pair]):

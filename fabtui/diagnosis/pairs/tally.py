@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.ma  # np.unique imports it when it is first called: 8 ms in a step of the first search
 
 from fabtui.model.endpoints import PAIR_CLASSES, PairClass
 from fabtui.model.layers import Layer, measured_key_layers

@@ -79,10 +79,16 @@ _NOTHING: Mapping[int, int] = MappingProxyType({})
 
 @dataclass(slots=True)
 class _Kept:
-    held: dict[int, int]  #: Bytes at each end.
+    sizes: tuple[int, ...]  #: Bytes at each end, -1 at one that is lost; equal ones are one object: there are many.
     used: float
     earlier: Mapping[int, int]  #: Bytes of an earlier one at each end that broke, and was not released yet.
+    ranks: tuple[int, ...] = ()  #: Ends of a group; those of a pair are in its key.
     broken: bool = False  #: Whether a test of it failed, or an end is lost; the next release gives its memory back.
+
+
+@functools.lru_cache(1024)
+def _shared(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    return sizes
 
 
 class CommunicatorPool:
@@ -155,27 +161,33 @@ class CommunicatorPool:
         """Note a communicator of a group, with its size at each rank; no other test uses it."""
         self._add((GROUP, number), dict(sizes), processes)
 
-    def _add(self, key: tuple[int, ...], held: dict[int, int], processes: Mapping[int, int]) -> None:
+    def _add(self, key: tuple[int, ...], held: Mapping[int, int], processes: Mapping[int, int]) -> None:
         now = {end: processes.get(end, 0) for end in held}
         self._lose(end for end, process in now.items() if self._processes.get(end, process) != process)
         self._processes |= now
-        before = self._kept.pop(key, None)
-        earlier = _NOTHING if before is None else before.held
+        earlier = self._held_by(key) if key in self._kept else _NOTHING
         for end, size in held.items():
-            held[end] = size + earlier.get(end, 0)
             self._count_in(end, size, end not in earlier)
-        self._kept[key] = _Kept(held, self._clock(), earlier)
+        sizes = _shared(tuple(size + earlier.get(end, 0) for end, size in held.items()))
+        # The last one in the order of use.
+        self._kept.pop(key, None)
+        self._kept[key] = _Kept(sizes, self._clock(), earlier, tuple(held) if key[0] == GROUP else ())
+
+    def _held_by(self, key: tuple[int, ...]) -> dict[int, int]:
+        """Return the bytes of a communicator at each end that is not lost."""
+        kept = self._kept[key]
+        return {end: size for end, size in zip(kept.ranks or key[:2], kept.sizes, strict=True) if size >= 0}
 
     def measured(self, key: CommunicatorKey, end: int, size: int) -> None:
         """Note how much memory of a GPU the test of a pair took that made a communicator."""
         kept = self._kept.get(key)
-        if kept is not None and end in kept.held:
+        if kept is not None and end in key[:2] and (before := kept.sizes[key.index(end)]) >= 0:
             self._measured[key.ctas] = max(LEAST, min(size, ESTIMATES[key.ctas]))
             size = max(LEAST, size) + kept.earlier.get(end, 0)
-            if size == kept.held[end]:
-                return
-            self._count_in(end, size - kept.held[end])
-            kept.held[end] = size
+            if size != before:
+                self._count_in(end, size - before)
+                a, b = kept.sizes
+                kept.sizes = _shared((size, b) if end == key.a else (a, size))
 
     def failed(self, key: CommunicatorKey) -> None:
         """Note that a test failed: both ends close the communicator, as far as they can."""
@@ -183,8 +195,9 @@ class CommunicatorPool:
             self._kept[key].broken = True
 
     def _forget(self, key: tuple[int, ...]) -> None:
-        for end, size in self._kept.pop(key).held.items():
+        for end, size in self._held_by(key).items():
             self._count_in(end, -size, -1)
+        del self._kept[key]
 
     def clear(self) -> None:
         """Forget all: the ranks let go of everything, or have ended."""
@@ -226,7 +239,7 @@ class CommunicatorPool:
         added = Counter(end for key in wanted if not self.has(key) for end in key[:2])
         groups = False
         for key in sorted(self._kept, key=order):
-            if not any(end in needs and self._is_over(end, needs[end], added[end]) for end in self._kept[key].held):
+            if not any(end in needs and self._is_over(end, needs[end], added[end]) for end in self._held_by(key)):
                 continue
             if key[0] == GROUP:
                 groups = True
@@ -246,10 +259,15 @@ class CommunicatorPool:
         """Forget what the processes of endpoints held."""
         lost = {*ends}
         for key, kept in [*self._kept.items()] if lost else []:
-            for end in lost & kept.held.keys():
-                self._count_in(end, -kept.held.pop(end), -1)
-                kept.broken = kept.broken or key[0] != GROUP
-            if not kept.held:
+            if not (gone := lost & (held := self._held_by(key)).keys()):
+                continue
+            for end in gone:
+                self._count_in(end, -held[end], -1)
+            kept.broken = kept.broken or key[0] != GROUP
+            kept.sizes = tuple(
+                -1 if end in lost else size for end, size in zip(kept.ranks or key[:2], kept.sizes, strict=True)
+            )
+            if len(gone) == len(held):
                 del self._kept[key]
         for end in lost:
             del self._processes[end]
