@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -36,19 +37,21 @@ class AddressLog:
         #: Each pair of addresses once, shared by all layers.
         self._pairs: dict[AddressPair, AddressPair] = {}
         self._kept = MeasurementStore()
-        self._seats: dict[tuple[str, str], RailPort] = {}
+        #: By node and address.
+        self._seats: dict[str, dict[str, RailPort]] = {}
 
     def place(self, node: str, inventory: Any) -> None:
         """Read the rails of the addresses of a node from its inventory."""
+        seats = self._seats.setdefault(node, {})
         for listed in ("data_addresses", "down_addresses"):
             for entry in dicts(field(inventory, listed)):
-                self._seats[node, str(entry.get("address"))] = _seat(entry.get("rail"), entry.get("nic"))
+                seats[str(entry.get("address"))] = _seat(entry.get("rail"), entry.get("nic"))
         for number, port in enumerate(dicts(field(inventory, "ib"))):
-            self._seats[node, f"{port.get('ca')}:{port.get('port')}"] = _seat(number, port.get("netdev"))
+            seats[f"{port.get('ca')}:{port.get('port')}"] = _seat(number, port.get("netdev"))
 
     def seat(self, node: str, address: str | None) -> RailPort:
         """Return rail and interface of an address of a node."""
-        return self._seats.get((node, address or ""), RailPort(None, ""))
+        return self._seats.get(node, {}).get(address or "", RailPort(None, ""))
 
     def kind(self, measurement: Measurement) -> PairClass:
         """Return the class of a pair of addresses, by their rails if both are known."""
@@ -115,4 +118,10 @@ def badness(measurement: Measurement) -> tuple[int, float]:
 
 def _seat(rail: Any, nic: Any) -> RailPort:
     whole = isinstance(rail, int) and not isinstance(rail, bool)
-    return RailPort(rail if whole else None, nic if isinstance(nic, str) else "")
+    return _shared(RailPort(rail if whole else None, nic if isinstance(nic, str) else ""))
+
+
+@functools.lru_cache(1024)
+def _shared(seat: RailPort) -> RailPort:
+    """Return the first one of equal seats: the nodes of a cluster are alike."""
+    return seat

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
 
 from fabtui.model.endpoints import Endpoint
@@ -150,6 +151,23 @@ def _sampled(endpoints: Sequence[Endpoint]) -> PairSet:
     return chosen
 
 
+class _Sparse:
+    """A number from 0 on at each of some places, 0 at first and at all others; 12 bytes each."""
+
+    __slots__ = ("_numbers", "_places")
+
+    def __init__(self, places: Iterable[int]) -> None:
+        self._places = array("Q", sorted(places))
+        self._numbers = array("I", bytes(4 * len(self._places)))
+
+    def __getitem__(self, place: int) -> int:
+        at = bisect_left(self._places, place)
+        return self._numbers[at] if at < len(self._places) and self._places[at] == place else 0
+
+    def __setitem__(self, place: int, number: int) -> None:
+        self._numbers[bisect_left(self._places, place)] = number
+
+
 class Dispatcher:
     """Starts pairs of endpoint numbers as their endpoints and NICs become free, in the order of the rounds.
 
@@ -178,12 +196,14 @@ class Dispatcher:
         self._order = pairs
         ends = {end: None for pair in pairs for end in pair}
         #: Place in the table of pairs: of each endpoint as the first, and as the second one.
-        self._first = {end: at * len(ends) for at, end in enumerate(ends)}
-        self._second = {end: at for at, end in enumerate(ends)}
-        #: Number of each waiting pair in the order, from 1 on; 0 for others. As there may be millions, no object each,
-        #: unless few of all possible pairs are to be tested.
+        self._first = array("Q", bytes(8 * (max(ends, default=-1) + 1)))
+        self._second = self._first[:]
+        for at, end in enumerate(ends):
+            self._first[end], self._second[end] = at * len(ends), at
+        #: Number of each waiting pair in the order, from 1 on; 0 for others. As there may be millions, no object each.
         dense = 4 * len(ends) ** 2 <= _BYTES * len(pairs)
-        self._numbers: array[int] | Counter[int] = array("I", (0,)) * len(ends) ** 2 if dense else Counter()
+        places = (self._first[a] + self._second[b] for a, b in pairs)
+        self._numbers: array[int] | _Sparse = array("I", (0,)) * len(ends) ** 2 if dense else _Sparse(places)
         self._count = 0  #: Number of waiting pairs.
         for number, (a, b) in enumerate(pairs, 1):
             self._count += not self._number(a, b)

@@ -140,6 +140,8 @@ class MeasurementRunner:
             if asked := PairSet(pair for pair in pairs if pair in left["world"]):
                 await self._world(sorted(ends - withheld.keys()), asked)
         pairs = PairArray(pair for pair in pairs if pair in left.get("p2p", ()))
+        # A bit for each possible pair.
+        del left, wanted, involved
         if not pairs:
             return
         self._pump.emit(PhaseStart(name="p2p", total=2 * len(pairs) * max(1, len(self._options.sizes))))
