@@ -58,36 +58,84 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class SocketPipe(BytePipe):
-    """A byte pipe over a connected socket."""
+    """A byte pipe over a connected socket, with few objects: its memory is not the controller's."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-        self._over = asyncio.Event()
+    def __init__(self, ours: socket.socket) -> None:
+        ours.setblocking(False)
+        self._socket = ours
+        self._loop = asyncio.get_running_loop()
+        self._waiting: asyncio.Future[bytes] | None = None
+        self._reads = False
+        self._unsent = bytearray()
+        self._over = self._loop.create_future()
 
     async def read(self) -> bytes:
-        data = await self._reader.read(1 << 16)
+        if not self._reads:
+            self._loop.add_reader(self._socket, self._readable)
+            self._reads = True
+        self._waiting = self._loop.create_future()
+        data = await self._waiting
         if not data:
-            self._over.set()
+            self.abort()
         return data
 
+    def _readable(self) -> None:
+        if self._waiting is None or self._waiting.done():
+            # Nobody reads: the socket's buffer is to fill up.
+            self._loop.remove_reader(self._socket)
+            self._reads = False
+            return
+        try:
+            self._waiting.set_result(self._socket.recv(1 << 16))
+        except BlockingIOError:
+            return
+        except OSError:
+            self._waiting.set_result(b"")
+
     async def read_error(self) -> bytes:
-        await self._over.wait()
+        await asyncio.wait([self._over])
         return b""
 
     @property
-    def _stdin(self) -> asyncio.StreamWriter:
-        return self._writer
+    def unsent(self) -> int:
+        return len(self._unsent)
+
+    def put(self, data: bytes) -> None:
+        self._unsent += data
+        self._flush()
+
+    def _flush(self) -> None:
+        try:
+            while self._unsent:
+                del self._unsent[: self._socket.send(self._unsent)]
+        except BlockingIOError:
+            self._loop.add_writer(self._socket, self._flush)
+            return
+        except OSError:
+            self._unsent.clear()
+        if self._socket.fileno() >= 0:
+            self._loop.remove_writer(self._socket)
+
+    async def write(self, data: bytes) -> None:
+        self.put(data)
+        while self._unsent:
+            await asyncio.sleep(0.001)
 
     def write_eof(self) -> None:
         return
 
     async def ending(self) -> Ending:
-        await self._over.wait()
+        await asyncio.wait([self._over])
         return Ending(status=0)
 
     def abort(self) -> None:
-        self._over.set()
-        self._writer.close()
+        if not self._over.done():
+            self._over.set_result(None)
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
+            self._socket.close()
+            if self._waiting is not None and not self._waiting.done():
+                self._waiting.set_result(b"")
 
     async def wait_closed(self) -> None:
         return
@@ -112,8 +160,8 @@ class PlayedNodes:
 
     async def open(self, host: str) -> Link:
         """Return the link to a played node."""
-        reader, writer = await asyncio.open_connection(sock=self._sockets[host])
-        return await FramedLink.start(SocketPipe(reader, writer), host, "local", b"", NONCE, Limits(frozen=60.0))
+        pipe = SocketPipe(self._sockets[host])
+        return await FramedLink.start(pipe, host, "local", b"", NONCE, Limits(frozen=60.0))
 
     def close(self) -> None:
         """End the processes that play."""
