@@ -67,6 +67,7 @@ class SocketPipe(BytePipe):
         self._waiting: asyncio.Future[bytes] | None = None
         self._reads = False
         self._unsent = bytearray()
+        self._sent: asyncio.Future[None] | None = None
         self._over = self._loop.create_future()
 
     async def read(self) -> bytes:
@@ -93,7 +94,7 @@ class SocketPipe(BytePipe):
             self._waiting.set_result(b"")
 
     async def read_error(self) -> bytes:
-        await asyncio.wait([self._over])
+        await self._over
         return b""
 
     @property
@@ -115,17 +116,20 @@ class SocketPipe(BytePipe):
             self._unsent.clear()
         if self._socket.fileno() >= 0:
             self._loop.remove_writer(self._socket)
+        if self._sent is not None and not self._sent.done():
+            self._sent.set_result(None)
 
     async def write(self, data: bytes) -> None:
         self.put(data)
-        while self._unsent:
-            await asyncio.sleep(0.001)
+        if self._unsent:
+            self._sent = self._loop.create_future()
+            await self._sent
 
     def write_eof(self) -> None:
         return
 
     async def ending(self) -> Ending:
-        await asyncio.wait([self._over])
+        await asyncio.shield(self._over)
         return Ending(status=0)
 
     def abort(self) -> None:

@@ -40,6 +40,35 @@ class Limits:
 class FramedLink(Link):
     """A link over a byte pipe. Made by `FramedLink.start`; `close` has to be called in the end, lost or not."""
 
+    # More than Python shares between the dictionaries of instances; there are hundreds of links.
+    __slots__ = (
+        "_arrived",
+        "_beats",
+        "_cargo",
+        "_carrying",
+        "_closing",
+        "_decoder",
+        "_ended",
+        "_heard",
+        "_held",
+        "_inbox",
+        "_limits",
+        "_loop",
+        "_lost",
+        "_overslept",
+        "_pipe",
+        "_queued",
+        "_received",
+        "_room",
+        "_stderr",
+        "_supplied",
+        "_tasks",
+        "_ticked",
+        "_uncharged",
+        "_watching",
+        "_writing",
+    )
+
     def __init__(self, pipe: BytePipe, node: str, backend: Backend, limits: Limits) -> None:
         self.node = node
         self.backend = backend

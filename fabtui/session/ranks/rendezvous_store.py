@@ -243,8 +243,9 @@ class StoreServer:
         self._tests: dict[str, _Test] = {}
         #: Ended tests, by the second in which they ended.
         self._ended: dict[int, list[str]] = {}
-        #: What is remembered of them: one object for all tests of the same nodes, as each has its own dictionaries.
-        self._over: dict[frozenset[str], _Test] = {}
+        #: What is remembered of them: one object, as there are thousands.
+        self._over = _Test({}, gloo=False)
+        self._over.open = False
         #: Refused requests of each node that are not forgiven, and the time of the last one.
         self._refused: dict[str, tuple[float, float]] = {}
         self._keys = self._size = 0
@@ -428,9 +429,12 @@ class StoreServer:
         if (test := self._tests.get(prefix)) is not None and test.open:
             for key in [*test.values]:
                 self._delete(test, key)
+            for name, count in test.left.items():
+                # Its nodes may still ask for as much as it could.
+                self._over.left[name] = max(count, self._over.left.get(name, 0))
             # The same text for both: thousands are remembered.
             del self._tests[prefix]
-            self._tests[prefix] = self._ended_test(test)
+            self._tests[prefix] = self._over
             second = int(asyncio.get_running_loop().time())
             self._forget_ended(second)
             self._ended.setdefault(second, []).append(prefix)
@@ -443,15 +447,6 @@ class StoreServer:
                 return
             for prefix in self._ended.pop(earliest):
                 self._tests.pop(prefix, None)
-
-    def _ended_test(self, test: _Test) -> _Test:
-        """Return an ended test of the same nodes, which may ask for as much as this one could."""
-        if len(self._over) > _REMEMBERED:
-            self._over.clear()
-        over = self._over.setdefault(frozenset(test.left), test)
-        over.left = {node: max(count, over.left[node]) for node, count in test.left.items()}
-        over.open, over.members, over.room = False, {}, {}
-        return over
 
     def close(self) -> None:
         """Stop all waits."""
