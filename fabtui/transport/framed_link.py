@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
 from dataclasses import dataclass
 
 import msgspec
@@ -44,6 +43,7 @@ class FramedLink(Link):
     __slots__ = (
         "_arrived",
         "_beats",
+        "_beats_sent",
         "_cargo",
         "_carrying",
         "_closing",
@@ -64,8 +64,8 @@ class FramedLink(Link):
         "_supplied",
         "_tasks",
         "_ticked",
+        "_ticking",
         "_uncharged",
-        "_watching",
         "_writing",
     )
 
@@ -79,8 +79,8 @@ class FramedLink(Link):
         self._limits = limits
         self._decoder = Decoder()
         self._stderr = Tail()
-        #: Frames, each with its cost: as messages, those of hundreds of nodes would take several times the memory.
-        self._inbox: deque[tuple[bytes, int]] = deque()
+        #: Frames, each with its cost: messages of hundreds of nodes would take several times the memory.
+        self._inbox: list[tuple[bytes, int]] = []
         self._queued = 0
         self._uncharged = 0
         self._received = 0
@@ -95,7 +95,8 @@ class FramedLink(Link):
         self._heard = self._ticked = self._loop.time()
         self._overslept = 0.0
         self._beats: dict[int, float] = {}
-        self._watching: asyncio.TimerHandle | None = None
+        self._beats_sent = 0
+        self._ticking: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._cargo: Cargo | None = None
         self._carrying = asyncio.Lock()
@@ -142,9 +143,9 @@ class FramedLink(Link):
             raise failure from None
         link.banner = banner + shorten(bytes(noise))
         link._heard = link._loop.time()
-        link._tasks += [asyncio.create_task(loop) for loop in (link._read_loop(), link._beat_loop())]
+        link._tasks.append(asyncio.create_task(link._read_loop()))
         link._ticked = link._loop.time()
-        link._watching = link._loop.call_later(limits.heartbeat, link._watch)
+        link._beat()
         return link
 
     async def _explain(self, error: BaseException, banner: str, explain: Explain) -> NodeUnreachable | None:
@@ -190,7 +191,7 @@ class FramedLink(Link):
         return hello
 
     def _next(self) -> Message:
-        frame, cost = self._inbox.popleft()
+        frame, cost = self._inbox.pop(0)
         self._queued -= cost
         return decode(frame, parse)
 
@@ -287,18 +288,25 @@ class FramedLink(Link):
         text = ending.describe() if ending.lost else f"the node side {ending.describe()}"
         return "lost" if ending.lost else "exit", f"{text}: {last}" if last else text
 
-    async def _beat_loop(self) -> None:
-        number = 0
+    def _beat(self) -> None:
+        """Send a heartbeat; the next one follows, as long as the link is not lost."""
+        self._beats_sent += 1
+        self._beats[self._beats_sent] = self._loop.time()
+        self._beats.pop(self._beats_sent - _BEATS_KEPT, None)
+        message = {"t": "hb", "n": self._beats_sent}
+        # No task of its own while the node side takes what is sent: there are hundreds of links.
+        if not self.put(message) and not self._writing.locked():
+            task = asyncio.create_task(self._write_beat(encode(message)))
+            self._tasks.append(task)
+            task.add_done_callback(self._tasks.remove)
+        self._ticking = self._loop.call_later(self._limits.heartbeat, self._watch)
+
+    async def _write_beat(self, data: bytes) -> None:
         with contextlib.suppress(LinkLost):
-            while self._lost is None:
-                number += 1
-                self._beats[number] = self._loop.time()
-                self._beats.pop(number - _BEATS_KEPT, None)
-                await self._write(encode({"t": "hb", "n": number}))
-                await asyncio.sleep(self._limits.heartbeat)
+            await self._write(data)
 
     def _watch(self) -> None:
-        """Look at each heartbeat whether the node side was heard."""
+        """Look whether the node side was heard, and send the next heartbeat."""
         tick, now = self._limits.heartbeat, self._loop.time()
         overslept = now - self._ticked - tick
         if overslept > tick:
@@ -310,7 +318,7 @@ class FramedLink(Link):
             self._lose("frozen", f"no answer for {silence:.0f} s although the connection is up")
         if self._lost is None:
             self._ticked = now
-            self._watching = self._loop.call_later(tick, self._watch)
+            self._beat()
 
     def _stood_still(self) -> str:
         """Return that this process was stopped or busy for long, which no node is to blame for; "" if it was not."""
@@ -433,8 +441,8 @@ class FramedLink(Link):
 
     async def _tear_down(self) -> None:
         self._pipe.abort()
-        if self._watching is not None:
-            self._watching.cancel()
+        if self._ticking is not None:
+            self._ticking.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -364,7 +364,7 @@ class HostReports:
 
     Busy rank hosts, those of the nodes that ``busy`` returns, are asked every second, so that one that hangs is found
     before a deadline. With ``at_once``, messages of rank hosts are passed to it as they come, unless something is in
-    the queue: those of thousands of tests take much memory.
+    the queue: the messages of thousands of tests take much memory.
     """
 
     def __init__(
