@@ -16,7 +16,7 @@ import itertools
 import re
 from array import array
 from bisect import bisect_right
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -272,7 +272,7 @@ class CounterLog:
 
     def __init__(self, most: int = MOST_INTERVALS) -> None:
         self._most = most
-        self._nodes: dict[str, deque[_Interval]] = {}
+        self._nodes: dict[str, list[_Interval]] = {}
         self._shapes: dict[_Shape, _Shape] = {}
         self._began: dict[tuple[str, str], float] = {}
         self._long: dict[tuple[str, str, float], float] = {}
@@ -298,8 +298,9 @@ class CounterLog:
             self._shapes.clear()
         shape = self._shapes.get(shape) or self._shapes.setdefault(shape, shape.indexed())
         self._traffic_of.clear()
-        kept = self._nodes.setdefault(node, deque(maxlen=self._most))
+        kept = self._nodes.setdefault(node, [])
         kept.append(_Interval(since, until, shape, array("q", counts.values())))
+        del kept[: -self._most]
 
     def known(self, node: str) -> bool:
         """Return True if there are counters of a node."""

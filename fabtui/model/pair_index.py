@@ -42,10 +42,14 @@ class Names:
 
 
 class PairIndex(Generic[Kind]):
-    """A number from 0 to 4294967295 for each ordered pair of names and each kind, for example a layer."""
+    """A number from 0 to 4294967295 for each ordered pair of names and each kind, for example a layer.
 
-    def __init__(self) -> None:
-        self._names = Names()
+    Args:
+        names: Numbers of the names, which another index may share.
+    """
+
+    def __init__(self, names: Names | None = None) -> None:
+        self.names = Names() if names is None else names
         #: By source: the destinations in ascending order, each in the upper half of an entry with its number below.
         #: There are as many sources as endpoints, most with few destinations: one object each.
         self._rows: dict[Kind, dict[int, array[int]]] = {}
@@ -55,7 +59,7 @@ class PairIndex(Generic[Kind]):
         rows = self._rows.get(kind)
         if rows is None:
             return default
-        source, target = self._names.find(src), self._names.find(dst)
+        source, target = self.names.find(src), self.names.find(dst)
         if source is None or target is None:
             return default
         row = rows.get(source, ())
@@ -81,7 +85,7 @@ class PairIndex(Generic[Kind]):
 
     def _place(self, kind: Kind, src: str, dst: str) -> tuple[array[int], int, int]:
         """Return the row of a pair, its place there, and its entry with the number 0."""
-        source, entry = self._names.number(src), self._names.number(dst) << 32
+        source, entry = self.names.number(src), self.names.number(dst) << 32
         rows = self._rows.setdefault(kind, {})
         row = rows.get(source)
         if row is None:
@@ -90,7 +94,7 @@ class PairIndex(Generic[Kind]):
 
     def items(self) -> Iterator[tuple[Kind, str, str, int]]:
         """Yield all pairs, each with its kind and its number; nothing may be added meanwhile."""
-        names = self._names
+        names = self.names
         for kind, rows in self._rows.items():
             for source in sorted(rows):
                 for entry in rows[source]:

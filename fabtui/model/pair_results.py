@@ -14,7 +14,7 @@ from fabtui.model.endpoints import ClassKey, EndpointTable, PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.measurement_store import NONE, MeasurementStore
-from fabtui.model.pair_index import Key, PairIndex
+from fabtui.model.pair_index import Key, Names, PairIndex
 
 if TYPE_CHECKING:
     from fabtui.model.places import Places
@@ -55,7 +55,8 @@ class PairResults:
         self._key_of = key_of
         self.store = MeasurementStore()  #: Measurements of endpoint pairs, node pairs and groups.
         #: Row of the latest attempt at each ordered pair in a layer.
-        self._rows: PairIndex[Layer] = PairIndex()
+        self.names = Names()  #: Numbers of the ends of pairs.
+        self._rows: PairIndex[Layer] = PairIndex(self.names)
         #: Row of the latest attempt with the largest message, where it is not the latest.
         self._largest: dict[Key, int] = {}
         self._by_class: dict[tuple[Layer, ClassKey], ClassValues] = {}

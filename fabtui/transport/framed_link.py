@@ -42,6 +42,7 @@ class FramedLink(Link):
     # More than Python shares between the dictionaries of instances; there are hundreds of links.
     __slots__ = (
         "_arrived",
+        "_beat_waits",
         "_beats",
         "_beats_sent",
         "_cargo",
@@ -96,6 +97,7 @@ class FramedLink(Link):
         self._overslept = 0.0
         self._beats: dict[int, float] = {}
         self._beats_sent = 0
+        self._beat_waits = False
         self._ticking: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._cargo: Cargo | None = None
@@ -294,8 +296,9 @@ class FramedLink(Link):
         self._beats[self._beats_sent] = self._loop.time()
         self._beats.pop(self._beats_sent - _BEATS_KEPT, None)
         message = {"t": "hb", "n": self._beats_sent}
-        # No task of its own while the node side takes what is sent: there are hundreds of links.
-        if not self.put(message) and not self._writing.locked():
+        # A task only if it has to wait for other messages: there are hundreds of links.
+        if not self.put(message) and not self._beat_waits:
+            self._beat_waits = True
             task = asyncio.create_task(self._write_beat(encode(message)))
             self._tasks.append(task)
             task.add_done_callback(self._tasks.remove)
@@ -304,6 +307,7 @@ class FramedLink(Link):
     async def _write_beat(self, data: bytes) -> None:
         with contextlib.suppress(LinkLost):
             await self._write(data)
+        self._beat_waits = False
 
     def _watch(self) -> None:
         """Look whether the node side was heard, and send the next heartbeat."""

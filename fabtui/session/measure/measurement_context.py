@@ -38,13 +38,16 @@ class MeasurementContext:
     endpoints: list[Endpoint] = field(default_factory=list)  #: All endpoints, by number.
     hosts: dict[str, RankHost] = field(default_factory=dict)  #: Rank host of each node that has something to test.
     store: StoreServer = field(default_factory=StoreServer)
-    attempts: PairIndex[tuple[str, ...]] = field(default_factory=PairIndex)  #: Number of attempts at each test.
+    attempts: PairIndex[tuple[str, ...]] = field(init=False)  #: Number of attempts at each test.
     #: Called with the nodes of a pair that runs alone, at its start and at its end.
     sample_counters: Callable[[set[str]], None] = lambda nodes: None
     #: Returns True while results are not to be trusted: this process was suspended.
     void: Callable[[], bool] = lambda: False
     arm: str | None = None  #: Running arm of an A/B comparison, or None.
     lasting: bool = False  #: Whether the rank hosts are needed after the pair tests.
+
+    def __post_init__(self) -> None:
+        self.attempts = PairIndex(self.pump.model.results.names)
 
     def report(self, measurements: list[Measurement]) -> None:
         """Emit finished measurements."""

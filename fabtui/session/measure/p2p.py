@@ -329,7 +329,7 @@ class PairSweep:
                     host.note_failure()
                 self._kept.measured(pair.key, rank, message.get("held"))
                 self._report(pair, src, dst)
-        elif op == "free" and message.get("rank") in pair.ends & host.ranks:
+        elif op == "free" and message.get("rank") in pair.ends.intersection(host.ranks):
             self._freed(pair, int(message["rank"]), NO_REPORT, ErrorKind.NO_REPORT)
 
     def _freed(

@@ -113,7 +113,7 @@ class RankHost:
         self.engine = engine
         self.subscribers: list[Callable[[Report], None]] = []  #: Queues that its reports are put into.
         self.endpoints = admission.endpoints
-        self.ranks = frozenset(endpoint.number for endpoint in admission.endpoints)
+        self.ranks = tuple(endpoint.number for endpoint in admission.endpoints)
         self.version = ""  #: Version of the engine, once ready.
         self.laps: dict[str, float] = {}  #: Duration (s) of each reported part of its start, including ``total``.
         self.port = 0  #: Port of its listener for the TCP check, once ready.
