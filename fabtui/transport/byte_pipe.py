@@ -101,6 +101,8 @@ Explain = Callable[[Ending, str, str], NodeUnreachable]
 class Tail:
     """The last bytes of a stream."""
 
+    __slots__ = ("_data",)
+
     def __init__(self) -> None:
         self._data = bytearray()
 

@@ -190,6 +190,8 @@ def decode(body: bytes, parse: Callable[[bytes], Any] = loads) -> Message:
 class Decoder:
     """Splits a byte stream into messages, and with ``pieces`` pieces of modules; ``parse`` parses JSON."""
 
+    __slots__ = ("_buffer", "_parse", "_pieces")
+
     def __init__(self, pieces: bool = False, parse: Callable[[bytes], Any] = loads) -> None:
         self._buffer = bytearray()
         self._pieces = pieces

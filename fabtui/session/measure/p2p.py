@@ -50,6 +50,11 @@ class PairTest(NamedTuple):
     both: bool  #: Whether both directions are also tested at the same time.
 
 
+def _side(src: int, dst: int, role: str) -> int:
+    """Return the number of a side among the four of a pair."""
+    return 2 * (src > dst) + (role == "dst")
+
+
 @dataclass(slots=True)
 class _Running:
     number: int
@@ -57,7 +62,7 @@ class _Running:
     b: Endpoint
     began: float
     key: CommunicatorKey
-    sides: dict[tuple[int, int, str], Side] = field(default_factory=dict)
+    sides: dict[int, Side] = field(default_factory=dict)  #: By `_side`.
     free: frozenset[int] = frozenset()
     aborted: float | None = None
     hopeless: float | None = None
@@ -323,8 +328,8 @@ class PairSweep:
                 return
             src, dst = pair.keys[key != pair.keys[0]]
             rank = src if role == "src" else dst
-            if rank in host.ranks and (src, dst, role) not in pair.sides:
-                pair.sides[src, dst, role] = side = Side.read(message, self._context.endpoints)
+            if rank in host.ranks and _side(src, dst, role) not in pair.sides:
+                pair.sides[_side(src, dst, role)] = side = Side.read(message, self._context.endpoints)
                 if not side.ok and side.phase == "connect":
                     host.note_failure()
                 self._kept.measured(pair.key, rank, message.get("held"))
@@ -338,8 +343,8 @@ class PairSweep:
         """Note that an endpoint has ended its part of a pair, and replace the reports it did not send."""
         pair.free |= {rank}
         for src, dst in pair.keys if len(pair.sides) < 4 and pair.void is None else ():
-            key = (src, dst, "src" if src == rank else "dst")
-            if key not in pair.sides and key[:2] != pair.not_begun:
+            key = _side(src, dst, "src" if src == rank else "dst")
+            if key not in pair.sides and (src, dst) != pair.not_begun:
                 pair.sides[key] = Side(False, timeout, text, kind, gone)
                 self._report(pair, src, dst)
         if len(pair.free) == 2:
@@ -352,7 +357,7 @@ class PairSweep:
 
     def _report(self, pair: _Running, src: int, dst: int) -> None:
         """Report a direction with both sides; of a pair that is tested again, only if it passed."""
-        src_side, dst_side = pair.sides.get((src, dst, "src")), pair.sides.get((src, dst, "dst"))
+        src_side, dst_side = pair.sides.get(_side(src, dst, "src")), pair.sides.get(_side(src, dst, "dst"))
         if src_side is None or dst_side is None or (src, dst) in self._reported:
             return
         passed = src_side.ok and dst_side.ok

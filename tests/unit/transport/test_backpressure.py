@@ -11,6 +11,7 @@ from fabtui.model.session_model import Model
 from fabtui.session import event_pipeline
 from fabtui.session.event_pipeline import EventPump
 from fabtui.transport.framed_link import Limits
+from fabtui.transport.link import LinkLost
 from fabtui_node import protocol
 from tests.unit.transport.test_cargo import SlowPipe, start
 
@@ -48,6 +49,22 @@ async def test_every_byte_of_a_large_frame_counts() -> None:
     for _ in range(3000):
         await asyncio.sleep(0)
     assert 16 * MIB <= pipe.read_bytes <= 21 * MIB
+    await link.close()
+
+
+async def test_a_frame_is_read_when_it_is_fetched_and_a_broken_one_ends_the_link() -> None:
+    pipe = SlowPipe()
+    link = await start(pipe, Limits(heartbeat=600))
+    good = protocol.encode({"t": "log", "text": "good" * 20})
+    bad = b"not a message: " + b"x" * 100
+    pipe.reported.put_nowait(good + len(bad).to_bytes(4, "big") + bad + good)
+    await link.arrival()
+    assert (await link.receive())["t"] == "log"
+    with pytest.raises(LinkLost, match="not a frame"):
+        await link.receive()
+    # What follows a broken frame is not trusted.
+    with pytest.raises(LinkLost, match="not a frame"):
+        await link.receive()
     await link.close()
 
 
