@@ -31,7 +31,7 @@ _ASIDES = (LogEntry, PhaseStart, SessionEnd)
 #: Number of queued events from which no more messages of nodes are read.
 MAX_PENDING = 1000
 #: The same, counted in results, which come many in an event.
-MAX_RESULTS = 250
+MAX_RESULTS = 150
 
 
 class Journal:

@@ -35,7 +35,7 @@ from fabtui_node.protocol import ErrorKind
 #: How often a pair is tested again that ran on a rank host which ended, when an earlier test had failed in its process.
 MOST_SPARED = 2
 #: Results that are reported together at most.
-_TOGETHER = 100
+_TOGETHER = 50
 
 
 class PairTest(NamedTuple):

@@ -14,6 +14,7 @@ import json
 import math
 import re
 import struct
+from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -241,8 +242,9 @@ class StoreServer:
 
     def __init__(self) -> None:
         self._tests: dict[str, _Test] = {}
-        #: Ended tests, by the second in which they ended.
-        self._ended: dict[int, list[str]] = {}
+        #: Ended tests by the hashes of their prefixes, and these by the second of their end: there are thousands.
+        self._ended: set[int] = set()
+        self._ended_in: dict[int, array[int]] = {}
         #: What is remembered of them: one object, as there are thousands.
         self._over = _Test({}, gloo=False)
         self._over.open = False
@@ -304,7 +306,7 @@ class StoreServer:
         if command == "swap":
             keys.append(str(request["peer"]))
         prefix = _prefix(keys[0]) if keys else ""
-        test = self._tests.get(prefix)
+        test = self._tests.get(prefix) or (self._over if hash(prefix) in self._ended else None)
         if test is None or node not in test.left or not all(key.startswith(prefix) for key in keys):
             raise _Refused("a test of other nodes")
         test.left[node] -= len(keys)
@@ -426,27 +428,24 @@ class StoreServer:
 
     def forget(self, prefix: str) -> None:
         """Drop all keys that begin with a prefix ``epoch/id/``: their pair or group has ended."""
-        if (test := self._tests.get(prefix)) is not None and test.open:
+        if (test := self._tests.pop(prefix, None)) is not None:
             for key in [*test.values]:
                 self._delete(test, key)
             for name, count in test.left.items():
                 # Its nodes may still ask for as much as it could.
                 self._over.left[name] = max(count, self._over.left.get(name, 0))
-            # The same text for both: thousands are remembered.
-            del self._tests[prefix]
-            self._tests[prefix] = self._over
             second = int(asyncio.get_running_loop().time())
+            self._ended.add(hash(prefix))
             self._forget_ended(second)
-            self._ended.setdefault(second, []).append(prefix)
+            self._ended_in.setdefault(second, array("q")).append(hash(prefix))
 
     def _forget_ended(self, second: int) -> None:
         """Forget tests that ended long ago, or before very many others."""
-        while self._ended:
-            earliest = next(iter(self._ended))
-            if second - earliest < _REMEMBERED_FOR and len(self._tests) <= _REMEMBERED:
+        while self._ended_in:
+            earliest = next(iter(self._ended_in))
+            if second - earliest < _REMEMBERED_FOR and len(self._ended) + len(self._tests) <= _REMEMBERED:
                 return
-            for prefix in self._ended.pop(earliest):
-                self._tests.pop(prefix, None)
+            self._ended.difference_update(self._ended_in.pop(earliest))
 
     def close(self) -> None:
         """Stop all waits."""
