@@ -20,7 +20,7 @@ from tests.lab.field import network_in
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
 #: Faults with their time (s) and what is reported: a cut link is silent, a node without power ends its connections.
-FAULTS = {"cut": (14.0, "lost: no answer for 1"), "down": (6.0, "lost: Connection lost")}
+FAULTS = {"cut": (14.0, "lost: no answer for 1"), "down": (3.0, "lost: Connection lost")}
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_a_node_that_is_gone_in_mid_sweep_comes_back_and_its_pairs_are_tested(ne
         str(record),
     ]
     # Many messages, one pair at a time: the sweep lasts for some seconds.
-    argv += ["--probes", "p2p", "--layers", "p2p", "--bytes", "256K", "--iters", "2000", "--isolated", "--timeout", "8"]
+    argv += ["--probes", "p2p", "--layers", "p2p", "--bytes", "256K", "--iters", "3000", "--isolated", "--timeout", "8"]
     process = subprocess.Popen(network.controller(argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     over = threading.Timer(150.0, process.kill)
     over.start()
