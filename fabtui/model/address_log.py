@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -39,15 +38,22 @@ class AddressLog:
         self._kept = MeasurementStore()
         #: By node and address.
         self._seats: dict[str, dict[str, RailPort]] = {}
+        #: Each of them once: the nodes of a cluster are alike.
+        self._ports: dict[RailPort, RailPort] = {}
 
     def place(self, node: str, inventory: Any) -> None:
         """Read the rails of the addresses of a node from its inventory."""
         seats = self._seats.setdefault(node, {})
         for listed in ("data_addresses", "down_addresses"):
             for entry in dicts(field(inventory, listed)):
-                seats[str(entry.get("address"))] = _seat(entry.get("rail"), entry.get("nic"))
+                seats[str(entry.get("address"))] = self._port(entry.get("rail"), entry.get("nic"))
         for number, port in enumerate(dicts(field(inventory, "ib"))):
-            seats[f"{port.get('ca')}:{port.get('port')}"] = _seat(number, port.get("netdev"))
+            seats[f"{port.get('ca')}:{port.get('port')}"] = self._port(number, port.get("netdev"))
+
+    def _port(self, rail: Any, nic: Any) -> RailPort:
+        whole = isinstance(rail, int) and not isinstance(rail, bool)
+        found = RailPort(rail if whole else None, nic if isinstance(nic, str) else "")
+        return self._ports.setdefault(found, found)
 
     def seat(self, node: str, address: str | None) -> RailPort:
         """Return rail and interface of an address of a node."""
@@ -114,14 +120,3 @@ def badness(measurement: Measurement) -> tuple[int, float]:
     """Return a sort key that orders measurements of a node pair from best to worst."""
     value = measurement.value or 0.0
     return _RANK[measurement.verdict], value if measurement.layer.spec.less_is_better else -value
-
-
-def _seat(rail: Any, nic: Any) -> RailPort:
-    whole = isinstance(rail, int) and not isinstance(rail, bool)
-    return _shared(RailPort(rail if whole else None, nic if isinstance(nic, str) else ""))
-
-
-@functools.lru_cache(1024)
-def _shared(seat: RailPort) -> RailPort:
-    """Return the first one of equal seats: the nodes of a cluster are alike."""
-    return seat

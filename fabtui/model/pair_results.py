@@ -54,8 +54,8 @@ class PairResults:
         self._table = table
         self._key_of = key_of
         self.store = MeasurementStore()  #: Measurements of endpoint pairs, node pairs and groups.
-        #: Row of the latest attempt at each ordered pair in a layer.
         self.names = Names()  #: Numbers of the ends of pairs.
+        #: Row of the latest attempt at each ordered pair in a layer.
         self._rows: PairIndex[Layer] = PairIndex(self.names)
         #: Row of the latest attempt with the largest message, where it is not the latest.
         self._largest: dict[Key, int] = {}

@@ -407,13 +407,12 @@ class HostReports:
 
     async def take(self, seconds: float) -> list[Report]:
         """Return the reports in the queue as soon as there are any or one was passed on, or after some seconds."""
-        if not self._queue:
-            self._wake.clear()
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._wake.wait()
-            except TimeoutError:
-                return []
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            return []
+        self._wake.clear()
         taken, self._queue = self._queue, []
         return taken
 
