@@ -375,7 +375,7 @@ _HISTORY = (
         ("history",), metavar="SUBJECT", positional="*"),
     OptionSpec("since", "since a date, or a time ago: 2026-09-01, 30d, 2w, 1y", "history", ("history",),
         metavar="TIME", default="30d; all for a subject"),
-    OptionSpec("file", "a file other than that of this site", "history", ("history",), metavar="FILE"),
+    OptionSpec("file", "another history file, in place of this site's", "history", ("history",), metavar="FILE"),
     OptionSpec("labs", "history of the labs on this machine, kept in its own file", "history", ("history",), "switch"),
     OptionSpec("json", "write everything as JSON (-: stdout)", "output", ("history",), metavar="FILE", optional="-"),
     OptionSpec("csv", "write the components, or the days of one, as CSV (-: stdout)", "output", ("history",),

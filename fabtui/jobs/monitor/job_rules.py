@@ -460,7 +460,7 @@ _ROWS: tuple[tuple[str, str, Callable[[JobRule, JobFacts], Found], str, str, str
      "Read the kernel log and the error log of its node."),
     ("J03", "gpus-idle", _idle_gpus,
      "The GPUs of a node, or of all nodes, are idle",
-     "GPUs of a node have been idle for 30 s while those of other nodes compute, or no GPU of the job is busy.",
+     "GPUs of a node have been idle for 30 s while GPUs of other nodes compute, or no GPU of the job is busy.",
      "Compare its ranks with the others: fabtui hang."),
     ("J04", "log-errors", _error_lines,
      "A log has errors; the earliest that can be a cause comes first",
