@@ -6,6 +6,7 @@ import bz2
 import importlib
 import io
 import lzma
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -44,11 +45,11 @@ class _Unpacker(Protocol):
     def unused_data(self) -> bytes: ...
 
 
-class _Gunzip:
-    """The decompressor for gzip with the interface of the others."""
+class _Inflate:
+    """The decompressor for deflate with the interface of the others; ``bits`` as in `zlib.decompressobj`."""
 
-    def __init__(self) -> None:
-        self._inner = zlib.decompressobj(31)
+    def __init__(self, bits: int) -> None:
+        self._inner = zlib.decompressobj(bits)
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
         return self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
@@ -64,6 +65,13 @@ class _Gunzip:
     @property
     def unused_data(self) -> bytes:
         return self._inner.unused_data
+
+
+class _Gunzip(_Inflate):
+    """The decompressor for gzip."""
+
+    def __init__(self) -> None:
+        super().__init__(31)
 
 
 def _zstd() -> _Unpacker:
@@ -87,6 +95,12 @@ _UNPACKERS: dict[bytes, Callable[[], _Unpacker]] = {
     b"\xfd7zXZ\x00": lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY),
     b"BZh": bz2.BZ2Decompressor,
     b"\x28\xb5\x2f\xfd": _zstd,
+}
+#: Decompressors of the members of a zip archive, by method.
+_METHODS: dict[int, Callable[[], _Unpacker]] = {
+    zipfile.ZIP_DEFLATED: lambda: _Inflate(-15),
+    zipfile.ZIP_BZIP2: bz2.BZ2Decompressor,
+    zipfile.ZIP_LZMA: lambda: lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=_XZ_MEMORY),
 }
 #: A zip archive, and an empty one.
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
@@ -169,28 +183,64 @@ def _members(archive: bytes) -> Iterator[Content]:
             if not names:
                 raise InputError("an archive (zip) without files")
             for one in names[:MOST_MEMBERS]:
+                if one.compress_type not in (zipfile.ZIP_STORED, *_METHODS):
+                    raise NotImplementedError(f"compression method {one.compress_type} is not known")
                 if one.flag_bits & 1:
                     raise InputError(f"encrypted; {_READS}: unzip -p FILE | fabtui explain -")
                 if left <= 0:
                     return
-                with packed.open(one) as file:
-                    data, cut = _member(file, left)
+                data, cut = _member(archive, one, left)
                 left -= len(data)
                 yield Content(one.filename, data, cut)
     except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise InputError(f"a zip archive that cannot be read: {error}") from None
 
 
-def _member(file: IO[bytes], left: int) -> tuple[bytes, str | None]:
-    """Return the bytes of a member, unpacked once more if it is packed itself, and why not all of them."""
+def _member(archive: bytes, member: zipfile.ZipInfo, left: int) -> tuple[bytes, str | None]:
+    """Return the bytes of a member, unpacked once more if it is packed itself, and why not all of them.
+
+    `zipfile` bounds what it unpacks for deflate alone: with bzip2 and LZMA all that a piece stands for comes at once.
+    """
     try:
-        first = file.read(_LONGEST_MARK)
-        if first.startswith((*_ZIP, *_OTHERS)):
+        data, cut = _raw_member(archive, member)
+        if data.startswith((*_ZIP, *_OTHERS)):
             return b"", "a packed file in an archive: unpack it first"
-        data, cut = _stream(file, first)
-    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError):
+        if cut is None:
+            file = io.BytesIO(data)
+            data, cut = _stream(file, file.read(_LONGEST_MARK))
+    except (struct.error, zlib.error, lzma.LZMAError, EOFError, OSError):
         return b"", DAMAGED
     return (data, cut) if len(data) <= left else (data[:left], "only a part of the archive was read: it is too large")
+
+
+def _raw_member(archive: bytes, member: zipfile.ZipInfo) -> tuple[bytes, str | None]:
+    """Return the bytes of a member as its method unpacks them, at most `MOST_BYTES`, and why not all of them.
+
+    The local header (APPNOTE.TXT 4.3.7) has 30 bytes; the lengths of the name and of the extra field are its last.
+    """
+    mark, name, extra = struct.unpack_from("<4s22xHH", archive, member.header_offset)
+    start = member.header_offset + 30 + name + extra
+    packed = archive[start : start + member.compress_size]
+    if mark != _ZIP[0] or len(packed) < member.compress_size:
+        return b"", DAMAGED
+    if member.compress_type == zipfile.ZIP_STORED:
+        data, cut = _within(packed)
+    else:
+        if member.compress_type == zipfile.ZIP_LZMA:
+            packed = _lzma_alone(packed, member)
+        data, cut = _unpacked(io.BytesIO(packed), b"", _METHODS[member.compress_type])
+    return (data, cut) if cut or zlib.crc32(data) == member.CRC else (b"", DAMAGED)
+
+
+def _lzma_alone(packed: bytes, member: zipfile.ZipInfo) -> bytes:
+    """Return an LZMA member with the header of an ``.lzma`` file, which the standard library reads with a limit.
+
+    In a zip archive two numbers precede the properties (APPNOTE.TXT 5.8.8); the size of the data does not.
+    """
+    (length,) = struct.unpack_from("<2xH", packed)
+    properties, data = packed[4 : 4 + length], packed[4 + length :]
+    has_end = member.flag_bits & 2
+    return properties + struct.pack("<q", -1 if has_end else member.file_size) + data
 
 
 def _within(data: bytes) -> tuple[bytes, str | None]:

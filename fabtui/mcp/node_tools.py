@@ -119,6 +119,7 @@ async def hang(call: ToolCall) -> Answer:
     call.permission.check(options.hosts)
     notices: list[str] = []
     call.step = lambda: f"observing the job on {count(len(options.hosts), 'node')}"
+    query = query and query._replace(assistant=True)
     async with asyncio.timeout(call.seconds), observed(options, notices.append, query, PATIENCE) as session:
         verdict = await session.snapshot()
         unread, logs = session.unread(), session.unread_logs()
@@ -148,7 +149,7 @@ async def job(call: ToolCall) -> Answer:
     call.permission.check(query.nodes)
     notices: list[str] = []
     call.step = lambda: f"reading the logs of job {query.job}" if query.job else "reading the logs"
-    monitor = JobMonitor(query)
+    monitor = JobMonitor(query._replace(assistant=True))
     async with (
         asyncio.timeout(call.seconds),
         reported(monitor, options, notices.append, check=call.permission.check) as report,

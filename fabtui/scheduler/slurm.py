@@ -221,6 +221,7 @@ class JobStatus(NamedTuple):
     placements: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     down: Mapping[str, str] = MappingProxyType({})  #: Nodes of it that Slurm cannot use, with state and reason.
     problem: str = ""  #: Why its state is unknown, or "".
+    owner: int | None = None  #: Its owner's number (uid), or None if unknown.
 
     @property
     def stage(self) -> Stage:
@@ -269,6 +270,12 @@ def status_of(job: str, before: JobStatus | None = None) -> JobStatus:
     return found
 
 
+def _uid(text: str) -> int | None:
+    """Return the number in ``UserId=name(1000)``, or None."""
+    number = text.rpartition("(")[2].removesuffix(")")
+    return int(number) if number.isascii() and number.isdecimal() and len(number) < 11 else None
+
+
 def _details(found: JobStatus, *, known: bool) -> JobStatus:
     """Add what ``scontrol`` and, for an ended job, ``sacct`` know."""
     lines = ask(["scontrol", "--oneliner", "show", "job", found.job]).lines
@@ -282,6 +289,7 @@ def _details(found: JobStatus, *, known: bool) -> JobStatus:
             number=values.get("JobId", ""),
             name=found.name or values.get("JobName", ""),
             user=found.user or values.get("UserId", "").partition("(")[0],
+            owner=_uid(values.get("UserId", "")),
             elapsed=found.elapsed if known else _seconds(values.get("RunTime", "")),
             limit=found.limit if known else _seconds(values.get("TimeLimit", "")),
             outputs=tuple(dict.fromkeys(outputs)),

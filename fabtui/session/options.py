@@ -23,6 +23,8 @@ class JobQuery(NamedTuple):
     conf: Path | None = None  #: The configuration file, or None.
     idle: float = USUAL_IDLE  #: Time (s) without output after which the job counts as silent.
     nodes: tuple[str, ...] = ()  #: Names of the nodes; empty for those that Slurm or the logs name.
+    #: Whether an assistant gets the answer: hidden files, and outputs of other users' jobs, are not read for it.
+    assistant: bool = False
 
 
 #: The layers of pairs, in the order they are tested.

@@ -108,6 +108,7 @@ def _rarity(letters: bytes) -> int:
 MOST_LINES = 2_000_000
 MOST_ERRORS = 200_000
 _LONGEST_LINE = 4_000
+_HUGE_LINE = 1 << 20
 #: Maximum number of ranks, hosts and unknown warnings that are kept.
 _MOST_KEPT = 4096
 #: Maximum number of forms of lines that are kept, and the number of lines from which on they save time.
@@ -256,6 +257,11 @@ class Causes(NamedTuple):
         return len(errors), sum(one.count for one in errors)
 
 
+def _shown(line: str) -> str:
+    """Return what is examined of a line: after a carriage return it starts again, as on a terminal."""
+    return line.rstrip("\r").rpartition("\r")[2][:_LONGEST_LINE]
+
+
 class LogReader:
     """Finds the errors in logs, which are added one by one."""
 
@@ -285,6 +291,10 @@ class LogReader:
     def add(self, text: str) -> None:
         """Read the log of one file."""
         lines = text.split("\n", MOST_LINES)
+        if max(map(len, lines)) > _HUGE_LINE:
+            # The search takes ten times the memory of a line, of which no more than this is looked at.
+            lines = [line if len(line) <= _HUGE_LINE else _shown(line) for line in lines]
+            text = "\n".join(lines)
         self.cut = self.cut or len(lines) > MOST_LINES
         clock = _Clock(text, lines)
         self.informed = self.informed or " NCCL INFO " in text
@@ -300,8 +310,7 @@ class LogReader:
                 break
             if number not in known and not last_error:
                 continue
-            # After a carriage return a line starts again, as on a terminal.
-            shown = lines[number].rstrip("\r").rpartition("\r")[2][:_LONGEST_LINE]
+            shown = _shown(lines[number])
             last_error = last_error - 1 if last_error and shown.strip() and not _RECORD.search(shown) else 0
             self._examined += 1
             if self._examined > MOST_ERRORS:

@@ -102,10 +102,11 @@ _NOT_LOGS = re.compile(
 )
 
 
-def pattern_of(template: str, fields: Mapping[str, str]) -> str:
+def pattern_of(template: str, fields: Mapping[str, str], *, literal: bool = False) -> str:
     """Return the shell pattern of a template with ``{job}``, ``{node}``, ``{user}`` or Slurm's ``%j``, ``%N``, ``%x``.
 
-    ``fields`` has the known values by Slurm's letters (``j``, ``u``, ``x``, ``A``, ``a``); others match anything.
+    ``fields`` has the known values by Slurm's letters (``j``, ``u``, ``x``, ``A``, ``a``); others match anything. In a
+    ``literal`` template, a path that Slurm reports, all else stands for itself.
     """
     letters = {"job": "j", "node": "N", "user": "u"}
 
@@ -118,7 +119,13 @@ def pattern_of(template: str, fields: Mapping[str, str]) -> str:
             return "*"
         return glob.escape(known.zfill(int(match[1] or 0)) if known.isdecimal() else known)
 
-    return _FIELD.sub(value, template)
+    if not literal:
+        return _FIELD.sub(value, template)
+    pieces, at = [], 0
+    for match in _FIELD.finditer(template):
+        pieces += [glob.escape(template[at : match.start()]), value(match)]
+        at = match.end()
+    return "".join([*pieces, glob.escape(template[at:])])
 
 
 def patterns(templates: Sequence[str], fields: Mapping[str, str]) -> list[str]:
@@ -144,7 +151,7 @@ def usual_patterns(outputs: Sequence[str], fields: Mapping[str, str]) -> list[st
     for output in outputs:
         if not output.startswith("/") or output.startswith("/dev/"):
             continue
-        pattern = pattern_of(output, fields)
+        pattern = pattern_of(output, fields, literal=True)
         folder = os.path.dirname(pattern)
         found.setdefault(pattern)
         if job:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 import stat
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,8 @@ from fabtui_node.system import log_files
 ASK_EVERY = 5.0
 #: Deadline (s) of a node, and of all names.
 NODE_DEADLINE, NAMES_DEADLINE = 10.0, 3.0
+#: Maximum time (s) of a search for logs.
+_SEARCH = 5.0
 #: Bytes of a log that are read at first, and of all logs in one reading.
 BUDGET = log_files.Budget(2 << 20, 16 << 20)
 #: Maximum size (bytes) of a configuration file, and number of nodes whose names are looked up.
@@ -48,6 +51,20 @@ class _Read(NamedTuple):
     parts: list[dict[str, Any]]
     problems: list[str]
     now: float
+
+
+class _Place(NamedTuple):
+    """Patterns of files, and which of the files that match may be read."""
+
+    patterns: list[str]
+    access: log_files.Access
+
+
+class _Places(NamedTuple):
+    """Places of logs that the user names, and those that Slurm names."""
+
+    user: _Place
+    slurm: _Place
 
 
 class JobMonitor:
@@ -94,8 +111,14 @@ class JobMonitor:
 
     async def _refresh(self, lost: bool) -> JobReport:
         await self._ask_slurm(at_once=lost)
-        patterns = self._patterns()
-        read = await asyncio.to_thread(_read, patterns, self._logs.known(""))
+        places = self._places()
+        # A thread cannot be interrupted: the search in it ends when nobody waits for it.
+        ended = threading.Event()
+        try:
+            search = log_files.Search(_SEARCH, ended.is_set)
+            read = await asyncio.to_thread(_read, places, self._logs.known(""), search)
+        finally:
+            ended.set()
         if not self._logs.nodes:
             self._logs.nodes = list(self._status.nodes) or job_logs.guessed_nodes(read.paths, self._status.outputs)
         for part in read.parts:
@@ -104,7 +127,7 @@ class JobMonitor:
             await asyncio.sleep(0)
         if self.client_of is not None and (self._status.stage == "running" or not self.query.job):
             before = {node for node, facts in self._nodes.items() if facts.problem}
-            await self._ask_nodes(patterns)
+            await self._ask_nodes(places)
             if any(facts.problem for node, facts in self._nodes.items() if node not in before):
                 await self._ask_slurm(at_once=True)
         if self._addresses is None and self._logs.settings.values("MASTER_ADDR"):
@@ -132,19 +155,33 @@ class JobMonitor:
             if self._status.nodes and not self.query.nodes:
                 self._logs.nodes = list(self._status.nodes)
 
-    def _patterns(self) -> list[str]:
-        fields = self._status.letters
+    @property
+    def _is_of_another_user(self) -> bool:
+        return self._status.owner != os.getuid()
+
+    def _places(self) -> _Places:
+        """Return the patterns of the user and those of Slurm, and which of the files that match may be read.
+
+        Who submits a job names its output, without a right to that file: it has to belong to that user.
+        """
+        status, visible = self._status, self.query.assistant
+        fields, outputs = status.letters, status.outputs
+        if visible and self._is_of_another_user:
+            outputs = ()
         if self.query.logs:
             # The output of the batch script has what srun prints about its tasks.
-            outputs = [job_logs.pattern_of(path, fields) for path in self._status.outputs if path.startswith("/")]
-            return [*job_logs.patterns(self.query.logs, fields), *outputs]
-        return job_logs.usual_patterns(self._status.outputs, fields)
+            paths = [job_logs.pattern_of(path, fields, literal=True) for path in outputs if path.startswith("/")]
+        else:
+            paths = job_logs.usual_patterns(outputs, fields)
+        owner = (-1 if status.owner is None else status.owner) if self._is_of_another_user else None
+        own = _Place(job_logs.patterns(self.query.logs, fields), log_files.Access(None, visible))
+        return _Places(own, _Place(paths, log_files.Access(owner, visible)))
 
-    async def _ask_nodes(self, patterns: list[str]) -> None:
+    async def _ask_nodes(self, places: _Places) -> None:
         """Ask all nodes at the same time, each with its own deadline."""
         needed = self._needed()
         asked = self._logs.nodes if self.every else list(needed)
-        await asyncio.gather(*(self._ask_node(node, patterns if needed.get(node) else []) for node in asked))
+        await asyncio.gather(*(self._ask_node(node, places if needed.get(node) else None) for node in asked))
 
     def _needed(self) -> dict[str, bool]:
         """Return the nodes that have something not visible here; True if their logs are missing."""
@@ -155,13 +192,15 @@ class JobMonitor:
         found = {node: node not in here and "" not in here for node in self._logs.nodes}
         return {node: logs for node, logs in found.items() if logs or node not in gpus}
 
-    async def _ask_node(self, node: str, patterns: list[str]) -> None:
+    async def _ask_node(self, node: str, places: _Places | None) -> None:
         assert self.client_of is not None
         before = self._nodes.get(node, NodeFacts())
         known = [[path, one.inode, one.offset] for path, one in self._logs.known(node).items()]
         wanted = not before.addresses
-        args = {"patterns": patterns, "known": known, "job": self.query.job, "addresses": wanted}
-        args |= {"prefixes": list(LIBRARIES)}
+        args = {"known": known, "job": self.query.job, "addresses": wanted, "prefixes": list(LIBRARIES)}
+        if places is not None:
+            args |= {"patterns": places.user.patterns, "outputs": places.slurm.patterns}
+            args |= places.slurm.access._asdict()
         reply = await ask_node(self.client_of, node, "job", args, NODE_DEADLINE, _MOST_TEXT)
         if reply.value is None:
             self._nodes[node] = NodeFacts(most_ranks=before.most_ranks, problem=reply.problem)
@@ -205,6 +244,8 @@ class JobMonitor:
         status = self._status
         found = [status.problem] if status.problem and self.query.job else []
         found += read.problems[:4]
+        if self.query.assistant and status.outputs and self._is_of_another_user:
+            found.append(f"the output of job {status.job} belongs to another user: not read for assistants")
         absent = job_logs.missing(self.query.logs) if len(self.query.logs) > 1 else ""
         found += [f"{absent}: no such file or folder"] if absent and not self._logs.at(absent) else []
         silent: dict[str, list[str]] = {}
@@ -220,19 +261,28 @@ class JobMonitor:
         return [one_line(text, 500) for text in found]
 
 
-def _read(patterns: list[str], known: Mapping[str, log_files.Known]) -> _Read:
+def _read(places: _Places, known: Mapping[str, log_files.Known], search: log_files.Search) -> _Read:
     """Read what is new in the logs that are visible here. Blocks."""
     paths: dict[tuple[int, int], str] = {}
-    for path in log_files.find(patterns):
-        with contextlib.suppress(OSError):
-            about = os.stat(path) if job_logs.is_log(path) else None
-            if about is None or not stat.S_ISREG(about.st_mode):
-                continue
-            # A file is read once, under its own name rather than the one of a link.
-            other = paths.setdefault((about.st_dev, about.st_ino), path)
-            if other != path and os.path.islink(other):
-                paths[about.st_dev, about.st_ino] = path
-    parts, problems = log_files.read(list(paths.values()), known, BUDGET)
+    accesses: dict[str, log_files.Access] = {}
+    for place in places:
+        for path in search.find(place.patterns):
+            with contextlib.suppress(OSError):
+                about = os.stat(path) if job_logs.is_log(path) else None
+                if about is None or not stat.S_ISREG(about.st_mode):
+                    continue
+                accesses.setdefault(path, place.access)
+                # A file is read once, under its own name rather than the one of a link.
+                other = paths.setdefault((about.st_dev, about.st_ino), path)
+                if other != path and os.path.islink(other) and accesses[other] == accesses[path]:
+                    paths[about.st_dev, about.st_ino] = path
+    parts: list[dict[str, Any]] = []
+    problems = [] if search.problem is None else [search.problem]
+    for access in dict.fromkeys(place.access for place in places):
+        named = [path for path in paths.values() if accesses[path] == access]
+        more, unread = log_files.read(named, known, BUDGET, access)
+        parts += more
+        problems += unread
     return _Read(list(paths.values()), parts, problems, time.time())
 
 

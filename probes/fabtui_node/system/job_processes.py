@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, Optional
+import re
+from typing import Any, Dict, List, Optional, Tuple
 
 from fabtui_node.system import sysfs
 
@@ -13,6 +14,10 @@ _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _WRAPPERS = ("sh", "bash", "dash", "zsh", "env", "nice", "timeout", "numactl", "srun", "slurmstepd", "mpirun")
 #: Words in the command lines of programs that start the ranks of a node, and give each its RANK.
 _LAUNCHERS = ("torchrun", "torch.distributed", "torch/distributed", "deepspeed", "accelerate")
+#: Where RAS listens, as a process of another user may name it: no name that is looked up, no port of the system.
+_LOOPBACK = re.compile(
+    r"(?:localhost|127\.0\.0\.1|\[::1\]):(?:[1-9][0-9]{4}|102[4-9]|10[3-9][0-9]|1[1-9][0-9]{2}|[2-9][0-9]{3})"
+)
 #: Maximum number of processes that are listed.
 MOST = 256
 
@@ -21,9 +26,9 @@ def find(proc: str = "/proc", job: str = "") -> List[Dict[str, Any]]:
     """Return the processes of jobs that this user may inspect, by process id; with ``job`` none of other jobs of Slurm.
 
     Each has ``pid``, ``rank``, ``name``, ``state`` (``R``, ``S``, ``D``, ``T`` for stopped). ``ras`` is the address in
-    NCCL_RAS_ADDR or None; ``helpers`` are the processes of the rank below it. Processes with the same rank start each
-    other: a shell, the rank, its data loaders. The first Python of them is listed, else the first other than a
-    wrapper.
+    NCCL_RAS_ADDR, of another user's process only one of this machine, or None; ``helpers`` are the processes of the
+    rank below it. Processes with the same rank start each other: a shell, the rank, its data loaders. The first Python
+    of them is listed, else the first other than a wrapper.
     """
     found: Dict[int, Dict[str, Any]] = {}
     sides = set()
@@ -41,7 +46,7 @@ def find(proc: str = "/proc", job: str = "") -> List[Dict[str, Any]]:
         found[int(name)] = dict(
             fields,
             rank=rank,
-            ras=environ.get("NCCL_RAS_ADDR"),
+            ras=_ras(environ.get("NCCL_RAS_ADDR"), int(name), proc),
             program=program,
             own="RANK" in environ,
             elastic="TORCHELASTIC_RUN_ID" in environ,
@@ -56,6 +61,30 @@ def find(proc: str = "/proc", job: str = "") -> List[Dict[str, Any]]:
                 helpers[above].append(pid)
     kept = ("rank", "name", "state", "ras")
     return [{"pid": pid, "helpers": helpers[pid], **{key: found[pid][key] for key in kept}} for pid in first]
+
+
+def owner(pid: int, proc: str = "/proc") -> Optional[Tuple[int, int]]:
+    """Return user and group of a process, None if it is gone or has several (a set-user-ID program)."""
+    lines = (sysfs.text(proc, str(pid), "status") or "").splitlines()
+    ids = [set(line.split()[1:]) for name in ("Uid:", "Gid:") for line in lines if line.startswith(name)]
+    if len(ids) != 2 or not all(len(numbers) == 1 and min(numbers).isdecimal() for numbers in ids):
+        return None
+    return int(min(ids[0])), int(min(ids[1]))
+
+
+def is_own(pid: int, proc: str = "/proc") -> bool:
+    """Return True for a process of this user.
+
+    What others' processes name in their environment is not opened or loaded: root would do it for them.
+    """
+    ids = owner(pid, proc)
+    return ids is not None and ids[0] == os.geteuid()
+
+
+def _ras(address: Optional[str], pid: int, proc: str) -> Optional[str]:
+    if address is None or _LOOPBACK.fullmatch(address) or is_own(pid, proc):
+        return address
+    return None
 
 
 def _drop_launchers(found: Dict[int, Dict[str, Any]]) -> None:

@@ -6,10 +6,13 @@ with all children that it left in the background.
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import selectors
 import shutil
 import signal
+import stat
 import subprocess
 import threading
 import time
@@ -19,6 +22,9 @@ OUTPUT_LIMIT = 2 * 1000 * 1000
 
 # Grandchildren may keep the pipes open after the command itself has ended; this is how long they are listened to.
 _DRAIN = 0.2
+
+#: Maximum number of links to a command, and the first group that may be that of a person.
+_MOST_LINKS, _FIRST_OF_USERS = 8, 1000
 
 # The PATH of a command over SSH often lacks the folders where ibstat, ldconfig and friends live.
 _FOLDERS = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
@@ -83,9 +89,64 @@ def environment(extra: Optional[Dict[str, str]] = None) -> Dict[str, str]:
     return env
 
 
-def find(name: str) -> Optional[str]:
-    """Return the path of a command, None if the node has none."""
-    return shutil.which(name, path=environment()["PATH"])
+def find(name: str, *, safe: Optional[bool] = None) -> Optional[str]:
+    """Return the path of a command, None if the node has none.
+
+    With ``safe``, which is the default for root, only one that nobody but root and this user can change: what root runs
+    from a place where others may write gives them root's rights.
+    """
+    path = environment()["PATH"]
+    if not (os.geteuid() == 0 if safe is None else safe):
+        return shutil.which(name, path=path)
+    found = (shutil.which(name, path=folder) for folder in ([""] if "/" in name else path.split(os.pathsep)))
+    return next((path for path in found if path is not None and is_safe(path)), None)
+
+
+def is_safe(path: str) -> bool:
+    """Return True if nobody but root and this user can change a file, a link to it, or a folder above them."""
+    path = os.path.abspath(path)
+    try:
+        for _ in range(_MOST_LINKS):
+            place = path
+            while _is_own(os.lstat(place)) and _is_own(os.stat(place)) and not _others_write(os.stat(place)):
+                if place == "/":
+                    break
+                place = os.path.dirname(place)
+            else:
+                return False
+            folder = os.path.realpath(os.path.dirname(path))
+            if folder != os.path.dirname(path):
+                # Its folder is behind a link.
+                path = os.path.join(folder, os.path.basename(path))
+            elif os.path.islink(path):
+                path = os.path.abspath(os.path.join(folder, os.readlink(path)))
+            else:
+                return True
+    except OSError:
+        pass
+    return False
+
+
+def _is_own(about: os.stat_result) -> bool:
+    return about.st_uid in (0, os.geteuid())
+
+
+def _others_write(about: os.stat_result) -> bool:
+    if stat.S_ISDIR(about.st_mode) and about.st_mode & stat.S_ISVTX:
+        # What this user and root have in a folder like /tmp cannot be replaced by others.
+        return False
+    return bool(about.st_mode & stat.S_IWOTH) or bool(
+        about.st_mode & stat.S_IWGRP and not _is_group_of_one(about.st_gid)
+    )
+
+
+def _is_group_of_one(number: int) -> bool:
+    """Return True for the group of this user alone, and for one of the system without members (``staff`` of Debian)."""
+    try:
+        name, group = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(number)
+    except KeyError:
+        return False
+    return set(group.gr_mem) <= {name, "root"} and (group.gr_name == name or 0 < number < _FIRST_OF_USERS)
 
 
 def run(
@@ -119,9 +180,13 @@ def run_into(
     words = list(argv)
     if deadline <= 0:
         return CommandResult(words, None, "", "no time left to start it", timed_out=True)
+    program = find(words[0]) if os.geteuid() == 0 and "/" not in words[0] else words[0]
+    if program is None:
+        return CommandResult(words, None, "", "no such command: %s" % words[0], missing=True)
     try:
         process = subprocess.Popen(
             words,
+            executable=program,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if len(sinks) > 1 else subprocess.STDOUT,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,8 @@ def test_hostile_logs_reach_the_terminal_harmless(logs: Path, capsys: pytest.Cap
 def fake_slurm(folder: Path, monkeypatch: pytest.MonkeyPatch, state: str, job_logs: Path) -> None:
     scripts = {
         "squeue": f"echo asked >> {folder}/asked; echo '12|{state}|None|n06[0-3]|1:00:00|2:00:00|me|llm'",
-        "scontrol": f"echo 'JobId=12 JobState={state} NodeList=n06[0-3] StdOut={job_logs}/12.sbatch.out ExitCode=0:0'",
+        "scontrol": f"echo 'JobId=12 UserId=me({os.getuid()}) JobState={state} NodeList=n06[0-3]"
+        f" StdOut={job_logs}/12.sbatch.out ExitCode=0:0'",
         "sinfo": "exit 1",
     }
     for name, script in scripts.items():

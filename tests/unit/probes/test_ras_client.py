@@ -159,6 +159,8 @@ def process(root: Path, pid: int, parent: int, state: str = "S", name: str = "py
     folder.mkdir(parents=True)
     folder.joinpath("environ").write_bytes(b"\0".join(f"{key}={value}".encode() for key, value in variables.items()))
     folder.joinpath("stat").write_text(f"{pid} ({name}) {state} {parent} 1 1 0 -1\n")
+    uid, gid = os.geteuid(), os.getegid()
+    folder.joinpath("status").write_text(f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t{gid}\t{gid}\t{gid}\t{gid}\n")
 
 
 def test_the_address_of_the_job(tmp_path: Path) -> None:

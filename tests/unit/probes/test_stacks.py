@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fabtui_node.probes.job import evidence
-from fabtui_node.system import job_processes
+from fabtui_node.system import job_processes, run_command
 
 from .test_ras_client import process
 
@@ -127,9 +127,10 @@ def found(pid: int) -> dict[str, object]:
 
 
 def test_a_rank_without_a_tool(rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evidence, "_tool", lambda *_: None)
+    monkeypatch.setattr(run_command, "find", lambda *_, **__: None)
     one = found(rank)
-    assert (one["rank"], one["state"], one["problem"]) == (7, "S", "neither py-spy nor pystack is on the node")
+    problem = "neither py-spy nor pystack is on the PATH, where others cannot change it"
+    assert (one["rank"], one["state"], one["problem"]) == (7, "S", problem)
     assert isinstance(one["cpu"], float)
     assert "frames" not in one
 
@@ -140,7 +141,7 @@ def test_a_rank_with_py_spy(rank: int, tmp_path: Path, monkeypatch: pytest.Monke
     threads = json.dumps([PY_SPY[0], {**PY_SPY[1], "os_thread_id": rank}])
     script.write_text(f"#!/bin/sh\n[ \"$5\" = {rank} ] && cat <<'END'\n{threads}\nEND\n")
     script.chmod(0o755)
-    monkeypatch.setattr(evidence, "_tool", lambda name, *_: str(script) if name == "py-spy" else None)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     one = found(rank)
     assert (one["frames"], one["by"]) == (FRAMES, "py-spy")
     script.write_text(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -165,7 +166,7 @@ async def test_the_output_of_the_batch_script_is_read_along_and_of_no_node(
             (folder / name).write_text(text)
     output = folder / "job-12.out"
     output.write_text("srun: error: n062: task 2: Exited with exit code 1\n")
-    found = JobStatus("12", "RUNNING", nodes=NODES, elapsed=3600.0, outputs=(str(output),))
+    found = JobStatus("12", "RUNNING", nodes=NODES, elapsed=3600.0, outputs=(str(output),), owner=os.getuid())
     monkeypatch.setattr(job_monitor, "status_of", lambda job, before=None: found)
     report = await JobMonitor(JobQuery("12", (f"{folder}/n*",))).refresh()
     assert [one.facts["text"] for one in report.findings] == ["task 2 on n062 has ended: Exited with exit code 1"]

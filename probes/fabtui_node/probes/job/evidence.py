@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from fabtui_node.parsers.lines import json_value
 from fabtui_node.probes import kernel_log
@@ -99,26 +99,35 @@ def frames_of(pid: int, proc: str = "/proc") -> Dict[str, Any]:
         ("py-spy", ["dump", "--json", "--nonblocking", "--pid"], parse_py_spy),
         ("pystack", ["remote", "--no-block"], parse_pystack),
     ):
-        path = _tool(name, pid, proc)
+        path = run_command.find(name, safe=True)
         if path is None:
             continue
-        found = run_command.run([path, *options, str(pid)], _TIMEOUT)
+        found = _run_as(job_processes.owner(pid, proc), [path, *options, str(pid)])
         frames = parse(found.stdout, pid) if found.ok else None
         if frames:
             return {"frames": frames, "by": name}
         problems.append("%s: %s" % (name, (found.stderr.strip().splitlines() or [found.why() or "no frames"])[0][:200]))
-    return {"problem": "; ".join(problems) or "neither py-spy nor pystack is on the node"}
+    return {
+        "problem": "; ".join(problems) or "neither py-spy nor pystack is on the PATH, where others cannot change it"
+    }
 
 
-def _tool(name: str, pid: int, proc: str) -> Optional[str]:
-    """Return the path of a tool: on the PATH, or beside the interpreter of the process."""
-    words = (sysfs.text(proc, str(pid), "cmdline") or "").split("\0")
-    folders = [os.path.dirname(words[0])] if words[0].startswith("/") else []
-    for folder in folders:
-        path = os.path.join(folder, name)
-        if os.access(path, os.X_OK):
-            return path
-    return run_command.find(name)
+def _run_as(ids: Optional[Tuple[int, int]], argv: List[str]) -> run_command.CommandResult:
+    """Run a tool that opens what a process has mapped, with the rights of its user and group, where they are others.
+
+    The tool gets no variable of this process: that user could read them.
+    """
+    if ids is not None and ids[0] == os.geteuid():
+        return run_command.run(argv, _TIMEOUT)
+    drop = run_command.find("setpriv", safe=True)
+    if ids is None or os.geteuid() != 0 or drop is None:
+        return run_command.CommandResult(argv, None, "", "the process belongs to another user")
+    words = [drop, "--reuid=%d" % ids[0], "--regid=%d" % ids[1], "--clear-groups", "--no-new-privs", *argv]
+    out, err = bytearray(), bytearray()
+    variables = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
+    done = run_command.run_into([out, err], words, _TIMEOUT, run_command.OUTPUT_LIMIT, variables, cwd="/")
+    texts = [bytes(part).decode("utf-8", "replace") for part in (out, err)]
+    return done._replace(stdout=texts[0], stderr=done.stderr + texts[1])
 
 
 def parse_py_spy(text: str, pid: int) -> List[Dict[str, str]]:

@@ -28,12 +28,17 @@ _PIECE = 256 << 10
 _SETTLED = 0.5
 _POLL = 0.1
 
+_OF_ANOTHER = "it belongs to another user, whose files are not opened"
+
 #: Size and time of change of a file.
 _Version = Optional[Tuple[int, int]]
 
 
 class Rank(NamedTuple):
-    """A rank with its FIFO and the files that its dump may go to, as seen from this process."""
+    """A rank with its FIFO and the files that its dump may go to, as seen from this process.
+
+    Files that a process of another user names are not opened: it has no FIFO and no files here.
+    """
 
     rank: int
     pid: int
@@ -52,8 +57,9 @@ def ranks(proc: str = "/proc", job: str = "", *, with_pipe: bool = True) -> List
         if stem or not with_pipe:
             # A container may have another root.
             root = os.path.join(proc, str(pid), "root")
-            files = tuple("%s%d" % (prefix, one["rank"]) for prefix in prefixes(environ))
-            found.append(Rank(one["rank"], pid, root, "%s%d.pipe" % (stem, one["rank"]), files))
+            own = job_processes.is_own(pid, proc)
+            files = tuple("%s%d" % (prefix, one["rank"]) for prefix in prefixes(environ)) if own else ()
+            found.append(Rank(one["rank"], pid, root, "%s%d.pipe" % (stem, one["rank"]) if own else "", files))
     return found
 
 
@@ -86,7 +92,7 @@ def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
     within = args.get("within")
     end = time.monotonic() + (min(within, deadline) if isinstance(within, (int, float)) else deadline / 2)
     before = {one: [_version(one.root + path) for path in one.files] for one in found}
-    problems = {one: trigger(one.root + one.pipe) for one in found}
+    problems = {one: trigger(one.root + one.pipe) if one.pipe else _OF_ANOTHER for one in found}
     written = _written({one: before[one] for one in found if not problems[one]}, end)
     for one, row in zip(found, listed):  # noqa: B905 - Python 3.8 knows no strict=
         path = written.get(one)
@@ -171,8 +177,12 @@ def _send(emit: Emit, rank: int, path: str) -> Optional[str]:
     """Send a dump in parts; return the problem if it cannot be read."""
     packer = zlib.compressobj(1)
     try:
-        with open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_size > MOST_BYTES:
+        # A FIFO would wait for a writer.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
+            about = os.fstat(file.fileno())
+            if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
+                return "its dump is not a regular file, or belongs to another user"
+            if about.st_size > MOST_BYTES:
                 return "its dump is over %d MiB; read it on the node" % (MOST_BYTES >> 20)
             while piece := file.read(_PIECE):
                 _emit(emit, rank, packer.compress(piece))

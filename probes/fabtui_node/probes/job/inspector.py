@@ -35,12 +35,13 @@ def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
     """
     end = time.monotonic() + deadline * 0.8
     folders: Dict[str, List[int]] = {}
+    problems: List[str] = []
     for one in job_processes.find(proc, str(args.get("job") or "")):
-        folder = _folder(one["pid"], proc)
-        if folder is not None:
+        if not job_processes.is_own(one["pid"], proc):
+            problems.append("rank %s belongs to another user, whose files are not read" % one["rank"])
+        elif (folder := _folder(one["pid"], proc)) is not None:
             folders.setdefault(folder, []).append(one["pid"])
     ranks: List[Dict[str, Any]] = []
-    problems: List[str] = []
     for folder, pids in folders.items():
         try:
             paths = _files(folder, pids, proc)
@@ -81,7 +82,7 @@ def _files(folder: str, pids: List[int], proc: str) -> List[Any]:
             if pid is None or match is None:
                 continue
             about = entry.stat()
-            if stat.S_ISREG(about.st_mode) and time.time() - about.st_mtime <= _OLD:
+            if stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid() and time.time() - about.st_mtime <= _OLD:
                 # Other nodes may have a process of the same number.
                 found.append((match[1].partition(".")[0] != own.partition(".")[0], -about.st_mtime, pid, entry.path))
     named = any(not other for other, _, _, _ in found)
@@ -100,7 +101,10 @@ def _rows(path: str, pid: int) -> List[Dict[str, Any]]:
     """Return a row for each communicator in the end of a file."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
-            size = os.fstat(file.fileno()).st_size
+            about = os.fstat(file.fileno())
+            if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
+                return []
+            size = about.st_size
             file.seek(max(0, size - _TAIL))
             lines = file.read(_TAIL).decode("utf-8", "replace").split("\n")
     except OSError:

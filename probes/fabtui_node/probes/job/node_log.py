@@ -21,7 +21,10 @@ _MOST_VARIABLES = 100
 
 
 def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
-    """Read what is new in the files of ``patterns``, of which ``known`` has path, inode and offset.
+    """Read what is new in the files of ``patterns`` and ``outputs``, of which ``known`` has path, inode and offset.
+
+    Slurm names ``outputs``: those of a job of another user have to belong to that user, its ``owner``. With
+    ``visible``, hidden files are not read.
 
     The value has ``now`` (this node's clock), ``ranks`` of the job ``job`` (``rank``, ``pid``, ``state``),
     ``addresses`` and ``problems``. It has ``gpus`` or ``gpu_problem``; memory is in bytes, ``power`` in W.
@@ -30,10 +33,7 @@ def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     asked = nvml.NvmlTask(lambda library: gpus(library, setting))
     known = {str(path): log_files.Known(int(inode), int(offset)) for path, inode, offset in args.get("known") or []}
-    paths = log_files.find([str(pattern) for pattern in args.get("patterns") or []])
-    parts, problems = log_files.read(paths, known, log_files.Budget(MOST_BYTES, MOST_BYTES))
-    for part in parts:
-        emit(part)
+    problems = _read_logs(args, known, emit, log_files.Search(deadline / 2))
     ranks = job_processes.find(proc, str(args.get("job") or ""))
     value: Dict[str, Any] = {
         "now": time.time(),
@@ -47,6 +47,27 @@ def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
         value["addresses"] = _addresses(deadline / 4)
     value["gpus"], value["gpu_problem"] = asked.result(deadline / 2)
     return value
+
+
+def _read_logs(args: Value, known: Dict[str, log_files.Known], emit: Emit, search: log_files.Search) -> List[str]:
+    """Emit the new parts of logs; return what was not read."""
+    owner, visible = args.get("owner"), args.get("visible") is True
+    own = log_files.Access(None, visible)
+    theirs = log_files.Access(owner if isinstance(owner, int) else None, visible)
+    places = [(name, search.find([str(one) for one in args.get(name) or []])) for name in ("patterns", "outputs")]
+    problems = [] if search.problem is None else [search.problem]
+    seen: Dict[str, None] = {}
+    total = sum(len(paths) for _, paths in places)
+    for name, paths in places:
+        fresh = [path for path in paths if path not in seen]
+        seen.update(dict.fromkeys(fresh))
+        share = MOST_BYTES * len(paths) // max(total, 1)
+        access = own if name == "patterns" else theirs
+        parts, more = log_files.read(fresh, known, log_files.Budget(share, share), access)
+        for part in parts:
+            emit(part)
+        problems += more
+    return problems
 
 
 def variables(pids: List[int], prefixes: Tuple[str, ...], proc: str = "/proc") -> Dict[str, List[str]]:

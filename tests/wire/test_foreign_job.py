@@ -1,0 +1,61 @@
+"""A process of another user beside whose program lie tools: root looks at the job through each door, and runs none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mcp", reason="the extra mcp is not installed")
+
+from tests.forked import fabtui
+from tests.wire import sshd
+from tests.wire.assistant import connected
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of other users"),
+    pytest.mark.timeout(240),
+]
+NOBODY = 65534
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """The folder of a process of another user that is a rank; what runs there notes it."""
+    made = Path(tempfile.mkdtemp(prefix="fabtui-test-"))
+    os.chown(made, NOBODY, NOBODY)
+    made.chmod(0o755)
+    shutil.copy("/bin/sleep", made / "python3")
+    for tool in ("py-spy", "pystack"):
+        (made / tool).write_text(f"#!/bin/sh\nid -u >> {made}/ran\n")
+        (made / tool).chmod(0o755)
+    words = [shutil.which("setpriv") or "", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    variables = {"RANK": "0", "WORLD_SIZE": "1", "PATH": str(made)}
+    with subprocess.Popen([*words, str(made / "python3"), "120"], env=variables) as process:
+        yield made
+        process.kill()
+    shutil.rmtree(made)
+
+
+@pytest.mark.parametrize("words", [("hang",), ("stacks",)])
+def test_from_the_command_line(folder: Path, field: sshd.Field, words: tuple[str, ...]) -> None:
+    field.serve("a")
+    done = fabtui(*words, "--nodes", "a", "--ssh-config", str(field.config()), "--json", timeout=90)
+    assert "rank" in done.stdout, done.stdout + done.stderr
+    assert not (folder / "ran").exists()
+
+
+async def test_by_an_assistant(folder: Path, field: sshd.Field, tmp_path: Path) -> None:
+    field.serve("a")
+    options = ["--nodes", "a", "--ssh-config", str(field.config()), "--remote-python", sys.executable]
+    home = {"XDG_STATE_HOME": str(tmp_path / "state"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    async with connected(*options, **home) as client:
+        result = await client.call_tool("hang", {"nodes": "a"})
+    assert not result.is_error
+    assert not (folder / "ran").exists()
