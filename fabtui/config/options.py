@@ -326,8 +326,6 @@ _RUNNING_JOB = (
         metavar="JOBID", positional="?"),
     OptionSpec("logs", "logs: folders or files, such as '../log/{job}/{node}.*'", "job", ("job", "hang"),
         "paths", metavar="PATH", default="where Slurm writes them, and beside it"),
-    OptionSpec("conf", "configuration file to compare with: shell assignments", "job", ("job",),
-        metavar="FILE"),
     OptionSpec("idle", "time without output after which the job is silent", "job", ("job",), "number",
         "SECONDS", "180, or five printed iterations"),
     OptionSpec("no-links", "read only what is visible here: ask no node", "job", ("job",), "switch"),
