@@ -72,7 +72,7 @@ _MISSING = re.compile(r"the following arguments are required: (.*)")
 
 
 def expanded(words: Sequence[str]) -> list[str]:
-    """Return the words of a command line with its command first, and or as they are without one.
+    """Return the words of a command line with its command first; without a command, as they are.
 
     Options before the command belong to it as well: ``fabtui --theme dark replay FILE``.
 
@@ -165,7 +165,10 @@ class OneLineParser(argparse.ArgumentParser):
         if not self.command:
             parts.append(rows_text("commands", COMMANDS.items()))
         specs = [spec for spec in options_of(self.command or APP) if not spec.positional]
-        shown = specs if self.complete or len(specs) <= _MANY else [spec for spec in specs if self._is_usual(spec)]
+        shown = specs
+        if not self.complete:
+            many = len(specs) > _MANY
+            shown = [spec for spec in specs if (self._is_usual(spec) if many else spec.group != "connection")]
         groups: dict[str, list[OptionSpec]] = {}
         for spec in shown:
             groups.setdefault(spec.group if self.complete else "options", []).append(spec)
@@ -188,7 +191,9 @@ class OneLineParser(argparse.ArgumentParser):
 
     def _more(self) -> str:
         if self.command:
-            return f"all options: fabtui {self.command} --help-all"
+            linked = any(spec.group == "connection" for spec in options_of(self.command))
+            options = "how nodes are reached (--transport, --via, ...), and all" if linked else "all"
+            return f"{options} options: fabtui {self.command} --help-all"
         return "more: fabtui COMMAND --help, --help-all (options), help --all (commands)"
 
     def error(self, message: str) -> NoReturn:

@@ -300,7 +300,7 @@ _WORKING_NODES = (
 _RESUME = (
     OptionSpec("file", "recording of the session", "", ("resume",), metavar="FILE", positional="1"),
     OptionSpec("text", "run without a screen, with the summary of run", "summary", ("resume",), "switch"),
-    OptionSpec("yes", "do not ask before commands that the recording names are used", "nodes", ("resume",), "switch"),
+    OptionSpec("yes", "do not ask before commands of the recording are used", "nodes", ("resume",), "switch"),
 )
 _SHARE = (
     OptionSpec("file", "recording, CSV or JSON of a session", "", ("share",), metavar="FILE", positional="1"),
@@ -332,7 +332,7 @@ _RUNNING_JOB = (
     OptionSpec("wait", "wait until the job hangs, and report once", "hang", ("hang",), "switch"),
     OptionSpec("save", "keep all evidence in a recording", "hang", ("hang",), metavar="FILE"),
     OptionSpec("on-hang", "command to run on this machine, once per hang", "hang", ("hang",), metavar="COMMAND"),
-    OptionSpec("source", "ask one source; flight: ranks write dumps", "hang", ("hang",), metavar="NAME", default="all",
+    OptionSpec("source", "ask one; flight: ranks write dumps", "hang", ("hang",), metavar="NAME", default="all",
         choices=("ras", "stacks", "flight", "log", "inspector", "kernel")),
     OptionSpec("yes", "do not ask before ranks write their dumps", "hang", ("hang",), "switch"),
     OptionSpec("once", "print one report; no screen", "output", ("job",), "switch"),

@@ -42,8 +42,7 @@ Report whether a running job hangs or is held up, which rank is behind and what 
 
 examples:
   fabtui hang --nodes n060,n061                a snapshot of 6 s from all sources, 9 s if nothing moves
-  fabtui hang 4711                             a job of Slurm: its logs, its nodes
-  fabtui hang                                  on a node of the job, in its pod or container
+  fabtui hang 4711                             a job of Slurm; without a name, on a node of the job or in its pod
   fabtui hang 4711 --save hang.jsonl.gz        keep the evidence, then: fabtui replay, report or share hang.jsonl.gz
   fabtui hang 4711 --wait --on-hang 'mail -s "$FABTUI_FINDING" me@site < "$FABTUI_REPORT"'
   fabtui hang 4711 --source flight             have the ranks write flight recorder dumps, after a yes
