@@ -17,9 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fabtui.cli.job_options import job_options
-from fabtui.cli.options_from_args import notice
+from fabtui.cli.nodes_from_args import in_job
+from fabtui.cli.options_from_args import notice, print_problems, request_from
 from fabtui.cli.printing import confirmed, is_plain, print_json, print_text
+from fabtui.config.file import read_config
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, exit_code
 from fabtui.diagnosis.running_job.who_is_behind import NO_RANK
 from fabtui.errors import InputError
@@ -96,6 +97,22 @@ def execute(args: argparse.Namespace) -> int:
         return asyncio.run(HangCommand(options, query, settings).run())
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def job_options(args: argparse.Namespace) -> SessionOptions:
+    """Return the nodes and the connection; without nodes those of the job that this runs in, else this machine.
+
+    Raises:
+        InputError: An argument is not valid.
+    """
+    config = read_config(args)
+    print_problems(config)
+    # Here, --json names no file.
+    given = {name: value for name, value in vars(args).items() if name != "json"}
+    named = {"nodes", "hostfile", "jobid", "pods", "via", "transport"} & set(given)
+    if not named and ("no_job" in given or not in_job()):
+        given["transport"] = "local"
+    return request_from(argparse.Namespace(**given, no_record=True), config).options
 
 
 def hang_options(args: argparse.Namespace) -> tuple[SessionOptions, JobQuery | None]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from fabtui.cli.job_options import job_options
+from fabtui.cli.commands.hang import job_options
 from fabtui.cli.parser import build_parser
 from fabtui.errors import InputError
 from fabtui.scheduler import slurm
