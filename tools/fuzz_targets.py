@@ -54,7 +54,6 @@ from fabtui.importers.to_model.dispatch import convertible, events, model
 from fabtui.jobs.monitor.job_logs import JobLogs
 from fabtui.jobs.monitor.job_rules import report_of as job_report
 from fabtui.jobs.monitor.report import JobFacts
-from fabtui.jobs.monitor.settings import configured
 from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.model.recording import apply_recorded, read_events
 from fabtui.model.session_model import Model
@@ -674,15 +673,14 @@ def _ras_outputs() -> Iterator[bytes]:
 
 
 def _job_logs(data: bytes) -> None:
-    """Read logs of a job (two parts of two files) and its configuration, and report."""
-    parts = [part.decode("utf-8", "replace") for part in data.split(b"=====\n")][:4]
+    """Read logs of a job (two parts of two files) and report."""
+    parts = [part.decode("utf-8", "replace") for part in data.split(b"=====\n")][:3]
     logs = JobLogs(["n0", "n1"])
-    conf = configured(parts.pop()) if len(parts) > 3 else None
     for number, text in enumerate(parts):
         path = ("/l/n0.out", "/l/n1.err", "/l/n1_gpu.csv")[number]
         known = {"path": path, "start": 0, "end": len(text), "size": len(text), "inode": 1, "modified": 1e9}
         logs.take("", [{**known, "text": text[:-3], "unfinished": text[-3:], "head": text[:200]}], 1e9 + number)
-    report = job_report(JobFacts(JobStatus("1", "RUNNING", nodes=("n0", "n1")), logs, conf, "conf", when=1e9 + 9))
+    report = job_report(JobFacts(JobStatus("1", "RUNNING", nodes=("n0", "n1")), logs, when=1e9 + 9))
     _fit(job_text(report, 100, ascii_only=True))
 
 
@@ -690,10 +688,9 @@ def _logs() -> Iterator[bytes]:
     names = ("megatron", "torch", "nccl", "dmesg", "gpustat", "qgpu", "live")
     found = [path for folder in (SAMPLES, REAL) for path in sorted(folder.rglob("*")) if path.is_file()]
     texts = [path.read_bytes()[:2000] for path in found if any(name in str(path) for name in names)]
-    conf = b"TP=4\nPP=2\nexport NCCL_DEBUG=INFO\nWORLD=$((TP*PP))\n--tensor-model-parallel-size ${TP}\n"
     gpus = b"timestamp, index, utilization.gpu [%], memory.used [MiB]\n2026/11/22 02:00:00.000, 0, 100 %, 9 MiB\n"
     for first, second in zip(texts[::2], texts[1::2], strict=False):
-        yield b"=====\n".join([first, second, gpus, conf])
+        yield b"=====\n".join([first, second, gpus])
 
 
 # What users write

@@ -54,7 +54,7 @@ def _help(texts: tuple[str, str]) -> list[str]:
 def man_page() -> str:
     """Return the text of fabtui(1)."""
     from fabtui import __version__
-    from fabtui.cli.parser import COMMANDS, FURTHER, SOURCES, build_parser, help_of
+    from fabtui.cli.parser import COMMANDS, FURTHER, build_parser, help_of
 
     usage = [build_parser(()).usage_text().removeprefix("usage: ")]
     lines = [
@@ -65,7 +65,7 @@ def man_page() -> str:
         *(".SH DESCRIPTION", *_help(help_of(""))),
         ".SH COMMANDS",
     ]
-    for command in (*COMMANDS, *FURTHER, *SOURCES):
+    for command in (*COMMANDS, *FURTHER):
         lines += [f".SS fabtui {roff(command)}", *_help(help_of(command))]
     lines += [".SH OPTIONS", *_options()]
     lines += [

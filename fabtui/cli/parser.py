@@ -13,11 +13,12 @@ from typing import Any, NoReturn
 
 from fabtui.config.options import APP, OPTIONS, OptionSpec, options_of
 from fabtui.config.values import nearest
+from fabtui.errors import InputError
 from fabtui.version import __version__
 
 _NODES_HINT = "nodes are given as --nodes n060,n061"
 #: Commands that open links to nodes, given as --nodes.
-LIVE = (None, "run", "watch", "preflight", "serve", "mcp", "job", "hang", "watchdog", "ras", "flight", "stacks")
+LIVE = (None, "run", "watch", "preflight", "serve", "mcp", "job", "hang")
 #: The commands that people use, in the order of the help, with a line each; their modules are in
 #: ``fabtui.cli.commands``.
 COMMANDS = {
@@ -48,17 +49,11 @@ FURTHER = {
     "completion": "shell completion for bash, zsh, fish or tcsh",
     "help": "help about a command, or the list of all commands",
 }
-#: Commands behind `hang`, each with one of its sources.
-SOURCES = {
-    "watchdog": "watch a running job until it ends; report each time that it hangs",
-    "ras": "ask NCCL on the nodes of a running job which rank is behind",
-    "flight": "flight recorder dumps of a running job, and which rank is behind",
-    "stacks": "stacks of the ranks of a running job, identical ones together",
+#: Earlier names of commands, with what took their place.
+FORMER = {
+    **{"healthy": "nodes", "order": "nodes --order", "watchdog": "hang --wait"},
+    **{source: f"hang --source {source}" for source in ("ras", "flight", "stacks")},
 }
-#: Earlier names of commands, with the words that they stand for.
-ALIASES = {"healthy": ("nodes",), "order": ("nodes", "--order")}
-#: All words that are taken for a command.
-NAMES = (*COMMANDS, *FURTHER, *SOURCES, *ALIASES)
 #: Options in the help of commands that take more than this number.
 _MANY = 24
 _USUAL = ("nodes", "hostfile", "jobid", "lab", "probes", "mode", "pair", "bytes", "csv", "report")
@@ -77,9 +72,12 @@ _MISSING = re.compile(r"the following arguments are required: (.*)")
 
 
 def expanded(words: Sequence[str]) -> list[str]:
-    """Return the words of a command line with its command first, and without earlier names.
+    """Return the words of a command line with its command first; without a command, as they are.
 
     Options before the command belong to it as well: ``fabtui --theme dark replay FILE``.
+
+    Raises:
+        InputError: The command has another name now.
     """
     specs = {spec.flag: spec for spec in reversed(OPTIONS) if not spec.positional}
     at = 0
@@ -87,13 +85,15 @@ def expanded(words: Sequence[str]) -> list[str]:
         spec = specs.get(words[at])
         valued = spec is not None and spec.kind != "switch" and not spec.optional
         at += 2 if valued else 1
-    if at >= len(words) or words[at] not in NAMES:
+    if words[at : at + 1] and words[at] in FORMER:
+        raise InputError(f"'{words[at]}' is 'fabtui {FORMER[words[at]]}' now")
+    if at >= len(words) or words[at] not in (*COMMANDS, *FURTHER):
         return list(words)
     rest = list(words[at + 1 :])
     if words[at] == "serve" and rest[:1] == ["replay"]:
         # The command that is served, as it is typed without "serve".
         rest[0] = "--replay"
-    return [*ALIASES.get(words[at], (words[at],)), *words[:at], *rest]
+    return [words[at], *words[:at], *rest]
 
 
 def help_of(command: str) -> tuple[str, str]:
@@ -165,7 +165,10 @@ class OneLineParser(argparse.ArgumentParser):
         if not self.command:
             parts.append(rows_text("commands", COMMANDS.items()))
         specs = [spec for spec in options_of(self.command or APP) if not spec.positional]
-        shown = specs if self.complete or len(specs) <= _MANY else [spec for spec in specs if self._is_usual(spec)]
+        shown = specs
+        if not self.complete:
+            many = len(specs) > _MANY
+            shown = [spec for spec in specs if (self._is_usual(spec) if many else spec.group != "connection")]
         groups: dict[str, list[OptionSpec]] = {}
         for spec in shown:
             groups.setdefault(spec.group if self.complete else "options", []).append(spec)
@@ -188,7 +191,9 @@ class OneLineParser(argparse.ArgumentParser):
 
     def _more(self) -> str:
         if self.command:
-            return f"all options: fabtui {self.command} --help-all"
+            linked = any(spec.group == "connection" for spec in options_of(self.command))
+            options = "how nodes are reached (--transport, --via, ...), and all" if linked else "all"
+            return f"{options} options: fabtui {self.command} --help-all"
         return "more: fabtui COMMAND --help, --help-all (options), help --all (commands)"
 
     def error(self, message: str) -> NoReturn:
@@ -269,7 +274,7 @@ def _unknown_option(words: Sequence[str], command: str) -> str:
     return ""
 
 
-def build_parser(words: Collection[str] = (*COMMANDS, *FURTHER, *SOURCES)) -> OneLineParser:
+def build_parser(words: Collection[str] = (*COMMANDS, *FURTHER)) -> OneLineParser:
     """Return the parser of a command line, with the options of the commands among its words; by default of all."""
     parser = OneLineParser(
         prog="fabtui",
@@ -285,7 +290,7 @@ def build_parser(words: Collection[str] = (*COMMANDS, *FURTHER, *SOURCES)) -> On
     commands = parser.add_subparsers(
         title="commands", dest="command", prog="fabtui", metavar="COMMAND", parser_class=kind
     )
-    for name, line in {**COMMANDS, **FURTHER, **SOURCES}.items():
+    for name, line in {**COMMANDS, **FURTHER}.items():
         if (added := commands.add_parser(name, help=line)) is not None:
             added.command = name
             _add_options(added, options_of(name))

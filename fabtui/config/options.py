@@ -20,7 +20,7 @@ APP = ""
 _RECORDED = (APP, "run", "preflight", "serve", "config")
 _LIVE = (*_RECORDED, "watch")
 #: Commands that ask nodes about running jobs.
-_JOB = ("job", "hang", "watchdog", "ras", "flight", "stacks")
+_JOB = ("job", "hang")
 _NODE = (*_LIVE, *_JOB)
 #: The server for assistants has the connection for all of its tools, and the nodes as a limit.
 _LINKED = (*_NODE, "mcp")
@@ -300,7 +300,7 @@ _WORKING_NODES = (
 _RESUME = (
     OptionSpec("file", "recording of the session", "", ("resume",), metavar="FILE", positional="1"),
     OptionSpec("text", "run without a screen, with the summary of run", "summary", ("resume",), "switch"),
-    OptionSpec("yes", "do not ask before commands that the recording names are used", "nodes", ("resume",), "switch"),
+    OptionSpec("yes", "do not ask before commands of the recording are used", "nodes", ("resume",), "switch"),
 )
 _SHARE = (
     OptionSpec("file", "recording, CSV or JSON of a session", "", ("share",), metavar="FILE", positional="1"),
@@ -321,29 +321,20 @@ _EXPLAIN = (
         metavar="WHAT", positional="*"),
     OptionSpec("list", "list the rules and errors", "", ("explain",), "switch"),
 )
-_RAS = (
-    OptionSpec("address", "address of the RAS service on the nodes", "RAS", ("ras",), metavar="HOST:PORT",
-        default="NCCL_RAS_ADDR of the job, or localhost:28028"),
-    OptionSpec("wait", "time between two reports; 0: one report", "RAS", ("ras",), "number", "SECONDS", "5"),
-    OptionSpec("yes", "do not ask before ranks write their dumps", "flight recorder", ("flight",), "switch"),
-    OptionSpec("pipe", "only the job with this TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "flight recorder", ("flight",),
-        metavar="STEM"),
-    OptionSpec("within", "time for the dumps to be written", "flight recorder", ("flight",), "number", "SECONDS", "20"),
-    OptionSpec("job", "job of Slurm; without one, the job that this runs in", "", ("job", "hang", "watchdog"),
+_RUNNING_JOB = (
+    OptionSpec("job", "job of Slurm; without one, the job that this runs in", "", ("job", "hang"),
         metavar="JOBID", positional="?"),
-    OptionSpec("logs", "logs: folders or files, such as '../log/{job}/{node}.*'", "job", ("job", "hang", "watchdog"),
+    OptionSpec("logs", "logs: folders or files, such as '../log/{job}/{node}.*'", "job", ("job", "hang"),
         "paths", metavar="PATH", default="where Slurm writes them, and beside it"),
-    OptionSpec("conf", "configuration file to compare with: shell assignments", "job", ("job",),
-        metavar="FILE"),
-    OptionSpec("idle", "time without output after which the job is silent", "job", ("job", "watchdog"), "number",
+    OptionSpec("idle", "time without output after which the job is silent", "job", ("job",), "number",
         "SECONDS", "180, or five printed iterations"),
     OptionSpec("no-links", "read only what is visible here: ask no node", "job", ("job",), "switch"),
     OptionSpec("wait", "wait until the job hangs, and report once", "hang", ("hang",), "switch"),
     OptionSpec("save", "keep all evidence in a recording", "hang", ("hang",), metavar="FILE"),
-    OptionSpec("every", "time between two samples", "watchdog", ("watchdog",), "number", "SECONDS", "10"),
-    OptionSpec("on-hang", "command to run on this machine, once per hang", "hang", ("hang", "watchdog"),
-        metavar="COMMAND"),
-    OptionSpec("once", "end after the first hang", "watchdog", ("watchdog",), "switch"),
+    OptionSpec("on-hang", "command to run on this machine, once per hang", "hang", ("hang",), metavar="COMMAND"),
+    OptionSpec("source", "ask one; flight: ranks write dumps", "hang", ("hang",), metavar="NAME", default="all",
+        choices=("ras", "stacks", "flight", "log", "inspector", "kernel")),
+    OptionSpec("yes", "do not ask before ranks write their dumps", "hang", ("hang",), "switch"),
     OptionSpec("once", "print one report; no screen", "output", ("job",), "switch"),
     OptionSpec("follow", "print one report, then each change until the job ends", "output", ("job",), "switch"),
     OptionSpec("json", "print one JSON object", "output", _JOB, "switch"),
@@ -400,7 +391,19 @@ _OTHER = (
 #: All options, in the order of the help. To add one, add a row.
 OPTIONS: list[OptionSpec] = [
     *(*_REPLAY[:1], *_READ, *_REPLAY[1:], *_DIFF, *_SERVE, *_NODES, *_CONNECTION, *_MEASURE, *_OUTPUT, *_RECORD),
-    *(*_DISPLAY, *_RAS, *_WORKING_NODES, *_SHARE, *_RESUME, *_EXPLAIN, *_RUN, *_WATCH, *_PREFLIGHT, *_LAB, *_OTHER),
+    *(
+        *_DISPLAY,
+        *_RUNNING_JOB,
+        *_WORKING_NODES,
+        *_SHARE,
+        *_RESUME,
+        *_EXPLAIN,
+        *_RUN,
+        *_WATCH,
+        *_PREFLIGHT,
+        *_LAB,
+        *_OTHER,
+    ),
     *(*_REPORT, *_HISTORY, *_MCP),
 ]
 #: Options that name a file to be written from a session.

@@ -191,8 +191,8 @@ def _spark(times: IterationTimes, glyphs: Glyphs) -> str:
 
 
 def setting_lines(report: JobReport, width: int) -> Lines:
-    """Return the settings that the job has printed, in short, and whether all nodes and the file agree."""
-    settings, facts = report.facts.logs.settings, report.facts
+    """Return the settings that the job has printed, in short, and whether all nodes agree."""
+    settings = report.facts.logs.settings
     values = settings.usual()
     if not values:
         return []
@@ -206,10 +206,8 @@ def setting_lines(report: JobReport, width: int) -> Lines:
     line += [f"layers {layers}" + (f" = {stages}" if stages else "")] if layers or stages else []
     line += [f"MASTER_ADDR {master}"] if (master := _of(values, "master")) else []
     line += [f"{name} {value}" for name, value in values.items() if name not in named][:8]
-    wrong = {finding.rule.id for finding in report.findings} & {"J06", "J07", "J08", "J09", "J10", "J11"}
+    wrong = {finding.rule.id for finding in report.findings} & {"J06", "J08", "J11"}
     agree = "see the findings" if wrong else f"{count(len(settings.of), 'node')} agree" if len(settings.of) > 1 else ""
-    if facts.conf is not None and not wrong:
-        agree += f"{' and ' if agree else ''}as in {one_line(facts.conf_name, 40)}"
     text = one_line(", ".join(line), 1000)
     return wrapped([(" settings  ", MUTED), (text, ""), (f"  {agree}" if agree else "", MUTED)], width, 11)
 

@@ -20,7 +20,6 @@ class JobQuery(NamedTuple):
     job: str  #: The job's id; "" for logs without a scheduler.
     #: Where the logs are (`fabtui.jobs.monitor.job_logs.pattern_of`); none for where Slurm puts them.
     logs: tuple[str, ...] = ()
-    conf: Path | None = None  #: The configuration file, or None.
     idle: float = USUAL_IDLE  #: Time (s) without output after which the job counts as silent.
     nodes: tuple[str, ...] = ()  #: Names of the nodes; empty for those that Slurm or the logs name.
     #: Whether an assistant gets the answer: hidden files, and outputs of other users' jobs, are not read for it.

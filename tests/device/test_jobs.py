@@ -6,7 +6,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -85,91 +84,55 @@ def _fabtui(*words: str) -> tuple[int, dict[str, Any]]:
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
     print(f"\nfabtui {' '.join(words)}: exit code {done.returncode} after {time.monotonic() - began:.1f} s")
     assert done.stdout.startswith("{"), done.stdout + done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    values: dict[str, Any] = found.get("values", found)
-    for line in [*(values.get("answer") or []), *(values.get("next") or []), *map(str, values.get("problems") or [])]:
+    values: dict[str, Any] = json.loads(done.stdout)
+    for line in [*(values.get("answer") or []), *(values.get("next") or []), *(values.get("problems") or [])]:
         print(f"  {line}")
     return done.returncode, values
 
 
-def _flight(job: Job) -> tuple[int, dict[str, Any]]:
-    return _fabtui("flight", "--yes", "--pipe", f"{job.folder}/fr")
-
-
-def _stack_of(rank: int) -> dict[str, Any]:
-    """Return the group of a rank in the output of ``fabtui stacks``, which has it alone."""
-    code, found = _fabtui("stacks")
-    assert code == 0
-    for group in found["groups"]:
-        print(f"  {[one['rank'] for one in group['ranks']]}: {group['activity']} {group['frames'][:2]}")
-    (group,) = [group for group in found["groups"] if rank in [one["rank"] for one in group["ranks"]]]
-    assert [one["rank"] for one in group["ranks"]] == [rank]
-    return dict(group)
+def _named(source: str, *words: str) -> tuple[int, dict[str, Any], str]:
+    """Return the exit code, the verdict, and what its sources show."""
+    code, values = _fabtui("hang", "--source", source, *words)
+    return code, values, " ".join(values["signals"])
 
 
 @pytest.mark.parametrize("job", ["run"], indirect=True)
 def test_a_healthy_job_and_a_stopped_rank(job: Job) -> None:
-    code, values = _fabtui("ras", "--address", job.ras)
-    assert (code, values["hangs"]) == (0, False)
+    code, values, _ = _named("ras")
+    assert (code, values["state"]) == (0, "moves")
     stopped = job.ranks[1]
     stopped.send_signal(signal.SIGSTOP)
     time.sleep(3)
-    # Without an address: it is found in the environment of the ranks.
-    code, values = _fabtui("ras", "--wait", "3")
-    assert code in (0, 1), values
-    named = " ".join(values["answer"])
-    assert f"process {stopped.pid} on " in named
-    assert "stopped" in named
-    assert f"process {job.ranks[0].pid} " not in named
-    assert values["next"] == [f"kill -CONT {stopped.pid}"]
-    code, values = _flight(job)
+    code, values, _ = _named("ras")
+    assert (code, values["behind"]) == (1, [1])
+    assert values["next"][0] == f"kill -CONT {stopped.pid}"
+    code, values, _ = _named("flight", "--yes")
     assert code == 1
     assert f"kill -CONT {stopped.pid}" in values["next"]
-    assert _stack_of(1)["activity"].startswith("stopped")
+    assert "stopped" in _named("stacks")[2]
     stopped.send_signal(signal.SIGCONT)
 
 
 @pytest.mark.parametrize("job", ["skip"], indirect=True)
 def test_a_rank_that_left_the_loop(job: Job) -> None:
-    code, values = _fabtui("ras", "--address", job.ras)
-    assert code == 1
-    assert values["answer"][0].startswith("AllReduce 201 of communicator ")
-    assert "rank 1 on " in values["answer"][0]
-    assert "has not called it (last 200)" in values["answer"][0]
-    pid = job.ranks[1].pid
-    shown = shutil.which("py-spy") or shutil.which("pystack")
-    step = f"py-spy dump --pid {pid}" if shown else f"ps -o pid,stat,wchan:32,etime,args -p {pid}"
-    assert values["next"] == [step]
-    code, values = _flight(job)
-    assert code == 1
-    assert values["answer"][0].startswith("all_reduce ")
-    assert "rank 1 on " in values["answer"][0]
-    assert "has not called it" in values["answer"][0]
-    assert "rank 0 on " in values["answer"][0]
-    assert values["next"] == [step]
-    assert _stack_of(1)["activity"].startswith("sleeping")
+    for source, *words in (("ras",), ("flight", "--yes")):
+        code, values, text = _named(source, *words)
+        assert (code, values["behind"]) == (1, [1])
+        assert "has not called it" in text
 
 
 @pytest.mark.parametrize("job", ["p2p"], indirect=True)
 def test_a_receive_without_a_send(job: Job) -> None:
-    code, values = _fabtui("ras", "--address", job.ras)
-    # RAS does not count send and recv: it names nobody and leads to what does.
-    assert code == 0
-    assert values["hangs"] is None
-    assert values["next"][0].startswith("fabtui stacks")
-    assert any("does not show here" in sentence for sentence in values["answer"])
-    code, values = _flight(job)
+    code, _, text = _named("flight", "--yes")
     assert code == 1
-    assert "rank 0 waits in recv from rank 1" in values["answer"][0]
-    assert "rank 1 on " in values["answer"][0]
-    assert values["answer"][0].endswith("has not called send")
-    assert _stack_of(1)["activity"].startswith("sleeping")
+    assert "rank 0 waits in recv from rank 1" in text
+    assert "has not called send" in text
 
 
 @pytest.mark.parametrize("job", ["run"], indirect=True)
-def test_the_watchdog_reports_a_stopped_rank(job: Job) -> None:
+def test_a_wait_reports_a_stopped_rank(job: Job) -> None:
     """The state of its process shows it at once."""
-    words = ["watchdog", "--logs", f"{job.folder}/rank*", "--idle", "5", "--every", "2", "--once"]
+    words = ["hang", "--wait", "--logs", f"{job.folder}/rank*"]
     words += ["--on-hang", f'printf %s "$FABTUI_FINDING" > {job.folder}/found']
     printed = job.folder / "watchdog"
     environment = {**os.environ, "XDG_STATE_HOME": str(job.folder)}

@@ -1,4 +1,4 @@
-"""`fabtui watchdog` on a real training with gloo: a stopped rank is reported once, and the user's command runs."""
+"""`fabtui hang --wait` on a real training with gloo: a stopped rank is reported once, and the user's command runs."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def ranks(tmp_path: Path) -> Iterator[Ranks]:
 def test_a_stopped_rank(ranks: Ranks, tmp_path: Path) -> None:
     _wait_for(tmp_path / "rank0.log", "iteration       10/")
     found = tmp_path / "found"
-    argv = ["watchdog", "--logs", f"{tmp_path}/rank*.log", "--idle", "3", "--every", "1", "--once"]
+    argv = ["hang", "--wait", "--logs", f"{tmp_path}/rank*.log"]
     argv += ["--on-hang", f'printf "%s\\n%s\\n" "$FABTUI_FINDING" "$FABTUI_REPORT" >> {found}']
     environment = {"XDG_STATE_HOME": str(tmp_path / "state")}
     dog = ranks.start([sys.executable, "-m", "fabtui", *argv], environment, "printed")

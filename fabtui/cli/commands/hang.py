@@ -17,16 +17,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fabtui.cli.job_options import job_options
-from fabtui.cli.options_from_args import notice
-from fabtui.cli.printing import is_plain, print_json, print_text
+from fabtui.cli.nodes_from_args import in_job
+from fabtui.cli.options_from_args import notice, print_problems, request_from
+from fabtui.cli.printing import confirmed, is_plain, print_json, print_text
+from fabtui.config.file import read_config
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, exit_code
 from fabtui.diagnosis.running_job.who_is_behind import NO_RANK
 from fabtui.errors import InputError
 from fabtui.exit_status import BAD, INTERRUPTED, NOT_TESTED
 from fabtui.export.atomic_write import check_writable, write_bytes
 from fabtui.export.json import job_values
-from fabtui.nodeset import fold
+from fabtui.model.facts.node_view import dicts
+from fabtui.model.facts.node_view import text as text_of
+from fabtui.model.job_evidence import JobSource
+from fabtui.nodeset import count, fold
 from fabtui.paths import private_folder, state_folder, user_path
 from fabtui.report.running_job import job_blocks
 from fabtui.report.text import text
@@ -39,10 +43,10 @@ Report whether a running job hangs or is held up, which rank is behind and what 
 
 examples:
   fabtui hang --nodes n060,n061                a snapshot of 6 s from all sources, 9 s if nothing moves
-  fabtui hang 4711                             a job of Slurm: its logs, its nodes
-  fabtui hang                                  on a node of the job, in its pod or container
+  fabtui hang 4711                             a job of Slurm; without a name, on a node of the job or in its pod
   fabtui hang 4711 --save hang.jsonl.gz        keep the evidence, then: fabtui replay, report or share hang.jsonl.gz
   fabtui hang 4711 --wait --on-hang 'mail -s "$FABTUI_FINDING" me@site < "$FABTUI_REPORT"'
+  fabtui hang 4711 --source flight             have the ranks write flight recorder dumps, after a yes
 
 Save the evidence before you stop the job. fabtui changes nothing: it prints commands, and runs none of them. The
 command of --on-hang gets FABTUI_JOB, FABTUI_NODES, FABTUI_FINDING and FABTUI_REPORT (a JSON file).
@@ -52,15 +56,23 @@ exit codes: 0 the job makes progress, is paused or starting, or has ended; 1 it 
 """
 
 
+#: Why no rank of a node can write a dump.
+NO_RECORDER = (
+    "no rank has a FIFO of the flight recorder; start the job with TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/fr and"
+    " TORCH_FR_BUFFER_SIZE=2000 (docs/jobs.md)"
+)
+
+
 class HangSettings(NamedTuple):
     """Arguments of the command."""
 
     wait: bool = False  #: Whether it waits for a job that hangs.
-    once: bool = True  #: Whether the first report ends it.
     every: float = 0.5  #: Time (s) between two looks at the verdict.
     command: str = ""  #: The user's command, or "".
     as_json: bool = False
     unicode: bool = True
+    source: JobSource | None = None  #: The one source that is asked; None for all.
+    write: bool = False  #: Whether ranks write dumps without a question.
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -71,12 +83,36 @@ def execute(args: argparse.Namespace) -> int:
         command=str(given.get("on_hang", "")),
         as_json="json" in given,
         unicode=not is_plain(given),
+        source=JobSource(given["source"]) if "source" in given else None,
+        write="yes" in given,
     )
     options, query = hang_options(args)
+    if settings.source is JobSource.FLIGHT and settings.wait:
+        raise InputError("--source flight makes the ranks write dumps once; leave out --wait")
+    if settings.source is JobSource.LOG and query is None:
+        raise InputError("--source log needs a job of Slurm, or --logs")
+    if settings.source not in (None, JobSource.LOG):
+        query = None
     try:
         return asyncio.run(HangCommand(options, query, settings).run())
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def job_options(args: argparse.Namespace) -> SessionOptions:
+    """Return the nodes and the connection; without nodes those of the job that this runs in, else this machine.
+
+    Raises:
+        InputError: An argument is not valid.
+    """
+    config = read_config(args)
+    print_problems(config)
+    # Here, --json names no file.
+    given = {name: value for name, value in vars(args).items() if name != "json"}
+    named = {"nodes", "hostfile", "jobid", "pods", "via", "transport"} & set(given)
+    if not named and ("no_job" in given or not in_job()):
+        given["transport"] = "local"
+    return request_from(argparse.Namespace(**given, no_record=True), config).options
 
 
 def hang_options(args: argparse.Namespace) -> tuple[SessionOptions, JobQuery | None]:
@@ -124,9 +160,11 @@ class HangCommand:
     async def run(self) -> int:
         """Take a snapshot, or wait until the job hangs or ends; return the exit code."""
         patience = None if self._settings.wait else PATIENCE
-        async with observed(self._options, notice, self._query, patience) as session:
+        async with observed(self._options, notice, self._query, patience, self._settings.source) as session:
             if self._settings.wait:
                 await self._watch(session)
+            elif self._settings.source is JobSource.FLIGHT and (refusal := await self._refusal(session)) is not None:
+                return refusal
             else:
                 verdict = await session.snapshot()
                 self._code = exit_code(verdict)
@@ -136,13 +174,32 @@ class HangCommand:
             self._print(f"recorded in {self._options.record}")
         return self._code
 
+    async def _refusal(self, session: JobSession) -> int | None:
+        """Have the ranks write dumps if they can and the user agrees; return the exit code if not."""
+        replies = await session.observer.recorders(self._options.hosts)
+        ranks = {reply.node: dicts((reply.value or {}).get("ranks")) for reply in replies}
+        rows = [row for listed in ranks.values() for row in listed]
+        stems = {(text_of(row.get("pipe")) or "").removesuffix(f"{row.get('rank')}.pipe") for row in rows}
+        nodes = [node for node, listed in ranks.items() if listed]
+        if not nodes:
+            self._no_verdict([f"{reply.node}: {reply.problem or NO_RECORDER}" for reply in replies])
+            return NOT_TESTED
+        if len(stems) > 1:
+            names = one_line(" and ".join(sorted(stems)[:4]), 500)
+            raise InputError(f"several jobs with a flight recorder run there: {names}; choose one with --jobid")
+        number = count(len(rows), "rank")
+        question = f"{number} on {fold(nodes)} will each write a dump to a file there. Continue?"
+        if not self._settings.write and not confirmed(question, f"{number} would each write a file"):
+            return INTERRUPTED
+        session.observer.writes = True
+        return None
+
     async def _watch(self, session: JobSession) -> None:
         """Print each change, and a report when the job hangs, until it ends."""
         self._line(f"watching {self._options.job and f'job {self._options.job} on '}{fold(self._options.hosts)}")
         session.start()
         before: tuple[object, ...] = ()
         problems: set[str] = set()
-        reported = False
         while True:
             await asyncio.sleep(self._settings.every)
             for problem in session.problems():
@@ -158,15 +215,12 @@ class HangCommand:
             if now != before:
                 self._line(verdict.sentence)
                 before = now
-            if self._code != BAD and verdict.state is not JobState.UNKNOWN:
+            if verdict.state is not JobState.UNKNOWN:
                 self._code = 0
-            if not verdict.bad:
-                reported = False
-            elif not reported:
-                reported, self._code = True, BAD
+            if verdict.bad:
+                self._code = BAD
                 self._report(session, await session.observer.complete(SNAPSHOT))
-                if self._settings.once:
-                    return None
+                return None
 
     def _report(self, session: JobSession, verdict: JobVerdict | None) -> None:
         """Print a verdict with its evidence, and start the user's command if the job hangs."""
@@ -187,7 +241,7 @@ class HangCommand:
         return None
 
     def _values(self, verdict: JobVerdict) -> dict[str, Any]:
-        """Return a verdict as JSON-able values, with the names that the reports of `watchdog` have."""
+        """Return a verdict as JSON-able values, with the names that earlier reports have."""
         values, record = job_values(verdict), self._options.record
         signals = [f"{one['name']}: {one['text']}" for one in values["sources"]]
         return {
@@ -202,7 +256,10 @@ class HangCommand:
 
     def _nothing(self, session: JobSession) -> None:
         """Print why there is no verdict."""
-        lines = session.unread() or [f"{NO_RANK} {fold(self._options.hosts)}"]
+        self._no_verdict(session.unread() or [f"{NO_RANK} {fold(self._options.hosts)}"])
+
+    def _no_verdict(self, lines: list[str]) -> None:
+        """Print the reasons."""
         if self._settings.as_json:
             return self._print_json({"state": None, "problems": lines})
         for line in lines:

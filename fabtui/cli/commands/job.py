@@ -18,7 +18,7 @@ from fabtui.cli.commands.app import screen_settings, show
 from fabtui.cli.options_from_args import notice, print_problems, request_from
 from fabtui.cli.printing import is_plain, print_json
 from fabtui.config.file import ConfigFile, read_config
-from fabtui.config.values import launcher, readable_file, seconds
+from fabtui.config.values import launcher, seconds
 from fabtui.errors import InputError
 from fabtui.exit_status import INTERRUPTED
 from fabtui.export.job import job_values
@@ -39,12 +39,11 @@ Watch a running job, or report on one that has ended, from its logs, from Slurm 
 examples:
   fabtui job 4711                              the job on the screen; as text where there is no terminal
   fabtui job 4711 --once                       one report as text: findings, nodes, iterations, ends of the logs
-  fabtui job 4711 --conf _00_conf.sh           also compare what the nodes print with a configuration file
   fabtui job 4711 --logs '../log/{job}' --follow
   fabtui job --logs /scratch/me/logs --once    logs without Slurm: folders or files, such as run7/*.err
   fabtui job 4711 --once --json | jq .findings
 
-Nothing is started or changed on the nodes, and Slurm is asked at most every 5 s. The configuration file is not run.
+Nothing is started or changed on the nodes, and Slurm is asked at most every 5 s.
 
 exit codes: 0 nothing is wrong; 1 something is wrong, the job hangs, failed or was cancelled; 2 bad usage or input;
 3 something could not be read; 130 interrupted
@@ -102,7 +101,6 @@ def query_from(given: Mapping[str, Any], environ: Mapping[str, str]) -> JobQuery
     return JobQuery(
         jobs[0],
         logs,
-        readable_file(given["conf"], "--conf") if "conf" in given else None,
         seconds(given["idle"], "--idle", 1.0, _LONGEST_IDLE) if "idle" in given else USUAL_IDLE,
         tuple(chosen_nodes(nodes, hostfiles, given.get("exclude", []))) if nodes or hostfiles else (),
     )

@@ -28,8 +28,7 @@ Continue a recorded session with the pairs that are left: same nodes, options an
 
 examples:
   fabtui resume session.jsonl.gz               in the app
-  fabtui resume session.jsonl.gz --text        without a screen, for scripts
-  fabtui resume session.jsonl.gz --text --csv pairs.csv
+  fabtui resume session.jsonl.gz --text --csv pairs.csv    without a screen, for scripts
 
 Pairs with a result are not tested again, unless they failed; nodes are inspected and pinged again. The recording is not
 changed: the new one begins with a copy of it, and replays the whole session.

@@ -172,14 +172,6 @@ class RankStack(NamedTuple):
     activity: str  #: What the kernel shows: ``running``, ``sleeping in hrtimer_nanosleep``, ``stopped``.
     problem: str  #: Why there are no frames, or "".
 
-    @property
-    def command(self) -> str:
-        """The command to type next on its node."""
-        if self.activity == STOPPED:
-            return f"kill -CONT {self.place.pid}"
-        # A tool that is not on the node shows no stack.
-        return state_command(self.place) if self.problem.startswith("neither py-spy") else stack_command(self.place)
-
 
 class StackGroup(NamedTuple):
     """Ranks with the same stack and activity."""

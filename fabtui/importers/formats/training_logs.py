@@ -1,7 +1,7 @@
 """Logs of training jobs: Megatron-LM and its forks, gpustat, and a monitor that prints the ends of both.
 
 Settings that a job prints at its start (``NODE_RANK: 1``, ``MASTER_ADDR: n060``, as scripts of users do) are parsed by
-`fabtui.jobs.monitor.settings`, which compares them in a running job.
+`fabtui.jobs.monitor.settings`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from fabtui.jobs.monitor.gpu_history import NodeGpus, gpu_of, idle_among
 from fabtui.jobs.monitor.iteration_times import IterationLine, iteration_line
-from fabtui.jobs.monitor.settings import Settings, partition, printed
+from fabtui.jobs.monitor.settings import Settings, printed
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import json_list, json_number, json_object, json_value, number, plain_lines
 
@@ -224,7 +224,7 @@ def _parse_megatron(text: str) -> Reading:
     printed_in = " and ".join(sorted(units)) or None
     values = {"total": total, "elapsed_median": middle, "elapsed_printed_in": printed_in, "iterations": rows}
     values |= {"memory": [memory[rank] for rank in sorted(memory)]}
-    values |= {"timers": timers.values(), "timeline": timers.timeline(), "settings": _settings(settings, notes)}
+    values |= {"timers": timers.values(), "timeline": timers.timeline(), "settings": _settings(settings)}
     return notes.reading(values)
 
 
@@ -236,12 +236,8 @@ def _memory(found: re.Match[str]) -> dict[str, Any]:
     return {"rank": int(found[1]), "iteration": after, **{name: known.get(name) for name in names}}
 
 
-def _settings(settings: Settings, notes: Notes) -> list[dict[str, Any]]:
-    """Return the settings by who printed them, and warn of those that contradict each other."""
-    for values in settings.of.values():
-        layers, stages = values.get("NUM_LAYERS", ""), partition(values.get("PARTITION", ""))
-        if stages and layers != str(sum(stages)) and re.fullmatch("[0-9]{1,9}", layers):
-            notes.warn(f"PARTITION {values['PARTITION']} is {sum(stages)} layers, NUM_LAYERS is {layers}")
+def _settings(settings: Settings) -> list[dict[str, Any]]:
+    """Return the settings by who printed them."""
     return [{"printed_by": source, **values} for source, values in list(settings.of.items())[:4096]]
 
 

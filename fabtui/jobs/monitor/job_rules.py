@@ -13,7 +13,7 @@ from fabtui.jobs.monitor.gpu_history import GpuHistory, idle_among
 from fabtui.jobs.monitor.iteration_times import iteration_of
 from fabtui.jobs.monitor.job_logs import LogFile
 from fabtui.jobs.monitor.report import JobFacts, JobReport, NodeRow
-from fabtui.jobs.monitor.settings import is_of_devices, is_shared, meaning, partition
+from fabtui.jobs.monitor.settings import is_of_devices, is_shared
 from fabtui.nodeset import count, fold
 
 #: How long (s), and in how many samples, the GPUs of a node are idle before that counts.
@@ -270,8 +270,7 @@ def _different_settings(rule: JobRule, facts: JobFacts) -> Found:
     settings = facts.logs.settings
     for name in settings.names():
         values = settings.values(name)
-        # Where the configuration file has it, the next rule names those that are wrong.
-        if not is_shared(name) or len(values) < 2 or name in (facts.conf or {}):
+        if not is_shared(name) or len(values) < 2:
             continue
         tasks = not any(who in facts.logs.nodes for sources in values.values() for who in sources)
         if tasks and is_of_devices(name) and len({len(sources) for sources in values.values()}) == 1:
@@ -282,17 +281,6 @@ def _different_settings(rule: JobRule, facts: JobFacts) -> Found:
         nodes = tuple(who for who in parts[0][1] if who in facts.logs.nodes)
         where = "ranks" if tasks and is_of_devices(name) else "nodes"
         yield rule.found(f"{name} differs between {where}: {text}", nodes, (), _CONF_NEXT)
-
-
-def _unlike_configuration(rule: JobRule, facts: JobFacts) -> Found:
-    for name, expected in (facts.conf or {}).items():
-        if name == "NODE_RANK" or is_of_devices(name):
-            continue
-        wrong = {value: who for value, who in facts.logs.settings.values(name).items() if value != expected}
-        for value, who in list(wrong.items())[:_MOST]:
-            text = f"{name} is {_value(value)} on {_sources(who)}; {facts.conf_name} has {_value(expected)}"
-            nodes = tuple(node for node in who if node in facts.logs.nodes)
-            yield rule.found(text, nodes, (), _CONF_NEXT)
 
 
 _CONF_NEXT = "compare the scripts on these nodes, and the variables that sbatch and srun export (--export)"
@@ -319,42 +307,6 @@ def _node_ranks(rule: JobRule, facts: JobFacts) -> Found:
         missing = sorted(set(range(number)) - numbers)[:_MOST]
         text = f"NODE_RANK {', '.join(map(str, missing))} of {number} is given to no node"
         yield rule.found(text, command="NODE_RANK counts from 0 to NNODES - 1")
-
-
-def _parallelism(rule: JobRule, facts: JobFacts) -> Found:
-    values = facts.logs.settings.usual()
-    world, degrees = meaning(values, "world"), [meaning(values, name) for name in ("tensor", "data", "pipeline")]
-    context = meaning(values, "context") or 1
-    if world is not None and None not in degrees:
-        tensor, data, pipeline = (degree or 0 for degree in degrees)
-        product = tensor * data * pipeline * context
-        if product != world:
-            by = f" x CP {context}" if context > 1 else ""
-            text = f"WORLD_SIZE {world} is not TP {tensor} x DP {data} x PP {pipeline}{by} = {product}"
-            yield rule.found(text, command="change the degrees of parallelism or the number of GPUs")
-    nodes, each = meaning(values, "nodes"), meaning(values, "per_node")
-    if world is not None and nodes is not None and each is not None and nodes * each != world:
-        text = f"WORLD_SIZE {world} is not {count(nodes, 'node')} x {each} = {nodes * each}"
-        yield rule.found(text, command="WORLD_SIZE is the number of ranks of all nodes together")
-    given = len(facts.status.nodes)
-    if nodes is not None and given and nodes != given:
-        text = f"NNODES is {nodes}, but the job has {count(given, 'node')}"
-        command = "the ranks wait for nodes that are not there, or leave some out"
-        yield rule.found(text, command=command, severity=Severity.WARN)
-
-
-def _stages(rule: JobRule, facts: JobFacts) -> Found:
-    values = facts.logs.settings.usual()
-    stages = partition(values.get("PARTITION", ""))
-    if stages is None:
-        return
-    layers, pipeline = meaning(values, "layers"), meaning(values, "pipeline")
-    if layers is not None and sum(stages) != layers:
-        text = f"PARTITION {values['PARTITION']} has {sum(stages)} layers, NUM_LAYERS is {layers}"
-        yield rule.found(text, command="the layers of all stages must add up to the layers of the model")
-    if pipeline is not None and len(stages) != pipeline:
-        text = f"PARTITION {values['PARTITION']} has {len(stages)} stages, the pipeline has {pipeline}"
-        yield rule.found(text, command="each stage of the pipeline needs its number of layers")
 
 
 def _master_address(rule: JobRule, facts: JobFacts) -> Found:
@@ -474,22 +426,10 @@ _ROWS: tuple[tuple[str, str, Callable[[JobRule, JobFacts], Found], str, str, str
      "A setting or variable differs between nodes",
      "Nodes printed, or ranks have, different values of a setting or variable that all should share.",
      "Compare the scripts and the exported variables of the nodes."),
-    ("J07", "setting-unlike-file", _unlike_configuration,
-     "A setting differs from the configuration file",
-     "Nodes printed a value that differs from the configuration file (--conf).",
-     "Compare the scripts and the exported variables of the nodes."),
     ("J08", "node-rank", _node_ranks,
      "NODE_RANK is given twice or is missing",
      "Two nodes printed the same NODE_RANK, or a number below NNODES is missing.",
      "Give each node its own NODE_RANK, such as $SLURM_NODEID."),
-    ("J09", "parallelism", _parallelism,
-     "WORLD_SIZE, NNODES and the degrees of parallelism do not fit together",
-     "WORLD_SIZE is not the product of the degrees of parallelism or of nodes and ranks per node, or NNODES is wrong.",
-     "Correct the degrees of parallelism or the number of GPUs."),
-    ("J10", "pipeline-stages", _stages,
-     "PARTITION does not fit the layers or the pipeline",
-     "The layers of the pipeline stages do not add up to NUM_LAYERS, or the number of stages differs.",
-     "Give each pipeline stage its number of layers; all stages together are the model."),
     ("J11", "master-address", _master_address,
      "MASTER_ADDR is not an address of the job's nodes",
      "MASTER_ADDR belongs to a node outside the job, or to no node.",

@@ -49,8 +49,6 @@ class JobFacts:
 
     status: JobStatus  #: What the scheduler knows.
     logs: JobLogs  #: The content of the logs.
-    conf: Mapping[str, str] | None = None  #: Settings of the configuration file; None without one.
-    conf_name: str = ""  #: Its name for users.
     idle: float = 180.0  #: Time (s) without any output after which a job counts as silent.
     when: float = 0.0  #: Now (s since the epoch, our clock).
     nodes: Mapping[str, NodeFacts] = field(default_factory=dict)  #: Answers of the nodes themselves.

@@ -1,25 +1,14 @@
-"""Settings that the ranks of a job print at its start, and those of its configuration file.
-
-Printed: ``KEY: value`` or ``KEY=value``, a setting a line, near the start of the log. The configuration file is a shell
-file of assignments; it is read, never run: arithmetic ``$((A * B))`` over its own names is computed here.
-"""
+"""Settings that the ranks of a job print at its start: ``KEY: value`` or ``KEY=value``, a setting a line."""
 
 from __future__ import annotations
 
-import ast
-import operator
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from fabtui.jobs.monitor.error_lines import unlabelled
 
 _PRINTED = re.compile(r"(?:export )?([A-Z][A-Z0-9_]{1,39})(?:: ?| ?= ?)([^=].{0,199})?$", re.ASCII)
-_ASSIGNED = re.compile(
-    r"\s{0,40}(?:export\s{1,20}|declare -\w{1,4}\s{1,20})?([A-Za-z_]\w{0,60})=(.{0,1000})$", re.ASCII
-)
-_NAME = re.compile(r"\$(?:\{([A-Za-z_]\w{0,60})\}|([A-Za-z_]\w{0,60}))", re.ASCII)
-_ARITHMETIC = re.compile(r"\$\(\((.{1,200}?)\)\)", re.ASCII)
 _LABELLED = re.compile(r"^\s{0,4}(\d{1,6}): ", re.ASCII)
 #: Words in names of settings that apply to the whole job.
 _SHARED = frozenset(
@@ -155,88 +144,3 @@ class Settings:
             for name in self.names()
             if is_shared(name)
         }
-
-
-def meaning(values: Mapping[str, str], what: str) -> int | None:
-    """Return the number that a setting of a meaning has, None if it is not there or no number."""
-    text = next((values[name] for name in NAMES[what] if name in values), None)
-    return int(text) if text is not None and re.fullmatch(r"[0-9]{1,9}", text) else None
-
-
-def partition(text: str) -> list[int] | None:
-    """Return the layers of each stage of ``0-11-8-5-0``, None if it is not such a list."""
-    return [int(part) for part in text.split("-")] if re.fullmatch(r"\d{1,6}(?:-\d{1,6}){1,4096}", text, re.A) else None
-
-
-def configured(text: str) -> dict[str, str]:
-    """Return the assignments of a shell file that need no shell: quotes, known names and arithmetic are resolved."""
-    found: dict[str, str] = {}
-    for line in text.splitlines()[:FIRST_LINES]:
-        if (match := _ASSIGNED.match(line)) is None or len(found) >= _MOST * 10:
-            continue
-        value = _resolved(match[2], found)
-        if value is None:
-            # What it will be is not known, and what it was before no longer counts.
-            found.pop(match[1], None)
-        else:
-            found[match[1]] = value
-    return found
-
-
-def _resolved(text: str, known: Mapping[str, str]) -> str | None:
-    """Return the value of the right side of an assignment, None if only a shell could compute it."""
-    text = text.strip()
-    literal = text[:1] == "'"
-    if text[:1] in ("'", '"'):
-        end = text.find(text[0], 1)
-        rest = text[end + 1 :]
-        if end < 0 or (rest.strip() and not re.match(r"\s{1,40}#|\s{0,40};", rest)):
-            return None
-        text = text[1:end]
-    elif not text.startswith("$(("):
-        text = re.split(r"[\s;]", text, maxsplit=1)[0]
-    if literal:
-        return text
-    unknown = False
-
-    def number(match: re.Match[str]) -> str:
-        nonlocal unknown
-        value = computed(match[1], known)
-        unknown |= value is None
-        return str(value)
-
-    def name(match: re.Match[str]) -> str:
-        nonlocal unknown
-        value = known.get(match[1] or match[2])
-        unknown |= value is None
-        return str(value)
-
-    text = _NAME.sub(name, _ARITHMETIC.sub(number, text))
-    return None if unknown or "$" in text or "`" in text else text.partition(" #")[0].strip()
-
-
-_OPERATORS = {
-    **{ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul},
-    **{ast.Div: operator.floordiv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod},
-}
-
-
-def computed(text: str, known: Mapping[str, str]) -> int | None:
-    """Return the value of a shell arithmetic expression over known names, None if it has more than + - * / %."""
-    try:
-        tree = ast.parse(text.replace("$", "").replace("{", "").replace("}", "").strip(), mode="eval")
-        return _value(tree.body, known)
-    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
-        return None
-
-
-def _value(node: ast.expr, known: Mapping[str, str]) -> int:
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return node.value
-    if isinstance(node, ast.Name) and re.fullmatch(r"-?[0-9]{1,18}", known.get(node.id, "")):
-        return int(known[node.id])
-    if isinstance(node, ast.BinOp) and (function := _OPERATORS.get(type(node.op))) is not None:
-        return int(function(_value(node.left, known), _value(node.right, known)))
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_value(node.operand, known)
-    raise ValueError(ast.dump(node)[:40])

@@ -348,7 +348,7 @@ class JobScreen(TitledScreen):
 
 def _asks(step: str) -> bool:
     """Return True for a next step that the view takes itself, over its open links."""
-    return step.startswith(("fabtui stacks", "fabtui ras", "fabtui hang"))
+    return step.startswith("fabtui hang")
 
 
 async def ask_job(context: AppContext) -> None:

@@ -212,7 +212,7 @@ class LiveFeed(Feed):
         observer = None if self._sweep is None else self._sweep.observer
         if observer is None:
             raise InputError("no running job was seen on these nodes")
-        await asyncio.gather(observer.read_stacks(), observer.read_dumps(), observer.read_kernel())
+        await observer.ask()
 
     def job_monitor(self) -> JobMonitor | None:
         """Return the monitor of the job whose nodes these are; it asks them over their open links."""

@@ -10,6 +10,7 @@ from fabtui import __version__
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict
 from fabtui.model.events import NodeState, NodeUpdate, PhaseStart, SessionEnd, SessionStart
+from fabtui.model.job_evidence import JobSource
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui.session.event_pipeline import EventPump, Journal
@@ -18,7 +19,7 @@ from fabtui.session.options import JobQuery, SessionOptions
 from fabtui.session.running_job.inquiry import ClientOf
 from fabtui.session.running_job.job_links import links_to
 from fabtui.session.running_job.monitor import JobMonitor
-from fabtui.session.running_job.observer import JobObserver
+from fabtui.session.running_job.observer import WRITING, JobObserver
 
 #: Maximum time (s) of a snapshot from the first answer of a node, for which it waits longer, as a login may take its
 #: time on a busy machine.
@@ -33,7 +34,12 @@ class JobSession:
     """Session about a running job, made by `observed`."""
 
     def __init__(
-        self, options: SessionOptions, pump: EventPump, client_of: ClientOf, query: JobQuery | None = None
+        self,
+        options: SessionOptions,
+        pump: EventPump,
+        client_of: ClientOf,
+        query: JobQuery | None = None,
+        source: JobSource | None = None,
     ) -> None:
         self.model: Model = pump.model
         self.pump = pump
@@ -41,7 +47,7 @@ class JobSession:
         self._reached: dict[str, str] = {}
         self._client_of = client_of
         self._monitor = None if query is None else JobMonitor(query, self._client, every=True)
-        self.observer = JobObserver(pump, self._client, options.job, self._monitor)
+        self.observer = JobObserver(pump, self._client, options.job, self._monitor, source)
 
     async def _client(self, node: str) -> NodeClient:
         """Return the link to a node; note in the model whether it is reached."""
@@ -93,6 +99,7 @@ class JobSession:
         A job that was silent lately, or not seen to move yet, is observed somewhat longer.
         """
         self.start()
+        within = WRITING if self.observer.writes else within
         loop = asyncio.get_running_loop()
         await self.observer.answered(_LOGIN)
         until = loop.time() + within
@@ -120,6 +127,7 @@ async def observed(
     notice: Callable[[str], None],
     query: JobQuery | None = None,
     patience: float | None = None,
+    source: JobSource | None = None,
 ) -> AsyncIterator[JobSession]:
     """Yield a session about the job on the nodes of the options, recorded if these name a file.
 
@@ -128,6 +136,7 @@ async def observed(
         notice: Called with notices of connections.
         query: Where the logs of the job are; None to read none.
         patience: Time (s) without progress after which the job hangs; None for the usual one.
+        source: The one source that is asked beside what the ranks do; None for all.
 
     Raises:
         InputError: The recording cannot be written.
@@ -139,7 +148,7 @@ async def observed(
         recorded = {**options.recorded(), "probes": [], "patience": patience}
         pump.emit(SessionStart(nodes=list(options.hosts), options=recorded, version=__version__))
         async with links_to(options, notice) as links:
-            session = JobSession(options, pump, links.client, query)
+            session = JobSession(options, pump, links.client, query, source)
             try:
                 yield session
             finally:

@@ -11,16 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from fabtui.argument_name import argument
-from fabtui.errors import InputError
 from fabtui.jobs.monitor import job_logs
 from fabtui.jobs.monitor.job_logs import JobLogs
 from fabtui.jobs.monitor.job_rules import STALE, report_of
 from fabtui.jobs.monitor.report import JobFacts, JobReport, NodeFacts
-from fabtui.jobs.monitor.settings import LIBRARIES, configured, is_variable, joined
+from fabtui.jobs.monitor.settings import LIBRARIES, is_variable, joined
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import JobStatus, node_addresses, status_of
@@ -36,8 +34,8 @@ NODE_DEADLINE, NAMES_DEADLINE = 10.0, 3.0
 _SEARCH = 5.0
 #: Bytes of a log that are read at first, and of all logs in one reading.
 BUDGET = log_files.Budget(2 << 20, 16 << 20)
-#: Maximum size (bytes) of a configuration file, and number of nodes whose names are looked up.
-_MOST_CONF, _MOST_NAMES = 1 << 20, 256
+#: Maximum number of nodes whose names are looked up.
+_MOST_NAMES = 256
 #: Maximum size (characters) of the parts of files in an answer of a node.
 _MOST_TEXT = 8 << 20
 #: Maximum number of variables of the ranks of a node.
@@ -92,7 +90,6 @@ class JobMonitor:
         self._status = JobStatus(query.job)
         self._asked: float | None = None
         self._logs = JobLogs(query.nodes)
-        self._conf = None if query.conf is None else _configuration(query.conf)
         self._nodes: dict[str, NodeFacts] = {}
         self._addresses: Mapping[str, frozenset[str]] | None = None
 
@@ -135,8 +132,6 @@ class JobMonitor:
         facts = JobFacts(
             self._status,
             self._logs,
-            self._conf,
-            "" if self.query.conf is None else self.query.conf.name,
             self.query.idle,
             time.time(),
             dict(self._nodes),
@@ -284,20 +279,6 @@ def _read(places: _Places, known: Mapping[str, log_files.Known], search: log_fil
         parts += more
         problems += unread
     return _Read(list(paths.values()), parts, problems, time.time())
-
-
-def _configuration(path: Path) -> dict[str, str]:
-    """Return the settings of the user's configuration file.
-
-    Raises:
-        InputError: It cannot be read.
-    """
-    try:
-        with path.open("rb") as file:
-            text = file.read(_MOST_CONF).decode("utf-8", "replace")
-    except OSError as error:
-        raise InputError(f"--conf: {path} cannot be read: {error.strerror}") from None
-    return configured(text)
 
 
 def _addresses(nodes: Sequence[str]) -> dict[str, frozenset[str]]:

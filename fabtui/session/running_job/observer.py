@@ -34,6 +34,8 @@ _SHARE, _RAREST = 0.01, 5.0
 _IDLE_EVERY = 10.0
 #: Deadlines (s) of the probes.
 _ACTIVITY, _RAS, _STACKS, _DUMPS, _KERNEL, _INSPECTOR = 4.0, 20.0, 12.0, 20.0, 12.0, 6.0
+#: Time (s) for dumps that ranks write when they are asked to, with what it takes to send them.
+WRITING = 60.0
 #: Time (s) between two questions to RAS, and where nobody listens. The larger the report, the rarer the question.
 _RAS_EVERY, _RAS_AGAIN, _RAS_BYTES_EACH_SECOND = 1.0, 30.0, 200_000
 #: Nodes that are asked for RAS at the same time, until one answers, and nodes whose stacks are read.
@@ -54,6 +56,9 @@ _ALL_RECORDED, _RECORDED_EVERY = 60.0, 10.0
 SETTLE, _BEFORE = 13.0, 4.0
 
 
+_Work = Coroutine[Any, Any, None]
+
+
 class JobObserver:
     """Observes the ranks on nodes, and emits what the sources show.
 
@@ -62,15 +67,25 @@ class JobObserver:
         client_of: The open links to the nodes.
         job: The Slurm job or jobs whose ranks count, or "" for all.
         monitor: Reader of the logs of the job; None to read none.
+        source: The one source that is asked beside what the ranks do; None for all.
     """
 
-    def __init__(self, pump: EventPump, client_of: ClientOf, job: str = "", monitor: JobMonitor | None = None) -> None:
+    def __init__(
+        self,
+        pump: EventPump,
+        client_of: ClientOf,
+        job: str = "",
+        monitor: JobMonitor | None = None,
+        source: JobSource | None = None,
+    ) -> None:
         self.verdict: JobVerdict | None = None  #: The latest verdict; None before the first one, and without a job.
         self._pump = pump
         self._client_of = client_of
         self._ask = over_open_links(client_of, job)
         self._job = job
         self._monitor = monitor
+        self._source = source
+        self.writes = False  #: Whether ranks are to write dumps when these are read next.
         #: Why nodes have not shown what their ranks do, by node: those that have not answered yet.
         self.silent: dict[str, str] = {}
         self._followed: dict[str, asyncio.Task[None]] = {}
@@ -118,10 +133,14 @@ class JobObserver:
             before = time.time() - (self._pump.model.started or time.time())
             self._started = asyncio.get_running_loop().time() - min(max(0.0, before), _BEFORE)
         if self._followed and not self._beside:
-            works: list[Callable[[], Coroutine[Any, Any, None]]]
-            works = [self._judge, self._poll_ras, self._poll_inspector, self._read_kernels]
-            works += [self._read_logs] if self._monitor is not None else []
-            self._beside = [asyncio.create_task(work()) for work in works]
+            works = {JobSource.RAS: self._poll_ras, JobSource.INSPECTOR: self._poll_inspector}
+            works |= {JobSource.KERNEL: self._read_kernels}
+            works |= {JobSource.LOG: self._read_logs} if self._monitor is not None else {}
+            self._beside = [asyncio.create_task(work()) for work in (self._judge, *self._asked(works))]
+
+    def _asked(self, works: Mapping[JobSource, Callable[[], _Work]]) -> list[Callable[[], _Work]]:
+        """Return the work for the sources that are asked."""
+        return [work for source, work in works.items() if self._source in (None, source)]
 
     async def answered(self, within: float) -> None:
         """Wait until a node has answered, or none can be reached, but no longer than some time (s)."""
@@ -155,8 +174,15 @@ class JobObserver:
         """Ask the sources that are not asked all the time, for at most some time (s); return the verdict."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
-                await asyncio.gather(self.read_stacks(), self.read_dumps(), self.read_kernel())
+                await self.ask()
         return await self.decided()
+
+    async def ask(self) -> None:
+        """Ask the sources that are not asked all the time."""
+        self._stacks_read = asyncio.get_running_loop().time()
+        works = {JobSource.STACKS: self._read_stacks, JobSource.FLIGHT: self._read_dumps}
+        works |= {JobSource.KERNEL: self._read_kernel}
+        await asyncio.gather(*(work() for work in self._asked(works)))
 
     async def close(self) -> None:
         """End all questions."""
@@ -231,7 +257,7 @@ class JobObserver:
                 still = self.verdict is not None and self.verdict.state in (JobState.HANGS, JobState.UNKNOWN)
                 now = loop.time()
                 if still and now - self._began >= _STACKS_AFTER and now - self._stacks_read >= _STACKS_EVERY:
-                    self._stacks_read, reading = now, asyncio.create_task(self.complete(_STACKS))
+                    reading = asyncio.create_task(self.complete(_STACKS))
         finally:
             if reading is not None:
                 reading.cancel()
@@ -247,12 +273,11 @@ class JobObserver:
             self._logged = verdict.state
             self._pump.log("warning" if verdict.alerts else "info", one_line(verdict.sentence, 500))
 
-    async def read_stacks(self) -> None:
+    async def _read_stacks(self) -> None:
         """Emit where the ranks of all nodes are."""
-        self._stacks_read = asyncio.get_running_loop().time()
         await self._each(list(self._followed)[:_MOST_STACKS], "stacks", JobSource.STACKS, _STACKS)
 
-    async def read_kernel(self) -> None:
+    async def _read_kernel(self) -> None:
         """Emit what the kernels of all nodes have reported since the job started."""
         self._logs_read.update(self._followed)
         await self._each(list(self._followed)[:_MOST_STACKS], "evidence", JobSource.KERNEL, _KERNEL)
@@ -265,13 +290,26 @@ class JobObserver:
                 self._logs_read.update(fresh)
                 await self._each(fresh, "evidence", JobSource.KERNEL, _KERNEL)
 
-    async def read_dumps(self) -> None:
-        """Emit what the flight recorder dumps show that ranks have written already."""
-        asked = [self._one(node, "flight", _DUMPS, {"existing": True}) for node in self._followed]
-        found = await asyncio.gather(*asked)
-        taken = await taken_from(found)
-        if taken.dumps:
-            self._emit("", JobSource.FLIGHT, flight_answer(taken.dumps, taken.places).evidence())
+    async def recorders(self, nodes: Iterable[str]) -> list[Reply]:
+        """Return the answers of nodes about their flight recorders; no rank writes a dump."""
+        return await asyncio.gather(*(self._one(node, "flight", _DUMPS) for node in nodes))
+
+    async def _read_dumps(self) -> None:
+        """Emit what the flight recorder dumps show that ranks have written already, or write now."""
+        writes, self.writes = self.writes, False
+        arguments = {"write": True, "within": _DUMPS} if writes else {"existing": True}
+        deadline = WRITING if writes else _DUMPS
+        replies = await asyncio.gather(*(self._one(node, "flight", deadline, arguments) for node in self._followed))
+        taken = await taken_from(replies)
+        if not taken.dumps and not (writes and taken.places):
+            return
+        who = flight_answer(taken.dumps, taken.places)
+        if writes:
+            who.sentences.extend(taken.problems)
+            # A rank that writes no dump is stopped, or hangs in the driver.
+            silent = tuple(place for rank, place in taken.places.items() if rank not in taken.dumps)
+            who = who._replace(suspects=who.suspects or silent)
+        self._emit("", JobSource.FLIGHT, who.evidence())
 
     async def _each(self, nodes: Iterable[str], probe: str, source: JobSource, deadline: float) -> None:
         """Ask nodes at the same time, and emit each answer as it comes."""
@@ -300,7 +338,7 @@ class JobObserver:
         """Emit a report of RAS; return its size, None if no node has one."""
         known = [self._ras_node] if self._ras_node else self.nodes[:_RAS_TOGETHER]
         self._ras_node = ""
-        for reply in await self._ask(known, "ras", {"wait": 0}, _RAS, lambda reply: bool(texts_of(reply))):
+        for reply in await self._ask(known, "ras", {}, _RAS, lambda reply: bool(texts_of(reply))):
             if texts := texts_of(reply):
                 self._ras_node = reply.node
                 self._emit(reply.node, JobSource.RAS, {**(reply.value or {}), "text": texts[-1]})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 from fabtui.cli.commands import hang
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankRow, RankState, SourceReading
 from fabtui.diagnosis.running_job.who_is_behind import JobPlace
+from fabtui.session.running_job.inquiry import Reply
 
 
 def verdict(state: JobState, **changes: Any) -> JobVerdict:
@@ -41,7 +42,13 @@ class ScriptedSession:
         self._last: JobVerdict | None = None
         self.observer = self
 
+    answers: Sequence[Reply] = ()
+    writes = False
+
     def start(self) -> None: ...
+
+    async def recorders(self, nodes: object) -> Sequence[Reply]:
+        return self.answers
 
     async def complete(self, within: float) -> JobVerdict | None:
         return self._last

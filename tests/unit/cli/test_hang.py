@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from fabtui.cli import main as entry
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict
-from tests.unit.cli.scripted_job import script, verdict
+from fabtui.session.running_job.inquiry import Reply
+from tests.unit.cli.scripted_job import ScriptedSession, script, verdict
 
 __all__ = ["script"]
 Out = pytest.CaptureFixture[str]
 Script = list[JobVerdict | None]
+HANG, GOOD = verdict(JobState.HANGS), verdict(JobState.MOVES)
 
 
 def test_the_sentence_ranks_evidence_and_next_command(script: Script, capsys: Out) -> None:
@@ -85,9 +89,63 @@ def test_it_waits_and_reports_once(script: Script, capsys: Out) -> None:
     assert "the job has ended" in capsys.readouterr().out
 
 
+def test_the_command_gets_hostile_names_as_values_and_runs_none(script: Script, capsys: Out, tmp_path: Path) -> None:
+    hostile = f"7;touch {tmp_path}/a\x00$(touch {tmp_path}/b)`touch {tmp_path}/c`\ud800\nFABTUI_JOB=8 '\""
+    script += [HANG._replace(job=hostile, nodes=(f"n$(touch {tmp_path}/d)", "-n 1 > x")), GOOD]
+    command = f'printf "%s\\n" "$FABTUI_JOB" $FABTUI_NODES "$FABTUI_FINDING" > {tmp_path}/found'
+    assert entry.main(["hang", "--wait", "--on-hang", command]) == 1
+    assert "the command of --on-hang ended well" in capsys.readouterr().out
+    job, *_ = (tmp_path / "found").read_text().splitlines()
+    assert job.startswith(f"7;touch {tmp_path}/a$(touch")
+    assert job.endswith("FABTUI_JOB=8 '\"")
+    assert {one.name for one in tmp_path.iterdir()} == {"found", "fabtui"}
+
+
+def test_a_report_that_cannot_be_written(
+    script: Script, capsys: Out, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's command runs all the same."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    script += [HANG, GOOD]
+    assert entry.main(["hang", "--wait", "--on-hang", "exit 3"]) == 1
+    out = capsys.readouterr().out
+    assert "the report cannot be written: " in out
+    assert "the command of --on-hang ended with exit code 3" in out
+
+
+def recorders(*pipes: str) -> list[Reply]:
+    rows = [{"rank": rank, "pid": 70 + rank, "pipe": f"{pipe}{rank}.pipe"} for rank, pipe in enumerate(pipes)]
+    return [Reply("n060", {"ranks": rows, "without": 1 - bool(pipes)}, [])]
+
+
+def test_ranks_write_dumps_only_after_a_yes(script: Script, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    script.append(verdict(JobState.HANGS))
+    session = ScriptedSession(script)
+    monkeypatch.setattr(ScriptedSession, "answers", recorders("/tmp/fr", "/tmp/fr"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    assert entry.main(["hang", "--source", "flight"]) == 2
+    assert "standard input is not a terminal: add --yes" in capsys.readouterr().err
+    terminal = io.StringIO("n\n")
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    assert entry.main(["hang", "--source", "flight"]) == 130
+    assert "2 ranks on n060 will each write a dump to a file there" in capsys.readouterr().err
+    assert not session.writes
+    assert entry.main(["hang", "--source", "flight", "--yes"]) == 1
+    monkeypatch.setattr(ScriptedSession, "answers", recorders())
+    assert entry.main(["hang", "--source", "flight"]) == 3
+    assert "no rank has a FIFO of the flight recorder; start the job with" in capsys.readouterr().out
+    monkeypatch.setattr(ScriptedSession, "answers", recorders("/tmp/a", "/tmp/b"))
+    assert entry.main(["hang", "--source", "flight", "--yes"]) == 2
+    assert "several jobs with a flight recorder run there: /tmp/a and /tmp/b" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
+        (["--source", "flight", "--wait"], "leave out --wait"),
+        (["--source", "log"], "--source log needs a job of Slurm, or --logs"),
         (["7", "--jobid", "8"], "two jobs are given: 7 and --jobid 8"),
         (["--save", "/proc/x.jsonl.gz"], "--save"),
         (["--save", "/etc/passwd"], "--save: /etc/passwd already exists and is not overwritten"),

@@ -25,7 +25,7 @@ def test_a_recording_a_csv_and_a_json_give_the_same_set(tmp_path: Path, capsys: 
     assert "\nwhat to do now\n" in replayed
     found = []
     for name in (FAULTS, csv, snapshot):
-        assert entry.main(["healthy", name, "--json"]) == 1
+        assert entry.main(["nodes", name, "--json"]) == 1
         found.append(json.loads(capsys.readouterr().out))
     assert found[0]["nodes"] == found[1]["nodes"] == found[2]["nodes"]
     assert found[0]["joining"] == found[1]["joining"] == found[2]["joining"]
@@ -35,7 +35,7 @@ def test_a_recording_a_csv_and_a_json_give_the_same_set(tmp_path: Path, capsys: 
 def test_a_good_session_has_exit_code_0_and_a_host_file_that_fabtui_reads(tmp_path: Path, capsys: Out) -> None:
     hosts, csv = tmp_path / "hosts", tmp_path / "pairs.csv"
     write_csv(fabric("ab", 4, dead_if(lambda s, d: False)), csv)
-    assert entry.main(["healthy", str(csv), "--hostfile", str(hosts)]) == 0
+    assert entry.main(["nodes", str(csv), "--hostfile", str(hosts)]) == 0
     out = capsys.readouterr().out
     assert out.startswith("All 56 GPU pairs are ok.\n\n2 of 2 nodes are healthy together, with 8 of 8 GPUs\n")
     assert out.endswith(f"\nwrote {hosts}\n")
@@ -58,7 +58,7 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: Out) -> None:
         ([GOOD, "--hostfile", str(tmp_path)], "is a folder"),
     ]
     for words, expected in cases:
-        assert entry.main(["healthy", *words]) == 2, words
+        assert entry.main(["nodes", *words]) == 2, words
         out, error = capsys.readouterr()
         assert expected in error
         assert error.count("\n") == 1

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from fabtui.cli.parser import COMMANDS, FURTHER, SOURCES
+from fabtui.cli.parser import COMMANDS, FURTHER
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted(
@@ -26,7 +26,7 @@ NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 #: Languages of blocks that hold commands; an indented block has none.
 SHELL = ("", "sh", "console")
 _MARKER = re.compile(r"<!-- not run: (.+?) -->", re.DOTALL)
-_WORDS = {*COMMANDS, *FURTHER, *SOURCES}
+_WORDS = {*COMMANDS, *FURTHER}
 
 
 class Block(NamedTuple):

@@ -21,7 +21,7 @@ import yaml
 
 from fabtui.cli.main import main
 from fabtui.cli.options_from_args import request_from
-from fabtui.cli.parser import COMMANDS, FURTHER, LIVE, SOURCES, build_parser, expanded, help_of
+from fabtui.cli.parser import COMMANDS, FURTHER, LIVE, build_parser, expanded, help_of
 from fabtui.config.options import session_changes
 
 from .blocks import NAMES, ROOT, SHELL, arguments, blocks, commands, inline_commands
@@ -132,7 +132,7 @@ def test_commands_in_the_text_are_valid(name: str) -> None:
             check_output(command)
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS, *FURTHER, *SOURCES])
+@pytest.mark.parametrize("command", ["", *COMMANDS, *FURTHER])
 def test_examples_of_the_help_are_valid(command: str) -> None:
     check_output(re.sub(r"(?m)   .*$", "", help_of(command)[1].replace("\n  ", "\n")))
 

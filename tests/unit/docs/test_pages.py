@@ -56,6 +56,6 @@ def test_a_job_that_hangs_is_asked_before_it_is_stopped() -> None:
     head = text.partition("\n## ")[0]
     first = text.split("\n## ")[1]
     assert "Do not stop it yet" in head
-    assert all(words in first for words in ("fabtui hang", "--save", "fabtui stacks", "fabtui flight"))
+    assert all(words in first for words in ("fabtui hang", "--save", "--source stacks", "--source flight"))
     # Testing busy GPUs needs the job stopped, or --force.
     assert min(text.index("--force"), text.index("## Then: stop it")) > text.index(first)

@@ -161,14 +161,14 @@ def test_replay_writes_the_same_file_again(tmp_path: Path) -> None:
 def test_order_writes_host_files_in_its_order(tmp_path: Path, capsys: Out) -> None:
     csv, hosts, ranks = tmp_path / "pairs.csv", tmp_path / "hosts", tmp_path / "ranks"
     write_csv(fabric("abcd", 2, lambda s, d: 0.4 if {s[0], d[0]} == {"a", "b"} else 1.0), csv)
-    assert entry.main(["order", str(csv), "--hostfile", str(hosts), "--slurm-hostfile", str(ranks)]) == 0
+    assert entry.main(["nodes", "--order", str(csv), "--hostfile", str(hosts), "--slurm-hostfile", str(ranks)]) == 0
     out = capsys.readouterr().out
     assert out.startswith("slowest neighbour 18.0 -> 45.0 GB/s (a - b before, ")
     order = read_hosts(str(hosts), "--hostfile")
     assert hosts.read_text().splitlines() == [f"{node} slots=2" for node in order]
     assert ranks.read_text().splitlines() == [node for node in order for _ in range(2)]
     assert abs(order.index("a") - order.index("b")) == 2
-    assert entry.main(["order", str(csv), "--json", "--for", "pipeline"]) == 0
+    assert entry.main(["nodes", "--order", str(csv), "--json", "--for", "pipeline"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["ring"], found["before"]["value"], found["after"]["value"]) == (False, 18.0, 45.0)
     assert found["slurm_hostfile"][:2] == [found["order"][0]] * 2
@@ -182,7 +182,7 @@ def test_bad_input_of_order_is_one_line(tmp_path: Path, capsys: Out) -> None:
         ([str(tmp_path / "none")], "cannot read"),
         ([str(GOOD), "--hostfile", str(csv), "--slurm-hostfile", str(csv)], "name the same file"),
     ):
-        assert entry.main(["order", *words]) == 2
+        assert entry.main(["nodes", "--order", *words]) == 2
         error = capsys.readouterr().err
         assert expected in error
         assert error.count("\n") == 1

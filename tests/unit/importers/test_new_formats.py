@@ -122,7 +122,6 @@ def test_long_lines_end_soon(kind: str) -> None:
 
 def test_complaints_of_the_tools_are_warnings() -> None:
     assert "communicator 0xa1: the last collective is 7; behind: rank 2 (4)" in of_text(INSPECTOR).warnings
-    assert "PARTITION 0-11-8-5 is 24 layers, NUM_LAYERS is 48" in of_text(JOB).warnings
     assert "3 wrong results" in of_text(MSCCLPP_TEST).warnings
     assert "Port Counters: 1 errors, 2 warnings" in of_text(IBDIAGNET).warnings
     assert any("symbol_error_counter" in warning for warning in of_text(IBDIAGNET).warnings)

@@ -11,7 +11,7 @@ from fabtui.jobs.monitor.error_lines import ErrorLines
 from fabtui.jobs.monitor.gpu_history import GpuHistory
 from fabtui.jobs.monitor.iteration_times import IterationTimes
 from fabtui.jobs.monitor.job_logs import FileClock, JobLogs
-from fabtui.jobs.monitor.settings import Settings, configured
+from fabtui.jobs.monitor.settings import Settings
 from fabtui_node.system import log_files
 
 from .job_texts import gpustat, healthy, iteration, settings
@@ -143,29 +143,6 @@ def test_gpus_without_dates_count_by_samples_and_strange_values_are_unknown() ->
     history.take_line("[0] NVIDIA A10       | 61'C,  12 %,   88 / 150 W |     1 / 22731 MB |")
     (gpu,) = history._complete.gpus if history._complete is not None else ()
     assert (gpu.utilization, gpu.used, gpu.power, gpu.busy) == (None, None, 88.0, True)
-
-
-CONF = """\
-# GPUs
-NPROC_PER_NODE=4 # GPUs of a node
-NNODES=8
-WORLD_SIZE=$((NPROC_PER_NODE * NNODES)) # all
-export MODEL='xl' # 'small' or 'xl'
-PARTITION="0-11-8-8-8-8-5-0"
-LOGS=$PWD/log; X=1
-OTHER=${MODEL}-a
-SIZE=$((2 ** 99999999))
-NAME=$(hostname)
-NNODES=$(scontrol show hostnames | wc -l)
-EVIL=$((__import__('os').getpid()))
-DIVIDED=$((7 / 0))
-"""
-
-
-def test_a_configuration_file_is_read_and_never_run() -> None:
-    assert configured(CONF) == {
-        "NPROC_PER_NODE": "4", "WORLD_SIZE": "32", "MODEL": "xl", "PARTITION": "0-11-8-8-8-8-5-0", "OTHER": "xl-a"
-    }  # fmt: skip
 
 
 def test_words_of_a_log_are_no_settings() -> None:

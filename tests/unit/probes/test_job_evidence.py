@@ -1,4 +1,4 @@
-"""Probe `evidence`: reports since the job started, the GPU that they mean, and processes as containers count them."""
+"""Probe `evidence`: reports since the job started, and the GPU that they mean."""
 
 from __future__ import annotations
 
@@ -40,22 +40,18 @@ def start(root: Path, pid: int, started: int) -> None:
 
 def test_reports_since_the_job_started(place: dict[str, Any], tmp_path: Path) -> None:
     process(tmp_path / "proc", 40, 1, RANK="3")
-    # In a container, process 7.
-    (tmp_path / "proc/40/status").write_text("Name:\tpython3\nNSpid:\t40\t7\n")
     start(tmp_path, 40, 450_000)
-    value = evidence.run({"pids": [7, 999, "x"]}, lambda _: None, 10.0, **place)
+    value = evidence.run({}, lambda _: None, 10.0, **place)
     assert value["since"] == pytest.approx(1500.0)
     assert [(one["kind"], one["code"], one["gpu"], one["interface"]) for one in value["events"]] == [
         ("xid", 79, 1, None),
         ("link_down", None, None, "ens3"),
     ]
     assert len(value["events"][0]["at"]) == 5
-    assert [(one["pid"], one["asked"], one["rank"]) for one in value["ranks"]] == [(40, 7, 3)]
-    assert value["gone"] == [999]
 
 
 def test_a_node_without_the_job(place: dict[str, Any]) -> None:
     value = evidence.run({}, lambda _: None, 10.0, **place)
-    assert (value["since"], value["ranks"], value["gone"]) == (86400.0, [], [])
+    assert value["since"] == 86400.0
     assert value["log"] == "yes"
     assert [one["code"] for one in value["events"]] == [31, 79, None]

@@ -199,12 +199,15 @@ async def test_what_the_kernel_reported_before_the_session_is_read_once(monkeypa
     assert not [message for message in nodes.links["b"].sent if message.get("name") == "evidence"]
 
 
-async def snapshot(script: Script, monkeypatch: pytest.MonkeyPatch) -> tuple[JobVerdict | None, list[str]]:
-    """Return the verdict of a short snapshot of some nodes, and what was not read."""
+async def snapshot(
+    script: Script, monkeypatch: pytest.MonkeyPatch, source: JobSource | None = None
+) -> tuple[JobVerdict | None, list[str], FakeNodes]:
+    """Return the verdict of a short snapshot of some nodes, what was not read, and the nodes."""
+    nodes = FakeNodes(script)
 
-    class Connector(FakeNodes):
+    class Connector:
         def __init__(self, *_: object) -> None:
-            super().__init__(script)
+            self.open = nodes.open
 
         async def __aenter__(self) -> None: ...
 
@@ -212,15 +215,31 @@ async def snapshot(script: Script, monkeypatch: pytest.MonkeyPatch) -> tuple[Job
 
     monkeypatch.setattr(job_links, "Connector", Connector)
     monkeypatch.setattr(job_session, "PATIENCE", 0.0)
-    async with job_session.observed(SessionOptions(hosts=tuple(script.gpus)), lambda _: None) as session:
-        return await session.snapshot(0.2), session.unread()
+    options = SessionOptions(hosts=tuple(script.gpus))
+    async with job_session.observed(options, lambda _: None, source=source) as session:
+        session.observer.writes = source is JobSource.FLIGHT
+        return await session.snapshot(0.2), session.unread(), nodes
+
+
+async def test_one_source_is_asked_and_ranks_write_dumps(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = busy()
+    rank = {"rank": 1, "pid": 101, "problem": "it wrote no dump: the process is stopped (state T)"}
+    script.probe_results["a"]["flight"] = {"ranks": [rank], "without": 0}
+    verdict, _, nodes = await snapshot(script, monkeypatch, JobSource.FLIGHT)
+    asked = [message for link in nodes.links.values() for message in link.sent if message["t"] == "probe"]
+    assert {message["name"] for message in asked} == {"activity", "flight"}
+    assert [message["args"]["write"] for message in asked if message["name"] == "flight"] == [True, True]
+    assert verdict is not None
+    (reading,) = [one for one in verdict.sources if one.name == "flight recorder"]
+    assert "it wrote no dump: the process is stopped (state T)" in reading.text
+    assert [place.rank for place in reading.suspects] == [1]
 
 
 async def test_a_login_that_takes_its_time_does_not_shorten_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     script = busy()
     script.late = {"a": 0.5}
     script.unreachable = {"b": NodeUnreachable("refused", "refused")}
-    verdict, unread = await snapshot(script, monkeypatch)
+    verdict, unread, _ = await snapshot(script, monkeypatch)
     assert verdict is not None
     assert verdict.nodes == ("a",)
     assert unread == ["b: refused"]
@@ -230,4 +249,4 @@ async def test_nodes_that_do_not_answer_are_named_and_not_called_idle(monkeypatc
     monkeypatch.setattr(job_session, "_LOGIN", 0.1)
     script = busy()
     script.late = dict.fromkeys("ab", 5.0)
-    assert await snapshot(script, monkeypatch) == (None, ["a: no answer yet", "b: no answer yet"])
+    assert (await snapshot(script, monkeypatch))[:2] == (None, ["a: no answer yet", "b: no answer yet"])

@@ -1,10 +1,10 @@
 """Probes ``evidence`` and ``stacks``: what a node shows about ranks that are late, silent or hang.
 
-``evidence`` has reports of the kernel, states of ports and stacks of some ranks; ``stacks`` has all stacks,
-by py-spy, by pystack, or by what the kernel shows. Nothing is installed, and no process is stopped: py-spy runs with
-``--nonblocking``. It needs the same user and ``kernel.yama.ptrace_scope`` 0, or root. The kernel's part needs no rights
-but the same user. It has the state, the wait channel and the processor time of the main thread. They distinguish a rank
-that spins in a collective from one that waits for a file or a lock.
+``evidence`` has reports of the kernel and states of ports; ``stacks`` has all stacks, by py-spy, by pystack, or by what
+the kernel shows. Nothing is installed, and no process is stopped: py-spy runs with ``--nonblocking``. It needs the same
+user and ``kernel.yama.ptrace_scope`` 0, or root. The kernel's part needs no rights but the same user. It has the state,
+the wait channel and the processor time of the main thread. They distinguish a rank that spins in a collective from one
+that waits for a file or a lock.
 """
 
 from __future__ import annotations
@@ -164,9 +164,8 @@ _KINDS = (
     *("nic_health", "nic_command", "nic_power", "nic_temperature", "oom"),
 )
 _HARMLESS = ("corrected", "plugged", "unplugged", "unknown")
-#: Maximum numbers of reports, and of processes whose stacks are read.
+#: Maximum number of reports.
 _EVENTS = 40
-_PROCESSES = 8
 _DAY = 86400.0
 #: Time (s) before the start of a job whose reports count as well.
 _BEFORE = 60.0
@@ -175,21 +174,17 @@ _BEFORE = 60.0
 def run(
     args: Value, emit: Emit, deadline: float, proc: str = "/proc", sys: str = "/sys", kmsg: str = "/dev/kmsg"
 ) -> Value:
-    """Collect evidence about the processes ``pids``, as their own container counts them.
+    """Collect what may have stopped the ranks on this node.
 
     ``addresses`` of the node; ``log``: whether the kernel's log may be read; ``since`` (s): the age of the job, and
     ``events`` of that time. An event is as in `dmesg`, with ``gpu`` (index), ``age`` (s) and ``at`` (local time).
-    ``ports`` (``name``, ``state``, ``physical_state``) of RDMA; ``ranks`` (`stacks`), with ``asked``, the number in
-    ``pids``; ``gone``: the ``pids`` that are no longer there.
+    ``ports`` (``name``, ``state``, ``physical_state``) of RDMA.
     """
     processes = job_processes.find(proc, str(args.get("job") or ""))
     since = _since(processes, proc)
     log = kernel_log.run({}, emit, deadline * 0.4, kmsg=kmsg, proc=proc)
     nics, devices = interfaces.read_all(sys, min(2.0, deadline / 8))
     buses = nvml_inventory.on_pci(sys)
-    asked = {pid: _process(pid, processes, proc) for pid in _pids(args)}
-    found = inspected([one for one in asked.values() if one is not None], deadline * 0.4, proc)
-    numbers = {one["pid"]: pid for pid, one in asked.items() if one is not None}
     return {
         "addresses": sorted({entry["address"] for nic in nics for entry in nic["addresses"]}),
         "log": log["readable"],
@@ -200,32 +195,7 @@ def run(
             for device in devices
             for port in device["ports"]
         ],
-        "ranks": [dict(one, asked=numbers.get(one["pid"])) for one in found],
-        "gone": [pid for pid, one in asked.items() if one is None and _is_gone(pid, proc)],
     }
-
-
-def _pids(args: Dict[str, Any]) -> List[int]:
-    pids = args.get("pids")
-    return [pid for pid in pids if isinstance(pid, int)][:_PROCESSES] if isinstance(pids, list) else []
-
-
-def _process(pid: int, processes: List[Dict[str, Any]], proc: str) -> Optional[Dict[str, Any]]:
-    """Return the process with a number, else the one that has this number in its container, or None."""
-    for one in processes:
-        if one["pid"] == pid:
-            return one
-    for one in processes:
-        status = sysfs.text(proc, str(one["pid"]), "status") or ""
-        inner = next((line.split()[-1] for line in status.splitlines() if line.startswith("NSpid:")), "")
-        if inner == str(pid):
-            return one
-    return None
-
-
-def _is_gone(pid: int, proc: str) -> bool:
-    """Return True if a process has ended; one of another user is still listed."""
-    return job_processes.state(pid, proc) in (None, "Z", "X")
 
 
 def _since(processes: List[Dict[str, Any]], proc: str) -> float:
@@ -275,7 +245,7 @@ PROBE = ProbeSpec(
     phase="job",
     passive=True,
     needs="nothing; for Xids the right to read the kernel's log",
-    gives="kernel reports since the job started, states of RDMA ports, stacks of the ranks, addresses",
+    gives="kernel reports since the job started, states of RDMA ports, addresses",
     run=run,
 )
 

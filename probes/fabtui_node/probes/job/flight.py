@@ -76,15 +76,13 @@ def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
     """List the ranks with a FIFO; with ``write``, make them write their dumps ``within`` seconds, which come as parts.
 
     Each of ``ranks`` has ``rank``, ``pid``, ``pipe`` and, after ``write``, ``file`` or ``problem``. A part has the
-    ``rank`` and a piece of ``text``: a zlib stream in base64. ``without``: how many ranks have no such FIFO. ``stem``:
-    the beginning of the names of FIFOs, where several jobs run. With ``existing``, dumps that are there already come
-    instead, and nothing is written.
+    ``rank`` and a piece of ``text``: a zlib stream in base64. ``without``: how many ranks have no such FIFO. With
+    ``existing``, dumps that are there already come instead, and nothing is written.
     """
-    stem = str(args.get("stem") or "")
     job = str(args.get("job") or "")
     if args.get("existing") is True:
         return _existing(emit, proc, job)
-    found = [one for one in ranks(proc, job) if not stem or one.pipe == "%s%d.pipe" % (stem, one.rank)]
+    found = ranks(proc, job)
     listed = [{"rank": one.rank, "pid": one.pid, "pipe": one.pipe} for one in found]
     value = {"ranks": listed, "without": len(job_processes.find(proc, job)) - len(found)}
     if args.get("write") is not True:

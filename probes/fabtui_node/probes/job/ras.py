@@ -154,28 +154,22 @@ def _report(connection: _Connection, address: str, first: float, whole: float) -
 
 
 def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
-    """Ask twice, ``wait`` seconds apart (0: once), at ``address``, else at the addresses of the jobs on this node.
+    """Ask at the addresses of the jobs on this node.
 
-    The reports come as parts: ``report`` (its number), ``format``, ``address`` and a piece of ``text``. The value has
+    The report comes as parts: ``report`` (0), ``format``, ``address`` and a piece of ``text``. The value has
     ``problems`` (``address``, ``kind``, ``text``), ``processes`` (`job_processes`) and ``addresses`` of the node.
     """
-    given, wait = str(args.get("address") or ""), float(args.get("wait") or 0)
     processes = job_processes.find(proc, str(args.get("job") or ""))
     named = [str(one["ras"]) for one in processes if one["ras"]]
     problems: List[Dict[str, str]] = []
     reports = 0
-    for address in [given] if given else list(dict.fromkeys([*named, DEFAULT]))[:8]:
+    for address in list(dict.fromkeys([*named, DEFAULT]))[:8]:
         try:
-            _send(emit, reports, ask(address))
-            reports += 1
-            if wait > 0:
-                time.sleep(min(wait, deadline))
-                _send(emit, reports, ask(address))
-                reports += 1
+            _send(emit, ask(address))
+            reports = 1
+            break
         except NoReport as failed:
             problems.append({"address": address, "kind": failed.kind, "text": failed.text[:500]})
-        if reports:
-            break
     listed = [dict(one, ras=None) for one in processes]
     return {"reports": reports, "problems": problems, "processes": listed, "addresses": addresses()}
 
@@ -186,10 +180,10 @@ def addresses() -> List[str]:
     return sorted({entry["address"] for nic in nics for entry in nic["addresses"]})
 
 
-def _send(emit: Emit, number: int, answer: RasAnswer) -> None:
+def _send(emit: Emit, answer: RasAnswer) -> None:
     for start in range(0, len(answer.text), _PART):
         piece = answer.text[start : start + _PART]
-        emit({"report": number, "format": answer.format, "address": answer.address, "text": piece})
+        emit({"report": 0, "format": answer.format, "address": answer.address, "text": piece})
 
 
 PROBE = ProbeSpec(
