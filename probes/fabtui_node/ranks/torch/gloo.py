@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from datetime import timedelta
@@ -10,7 +9,6 @@ from typing import Any, Optional
 
 from fabtui_node.ranks.base import Rank
 from fabtui_node.ranks.engine import RankEndpoint
-from fabtui_node.ranks.torch import unused_modules
 from fabtui_node.ranks.torch.endpoint import TorchEndpoint
 from fabtui_node.ranks.torch.engine import TorchEngine
 
@@ -25,10 +23,9 @@ class GlooEngine(TorchEngine):
     transport = "TCP"
 
     def before_import(self) -> None:
-        """Leave out what only GPUs and networks need, and lines that torch prints about what it raises as well."""
+        """Leave out plug-ins of further devices, and lines that torch prints about what it raises as well."""
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
-        with contextlib.suppress(OSError, ValueError):
-            unused_modules.leave_out()
+        os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
 
     def open(self) -> None:
         """Check that torch has gloo, and that its device can be opened on this node's data address."""
