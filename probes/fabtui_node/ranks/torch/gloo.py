@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from datetime import timedelta
 from typing import Any, Optional
@@ -20,12 +19,6 @@ class GlooEngine(TorchEngine):
     """gloo over TCP between the data addresses."""
 
     name = "gloo"
-    transport = "TCP"
-
-    def before_import(self) -> None:
-        """Leave out plug-ins of further devices, and lines that torch prints about what it raises as well."""
-        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
-        os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
 
     def open(self) -> None:
         """Check that torch has gloo, and that its device can be opened on this node's data address."""
@@ -44,9 +37,7 @@ class GlooEngine(TorchEngine):
             self._type.create_device(hostname=rank.address)
         return TorchEndpoint(rank, self)
 
-    def make(
-        self, store: Any, rank: int, size: int, seconds: float, address: Optional[str], ctas: Optional[int]
-    ) -> Any:
+    def make(self, store: Any, rank: int, size: int, seconds: float, address: Optional[str]) -> Any:
         """Make a process group whose full mesh gives up in time.
 
         Each has a port of its own, which is closed with it. Connections to a port of gloo have numbers from 0 on, and
