@@ -90,7 +90,6 @@ from fabtui.transport.ssh_config import (
     expand_path,
     parse,
     parse_jumps,
-    plain_block,
     unsupported_setting,
 )
 from fabtui_node import protocol
@@ -852,8 +851,8 @@ def _answers() -> Iterator[bytes]:
 
 
 def _ssh(data: bytes) -> None:
-    """Read ssh configuration: what ``ssh -G`` prints, the file itself, jump hosts, known hosts."""
-    number, rest = _choice(data, 5)
+    """Read ssh configuration: what ``ssh -G`` prints, jump hosts, known hosts."""
+    number, rest = _choice(data, 4)
     text = rest.decode("utf-8", "replace")
     if number == 0:
         found = parse("n0", text, {"ciphers": "a,b"})
@@ -866,8 +865,6 @@ def _ssh(data: bytes) -> None:
         except ValueError as error:
             _refused(error)
     elif number == 2:
-        plain_block(_file(rest, "ssh_config"), "n0")
-    elif number == 3:
         load_file(str(_file(rest, "known_hosts")))
     else:
         check_host(text)
@@ -879,18 +876,10 @@ def _ssh_texts() -> Iterator[bytes]:
     shown += b"identityfile ~/.ssh/id_%h\nuserknownhostsfile ~/a /b\nstricthostkeychecking accept-new\nciphers c,d\n"
     yield b"\0" + shown
     yield b"\x01me@j1:22,ssh://you@[fd00::1]:2222/"
-    written = (
-        b"Host n*\n  HostName 10.0.0.%h\n  Port 22\n  ProxyJump j1\n  IdentityFile ~/.ssh/%r\n  ConnectTimeout 5\n"
-    )
-    yield (
-        b"\2"
-        + written
-        + b"Match host n0 user me\n  User you\nHost !n1 *\n  HostKeyAlias x\n  UserKnownHostsFile /a ~/b\n"
-    )
     key = b"AAAAC3NzaC1lZDI1NTE5AAAAIJ0hY1VYb1ZkZzqVyq1zFJbVYtYJHnQfPyn0jP8l3q3p"
-    yield b"\3n0,10.0.0.1 ssh-ed25519 " + key + b"\n@cert-authority *.x ssh-ed25519 " + key + b" c\n@revoked * x y\n"
-    yield b"\3|1|F1E1KeoE/eEWhi10WpGv4OdiO6Y=|3988QV0VE8wmZL7suNrYQLITLCg= ssh-ed25519 " + key
-    yield b"\4n0.cluster"
+    yield b"\2n0,10.0.0.1 ssh-ed25519 " + key + b"\n@cert-authority *.x ssh-ed25519 " + key + b" c\n@revoked * x y\n"
+    yield b"\2|1|F1E1KeoE/eEWhi10WpGv4OdiO6Y=|3988QV0VE8wmZL7suNrYQLITLCg= ssh-ed25519 " + key
+    yield b"\3n0.cluster"
 
 
 class _Screen:

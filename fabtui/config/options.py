@@ -177,7 +177,7 @@ _MEASURE = (
     OptionSpec("groups", "collectives over the first 2, then 4, ... GPUs: 2,4,8,16", "collectives", _TESTS,
         metavar="COUNTS", parse=values.group_sizes, field="group_sizes", needs=("all_reduce",)),
     OptionSpec("engine", "library of the ranks; auto: nccl on GPUs, else gloo", "ranks", _TESTS, default="auto",
-        choices=("auto", "nccl", "torch", "gloo"), field="engine", table="session", example='"nccl"'),
+        choices=("auto", "nccl", "gloo"), field="engine", table="session", example='"nccl"'),
     OptionSpec("env", "environment variable of the ranks, such as NCCL_DEBUG=INFO", "ranks", _OUTPUTS, "variables",
         "K=V", parse=values.variables, field="env", table="session", example='{ NCCL_SOCKET_IFNAME = "bond0" }'),
     OptionSpec("ranks-per-node", "CPU ranks per node without GPUs", "ranks", _TESTS, "number", "N", "1",

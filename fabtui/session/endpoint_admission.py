@@ -90,15 +90,9 @@ def _reported(inventory: dict[str, Any]) -> frozenset[str]:
 def _admit(
     node: str, inventory: dict[str, Any], first: int, engine: str, ranks_per_node: int | None, remote_python: str | None
 ) -> Admission:
-    if engine not in ("nccl", "torch"):
-        return _admit_cpu(node, inventory, first, ranks_per_node, remote_python)
-    admission = _admit_gpus(node, inventory, first, remote_python)
-    if engine == "torch":
-        python = _torch_python(inventory, remote_python)
-        if python is None and not admission.note:
-            return _no_torch(node, inventory, first, f"no Python with torch on {node} for --engine torch")
-        admission.argv = [python] if python else None
-    return admission
+    if engine == "nccl":
+        return _admit_gpus(node, inventory, first, remote_python)
+    return _admit_cpu(node, inventory, first, ranks_per_node, remote_python)
 
 
 def _text(value: Any, limit: int = 80) -> str | None:
@@ -167,23 +161,17 @@ def _nccl_library(inventory: dict[str, Any]) -> str | None:
     return next((path for path in found if isinstance(path, str)), None)
 
 
-def _torch_python(inventory: dict[str, Any], remote_python: str | None) -> str | None:
-    found = (p for p in dicts(inventory.get("pythons")) if p.get("torch") and isinstance(p.get("path"), str))
-    return remote_python or next((str(python["path"]) for python in found), None)
-
-
-def _no_torch(node: str, inventory: dict[str, Any], first: int, what: str) -> Admission:
-    searched = ", ".join(str(p.get("path")) for p in dicts(inventory.get("pythons"))[:6]) or "nowhere"
-    limited = limits.explain(inventory.get("limits") or {})
-    return absent(node, first, one_line(f"{what} (searched {searched}){limited}; name one with --remote-python", 600))
-
-
 def _admit_cpu(
     node: str, inventory: dict[str, Any], first: int, ranks_per_node: int | None, remote_python: str | None
 ) -> Admission:
-    python = _torch_python(inventory, remote_python)
+    pythons = dicts(inventory.get("pythons"))
+    having = (p for p in pythons if p.get("torch") and isinstance(p.get("path"), str))
+    python = remote_python or next((str(p["path"]) for p in having), None)
     if python is None:
-        return _no_torch(node, inventory, first, f"no GPU on {node}, and no Python with torch for CPU ranks")
+        searched = ", ".join(str(p.get("path")) for p in pythons[:6]) or "nowhere"
+        why = f"no GPU on {node}, and no Python with torch for CPU ranks (searched {searched})"
+        limited = limits.explain(inventory.get("limits") or {})
+        return absent(node, first, one_line(f"{why}{limited}; name one with --remote-python", 600))
     count = ranks_per_node or inventory.get("endpoints") or 1
     if not isinstance(count, int) or not 0 < count <= MAX_ENDPOINTS:
         count = 1

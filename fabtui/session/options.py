@@ -83,7 +83,7 @@ class SessionOptions:
     collective_sizes: tuple[int, ...] = ()  #: Their message sizes, ascending; empty: three up to ``bytes``.
     #: A variable and the values under which everything is tested, ``("NCCL_P2P_DISABLE", ("0", "1"))``.
     compare: tuple[str, tuple[str, ...]] | None = None
-    engine: Literal["auto", "nccl", "torch", "gloo"] = "auto"
+    engine: Literal["auto", "nccl", "gloo"] = "auto"
     #: Share of its link limit below which what is usual in a class is reported; None: by transport.
     limit_share: float | None = None
     confirm: bool = False  #: Whether experiments about the first findings follow the first sweep.

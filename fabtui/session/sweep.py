@@ -313,7 +313,7 @@ class Sweep:
         """Return the GPUs (of a node) that are not tested: others use them, or too little memory is free."""
         if self._engine is None:
             return {}
-        need = needed(self._engine.largest, self._engine.name)
+        need = needed(self._engine.largest)
         found: dict[int, str] = {}
         for admission in self._admissions.values() if node is None else [self._admissions[node]]:
             names = {end.number: str(end) for end in admission.endpoints}

@@ -1,17 +1,14 @@
 """Resolve hosts through the user's ssh configuration by running ``ssh -G``.
 
-Only OpenSSH reads its configuration as OpenSSH does, with includes, matches and the site's files. Without an ``ssh``
-binary, only a given file of plain blocks is read, such as a lab's. Hosts with settings that asyncssh does not support
-are left to OpenSSH.
+Only OpenSSH reads its configuration as OpenSSH does, with includes, matches and the site's files. Hosts with settings
+that asyncssh does not support are left to OpenSSH.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import fnmatch
 import getpass
-import itertools
 import os
 import pwd
 import re
@@ -19,80 +16,13 @@ import shutil
 import socket
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
 from fabtui.sanitize import last_line, one_line
 from fabtui.transport.byte_pipe import output_of
 from fabtui.transport.link import NodeUnreachable
-
-_FILE = re.compile(r"debug1: Reading configuration data (.+)")
-_LINE = re.compile(r"([A-Za-z0-9]+)(?:[ \t]*=[ \t]*|[ \t]+)(.*)")
-#: Neither quotes, nor comments, nor escapes.
-_PATTERNS = re.compile(r"[A-Za-z0-9_.:,/@*?!% \t-]+")
-_MATCH_ALL = re.compile(r"((final|canonical)[ \t]+)?all", re.IGNORECASE)
-_NAME = re.compile(r"[a-z0-9._-]+")
-
-
-@dataclass(frozen=True, slots=True)
-class HostPatterns:
-    """All patterns by which a configuration distinguishes hosts, without their negations.
-
-    Hosts that fit the same ones have the same settings. ssh itself names the files that it read. They are searched only
-    for patterns; where a file has any other condition, or a line that may hide one, the patterns do not count.
-    """
-
-    names: frozenset[str]  #: Those without wildcards.
-    wild: tuple[re.Pattern[str], ...]
-
-    @classmethod
-    def read(cls, messages: str) -> Self | None:
-        """Return the patterns of the files in the messages of ``ssh -v``; None if not they alone decide."""
-        lines = messages.splitlines()
-        if not lines or not lines[0].startswith("OpenSSH_"):
-            return None
-        found: set[str] = set()
-        for path in {Path(match[1]) for line in lines if (match := _FILE.fullmatch(line))}:
-            try:
-                # A pipe would be read for ever.
-                patterns = _patterns_of(path.read_bytes().decode()) if path.is_file() else None
-            except (OSError, ValueError):
-                return None
-            if patterns is None:
-                return None
-            found |= patterns
-        wild = sorted(pattern for pattern in found if "*" in pattern or "?" in pattern)
-        return cls(frozenset(found.difference(wild)), tuple(re.compile(fnmatch.translate(text)) for text in wild))
-
-    def fitting(self, name: str) -> tuple[object, ...] | None:
-        """Return what is equal for names that fit the same patterns; None if ssh may change the name."""
-        if not _NAME.fullmatch(name):
-            return None
-        return (name if name in self.names else "", *(pattern.match(name) is not None for pattern in self.wild))
-
-
-def _patterns_of(text: str) -> set[str] | None:
-    found: set[str] = set()
-    for line in text.split("\n"):
-        stripped = line.strip(" \t\r\f")
-        if not stripped or stripped.startswith("#"):
-            continue
-        match = _LINE.fullmatch(stripped)
-        if match is None:
-            return None
-        keyword, value = match[1].lower(), match[2]
-        if keyword == "host" and _PATTERNS.fullmatch(value):
-            found.update(word.removeprefix("!") for word in value.split())
-        elif (
-            keyword == "host"
-            or (keyword == "match" and not _MATCH_ALL.fullmatch(value))
-            or (keyword == "include" and "%" in value)
-            or keyword.startswith("canonical")
-        ):
-            return None
-    return found
-
 
 Strict = Literal["yes", "ask", "accept-new", "no"]
 PolicyOption = Literal["config", "strict", "accept-new", "off"]
@@ -238,8 +168,6 @@ _STRICT: dict[str, Strict] = {
 _DEADLINE = 10.0
 #: Maximum number of concurrent processes.
 _PARALLEL = 8
-#: Maximum time (s) that hosts wait for what was read for the first one, whose Match exec may hang.
-_PATIENCE = 3.0
 
 
 def split_files(text: str) -> tuple[str, ...]:
@@ -305,48 +233,14 @@ def parse(name: str, output: str, baseline: Mapping[str, str] | None = None) -> 
         raise ConfigBroken(str(error)) from None
 
 
-def output_for(name: str, first: tuple[str, str], second: tuple[str, str]) -> str | None:
-    """Return the output of ``ssh -G`` for a name by those for two others; None if ssh has to be asked.
-
-    Lines that differ must have the name once, in the same place. For all names that fit the same patterns, what is
-    written there comes from a token of the configuration such as ``%h``.
-    """
-    lines = []
-    for line, other in itertools.zip_longest(first[1].splitlines(), second[1].splitlines(), fillvalue=""):
-        before, _, after = line.partition(first[0])
-        if line == other:
-            lines.append(line)
-        elif line.rfind(first[0]) == len(before) and other == before + second[0] + after:
-            lines.append(before + name + after)
-        else:
-            return None
-    return "\n".join(lines)
-
-
-def is_plain_address(settings: SshSettings) -> bool:
-    """Return False for addresses that ssh treats in a way of its own: ``10.1`` is 10.0.0.1, a jump host cannot jump."""
-    with contextlib.suppress(OSError):
-        if socket.inet_ntoa(socket.inet_aton(settings.hostname)) != settings.hostname:
-            return False
-    return all(jump.host != settings.hostname for jump in settings.jumps)
-
-
 class Resolver:
-    """Runs ``ssh -G``, with a configuration file instead of the user's and the site's if there is one.
-
-    A host that fits the same patterns of the configuration as two others is not asked about if these two differ only in
-    their name.
-    """
+    """Runs ``ssh -G``, with a configuration file instead of the user's and the site's if there is one."""
 
     def __init__(self, ssh_config: Path | None) -> None:
         self._options = [] if ssh_config is None else ["-F", str(ssh_config)]
-        self._ssh_config = ssh_config
         self._slots = asyncio.Semaphore(_PARALLEL)
         self._cache: dict[tuple[str, str | None, int | None], asyncio.Task[SshSettings]] = {}
         self._baseline: asyncio.Task[dict[str, str]] | None = None
-        self._patterns: asyncio.Future[HostPatterns | None] | None = None
-        #: Two hosts for each set of those that fit the same patterns.
-        self._samples: dict[object, dict[str, asyncio.Task[tuple[str, str]]]] = {}
         self.ssh = shutil.which("ssh")
 
     async def resolve(self, host: str, user: str | None = None, port: int | None = None) -> SshSettings:
@@ -367,7 +261,6 @@ class Resolver:
     async def close(self) -> None:
         """Stop what is still running."""
         tasks: list[asyncio.Task[object]] = [*self._cache.values()]
-        tasks += [task for samples in self._samples.values() for task in samples.values()]
         if self._baseline is not None:
             tasks.append(self._baseline)
         for task in tasks:
@@ -376,64 +269,12 @@ class Resolver:
 
     async def _find(self, host: str, user: str | None, port: int | None) -> SshSettings:
         if self.ssh is None:
-            block = await asyncio.to_thread(plain_block, self._ssh_config, host)
-            if block is None:
-                raise no_ssh()
-            found = parse(host, block)
-            return replace(found, user=user or found.user, port=port or found.port)
-        if self._patterns is None:
-            return await self._parsed(host, await self._ask_first(host, user, port))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
-                patterns = await asyncio.shield(self._patterns)
-            if patterns is not None and (alike := await self._find_alike(patterns, host, user, port)):
-                return alike
-        return await self._parsed(host, (await self._ask(host, user, port))[0])
-
-    async def _find_alike(
-        self, patterns: HostPatterns, host: str, user: str | None, port: int | None
-    ) -> SshSettings | None:
-        """Return the settings of a host by the answers for two others, None if ssh has to be asked."""
-        if (fitting := patterns.fitting(host)) is None:
-            return None
-        samples = self._samples.setdefault((fitting, user, port), {})
-        if len(samples) < 2:
-            samples[host] = asyncio.create_task(self._ask(host, user, port))
-        if host in samples:
-            return await self._parsed(host, (await asyncio.shield(samples[host]))[0])
-        try:
-            known = [await self.resolve(name, user, port) for name in samples]
-        except (ConfigBroken, NodeUnreachable):
-            return None
-        output = output_for(host, *((name, task.result()[0]) for name, task in samples.items()))
-        if output is None:
-            return None
-        found = await self._parsed(host, output)
-        # With ``Match final``, ssh reads its files again and compares the patterns with the HostName.
-        places = {patterns.fitting(one.hostname) for one in (*known, found)}
-        return found if len(places) == 1 and None not in places and is_plain_address(found) else None
-
-    async def _parsed(self, host: str, output: str) -> SshSettings:
-        assert self._baseline is not None
-        return parse(host, output, await asyncio.shield(self._baseline))
-
-    async def _ask_first(self, host: str, user: str | None, port: int | None) -> str:
-        self._patterns = asyncio.get_running_loop().create_future()
-        patterns = None
-        try:
-            output, messages = await self._ask(host, user, port, "-v")
-            patterns = await asyncio.to_thread(HostPatterns.read, messages)
-        finally:
-            self._patterns.set_result(patterns)
-        return output
-
-    async def _ask(self, host: str, user: str | None, port: int | None, *more: str) -> tuple[str, str]:
-        options = [*more, *self._options, *(["-l", user] if user else []), *(["-p", str(port)] if port else [])]
+            raise no_ssh()
+        options = [*self._options, *(["-l", user] if user else []), *(["-p", str(port)] if port else [])]
         if self._baseline is None:
             self._baseline = asyncio.create_task(self._ask_baseline())
         status, output, errors = await self._run(options, host)
         if status != 0:
-            errors = "\n".join(line for line in errors.splitlines() if not line.startswith(("debug1: ", "OpenSSH_")))
             last = last_line(errors, 300)
             if "hostname contains invalid characters" in errors:
                 raise NodeUnreachable("config", f"not a host name: {host!r} ({last})")
@@ -441,7 +282,7 @@ class Resolver:
                 raise NodeUnreachable("config", last)
             lines = [line for line in errors.splitlines() if "line " in line]
             raise ConfigBroken(one_line(lines[0], 300) if lines else last or f"ssh -G ended with status {status}")
-        return output, errors
+        return parse(host, output, await asyncio.shield(self._baseline))
 
     async def _ask_baseline(self) -> dict[str, str]:
         status, output, _ = await self._run(["-F", "none"], "localhost")
@@ -466,31 +307,6 @@ def no_ssh() -> NodeUnreachable:
     """Return the error for a machine without OpenSSH."""
     hint = "install openssh-client, or pass --via or --transport srun"
     return NodeUnreachable("local", "there is no ssh program on this machine to read the ssh configuration", hint)
-
-
-def plain_block(path: Path | None, host: str) -> str | None:
-    """Return the settings of a host as ``ssh -G`` prints them; None if only OpenSSH can read the file.
-
-    A plain file has one ``Host NAME`` block for each host, without patterns, conditions and other files.
-    """
-    if path is None:
-        return None
-    lines: list[str] = []
-    block = ""
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, ValueError):
-        return None
-    for line in text.splitlines():
-        key, _, value = line.strip().partition(" ")
-        value = value.strip().strip('"')
-        if key.lower() == "host":
-            block = value
-        if not block or key.lower() in ("match", "include") or any(sign in block for sign in "*?! "):
-            return None
-        if block == host and key.lower() != "host":
-            lines.append(f"{key} {value}")
-    return "\n".join(lines) or None
 
 
 #: Timeout (s) of ``klist``.

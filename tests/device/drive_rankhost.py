@@ -4,7 +4,7 @@ Stand-alone: needs the checkout and a python3 (3.9+), nothing installed. Two pro
 half of the GPUs and its own host id, so that pairs across them use the network. Prints a matrix, transports
 and the time of each phase.
 
-    python3 tests/device/drive_rankhost.py [--gpus 8] [--bytes 256M] [--library PATH] [--one-node] [--engine torch]
+    python3 tests/device/drive_rankhost.py [--gpus 8] [--bytes 256M] [--library PATH] [--one-node]
         [--world] [--pairs] [--both] [--collectives] [--faults] [--fatal]
 """
 
@@ -78,7 +78,7 @@ class Drive:
                 ranks,
                 count,
                 options.address,
-                engine=options.engine,
+                engine="nccl",
                 library=options.library,
                 faults=faults,
                 start_deadline=90.0,
@@ -263,7 +263,6 @@ def main() -> None:
     parser.add_argument("--library")
     parser.add_argument("--address", default="127.0.0.1", help="address of the rank hosts' listeners")
     parser.add_argument("--one-node", action="store_true", help="all GPUs in one rank host")
-    parser.add_argument("--engine", default="nccl", choices=("nccl", "torch"))
     parser.add_argument("--pairs", action="store_true", help="all pairs; done as well when nothing else is asked for")
     parser.add_argument("--world", action="store_true", help="the world layer first, twice")
     parser.add_argument("--both", action="store_true", help="pairs also both directions at once")

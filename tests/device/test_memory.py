@@ -5,7 +5,6 @@ FABTUI_WATCH_SECONDS is how long it watches (60).
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import statistics
@@ -16,8 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
-
-import pytest
 
 from fabtui.session.measure.communicator_cache import bound
 
@@ -31,7 +28,6 @@ CODE = 256 * MIB
 #: What others may take or give back meanwhile.
 NOISE = 64 * MIB
 
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch with NCCL")
 
 #: Takes contexts on all GPUs and some memory; checks it at the end.
 NEIGHBOUR = """
@@ -169,10 +165,7 @@ def _table(samples: list[Sample]) -> None:
         print(f"{one.threads} threads")
 
 
-@pytest.mark.parametrize(
-    ("engine", "code"), [("nccl", CODE), pytest.param("torch", 2 * CODE, marks=needs_torch)], ids=["nccl", "torch"]
-)
-def test_watching_stays_within_the_bound_and_is_flat(gpus: list[str], tmp_path: Path, engine: str, code: int) -> None:
+def test_watching_stays_within_the_bound_and_is_flat(gpus: list[str], tmp_path: Path) -> None:
     gpus = gpus[:2]
     at_first = memory(gpus)
     with neighbour(gpus, 0):
@@ -181,7 +174,7 @@ def test_watching_stays_within_the_bound_and_is_flat(gpus: list[str], tmp_path: 
     until("the memory of the contexts is free", lambda: max(memory(gpus)) <= max(at_first) + NOISE, 20.0)
     with neighbour(gpus, 64 * MIB) as other:
         before = memory(gpus)
-        with session(gpus, tmp_path, "--engine", engine, "--watch", f"{SECONDS:g}", "--watch-rate", "20") as process:
+        with session(gpus, tmp_path, "--watch", f"{SECONDS:g}", "--watch-rate", "20") as process:
             began, samples = time.monotonic(), []
             while process.poll() is None:
                 assert time.monotonic() - began < SECONDS + 120
@@ -196,7 +189,7 @@ def test_watching_stays_within_the_bound_and_is_flat(gpus: list[str], tmp_path: 
     most = [max(one.used[at] for one in samples) - before[at] for at in range(len(gpus))]
     print(f"most: {[round(value / MIB) for value in most]} MiB above what was used before")
     assert all(value > context for value in most), "the tests took no memory"
-    assert all(value <= bound(BYTES) + context + code for value in most)
+    assert all(value <= bound(BYTES) + context + CODE for value in most)
     there = [one for one in samples if one.rss]
     early, late = there[len(there) // 5 : 2 * len(there) // 5], there[-len(there) // 5 : -1]
     assert early
@@ -206,7 +199,7 @@ def test_watching_stays_within_the_bound_and_is_flat(gpus: list[str], tmp_path: 
         print(f"{name}: {first:.0f}, later {last:.0f}")
         assert last <= 1.1 * first + 2, name
     assert max(one.descriptors for one in there) < 200
-    assert engine == "torch" or max(one.rss for one in there) < 1536 * MIB
+    assert max(one.rss for one in there) < 1536 * MIB
 
 
 def test_after_a_kill_in_mid_sweep_nothing_is_left(gpus: list[str], tmp_path: Path) -> None:

@@ -108,9 +108,12 @@ class Page:
             await self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     async def resize(self, width: int, height: int) -> None:
+        """Change the size of the window, and wait until the page has sent it on."""
+        before = self.size
         await self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
         )
+        assert await eventually(lambda: self.size != before, 40)
 
     async def until_seen(self, name: str, words: str) -> str:
         """Wait until a part of the page has these words; none: until it is hidden."""
@@ -130,8 +133,13 @@ class Page:
         assert await eventually(lambda: what(self.terminal.text), seconds), f"it shows:\n{self.terminal.text}"
         return self.terminal.text
 
-    async def picture(self) -> bytes:
-        return base64.b64decode((await self.call("Page.captureScreenshot"))["data"])
+    async def picture(self, *others: bytes) -> bytes:
+        """Return a picture that differs from others: the browser paints later than the output arrives."""
+        for _ in range(100):
+            picture = base64.b64decode((await self.call("Page.captureScreenshot"))["data"])
+            if picture not in others:
+                return picture
+        raise AssertionError("the page shows what it showed before")
 
 
 @asynccontextmanager

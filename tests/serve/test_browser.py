@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Callable
@@ -63,20 +62,19 @@ async def test_a_browser_shows_the_grid_and_keys_change_it(server: Served, new_p
     pictures = [await page.picture()]
     await page.press("]")
     second = await page.until(lambda text: "THIS PAIR  n001:0 > n000:0" not in text)
-    pictures.append(await page.picture())
+    pictures.append(await page.picture(*pictures))
     await page.press("4")
     third = await page.until(lambda text: "half a round trip" in text or re.search(r"\bus at ", text) is not None)
-    pictures.append(await page.picture())
+    pictures.append(await page.picture(*pictures))
     await page.press("Enter")
     await page.until(lambda text: "esc back" in text)
-    pictures.append(await page.picture())
+    pictures.append(await page.picture(*pictures))
     # A key that comes on the heels of Escape would be taken for one with Alt.
     await page.press("Escape")
     await page.until(lambda text: "2 p2p" in text)
     await page.press("?")
     await page.until(lambda text: "help: grid" in text)
     assert len({first, second, third}) == 3
-    assert len(set(pictures)) == len(pictures)
     assert page.failed == []
     if folder := os.environ.get("FABTUI_PICTURES"):
         for number, picture in enumerate(pictures):
@@ -155,12 +153,12 @@ async def test_the_screen_fits_the_window_after_a_change_of_its_size(
         await page.resize(390, 844)
         await page.resize(800, 480)
         await page.until(fits)
-        # Frames that were drawn before may still come.
-        drawn = -1
-        while drawn != page.terminal.beyond:
-            drawn = page.terminal.beyond
-            await asyncio.sleep(1.0)
+        # Frames that were drawn before may still come. A key is handled after all sizes: what follows is of the last.
+        await page.press("?")
+        await page.until(lambda text: "help: grid" in text)
         page.terminal.beyond = 0
+        await page.press("Escape")
+        await page.until(fits)
         await page.click("T out")
         await page.until(lambda text: re.search(r"⟦ ?T out", text) is not None)
         assert page.terminal.beyond == 0
@@ -186,6 +184,8 @@ async def test_after_a_cut_the_page_connects_again_and_the_session_goes_on_until
         # A page that is loaded again after a cut shows the same session, too, and takes clicks.
         tunnel.cut()
         await page.until_seen("cut", "was cut; connecting again")
+        # The page before must not come back meanwhile: it would be closed, and the session with it.
+        await page.open("about:blank")
         tunnel.open()
         await page.open(server.url.replace(str(server.port), str(tunnel.port)))
         await page.until(lambda text: "help: grid" in text)

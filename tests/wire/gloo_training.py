@@ -16,13 +16,8 @@ import threading
 import time
 from typing import Any
 
-from fabtui_node.ranks.torch import unused_modules
-
-# Two seconds of processor time less for each rank.
-unused_modules.leave_out()
-
-import torch  # noqa: E402
-import torch.distributed  # noqa: E402
+import torch
+import torch.distributed
 
 c10d: Any = torch.distributed
 

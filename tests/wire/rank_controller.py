@@ -62,13 +62,7 @@ rankhost.main({"fd": %%d, **%r})
 ZYGOTE = """\
 import json, os, signal, socket, struct, sys
 os.environ.update(OMP_NUM_THREADS="1", TORCH_CPP_LOG_LEVEL="ERROR")
-sys.path.insert(0, sys.argv[2])
-from fabtui_node.ranks.torch import unused_modules
-unused_modules.leave_out()
 import torch.distributed
-for name in [name for name in sys.modules if name.startswith("fabtui_node")]:
-    del sys.modules[name]
-del sys.path[0]
 line = socket.socket(fileno=int(sys.argv[1]))
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 while True:
@@ -102,7 +96,7 @@ class Zygote:
 
     def __init__(self) -> None:
         self._line, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
-        argv = [sys.executable, "-c", ZYGOTE, str(theirs.fileno()), str(PROBES.parent)]
+        argv = [sys.executable, "-c", ZYGOTE, str(theirs.fileno())]
         self._process = subprocess.Popen(argv, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
         theirs.close()
 

@@ -26,9 +26,8 @@ from fabtui.session.ranks.gather import Gathering, GroupRequest
 #: Minimum of the bound, and its multiple of the largest message.
 BOUND = 2048 * MIB
 BOUND_MESSAGES = 4
-#: Buffers of a rank, in messages: one that arrives and one to send; with torch, two and what is expected.
-BUFFERS = {"torch": 3}
-USUAL_BUFFERS = 2
+#: Buffers of a rank, in messages: one that arrives and one to send.
+BUFFERS = 2
 #: Memory of a CUDA context with the code of NCCL; on H200, 0.5 GiB.
 CONTEXT = 640 * MIB
 #: CTAs (channels) of a communicator of two ranks of one node. Measured on H200 with NVLink: the same 359 GB/s as with
@@ -50,13 +49,9 @@ def bound(largest: int) -> int:
     return max(BOUND, BOUND_MESSAGES * largest)
 
 
-def _buffers(largest: int, engine: str) -> int:
-    return BUFFERS.get(engine, USUAL_BUFFERS) * largest
-
-
-def needed(largest: int, engine: str) -> int:
+def needed(largest: int) -> int:
     """Return the free bytes of a GPU without which it is not tested: context, buffers and one communicator."""
-    return CONTEXT + _buffers(largest, engine) + ESTIMATES[0]
+    return CONTEXT + BUFFERS * largest + ESTIMATES[0]
 
 
 class CommunicatorKey(NamedTuple):
@@ -112,9 +107,9 @@ class CommunicatorPool:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def resize(self, largest: int, engine: str) -> None:
-        """Set the size of the largest message and the engine, whose buffers are part of the bound."""
-        self._capacity = max(0, bound(largest) - _buffers(largest, engine))
+    def resize(self, largest: int) -> None:
+        """Set the size of the largest message, whose buffers are part of the bound."""
+        self._capacity = max(0, bound(largest) - BUFFERS * largest)
         self._full.clear()
 
     def held(self, end: int) -> int:
@@ -273,8 +268,6 @@ class CommunicatorPool:
             del self._processes[end]
 
 
-#: Engines whose communicators take memory of GPUs.
-GPU_ENGINES = ("nccl", "torch")
 #: Names of GPUs that need no more than `NODE_CTAS` for the rate of their links: NVLink 4. Faster links may need more.
 HOPPER = ("H100", "H200", "H800", "H20")
 #: Deadline (s) of the release of communicators; rank hosts that miss it are ended.
@@ -302,7 +295,7 @@ class CommunicatorCache:
         """Return True if the ranks use GPUs."""
         # All have the same engine.
         host = next(iter(self._context.hosts.values()), None)
-        return host is not None and host.engine.name in GPU_ENGINES
+        return host is not None and host.engine.name == "nccl"
 
     def key(self, a: int, b: int, *, unlimited: bool = False) -> CommunicatorKey:
         """Return the communicator of a pair: with fewer CTAs within a node, unless it is to have NCCL's default."""

@@ -98,7 +98,7 @@ class MeasurementRunner:
         self._bad_since.clear()
         self._fatal.clear()
         self._context.lasting = "all_reduce" in self._options.chosen_probes
-        self._kept.pool.resize(self._options.largest_message(self._engine), self._engine)
+        self._kept.pool.resize(self._options.largest_message(self._engine))
         if "p2p" in self._options.chosen_probes:
             with self.counters.sampling():
                 await self._pairs(new, old, withheld)

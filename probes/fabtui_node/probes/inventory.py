@@ -9,7 +9,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from fabtui_node.probes.amd import kfd_inventory
 from fabtui_node.probes.judgement import judgement, objects, part
 from fabtui_node.probes.network import interfaces as nics
 from fabtui_node.probes.nvidia import nvml, nvml_inventory
@@ -172,10 +171,6 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
         value["pythons"] = interpreters.result()
     listed, nvml_error = asked.result(max(end - time.monotonic() - 0.2, 0.1))
     listed = listed or {"driver": None, "cuda": None, "gpus": []}
-    rccl = nccl_libraries.named([*files, *(one.get("nccl") or "" for one in value["pythons"])], "librccl")
-    if not listed["gpus"] and rccl and (others := kfd_inventory.read(environ, root)):
-        # Without GPUs of NVIDIA. Without RCCL, AMD's drive the display or are part of a processor.
-        listed, nvml_error = {"driver": kfd_inventory.driver(root), "cuda": None, "gpus": others}, None
     place_nics(listed["gpus"], interfaces, devices, root)
     value.update(listed)
     value.update(
@@ -185,7 +180,10 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
         ib=ports(devices),
         down_addresses=nics.down_addresses(interfaces, devices),
         data_addresses=nics.data_addresses(interfaces, devices, environ.get("FABTUI_LAB_ADDRESS")),
-        nccl=[{"path": path, "version": nccl_libraries.version_of(path)} for path in nccl_libraries.collective(files)],
+        nccl=[
+            {"path": path, "version": nccl_libraries.version_of(path)}
+            for path in nccl_libraries.named(files, "libnccl")
+        ],
         cuda_libs=nccl_libraries.named(files, "libcuda"),
     )
     return value

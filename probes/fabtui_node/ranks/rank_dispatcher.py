@@ -5,11 +5,9 @@ Every error of an endpoint becomes a report. The supervisor kills this process i
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import os
 import queue
-import signal
 import socket
 import sys
 import threading
@@ -34,12 +32,7 @@ IDLE_DEADLINE = 60.0
 ENGINES = {
     "nccl": ("nccl.engine", "NcclEngine"),
     "gloo": ("torch.gloo", "GlooEngine"),
-    "torch": ("torch.nccl", "TorchNcclEngine"),
 }
-PROCESS_PER_RANK = "torch"
-"""Engine whose ranks need a process each."""
-
-_PDEATHSIG = 1
 
 
 def main(config: Dict[str, Any]) -> None:
@@ -48,15 +41,10 @@ def main(config: Dict[str, Any]) -> None:
     # The engines' libraries fork nothing, but a child must not keep the connection open.
     os.set_inheritable(sock.fileno(), False)
     sock.setblocking(True)
-    _serve(sock, alone=False, config=config)
-
-
-def _serve(sock: socket.socket, alone: bool, config: Optional[Dict[str, Any]] = None) -> None:
-    """Run a rank host on a socket, or one of its processes; never returns."""
-    host = RankDispatcher(sock, alone)
+    host = RankDispatcher(sock)
     code = 0
     try:
-        host.warm(config or {})
+        host.warm(config)
         host.serve()
     except protocol.ProtocolError as error:
         log(str(error))
@@ -112,15 +100,9 @@ class RankThread:
 
 
 class RankDispatcher:
-    """Dispatches the controller's messages to the endpoints of this process.
+    """Dispatches the controller's messages to the endpoints of this process."""
 
-    ``alone``: this is the process of one rank, and another process is the rank host.
-    """
-
-    def __init__(self, sock: socket.socket, alone: bool) -> None:
-        self._fd = sock.fileno()
-        self._alone = alone
-        self._processes: Optional[RankProcesses] = None
+    def __init__(self, sock: socket.socket) -> None:
         self._channel = Channel(sock)
         self._store = Store(self._channel)
         self._threads: Dict[int, RankThread] = {}
@@ -136,8 +118,7 @@ class RankDispatcher:
     def warm(self, config: Dict[str, Any]) -> None:
         """Begin to load the engine of the coming ``init``: that takes longest, and needs no GPU."""
         name = config.get("engine")
-        # Engines with a process per rank fork, which a loaded library might not survive.
-        if not isinstance(name, str) or name not in ENGINES or name == PROCESS_PER_RANK:
+        if not isinstance(name, str) or name not in ENGINES:
             return
         engine = self._warm_engine = make_engine(name, "", self._store, None)
         self._warming = threading.Thread(target=engine.warm, name="warm", daemon=True)
@@ -159,9 +140,7 @@ class RankDispatcher:
             try:
                 if op == "quit":
                     return
-                if self._processes is not None:
-                    self._processes.forward(message)
-                elif op == "store":
+                if op == "store":
                     self._store.answer(message)
                 elif op == "alive":
                     self.send({"op": "alive", "n": int(message["n"])})
@@ -192,13 +171,6 @@ class RankDispatcher:
         if self._begun:
             raise ValueError("init came twice")
         self._begun = True
-        if message["engine"] == PROCESS_PER_RANK and not self._alone and message["ranks"]:
-            self._processes = RankProcesses(self.send, self._fd, partial(_serve, alone=True))
-            try:
-                self._processes.start(message)
-            except OSError as error:
-                self._fail("init", "cannot fork a process per rank: %s" % error, ErrorKind.FAILED)
-            return
         threading.Thread(target=self._start, args=(message,), name="start", daemon=True).start()
 
     def _start(self, message: Message) -> None:
@@ -338,150 +310,8 @@ class RankDispatcher:
 
 def make_engine(name: str, address: str, store: Store, library: Optional[str]) -> Engine:
     """Return an engine by name, or raise ValueError; its libraries are not loaded yet."""
-    if name == "torch":
-        # With the library "gloo": one process per rank without a GPU, for tests.
-        name, library = ("gloo" if library == "gloo" else name), None
     if name not in ENGINES:
         raise ValueError("unknown engine %r" % name)
     module, class_name = ENGINES[name]
     made: Engine = getattr(importlib.import_module("fabtui_node.ranks." + module), class_name)(address, store, library)
     return made
-
-
-class _RankProcess:
-    """One rank's process, as seen by its parent."""
-
-    def __init__(self, rank: int, pid: int, channel: Channel) -> None:
-        self.rank, self.pid, self.channel = rank, pid, channel
-        self.ready: Optional[Message] = None
-
-
-class RankProcesses:
-    """The processes of all ranks of a rank host, which forks them while it has one thread.
-
-    To the controller they look like one rank host: their store requests get unique numbers, their ``ready`` messages
-    become one, and so do their ``alive`` messages. When one of them dies, the rank host dies the same way.
-
-    ``line`` is the rank host's own socket, which the processes must not hold open; ``serve`` serves a process's end of
-    a new socket and never returns.
-    """
-
-    def __init__(self, send: Callable[[Message], None], line: int, serve: Callable[[socket.socket], None]) -> None:
-        self._send = send
-        self._line = line
-        self._serve = serve
-        self._lock = threading.Lock()
-        self._processes: Dict[int, _RankProcess] = {}
-        self._asked: Dict[int, Tuple[_RankProcess, int]] = {}
-        self._next = 0
-        self._beats: Dict[int, int] = {}
-
-    def start(self, init: Message) -> None:
-        """Fork one process per rank and initialise each; raise OSError if a process cannot be forked."""
-        sockets: List[socket.socket] = []
-        parent = os.getpid()
-        for entry in init["ranks"]:
-            ours, theirs = socket.socketpair()
-            pid = os.fork()
-            if pid == 0:
-                self._begin(parent, theirs, [*sockets, ours])
-            theirs.close()
-            sockets.append(ours)
-            self._processes[int(entry["rank"])] = _RankProcess(int(entry["rank"]), pid, Channel(ours))
-        for entry in init["ranks"]:
-            process = self._processes[int(entry["rank"])]
-            process.channel.send({**init, "ranks": [entry]})
-            threading.Thread(target=self._listen, args=(process,), daemon=True).start()
-
-    def _begin(self, parent: int, mine: socket.socket, others: List[socket.socket]) -> None:
-        try:
-            ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != parent:
-                os._exit(1)
-            for other in others:
-                other.close()
-            os.close(self._line)
-            self._serve(mine)
-        finally:
-            os._exit(1)
-
-    def forward(self, message: Message) -> None:
-        """Forward a message of the controller to the processes it concerns."""
-        op = message.get("op")
-        if op == "store":
-            with self._lock:
-                asked = self._asked.pop(int(message["q"]), None)
-            if asked is not None:
-                asked[0].channel.send({**message, "q": asked[1]})
-            return
-        for process in self._concerned(message):
-            process.channel.send(message)
-
-    def _concerned(self, message: Message) -> List[_RankProcess]:
-        processes = list(self._processes.values())
-        if message.get("op") == "pairs":
-            ends = {end for _, a, b, _ in message["tests"] for end in (a, b)}
-            return [process for process in processes if process.rank in ends]
-        if "ranks" in message:
-            return [process for process in processes if process.rank in message["ranks"]]
-        # One process is enough to check whether the other nodes can be reached.
-        return processes[:1] if message.get("op") == "reach" else processes
-
-    def _listen(self, process: _RankProcess) -> None:
-        try:
-            for message in process.channel.messages():
-                self._forward(process, message)
-        except (protocol.ProtocolError, KeyError, TypeError, ValueError) as error:
-            print("fabtui rank host: rank %d: %s" % (process.rank, error), file=sys.stderr, flush=True)
-        self._lost(process)
-
-    def _forward(self, process: _RankProcess, message: Message) -> None:
-        op = message["op"]
-        if op == "store" and "q" in message:
-            with self._lock:
-                self._next += 1
-                q = self._next
-                self._asked[q] = (process, int(message["q"]))
-            self._send({**message, "q": q})
-        elif op in ("ready", "failed"):
-            self._ready(process, message)
-        elif op == "alive":
-            number = int(message["n"])
-            with self._lock:
-                self._beats[number] = count = self._beats.get(number, 0) + 1
-            if count == len(self._processes):
-                del self._beats[number]
-                self._send(message)
-        else:
-            self._send(message)
-
-    def _ready(self, process: _RankProcess, message: Message) -> None:
-        with self._lock:
-            first = process.ready is None
-            process.ready = message
-            replies = [(other.rank, other.ready or {}) for other in self._processes.values()]
-        if first and all(reply for _, reply in replies):
-            self._send(merged(replies))
-
-    def _lost(self, process: _RankProcess) -> None:
-        """End the same way as the process: the rank host is incomplete without it."""
-        _, status = os.waitpid(process.pid, 0)
-        print("fabtui rank host: the process of rank %d ended" % process.rank, file=sys.stderr, flush=True)
-        if os.WIFSIGNALED(status):
-            os.kill(os.getpid(), os.WTERMSIG(status))
-        os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 1)
-
-
-def merged(reports: List[Tuple[int, Message]]) -> Message:
-    """Merge the ``ready`` messages of all processes; return the first ``failed`` if none is ready."""
-    ready = [message for _, message in reports if message.get("op") == "ready"]
-    if not ready:
-        return reports[0][1]
-    ranks: List[Dict[str, Any]] = []
-    seconds: Dict[str, float] = {}
-    for rank, message in reports:
-        error, kind = message.get("error"), message.get("error_kind")
-        ranks += message.get("ranks") or [{"rank": rank, "ok": False, "error": error, "error_kind": kind}]
-        for name, value in (message.get("seconds") or {}).items():
-            seconds[name] = max(seconds.get(name, 0.0), value)
-    return {**ready[0], "ranks": ranks, "seconds": seconds}

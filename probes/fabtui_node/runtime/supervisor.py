@@ -53,8 +53,8 @@ END_TIMEOUT = 2.0
 KEEPER_TIMEOUT = 3.0
 #: Maximum number of unanswered ticks of the keeper.
 MAX_UNANSWERED = 10
-#: Files of loaded drivers of GPUs, NVIDIA's and AMD's.
-GPU_DRIVERS = ("/dev/nvidiactl", "/dev/kfd")
+#: File of the loaded driver of NVIDIA's GPUs.
+GPU_DRIVER = "/dev/nvidiactl"
 
 
 class KeeperGoneError(Exception):
@@ -529,7 +529,7 @@ class Supervisor:
         """Serve the controller until it disconnects, its lease expires, it sends ``bye``, or the keeper ends."""
         python, host = sys.version.split()[0], socket.gethostname()
         hello = {"t": "hello", "protocol": protocol.VERSION, "pid": os.getpid(), "python": python, "host": host}
-        self.send(dict(hello, gpus=any(map(os.path.exists, GPU_DRIVERS))))
+        self.send(dict(hello, gpus=os.path.exists(GPU_DRIVER)))
         try:
             while self._why is None:
                 self._turn()

@@ -51,7 +51,7 @@ try:
         found = re.search(r"^cuda\s*(?::[^=\n]+)?=\s*['\"]([^'\"]+)", text, re.M)
         printed["torch_cuda"] = found.group(1) if found else None
         printed["site"] = os.path.dirname(folder)
-        printed["nccl"] = first([os.path.join(folder, "lib", "lib%s.so*" % name) for name in ("nccl", "rccl")])
+        printed["nccl"] = first([os.path.join(folder, "lib", "libnccl.so*")])
         break
     for folder in folders("nvidia"):
         lib = os.path.join(folder, "nccl", "lib")

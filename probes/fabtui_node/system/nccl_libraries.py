@@ -1,4 +1,4 @@
-"""NCCL (AMD's RCCL) and CUDA libraries that a node's system has, outside of any Python."""
+"""NCCL and CUDA libraries that a node's system has, outside of any Python."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ _FOLDERS = (
     "/usr/local/nvidia/lib64",
     "/opt/nccl*/lib",
     "/opt/nccl*/build/lib",
-    "/opt/rocm*/lib",
 )
-_NAMES = ("libnccl.so*", "librccl.so*", "libcuda.so*", "libcudart.so*")
-_LISTED = re.compile(r"\s+lib(?:nccl|rccl|cuda|cudart)\.so[0-9.]*\s.*=> (/\S{1,500})$")
+_NAMES = ("libnccl.so*", "libcuda.so*", "libcudart.so*")
+_LISTED = re.compile(r"\s+lib(?:nccl|cuda|cudart)\.so[0-9.]*\s.*=> (/\S{1,500})$")
 _MAX_FOUND = 32
 
 
@@ -59,11 +58,6 @@ def loader_folders(environ: Dict[str, str]) -> List[str]:
 def named(paths: Iterable[str], name: str) -> List[str]:
     """Return the paths of libraries whose names begin so."""
     return [path for path in paths if os.path.basename(path).startswith(name)]
-
-
-def collective(files: List[str]) -> List[str]:
-    """Return the NCCL libraries among files, or the RCCL libraries where they have none."""
-    return named(files, "libnccl") or named(files, "librccl")
 
 
 def _in(folder: str) -> List[str]:

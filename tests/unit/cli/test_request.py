@@ -35,7 +35,7 @@ def test_all_options_reach_the_session(tmp_path: Path) -> None:
         --lease 4 --force --transport openssh --ssh-config {config} --host-key-policy strict --remote-python /opt/py \
         --ranks-per-node 2 --connect-timeout 7 --env NCCL_DEBUG=INFO --env A= --record {record} --csv {csv} \
         --layers p2p --mode sampled --isolated --bidirectional --collectives alltoall,all_reduce --sizes 1M-4M \
-        --ab NCCL_ALGO=Ring,Tree --engine torch --keep-warm --table {table}".split()
+        --ab NCCL_ALGO=Ring,Tree --engine nccl --keep-warm --table {table}".split()
     request = asked("run", *argv)
     options = request.options
     assert request.outputs == {"csv": csv, "table": table}
@@ -64,7 +64,7 @@ def test_all_options_reach_the_session(tmp_path: Path) -> None:
         collectives=("all_reduce", "alltoall"),
         collective_sizes=(1 << 20, 2 << 20, 4 << 20),
         compare=("NCCL_ALGO", ("Ring", "Tree")),
-        engine="torch",
+        engine="nccl",
         keep_warm=True,
         probe_folder=user_probe_folder(),
     )

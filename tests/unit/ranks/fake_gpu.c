@@ -8,28 +8,6 @@
  * FAKE_LOSE=a>b     messages of rank a of a communicator to its rank b never arrive, but for those that make connections
  */
 #define _GNU_SOURCE
-#ifdef AMD /* the same under HIP's names: libamdhip64 and librccl */
-#define cuInit hipInit
-#define cuDriverGetVersion hipDriverGetVersion
-#define cuDeviceGetCount hipGetDeviceCount
-#define cuDeviceGet hipDeviceGet
-#define cuDeviceGetUuid hipDeviceGetUuid
-#define cuDeviceGetPCIBusId hipDeviceGetPCIBusId
-#define cuMemGetInfo_v2 hipMemGetInfo
-#define cuMemAlloc_v2 hipMalloc
-#define cuMemFree_v2 hipFree
-#define cuMemHostAlloc hipHostMalloc
-#define cuMemcpyHtoDAsync_v2 hipMemcpyHtoDAsync
-#define cuMemcpyDtoHAsync_v2 hipMemcpyDtoHAsync
-#define cuMemcpyDtoDAsync_v2 hipMemcpyDtoDAsync
-#define cuMemsetD8Async hipMemsetD8Async
-#define cuStreamCreate hipStreamCreateWithFlags
-#define cuStreamQuery hipStreamQuery
-#define cuEventCreate hipEventCreateWithFlags
-#define cuEventRecord hipEventRecord
-#define cuEventElapsedTime hipEventElapsedTime
-#define cuEventDestroy_v2 hipEventDestroy
-#endif
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -271,12 +249,6 @@ static void trace(const char *what, const char *more) {
 }
 
 int cuInit(unsigned flags) { return trace("init", getenv("CUDA_DEVICE_ORDER")), 0; }
-#ifdef AMD
-int hipDriverGetVersion(int *version) { return *version = 60443483, 0; }
-int hipSetDevice(int ordinal) { return trace("device", NULL), device = ordinal, 0; }
-const char *hipGetErrorName(int code) { return code == 2 ? "hipErrorOutOfMemory" : "hipError"; }
-const char *hipGetErrorString(int code) { return code == 2 ? "out of memory" : "error"; }
-#else
 int cuDriverGetVersion(int *version) { return *version = 13000, 0; }
 int cuDevicePrimaryCtxRetain(void **context, int dev) {
     trace("context", NULL);
@@ -288,7 +260,6 @@ int cuStreamWaitValue32_v2(stream *s, const void *at, unsigned value, unsigned f
 }
 int cuGetErrorName(int code, const char **text) { return *text = code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR", 0; }
 int cuGetErrorString(int code, const char **text) { return *text = code == 2 ? "out of memory" : "error", 0; }
-#endif
 int cuDeviceGetCount(int *count) { return *count = gpus(), 0; }
 int cuDeviceGet(int *handle, int ordinal) { return *handle = ordinal, 0; }
 int cuDeviceGetUuid(unsigned char *uuid, int dev) { return memset(uuid, 0x10 + dev, 16), 0; }

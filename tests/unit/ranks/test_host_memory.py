@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks.nccl import ctypes_cuda
 from fabtui_node.ranks.nccl.ctypes_cuda import CudaDevice, CudaError, Driver, spare_host_memory
-from fabtui_node.ranks.torch import nccl as torch_nccl
 
 MIB = 1 << 20
 
@@ -51,15 +48,3 @@ def test_a_buffer_that_the_host_cannot_spare_is_refused(
     with pytest.raises(CudaError, match=r"8\.0 MiB of 1\.0 GiB are free, which are the host's, too") as refused:
         device.allocate(16 * MIB)
     assert refused.value.kind is ErrorKind.OUT_OF_MEMORY
-
-
-def test_torch_may_not_take_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[Any] = []
-    cuda = SimpleNamespace(
-        mem_get_info=lambda ordinal: (1, 128 * MIB), set_per_process_memory_fraction=lambda *args: given.append(args)
-    )
-    engine = SimpleNamespace(torch=SimpleNamespace(cuda=cuda), _ordinal=0)
-    for spare in (32 * MIB, None, 999 * MIB):
-        monkeypatch.setattr(torch_nccl, "spare_host_memory", lambda spare=spare: spare)
-        torch_nccl.TorchNcclEngine._spare_the_host(engine)  # type: ignore[arg-type]
-    assert given == [(0.25, 0), (1.0, 0)]

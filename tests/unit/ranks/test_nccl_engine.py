@@ -269,3 +269,10 @@ def test_a_gpu_is_found_by_its_uuid(controller: Controller, fake_gpu: Path) -> N
     good, bad = controller.of("ready")[0]["ranks"]
     assert good["ok"]
     assert "GPU-00000000" in bad["error"]
+
+
+def test_without_any_driver_it_is_what_is_missed(controller: Controller, tmp_path: Path) -> None:
+    controller.spawn("n0", env={"LD_LIBRARY_PATH": str(tmp_path)})
+    controller.init("n0", [0, 1], 2, "127.0.60.25", engine="nccl")
+    controller.until(lambda: bool(controller.of("failed")), 30)
+    assert "libcuda.so.1" in controller.of("failed")[0]["error"]

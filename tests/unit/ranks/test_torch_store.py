@@ -38,16 +38,14 @@ def test_a_group_may_ask_its_store_later() -> None:
     from fabtui_node.ranks.torch.engine import TorchEngine
 
     class Engine(TorchEngine):
-        lasting = True
-
-        def make(self, store: Any, rank: int, size: int, seconds: float, address: Any, ctas: Any) -> Any:
+        def make(self, store: Any, rank: int, size: int, seconds: float, address: Any) -> Any:
             return dist.PrefixStore("inner", store)
 
     recorder: Any = Recorder()
     engine = Engine("127.0.0.1", recorder, None)
     engine.load()
     task = Task(7, "e1/7/", 600.0, recorder)
-    group = engine.group(task, "link1/", 0, 2, time.monotonic(), None)
+    group = engine.group(task, "link1/", 0, 2, time.monotonic() + 60.0, None)
     gc.collect()
     group.set("id", "abc")
     assert recorder.values == {"e1/7/link1/inner/id": b"abc"}

@@ -26,7 +26,7 @@ PROCESSES = dict.fromkeys(range(32), 1)
 
 def pool(largest: int = 256 * MIB) -> CommunicatorPool:
     made = CommunicatorPool(itertools.count().__next__)
-    made.resize(largest, "nccl")
+    made.resize(largest)
     return made
 
 

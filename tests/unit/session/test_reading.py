@@ -251,14 +251,6 @@ def test_of_many_nodes_each_has_a_few_partners() -> None:
     assert {node for g in groups for node in g[:2]} == set(nodes)
 
 
-def test_gpus_for_torch_need_a_python_with_torch() -> None:
-    inventory = {"gpus": [{"index": 0}], "pythons": [{"path": "/a"}, {"path": "/b", "torch": "2.11"}]}
-    assert admit("n0", inventory, 0, "torch", None, None).argv == ["/b"]
-    assert admit("n0", inventory, 0, "torch", None, "/c").argv == ["/c"]
-    inventory["pythons"] = [{"path": "/a"}]
-    assert "no Python with torch on n0" in admit("n0", inventory, 0, "torch", None, None).note
-
-
 def test_a_frozen_source_is_reported_rather_than_that_the_other_side_was_cancelled() -> None:
     frozen = Side(False, True, "the rank host of a is frozen: no answer for 3 s", ErrorKind.FROZEN, gone=True)
     off = {

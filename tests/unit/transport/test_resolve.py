@@ -1,7 +1,6 @@
 import asyncio
 import contextlib
 import getpass
-import os
 import shutil
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from fabtui.transport.ssh_config import (
     home,
     parse,
     parse_jumps,
-    plain_block,
     split_files,
     unsupported_setting,
 )
@@ -208,47 +206,13 @@ async def test_an_asker_that_gives_up_does_not_take_the_answer_from_others(tmp_p
     await resolver.close()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "Port 22\n",
-        "Host n1\nMatch all\n",
-        "Host n*\n  Port 22\n",
-        "Host n1 n2\n",
-        "Include x\n",
-        "Host n2\n Port 1\n",
-    ],
-)
-def test_only_plain_blocks_are_read_without_ssh(tmp_path: Path, text: str) -> None:
-    config = tmp_path / "config"
-    config.write_text(text)
-    assert plain_block(config, "n1") is None
-    assert plain_block(tmp_path / "missing", "n1") is None
-    assert plain_block(None, "n1") is None
-
-
-async def test_where_there_is_no_ssh_plain_blocks_are_read_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_where_there_is_no_ssh_nothing_is_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    config = tmp_path / "config"
-    config.write_text(
-        "Host n2\n  Port 1\n\nHost n1\n  HostName 10.0.0.1\n  Port 2200\n  User me\n"
-        '  UserKnownHostsFile "/a b"\n  GlobalKnownHostsFile none\n  IdentityFile "/k%%/id"\n'
-        "  StrictHostKeyChecking yes\n"
-    )
-    resolver = Resolver(config)
-    assert resolver.ssh is None
-    found = await resolver.resolve("n1")
-    assert (found.hostname, found.port, found.user, found.strict) == ("10.0.0.1", 2200, "me", "yes")
-    assert (found.global_known_hosts, found.identities) == ((), ("/k%%/id",))
-    assert (await resolver.resolve("n1", "you", 6)).port == 6
+    resolver = Resolver(None)
     with pytest.raises(NodeUnreachable, match="there is no ssh program on this machine") as refused:
         await resolver.resolve("n3")
     assert refused.value.hint == "install openssh-client, or pass --via or --transport srun"
     await resolver.close()
-    assert os.environ["PATH"] == str(tmp_path)
 
 
 @needs_ssh
@@ -272,7 +236,7 @@ async def test_a_broken_configuration_is_reported_to_everybody(tmp_path: Path) -
     found = await asyncio.gather(*(resolver.resolve(f"n{number}") for number in range(4)), return_exceptions=True)
     await resolver.close()
     assert [type(error) for error in found] == [ConfigBroken] * 4
-    assert all("line 2" in str(error) and "debug1" not in str(error) for error in found)
+    assert all("line 2" in str(error) for error in found)
 
 
 @needs_ssh

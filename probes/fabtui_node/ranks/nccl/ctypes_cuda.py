@@ -1,4 +1,4 @@
-"""Driver calls to move and check data, through ctypes: ``libcuda.so.1``, or AMD's HIP by its own names.
+"""Driver calls to move and check data, through ctypes: ``libcuda.so.1``.
 
 NCCL carries its own CUDA runtime and works in the device's primary context; so does this: no version to match.
 Every wait polls and has a deadline: a kernel that waits for a dead peer must not block the caller.
@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar
 
 from fabtui_node.protocol import ErrorKind
-from fabtui_node.ranks.nccl.ctypes_nccl import installed
 
 SUCCESS, NOT_READY = 0, 600
 STREAM_NON_BLOCKING = 1
@@ -83,16 +82,10 @@ class CudaError(Exception):
 class Driver:
     """The driver library, initialised; ``can_hold`` is True if it can hold back a stream."""
 
-    title = "CUDA driver"
-    amd = False
-
     def __init__(self, path: str = "libcuda.so.1") -> None:
         self._functions: Dict[str, Any] = {}
         self.can_hold = False
-        self._bind(ctypes.CDLL(path))
-        self.call("cuInit", 0)
-
-    def _bind(self, library: Any) -> None:
+        library = ctypes.CDLL(path)
         for name, arguments in SIGNATURES.items():
             self._take(name, getattr(library, name), arguments)
         self.can_hold = hasattr(library, "cuStreamWaitValue32_v2")
@@ -101,6 +94,7 @@ class Driver:
             self._take("cuStreamWaitValue32_v2", library.cuStreamWaitValue32_v2, arguments)
         if hasattr(library, "cuDeviceGetAttribute"):
             self._take("cuDeviceGetAttribute", library.cuDeviceGetAttribute, (POINTER(c_int), c_int, c_int))
+        self.call("cuInit", 0)
 
     def _take(self, name: str, function: Any, arguments: Tuple[Any, ...]) -> None:
         function.argtypes = arguments
@@ -333,83 +327,3 @@ class CudaDevice:
 def _gib(size: int) -> str:
     """Return bytes in GiB, or in MiB below 1 GiB."""
     return "%.1f GiB" % (size / 2**30) if size >= 2**30 else "%.1f MiB" % (size / 2**20)
-
-
-# HIP (``libamdhip64.so``) has no contexts: a thread selects a device by its number. Not yet run on an AMD GPU.
-
-#: HIP's names that differ from those of CUDA's calls by more than the prefix.
-_NAMES = {
-    "cuDeviceGetCount": "hipGetDeviceCount",
-    "cuMemAlloc_v2": "hipMalloc",
-    "cuMemFree_v2": "hipFree",
-    "cuMemHostAlloc": "hipHostMalloc",
-    "cuStreamCreate": "hipStreamCreateWithFlags",
-    "cuEventCreate": "hipEventCreateWithFlags",
-}
-#: Calls that HIP does not have.
-_OTHERS = ("cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuGetErrorName", "cuGetErrorString")
-
-
-def named(name: str) -> str:
-    """Return HIP's name of a call of CUDA's driver."""
-    return _NAMES.get(name) or "hip" + name[2:].replace("_v2", "")
-
-
-def candidates() -> List[str]:
-    """Return the paths of HIP: beside this interpreter's PyTorch, on the loader's paths, in ROCm's folder."""
-    found = installed("torch", "lib", "libamdhip64.so*")
-    return [*found, "libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "/opt/rocm/lib/libamdhip64.so"]
-
-
-class HipDriver(Driver):
-    """HIP's runtime, initialised."""
-
-    title = "HIP"
-    amd = True
-
-    def _bind(self, library: Any) -> None:
-        for name, arguments in SIGNATURES.items():
-            if name not in _OTHERS:
-                self._take(name, getattr(library, named(name)), arguments)
-        self._take("hipSetDevice", library.hipSetDevice, (c_int,))
-        self._texts = [library.hipGetErrorName, library.hipGetErrorString]
-        for function in self._texts:
-            function.argtypes = (c_int,)
-            function.restype = c_char_p
-
-    def explain(self, code: int) -> str:
-        """Return an error's name and meaning."""
-        parts = [text.decode("ascii", "replace") for text in (function(code) for function in self._texts) if text]
-        return "%s (%d)" % (": ".join(parts) or "error", code)
-
-    def version(self) -> str:
-        """Return the version of HIP: 60443483 is 6.4."""
-        number = self.make(c_int, "cuDriverGetVersion").value
-        return "%d.%d" % (number // 10000000, number // 100000 % 100)
-
-    def primary(self, ordinal: int) -> c_void_p:
-        """Initialise a device, and return the argument of `make_current`."""
-        self.call("hipSetDevice", ordinal)
-        return c_void_p(ordinal)
-
-    def make_current(self, context: c_void_p) -> None:
-        """Set the device of the calling thread."""
-        self.call("hipSetDevice", context.value or 0)
-
-
-def open_driver() -> Driver:
-    """Return NVIDIA's driver, or else AMD's.
-
-    Raises:
-        OSError: Neither is installed.
-        CudaError: The driver does not initialise.
-    """
-    try:
-        return Driver()
-    except OSError:
-        for path in candidates():
-            try:
-                return HipDriver(path)
-            except (OSError, AttributeError):
-                continue
-        raise

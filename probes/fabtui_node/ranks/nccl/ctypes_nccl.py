@@ -1,7 +1,4 @@
-"""NCCL's C interface through ctypes: non-blocking communicators, polled with deadlines.
-
-AMD's librccl has the same interface and is used for AMD GPUs (see `ctypes_cuda`).
-"""
+"""NCCL's C interface through ctypes: non-blocking communicators, polled with deadlines."""
 
 from __future__ import annotations
 
@@ -94,12 +91,10 @@ def version_text(code: int) -> str:
     return "%d.%d.%d" % (code // 10000, code % 10000 // 100, code % 100)
 
 
-def candidates(library: Optional[str], amd: bool = False) -> List[str]:
-    """Return the paths of NCCL (RCCL): the given one, or else the wheels of this interpreter and the system's."""
+def candidates(library: Optional[str]) -> List[str]:
+    """Return the paths of NCCL: the given one, or else the wheels of this interpreter and the system's."""
     if library:
         return [library]
-    if amd:
-        return [*installed("torch", "lib", "librccl.so*"), "librccl.so.1", "/opt/rocm/lib/librccl.so.1"]
     return [*installed("nvidia", "nccl", "lib", "libnccl.so.2"), "libnccl.so.2"]
 
 
@@ -109,25 +104,24 @@ def installed(*parts: str) -> List[str]:
 
 
 class Library:
-    """A loaded libnccl, or librccl for AMD's GPUs."""
+    """A loaded libnccl."""
 
-    def __init__(self, library: Optional[str], amd: bool = False) -> None:
-        self.name = "RCCL" if amd else "NCCL"
+    def __init__(self, library: Optional[str]) -> None:
         problems: List[str] = []
-        for path in candidates(library, amd):
+        for path in candidates(library):
             try:
                 self._handle: Any = ctypes.CDLL(path)
                 break
             except OSError as error:
                 problems.append(str(error))
         else:
-            text = "no %s library could be loaded: %s" % (self.name, "; ".join(problems))
+            text = "no NCCL library could be loaded: %s" % "; ".join(problems)
             raise NcclError(text, ErrorKind.NO_LIBRARY)
         number = c_int()
         self.function("ncclGetVersion")(byref(number))
         self.code = number.value
         if self.code < OLDEST:
-            what = "%s %s at %s is too old, 2.14 is needed" % (self.name, version_text(self.code), path)
+            what = "NCCL %s at %s is too old, 2.14 is needed" % (version_text(self.code), path)
             raise NcclError(what, ErrorKind.NO_LIBRARY)
         for name, arguments in SIGNATURES.items():
             self.function(name).argtypes = arguments

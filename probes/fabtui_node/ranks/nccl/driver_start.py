@@ -34,10 +34,10 @@ def memory_file() -> int:
     return fd
 
 
-def set_environment(fd: int, blocking: bool = False) -> List[str]:
+def set_environment(fd: int) -> List[str]:
     """Set NCCL's variables for this process unless the user did; return those that shorten timeouts.
 
-    Without ``blocking``, communicators are always non-blocking, which deadlines need, and contexts are small.
+    Communicators are always non-blocking, which deadlines need, and contexts are small.
 
     NCCL prints to ``fd`` with the levels that show transports and reasons. Inherited settings are overridden: with an
     inherited ``NCCL_DEBUG_FILE``, all that would be known of an error is its name.
@@ -49,11 +49,10 @@ def set_environment(fd: int, blocking: bool = False) -> List[str]:
     more = wanted.upper() not in ("", SUBSYSTEMS) and not wanted.startswith("^")
     environ["NCCL_DEBUG_SUBSYS"] = "%s,%s" % (SUBSYSTEMS, wanted) if more else SUBSYSTEMS
     environ["NCCL_DEBUG_FILE"] = "/proc/self/fd/%d" % fd
-    if not blocking:
-        environ["NCCL_COMM_BLOCKING"] = "0"
-        # A context with 2 work queues instead of 8 is made in half the time: 0.5 s less for 8 H200s. This process has
-        # one stream per GPU and the few of NCCL.
-        environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "2")
+    environ["NCCL_COMM_BLOCKING"] = "0"
+    # A context with 2 work queues instead of 8 is made in half the time: 0.5 s less for 8 H200s. This process has
+    # one stream per GPU and the few of NCCL.
+    environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "2")
     # NCCL's RAS service would listen on the port that the user's job needs.
     environ.setdefault("NCCL_RAS_ENABLE", "0")
     environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")

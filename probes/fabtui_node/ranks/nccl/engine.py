@@ -13,7 +13,7 @@ from fabtui_node.ranks.measure import verify
 from fabtui_node.ranks.measure.verify import ADDING, TWICE, TransferShape, arrived
 from fabtui_node.ranks.nccl import log_capture
 from fabtui_node.ranks.nccl.communicator import Member, RankGpu
-from fabtui_node.ranks.nccl.ctypes_cuda import CudaError, open_driver
+from fabtui_node.ranks.nccl.ctypes_cuda import CudaError, Driver
 from fabtui_node.ranks.nccl.ctypes_nccl import FLOAT32, SUM, Library, Transfer, version_text
 from fabtui_node.ranks.nccl.driver_start import driver_start
 from fabtui_node.ranks.nccl.transfer import NcclLink
@@ -45,7 +45,7 @@ class NcclEngine(Engine):
         start = driver_start()
         self.notes, self.log = start.notes, log_capture.Log(start.log)
         seconds, began = start.wait(), time.monotonic()
-        self.driver = open_driver()
+        self.driver = Driver()
         self.seconds["driver"] = seconds + time.monotonic() - began
         self._initialised = True
 
@@ -54,10 +54,9 @@ class NcclEngine(Engine):
         if not self._initialised:
             self._initialise()
         began = time.monotonic()
-        self.nccl = Library(self.library, self.driver.amd)
+        self.nccl = Library(self.library)
         self.seconds["nccl"] = time.monotonic() - began
-        versions = self.nccl.name, version_text(self.nccl.code), self.driver.title, self.driver.version()
-        return "%s %s, %s %s" % versions
+        return "NCCL %s, CUDA driver %s" % (version_text(self.nccl.code), self.driver.version())
 
     def attach(self, rank: Rank) -> RankEndpoint:
         """Make the GPU's context and allocate its first memory."""

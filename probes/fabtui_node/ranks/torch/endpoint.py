@@ -14,6 +14,9 @@ from fabtui_node.ranks.measure import verify
 from fabtui_node.ranks.measure.verify import ADDING, TransferShape, arrived
 from fabtui_node.ranks.torch.engine import Ends, TorchEngine, failure
 
+TRANSPORT = "TCP"
+"""How gloo carries all data."""
+
 LATENCY_BUDGET = 0.05
 """Maximum duration (s) of all round trips."""
 
@@ -39,9 +42,10 @@ class TorchLink(PairLink):
         ends: The global numbers of this rank and of its peer.
         indices: Their numbers within the group.
         addresses: The data addresses of this rank and of its peer, where known.
-        inside: Whether messages use the communicator of the group instead of one for the two ranks.
+        inside: Whether the group has more links, and closes later.
     """
 
+    by_median = True
     budget = 0.2
     probe_bytes = 65536
 
@@ -55,25 +59,22 @@ class TorchLink(PairLink):
         inside: bool = False,
     ) -> None:
         super().__init__(*ends)
-        self.by_median = engine.name == "gloo"
         self._engine = engine
         self._torch = engine.torch
         self._group = group
-        self._own, self._other = indices
+        self._other = indices[1]
         self._addresses = addresses
         self._inside = inside
         self._tag = 0
-        self._paused = False
-        self._transports: Dict[bool, Optional[str]] = {}
         self._wrong: Optional[str] = None
         self._expected: Any = None
         self._buffers: List[Any] = []
 
     def _bytes(self, size: int) -> Any:
-        return self._torch.zeros(size, dtype=self._torch.uint8, device=self._engine.device)
+        return self._torch.zeros(size, dtype=self._torch.uint8)
 
     def _numbers(self, *numbers: int) -> Any:
-        return self._torch.tensor(numbers, dtype=self._torch.int64, device=self._engine.device)
+        return self._torch.tensor(numbers, dtype=self._torch.int64)
 
     def _wait(self, work: Any, end: float, what: str, late: Optional[ErrorKind] = None) -> None:
         left = base.remaining(end, 0.001)
@@ -94,7 +95,7 @@ class TorchLink(PairLink):
 
     def _begin(self, sending: bool, tensor: Any, lost: str) -> Any:
         try:
-            return self._engine.begin(self._group, sending, tensor, self._other, self._tag, self._inside)
+            return self._engine.begin(self._group, sending, tensor, self._other, self._tag)
         except Exception as error:
             raise failure(TRANSFER, lost, error) from None
 
@@ -147,7 +148,7 @@ class TorchLink(PairLink):
 
     def _pattern(self, src: int, dst: int, size: int) -> Any:
         torch = self._torch
-        steps = torch.arange(PERIOD, dtype=torch.int64, device=self._engine.device)
+        steps = torch.arange(PERIOD, dtype=torch.int64)
         tile = (steps * 7919 + src * 104729 + dst * 1299709 + 1) % 251
         return tile.to(torch.uint8).repeat(size // PERIOD + 1)[:size].contiguous()
 
@@ -275,28 +276,20 @@ class TorchLink(PairLink):
     def _forget(self) -> None:
         self._expected, self._buffers = None, []
 
-    def pause(self) -> None:
-        """Keep the group for the next test of the pair."""
-        self._paused = True
-
     def renew(self, task: Task) -> None:
         """Use the group for another test."""
         self._engine.renew(self._group, task)
 
     def transport(self, sending: bool) -> Tuple[Optional[str], Optional[str], Optional[str]]:
-        """Return the transport, where the engine knows it, and the two data addresses."""
-        src, dst = (self._own, self._other) if sending else (self._other, self._own)
+        """Return the transport and the two data addresses."""
         here, there = self._addresses
-        if not self._paused:
-            # Later on, what the library printed last is about other groups.
-            self._transports[sending] = self._engine.transport_of(src, dst, sending)
-        return self._transports.get(sending), here or self._engine.address, there or None
+        return TRANSPORT, here or self._engine.address, there or None
 
     def close(self, broken: bool) -> None:
         """Release the group; with gloo its sockets close, and a peer that waits on them notices."""
         group, self._group = self._group, None
         if group is not None and not self._inside:
-            self._engine.discard(group, broken)
+            self._engine.discard(group)
 
 
 TAGS = 1 << 20
@@ -316,7 +309,7 @@ class TorchGroup(RankGroup):
 
     def connect(self, peers: List[int], end: float) -> None:
         """Send each peer a small message and receive one of each, in the order in which both sides reach it."""
-        note = self._torch.zeros(8, dtype=self._torch.uint8, device=self._engine.device)
+        note = self._torch.zeros(8, dtype=self._torch.uint8)
         received = note.clone()
         for turn in range(1, self._size):
             # In turn t every rank sends t ranks up and receives from t ranks down: no ring of ranks that wait.
@@ -327,9 +320,9 @@ class TorchGroup(RankGroup):
                 if sends and receives:
                     works = self._engine.exchange(self._group, note, to, received, source, TAGS - 1)
                 elif sends:
-                    works = [self._engine.begin(self._group, True, note, to, TAGS - 1, True)]
+                    works = [self._engine.begin(self._group, True, note, to, TAGS - 1)]
                 elif receives:
-                    works = [self._engine.begin(self._group, False, received, source, TAGS - 1, True)]
+                    works = [self._engine.begin(self._group, False, received, source, TAGS - 1)]
                 for work in works:
                     self._engine.finish(work, end)
             except Exception as error:
@@ -344,7 +337,7 @@ class TorchGroup(RankGroup):
         return self._links[peer]
 
     def _allocate(self, form: TransferShape) -> Any:
-        return self._torch.empty(form.bytes // 4, dtype=self._torch.float32, device=self._engine.device)
+        return self._torch.empty(form.bytes // 4, dtype=self._torch.float32)
 
     def _iteration(self, form: TransferShape, buffer: Any, end: float) -> Callable[[], List[Any]]:
         group, dist, me = self._group, self._dist, self._me
@@ -381,7 +374,7 @@ class TorchGroup(RankGroup):
         return laps
 
     def _minimum(self, number: int, end: float) -> int:
-        note = self._torch.tensor([number], dtype=self._torch.int64, device=self._engine.device)
+        note = self._torch.tensor([number], dtype=self._torch.int64)
         options = self._dist.AllreduceOptions()
         options.reduceOp = self._dist.ReduceOp.MIN
         try:
@@ -391,16 +384,16 @@ class TorchGroup(RankGroup):
         return int(note[0])
 
     def _algorithm(self) -> Optional[str]:
-        return self._engine.algorithm()
+        return None
 
     def _transports(self) -> Optional[str]:
-        return self._engine.transports_of(self._me)
+        return TRANSPORT
 
     def _repeated(self, tile: Any, count: int) -> Any:
         return tile.to(self._torch.float32).repeat(count // tile.numel() + 1)[:count]
 
     def _steps(self, period: int) -> Any:
-        return self._torch.arange(period, dtype=self._torch.int64, device=self._engine.device)
+        return self._torch.arange(period, dtype=self._torch.int64)
 
     def _copied(self, src: int, dst: int, count: int) -> Any:
         """Return what one rank sends to another: integers that float32 holds, unique per place and pair of ranks."""
@@ -439,7 +432,7 @@ class TorchGroup(RankGroup):
         self._links.clear()
         group, self._group = self._group, None
         if group is not None:
-            self._engine.discard(group, broken)
+            self._engine.discard(group)
 
 
 OVERTIME = 1.0
@@ -463,7 +456,6 @@ class TorchEndpoint(RankEndpoint):
 
         def body() -> None:
             try:
-                self._engine.enter()
                 box.append((work(), None))
             except BaseException as error:
                 box.append((None, error))
@@ -480,32 +472,17 @@ class TorchEndpoint(RankEndpoint):
             raise error
         return value
 
-    def free_memory(self) -> Optional[int]:
-        """Return the free memory of the GPU, as if torch had none for messages."""
-        return self._engine.free_memory()
-
-    def release(self, groups: bool) -> Optional[str]:
-        """Release process groups."""
-        return self._engine.release()
-
     def connect(
         self, task: Task, peer: int, peer_address: str, attempt: int, end: float, ctas: Optional[int] = None
     ) -> PairLink:
         """Make a process group of two."""
         me = self.rank.rank
         indices = (0, 1) if me < peer else (1, 0)
-        group = self._engine.group(task, "link%d/" % attempt, indices[0], 2, end, self.rank.address, ctas)
+        group = self._engine.group(task, "link%d/" % attempt, indices[0], 2, end, self.rank.address)
         return TorchLink(self._engine, group, (me, peer), indices, (self.rank.address, peer_address))
 
     def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> RankGroup:
         """Make a process group of many."""
-        began = time.monotonic()
         own = self.rank.address
         group = self._engine.group(task, "group/", ranks.index(self.rank.rank), len(ranks), end, own)
-        try:
-            self._engine.joined(group, end)
-        except Exception as error:
-            self._engine.discard(group, True)
-            what = "the communicator of %d ranks was not formed" % len(ranks)
-            raise failure(CONNECT, what, error, time.monotonic() - began) from None
         return TorchGroup(self._engine, group, self.rank.rank, ranks)

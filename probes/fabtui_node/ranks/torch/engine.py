@@ -123,16 +123,7 @@ def carried_store(dist: Any) -> Any:
 
 
 class TorchEngine(Engine):
-    """Common part of the engines over torch.distributed; they differ in making and waiting for process groups."""
-
-    transport: Optional[str] = None
-    """The transport, if all data uses the same one."""
-
-    device = "cpu"
-    """Device that holds the messages."""
-
-    lasting = False
-    """True if process groups use the store after they were made."""
+    """Common part of the engines over torch.distributed, which differ in making process groups."""
 
     def __init__(self, address: str, store: Store, library: Optional[str]) -> None:
         super().__init__(address, store, library)
@@ -143,16 +134,14 @@ class TorchEngine(Engine):
 
     def _import(self) -> None:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
-        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+        # Lines that torch prints about what it raises as well, and plug-ins of further devices.
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
+        os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
         began = time.monotonic()
-        self.before_import()
         # Heavy, and only in the rank host: not at the top of the module.
         self.torch: Any = importlib.import_module("torch")
         self.dist: Any = importlib.import_module("torch.distributed")
         self.seconds["import"] = max(self.seconds.get("import", 0.0), time.monotonic() - began)
-
-    def before_import(self) -> None:
-        """Prepare the import of torch."""
 
     def warm(self) -> None:
         """Import torch."""
@@ -172,20 +161,12 @@ class TorchEngine(Engine):
     def open(self) -> None:
         """Check that torch has what this engine needs."""
 
-    def enter(self) -> None:
-        """Prepare the calling thread."""
-
-    def make(
-        self, store: Any, rank: int, size: int, seconds: float, address: Optional[str], ctas: Optional[int]
-    ) -> Any:
+    def make(self, store: Any, rank: int, size: int, seconds: float, address: Optional[str]) -> Any:
         """Return a process group whose member here sends from an address, if given; raises what torch raises."""
         raise NotImplementedError
 
-    def begin(self, group: Any, sending: bool, tensor: Any, other: int, tag: int, inside: bool) -> Any:
-        """Begin to send to or receive from a rank of a group, and return the work to wait for.
-
-        ``inside``: use the communicator of the group, where the library would make one for two ranks otherwise.
-        """
+    def begin(self, group: Any, sending: bool, tensor: Any, other: int, tag: int) -> Any:
+        """Begin to send to or receive from a rank of a group, and return the work to wait for."""
         return (group.send if sending else group.recv)([tensor], other, tag)
 
     def finish(self, work: Any, end: float) -> None:
@@ -196,57 +177,21 @@ class TorchEngine(Engine):
         """Begin to send to one rank and to receive from another at once; return the works to wait for."""
         return [group.recv([into], source, tag), group.send([out], to, tag)]
 
-    def joined(self, group: Any, end: float) -> None:
-        """Connect a group of many, if making it did not do that; raises what torch raises."""
-
-    def transport_of(self, src: int, dst: int, sending: bool) -> Optional[str]:
-        """Return the transport between two ranks of the last group, as the sending or receiving end reports it."""
-        return self.transport
-
-    def transports_of(self, me: int) -> Optional[str]:
-        """Return the transports out of a rank of the last group."""
-        return self.transport
-
-    def algorithm(self) -> Optional[str]:
-        """Return the algorithm of the last collective, if the library reported it."""
-        return None
-
-    def free_memory(self) -> Optional[int]:
-        """Return the bytes of GPU memory that are free or reserved by torch; None without a GPU."""
-        return None
-
-    def discard(self, group: Any, broken: bool) -> None:
+    def discard(self, group: Any) -> None:
         """Release a process group that is no longer used."""
-        self._retire(group)
-
-    def _retire(self, group: Any) -> None:
         self._retired.append(self._stores.pop(id(group), None))
-
-    def release(self) -> Optional[str]:
-        """Release what `discard` kept; nothing is in progress."""
-        return None
 
     def renew(self, group: Any, task: Task) -> None:
         """Use a process group for another test."""
         if id(group) in self._stores:
             self._stores[id(group)].renew(task, task.end + task.deadline)
 
-    def group(
-        self,
-        task: Task,
-        prefix: str,
-        rank: int,
-        size: int,
-        end: float,
-        address: Optional[str],
-        ctas: Optional[int] = None,
-    ) -> Any:
+    def group(self, task: Task, prefix: str, rank: int, size: int, end: float, address: Optional[str]) -> Any:
         """Make a process group that is connected by ``end``, as `make` does; raise `Failed` if it is not formed."""
         began = time.monotonic()
-        until = task.end + task.deadline if self.lasting else end
-        store = self.carried(self.store, task.prefix + prefix, task, until)
+        store = self.carried(self.store, task.prefix + prefix, task, end)
         try:
-            group = self.make(store, rank, size, base.remaining(end, 0.05), address, ctas)
+            group = self.make(store, rank, size, base.remaining(end, 0.05), address)
             self._stores[id(group)] = store
             return group
         except Exception as error:

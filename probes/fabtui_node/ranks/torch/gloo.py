@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
 from datetime import timedelta
 from typing import Any, Optional
 
 from fabtui_node.ranks.base import Rank
 from fabtui_node.ranks.engine import RankEndpoint
-from fabtui_node.ranks.torch import unused_modules
 from fabtui_node.ranks.torch.endpoint import TorchEndpoint
 from fabtui_node.ranks.torch.engine import TorchEngine
 
@@ -22,13 +19,6 @@ class GlooEngine(TorchEngine):
     """gloo over TCP between the data addresses."""
 
     name = "gloo"
-    transport = "TCP"
-
-    def before_import(self) -> None:
-        """Leave out what only GPUs and networks need, and lines that torch prints about what it raises as well."""
-        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
-        with contextlib.suppress(OSError, ValueError):
-            unused_modules.leave_out()
 
     def open(self) -> None:
         """Check that torch has gloo, and that its device can be opened on this node's data address."""
@@ -47,9 +37,7 @@ class GlooEngine(TorchEngine):
             self._type.create_device(hostname=rank.address)
         return TorchEndpoint(rank, self)
 
-    def make(
-        self, store: Any, rank: int, size: int, seconds: float, address: Optional[str], ctas: Optional[int]
-    ) -> Any:
+    def make(self, store: Any, rank: int, size: int, seconds: float, address: Optional[str]) -> Any:
         """Make a process group whose full mesh gives up in time.
 
         Each has a port of its own, which is closed with it. Connections to a port of gloo have numbers from 0 on, and

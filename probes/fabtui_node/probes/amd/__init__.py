@@ -1,1 +1,0 @@
-"""Probes of AMD GPUs."""
