@@ -111,7 +111,7 @@ class Standout:
 
     @property
     def badness(self) -> tuple[int, int, int, float]:
-        """What the worst has least of."""
+        """Sort key: the worst component has the least one."""
         return _SEVERITIES.index(self.severity), list(Turn).index(self.turn), -self.sessions, -self.last
 
 
