@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
-from fabtui.history.component import Component, PartKind
-from fabtui.history.history_writer import HistoryWriter
-from fabtui.history.parts import Counted
-from fabtui.history.session_entry import Noted, PartShare, SessionEntry
+from fabtui.history.components import Component, Counted, PartKind
+from fabtui.history.entry import Noted, PartShare, SessionEntry
+from fabtui.history.file import HistoryWriter, reading
+from fabtui.history.query import SiteHistory
 
 DAY = 86400.0
 #: Start of the first session, 60 days before those that tests make, and number of sessions, two days apart.
@@ -61,3 +63,11 @@ def write_past(path: Path, later: float = 0.0) -> Path:
     """Write the history into a file, and return its path."""
     HistoryWriter(path).add([entry(number, later) for number in range(SESSIONS)])
     return path
+
+
+@contextlib.contextmanager
+def open_history(path: Path) -> Iterator[SiteHistory]:
+    """Yield the history of a file."""
+    with reading(path) as base:
+        assert base is not None
+        yield SiteHistory(base)

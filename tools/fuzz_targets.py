@@ -41,11 +41,9 @@ from fabtui.errors import InputError
 from fabtui.export import history as history_output
 from fabtui.export.csv import COLUMNS, rows
 from fabtui.export.json import as_json
-from fabtui.history.history_file import reading
-from fabtui.history.history_writer import HistoryWriter
-from fabtui.history.ingest import add_recordings
-from fabtui.history.overview import read_overview
-from fabtui.history.remembered_findings import RememberedFindings
+from fabtui.history.file import HistoryWriter, reading
+from fabtui.history.query import RememberedFindings, read_overview
+from fabtui.history.recordings import add_recordings
 from fabtui.importers import sources
 from fabtui.importers.catalogue import formats
 from fabtui.importers.formats.job_dumps import FlightDumps
@@ -514,8 +512,8 @@ def _history(data: bytes) -> None:
     path = _file(_good_history() if number < 2 else _damaged(rest), "history.sqlite")
     path.chmod(0o600)
     if number == 0:
-        for added in add_recordings([_file(rest, "recording.jsonl")], path, title, 1):
-            _fit(one_line(added.problem))
+        for _, problem in add_recordings([_file(rest, "recording.jsonl")], path, title):
+            _fit(one_line(problem))
     elif number == 1:
         _replace_values(path, rest)
     for subject in ("", "n061", MOVED):

@@ -47,8 +47,7 @@ from fabtui.diagnosis.pairs.pair_context import PairContext, group_results, uses
 from fabtui.diagnosis.pairs.tally import Survey, Tally
 from fabtui.diagnosis.pairs.traffic_path import Carriers, carriers
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, latest_preflight_in_steps, preflight
-from fabtui.diagnosis.pricing.cost_model import CostModel, cost_model
-from fabtui.diagnosis.pricing.price import ExpectedFact, expected, expected_of_first, priced
+from fabtui.diagnosis.pricing.price import priced
 from fabtui.diagnosis.running_job import running_job_rules as running_job_rules
 from fabtui.diagnosis.running_job import uneven_traffic as uneven_traffic
 from fabtui.diagnosis.running_job.job_verdict import JobVerdict
@@ -81,7 +80,6 @@ class Findings(NamedTuple):
 
     listed: list[Finding]  #: The findings of a session; several about the preflight alone are one.
     all: list[Finding]  #: The same, one by one.
-    costs: CostModel | None = None  #: The cost model by which they are priced, if there was anything to price.
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,6 @@ class Diagnosis:
     findings: list[Finding]  #: The findings, the first one first; several about the preflight alone are one.
     all_findings: list[Finding]  #: The same, one by one.
     preflight: Preflight  #: Facts of the nodes, findings about them, and what could not be inspected.
-    costs: CostModel | None = None  #: The cost model, if the findings needed one.
 
     @property
     def model(self) -> Model:
@@ -129,20 +126,6 @@ class Diagnosis:
         """The nodes and endpoints that are healthy together; None if no pair of endpoints was tested."""
         return healthy_set(self.model, self.tally, self.findings)
 
-    @cached_property
-    def expected(self) -> ExpectedFact | None:
-        """Busbw of a collective that the model expects of the healthy nodes; None if none was measured."""
-        return None if self.healthy is None else expected(self._costs, self.healthy.endpoints)
-
-    @cached_property
-    def expected_groups(self) -> dict[int, ExpectedFact]:
-        """Busbw that the model expects of the first ranks of ``--groups``, by their number."""
-        return expected_of_first(self.model, self._costs)
-
-    @cached_property
-    def _costs(self) -> CostModel | None:
-        return self.costs or cost_model(self.model)
-
 
 def diagnose(evidence: Evidence | Model) -> Diagnosis:
     """Return the diagnosis of all evidence.
@@ -159,7 +142,7 @@ def diagnose(evidence: Evidence | Model) -> Diagnosis:
     more = error_findings(given.errors) if given.errors is not None else []
     if given.job is not None:
         more += findings_of(Domain.JOBS, given.job)
-    return _with(Diagnosis(given, tally, found.listed, found.all, inspected, found.costs), more)
+    return _with(Diagnosis(given, tally, found.listed, found.all, inspected), more)
 
 
 def with_errors(found: Diagnosis, errors: Causes) -> Diagnosis:
@@ -276,11 +259,10 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
     for at, one in enumerate(found):
         found[at] = confirmed(model, one)
         yield None
-    costs = None
     if not (settled and runs_tests(model)):
-        found, costs = yield from priced(model, found)
+        found = yield from priced(model, found)
     checks = [one for one in left if one.rule.domain is Domain.NODES]
     few = checks
     if len(checks) > _MOST_LISTED:
         few = findings_of(Domain.SUMMARY, checks)
-    yield Findings(in_order(model, [*found, *few]), in_order(model, [*found, *checks]), costs)
+    yield Findings(in_order(model, [*found, *few]), in_order(model, [*found, *checks]))

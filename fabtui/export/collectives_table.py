@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.pairs.ab_comparison import KINDS, group_name
-from fabtui.diagnosis.pricing.price import ExpectedFact
 from fabtui.export import csv_table
 from fabtui.model.endpoints import FIRST_RANKS
 from fabtui.model.measurement import Measurement, Verdict
@@ -80,7 +78,7 @@ def group_sweep(model: Model) -> list[SweepRow]:
     ]
 
 
-def sweep_json(model: Model, expected: Mapping[int, ExpectedFact] | None = None) -> list[dict[str, Any]]:
+def sweep_json(model: Model) -> list[dict[str, Any]]:
     """Return the rows of `group_sweep` as JSON objects, bandwidths in GB/s and Gb/s; see `sweep_tables`."""
     names = model.comparison or [""]
 
@@ -96,16 +94,10 @@ def sweep_json(model: Model, expected: Mapping[int, ExpectedFact] | None = None)
             "collective": row.kind,
             "bytes": row.bytes,
             "ranks": row.ranks,
-            "expected": _expected(row, (expected or {}).get(row.ranks)),
             "arms": [arm(*pair) for pair in zip(names, row.arms, strict=True)],
         }
         for row in group_sweep(model)
     ]
-
-
-def _expected(row: SweepRow, fact: ExpectedFact | None) -> float | None:
-    alike = fact is not None and (fact.collective, fact.bytes) == (row.kind, row.bytes)
-    return fact.busbw if fact is not None and alike else None
 
 
 def _bandwidths(row: CollectiveRow) -> list[tuple[str, float | None]]:

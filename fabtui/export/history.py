@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fabtui.export.csv_table import table_text, when
 from fabtui.export.json_schemas import FORMATS, address, cleaned
-from fabtui.history.component import Component
-from fabtui.history.course import Course
+from fabtui.history.components import Component
+from fabtui.history.query import Course, Overview
 from fabtui.presentation.component_history import overview_sentence
 from fabtui.sanitize import one_line
-
-if TYPE_CHECKING:
-    from fabtui.history.overview import Overview
 
 KIND = "fabtui history"
 #: Columns of the CSV: a row for each day and value, and for each finding.
@@ -76,7 +73,6 @@ def _course(course: Course) -> dict[str, Any]:
         "shares": {name: [_values(one, _SHARE) for one in shares] for name, shares in course.shares.items()},
         "rates": {name: [_values(one, _RATE) for one in rates] for name, rates in course.rates.items()},
         "findings": [{"session": when(one.time), **_values(one, _FINDING)} for one in course.findings],
-        "xids": [{"session": when(time), "xid": xid, "count": number} for time, xid, number in course.xids],
     }
 
 
@@ -111,8 +107,6 @@ def _course_rows(found: Overview) -> Iterator[list[Any]]:
         for finding in course.findings:
             values = ["finding", finding.rule, None, finding.severity, None, None, finding.title]
             yield [*names, when(finding.time), *values]
-        for time, xid, number in course.xids:
-            yield [*names, when(time), "xid", str(xid), number, "times", None, None, None]
 
 
 def _names(one: Component) -> list[str]:

@@ -43,7 +43,7 @@ def as_json(found: Diagnosis) -> dict[str, Any]:
         "relayed": [{"src": src, "dst": dst, "text": comparison_text(model, src, dst)} for src, dst in relayed(model)],
         "comparison": model.comparison,
         "arms": [_measured(model, measurement, notes, limits) for measurement in model.results.arms()],
-        "group_sweep": sweep_json(model, found.expected_groups),
+        "group_sweep": sweep_json(model),
         "published": published_json(model),
         "carriers": found.carriers.sentence or None,
         "untested": [{"src": src, "dst": dst, "error": why} for (src, dst), why in model.untested.items()],
@@ -103,7 +103,7 @@ def _head(found: Diagnosis) -> dict[str, Any]:
 
 def _conclusions(found: Diagnosis) -> dict[str, Any]:
     return {
-        "healthy": healthy_json(found.healthy, found.expected),
+        "healthy": healthy_json(found.healthy),
         **({} if found.job is None else {"job": job_values(found.job)}),
         "preflight": [finding_json(one) for one in in_order(found.model, found.preflight.findings)],
     }

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fabtui.errors import InputError
-from fabtui.history.remembered_findings import past_of
+from fabtui.history.query import past_of
 from fabtui.importers.result import read
 from fabtui.importers.sources import sources
 from fabtui.importers.to_model.dispatch import convertible

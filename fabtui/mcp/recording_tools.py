@@ -15,9 +15,9 @@ from fabtui.errors import InputError
 from fabtui.export.history import json_text as history_text
 from fabtui.export.json import pair_json
 from fabtui.export.session_diff import json_text as diff_text
-from fabtui.history.component import node_at
-from fabtui.history.history_file import history_file
-from fabtui.history.overview import Overview, read_overview, usual_start
+from fabtui.history.components import node_at
+from fabtui.history.file import history_file
+from fabtui.history.query import Overview, read_overview, usual_start
 from fabtui.importers.comparison import compared
 from fabtui.mcp.answer import Answer, steps_of
 from fabtui.mcp.file_access import checked_file
@@ -186,11 +186,11 @@ def _history(call: ToolCall) -> Answer:
     call.permission.check(sorted(places - {""}), "subject")
     shown, left_out = _allowed(call, found)
     return Answer(
-        empty_text(shown) if shown.is_empty else overview_sentence(shown),
+        empty_text(shown) if not shown.total else overview_sentence(shown),
         json.loads(history_text(shown)),
         examined=[f"the history of this site: {count(len(shown.sessions), 'session')}; no node was asked"],
         not_examined=[
-            "everything: no session is known" if shown.is_empty else _UNKNOWN_TO_HISTORY,
+            "everything: no session is known" if not shown.total else _UNKNOWN_TO_HISTORY,
             *([f"{count(left_out, 'session')} on nodes that are not allowed"] if left_out else []),
         ],
         code=None,

@@ -18,8 +18,6 @@ class Recurrence:
     running: int  #: Sessions in a row that found it, this one included.
     moved_from: str = ""  #: Place at which the component had the finding before: it moved with it; "" if it did not.
     moved: str = ""  #: What moved with it: ``gpu``, ``cable``, ``port``; "" if nothing did.
-    #: Identity of an earlier component at this place with the same finding: it stayed with the place; "" if none.
-    stayed_after: str = ""
 
 
 class FindingPast(Protocol):
@@ -27,7 +25,7 @@ class FindingPast(Protocol):
 
     #: What the rules about earlier sessions find, of all nodes; their type is `fabtui.diagnosis.finding.Finding`.
     findings: tuple[Any, ...]
-    #: What stands out in the 30 days before, at all nodes; its type is `fabtui.history.overview.Overview`.
+    #: What stands out in the 30 days before, at all nodes; its type is `fabtui.history.query.Overview`.
     overview: Any
 
     def about(self, model: Any, finding: Any) -> Recurrence | None:

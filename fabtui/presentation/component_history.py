@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from fabtui.history.component import Component
-from fabtui.history.course import Course, HourlyRate, Share, Standout, Turn
+from fabtui.history.components import Component
+from fabtui.history.query import Course, Overview, Standout, Turn
+from fabtui.history.rules import HourlyRate, Share
 from fabtui.nodeset import count
 from fabtui.paths import recordings_folder
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.numbers import percent_text, value_text
 from fabtui.presentation.recurrence import date_text, span_text
 from fabtui.sanitize import one_line
-
-if TYPE_CHECKING:
-    # It reads the file with sqlite3, which the app does not need before that view.
-    from fabtui.history.overview import Overview
 
 #: Headings of components that stand out.
 STANDOUT_HEADINGS = ("component", "what", "lowest", "sessions", "first seen", "finding", "rule", "last seen")
@@ -186,7 +183,8 @@ def day_rows(course: Course) -> list[list[str]]:
 
 
 def finding_rows(course: Course) -> list[list[str]]:
-    """Return the cells of each finding and Xid about a component below `FINDING_HEADINGS`, the latest first."""
-    rows = [(one.time, [one.rule, one.severity, one_line(one.title, _LONGEST)]) for one in course.findings]
-    rows += [(when, ["Xid", str(xid), count(times, "time")]) for when, xid, times in course.xids]
-    return [[date_text(when), *cells] for when, cells in sorted(rows, key=lambda row: -row[0])]
+    """Return the cells of each finding about a component below `FINDING_HEADINGS`, the latest first."""
+    return [
+        [date_text(each.time), each.rule, each.severity, one_line(each.title, _LONGEST)]
+        for each in reversed(course.findings)
+    ]

@@ -8,7 +8,6 @@ from typing import Any
 
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.healthy_set import HealthySet
-from fabtui.diagnosis.pricing.price import ExpectedFact
 from fabtui.diagnosis.rank_order import Hop, RankOrder
 from fabtui.model.endpoints import Endpoint
 from fabtui.nodeset import count, fold
@@ -59,8 +58,8 @@ def visible_devices(ends: Sequence[Endpoint]) -> str:
     return f"CUDA_VISIBLE_DEVICES={','.join(str(end.index) for end in ends)}"
 
 
-def as_json(found: HealthySet | None, expected: ExpectedFact | None = None) -> dict[str, Any] | None:
-    """Return a healthy set as a JSON object, with what a collective over its nodes is expected to give."""
+def as_json(found: HealthySet | None) -> dict[str, Any] | None:
+    """Return a healthy set as a JSON object."""
     if found is None:
         return None
     return {
@@ -83,7 +82,6 @@ def as_json(found: HealthySet | None, expected: ExpectedFact | None = None) -> d
         "slurm": slurm_options(found),
         "drain": drain_commands(found),
         "ring": None if found.ring is None else {name: hop._asdict() for name, hop in found.ring._asdict().items()},
-        "expected": None if expected is None else expected._asdict(),
     }
 
 

@@ -1,17 +1,16 @@
-"""Text of prices: what a collective gains, and what it is expected to give."""
+"""Text of prices: what a collective gains."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fabtui.nodeset import count
-from fabtui.presentation.numbers import percent_text, size_text, spoken_text, spoken_texts
+from fabtui.presentation.numbers import percent_text, size_text, spoken_texts
 from fabtui.sanitize import one_line
 
 if TYPE_CHECKING:
     # The first frame of the screen needs titles of findings, but no cost model.
-    from fabtui.diagnosis.pricing.price import ExpectedFact, Gain, PriceFact
+    from fabtui.diagnosis.pricing.price import Gain, PriceFact
 
 #: Change (%) that is too small to count.
 _NONE = 0.5
@@ -33,28 +32,6 @@ def price_lines(fact: PriceFact) -> list[str]:
     if fact.share is not None:
         lines.append(f"one such {fact.collective} takes {percent_text(fact.share)} of an iteration of the job")
     return [*lines, f"by the cost model: {_error(fact.error, fact.compared)}"]
-
-
-def expected_text(fact: ExpectedFact) -> str:
-    """Return what a collective is expected to give, with the error of the model."""
-    what = f"{fact.collective} of {size_text(fact.bytes)}"
-    if fact.busbw is None:
-        why = "a bandwidth on its path is unknown" if fact.fits else _misfit(fact.error, fact.compared)
-        return f"{what}: unknown, {why}"
-    return f"{what}: {spoken_text(fact.busbw, 'GB/s')} busbw, by the cost model: {_error(fact.error, fact.compared)}"
-
-
-def groups_text(facts: Mapping[int, ExpectedFact]) -> str:
-    """Return what is expected of numbers of ranks, with the error of the model; "" if nothing is."""
-    if not facts:
-        return ""
-    first = next(iter(facts.values()))
-    if not first.fits:
-        return f"nothing is expected: {_misfit(first.error, first.compared)}"
-    values = [
-        f"{ranks}: {'unknown' if one.busbw is None else spoken_text(one.busbw, 'GB/s')}" for ranks, one in facts.items()
-    ]
-    return f"expected busbw, by the cost model: {', '.join(values)} ({_error(first.error, first.compared)})"
 
 
 def _change(before: float, gain: Gain) -> str:

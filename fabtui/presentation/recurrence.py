@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from fabtui.history.component import PartKind
+from fabtui.history.components import PartKind
 from fabtui.model.recurrence import Recurrence
 from fabtui.nodeset import count
 from fabtui.sanitize import one_line
@@ -29,8 +29,6 @@ def recurrence_text(past: Recurrence) -> str:
     if past.moved_from:
         part = _PARTS.get(past.moved, past.moved) or "component"
         parts.append(f"moved with the {one_line(part, 20)} from {one_line(past.moved_from, _WIDEST)}")
-    if past.stayed_after:
-        parts.append(f"stayed here when {one_line(past.stayed_after, _WIDEST)} was replaced")
     return ", ".join(parts)
 
 
@@ -45,7 +43,6 @@ def recurrence_json(past: Recurrence) -> dict[str, Any]:
         "running": past.running,
         "moved": past.moved,
         "moved_from": past.moved_from,
-        "stayed_after": past.stayed_after,
         "text": recurrence_text(past),
     }
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from string import ascii_uppercase
 
 from fabtui.diagnosis.knowledge.published_ranges import published
 from fabtui.diagnosis.pairs.ab_comparison import KINDS, Arm, Compared, compared
-from fabtui.diagnosis.pricing.price import ExpectedFact
 from fabtui.export.collectives_table import CollectiveRow, SweepRow, group_sweep, table_rows
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.numbers import brief_text, scales_text, size_text, spoken_text, value_text
-from fabtui.presentation.price_lines import groups_text
 from fabtui.presentation.published_text import published_text
 from fabtui.presentation.text_table import filled
 from fabtui.presentation.wording import verdict_words
@@ -116,22 +114,16 @@ def _arm_text(row: Compared, arm: Arm) -> str:
     return " ".join(parts) or "not tested"
 
 
-def sweep_tables(model: Model, expected: Mapping[int, ExpectedFact] | None = None) -> Iterator[Table]:
-    """Yield a table per collective, message size and unit, none without ``--groups``.
-
-    ``expected`` is what the cost model expects of each number of ranks; it is a note of its table.
-    """
+def sweep_tables(model: Model) -> Iterator[Table]:
+    """Yield a table per collective, message size and unit, none without ``--groups``."""
     rows = group_sweep(model)
     for kind, size in dict.fromkeys((row.kind, row.bytes) for row in rows):
         at = ", message size unknown" if size is None else f" at {size_text(size)}"
-        mine = {
-            ranks: fact for ranks, fact in (expected or {}).items() if (fact.collective, fact.bytes) == (kind, size)
-        }
         found = [row for row in rows if (row.kind, row.bytes) == (kind, size)]
-        yield from _tables(model, f"{kind}{at}", found, groups_text(mine))
+        yield from _tables(model, f"{kind}{at}", found)
 
 
-def _tables(model: Model, title: str, rows: Sequence[SweepRow], expected: str) -> Iterator[Table]:
+def _tables(model: Model, title: str, rows: Sequence[SweepRow]) -> Iterator[Table]:
     names = [one_line(name, 60) for name in model.comparison] or [""]
     words = [_word([row.arms[at] for row in rows]) for at in range(len(names))]
     # Transports name the columns only where those of the arms differ.
@@ -140,7 +132,7 @@ def _tables(model: Model, title: str, rows: Sequence[SweepRow], expected: str) -
         heads = names
     # A table that was read from a report has numbers of GPUs and no endpoints.
     gpus = not model.endpoints or any(end.kind == "gpu" for end in model.endpoints)
-    notes = [expected] if expected else []
+    notes: list[str] = []
     if len(names) == 1:
         heads = [""]
     else:

@@ -110,7 +110,7 @@ def collective_blocks(one: Diagnosis) -> Iterator[Block]:
     tables = collective_tables(model)
     if tables:
         yield Picture("busbw over message size, both axes logarithmic", busbw_scene(model))
-    yield from (*tables, *sweep_tables(model, one.expected_groups))
+    yield from (*tables, *sweep_tables(model))
 
 
 #: Maximum number of rows of a table of address pairs.

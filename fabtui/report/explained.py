@@ -13,7 +13,7 @@ from fabtui.diagnosis.knowledge.log_causes import LogReader
 from fabtui.diagnosis.knowledge.short_codes import short_code
 from fabtui.diagnosis.knowledge.xids import xids
 from fabtui.errors import InputError
-from fabtui.history import history_rules  # noqa: F401 - registers the rules about earlier sessions
+from fabtui.history import rules  # noqa: F401 - registers the rules about earlier sessions
 from fabtui.importers.catalogue import formats, is_ours, recognise
 from fabtui.importers.result import read
 from fabtui.importers.sources import Source, sources

@@ -6,14 +6,12 @@ from collections.abc import Iterator
 
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.healthy_set import HealthySet
-from fabtui.diagnosis.pricing.price import ExpectedFact
 from fabtui.diagnosis.rank_order import Hop
 from fabtui.model.endpoints import node_of
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
 from fabtui.presentation.healthy_text import cause_text, drain_commands, host_lines, shares, slurm_options
 from fabtui.presentation.numbers import spoken_text
-from fabtui.presentation.price_lines import expected_text
 from fabtui.presentation.text_table import aligned
 from fabtui.report.document import Block, Items, Lines
 from fabtui.report.text import capped, text
@@ -62,12 +60,12 @@ def _names_nodes(one: Diagnosis) -> bool:
     return unnamed is None or (not unnamed and len(one.tally.table or ()) > 2)
 
 
-def healthy_text(model: Model, found: HealthySet, expected: ExpectedFact | None = None) -> str:
-    """Return the whole text of a healthy set, with what it is expected to give; cleaned, ending in a newline."""
-    return text(_blocks(model, found, expected))
+def healthy_text(model: Model, found: HealthySet) -> str:
+    """Return the whole text of a healthy set; cleaned, ending in a newline."""
+    return text(_blocks(model, found))
 
 
-def _blocks(model: Model, found: HealthySet, expected: ExpectedFact | None) -> Iterator[Block]:
+def _blocks(model: Model, found: HealthySet) -> Iterator[Block]:
     head = [_headline(model, found) + ("" if found.exact else " (a larger set may exist)")]
     if found.relayed:
         relayed = count(found.relayed, "pair")
@@ -75,8 +73,6 @@ def _blocks(model: Model, found: HealthySet, expected: ExpectedFact | None) -> I
     if found.untested:
         pairs = count(found.untested, "ordered pair")
         head.append(f"nothing was tested between {pairs} of these nodes, which count as healthy")
-    if expected is not None:
-        head.append(f"expected: {expected_text(expected)}")
     yield Items("", head)
     if len(found.domains) > 1 or len(found.nodes) > sum(map(len, found.domains.values())) > 0:
         rows = [[name, fold(nodes), count(len(nodes), "node")] for name, nodes in found.domains.items()]

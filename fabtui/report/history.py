@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fabtui.history.course import Course
+from fabtui.history.query import Course, Overview
 from fabtui.presentation.cell_levels import UNICODE, Glyphs
 from fabtui.presentation.component_history import (
     FINDING_HEADINGS,
@@ -27,7 +27,6 @@ from fabtui.report.document import Block, Items, Paragraph, Table
 from fabtui.report.text import capped
 
 if TYPE_CHECKING:
-    from fabtui.history.overview import Overview
     from fabtui.model.session_model import Model
 
 #: Maximum number of days and of findings of a course in a text.
@@ -50,7 +49,7 @@ def history_blocks(found: Overview, glyphs: Glyphs, width: int | None = None) ->
 def past_blocks(model: Model) -> Iterator[Block]:
     """Yield what stands out at the nodes of a session in the days before it; nothing without earlier sessions."""
     found: Overview | None = None if model.past is None else model.past.overview
-    if found is None or found.is_empty:
+    if found is None or not found.total:
         return
     here = [one for one in found.standouts if one.component.node in model.nodes]
     yield from history_blocks(replace(found, standouts=here), UNICODE)

@@ -59,7 +59,7 @@ def _blocks(one: Diagnosis, signs: Glyphs, shown: Shown | None) -> Iterator[Bloc
     yield shortened(known._replace(rows=[["", "", ""], *known.rows[1:]]), "lines", "--json has all nodes")
     yield from _grids(model, signs, found)
     yield from _medians(model)
-    yield from (*collective_tables(model), *sweep_tables(model, one.expected_groups))
+    yield from (*collective_tables(model), *sweep_tables(model))
     yield from (shortened(table, "rows") for table in comparison(model))
     yield Lines("", [*mesh_lines(model), *networks(model)])
     yield from carrier_block(one, every_pair=shown is not None and shown.layers is None)

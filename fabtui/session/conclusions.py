@@ -10,17 +10,17 @@ import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
 from fabtui.diagnosis.experiment import first_planned
 from fabtui.errors import InputError
+from fabtui.history.entry import entry_of
+from fabtui.history.file import HistoryWriter
+from fabtui.history.query import remembered
 from fabtui.model.events import Experiment
 from fabtui.model.session_model import Model
+from fabtui.presentation.findings import title
 from fabtui.presentation.verdict_line import sentence_of
-
-if TYPE_CHECKING:
-    from fabtui.session.site_past import SitePast
 
 #: Time (s) that reading and writing the history get; a session ends without it then.
 PATIENCE = 5.0
@@ -55,20 +55,21 @@ class Conclusions:
         path = self._history
         if path is None:
             return ""
-        return await _aside(lambda: _site_past(path).give(self._model), "read")
+        return await _aside(lambda: self._read(path), "read")
 
     async def remember(self, found: Diagnosis, recording: Path | None) -> str:
         """Add the session to the history of the site, after its recording; return why that failed, or ""."""
         path, model = self._history, self._model
         if path is None or not any(record.inventory for record in model.nodes.values()):
             return ""
-        return await _aside(lambda: _site_past(path).add(found, recording), "written")
+        name = "" if recording is None else recording.name
+        return await _aside(lambda: self._write(path, found, name), "written")
 
+    def _read(self, path: Path) -> None:
+        self._model.past = remembered(path)
 
-def _site_past(path: Path) -> SitePast:
-    from fabtui.session.site_past import SitePast
-
-    return SitePast(path, PATIENCE / 2)
+    def _write(self, path: Path, found: Diagnosis, recording: str) -> None:
+        HistoryWriter(path).add([entry_of(found, recording, title)], patience=PATIENCE / 2)
 
 
 async def _aside(work: Callable[[], None], done: str) -> str:

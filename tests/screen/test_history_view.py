@@ -11,8 +11,8 @@ import pytest
 from textual.pilot import Pilot
 
 from fabtui.diagnosis.finding import Finding
-from fabtui.history.course import VersionStep
-from fabtui.history.history_file import history_file
+from fabtui.history.file import history_file
+from fabtui.history.query import VersionStep
 from fabtui.model.recurrence import Recurrence
 from fabtui.model.session_model import Model
 from fabtui.screen.app import FabricApp

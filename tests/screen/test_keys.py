@@ -22,7 +22,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 import fabtui.screen
-from fabtui.history.history_file import history_file
+from fabtui.history.file import history_file
 from fabtui.model.baseline import Baseline
 from fabtui.model.events import NodeState
 from fabtui.screen.app import FabricApp

@@ -55,7 +55,7 @@ def test_the_request_of_a_lab_waits_for_no_scheduler_and_no_declaration_of_a_pro
 
 
 def test_the_history_is_read_without_the_diagnosis() -> None:
-    heavy = {*HEAVY, "textual", "rich", "fabtui.model.session_model"} - {"ClusterShell"}
+    heavy = {*HEAVY, "textual", "rich", "fabtui.diagnosis.diagnosis"} - {"ClusterShell"}
     assert not loaded_after("import fabtui.cli.commands.history") & heavy
 
 

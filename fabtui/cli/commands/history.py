@@ -13,10 +13,11 @@ from fabtui.cli.printing import is_plain
 from fabtui.cli.written_files import print_lines, text_outputs, write_first, write_texts
 from fabtui.config import values
 from fabtui.errors import InputError
+from fabtui.exit_status import ALL_OK, BAD_INPUT
 from fabtui.export.history import csv_text, json_text
-from fabtui.history.history_file import history_file
-from fabtui.history.overview import Overview, read_overview, usual_start
-from fabtui.nodeset import fold
+from fabtui.history.file import history_file
+from fabtui.history.query import Overview, read_overview, usual_start
+from fabtui.nodeset import count, fold
 from fabtui.paths import user_path
 from fabtui.presentation.cell_levels import ASCII, UNICODE
 from fabtui.presentation.component_history import empty_text
@@ -67,7 +68,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _text(found: Overview, plain: bool) -> str:
-    if found.is_empty:
+    if not found.total:
         return f"{empty_text(found)}\n"
     limited = sys.stdout.isatty() or "COLUMNS" in os.environ
     width = shutil.get_terminal_size().columns if limited else None
@@ -76,7 +77,7 @@ def _text(found: Overview, plain: bool) -> str:
 
 def _unknown(found: Overview) -> str:
     """Return that the history does not have the subject, and what it has."""
-    if found.is_empty:
+    if not found.total:
         return f"{one_line(found.subject, 80)!r} is not in the history: {empty_text(found)}"
     names = fold({name for session in found.sessions for name in session.nodes})
     known = f"; it has the nodes {one_line(names, 200)}" if names else ""
@@ -84,11 +85,27 @@ def _unknown(found: Overview) -> str:
 
 
 def _add(names: list[str], path: Path | None, given: dict[str, object]) -> int:
-    from fabtui.cli.history_additions import add_to_history
+    """Add recordings to a history, that of the site or of labs for None; return the exit code."""
+    from fabtui.history.recordings import add_recordings, history_of
+    from fabtui.presentation.findings import title
 
     for option in ("since", "labs", "json", "csv"):
         if option in given:
             raise InputError(f"--{option} does not belong to history add")
     if not names:
         raise InputError("history add needs recordings: fabtui history add FILE ...")
-    return add_to_history(names, path)
+    recordings: dict[Path, list[Path]] = {}
+    problems: list[str] = []
+    for name in names:
+        try:
+            recording = user_path(name)
+            recordings.setdefault(path or history_of(recording), []).append(recording)
+        except InputError as error:
+            problems.append(str(error))
+    for file, mine in recordings.items():
+        wrong = [problem for _, problem in add_recordings(mine, file, title) if problem]
+        problems += wrong
+        print(f"{count(len(mine) - len(wrong), 'recording')} added to {file}")
+    for problem in problems:
+        print(f"fabtui: not added: {one_line(problem, 300)}", file=sys.stderr)
+    return BAD_INPUT if problems else ALL_OK

@@ -64,9 +64,9 @@ def execute(args: argparse.Namespace) -> int:
 
     def report(lines: list[str]) -> None:
         if "json" in args:
-            print_json(as_json(found, one.expected))
+            print_json(as_json(found))
         else:
-            text = healthy_text(model, found, one.expected)
+            text = healthy_text(model, found)
             print_text(f"{sentence_of(one)}\n\n{text}" + "".join(f"\n{line}\n" for line in lines))
 
     write_first(_write(found, hostfile) if hostfile is not None else [], report)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from fabtui.diagnosis.finding import Finding, Severity, Steps, finished, in_steps
+from fabtui.diagnosis.finding import Finding, Severity, Steps, in_steps
 from fabtui.diagnosis.pricing.cost_model import Calibration, CostModel
 from fabtui.diagnosis.pricing.fabric_rates import FabricRates, fabric_rates
 from fabtui.diagnosis.running_job.judge import job_verdict
-from fabtui.model.endpoints import FIRST_RANKS, Endpoint
 from fabtui.model.layers import COLLECTIVES, busbw_factor
 from fabtui.model.session_model import Model
 
@@ -45,35 +44,17 @@ class PriceFact(NamedTuple):
     fits: bool  #: Whether the error is small enough; without that there are no gains.
 
 
-class ExpectedFact(NamedTuple):
-    """Expected busbw of a collective over some endpoints."""
-
-    collective: str  #: Name of the collective.
-    bytes: int  #: Message size.
-    busbw: float | None  #: Expected busbw, GB/s; None if the model does not fit or a rate is unknown.
-    error: float  #: Relative error of the model.
-    compared: int  #: Number of measured collectives that `error` is about.
-    fits: bool  #: Whether the error is small enough.
-
-
-class Priced(NamedTuple):
-    """Findings, those on bandwidth with the fact ``price``, and the cost model that was made for it."""
-
-    findings: list[Finding]
-    costs: CostModel | None  #: None if there was nothing to price.
-
-
-def priced(model: Model, findings: Sequence[Finding]) -> Steps[Priced]:
+def priced(model: Model, findings: Sequence[Finding]) -> Steps[list[Finding]]:
     """Return findings with their prices.
 
     The cost model is made only if there are findings, and a collective was measured.
     """
     found = list(findings)
     if not found or not model.layers & set(COLLECTIVES.values()):
-        return Priced(found, None)
+        return found
     rates = yield from fabric_rates(model)
     if rates is None:
-        return Priced(found, None)
+        return found
     wanted: list[tuple[int, list[tuple[int, int]]]] = []
     for at, one in enumerate(found):
         cells = yield from _slow_cells(model, rates, one)
@@ -82,7 +63,7 @@ def priced(model: Model, findings: Sequence[Finding]) -> Steps[Priced]:
     costs = CostModel(model, rates)
     of = (yield from _calibrated(costs)) if wanted else None
     if of is None or len(np.unique(rates.node[of.ranks])) < 2:
-        return Priced(found, costs)
+        return found
     verdict = job_verdict(model)
     share = iteration_share(of, verdict.per_minute if verdict is not None else None)
     for at, cells in wanted:
@@ -90,27 +71,7 @@ def priced(model: Model, findings: Sequence[Finding]) -> Steps[Priced]:
         one = found[at]
         fact = yield from _price(costs, of, one, cells, share)
         found[at] = one.replace(facts={**one.facts, "price": fact})
-    return Priced(found, costs)
-
-
-def expected(costs: CostModel | None, ends: Iterable[Endpoint]) -> ExpectedFact | None:
-    """Return what a collective over some endpoints is expected to give; None if none was measured to compare with."""
-    of = None if costs is None else finished(_calibrated(costs))
-    ranks = np.array([end.number for end in ends], dtype=np.int64)
-    if costs is None or of is None or len(ranks) < 2:
-        return None
-    found = costs.busbw(of, ranks) if of.fits else None
-    return ExpectedFact(of.kind, of.bytes, found, of.error, of.others, of.fits)
-
-
-def expected_of_first(model: Model, costs: CostModel | None) -> dict[int, ExpectedFact]:
-    """Return what is expected of the first ranks of ``--groups``, by their number."""
-    counts = {
-        int(found[1]) for one in model.measurements(*COLLECTIVES.values()) if (found := FIRST_RANKS.fullmatch(one.src))
-    }
-    ends = [end for name in model.nodes for end in model.table.of_node(name) if end.kind != "none"]
-    facts = {number: expected(costs, ends[:number]) for number in sorted(counts) if 1 < number <= len(ends)}
-    return {number: fact for number, fact in facts.items() if fact is not None}
+    return found
 
 
 def iteration_share(of: Calibration, per_minute: float | None) -> float | None:

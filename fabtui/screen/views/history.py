@@ -12,8 +12,8 @@ from textual.binding import BindingType
 from textual.containers import VerticalScroll
 
 from fabtui.errors import InputError
-from fabtui.history.course import Course, Standout
-from fabtui.history.overview import MOST_COMPONENTS, Overview, read_site, start_before
+from fabtui.history.file import history_file
+from fabtui.history.query import MOST_COMPONENTS, Course, Overview, Standout, read_overview, start_before
 from fabtui.presentation.cell_levels import CellStyle
 from fabtui.presentation.component_history import (
     FINDING_HEADINGS,
@@ -112,9 +112,9 @@ class HistoryScreen(DetailScreen):
         recorded = context.feed is not None and not context.feed.can_test
         until = context.model.started if recorded else math.inf
         since = start_before(context.now())
-        lab = bool(context.model.lab)
+        path = history_file(bool(context.model.lab))
         try:
-            self.found = await asyncio.to_thread(read_site, lab, since, until, MOST_COMPONENTS)
+            self.found = await asyncio.to_thread(read_overview, path, since, until=until, courses=MOST_COMPONENTS)
         except (InputError, OSError) as error:
             self._problem = one_line(str(error), 300)
         self.draw()
@@ -153,7 +153,7 @@ class HistoryScreen(DetailScreen):
 
     def title_parts(self) -> list[Part]:
         parts: list[Part] = [(" history ", "bold")]
-        if self.found is not None and not self.found.is_empty:
+        if self.found is not None and self.found.total:
             text = overview_sentence(self.found)
             if len(plain([*crumbs(self), *parts])) + len(text) + 3 > self.size.width:
                 text = text.rpartition(" since ")[0] or text
@@ -169,7 +169,7 @@ class HistoryScreen(DetailScreen):
             return [[], [(f"  {self._problem}", "$warning")]]
         if self.found is None:
             return [[], [("  reading the history", MUTED)]]
-        if self.found.is_empty:
+        if not self.found.total:
             return [[], [(f"  {empty_text(self.found)}", "")]]
         steps = stacked([[(f"  {one}", MUTED)] for one in version_step_texts(self.found)], width, 2)
         if (course := self.chosen) is None:

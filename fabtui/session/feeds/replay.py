@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from fabtui.errors import InputError
-from fabtui.history.remembered_findings import past_of
+from fabtui.history.query import past_of
 from fabtui.model.events import Event, LogEntry, SessionResumed, SessionStart
 from fabtui.model.recording import START, EventReader, RecordingPlace, apply_recorded, last_time
 from fabtui.model.recurrence import FindingPast

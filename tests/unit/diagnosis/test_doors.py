@@ -20,12 +20,10 @@ from fabtui.cli import main as entry
 from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
 from fabtui.diagnosis.running_job.flight_recorder import answer
 from fabtui.export.json import as_json
-from fabtui.history.component import Component, PartKind
-from fabtui.history.course import DAY
-from fabtui.history.history_file import history_file
-from fabtui.history.history_writer import HistoryWriter
-from fabtui.history.remembered_findings import past_of
-from fabtui.history.session_entry import Noted, PartShare, SessionEntry, UsualValue
+from fabtui.history.components import Component, PartKind
+from fabtui.history.entry import Noted, PartShare, SessionEntry, UsualValue
+from fabtui.history.file import DAY, HistoryWriter, history_file
+from fabtui.history.query import past_of
 from fabtui.importers.formats.job_dumps import dump_of
 from fabtui.importers.session import read_session
 from fabtui.importers.sources import sources
@@ -541,13 +539,6 @@ FAULTS = [
         "b mlx5_0/1 was slow",
         "FT021 came back: 3 times in 11 days",
         past=_past(lambda day: Component(PartKind.PORT, "0x1", "b mlx5_0/1"), found=(3, 4, 8, 13)),
-    ),
-    Fault(
-        "replaced GPU that fails again",
-        "FT403",
-        "b:1 was slow",
-        "GPU-old before, GPU-new now",
-        past=_past(lambda day: Component(PartKind.GPU, "GPU-old" if day < 10 else "GPU-new", "b:1"), found=range(20)),
     ),
     Fault(
         "fault that moved with a GPU",

@@ -16,11 +16,9 @@ import pytest
 from fabtui.cli import main as entry
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.export.json import as_json
-from fabtui.history.course import DAY
-from fabtui.history.history_file import history_file
-from fabtui.history.history_writer import HistoryWriter
-from fabtui.history.remembered_findings import past_of
-from fabtui.history.session_entry import entry_of
+from fabtui.history.entry import entry_of
+from fabtui.history.file import DAY, HistoryWriter, history_file
+from fabtui.history.query import past_of
 from fabtui.importers.session import replayed
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, Event, InventoryUpdate, Measured, PhaseStart, PlanUpdate, SessionStart

@@ -17,12 +17,11 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
-from fabtui.history.history_writer import HistoryWriter
-from fabtui.history.site_history import open_history
+from fabtui.history.file import HistoryWriter
 from fabtui.importers.session import replayed
 from fabtui.paths import shipped_recordings_folder
 from fabtui.session.conclusions import Conclusions
-from tests.past import SESSIONS, entry
+from tests.past import SESSIONS, entry, open_history
 
 pytestmark = pytest.mark.slow
 
@@ -31,8 +30,8 @@ _WRITER = """
 import sys
 from dataclasses import replace
 from pathlib import Path
-from fabtui.history.history_writer import HistoryWriter
-from tests.past import SESSIONS, entry
+from fabtui.history.file import HistoryWriter
+from tests.past import SESSIONS, entry, open_history
 writer, first, most = HistoryWriter(Path(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
 for number in range(first, first + most):
     writer.add([replace(entry(number % 30), key=str(number))], patience=60)
@@ -98,9 +97,7 @@ def test_a_full_disk_disturbs_no_session(small_disk: Path) -> None:
     model, _ = replayed(shipped_recordings_folder() / "h200x4-lab-2x2.jsonl.gz")
     found, conclusions = diagnose(model), Conclusions(model, path)
     assert "is not written: its disk is full" in asyncio.run(conclusions.remember(found, None))
-    with pytest.raises(InputError, match=r"cannot be read: its disk is full$"), open_history(path):
-        pass
     ballast.unlink()
     assert keys(path) == known
     with open_history(path) as past:
-        assert past.size().sessions == len(known)
+        assert past.count() == len(known)

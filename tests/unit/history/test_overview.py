@@ -12,8 +12,7 @@ from jsonschema import Draft202012Validator
 
 from fabtui.cli.main import main
 from fabtui.export.json_schemas import schema
-from fabtui.history.history_file import history_file
-from fabtui.history.site_history import SiteHistory
+from fabtui.history.file import history_file
 from tests.past import MOVED, write_past
 
 _SINCE = "2023-10-15"
@@ -33,8 +32,7 @@ def _run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
 def test_sessions_that_are_not_listed_count(
     past: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    every = SiteHistory.sessions
-    monkeypatch.setattr(SiteHistory, "sessions", lambda self, since: every(self, since, most=2))
+    monkeypatch.setattr("fabtui.history.query._MOST_LISTED", 2)
     code, text, _ = _run(capsys, "--file", str(past), "--since", _SINCE)
     assert (code, text.splitlines()[0]) == (0, "1 degrades, 1 flaps, 1 is new in 15 sessions since 2023-10-15")
 

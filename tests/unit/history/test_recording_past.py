@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.history.history_file import history_file
-from fabtui.history.history_writer import HistoryWriter
-from fabtui.history.session_entry import entry_of
+from fabtui.history.entry import entry_of
+from fabtui.history.file import HistoryWriter, history_file
 from fabtui.importers.session import replayed
 from fabtui.paths import shipped_recordings_folder
 from fabtui.presentation.findings import evidence, title

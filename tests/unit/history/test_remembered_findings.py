@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.history.component import PartKind
-from fabtui.history.history_writer import HistoryWriter
-from fabtui.history.ingest import add_recordings
-from fabtui.history.parts import Parts
-from fabtui.history.remembered_findings import past_of
-from fabtui.history.session_entry import entry_of
+from fabtui.history.components import PartKind, Parts
+from fabtui.history.entry import entry_of
+from fabtui.history.file import HistoryWriter
+from fabtui.history.query import past_of
+from fabtui.history.recordings import add_recordings
 from fabtui.importers.session import replayed
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, InventoryUpdate, ProbeResult, SessionStart
@@ -44,8 +43,8 @@ def test_a_finding_knows_since_when_and_how_often(tmp_path: Path, monkeypatch: p
     broken.write_text("no recording")
     file = tmp_path / "fabtui" / "history" / "site.sqlite"
     added = list(add_recordings([*paths, broken], file, title))
-    assert [bool(one.problem) for one in added] == [False, False, False, True]
-    assert "not a recording" in added[-1].problem
+    assert [bool(problem) for _, problem in added] == [False, False, False, True]
+    assert "not a recording" in added[-1][1]
     model, _ = replayed(paths[-1])
     model.past = past_of(model, file)
     found = [one.recurrence for one in diagnose(model).findings]

@@ -41,10 +41,6 @@ def _past(**changes: Any) -> Recurrence:
             _past(moved="gpu", moved_from="n012:3"),
             "first seen 3 sessions ago (2026-10-26), moved with the GPU from n012:3",
         ),
-        (
-            _past(stayed_after="MT2230X1"),
-            "first seen 3 sessions ago (2026-10-26), stayed here when MT2230X1 was replaced",
-        ),
     ],
 )
 def test_recurrence_in_a_sentence(past: Recurrence, expected: str) -> None:

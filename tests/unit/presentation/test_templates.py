@@ -12,7 +12,7 @@ from fabtui.diagnosis import diagnosis, finding
 from fabtui.diagnosis.finding import Direction, Route, Rule
 from fabtui.diagnosis.mesh.affected_components import ComponentKind
 from fabtui.diagnosis.mesh.mesh import ScopeFact
-from fabtui.history import history_rules
+from fabtui.history import rules as history_rules
 from fabtui.presentation import findings as texts
 
 SCOPE = ScopeFact(ComponentKind.ACROSS, ("n0", "n1"), (0, 1), "", "both", (), False, 1, True, True)

@@ -1,21 +1,69 @@
-"""Components of a session's nodes, by the identities that probes found, and their counters of errors."""
+"""Components of a fabric by the identity of their hardware, so that renames and swaps keep their history."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fabtui.history.component import Component, PartKind
 from fabtui.model.counter_log import CounterLog, is_error
-from fabtui.model.endpoints import Endpoint
-from fabtui.model.facts.leaf_switches import Port, guids_of, ports_of, switch_ports
+from fabtui.model.facts.leaf_switches import Port, guids_of, ports_of
 from fabtui.model.facts.node_view import dicts, field, number, text
 from fabtui.model.records import NodeRecord, probed
-from fabtui.model.session_model import Model
+
+if TYPE_CHECKING:
+    from fabtui.model.session_model import Model
 
 #: Values that firmware and containers give where there is no number.
 _NO_IDENTITY = frozenset({"", "none", "unknown", "n/a", "[n/a]", "0", "0x0000000000000000", "uninitialized"})
+
+
+class PartKind(StrEnum):
+    """Kind of a component whose course is kept."""
+
+    NODE = "node"  #: By its machine id.
+    GPU = "gpu"  #: By its UUID.
+    NVLINK = "nvlink"  #: One link of a GPU: the UUID of the GPU, and the index of the link.
+    PORT = "port"  #: RDMA port of a node, by its port GUID.
+    CABLE = "cable"  #: Cable or module in a port, by its serial number.
+    SWITCH_PORT = "switch-port"  #: Port of a switch; only files of earlier versions have them.
+
+    @property
+    def words(self) -> str:
+        """Name of the kind in sentences."""
+        special = {PartKind.GPU: "GPU", PartKind.NVLINK: "NVLink", PartKind.SWITCH_PORT: "switch port"}
+        return special.get(self, str(self))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Component:
+    """A component, with the place where it was seen last."""
+
+    kind: PartKind  #: Kind of component.
+    identity: str  #: Identity of the hardware; the place if `by_name`.
+    #: Where it was seen last, in the names of the session: ``n061``, ``n061:3``, ``n061:3 link 7``, ``n061 mlx5_0/1``.
+    place: str = ""
+    by_name: bool = False  #: Whether no hardware identity is known: another part at this place would be taken for it.
+
+    @property
+    def key(self) -> tuple[PartKind, str]:
+        """Kind and identity, which name it in all sessions."""
+        return self.kind, self.identity
+
+    @property
+    def node(self) -> str:
+        """Node of the place; "" for a port of a switch."""
+        return "" if self.kind is PartKind.SWITCH_PORT else node_at(self.place)
+
+    def __str__(self) -> str:
+        return self.place or self.identity
+
+
+def node_at(place: str) -> str:
+    """Return the node of a place in it: ``n061`` of ``n061:3`` and of ``n061 mlx5_0/1``."""
+    return place.partition(" ")[0].partition(":")[0]
 
 
 class Counted(NamedTuple):
@@ -36,21 +84,11 @@ def _component(kind: PartKind, identity: str | None, place: str) -> Component:
     return Component(kind, identity or place, place, by_name=identity is None)
 
 
-def node_component(record: NodeRecord) -> Component:
+def _node(record: NodeRecord) -> Component:
     """Return a node by its machine id; several nodes of a container or a lab would share one, and go by their names."""
     identity = field(record.probe_results.get("host"), "identity")
     machine = _known(field(identity, "machine_id")) if not field(identity, "container") else None
     return _component(PartKind.NODE, machine, record.name)
-
-
-def gpu_component(end: Endpoint) -> Component:
-    """Return the component of an endpoint; a CPU rank goes by its name."""
-    return _component(PartKind.GPU, _known(end.uuid), str(end))
-
-
-def port_component(record: NodeRecord, port: Port, guid: str | None) -> Component:
-    """Return an RDMA port of a node."""
-    return _component(PartKind.PORT, _known(guid), f"{record.name} {port}")
 
 
 class Parts:
@@ -66,19 +104,19 @@ class Parts:
         self.ports: dict[tuple[str, str], Component] = {}  #: By node and port (``mlx5_0/1``).
         self.ports_of: dict[str, list[Component]] = {}  #: By the name of the endpoint.
         self.cables: dict[str, Component] = {}  #: By the place of their port, if the kernel shows their serial number.
-        self.others: list[Component] = []  #: Ports of switches.
         for record in model.nodes.values():
             if record.inventory is None:
                 continue
-            self.nodes[record.name] = node_component(record)
+            self.nodes[record.name] = _node(record)
             self._add_ports(record)
         for end in model.endpoints:
             if end.kind != "none":
-                self.gpus[str(end)] = gpu_component(end)
+                # A CPU rank goes by its name.
+                self.gpus[str(end)] = _component(PartKind.GPU, _known(end.uuid), str(end))
         self._part_twins()
         for end in model.endpoints:
-            found = [self.ports.get((end.node, str(port))) for port in ports_of(end, model.nodes.get(end.node))]
-            self.ports_of[str(end)] = [one for one in found if one is not None]
+            ports = [self.ports.get((end.node, str(port))) for port in ports_of(end, model.nodes.get(end.node))]
+            self.ports_of[str(end)] = [port for port in ports if port is not None]
 
     def _add_ports(self, record: NodeRecord) -> None:
         guids = guids_of(record)
@@ -88,17 +126,7 @@ class Parts:
                 continue
             port = Port(ca, port_number)
             guid = guids.get(port) or text(listed.get("guid"))
-            self.ports[record.name, str(port)] = port_component(record, port, guid)
-        for one in probed(record, "ibfabric", "ports"):
-            leaf, guid = one.get("leaf"), _known(field(one.get("leaf"), "guid"))
-            if guid is not None and isinstance(field(leaf, "port"), int):
-                name = _known(field(leaf, "name")) or guid
-                identity, place = f"{guid}:{field(leaf, 'port')}", f"{name} {field(leaf, 'port')}"
-                self.others.append(Component(PartKind.SWITCH_PORT, identity, place))
-        for announced in switch_ports(record).values():
-            if announced.port:
-                place = f"{announced.name} {announced.port}"
-                self.others.append(Component(PartKind.SWITCH_PORT, f"{announced.chassis}:{announced.port}", place))
+            self.ports[record.name, str(port)] = _component(PartKind.PORT, _known(guid), f"{record.name} {port}")
         interfaces = {
             text(port.get("netdev")): f"{text(port.get('ca'))}/{port.get('port')}"
             for port in probed(record, "rdma", "ports")
@@ -110,26 +138,22 @@ class Parts:
                 self.cables[place] = Component(PartKind.CABLE, serial, place)
 
     def _part_twins(self) -> None:
-        for found in (self.nodes, self.gpus, self.ports):
-            by_key: dict[Any, list[Any]] = {}
-            for place, one in found.items():
-                by_key.setdefault(one.key, []).append(place)
-            for places in by_key.values():
-                for place in places if len(places) > 1 else ():
-                    one = found[place]
-                    found[place] = Component(one.kind, one.place, one.place, by_name=True)
+        kinds: tuple[dict[Any, Component], ...] = (self.nodes, self.gpus, self.ports)
+        for components in kinds:
+            times = Counter(part.key for part in components.values())
+            for place, part in components.items():
+                if times[part.key] > 1:
+                    components[place] = Component(part.kind, part.place, part.place, by_name=True)
         # A cable has one number at both of its ends, as have the ends of one that splits.
-        times = Counter(one.identity for one in self.cables.values())
-        self.cables = {place: one for place, one in self.cables.items() if times[one.identity] == 1}
+        times = Counter(part.key for part in self.cables.values())
+        self.cables = {place: part for place, part in self.cables.items() if times[part.key] == 1}
 
     def all(self) -> Iterator[Component]:
         """Yield all components but links, each once."""
-        known = {one.key: one for one in self.others}
         yield from self.nodes.values()
         yield from self.gpus.values()
         yield from self.ports.values()
         yield from self.cables.values()
-        yield from known.values()
 
     def named(self, place: str) -> Component | None:
         """Return the component of a name of the session: ``n061:3``, ``n061 mlx5_0``, ``n061 mlx5_0/1``, ``n061``."""

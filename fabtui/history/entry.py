@@ -13,19 +13,14 @@ import numpy as np
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import Domain, Finding, Kind
 from fabtui.diagnosis.merge_findings import finding_key
-from fabtui.diagnosis.preflight.node_context import slot_of
-from fabtui.history.component import Component
-from fabtui.history.parts import Counted, Parts
+from fabtui.history.components import Component, Counted, Parts
 from fabtui.model.endpoints import PAIR_CLASSES, PairClass
 from fabtui.model.layers import Layer
-from fabtui.model.records import probed
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 
 #: Facts whose versions are kept.
 VERSIONS = ("driver", "cuda", "nccl", "torch", "kernel", "ofed", "rdma_firmware", "nic_firmware", "fabric_manager")
-#: Options of a session that change what is measured.
-_SETTINGS = ("bytes", "layers", "mode", "env", "iters", "transport", "library")
 #: Layers whose bandwidth is kept.
 _LAYERS = (Layer.P2P, Layer.WORLD)
 #: Relations of pairs whose data does not pass a NIC.
@@ -68,14 +63,6 @@ class Noted(NamedTuple):
     title: str
 
 
-class XidCount(NamedTuple):
-    """Reports of an Xid about a component in the kernel's log."""
-
-    component: Component
-    xid: int
-    times: int
-
-
 @dataclass(frozen=True)
 class SessionEntry:
     """One session for the history."""
@@ -90,16 +77,13 @@ class SessionEntry:
     exit_code: int | None
     text: str
     lab: str
-    verdicts: dict[str, dict[str, int]] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
-    settings: dict[str, Any] = field(default_factory=dict)
     components: list[Component] = field(default_factory=list)
     carriers: list[tuple[Component, Component]] = field(default_factory=list)  #: Each GPU with a port that it uses.
     shares: list[PartShare] = field(default_factory=list)
     usual: list[UsualValue] = field(default_factory=list)
     counted: list[Counted] = field(default_factory=list)
     findings: list[Noted] = field(default_factory=list)
-    xids: list[XidCount] = field(default_factory=list)
 
 
 def session_key(model: Model) -> str:
@@ -118,14 +102,7 @@ def entry_of(found: Diagnosis, recording: str, title: Callable[[Finding], str]) 
     """
     model, parts = found.model, Parts(found.model)
     layers = [layer for layer in _LAYERS if model.results.has(layer)]
-    verdicts: dict[str, Counter[str]] = {}
-    shares: list[PartShare] = []
-    usual: list[UsualValue] = []
-    for layer in layers:
-        verdicts[str(layer)] = Counter(map(str, model.verdicts_in(layer)))
-        shares += _shares(model, parts, layer)
-        usual += _usual(model, layer)
-    shares += _of_nodes(model, parts)
+    shares = [share for layer in layers for share in _shares(model, parts, layer)]
     return SessionEntry(
         key=session_key(model),
         started=model.started,
@@ -137,16 +114,13 @@ def entry_of(found: Diagnosis, recording: str, title: Callable[[Finding], str]) 
         exit_code=model.exit_code,
         text=one_line(model.end_text, _LONGEST),
         lab=one_line(model.lab or "", 40),
-        verdicts={layer: dict(counts) for layer, counts in verdicts.items()},
         versions=dict(_versions(found)),
-        settings={name: model.options[name] for name in _SETTINGS if model.options.get(name) not in (None, [], "")},
         components=list(parts.all()),
         carriers=[(gpu, port) for end, gpu in parts.gpus.items() for port in parts.ports_of.get(end, ())],
-        shares=shares,
-        usual=usual,
+        shares=[*shares, *_of_nodes(model, parts)],
+        usual=[value for layer in layers for value in _usual(model, layer)],
         counted=list(parts.counted()),
         findings=list(_noted(found, parts, title)),
-        xids=list(_xids(model, parts)),
     )
 
 
@@ -254,15 +228,3 @@ def _noted(found: Diagnosis, parts: Parts, title: Callable[[Finding], str]) -> I
         words = one_line(title(one), _LONGEST)
         for component in components or (None,):
             yield Noted(finding_key(one)[:500], rule, str(one.severity), component, one_line(subject.name, 255), words)
-
-
-def _xids(model: Model, parts: Parts) -> Iterator[XidCount]:
-    buses = {(end.node, slot_of(end.bus)): str(end) for end in model.endpoints if end.bus}
-    for record in model.nodes.values():
-        for entry in probed(record, "kernel", "counts"):
-            code, times, bus = entry.get("code"), entry.get("count"), entry.get("bus")
-            if entry.get("kind") != "xid" or not isinstance(code, int) or not isinstance(times, int):
-                continue
-            place = buses.get((record.name, slot_of(bus)), record.name) if isinstance(bus, str) else record.name
-            if (component := parts.gpus.get(place) or parts.nodes.get(place)) is not None:
-                yield XidCount(component, code, times)
