@@ -10,7 +10,6 @@ import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
 from fabtui.diagnosis.experiment import first_planned
@@ -18,9 +17,7 @@ from fabtui.errors import InputError
 from fabtui.model.events import Experiment
 from fabtui.model.session_model import Model
 from fabtui.presentation.verdict_line import sentence_of
-
-if TYPE_CHECKING:
-    from fabtui.session.site_past import SitePast
+from fabtui.session.site_past import SitePast
 
 #: Time (s) that reading and writing the history get; a session ends without it then.
 PATIENCE = 5.0
@@ -66,8 +63,6 @@ class Conclusions:
 
 
 def _site_past(path: Path) -> SitePast:
-    from fabtui.session.site_past import SitePast
-
     return SitePast(path, PATIENCE / 2)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib.machinery
+import importlib.metadata
 import re
 import sys
 from collections.abc import Iterator
@@ -109,8 +110,6 @@ def _may_have_entry_points() -> bool:
 def _entry_points(found: OwnProbes) -> Iterator[tuple[Path, str]]:
     if not _may_have_entry_points():
         return
-    import importlib.metadata
-
     try:
         points = list(importlib.metadata.entry_points(group=GROUP))
     except Exception as error:
