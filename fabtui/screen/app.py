@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -51,9 +51,9 @@ from fabtui.screen.terminal.internals import (
     suspend_group,
     watch_hangup,
 )
+from fabtui.screen.themes.choice import ThemeChoice
 from fabtui.screen.themes.ramps import RAMP_OF_SYSTEM, ramp_of
 from fabtui.screen.themes.styles import cell_variables
-from fabtui.screen.themes.watcher import ThemeWatcher
 from fabtui.screen.views.command_line import CommandLine, CommandTable
 from fabtui.screen.views.dialogs import ConfirmScreen, ask_in_app, fit
 from fabtui.screen.views.findings import FindingsScreen
@@ -160,7 +160,7 @@ class FabricApp(App[int]):
         self._sought = False  #: Whether a seek began, and what it has reached was not drawn yet.
         self._feed_closed = False
         self._error_badge: str | None = None
-        self._themes = ThemeWatcher(self, settings, self.color_count)
+        self._themes = ThemeChoice(self, settings, self.color_count)
         problem = self._themes.choose()
         self._commands_given: list[str] = []
         self._saved_settings: dict[str, str] = {}
@@ -286,8 +286,6 @@ class FabricApp(App[int]):
         for text in self._problems[:MAX_PROBLEMS_SHOWN]:
             self.notify(f"settings: {one_line(text, 300)}", severity="warning", timeout=PROBLEM_SECONDS)
         self._themes.register_all()
-        follow: Callable[[], Awaitable[None]] = self._themes.follow
-        self.run_worker(follow, name="themes", exit_on_error=False)
 
     def _use_notifications(self, kind: str) -> None:
         if self._notifier is not None:

@@ -48,11 +48,6 @@ def choose_filters(app: App[Any], color_count: str, *, ascii_only: bool) -> None
     app._filters = [*found, ControlFilter(), *([AsciiFilter()] if ascii_only else [])]
 
 
-def reload_theme(app: App[Any], name: str) -> None:
-    """Apply a theme in use again after it was registered again."""
-    app._watch_theme(name)
-
-
 def screen_lines(screen: Screen[Any]) -> list[Strip]:
     """Return the lines of a screen as they are drawn."""
     return screen._compositor.render_strips()

@@ -29,7 +29,6 @@ from fabtui.screen.context import AppContext, ViewName
 from fabtui.screen.grid.cells import RowOrder
 from fabtui.screen.grid.navigation import GridNavigation, Zoom, block_name, block_parts
 from fabtui.screen.grid.prompts import FILTER_HINT
-from fabtui.screen.grid.second_layer import SecondLayer, can_compare
 from fabtui.screen.grid.updates import GridUpdater
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.keys import RUN_KEY, Shortcut, shortcut
@@ -150,7 +149,6 @@ class MainScreen(Screen[None]):
         _grid_key("y", "copy", "main.copy", "copy the results of the pair under the cursor", "copy"),
         _grid_key("x", "other_direction", "main.other-way", "opposite direction of the pair"),
         _grid_key("m", "map", "main.map", "show or hide the map of a grid that does not fit"),
-        _grid_key("vertical_line", "beside", "main.beside", "show or hide a second layer beside the grid"),
         _grid_key("p", "panel", "main.panel", "show or hide the side panel"),
         shortcut("escape", "back", "main.back", "go back: grid, previous zoom, or all cells"),
     ]
@@ -206,12 +204,11 @@ class MainScreen(Screen[None]):
         self.panel_width = PANEL_WIDTH
         self._choices = LayoutChoices()
         self._layout_state = MainLayout("connecting", {}, 0)
-        self.second_layer = SecondLayer(self.navigation.view_state.source, glyphs, id="beside")
         self._updater = GridUpdater(self.grid, context.draw_within)
         #: Layer that is shown because it is tested; None once the user has chosen one.
         self._followed: Layer | None = self.source.layer
         self._tabs_row = RowBox(self.tabs, self.unit_line, id="tabs-row")
-        self._grids = RowBox(self.grid, self.second_layer, self.worst_pairs, id="grids")
+        self._grids = RowBox(self.grid, self.worst_pairs, id="grids")
         self._left = ColumnBox(self._grids, self.usual, id="left")
         self._side = ColumnBox(self.panel, self.minimap, id="side")
         self._body = RowBox(self.node_states, self._left, self._side, id="body")
@@ -223,7 +220,6 @@ class MainScreen(Screen[None]):
             "connecting": self.node_states,
             "grid": self.grid,
             "worst": self.worst_pairs,
-            "beside": self.second_layer,
             "panel": self.panel,
             "status": self.status_line,
             "tabs-row": self._tabs_row,
@@ -289,9 +285,8 @@ class MainScreen(Screen[None]):
         """Show the widgets that fit the size and the state of the session."""
         width, height = self.size
         axis = self.source.axis
-        two_nodes, comparable = self.view_state.zoom is Zoom.NODES, can_compare(self.view_state)
-        choices = self._choices
-        layout = arrange(self.model, axis, width, height, choices, two_nodes=two_nodes, comparable=comparable)
+        two_nodes = self.view_state.zoom is Zoom.NODES
+        layout = arrange(self.model, axis, width, height, self._choices, two_nodes=two_nodes)
         if layout == self._layout_state:
             return
         if layout.view != self._layout_state.view:
@@ -302,11 +297,10 @@ class MainScreen(Screen[None]):
             self._optional[name].display = shown
         self._left.display = layout.view != "connecting"
         self.event_log.styles.height = layout.log
-        self.second_layer.reread()
         focus = self._optional[layout.view]
         if self.focused is not focus and not (self._choices.log and self.focused is self.event_log):
             self.set_focus(focus if focus.can_focus else None, scroll_visible=False)
-        self.panel_width = panel_width(axis, width, height, beside=layout.shown["beside"])
+        self.panel_width = panel_width(axis, width, height)
         self.panel.styles.width = self.panel_width
         self.navigation.fit_zoom(grid_fits(axis, width - (self.panel_width if self.panel.display else 0)))
 
@@ -315,7 +309,7 @@ class MainScreen(Screen[None]):
         self.draw()
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
-        for widget in (self.grid, self.second_layer, self.color_key, self.minimap):
+        for widget in (self.grid, self.color_key, self.minimap):
             widget.paint_with(ramp, system)
 
     def draw(self) -> None:
@@ -462,10 +456,8 @@ class MainScreen(Screen[None]):
         parts = clipped(parts, room, self._glyphs.ellipsis)
         self.unit_line.show(Content.assemble(" " * (room - len(plain(parts))), *parts))
         self._show_if_any(self.notice_line, self._notices())
-        self._follow()
         self._draw_map()
-        grids = [one for one in (self.grid, self.second_layer) if one.display] if self.color_key.display else []
-        shown = {style for one in grids for style in one.styles_in_view()}
+        shown = set(self.grid.styles_in_view()) if self.color_key.display and self.grid.display else set()
         self.color_key.explain(self.source.layer, shown, job=self._job)
         self._draw_cursor()
 
@@ -509,7 +501,6 @@ class MainScreen(Screen[None]):
         if self.view == "grid" and content is not None:
             body = self.size.height - self._layout_state.lines_around - self.notice_line.display
             of_grid = width - (self.panel_width if panel else 0)
-            of_grid = (of_grid - 1) // 2 if self.second_layer.display else of_grid
             judged = self.source.layer.spec.better is not None and self.source.layer is not Layer.CHANGE
             lines = lines_below(self.grid, of_grid, body, panel=panel, usual=judged, more=ranks)
             of_rows = self.grid.fitted(of_grid, body - lines.usual).used(self.grid.source.rows)
@@ -535,13 +526,6 @@ class MainScreen(Screen[None]):
         ):
             widget.styles.height, widget.display = room, room > 0
             widget.put(shown)
-
-    def _follow(self) -> None:
-        if self.second_layer.display:
-            changed, self._updater.changed = self._updater.changed, set()
-            self.second_layer.follow(self.view_state, self.grid, changed)
-        else:
-            self.second_layer.leave(self.view_state, self.grid)
 
     def _draw_map(self) -> None:
         window = self.grid.window if self.view == "grid" and self._choices.map else None
@@ -776,25 +760,13 @@ class MainScreen(Screen[None]):
         else:
             self._choose(map=not self._choices.map)
 
-    def action_beside(self) -> None:
-        self._choose(beside=not self.second_layer.display)
-        if self._choices.beside and not self.second_layer.display:
-            self._choices = self._choices._replace(beside=None)
-            fits = can_compare(self.view_state)
-            why = "Too narrow for two layers" if fits else "Two layers side by side need endpoint pairs with values"
-            self._app_context.notify(why)
-
     def action_panel(self) -> None:
         if self.view == "worst":
             self._app_context.notify("the side panel is beside the grid: v shows the grid")
         elif (width := self.size.width) < (least := PANEL_LEAST):
             self._app_context.notify(f"the side panel needs {least} columns; this terminal has {width}")
         else:
-            wanted = not self.panel.display
-            self._choose(panel=wanted)
-            if wanted and not self.panel.display:
-                # A second layer has its room: the latest choice counts.
-                self._choose(beside=False)
+            self._choose(panel=not self.panel.display)
 
     def action_order(self, name: str) -> None:
         self.navigation.toggle_order(RowOrder(name))
