@@ -91,10 +91,7 @@ def _files(folder: Path, found: OwnProbes) -> Iterator[tuple[Path, str]]:
 
 
 def _may_have_entry_points() -> bool:
-    """Return True if an installed package may have probes; only then is importlib.metadata loaded.
-
-    That takes 2 MB, and longer than reading these files.
-    """
+    """Return True if an installed package may have probes; importlib.metadata takes longer than reading these files."""
     for entry in map(Path, sys.path):
         if entry.is_file():
             # An archive: only the library can look into it.
