@@ -172,7 +172,7 @@ recordings:
 	PYTHON=$(abspath $(BIN))/python tools/record.sh build/recordings
 
 # What the benchmarks are made of, and one that needs the sources of other projects.
-BENCH_PARTS := $(patsubst %,bench/%.py,fanclient framecost gridapps known_errors loopback othergrids played synthetic terminal)
+BENCH_PARTS := $(patsubst %,bench/%.py,fanclient gridapps known_errors loopback played synthetic terminal)
 bench:
 	$(call ready,$(VENV)/.test)
 	for script in $(filter-out $(BENCH_PARTS),$(wildcard bench/*.py)); do $(BIN)/python $$script || exit 1; done

@@ -16,12 +16,10 @@ import stat
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from platformdirs import PlatformDirs
 
 from fabtui.errors import InputError
-
-if TYPE_CHECKING:
-    from platformdirs import PlatformDirs
 
 _PACKAGE = Path(__file__).resolve().parent
 #: End of the file names of recordings.
@@ -65,8 +63,6 @@ def shipped_recordings_folder() -> Path:
 
 
 def _user_folder(kind: Callable[[PlatformDirs], Path]) -> Path:
-    from platformdirs import PlatformDirs
-
     try:
         folder = kind(PlatformDirs("fabtui", appauthor=False))
     except RuntimeError:

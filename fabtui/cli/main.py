@@ -8,11 +8,13 @@ import io
 import os
 import sys
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 from fabtui.errors import InputError
 from fabtui.exit_status import BAD_INPUT, CRASHED, INTERRUPTED
+from fabtui.paths import private_folder, state_folder
 from fabtui.sanitize import clean, one_line, printable
 from fabtui.version import __version__
 
@@ -125,10 +127,6 @@ def is_other_task(environ: Mapping[str, str] = os.environ) -> bool:
 
 def report_crash(error: BaseException) -> str:
     """Append the traceback to a file in the state folder; return one line that names it."""
-    import traceback
-
-    from fabtui.paths import private_folder, state_folder
-
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     # It may contain text of a node, and logs are read in a terminal.
     text = clean("".join(traceback.format_exception(error)))

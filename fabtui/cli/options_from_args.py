@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fabtui.argument_name import argument
+from fabtui.cli.nodes_from_args import nodes_from
 from fabtui.cli.written_files import output_path
 from fabtui.config.file import ConfigFile, merged
 from fabtui.config.options import OUTPUTS, session_changes
@@ -60,9 +61,6 @@ def request_from(args: argparse.Namespace, config: ConfigFile | None = None) -> 
     elif "lab_fault" in given:
         raise InputError("--lab-fault: faults can only be injected into a lab; add --lab 2x4")
     else:
-        # A lab and a recording need no scheduler.
-        from fabtui.cli.nodes_from_args import nodes_from
-
         changes |= nodes_from(given)
     # Pairs of unknown nodes are refused: nothing would be tested, and the exit code would be 0.
     for end in (end for pair in changes.get("pairs", ()) for end in pair):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import calendar
 import contextlib
+import difflib
 import math
 import re
 import shlex
@@ -16,6 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fabtui.errors import InputError
+from fabtui.model.layers import COLLECTIVES
+from fabtui.paths import user_path
+from fabtui_node.probes.network.perftest_options import checked
+from fabtui_node.registry import DEFAULT, OPTIONAL, PREFLIGHT, PROBES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -153,8 +158,6 @@ def names(texts: Iterable[str]) -> list[str]:
 
 def nearest(name: str, known: Sequence[str]) -> str:
     """Return ``; did you mean x?`` for the most similar known name, or nothing."""
-    import difflib
-
     found = difflib.get_close_matches(name, known, 1, 0.6)
     return f"; did you mean {found[0]}?" if found else ""
 
@@ -173,8 +176,6 @@ def listed(texts: Iterable[str], known: Sequence[str], option: str, kind: str, m
 
 def probes(texts: Sequence[str], option: str) -> tuple[str, ...]:
     """Return the probes of a list; ``all`` stands for those that run by default."""
-    from fabtui_node.registry import DEFAULT, OPTIONAL
-
     wanted = [one for name in names(texts) for one in (DEFAULT if name == "all" else (name,))]
     return listed(wanted, (*DEFAULT, *OPTIONAL), option, "probe", "; or all (see fabtui probes)")
 
@@ -185,8 +186,6 @@ def passive_probes(asked: tuple[str, ...] | None) -> tuple[str, ...]:
     Raises:
         InputError: One that is asked for is not passive.
     """
-    from fabtui_node.registry import PREFLIGHT, PROBES
-
     chosen = PREFLIGHT if asked is None else asked
     if other := [name for name in chosen if name not in PROBES or not PROBES[name].passive]:
         raise InputError(f"--read-only runs passive probes only, and these are not: {', '.join(other)} (fabtui probes)")
@@ -200,8 +199,6 @@ def layers(texts: Sequence[str], option: str) -> tuple[str, ...]:
 
 def collectives(texts: Sequence[str], option: str) -> tuple[str, ...]:
     """Return the collectives of a list; ``all`` stands for all of them."""
-    from fabtui.model.layers import COLLECTIVES
-
     known = tuple(COLLECTIVES)
     if names(texts) == ["all"]:
         return known
@@ -270,8 +267,6 @@ def host_and_port(text: str, option: str) -> tuple[str, int]:
 
 def perftest_options(text: str, option: str) -> tuple[str, ...]:
     """Return options of perftest, those that take a value as two words: ``-q 4``."""
-    from fabtui_node.probes.network.perftest_options import checked
-
     words = _words(text, option, "options of perftest such as '-q 4 -m 4096'")
     try:
         return tuple(checked(words))
@@ -281,8 +276,6 @@ def perftest_options(text: str, option: str) -> tuple[str, ...]:
 
 def readable_file(text: str, option: str) -> Path:
     """Return the absolute path of a file that can be read."""
-    from fabtui.paths import user_path
-
     path = user_path(text)
     try:
         path.open("rb").close()

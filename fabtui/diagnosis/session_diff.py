@@ -16,6 +16,7 @@ from fabtui.model.baseline import SLOW_BELOW, change
 from fabtui.model.facts.compare import PreflightChanges, changes_since, earlier_of
 from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.pair_table import without_same
 from fabtui.model.session_model import Model
 
 #: A value above this multiple of the earlier one is better.
@@ -173,8 +174,6 @@ def _same(then: Model, now: Model, layer: Layer) -> tuple[int, list[int], list[i
     simple = layer.spec.per is Per.ENDPOINT_PAIR and layer is not Layer.WORLD and layer in now.layers
     if not simple or len(sizes[0]) > 1 or sizes[0] != sizes[1] or ends[0] != ends[1]:
         return None
-    from fabtui.model.pair_table import without_same
-
     if then.whole_table(layer) is None or now.whole_table(layer) is None:
         return None
     first, second = (model.pair_table(layer) for model in (then, now))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from fabtui.model.facts.compare import shown
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 
@@ -74,8 +75,6 @@ def change(then: Measurement | None, now: Measurement | None, verdict: Verdict) 
     if not had:
         return Change(Verdict.OK, None, f"{then.verdict.words} then, {_text(now)} now")
     if then.unit != now.unit or (then.asked_bytes or 0) != (now.asked_bytes or 0):
-        from fabtui.model.facts.compare import shown
-
         text = f"other message sizes: {shown(then.asked_bytes, 'B')} then, {shown(now.asked_bytes, 'B')} now"
         return Change(Verdict.INCONCLUSIVE, None, text)
     text = f"{_text(then)} then, {_text(now)} now"

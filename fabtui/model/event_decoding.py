@@ -9,6 +9,8 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
+import msgspec
+
 from fabtui.model.endpoints import Endpoint, is_index
 from fabtui.model.events import EVENTS, Event, Number, UnknownEvent
 from fabtui.model.layers import Layer
@@ -114,11 +116,9 @@ class _Head:
 
 
 class _Codec:
-    """Decoders of all kinds of events, made at the first event that is read: the first frame needs none."""
+    """Decoders of all kinds of events."""
 
     def __init__(self) -> None:
-        import msgspec
-
         self._refusals = msgspec.ValidationError
         self._malformed = msgspec.DecodeError
         self._convert = msgspec.convert

@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from fabtui.model.class_statistics import ATTEMPTS, ClassValues, flapping, lasting
 from fabtui.model.endpoints import ClassKey, EndpointTable, PairClass
@@ -15,9 +15,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.measurement_store import NONE, MeasurementStore
 from fabtui.model.pair_index import Key, Names, PairIndex
-
-if TYPE_CHECKING:
-    from fabtui.model.places import Places
+from fabtui.model.places import Places, values_by_class
 
 #: Maximum number of attempts that are kept of a pair in a layer.
 MOST_ATTEMPTS = 64
@@ -233,8 +231,6 @@ class PairResults:
 
     def places(self) -> Places:
         """Return nodes, rails, leaves and hardware of all endpoints as arrays."""
-        from fabtui.model.places import Places
-
         revision = self._regroupings, len(self._table.endpoints)
         if self._places is None or self._places[0] != revision:
             self._places = revision, Places.of(self._table)
@@ -254,8 +250,6 @@ class PairResults:
 
     def _group(self, layer: Layer, rows: array[int]) -> None:
         """Add the values of rows to those of their classes; all at once, because reading a recording adds millions."""
-        from fabtui.model.places import values_by_class
-
         for at in range(0, len(rows), _MOST_GROUPED):
             some = rows[at : at + _MOST_GROUPED]
             for key, values in values_by_class(self.store, self._table, self.places(), some):

@@ -40,11 +40,11 @@ from fabtui.model.job_evidence import JobEvidenceLog
 from fabtui.model.layers import Layer, Per, health_layers
 from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.pair_results import PairResults
+from fabtui.model.pair_table import PairTable, halves, in_steps, node_groups
 from fabtui.model.records import Absence, Cell, LogLine, NodeRecord, Phase
 from fabtui.model.verdict_changes import FOLLOWED, VerdictChanges
 
 if TYPE_CHECKING:
-    from fabtui.model.pair_table import PairTable
     from fabtui.model.recurrence import FindingPast
 
 __all__ = ["Cell", "LogLine", "Model", "NodeRecord", "Phase"]
@@ -272,8 +272,6 @@ class Model:
         layer = Layer.P2P if self.results.has(Layer.P2P) else Layer.WORLD
         if not self.results.has(layer) or len(table.endpoints) < _FEWEST_OF_STRUCTURE:
             return
-        from fabtui.model.pair_table import halves, node_groups
-
         found = self.pair_table(layer)
         apart = {} if table.halves else halves(found, table)
         groups = {} if table.leaves else node_groups(found, table)
@@ -448,8 +446,6 @@ class Model:
 
         The table is made once for the same results; nobody may change it.
         """
-        from fabtui.model.pair_table import in_steps
-
         revision = (*self.results.revision(layer), len(self.table.endpoints))
         known, found = self._pair_tables.get(layer, (None, None))
         for step in (found,) if known == revision else in_steps(self.results, self.table, layer):

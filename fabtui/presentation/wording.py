@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fabtui.model.cell_level import ratio
 from fabtui.model.endpoints import PairClass
+from fabtui.model.facts.link_limits import LEAST_BYTES, limit_of
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.node_state import NodeState
 from fabtui.presentation.cell_levels import Glyphs, style_of
@@ -122,8 +123,6 @@ def _beside(measurement: Measurement, other: float) -> str:
 
 def limit_text(model: Model, measurement: Measurement) -> str:
     """Return a value as a percentage of the limit of its links: ``75 % of the NVLink limit 478``, or ""."""
-    from fabtui.model.facts.link_limits import LEAST_BYTES, limit_of
-
     limit = limit_of(model, measurement) if measurement.value and (measurement.bytes or 0) >= LEAST_BYTES else None
     if limit is None or measurement.value is None:
         return ""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rich.color import ColorSystem
@@ -16,36 +15,59 @@ from textual import events, on, work
 from textual.actions import ActionParseResult
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.notifications import Notify
 from textual.screen import ModalScreen, Screen
 
+from fabtui.config.edit import value_of, write_settings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.exit_status import BAD_INPUT, INTERRUPTED, NOT_TESTED
 from fabtui.export.atomic_write import write_bytes
-from fabtui.model.layers import key_layers
+from fabtui.export.csv import write_csv
+from fabtui.model.exit_codes import exit_code, exit_code_if_left
+from fabtui.model.layers import Layer, key_layers
+from fabtui.model.recording import read_events
+from fabtui.model.session_model import Model
 from fabtui.paths import user_path
 from fabtui.presentation.cell_levels import Glyphs
+from fabtui.report.contents import write_report
 from fabtui.sanitize import clean, one_line
 from fabtui.screen import session_actions, view_actions
+from fabtui.screen.app_actions import login, node_under_cursor, view_named, write_and_notify, write_picture
 from fabtui.screen.context import ScreenSettings
+from fabtui.screen.keymap import PaletteCommands, check_keys, commands, fresh_settings, key_owners
 from fabtui.screen.keys import KEY_NAMES, shortcut
+from fabtui.screen.notifier import Notifier
 from fabtui.screen.terminal.internals import (
     LastingNotification,
-    act_on_key,
+    TerminalDriver,
     choose_filters,
     discard_output,
     exit_within,
+    notify_terminal,
     suspend_group,
     watch_hangup,
 )
-from fabtui.screen.terminal.terminal_driver import TerminalDriver
+from fabtui.screen.themes.choice import ThemeChoice
 from fabtui.screen.themes.ramps import RAMP_OF_SYSTEM, ramp_of
 from fabtui.screen.themes.styles import cell_variables
-from fabtui.screen.themes.watcher import ThemeWatcher
+from fabtui.screen.views.command_line import CommandLine, CommandTable
+from fabtui.screen.views.dialogs import ConfirmScreen, ask_in_app, fit
+from fabtui.screen.views.findings import FindingsScreen
+from fabtui.screen.views.help import HelpScreen, views_of
+from fabtui.screen.views.job import JobScreen, job_beside
+from fabtui.screen.views.jump import JumpScreen, targets_of
 from fabtui.screen.views.main import MainScreen
+from fabtui.screen.views.main_layout import is_too_small
+from fabtui.screen.views.node import NodeScreen
+from fabtui.screen.views.pair import PairScreen
+from fabtui.screen.widgets.main_head import lost_nodes
 from fabtui.screen.widgets.prompt import Prompt
+from fabtui.session.feeds.baseline import read_baseline
+from fabtui.session.feeds.replay import ReplayFeed
 
 if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
@@ -53,11 +75,8 @@ if TYPE_CHECKING:
     from fabtui.config.options import OptionSpec
     from fabtui.diagnosis.finding import Finding
     from fabtui.diagnosis.preflight.checks import Preflight
-    from fabtui.model.layers import Layer
-    from fabtui.model.session_model import Model
     from fabtui.presentation.job_board import JobBoard
     from fabtui.screen.context import ViewName
-    from fabtui.screen.notifier import Notifier
     from fabtui.screen.session_diagnosis import SessionDiagnosis
     from fabtui.session.feeds.base import Feed
 
@@ -85,7 +104,7 @@ _SYSTEMS = {"24": ColorSystem.TRUECOLOR, "256": ColorSystem.EIGHT_BIT, "16": Col
 class FabricApp(App[int]):
     """Shows a feed; implements `fabtui.screen.context.AppContext`.
 
-    ``make_feed`` is called after the first frame is painted, because it imports much; ``clock`` is monotonic (s).
+    ``make_feed`` is called once the app draws; ``clock`` is monotonic (s).
     """
 
     TITLE = "fabtui"
@@ -122,7 +141,8 @@ class FabricApp(App[int]):
         self._main: MainScreen | None = None
         super().__init__()
         self.glyphs = Glyphs(settings.ascii)
-        self._model: Model | None = None
+        #: The session; an empty one before it begins.
+        self.model = Model()
         self.feed: Feed | None = None
         #: Line for standard error once the screen is gone.
         self.exit_message: str | None = None
@@ -140,9 +160,7 @@ class FabricApp(App[int]):
         self._sought = False  #: Whether a seek began, and what it has reached was not drawn yet.
         self._feed_closed = False
         self._error_badge: str | None = None
-        #: `fabtui.screen.deferred`, which is imported after the first frame.
-        self._deferred: ModuleType | None = None
-        self._themes = ThemeWatcher(self, settings, self.color_count)
+        self._themes = ThemeChoice(self, settings, self.color_count)
         problem = self._themes.choose()
         self._commands_given: list[str] = []
         self._saved_settings: dict[str, str] = {}
@@ -199,19 +217,6 @@ class FabricApp(App[int]):
         self.main.paint_with(ramp_of(self.theme, self.current_theme.dark, count), _SYSTEMS.get(count))
 
     @property
-    def model(self) -> Model:
-        """The session; an empty one before it begins."""
-        if self._model is None:
-            from fabtui.model.session_model import Model
-
-            self._model = Model()
-        return self._model
-
-    @model.setter
-    def model(self, model: Model) -> None:
-        self._model = model
-
-    @property
     def main(self) -> MainScreen:
         assert self._main is not None
         return self._main
@@ -236,33 +241,23 @@ class FabricApp(App[int]):
         self.call_after_refresh(self.run_worker, self._run_feed, name="feed", exit_on_error=False)
 
     async def _run_feed(self, *, again: bool = False) -> None:
-        # The first frame is on its way to the terminal in another thread and must not wait for imports.
-        await asyncio.sleep(0.02)
-        # Imported now, so that no key press has to wait for it.
-        from fabtui.screen import deferred
-
-        if not again:
-            self.main.complete()
-            self._paint()
-        self._deferred = deferred
-        await self.main.mount_parts()
-        deferred.fit(self)
+        fit(self)
         feed: Feed | None = None
         try:
             feed = self._make_feed()
             self.feed, self.model = feed, feed.model
             feed.listen(self._on_event)
-            feed.ask = partial(deferred.ask_in_app, self, plain=self.glyphs.plain)
+            feed.ask = partial(ask_in_app, self, plain=self.glyphs.plain)
             self.main.take_model()
             if not again:
-                self._use_settings(deferred)
-                self._use_notifications(deferred, self.settings.notify)
+                self._use_settings()
+                self._use_notifications(self.settings.notify)
                 self.set_interval(1.0, self._tick)
             self.request_draw()
             if self.settings.first_view and not again:
                 self.open_view(cast("ViewName", self.settings.first_view))
             if self.settings.baseline is not None:
-                self.model.baseline = await asyncio.to_thread(deferred.read_baseline, self.settings.baseline)
+                self.model.baseline = await asyncio.to_thread(read_baseline, self.settings.baseline)
                 self.main.draw()
             await feed.run()
         except Exception as error:
@@ -282,34 +277,30 @@ class FabricApp(App[int]):
             if self.settings.exit_on_end and feed is not self._replaced:
                 self.leave()
 
-    def _use_settings(self, deferred: ModuleType) -> None:
+    def _use_settings(self) -> None:
         """Apply the user's keys and themes, and show what is wrong with them."""
-        usable, wrong = deferred.check_keys(self.settings.keys, type(self))
+        usable, wrong = check_keys(self.settings.keys, type(self))
         if usable:
             self.set_keymap(usable)
         self._problems += [f'keys."{name}": {text}' for name, text in wrong]
         for text in self._problems[:MAX_PROBLEMS_SHOWN]:
             self.notify(f"settings: {one_line(text, 300)}", severity="warning", timeout=PROBLEM_SECONDS)
         self._themes.register_all()
-        follow: Callable[[], Awaitable[None]] = self._themes.follow
-        self.run_worker(follow, name="themes", exit_on_error=False)
 
-    def _use_notifications(self, deferred: ModuleType, kind: str) -> None:
+    def _use_notifications(self, kind: str) -> None:
         if self._notifier is not None:
             self._notifier.stop()
-        show = partial(deferred.notify_terminal, self, kind)
-        self._notifier = None if kind == "off" else deferred.Notifier(self, show)
+        show = partial(notify_terminal, self, kind)
+        self._notifier = None if kind == "off" else Notifier(self, show)
 
     def change_setting(self, spec: OptionSpec, text: str) -> None:
-        if (deferred := self._deferred) is None:
-            return
-        value = deferred.value_of(spec, text)
+        value = value_of(spec, text)
         now = spec.key in ("screen.theme", "screen.notify")
         chosen = spec.default if value is None else str(value)
         if spec.key == "screen.theme":
             self._themes.use(None if value is None else chosen)
         elif spec.key == "screen.notify":
-            self._use_notifications(deferred, chosen)
+            self._use_notifications(chosen)
         self.setting_texts[spec.key] = text
         kept = ":save keeps it" if now else "from the next start, if :save writes it"
         self.notify(f"{spec.key} = {one_line(text, 100)}; {kept}")
@@ -321,15 +312,13 @@ class FabricApp(App[int]):
 
     @work(name="settings", exclusive=True, exit_on_error=False)
     async def save_settings(self) -> None:
-        deferred, path, changes = self._deferred, self.settings.config, self.unsaved_settings
-        if deferred is None or path is None or not changes:
+        path, changes = self.settings.config, self.unsaved_settings
+        if path is None or not changes:
             self.notify("no setting was changed on the screen: there is nothing to save")
             return
-        fresh = partial(deferred.fresh_settings, type(self))
+        fresh = partial(fresh_settings, type(self))
         done = f"{', '.join(changes)} written to {one_line(str(path), 300)}"
-        if await deferred.write_and_notify(
-            self, "settings", partial(deferred.write_settings, path, changes, fresh), done
-        ):
+        if await write_and_notify(self, "settings", partial(write_settings, path, changes, fresh), done):
             self._saved_settings |= changes
             self.request_draw()
 
@@ -339,20 +328,18 @@ class FabricApp(App[int]):
         if self._error_badge is not None:
             # What it had to test was not tested.
             return NOT_TESTED
-        if self._deferred is None:
-            return INTERRUPTED
         code: int | None = self.model.exit_code
         if code is None and self.feed is not None:
             # Left before its end: the results so far count. A recording cannot be interrupted.
-            outcome = self._deferred.exit_code_if_left if self.feed.can_test else self._deferred.exit_code
+            outcome = exit_code_if_left if self.feed.can_test else exit_code
             code = outcome(self.model)
         return INTERRUPTED if code is None else code
 
     async def action_quit(self) -> None:
-        if self._deferred is None or not self.sweeping or isinstance(self.screen, self._deferred.ConfirmScreen):
+        if not self.sweeping or isinstance(self.screen, ConfirmScreen):
             self.leave()
             return
-        question = self._deferred.ConfirmScreen(
+        question = ConfirmScreen(
             "A sweep is running. Quit?", self._lost_by_quitting, "quit", "stay", plain=self.glyphs.plain
         )
         self.push_screen(question, lambda yes: self.leave() if yes else None)
@@ -419,7 +406,7 @@ class FabricApp(App[int]):
 
     def _exit_with(self, code: int, message: str | None = None) -> None:
         self.exit_message = message or self.exit_message
-        if self.feed is not None and self._deferred is not None:
+        if self.feed is not None:
             self.feed.sentence = self.main.sentence
         self.exit(code, return_code=code)
 
@@ -485,40 +472,27 @@ class FabricApp(App[int]):
             self._draw_all()
 
     def _tick(self) -> None:
-        if self.running or (
-            self._deferred is not None
-            and self.feed is not None
-            and self.feed.can_test
-            and self._deferred.lost_nodes(self.model)
-        ):
+        if self.running or (self.feed is not None and self.feed.can_test and lost_nodes(self.model)):
             self.main.tick()
 
     def on_resize(self) -> None:
         """Cover all views where there is no room for them."""
-        if self._deferred is not None and (self._deferred.is_too_small(*self.size) or len(self.screen_stack) > 1):
-            self.call_next(self._deferred.fit, self)
+        if is_too_small(*self.size) or len(self.screen_stack) > 1:
+            self.call_next(fit, self)
 
     @property
     def _prompts(self) -> list[Prompt]:
         return [one for one in self.screen.children if isinstance(one, Prompt)]
 
-    async def on_event(self, event: events.Event) -> None:
-        """Let a key act at once while the grid has the focus: through the widgets around it, it takes 1 ms longer."""
-        if isinstance(event, events.Key) and not event.is_forwarded and self.app_focus:
-            grid = self._deferred is not None and isinstance(self.focused, self._deferred.GridView)
-            if grid and not self._prompts and await act_on_key(self, event.key):
-                return
-        await super().on_event(event)
-
     async def on_key(self, event: events.Key) -> None:
         """Hand over what is typed while the command line or a prompt opens: it still goes to the view below."""
-        if self._deferred is not None and isinstance(self.screen, self._deferred.CommandLine):
+        if isinstance(self.screen, CommandLine):
             event.prevent_default()
             await self.screen.take(event)
         elif any([await prompt.take(event) for prompt in self._prompts]):
             event.prevent_default()
-        elif self._deferred is not None:
-            view_actions.explain_key(self, event, self._deferred.key_owners(type(self)))
+        else:
+            view_actions.explain_key(self, event, key_owners(type(self)))
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Show the value of the cell under the mouse."""
@@ -550,7 +524,7 @@ class FabricApp(App[int]):
     async def run_action(self, action: str | ActionParseResult, *args: Any, **named: Any) -> bool:
         """Run an action; before the session there is nothing to act on, so that its keys can only end or suspend it."""
         name = action if isinstance(action, str) else action[1]
-        if self._deferred is None and name.removeprefix("app.") not in _AT_THE_START:
+        if self.feed is None and name.removeprefix("app.") not in _AT_THE_START:
             return False
         return await super().run_action(action, *args, **named)
 
@@ -619,8 +593,7 @@ class FabricApp(App[int]):
 
     @on(MainScreen.PairChosen)
     def open_pair(self, message: MainScreen.PairChosen) -> None:
-        if self._deferred is not None:
-            view_actions.open_once(self, self._deferred.PairScreen(message.source, message.target))
+        view_actions.open_once(self, PairScreen(message.source, message.target))
 
     def selected_pair(self) -> tuple[int, int] | None:
         entries = self.main.cursor_entries()
@@ -628,36 +601,31 @@ class FabricApp(App[int]):
         return None if source is None or target is None else (source, target)
 
     def open_node(self, node: str) -> None:
-        if self._deferred is not None and self.feed is not None:
-            view_actions.open_once(self, self._deferred.NodeScreen(node))
+        view_actions.open_once(self, NodeScreen(node))
 
     def open_view(self, name: ViewName) -> None:
-        if self._deferred is None or self.feed is None:
+        if self.feed is None:
             return
-        screen = self._deferred.view_named(self, self.feed, name)
+        screen = view_named(self, self.feed, name)
         if screen is not None:
             view_actions.open_once(self, screen)
 
     def run_step_of(self, finding: Finding) -> None:
         self.open_view("findings")
-        if self._deferred is not None and isinstance(self.screen, view := self._deferred.VIEWS["findings"]):
-            self.screen.call_after_refresh(view.run_first_step, self.screen, finding)
+        if isinstance(self.screen, FindingsScreen):
+            self.screen.call_after_refresh(self.screen.run_first_step, finding)
 
     def open_job(self, job: str) -> None:
-        if self._deferred is None or self.feed is None:
+        if self.feed is None:
             return
         own = self.feed.job_monitor()
         known = own is not None and own.query.job == job
-        self.push_screen(self._deferred.JobScreen(own if own is not None and known else self._deferred.job_beside(job)))
+        self.push_screen(JobScreen(own if own is not None and known else job_beside(job)))
 
     async def replay(self, file: str) -> Callable[[], object]:
-        deferred = self._deferred
-        if deferred is None:
-            raise InputError("the session has not started yet")
-
         def checked() -> Path:
             path = user_path(file)
-            next(iter(deferred.read_events(path)))
+            next(iter(read_events(path)))
             return path
 
         # Before the session is closed.
@@ -668,7 +636,7 @@ class FabricApp(App[int]):
             await self.close_feed()
             self._feed_closed, self._error_badge = False, None
             self.settings = self.settings._replace(title=path.name, baseline=None)
-            self._make_feed = lambda: deferred.ReplayFeed(path, 1.0)
+            self._make_feed = lambda: ReplayFeed(path, 1.0)
             view_actions.return_to(self, self.main)
             await self._run_feed(again=True)
 
@@ -678,7 +646,7 @@ class FabricApp(App[int]):
 
         if self.feed is None or not self.feed.can_test:
             return start
-        question = deferred.ConfirmScreen(
+        question = ConfirmScreen(
             f"Close this session and play {one_line(path.name, 40)}?",
             "Processes on the nodes will be ended.",
             "close and play",
@@ -688,8 +656,8 @@ class FabricApp(App[int]):
         return lambda: self.push_screen(question, start)
 
     def action_command_line(self, text: str = "") -> None:
-        if (later := self._deferred) is not None and not isinstance(self.screen, ModalScreen):
-            self.push_screen(later.CommandLine(later.CommandTable(self, self.screen), self._commands_given, text))
+        if not isinstance(self.screen, ModalScreen):
+            self.push_screen(CommandLine(CommandTable(self, self.screen), self._commands_given, text))
 
     def action_findings(self) -> None:
         self.open_view("findings")
@@ -708,7 +676,7 @@ class FabricApp(App[int]):
         view_actions.show_log(self, self.main)
 
     def action_node(self, end: int) -> None:
-        own = self._deferred.node_under_cursor(self.screen) if self._deferred is not None else None
+        own = node_under_cursor(self.screen)
         if own is not None and self.screen is not self._main:
             self.open_node(own)
         else:
@@ -716,7 +684,7 @@ class FabricApp(App[int]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable the key of the findings where they are shown."""
-        shown = self._deferred is not None and isinstance(self.screen, self._deferred.FindingsScreen)
+        shown = isinstance(self.screen, FindingsScreen)
         return False if action == "findings" and shown else super().check_action(action, parameters)
 
     def outline(self, label: str, pairs: Collection[tuple[str, str]]) -> None:
@@ -735,11 +703,9 @@ class FabricApp(App[int]):
 
     @work(name="csv", exit_on_error=False)
     async def action_csv(self) -> None:
-        if self._deferred is None:
-            return
         path = self.settings.csv or Path(time.strftime("fabtui-%Y%m%dT%H%M%SZ.csv", time.gmtime()))
         try:
-            rows = await asyncio.to_thread(self._deferred.write_csv, self.model, path)
+            rows = await asyncio.to_thread(write_csv, self.model, path)
         except (InputError, OSError) as error:
             self.notify(f"the CSV could not be written: {one_line(str(error), 300)}", severity="warning")
         else:
@@ -751,18 +717,13 @@ class FabricApp(App[int]):
     @work(name="report", exclusive=True, exit_on_error=False)
     async def write_report(self, path: Path) -> None:
         """Write a report of the session, in the format of the ending of its name."""
-        if (deferred := self._deferred) is None:
-            return
         self.notify("writing the report ...")
         done = f"report written to {one_line(str(path), 300)}"
-        await deferred.write_and_notify(
-            self, "report", lambda: deferred.write_report(deferred.diagnose(self.model), path), done
-        )
+        await write_and_notify(self, "report", lambda: write_report(diagnose(self.model), path), done)
 
     @work(name="picture", exit_on_error=False)
     async def action_picture(self) -> None:
-        if self._deferred is not None:
-            await self._deferred.write_picture(self.main)
+        await write_picture(self.main)
 
     def action_screenshot_svg(self) -> None:
         try:
@@ -784,21 +745,18 @@ class FabricApp(App[int]):
         session_actions.change_speed(self, step)
 
     def action_help(self) -> None:
-        if (later := self._deferred) is not None and not isinstance(self.screen, later.HelpScreen):
-            about = later.views_of(self.screen)
-            view_actions.open_once(self, later.HelpScreen(later.key_owners(type(self)), about))
-        elif later is not None:
+        if not isinstance(self.screen, HelpScreen):
+            about = views_of(self.screen)
+            view_actions.open_once(self, HelpScreen(key_owners(type(self)), about))
+        else:
             self.notify("this is the help: / searches it, Esc leaves it")
 
     def action_login(self) -> None:
-        if self._deferred is not None:
-            self.run_worker(self._deferred.login(self), name="login", group="login", exclusive=True)
+        self.run_worker(login(self), name="login", group="login", exclusive=True)
 
     def action_jump(self) -> None:
-        if self._deferred is None:
-            return
-        if targets := self._deferred.targets_of(self.screen):
-            self.push_screen(self._deferred.JumpScreen(targets))
+        if targets := targets_of(self.screen):
+            self.push_screen(JumpScreen(targets))
         else:
             self.notify("there is nothing to jump to here")
 
@@ -807,14 +765,11 @@ class FabricApp(App[int]):
         return KEY_NAMES.get(binding.key) or super().get_key_display(binding)
 
     def action_command_palette(self) -> None:
-        if (later := self._deferred) is None:
-            return
-        if isinstance(self.screen, later.CommandLine):
+        if isinstance(self.screen, CommandLine):
             self.pop_screen()
         if not isinstance(self.screen, ModalScreen):
-            self.push_screen(later.CommandPalette({later.PaletteCommands}, id="--command-palette"))
+            self.push_screen(CommandPalette({PaletteCommands}, id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield a command for every key binding, and for the themes."""
-        if self._deferred is not None:
-            yield from self._deferred.commands(self, screen)
+        yield from commands(self, screen)

@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fabtui.errors import InputError
+from fabtui.sanitize import one_line
 from fabtui.screen.context import ScreenSettings
 
 if TYPE_CHECKING:
@@ -83,8 +85,34 @@ def prepare(settings: ScreenSettings) -> None:
         os.environ["NO_COLOR"] = "1"
 
 
+@contextlib.contextmanager
+def _starting(title: str) -> Iterator[None]:
+    """Show at once that the app starts: its imports take most of a second. Textual takes over the screen."""
+    if os.environ.get("TEXTUAL_DRIVER", "").endswith(SERVED):
+        yield
+        return
+    terminal: Any = sys.__stderr__
+
+    def show(text: str) -> None:
+        terminal.write(text)
+        terminal.flush()
+
+    def end(*_: object) -> None:
+        sys.exit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        show(f"\x1b[?1049h\x1b[H\x1b[2J \x1b[1mfabtui\x1b[0m\r\n\r\n starting {one_line(title, 60)}")
+        yield
+    except BaseException:
+        show("\x1b[?1049l")
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def run_app(make_feed: Callable[[], Feed], settings: ScreenSettings) -> int:
-    """Run the app on a feed that is made after the first frame; return the exit code.
+    """Run the app on a feed that is made once it draws; return the exit code.
 
     Raises `NoScreen` without a usable terminal, `InputError` if a setting is invalid, for example an unknown theme.
     """
@@ -92,17 +120,19 @@ def run_app(make_feed: Callable[[], Feed], settings: ScreenSettings) -> int:
     prepare(settings)
     with drawing_terminal():
         gc.disable()
-        from fabtui.screen.app import FabricApp
 
         def begin() -> Feed:
             try:
                 return make_feed()
             finally:
-                # Modules and the first frame stay in memory: the collector need not look at them again.
+                # Modules and the style sheet stay in memory: the collector need not look at them again.
                 gc.freeze()
                 gc.enable()
 
-        app = FabricApp(begin, settings)
+        with _starting(settings.title):
+            from fabtui.screen.app import FabricApp
+
+            app = FabricApp(begin, settings)
         code = asyncio.run(_run(app))
     if app.exit_message:
         print(app.exit_message, file=sys.stderr)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-if TYPE_CHECKING:
-    from fabtui.transport.connector import ConnectorOptions
-
+from fabtui.transport.connector import ConnectorOptions
+from fabtui_node.registry import DEFAULT
 
 #: Time (s) without output after which a job counts as silent where ``--idle`` is not given.
 USUAL_IDLE = 180.0
@@ -104,9 +103,6 @@ class SessionOptions:
         """Names of the probes and tests that run."""
         if self.probes is not None:
             return self.probes
-        # It reads the declarations of all probes, which takes 4 ms.
-        from fabtui_node.registry import DEFAULT
-
         return DEFAULT
 
     def message_size(self, engine: str) -> int:
@@ -136,9 +132,6 @@ class SessionOptions:
 
 def connector_options(options: SessionOptions, **more: Any) -> ConnectorOptions:
     """Return the options that reach the nodes of a session; ``more`` adds others or replaces some."""
-    # asyncssh takes 0.3 s: not before the first frame.
-    from fabtui.transport.connector import ConnectorOptions
-
     shared = {
         "transport": options.transport,
         "ssh_config": options.ssh_config,

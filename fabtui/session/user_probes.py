@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib.machinery
+import importlib.metadata
 import re
 import sys
 from collections.abc import Iterator
@@ -90,10 +91,7 @@ def _files(folder: Path, found: OwnProbes) -> Iterator[tuple[Path, str]]:
 
 
 def _may_have_entry_points() -> bool:
-    """Return True if an installed package may have probes; only then is importlib.metadata loaded.
-
-    That takes 2 MB, and longer than reading these files.
-    """
+    """Return True if an installed package may have probes; importlib.metadata takes longer than reading these files."""
     for entry in map(Path, sys.path):
         if entry.is_file():
             # An archive: only the library can look into it.
@@ -109,8 +107,6 @@ def _may_have_entry_points() -> bool:
 def _entry_points(found: OwnProbes) -> Iterator[tuple[Path, str]]:
     if not _may_have_entry_points():
         return
-    import importlib.metadata
-
     try:
         points = list(importlib.metadata.entry_points(group=GROUP))
     except Exception as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 
@@ -20,8 +21,6 @@ class TransportSpec(NamedTuple):
 
     def open(self) -> Any:
         """Return the opener, importing its module."""
-        from pkgutil import resolve_name
-
         return resolve_name(self.opener)
 
 

@@ -96,7 +96,7 @@ async def test_csv_is_written_in_a_thread_and_reported(
 ) -> None:
     import threading
 
-    import fabtui.screen.deferred as module
+    import fabtui.screen.app as module
 
     seen: list[Any] = []
 
@@ -184,7 +184,7 @@ async def test_a_full_disk_is_reported_when_the_grid_is_drawn(
     def full(path: Path, data: bytes) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("fabtui.screen.deferred.write_bytes", full)
+    monkeypatch.setattr("fabtui.screen.app_actions.write_bytes", full)
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
         await pilot.press("I")
         assert "the picture could not be written: no space left" in await notes(app, pilot)

@@ -9,6 +9,7 @@ import pytest
 from textual.pilot import Pilot
 
 from fabtui.screen.app import FabricApp
+from fabtui.screen.views.command_line import CommandTable
 from fabtui.screen.views.settings import SettingsScreen
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
@@ -60,7 +61,7 @@ async def test_a_wrong_value_is_one_clear_line(opened: Opened, text: str, proble
 
 async def test_settings_and_values_are_completed(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        table = app._deferred.CommandTable(app, app.screen)  # type: ignore[union-attr]
+        table = CommandTable(app, app.screen)
         assert "set theme" in await table.completions("set th")
         assert await table.completions("set notify b") == ["set notify bell"]
         assert await table.completions("set ascii ") == ["set ascii true", "set ascii false", "set ascii default"]

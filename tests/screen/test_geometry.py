@@ -22,7 +22,7 @@ def geometry(app: FabricApp) -> tuple[object, ...]:
     grid = app.main.grid
     layout = grid.layout_now()
     cell = (layout.cell, layout.tall, layout.heads, layout.row_gaps, layout.column_gaps)
-    return grid.region, cell, app.main.second_layer.region, app.main.panel.region
+    return grid.region, cell, app.main.panel.region
 
 
 async def seen(opened: Opened, events: list[Event], size: tuple[int, int]) -> dict[tuple[object, ...], str]:

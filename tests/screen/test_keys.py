@@ -367,7 +367,6 @@ CASES: dict[str, Case] = {
     "main.copy": Case(lambda w: w.app.clipboard.startswith(" > ".join(FAILED)), before=TO_THE_BAD),
     "main.connecting": Case(lambda w: w.screen == "NodesScreen"),
     "main.log": Case(lambda w: int(w.app.main.event_log.size.height) > w.before["log"]),
-    "main.beside": Case(lambda w: w.app.main.second_layer.display, before=("4",), size=(170, 50)),
     "main.panel": Case(lambda w: not w.app.main.panel.display),
     "grid.up": Case(moved(-1, 0), before=IN_THE_MIDDLE),
     "grid.down": Case(moved(1, 0), before=IN_THE_MIDDLE),

@@ -11,7 +11,8 @@ from textual.drivers._writer_thread import WriterThread
 
 from fabtui.model.events import Event, NodeState, SessionEnd, Watching
 from fabtui.model.measurement import Verdict
-from fabtui.screen import deferred, notifier
+from fabtui.screen import app as app_module
+from fabtui.screen import notifier
 from fabtui.screen.terminal.internals import NullWriter, sequence, write_codes
 from tests.screen.conftest import Opened
 from tests.screen.fakefeed import FakeFeed, Story, big_sweep, sweep_of_two
@@ -66,7 +67,7 @@ def notified(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     monkeypatch.setattr(notifier, "SETTLING", 0.2)
     monkeypatch.setattr(notifier, "INTERVAL", 0.3)
-    monkeypatch.setattr(deferred, "notify_terminal", lambda _, method, text: found.append((method, text)))
+    monkeypatch.setattr(app_module, "notify_terminal", lambda _, method, text: found.append((method, text)))
     return found
 
 

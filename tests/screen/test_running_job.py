@@ -239,10 +239,10 @@ async def test_a_recording_without_endpoints_shows_the_ranks(opened: Opened, mon
 
 async def test_the_job_opens_once_nothing_can_be_tested(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     judged_as(monkeypatch, verdict_of("hang"))
-    monkeypatch.setattr("fabtui.screen.views.main_parts.has_nothing_to_test", lambda model: False)
+    monkeypatch.setattr("fabtui.screen.views.main.has_nothing_to_test", lambda model: False)
     async with opened(FakeFeed(job_story("hang").events)) as (app, pilot):
         assert str(app.main.source.layer) != "job"
-        monkeypatch.setattr("fabtui.screen.views.main_parts.has_nothing_to_test", lambda model: True)
+        monkeypatch.setattr("fabtui.screen.views.main.has_nothing_to_test", lambda model: True)
         app.main.draw()
         await settled(app, pilot)
         assert str(app.main.source.layer) == "job"

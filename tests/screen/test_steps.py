@@ -12,7 +12,7 @@ from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight
 from fabtui.model.command_log import CommandRun
 from fabtui.model.events import CommandEnd, CommandStart, NodeState
 from fabtui.presentation.wording import plain
-from fabtui.screen.deferred import node_under_cursor
+from fabtui.screen.app_actions import node_under_cursor
 from fabtui.screen.views.detail_base import RunScreen, SteppedScreen
 from fabtui.screen.views.findings import FindingsScreen
 from fabtui.screen.views.node import NodeScreen

@@ -1,25 +1,26 @@
-"""The driver on a pseudo-terminal: keys are read in the event loop, and output does not wait for a thread."""
+"""The driver on a pseudo-terminal: what is pasted may be anything, and the terminal may go."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import pty
-import select
 import signal
 import sys
 import threading
 import tty
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from textual import events
+from textual.drivers._writer_thread import WriterThread
+from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
-from fabtui.screen.terminal.terminal_driver import TerminalDriver, TerminalWriter
+from fabtui.screen.terminal.internals import TerminalDriver, discard_output
 
 
 @pytest.fixture
@@ -33,48 +34,21 @@ def ends() -> Iterator[tuple[int, Any]]:
         os.close(outer)
 
 
-def shown(outer: int, most: int, seconds: float = 20.0) -> bytes:
-    found = b""
-    while len(found) < most and select.select([outer], [], [], seconds)[0]:
-        found += os.read(outer, 1 << 16)
-    return found
-
-
-def test_what_the_terminal_takes_is_written_at_once_and_the_rest_in_order(ends: tuple[int, Any]) -> None:
-    outer, file = ends
-    writer = TerminalWriter(file)
-    # Its thread does not run yet: it is not needed.
-    writer.write("é1")
-    assert shown(outer, 3) == "é1".encode()
-    text = "".join(f"{number}é " for number in range(20_000))
-    writer.start()
-    for at in range(0, len(text), 40_000):
-        writer.write(text[at : at + 40_000])
-    writer.write("end")
-    assert shown(outer, len(text.encode()) + 3) == text.encode() + b"end"
-    writer.stop()
-    assert not writer.is_alive()
-
-
-def test_a_terminal_that_is_gone_raises_nothing(ends: tuple[int, Any]) -> None:
-    outer, file = ends
-    writer = TerminalWriter(file)
-    writer.start()
-    os.close(outer)
-    for _ in range(50):
-        writer.write("x" * 1000)
-    writer.stop()
-
-
 class App:
     """The part of the app that the driver knows."""
 
     def __init__(self) -> None:
         self.taken: list[Message] = []
+        self.panics: list[object] = []
 
     def post_message(self, message: Message) -> bool:
         self.taken.append(message)
         return True
+
+    def call_later(self, *what: object) -> None:
+        self.panics.append(what)
+
+    def panic(self) -> None: ...
 
     async def _post_message(self, message: Message) -> bool:
         return self.post_message(message)
@@ -101,64 +75,37 @@ def driven(ends: tuple[int, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[i
         signal.signal(number, handler)
 
 
-def switches(thread: threading.Thread) -> str:
-    """Return how often a thread went to sleep."""
-    return Path(f"/proc/self/task/{thread.native_id}/status").read_text().partition("voluntary_ctxt_switches")[2]
-
-
-async def sleeps(thread: threading.Thread) -> bool:
-    """Return whether a thread does not wake for a while. On a busy machine it is late to fall asleep."""
-    for _ in range(40):
-        before = switches(thread)
-        await asyncio.sleep(0.25)
-        if switches(thread) == before:
-            return True
-    return False
-
-
-async def test_keys_are_read_without_a_thread_that_wakes_for_them(driven: int) -> None:
+async def test_what_is_pasted_need_not_be_utf_8(driven: int) -> None:
     app: Any = App()
     driver = TerminalDriver(app)
-    driver.start_application_mode()
-    os.write(driven, b"j\xff" + "é".encode()[:1])
-    await until(lambda: len(app.keys) >= 2)
-    os.write(driven, "é".encode()[1:] + b"\x1b[A\x1b")
-    await until(lambda: app.keys[-1:] == ["escape"])
-    assert [app.keys[0], *app.keys[-3:]] == ["j", "é", "up", "escape"]
-    reader = next(one for one in threading.enumerate() if one.name == "textual-input")
-    assert await sleeps(reader), "it wakes an idle machine"
-    driver.stop_application_mode()
-    driver.close()
-    assert not reader.is_alive()
-    os.write(driven, b"k")
-    await asyncio.sleep(0.02)
-    assert app.keys[-1] == "escape", "the next program has the keys"
-    assert b"\x1b[?1049l" in shown(driven, 1 << 16, 0.05)
-
-
-async def test_where_the_loop_cannot_watch_a_terminal_a_thread_reads_it(
-    driven: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(*_: object) -> None:
-        raise NotImplementedError
-
-    monkeypatch.setattr(asyncio.get_running_loop(), "add_reader", refused)
-    app: Any = App()
-    driver = TerminalDriver(app)
-    driver.start_application_mode()
-    os.write(driven, b"j")
-    await until(lambda: app.keys == ["j"])
+    driver.start_application_mode()  # type: ignore[no-untyped-call]
+    os.write(driven, b"j\x1b[200~a\xff" + "é".encode()[:1])
+    os.write(driven, "é".encode()[1:] + b"\x1b[201~k")
+    await until(lambda: app.keys[-1:] == ["k"])
+    assert app.keys == ["j", "k"]
+    assert [one.text for one in app.taken if isinstance(one, events.Paste)] == ["a\ufffdé"]
     driver.stop_application_mode()
     driver.close()
 
 
-async def test_the_end_of_a_terminal_is_read_once(driven: int) -> None:
+async def test_the_end_of_a_terminal_is_no_error(driven: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(_: LinuxDriver) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(LinuxDriver, "run_input_thread", gone)
     app: Any = App()
-    driver = TerminalDriver(app)
-    driver.start_application_mode()
-    shown(driven, 1 << 16, 0.05)
-    os.close(driven)
-    watched: Any = asyncio.get_running_loop()
-    await until(lambda: driver.fileno not in {key.fd for key in watched._selector.get_map().values()})
-    driver.stop_application_mode()
-    driver.close()
+    TerminalDriver(app)._run_input_thread()
+    assert not app.panics
+
+
+async def test_a_write_that_waits_for_a_terminal_that_is_gone_returns(driven: int) -> None:
+    driver: Any = TerminalDriver(App())  # type: ignore[arg-type]
+    # The thread does not run, as after an error.
+    writer = driver._writer_thread = WriterThread(driver._file)
+    while not writer._queue.full():
+        driver.write("x")
+    waiting = threading.Thread(target=driver.write, args=("y",), daemon=True)
+    waiting.start()
+    discard_output(driver)
+    waiting.join(20)
+    assert not waiting.is_alive()

@@ -35,7 +35,6 @@ async def test_the_private_parts_of_textual_are_those_that_were_checked(opened: 
     async with opened(FakeFeed(big_sweep(1, 2).events)) as (app, pilot):
         assert isinstance(internals.color_system(app), ColorSystem)
         assert [strip.cell_length for strip in internals.screen_lines(app.screen)] == [120] * 40
-        internals.reload_theme(app, app.theme)
         internals.choose_filters(app, "none", ascii_only=False)
         assert app._filters
         app.notify("a")

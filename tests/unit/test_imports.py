@@ -14,7 +14,7 @@ import fabtui
 import fabtui_node
 
 #: None of these before the first frame of the screen; torch never on the login node.
-HEAVY = ("asyncssh", "cryptography", "msgspec", "numpy", "pandas", "pynvml", "torch", "ClusterShell", "shtab")
+HEAVY = ("asyncssh", "cryptography", "numpy", "pandas", "pynvml", "torch", "shtab", "ClusterShell.NodeSet")
 ROOT = Path(__file__).parents[2]
 PROBES = Path(fabtui_node.__file__).parent
 SOURCES = sorted(PROBES.rglob("*.py"))
@@ -30,9 +30,7 @@ def loaded_after(code: str, but: str = "()") -> set[str]:
 def test_the_command_line_loads_nothing_heavy() -> None:
     code = "from fabtui.cli.parser import build_parser; build_parser().parse_args(['--nodes', 'a'])"
     loaded = loaded_after(f"import fabtui, fabtui.cli.main\n{code}")
-    assert not loaded & {*HEAVY, "textual", "rich", "asyncio", "platformdirs", "importlib.metadata", "subprocess"}
-    # It reads the source texts of all probes, which takes 6 ms.
-    assert "fabtui_node.registry" not in loaded
+    assert not loaded & {*HEAVY, "textual", "rich", "asyncio", "importlib.metadata", "subprocess"}
 
 
 def test_a_whole_request_loads_nothing_heavy() -> None:
@@ -41,52 +39,29 @@ def test_a_whole_request_loads_nothing_heavy() -> None:
         "request_from(build_parser().parse_args(['--nodes', 'n[060-067]', '--no-record', '--csv', '/tmp/x.csv']))\n"
         "request_from(build_parser().parse_args(['--lab', '2x4', '--lab-fault', 'n000:1>n001:2=drop', '--no-record']))"
     )
-    # A node set needs ClusterShell's RangeSet (1 ms), but nothing else of ClusterShell.
-    heavy = {*HEAVY, "textual", "rich", "ClusterShell.NodeSet", "ClusterShell.NodeUtils"} - {"ClusterShell"}
-    assert not loaded_after(code) & heavy
-
-
-def test_the_request_of_a_lab_waits_for_no_scheduler_and_no_declaration_of_a_probe() -> None:
-    code = (
-        "from fabtui.cli.parser import build_parser\nfrom fabtui.cli.options_from_args import request_from\n"
-        "request_from(build_parser().parse_args(['--lab', '2x4', '--no-record']))"
-    )
-    assert not loaded_after(code) & {"fabtui.nodeset", "fabtui.scheduler.slurm", "fabtui_node.registry"}
+    assert not loaded_after(code) & {*HEAVY, "textual", "rich", "ClusterShell.NodeUtils"}
 
 
 def test_the_history_is_read_without_the_diagnosis() -> None:
-    heavy = {*HEAVY, "textual", "rich", "fabtui.diagnosis.diagnosis"} - {"ClusterShell"}
+    heavy = {*HEAVY, "textual", "rich", "fabtui.diagnosis.diagnosis"}
     assert not loaded_after("import fabtui.cli.commands.history") & heavy
 
 
 @pytest.mark.slow
-def test_the_screen_loads_nothing_heavy_but_textual() -> None:
-    # The registry of probes reads their source texts; the first frame shows neither a session nor a grid.
-    later = {"fabtui_node.registry", "fabtui.model.session_model", "fabtui.screen.grid.widget"}
-    assert not loaded_after("import fabtui.screen.app, fabtui.screen.launch") & {*HEAVY, *later}
+def test_the_screen_starts_before_anything_heavy_is_loaded() -> None:
+    loaded = loaded_after("import fabtui.cli.commands.app, fabtui.screen.launch")
+    assert not loaded & {*HEAVY, "textual", "rich", "fabtui.model.session_model"}
 
 
 @pytest.mark.slow
-def test_no_step_of_the_first_search_waits_for_numpy() -> None:
-    recording = str(ROOT / "tests/samples/sessions/h200x8-lab-2x4-faults.jsonl.gz")
-    code = (
-        "from fabtui.importers.session import read_session\n"
-        "from fabtui.screen.session_diagnosis import SessionDiagnosis\n"
-        f"found = SessionDiagnosis(read_session({recording!r}))\nbefore = set(sys.modules)\n"
-        "while found.step(1.0): pass\nassert found.found"
-    )
-    assert not {name for name in loaded_after(code, but="before") if name.startswith("numpy")}
-
-
-def test_the_core_is_light() -> None:
-    packages = "fabtui.model, fabtui.export.csv, fabtui.session.options, fabtui.session.feeds.base"
-    assert not loaded_after(f"import {packages}") & {*HEAVY, "textual", "rich", "asyncio"}
+def test_the_screen_never_loads_torch_pandas_or_asyncssh() -> None:
+    assert not loaded_after("import fabtui.screen.app") & {"asyncssh", "cryptography", "pandas", "pynvml", "torch"}
 
 
 @pytest.mark.slow
 def test_the_session_never_loads_torch_or_the_screen() -> None:
     loaded = loaded_after("import fabtui.session.feeds.live, fabtui.transport.connector, fabtui.lab.lab")
-    assert not loaded & {"torch", "textual", "rich", "pandas", "numpy"}
+    assert not loaded & {"torch", "textual", "rich", "pandas"}
 
 
 @pytest.mark.slow

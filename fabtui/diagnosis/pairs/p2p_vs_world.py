@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from fabtui.diagnosis.pairs.tally import Pair
 from fabtui.model.endpoints import node_of
 from fabtui.model.layers import Layer
@@ -66,8 +68,6 @@ def _differing(model: Model) -> Iterator[tuple[Pair, Verdict, Verdict]]:
     """Yield the ordered pairs with different verdicts in p2p and world, and both, in the order of the grid."""
     if not {Layer.P2P, Layer.WORLD} <= model.layers:
         return
-    import numpy as np
-
     ends = len(model.endpoints)
     alone, inside = model.pair_table(Layer.P2P), model.pair_table(Layer.WORLD)
     _, first, second = np.intersect1d(alone.code(ends), inside.code(ends), assume_unique=True, return_indices=True)

@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from fabtui.model.counter_log import NodeTraffic
 from fabtui.model.endpoints import node_of
 from fabtui.model.facts.node_view import active_ports
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.pair_table import PairTable, joined
 from fabtui.model.records import listed
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.nccl.transports import Path, transport_of
-
-if TYPE_CHECKING:
-    from fabtui.model.pair_table import PairTable
 
 Text = TypeVar("Text", bound=str)
 
@@ -221,8 +219,6 @@ def latest_pairs(model: Model) -> list[Measurement]:
 
 
 def _latest(model: Model) -> PairTable:
-    from fabtui.model.pair_table import joined
-
     *_, found = joined(model.pair_table(Layer.P2P), model.pair_table(Layer.WORLD), len(model.endpoints))
     assert found is not None
     return found

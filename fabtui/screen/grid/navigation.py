@@ -24,12 +24,12 @@ from fabtui.screen.grid.axis import Axis, AxisEntry, fit_text
 from fabtui.screen.grid.cells import CellSource, EndpointCells, NodePairCells, RowOrder
 from fabtui.screen.grid.prompts import Filter, read_filter, read_place
 from fabtui.screen.grid.rank_cells import RankCells
+from fabtui.screen.grid.severity_index import NodeCells, SeverityIndex
 from fabtui.screen.grid.widget import GridView
 
 if TYPE_CHECKING:
     from fabtui.diagnosis.finding import Finding
     from fabtui.presentation.job_board import JobBoard
-    from fabtui.screen.grid.severity_index import NodeCells, SeverityIndex
 
 #: Why an order by groups is not possible, and what to do.
 UNKNOWN = {
@@ -122,14 +122,10 @@ class ViewState:
     @cached_property
     def index(self) -> SeverityIndex:
         """Severity of the cells of all endpoint pairs; imports numpy, so not to be used before the first frame."""
-        from fabtui.screen.grid.severity_index import SeverityIndex
-
         return SeverityIndex(self.source)
 
     @cached_property
     def blocks(self) -> NodeCells:
-        from fabtui.screen.grid.severity_index import NodeCells
-
         return NodeCells(self.source, self.index)
 
     @property

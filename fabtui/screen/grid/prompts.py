@@ -11,6 +11,7 @@ from fabtui.model.endpoints import PAIR_CLASSES, PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Cell, Model
+from fabtui.nodeset import expand
 from fabtui.screen.grid.axis import Axis
 from fabtui_node.parsers.nccl.transports import TRANSPORTS, Path, transport_of
 
@@ -157,8 +158,6 @@ def read_filter(text: str, known: list[str]) -> Filter | None:
 
 
 def _nodes(nodes: str, word: str, known: list[str]) -> set[str]:
-    from fabtui.nodeset import expand
-
     if "^-" in nodes:
         raise InputError("filter: ^- reads standard input, which the screen uses")
     found = set(expand(nodes, "filter")) & set(known)

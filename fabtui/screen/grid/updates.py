@@ -99,8 +99,6 @@ class GridUpdater:
         self._grid = grid
         self._draw_within = draw_within
         self._highlights = Highlights()
-        #: Changed cells of the latest update, by endpoint numbers; None for all.
-        self.changed: set[tuple[int, int]] | None = None
         self._redrawn = 0.0
         self._rejudged = 0.0
         self._stale = False
@@ -108,7 +106,7 @@ class GridUpdater:
     def update(self, state: ViewState) -> None:
         """Draw the cells in view that changed since the last call."""
         source = state.source
-        changed = self.changed = source.model.drain_changes()
+        changed = source.model.drain_changes()
         if state.take_axis():
             source.take_medians()
             self._highlights.clear(source)

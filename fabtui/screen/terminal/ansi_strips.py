@@ -14,7 +14,6 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from rich._palettes import EIGHT_BIT_PALETTE
 from rich.color import Color, ColorSystem
 from rich.segment import Segment
 from rich.style import Style
@@ -41,7 +40,7 @@ class Codes(NamedTuple):
 #: Style of a terminal after a reset.
 PLAIN = Codes(frozenset(), "39", "49")
 #: Colours of the 256-colour palette that are the same in all terminals; their codes are half as long as RGB.
-_INDEX = {EIGHT_BIT_PALETTE[index]: index for index in range(16, 256)}
+_INDEX = {Color.from_ansi(index).get_truecolor(): index for index in range(16, 256)}
 
 
 @lru_cache(4096)

@@ -6,17 +6,21 @@ tests/screen/test_textual_internals.py pins the versions of Textual.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import os
+import queue
 import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from rich.color import ColorSystem
 from textual.app import App
 from textual.driver import Driver
+from textual.drivers import linux_driver
 from textual.filter import ANSIToTruecolor, NoColor
 from textual.notifications import Notification
 from textual.screen import Screen
@@ -44,25 +48,9 @@ def choose_filters(app: App[Any], color_count: str, *, ascii_only: bool) -> None
     app._filters = [*found, ControlFilter(), *([AsciiFilter()] if ascii_only else [])]
 
 
-def reload_theme(app: App[Any], name: str) -> None:
-    """Apply a theme in use again after it was registered again."""
-    app._watch_theme(name)
-
-
 def screen_lines(screen: Screen[Any]) -> list[Strip]:
     """Return the lines of a screen as they are drawn."""
     return screen._compositor.render_strips()
-
-
-async def act_on_key(app: App[Any], key: str) -> bool:
-    """Do what a key is bound to, as Textual does once the key has come back to the app; return False if nothing."""
-    chain = app.screen._binding_chain
-    for first, places in ((True, reversed(chain)), (False, chain)):
-        for place, bindings in places:
-            for binding in bindings.key_to_bindings.get(key, ()):
-                if binding.priority is first and await app.run_action(binding.action, place):
-                    return True
-    return False
 
 
 def has_effect(app: App[Any], key: str) -> bool:
@@ -72,6 +60,23 @@ def has_effect(app: App[Any], key: str) -> bool:
         for place, bindings in app.screen._modal_binding_chain
         for binding in bindings.key_to_bindings.get(key, ())
     )
+
+
+def _lenient(encoding: str) -> Callable[[], codecs.IncrementalDecoder]:
+    return partial(codecs.getincrementaldecoder(encoding), "replace")
+
+
+# Bytes that are not UTF-8 may be pasted; Textual's decoder would end the app.
+linux_driver.getincrementaldecoder = _lenient  # type: ignore[attr-defined, assignment]
+
+
+class TerminalDriver(linux_driver.LinuxDriver):
+    """Textual's driver of a terminal, but its end raises nothing: it ends the session (`watch_hangup`)."""
+
+    def run_input_thread(self) -> None:
+        """Read keys until the terminal is handed back, or gone."""
+        with contextlib.suppress(OSError):
+            super().run_input_thread()
 
 
 class LastingNotification(Notification):
@@ -108,8 +113,12 @@ def discard_output(driver: Any) -> None:
 
     Its writer thread queues a few texts and then blocks the app until the terminal takes them.
     """
-    if getattr(driver, "_writer_thread", None) is not None:
+    if (writer := getattr(driver, "_writer_thread", None)) is not None:
         driver._writer_thread = NullWriter()
+        # A write may wait for room, and the thread that would make some may have ended with the terminal.
+        with contextlib.suppress(AttributeError, queue.Empty):
+            while True:
+                writer._queue.get_nowait()
 
 
 def watch_hangup(driver: Any, loop: asyncio.AbstractEventLoop, hung_up: Callable[[], None]) -> None:

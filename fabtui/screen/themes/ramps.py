@@ -6,11 +6,14 @@ import contextlib
 import tomllib
 from functools import lru_cache
 from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
 
+from textual.theme import BUILTIN_THEMES
+
+from fabtui.config.values import nearest
 from fabtui.errors import InputError
 from fabtui.paths import UnsafeFileError, open_strictly, theme_folder, user_theme_folder
+from fabtui.screen.themes import styles
 
 Stamp = tuple[int, int, int]
 
@@ -57,12 +60,12 @@ def theme_names() -> list[str]:
 def all_theme_names() -> list[str]:
     """Return the names of the theme files, and of Textual's own themes."""
     own = theme_names()
-    return [*own, *(name for name in sorted(_styles().BUILTIN_THEMES) if name not in own)]
+    return [*own, *(name for name in sorted(BUILTIN_THEMES) if name not in own)]
 
 
 def theme_problem(name: str) -> str | None:
     """Return the error in a theme, or None if it is valid."""
-    if name not in theme_paths() and _styles().is_builtin(name):
+    if name not in theme_paths() and styles.is_builtin(name):
         return None
     try:
         read_theme(name)
@@ -71,18 +74,12 @@ def theme_problem(name: str) -> str | None:
     return None
 
 
-def _styles() -> ModuleType:
-    from fabtui.screen.themes import styles
-
-    return styles
-
-
 def read_theme(name: str) -> ThemeFile:
     """Read a theme file by its name; raise `InputError` if it does not exist or is invalid."""
     path = theme_paths().get(name)
     if path is None:
         known = all_theme_names()
-        raise InputError(f"there is no theme {name!r}; themes: {', '.join(known)}{_styles().nearest(name, known)}")
+        raise InputError(f"there is no theme {name!r}; themes: {', '.join(known)}{nearest(name, known)}")
     return read_theme_file(path)
 
 
@@ -121,7 +118,7 @@ def _read(path: Path, _stamp: Stamp | None) -> ThemeFile:
         )
         if own:
             # Shipped themes are checked by the tests, not before each first frame.
-            _styles().check(theme.colors, theme.variables, theme.ramps)
+            styles.check(theme.colors, theme.variables, theme.ramps)
     except UnsafeFileError as error:
         raise InputError(f"the theme file {path} is not used: {error}") from None
     except OSError as error:

@@ -17,17 +17,50 @@ from textual.widget import Widget
 
 from fabtui.errors import InputError
 from fabtui.model.layers import Layer
+from fabtui.model.measurement import Verdict
 from fabtui.presentation.cell_levels import CellStyle
-from fabtui.presentation.wording import MUTED, Part, clock_text, plain
+from fabtui.presentation.legends import layers_of, legend, usual_line, usual_lines
+from fabtui.presentation.progress_estimate import layer_to_show
+from fabtui.presentation.wording import MUTED, Part, plain
 from fabtui.presentation.wrapping import Line, Lines, between, clipped, in_clauses
 from fabtui.sanitize import one_line
 from fabtui.screen import session_actions
 from fabtui.screen.context import AppContext, ViewName
+from fabtui.screen.grid.cells import RowOrder
+from fabtui.screen.grid.navigation import GridNavigation, Zoom, block_name, block_parts
+from fabtui.screen.grid.prompts import FILTER_HINT
+from fabtui.screen.grid.updates import GridUpdater
+from fabtui.screen.grid.widget import GridView
 from fabtui.screen.keys import RUN_KEY, Shortcut, shortcut
+from fabtui.screen.views.main_layout import (
+    PANEL_LEAST,
+    LayoutChoices,
+    LinesBelow,
+    MainLayout,
+    arrange,
+    grid_fits,
+    has_grid,
+    has_nothing_to_test,
+    lines_below,
+    panel_width,
+)
+from fabtui.screen.views.main_panel import PanelContent
 from fabtui.screen.widgets.boxes import ColumnBox, RowBox
 from fabtui.screen.widgets.connecting import ConnectingView
 from fabtui.screen.widgets.event_log import EventLog
 from fabtui.screen.widgets.key_bar import KeyBar
+from fabtui.screen.widgets.main_head import (
+    MIN_TABS,
+    LayerTabs,
+    QuietFact,
+    connecting_line,
+    head_line,
+    quiet_facts,
+    replay_text,
+    seek_line,
+)
+from fabtui.screen.widgets.minimap import ColorKey, Minimap
+from fabtui.screen.widgets.pair_text import status_parts, summary_text
 from fabtui.screen.widgets.prompt import Prompt
 from fabtui.screen.widgets.text_line import (
     ALL_FINDINGS,
@@ -39,6 +72,7 @@ from fabtui.screen.widgets.text_line import (
     TargetLines,
     TextLine,
 )
+from fabtui.screen.widgets.worst_pairs import MAX_PAIRS, WorstPairs
 
 if TYPE_CHECKING:
     from fabtui.diagnosis.finding import Finding
@@ -48,7 +82,6 @@ if TYPE_CHECKING:
     from fabtui.screen.grid.cells import EndpointCells
     from fabtui.screen.grid.navigation import ViewState
     from fabtui.screen.session_diagnosis import SessionDiagnosis
-    from fabtui.screen.views import main_parts as later
 
 _ZOOM = Binding.Group("zoom")
 #: Labels of keys over the ranks of a job; "" leaves them out.
@@ -116,7 +149,6 @@ class MainScreen(Screen[None]):
         _grid_key("y", "copy", "main.copy", "copy the results of the pair under the cursor", "copy"),
         _grid_key("x", "other_direction", "main.other-way", "opposite direction of the pair"),
         _grid_key("m", "map", "main.map", "show or hide the map of a grid that does not fit"),
-        _grid_key("vertical_line", "beside", "main.beside", "show or hide a second layer beside the grid"),
         _grid_key("p", "panel", "main.panel", "show or hide the side panel"),
         shortcut("escape", "back", "main.back", "go back: grid, previous zoom, or all cells"),
     ]
@@ -141,8 +173,7 @@ class MainScreen(Screen[None]):
         self.node_states = ConnectingView(self._glyphs, id="connecting")
         self.event_log = EventLog(id="log")
         self.key_bar = KeyBar(self._key_label, ("arrows", "move"), id="keys")
-        self._body = RowBox(id="body")
-        self._panel_content: later.PanelContent | None = None
+        self._panel_content: PanelContent | None = None
         self._key_state = (False, False, False, False, False)
         self._has_findings = False
         self._prompt: Prompt | None = None
@@ -151,20 +182,10 @@ class MainScreen(Screen[None]):
         #: Final findings for which the cursor was put on the worst pair.
         self._aimed_for: list[Finding] | None = None
         self._composed = False
-        #: Whether the parts are there that the first frame does not show.
-        self._complete = False
-
-    def complete(self) -> None:
-        """Make what the first frame does not show, once there is a model."""
-        if self._complete:
-            return
-        global later
-        from fabtui.screen.views import main_parts as later
-
-        context, glyphs = self._app_context, self._glyphs
-        self.navigation = later.GridNavigation(context, lambda view: later.GridView(view.source, glyphs, id="grid"))
+        glyphs = self._glyphs
+        self.navigation = GridNavigation(context, lambda view: GridView(view.source, glyphs, id="grid"))
         self.grid = self.navigation.grid
-        self.tabs = later.LayerTabs(id="tabs")
+        self.tabs = LayerTabs(id="tabs")
         lines = (TextLine(id=name) for name in ("unit", "notice", "air", "status"))
         self.unit_line, self.notice_line, self._air, self.status_line = lines
         #: Usual values below the grid, or in the side panel if the grid leaves no room.
@@ -172,28 +193,26 @@ class MainScreen(Screen[None]):
         self._usual_in_panel: Lines = []
         #: Rows and columns in view, if the line above the grid has no room for them.
         self._where_below = ""
-        self.worst_pairs = later.WorstPairs(glyphs, id="worst")
+        self.worst_pairs = WorstPairs(glyphs, id="worst")
         self.panel = SidePanel(glyphs, id="panel")
-        self.minimap = later.Minimap(glyphs, id="minimap")
+        self.minimap = Minimap(glyphs, id="minimap")
         self.minimap.display = False
         self.findings_below = TargetLines(id="findings-below")
-        self.color_key = later.ColorKey(glyphs, id="color-key")
+        self.color_key = ColorKey(glyphs, id="color-key")
         self.tooltip_line = CellTooltip(id="hover")
         #: Width of the side panel.
         self.panel_width = PANEL_WIDTH
-        self._choices = later.LayoutChoices()
-        self._layout_state = later.MainLayout("connecting", {}, 0)
-        self.second_layer = later.SecondLayer(self.navigation.view_state.source, glyphs, id="beside")
-        self._updater = later.GridUpdater(self.grid, context.draw_within)
+        self._choices = LayoutChoices()
+        self._layout_state = MainLayout("connecting", {}, 0)
+        self._updater = GridUpdater(self.grid, context.draw_within)
         #: Layer that is shown because it is tested; None once the user has chosen one.
         self._followed: Layer | None = self.source.layer
         self._tabs_row = RowBox(self.tabs, self.unit_line, id="tabs-row")
-        self._grids = RowBox(self.grid, self.second_layer, self.worst_pairs, id="grids")
+        self._grids = RowBox(self.grid, self.worst_pairs, id="grids")
         self._left = ColumnBox(self._grids, self.usual, id="left")
+        self._side = ColumnBox(self.panel, self.minimap, id="side")
+        self._body = RowBox(self.node_states, self._left, self._side, id="body")
         self._optional = self._optional_widgets()
-        self._complete = True
-        # Hides what there is nothing for yet.
-        self.draw()
 
     def _optional_widgets(self) -> dict[str, Widget]:
         """Return the widgets that a layout shows or hides, by their names there."""
@@ -201,7 +220,6 @@ class MainScreen(Screen[None]):
             "connecting": self.node_states,
             "grid": self.grid,
             "worst": self.worst_pairs,
-            "beside": self.second_layer,
             "panel": self.panel,
             "status": self.status_line,
             "tabs-row": self._tabs_row,
@@ -239,25 +257,12 @@ class MainScreen(Screen[None]):
     @property
     def view(self) -> str:
         """Content of the body: ``connecting``, ``grid`` or ``worst``."""
-        return self._layout_state.view if self._complete else "connecting"
+        return self._layout_state.view
 
     def compose(self) -> ComposeResult:
-        # What the first frame shows; each further widget would delay it by half a millisecond.
-        yield self.verdict_bar
-        with self._body:
-            yield self.node_states
-        yield self.event_log
-        yield self.key_bar
-
-    async def mount_parts(self) -> None:
-        """Mount the widgets that show results."""
-        if self._left.is_attached:
-            return
-        with self.app.batch_update():
-            await self.mount(self._tabs_row, self.notice_line, self._air, before=self._body)
-            await self._body.mount(self._left, ColumnBox(self.panel, self.minimap, id="side"))
-            await self.mount(self.findings_below, self.status_line, self.color_key, before=self.event_log)
-            await self.mount(self.tooltip_line, after=self.key_bar)
+        yield from (self.verdict_bar, self._tabs_row, self.notice_line, self._air, self._body)
+        yield from (self.findings_below, self.status_line, self.color_key, self.event_log, self.key_bar)
+        yield self.tooltip_line
 
     def on_mount(self) -> None:
         self._composed = True
@@ -273,16 +278,15 @@ class MainScreen(Screen[None]):
             self.findings.stop()
         self._job = None
         self.navigation.take_model(same=same)
-        self._panel_content = later.PanelContent(self._app_context, self.navigation, self.worst_pairs.sorting)
+        self._panel_content = PanelContent(self._app_context, self.navigation, self.worst_pairs.sorting)
         self.draw()
 
     def _fit(self) -> None:
         """Show the widgets that fit the size and the state of the session."""
         width, height = self.size
         axis = self.source.axis
-        two_nodes, comparable = self.view_state.zoom is later.Zoom.NODES, later.can_compare(self.view_state)
-        choices = self._choices
-        layout = later.arrange(self.model, axis, width, height, choices, two_nodes=two_nodes, comparable=comparable)
+        two_nodes = self.view_state.zoom is Zoom.NODES
+        layout = arrange(self.model, axis, width, height, self._choices, two_nodes=two_nodes)
         if layout == self._layout_state:
             return
         if layout.view != self._layout_state.view:
@@ -293,30 +297,24 @@ class MainScreen(Screen[None]):
             self._optional[name].display = shown
         self._left.display = layout.view != "connecting"
         self.event_log.styles.height = layout.log
-        self.second_layer.reread()
         focus = self._optional[layout.view]
         if self.focused is not focus and not (self._choices.log and self.focused is self.event_log):
             self.set_focus(focus if focus.can_focus else None, scroll_visible=False)
-        self.panel_width = later.panel_width(axis, width, height, beside=layout.shown["beside"])
+        self.panel_width = panel_width(axis, width, height)
         self.panel.styles.width = self.panel_width
-        self.navigation.fit_zoom(later.grid_fits(axis, width - (self.panel_width if self.panel.display else 0)))
+        self.navigation.fit_zoom(grid_fits(axis, width - (self.panel_width if self.panel.display else 0)))
 
     def _choose(self, **choices: bool) -> None:
         self._choices = self._choices._replace(**choices)
         self.draw()
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
-        if not self._complete:
-            return
-        for widget in (self.grid, self.second_layer, self.color_key, self.minimap):
+        for widget in (self.grid, self.color_key, self.minimap):
             widget.paint_with(ramp, system)
 
     def draw(self) -> None:
         """Update all widgets that show something else than before. Costs what has changed."""
         if not self._composed or not self.size.width:
-            return
-        if not self._complete:
-            self._draw_start()
             return
         navigation = self.navigation
         navigation.note_cursor()
@@ -344,13 +342,6 @@ class MainScreen(Screen[None]):
         if self.tooltip_line.display:
             self._draw_tooltip()
 
-    def _draw_start(self) -> None:
-        """Draw the first frame, while the model and all that shows it are imported."""
-        self.node_states.start(self._app_context.settings.title)
-        clock = (f"{clock_text(self._app_context.elapsed())} ", MUTED)
-        title = between([(" fabtui", "bold $primary")], [clock], self.size.width, self._glyphs.ellipsis)
-        self.verdict_bar.put([(title, ALL_FINDINGS)])
-
     def _take_job(self) -> None:
         """Show the latest verdict about the running job; its layer opens by itself while nothing can be tested."""
         board = self._app_context.job()
@@ -361,14 +352,14 @@ class MainScreen(Screen[None]):
             self.navigation.take_board(board)
         # The last verdict may come before it is known that nothing can be tested.
         opens = self._followed and self.source.layer is not Layer.JOB and not self.model.results.tested
-        if opens and later.has_nothing_to_test(self.model):
+        if opens and has_nothing_to_test(self.model):
             self._show_layer(Layer.JOB)
 
     def _follow_sweep(self) -> None:
         """Show the layer that is being tested, unless the user has chosen another."""
         if self._followed is not self.source.layer or self.findings is None:
             return
-        layer = later.layer_to_show(self.model, self.findings.layers)
+        layer = layer_to_show(self.model, self.findings.layers)
         if layer is not None and layer is not self._followed:
             self._followed = layer
             self.navigation.take_layer(layer)
@@ -399,20 +390,20 @@ class MainScreen(Screen[None]):
         if context.feed is not None and (state := context.feed.playback) is not None:
             if state.reached is not None:
                 # The state on the way is shown once it is complete.
-                self.verdict_bar.put([(later.seek_line(state, self._glyphs), ALL_FINDINGS)])
+                self.verdict_bar.put([(seek_line(state, self._glyphs), ALL_FINDINGS)])
                 return
-            replay = later.replay_text(state, room=self.size.width >= 100)
+            replay = replay_text(state, room=self.size.width >= 100)
         domain = "" if content is None else content.diagnosis.domain
-        facts = later.quiet_facts(model, context.elapsed(), context.now(), replay, self._glyphs, domain)
+        facts = quiet_facts(model, context.elapsed(), context.now(), replay, self._glyphs, domain)
         if replay and (title := context.settings.title):
             # The name of the recording.
-            facts.insert(0, later.QuietFact(0, [(one_line(title, 40), MUTED)]))
+            facts.insert(0, QuietFact(0, [(one_line(title, 40), MUTED)]))
         if self.view == "connecting" or content is None:
-            before: Line = later.connecting_line(model) if model.nodes else [("fabtui", "bold $primary")]
-            line = later.head_line(lambda _: before, facts, self.size.width, self._glyphs)
+            before: Line = connecting_line(model) if model.nodes else [("fabtui", "bold $primary")]
+            line = head_line(lambda _: before, facts, self.size.width, self._glyphs)
         else:
             sentence = partial(content.sentence, job=self._job)
-            line = later.head_line(sentence, facts, self.size.width, self._glyphs)
+            line = head_line(sentence, facts, self.size.width, self._glyphs)
         self.verdict_bar.put([(clipped(line, self.size.width, self._glyphs.ellipsis), ALL_FINDINGS)])
 
     def _notices(self) -> list[Part]:
@@ -428,7 +419,7 @@ class MainScreen(Screen[None]):
         if self.model.phase.name != "done":
             self._aimed_for = None
             return
-        elsewhere = self.view != "grid" or view.shows_ranks or view.zoom is later.Zoom.NODES
+        elsewhere = self.view != "grid" or view.shows_ranks or view.zoom is Zoom.NODES
         if found is None or elsewhere or navigation.moved or self.model.watching:
             return
         place = None
@@ -452,12 +443,12 @@ class MainScreen(Screen[None]):
         bad = dict(self.findings.layers) if self.findings is not None else {}
         if self._job is not None and self._job.verdict.alerts:
             hangs = self._job.style is CellStyle.FAILED
-            worst = later.Verdict.FAILED if hangs else later.Verdict.SLOW
+            worst = Verdict.FAILED if hangs else Verdict.SLOW
             bad[Layer.JOB] = Counter({worst: max(1, len(self._job.verdict.behind))})
-        self.tabs.choose(self.source.layer, later.layers_of(self.model), self.size.width, bad)
+        self.tabs.choose(self.source.layer, layers_of(self.model), self.size.width, bad)
         where = self.grid.scrolled_text if self.view == "grid" else ""
-        room = self.size.width - max(self.tabs.width, later.MIN_TABS) - 2
-        parts = later.legend(self.model, self.source.layer, *self.source.unit(), room - len(where) - 2, self._glyphs)
+        room = self.size.width - max(self.tabs.width, MIN_TABS) - 2
+        parts = legend(self.model, self.source.layer, *self.source.unit(), room - len(where) - 2, self._glyphs)
         # Rows and columns in view, if the unit leaves room for them.
         above = len(plain(parts)) + len(where) + 2 <= room
         parts += [("  " + where, "bold")] if where and above else []
@@ -465,10 +456,8 @@ class MainScreen(Screen[None]):
         parts = clipped(parts, room, self._glyphs.ellipsis)
         self.unit_line.show(Content.assemble(" " * (room - len(plain(parts))), *parts))
         self._show_if_any(self.notice_line, self._notices())
-        self._follow()
         self._draw_map()
-        grids = [one for one in (self.grid, self.second_layer) if one.display] if self.color_key.display else []
-        shown = {style for one in grids for style in one.styles_in_view()}
+        shown = set(self.grid.styles_in_view()) if self.color_key.display and self.grid.display else set()
         self.color_key.explain(self.source.layer, shown, job=self._job)
         self._draw_cursor()
 
@@ -477,7 +466,7 @@ class MainScreen(Screen[None]):
         if self.view == "worst":
             index, none = self.view_state.index, f"no bad pair in layer {self.source.layer}"
             none = none if index.complete else "searching for bad pairs"
-            self.worst_pairs.list_pairs(self.model, self.source.axis, index.worst(later.MAX_PAIRS), none)
+            self.worst_pairs.list_pairs(self.model, self.source.axis, index.worst(MAX_PAIRS), none)
         entries = self.cursor_entries()
         if entries is None:
             return
@@ -490,10 +479,10 @@ class MainScreen(Screen[None]):
                 self.panel.put(self._panel_content.lines(entries, self.cursor_block(), size, self._usual_in_panel))
             return
         parts = [] if job is None else self._rank_line(job)
-        parts = parts or later.status_parts(self.model, self.source.layer, *entries, self._glyphs)
+        parts = parts or status_parts(self.model, self.source.layer, *entries, self._glyphs)
         if (block := self.cursor_block()) is not None:
-            name = (f"{later.block_name(self.view_state, *block)}  ", "bold")
-            parts = [name, *later.block_parts(self.view_state, *block, self._glyphs), ("; ", MUTED), *parts]
+            name = (f"{block_name(self.view_state, *block)}  ", "bold")
+            parts = [name, *block_parts(self.view_state, *block, self._glyphs), ("; ", MUTED), *parts]
         if (where := self._where_below) and len(plain(parts)) + len(where) + 2 <= self.size.width:
             parts = between(parts, [(where, "bold")], self.size.width, self._glyphs.ellipsis)
         self.status_line.show(Content.assemble(*in_clauses(parts, self.size.width, self._glyphs.ellipsis)))
@@ -505,16 +494,15 @@ class MainScreen(Screen[None]):
 
     def _draw_below(self) -> None:
         """Show what is below the grid: usual values, and the findings if there is no side panel."""
-        content, width, lines = self._panel_content, self.size.width, later.LinesBelow()
+        content, width, lines = self._panel_content, self.size.width, LinesBelow()
         ranks = self.view_state.shows_ranks and self._job is not None
-        usual = later.usual_lines(self.model, self.source.layer)
+        usual = usual_lines(self.model, self.source.layer)
         panel = self.panel.display
         if self.view == "grid" and content is not None:
             body = self.size.height - self._layout_state.lines_around - self.notice_line.display
             of_grid = width - (self.panel_width if panel else 0)
-            of_grid = (of_grid - 1) // 2 if self.second_layer.display else of_grid
             judged = self.source.layer.spec.better is not None and self.source.layer is not Layer.CHANGE
-            lines = later.lines_below(self.grid, of_grid, body, panel=panel, usual=judged, more=ranks)
+            lines = lines_below(self.grid, of_grid, body, panel=panel, usual=judged, more=ranks)
             of_rows = self.grid.fitted(of_grid, body - lines.usual).used(self.grid.source.rows)
             # The table is right below the rows.
             self._grids.styles.height = of_rows if panel and lines.usual else "1fr"
@@ -529,7 +517,7 @@ class MainScreen(Screen[None]):
             # The table takes the lines that no finding needs.
             found, usual = [(line, None) for line in ([], *usual)], [[]]
         elif not panel:
-            usual = [later.usual_line(self.model, self.source.layer, self._glyphs)]
+            usual = [usual_line(self.model, self.source.layer, self._glyphs)]
         else:
             usual = [[], *([(" ", ""), *line] for line in usual)]
         for widget, room, shown in (
@@ -539,16 +527,9 @@ class MainScreen(Screen[None]):
             widget.styles.height, widget.display = room, room > 0
             widget.put(shown)
 
-    def _follow(self) -> None:
-        if self.second_layer.display:
-            changed, self._updater.changed = self._updater.changed, set()
-            self.second_layer.follow(self.view_state, self.grid, changed)
-        else:
-            self.second_layer.leave(self.view_state, self.grid)
-
     def _draw_map(self) -> None:
         window = self.grid.window if self.view == "grid" and self._choices.map else None
-        no_map = self.view_state.zoom is later.Zoom.NODES or self.view_state.shows_ranks
+        no_map = self.view_state.zoom is Zoom.NODES or self.view_state.shows_ranks
         shown = window is not None and not no_map and self.size.width >= 60
         if self.minimap.display != shown:
             self.minimap.display = shown
@@ -610,8 +591,6 @@ class MainScreen(Screen[None]):
 
     def point_at(self, x: int, y: int) -> None:
         """Show the value of the cell under the mouse."""
-        if not self._complete:
-            return
         self.tooltip_line.at = (x, y)
         self._draw_tooltip()
 
@@ -629,13 +608,13 @@ class MainScreen(Screen[None]):
             here = view.entry_of(row, column)
             content, job = self._panel_content, self._job
             parts = [] if content is None or job is None else content.rank_line(job, here, here)
-        elif view.zoom is not later.Zoom.FABRIC:
-            parts = later.status_parts(self.model, self.source.layer, row, column, self._glyphs)
+        elif view.zoom is not Zoom.FABRIC:
+            parts = status_parts(self.model, self.source.layer, row, column, self._glyphs)
         else:
             a, b = view.blocks.axis.find(row), view.blocks.axis.find(column)
             if a is None or b is None:
                 return
-            parts = [(f"{later.block_name(view, a, b)}  ", "bold"), *later.block_parts(view, a, b, self._glyphs)]
+            parts = [(f"{block_name(view, a, b)}  ", "bold"), *block_parts(view, a, b, self._glyphs)]
         self.tooltip_line.put(clipped([(" ", ""), *parts, (" ", "")], region.width, self._glyphs.ellipsis), region)
 
     def cursor_entries(self) -> tuple[AxisEntry, AxisEntry] | None:
@@ -673,7 +652,7 @@ class MainScreen(Screen[None]):
         self.worst_pairs.sort_by(message.column)
         self._draw_cursor()
 
-    def on_minimap_pointed(self, message: later.Minimap.Pointed) -> None:
+    def on_minimap_pointed(self, message: Minimap.Pointed) -> None:
         rows, columns = self.grid.source.rows.size, self.grid.source.columns.size
         self.grid.move_to(int(message.down * rows), int(message.right * columns))
 
@@ -690,7 +669,7 @@ class MainScreen(Screen[None]):
                 self.action_view("findings")
         self.draw()
 
-    def on_layer_tabs_chosen(self, message: later.LayerTabs.Chosen) -> None:
+    def on_layer_tabs_chosen(self, message: LayerTabs.Chosen) -> None:
         self.action_layer(message.layer)
 
     def on_grid_view_chosen(self) -> None:
@@ -707,7 +686,7 @@ class MainScreen(Screen[None]):
         if self.view_state.shows_ranks:
             self.action_view("job")
         elif self.cursor_block() is not None:
-            self.navigation.choose_zoom(later.Zoom.NODES)
+            self.navigation.choose_zoom(Zoom.NODES)
             self.draw()
         else:
             self.post_message(self.PairChosen(*entries))
@@ -717,17 +696,17 @@ class MainScreen(Screen[None]):
             return
         zoom, axis = self.view_state.zoom + step, self.source.axis
         entries = self.cursor_entries()
-        if step > 0 and (self.view == "worst" or zoom > later.Zoom.NODES):
+        if step > 0 and (self.view == "worst" or zoom > Zoom.NODES):
             if entries is not None:
                 self.post_message(self.PairChosen(*entries))
         elif self.view == "worst":
             self._app_context.notify("a list has no zoom; v shows the grid")
-        elif zoom < later.Zoom.FABRIC or (step < 0 and self.view_state.shows_ranks):
+        elif zoom < Zoom.FABRIC or (step < 0 and self.view_state.shows_ranks):
             self._app_context.notify("this is the widest zoom")
-        elif zoom is later.Zoom.FABRIC and len(axis.starts) <= 2 and later.grid_fits(axis, self.size.width):
+        elif zoom is Zoom.FABRIC and len(axis.starts) <= 2 and grid_fits(axis, self.size.width):
             self._app_context.notify("this is the widest zoom: blocks of nodes need three nodes")
         else:
-            self.navigation.choose_zoom(later.Zoom(zoom), entries)
+            self.navigation.choose_zoom(Zoom(zoom), entries)
             self.draw()
 
     def action_back(self) -> None:
@@ -775,34 +754,22 @@ class MainScreen(Screen[None]):
         self._draw_cursor()
 
     def action_map(self) -> None:
-        no_map = self.view_state.zoom is later.Zoom.NODES or self.view_state.shows_ranks
+        no_map = self.view_state.zoom is Zoom.NODES or self.view_state.shows_ranks
         if self.view != "grid" or self.grid.window is None or no_map:
             self._app_context.notify("there is no map: it is for grids that do not fit")
         else:
             self._choose(map=not self._choices.map)
 
-    def action_beside(self) -> None:
-        self._choose(beside=not self.second_layer.display)
-        if self._choices.beside and not self.second_layer.display:
-            self._choices = self._choices._replace(beside=None)
-            fits = later.can_compare(self.view_state)
-            why = "Too narrow for two layers" if fits else "Two layers side by side need endpoint pairs with values"
-            self._app_context.notify(why)
-
     def action_panel(self) -> None:
         if self.view == "worst":
             self._app_context.notify("the side panel is beside the grid: v shows the grid")
-        elif (width := self.size.width) < (least := later.PANEL_LEAST):
+        elif (width := self.size.width) < (least := PANEL_LEAST):
             self._app_context.notify(f"the side panel needs {least} columns; this terminal has {width}")
         else:
-            wanted = not self.panel.display
-            self._choose(panel=wanted)
-            if wanted and not self.panel.display:
-                # A second layer has its room: the latest choice counts.
-                self._choose(beside=False)
+            self._choose(panel=not self.panel.display)
 
     def action_order(self, name: str) -> None:
-        self.navigation.toggle_order(later.RowOrder(name))
+        self.navigation.toggle_order(RowOrder(name))
         self.draw()
 
     def action_grouping(self) -> None:
@@ -811,7 +778,7 @@ class MainScreen(Screen[None]):
 
     def action_layer(self, name: str) -> None:
         layer = Layer(name)
-        if layer not in later.layers_of(self.model):
+        if layer not in layers_of(self.model):
             feed = self._app_context.feed
             again = "sweep again (R), or " if feed is None or feed.can_test else ""
             none = f"nothing to compare with: {again}start with --baseline FILE"
@@ -821,7 +788,7 @@ class MainScreen(Screen[None]):
         self._show_layer(layer)
 
     def _show_layer(self, layer: Layer) -> None:
-        if self.view == "connecting" and later.has_grid(self.model):
+        if self.view == "connecting" and has_grid(self.model):
             self._choices = self._choices._replace(connecting=False)
         if layer is not self.source.layer:
             self.navigation.take_layer(layer)
@@ -857,7 +824,7 @@ class MainScreen(Screen[None]):
 
     async def action_filter(self) -> None:
         await self._ask(
-            "filter", later.FILTER_HINT, self.view_state.filter.text if self.view_state.filter is not None else ""
+            "filter", FILTER_HINT, self.view_state.filter.text if self.view_state.filter is not None else ""
         )
 
     def action_unfilter(self) -> None:
@@ -931,4 +898,4 @@ class MainScreen(Screen[None]):
         if self.view_state.shows_ranks and self._job is not None and self._panel_content is not None:
             self._app_context.copy(self._panel_content.job_text(self._job))
         elif entries is not None:
-            self._app_context.copy(later.summary_text(self.model, *entries))
+            self._app_context.copy(summary_text(self.model, *entries))

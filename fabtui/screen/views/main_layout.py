@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from fabtui.model.session_model import Model
 from fabtui.screen.grid.axis import Axis
-from fabtui.screen.grid.cells import WIDE
-from fabtui.screen.grid.layout import ENDPOINTS, HEADER_LINES, NUMBER_WIDTH, lay_out
+from fabtui.screen.grid.layout import HEADER_LINES, NUMBER_WIDTH, lay_out
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.widgets.text_line import PANEL_WIDTH, PANEL_WIDTHS
 
@@ -50,8 +49,6 @@ class LayoutChoices(NamedTuple):
     log: bool = False
     #: Show the side panel or not; None if there is room.
     panel: bool | None = None
-    #: Show a second layer next to the grid or not; None if wide cells of both fit.
-    beside: bool | None = None
     #: List the worst pairs instead of the grid.
     worst: bool = False
     #: Show the map if the grid does not fit.
@@ -71,8 +68,8 @@ class MainLayout(NamedTuple):
     @property
     def lines_around(self) -> int:
         """Lines above and below the body."""
-        beside = ("connecting", "grid", "worst", "beside", "panel", "log")
-        return self.log + sum(shown for name, shown in self.shown.items() if name not in beside)
+        body = ("connecting", "grid", "worst", "panel", "log")
+        return self.log + sum(shown for name, shown in self.shown.items() if name not in body)
 
 
 def has_grid(model: Model) -> bool:
@@ -100,12 +97,10 @@ def arrange(
     choices: LayoutChoices,
     *,
     two_nodes: bool = False,
-    comparable: bool = False,
 ) -> MainLayout:
     """Return the layout.
 
-    ``two_nodes``: cells are large, and need the lines more than the log does; ``comparable``: another layer may
-    be shown next to the grid.
+    ``two_nodes``: cells are large, and need the lines more than the log does.
     """
     view = _view(model, width, height, choices)
     tests = view in ("grid", "worst")
@@ -115,16 +110,10 @@ def arrange(
         log = max(3, height // 2)
     if height <= 8 or (two_nodes and not choices.log and height < _ROOMY):
         log = 0
-    beside = view == "grid" and comparable and _beside(axis, width - PANEL_WIDTH * panel, height, choices)
-    if panel and choices.beside and comparable and not beside:
-        # The user asks for a second layer: the panel leaves its room to it if that is enough.
-        beside = _beside(axis, width, height, choices)
-        panel = not beside
     shown = {
         "connecting": view == "connecting",
         "grid": view == "grid",
         "worst": view == "worst",
-        "beside": beside,
         "panel": panel,
         "status": tests and not panel,
         "tabs-row": tests and height > 10,
@@ -200,17 +189,10 @@ def _panel(axis: Axis, width: int, height: int, choices: LayoutChoices) -> bool:
     return width >= PANEL_FROM and not beside < NUMBER_WIDTH <= lay_out(axis, width, height).cell
 
 
-def _beside(axis: Axis, width: int, height: int, choices: LayoutChoices) -> bool:
-    least = WIDE if choices.beside is None else NUMBER_WIDTH
-    return choices.beside is not False and lay_out(axis, width // 2, height, shape=ENDPOINTS).cell >= least
-
-
-def panel_width(axis: Axis, width: int, height: int, *, beside: bool = False) -> int:
-    """Return the largest width of the side panel that leaves the cells as they are; ``beside``: of two layers."""
+def panel_width(axis: Axis, width: int, height: int) -> int:
+    """Return the largest width of the side panel that leaves the cells as they are."""
     least = lay_out(axis, width - PANEL_WIDTH, height)
     for wanted in PANEL_WIDTHS:
-        if beside and lay_out(axis, (width - wanted) // 2, height, shape=ENDPOINTS).cell < WIDE:
-            continue
         found = lay_out(axis, width - wanted, height)
         enough = min(least.cell, _WIDE_ENOUGH), min(least.columns, axis.size)
         if wanted <= 0.33 * width and (found.cell, found.columns) >= enough:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fabtui.diagnosis.links import rdma_ports
 from fabtui.model.layers import Layer, Per, measured_key_layers
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -62,11 +63,10 @@ def link_notes(model: Model, source: AxisEntry, target: AxisEntry) -> list[Part]
     """Return the known problems of ports and cables of a pair, and how its ends did with other partners."""
     if (names := ends_of(model, source, target)) is None:
         return []
-    # Diagnosis takes 0.1 s to import, and the first frame shows no pair.
-    from fabtui.diagnosis.links.rdma_ports import pair_notes
-
     partners = one_line(model.suspects.get(names, ""), 300)
-    return [(note, "$warning") for note in pair_notes(model, *names)] + ([(partners, "$accent")] if partners else [])
+    return [(note, "$warning") for note in rdma_ports.pair_notes(model, *names)] + (
+        [(partners, "$accent")] if partners else []
+    )
 
 
 def of_layer(model: Model, layer: Layer, source: AxisEntry, target: AxisEntry) -> Measurement | None:

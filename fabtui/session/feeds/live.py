@@ -18,6 +18,7 @@ from fabtui import __version__
 from fabtui.errors import InputError
 from fabtui.exit_status import ALL_OK
 from fabtui.lab.faults import Fault, LabSpec, parse_faults
+from fabtui.lab.lab import Lab
 from fabtui.model.events import (
     Acknowledged,
     Experiment,
@@ -50,6 +51,7 @@ from fabtui.session.ranks.rank_host import RankHost, exit_reason
 from fabtui.session.reconnection import Reconnection, SuspendDetector, may_return
 from fabtui.session.sweep import Sweep
 from fabtui.session.watch import Watch
+from fabtui.transport.connector import Connector
 from fabtui.transport.link import Link, LostKind, Message, NodeUnreachable, UnreachableKind
 from fabtui.transport.registry import command_on_node
 from fabtui_node.parsers.lines import bytes_text
@@ -335,8 +337,6 @@ class LiveFeed(Feed):
         ssh_config: Path | None = options.ssh_config
         faults: list[Fault] = []
         if options.lab is not None:
-            from fabtui.lab.lab import Lab
-
             try:
                 spec = LabSpec.parse(options.lab)
                 parsed = parse_faults(list(options.lab_faults), spec)
@@ -359,9 +359,6 @@ class LiveFeed(Feed):
             self._pump.log("warning", problem)
         if self._opener is not None:
             return self._opener, faults
-        # Imports asyncssh, which is slow: not before the first frame.
-        from fabtui.transport.connector import Connector
-
         reach = Connector(
             connector_options(
                 options,

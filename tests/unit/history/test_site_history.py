@@ -143,7 +143,7 @@ def test_an_old_history_loses_detail_when_it_is_too_large(path: Path, entries: l
 def test_a_python_without_sqlite_has_no_history_and_reports_why(path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.touch(0o600)
-    start = "import sys; sys.modules['sqlite3'] = None; import fabtui.screen.deferred; from fabtui.cli.main import main"
+    start = "import sys; sys.modules['sqlite3'] = None; import fabtui.screen.app; from fabtui.cli.main import main"
     done = subprocess.run(
         [sys.executable, "-c", f"{start}; sys.exit(main(['history', '--file', sys.argv[1]]))", str(path)],
         capture_output=True,

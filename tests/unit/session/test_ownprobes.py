@@ -198,15 +198,6 @@ def test_an_archive_on_the_path_is_asked_as_well(tmp_path: Path, monkeypatch: py
     assert "entry point gone: there is no such module" in found.problems[0]
 
 
-def test_what_asks_installed_packages_is_loaded_only_where_one_has_probes(tmp_path: Path) -> None:
-    program = (
-        "import sys; from pathlib import Path; from fabtui.session import user_probes as ownprobes;"
-        f"ownprobes.find(Path({str(tmp_path)!r})); print('importlib.metadata' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.strip() == "False"
-
-
 # -- running them -----------------------------------------------------------------------------------------------------
 
 

@@ -1,11 +1,4 @@
-"""Parts of the screen that the first frame does not need.
-
-The app imports this module once the first frame is on the terminal, so that no key waits for an import. It reads all
-names from here. Actions on what a view shows are here, too: the user's own login on a node, the grid as pictures.
-"""
-
-# ruff: noqa: F401
-# mypy: implicit-reexport
+"""Actions of the app in any view: views by name, the user's own login on a node, the grid as pictures."""
 
 from __future__ import annotations
 
@@ -20,45 +13,26 @@ from pathlib import Path
 from typing import Any
 
 from textual.app import App, SuspendNotSupported
-from textual.command import CommandPalette
 from textual.screen import Screen
 
-from fabtui.config.edit import value_of, write_settings
-from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.knowledge.next_commands import login_words
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_bytes
-from fabtui.export.csv import write_csv
-from fabtui.model.exit_codes import exit_code, exit_code_if_left
-from fabtui.model.recording import read_events
 from fabtui.pictures.heatmap import matrix_scene
 from fabtui.pictures.png import png
 from fabtui.pictures.svg import svg
-from fabtui.report.contents import write_report
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext, ViewName, context_of
-from fabtui.screen.grid.widget import GridView
-from fabtui.screen.keymap import PaletteCommands, check_keys, commands, fresh_settings, key_owners
-from fabtui.screen.notifier import Notifier
-from fabtui.screen.terminal.internals import notify_terminal
-from fabtui.screen.views.command_line import CommandLine, CommandTable
-from fabtui.screen.views.dialogs import ConfirmScreen, ask_in_app, fit
 from fabtui.screen.views.findings import FindingsScreen
-from fabtui.screen.views.help import HelpScreen, views_of
 from fabtui.screen.views.history import HistoryScreen
-from fabtui.screen.views.job import JobScreen, JobsScreen, RanksScreen, job_beside
-from fabtui.screen.views.jump import JumpScreen, targets_of
+from fabtui.screen.views.job import JobScreen, JobsScreen, RanksScreen
 from fabtui.screen.views.main import MainScreen
-from fabtui.screen.views.main_layout import is_too_small
 from fabtui.screen.views.node import NodeScreen
 from fabtui.screen.views.nodes import NodesScreen
 from fabtui.screen.views.pair import PairScreen
 from fabtui.screen.views.settings import SettingsScreen
 from fabtui.screen.views.topology import TopologyScreen
-from fabtui.screen.widgets.main_head import lost_nodes
 from fabtui.session.feeds.base import Feed
-from fabtui.session.feeds.baseline import read_baseline
-from fabtui.session.feeds.replay import ReplayFeed
 
 #: Views of the session, by name, that need nothing but the app.
 VIEWS: dict[ViewName, type[Screen[None]]] = {
