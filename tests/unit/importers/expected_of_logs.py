@@ -202,13 +202,6 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "runs.0.received": 0,
         "runs.0.loss": 100.0,
     },
-    "slurm-sacct/one-pending.txt": {
-        "rows.#": 1,
-        "rows.0.job": "3",
-        "rows.0.state": "PENDING",
-        "rows.0.account": None,
-        "rows.0.cpus": 2,
-    },
     "slurm-scontrol/idle-drain-gres-lower.txt": {
         "records.0.State": "IDLE+DRAIN",
         "records.0.reason": "gres/gpu count reported lower than configured (0 < 1)",
@@ -259,12 +252,6 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "rows.0.nodes": 2,
         "rows.0.nodelist": "h100-ord01-03-[14,294]",
         "rows.0.expands_to": 2,
-    },
-    "slurmd-log/stepd-terminated-not-ending.txt": {
-        "steps.-1.job": 63532,
-        "steps.-1.step": "0",
-        "steps.-1.node": "cn106",
-        "steps.-1.why": "job not ending with signals",
     },
     "torch-failure/cuda-ecc-uncorrectable-traceback.txt": {
         "class": "ecc_uncorrectable",

@@ -38,8 +38,6 @@ PREFIXES: dict[str, Callable[[int, str], str]] = {
 }
 #: Texts with too little in them, and why.
 SHORT = {
-    "slurm/scontrol_show_hostnames.txt": "bare names after the command",
-    "slurm/sstat.txt": "a complaint alone",
     "ibsim/ib_write_bw.txt": "a complaint alone",
 }
 

@@ -27,11 +27,9 @@ FOLDERS = {
     "p2pBandwidthLatencyTest": "p2pBandwidthLatencyTest",
     "perftest": "perftest",
     "ping": "ping",
-    "slurm-sacct": "sacct",
     "slurm-scontrol": "scontrol",
     "slurm-sinfo": "sinfo",
     "slurm-squeue": "squeue",
-    "slurmd-log": "slurmd-log",
     "torch-failure": "torch-log",
 }
 
@@ -52,7 +50,6 @@ WARNED = {
     "megatron-log/megatron-llm-fork.txt": "cut off",
     "ping/iputils-host-unreachable-pipe.txt": "Destination Host Unreachable",
     "slurm-squeue/aws-nemo-wide-time.txt": "are 2 nodes, the column has 1",
-    "slurmd-log/stepd-terminated-not-ending.txt": "not ending with signals",
 }
 
 

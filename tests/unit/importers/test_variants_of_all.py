@@ -34,8 +34,6 @@ VARIANTS: dict[str, Callable[[str], str]] = {
 #: Files that a variant hides, and why. A text of few lines may keep nothing that identifies it.
 SHORT = 13
 HIDDEN = {
-    ("lower case", "slurm-sacct/one-pending.txt"): "headings of squeue and sacct differ in capitals",
-    ("lower case", "slurm/sacct_c_jobcomp.txt"): "headings of squeue and sacct differ in capitals",
     ("lower case", "nvidia-smi-topo-m/2xa100-nv4-1nic-cut-line.txt"): "a heading alone",
     ("lower case", "ibsim/ib_write_bw.txt"): "a complaint alone",
 }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from .places import of_text, values_of
 
 # -- logs -------------------------------------------------------------------------------------------------------------
@@ -270,38 +268,3 @@ def test_a_name_wider_than_its_column() -> None:
     )
     rows = values_of(text, "squeue")["rows"]
     assert (rows[0]["name"], rows[0]["user"], rows[0]["nodelist"]) == ("klone-container", "UWNetID", "n3219")
-
-
-def test_a_prompt_gives_the_columns() -> None:
-    text = "$ squeue -h -o '%i|%T|%N|%r'\n7|RUNNING|n[060-061]|None\n8|PENDING||Resources\n"
-    rows = values_of(text, "squeue")["rows"]
-    assert [(row["job"], row["state"], row["nodelist"], row["reason"]) for row in rows] == [
-        ("7", "RUNNING", "n[060-061]", "None"),
-        ("8", "PENDING", None, "Resources"),
-    ]
-
-
-def test_accounts_with_bars() -> None:
-    text = (
-        "JobID|JobName|State|ExitCode|NodeList\n12|train|NODE_FAIL|1:0|n[060-063]\n12.0|bash|CANCELLED by 0|0:15|n060\n"
-    )
-    result = of_text(text)
-    assert [row["state"] for row in result.values["rows"]] == ["NODE_FAIL", "CANCELLED by 0"]
-    assert result.warnings == ["job 12 NODE_FAIL"]
-
-
-def test_sinfo_of_new_releases_as_json() -> None:
-    value = {
-        "sinfo": [
-            {
-                "node": {"state": ["DOWN", "DRAIN"]},
-                "nodes": {"total": 1, "nodes": ["n063"]},
-                "partition": {"name": "gpu"},
-                "cpus": {"total": 16},
-            }
-        ],
-        "meta": {"slurm": {"release": "24.05.0"}},
-    }
-    row = values_of(json.dumps(value), "sinfo")["rows"][0]
-    assert row["state"] == "down+drain"
-    assert of_text(json.dumps(value)).warnings

@@ -151,13 +151,10 @@ def test_a_perftest_that_only_failed(text: str) -> None:
          "perftest", "rows.0.average", 2.05),
         ("OSU MPI Allreduce Latency Test v7.3\nSize       Avg Latency(us)\n4                      10.25\n",
          "osu", "tests.0.rows.0.avg_latency", 10.25),
-        ("partition avail timelimit nodes state nodelist\ngpu* up infinite 3 idle n[060-062]\n",
-         "sinfo", "rows.0.nodelist", "n[060-062]"),
         ("NCCL version 2.18.3+cuda12.1\n", "nccl-log", "version", "2.18.3"),
         ("IB device mlx5_9 not found\n Unable to find the Infiniband/RoCE device\n", "perftest", "error", "no_device"),
         ("ethernet_read_keys: Couldn't read remote address\n Unable to read to socket/rdma_cm\n",
          "perftest", "error", "socket"),
-        ("srun: error: n060: tasks 0-3: Exited with exit code 1\n", "slurmd-log", "errors.0.level", "error"),
     ],
 )  # fmt: skip
 def test_versions_and_variants_of_tools(text: str, kind: str, path: str, value: object) -> None:

@@ -241,10 +241,8 @@ NOT_JUDGED = {
     "nvidia-smi-nvlink-c": "what links can do",
     "ping": "between addresses that are not nodes",
     "qperf": "between addresses that are not nodes",
-    "sacct": "jobs",
     "saquery": "records of a fabric",
     "slurm-topology": "names",
-    "slurmd-log": "a log",
     "sminfo": "names",
     "squeue": "jobs",
 }
