@@ -88,7 +88,6 @@ FORMATS = [
         parse,
         log=True,
         aliases="torchrun|mpirun|deepspeed-launcher",
-        words=("FAILED", "Root Cause", "PID", "Exit"),
         errors=True,
     )
 ]

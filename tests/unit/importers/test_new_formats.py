@@ -15,14 +15,12 @@ from fabtui.scheduler.slurm_topology import leaves, records
 
 from ...effort import examples
 from .new_samples import (
-    DEEPSPEED,
     EXPERIMENT,
     GPUSTAT,
     IBDIAGNET,
     INSPECTOR,
     JOB,
     MSCCLPP_TEST,
-    QPERF,
     SAMPLES,
     TOPOLOGY,
     Sample,
@@ -66,17 +64,6 @@ def test_line_ends_and_prefixes(sample: Sample) -> None:
         result = of_text(text)
         assert result.kind == sample.kind, text
         assert found(result, sample) == sample.values
-
-
-@each
-def test_small_letters(sample: Sample) -> None:
-    """A text in small letters is still recognised, or left alone; its numbers are those of the text or missing."""
-    result = of_text(sample.text.lower())
-    assert result.kind in (sample.kind, "unknown")
-    whole = of_text(sample.text)
-    counts = {float(number) for number in range(8)}
-    # Without capitals, bits and bytes are the same: bandwidths of qperf and DeepSpeed are unknown then.
-    assert numbers(result.values) <= numbers(whole.values) | counts
 
 
 @each
@@ -137,12 +124,6 @@ def test_a_column_that_blanks_no_longer_show() -> None:
     result = of_text(squeezed)
     assert result.kind == "mscclpp"
     assert [row["place"] for row in result.values["tables"][0]["rows"]] == [None, None]
-
-
-def test_bits_and_bytes_are_not_mixed() -> None:
-    assert of_text(QPERF.lower(), "qperf").values["tests"][5]["bandwidth"] is None
-    rows = of_text(DEEPSPEED.lower(), "deepspeed-comm").values["tables"][0]["rows"]
-    assert (rows[1]["printed_busbw"], rows[1]["busbw"]) == (332.906, None)
 
 
 def test_a_last_sample_that_is_cut_off() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from fabtui.importers.catalogue import formats, likelihoods, recognise
+from fabtui.importers.formats.job_dumps import results_of
 from fabtui.importers.result import read
 from fabtui.importers.sources import sources
 from fabtui.importers.to_model.dispatch import examined
@@ -127,7 +129,11 @@ RPM = "Name        : make\nEpoch       : 1\nVersion     : 3.82\nSize        : 11
 
 
 @pytest.mark.parametrize(
-    "text", ["", "\n\n", "hello\n", "a,b,c\n1,2,3\n", "{}", "[]", "0 1 2\n3 4 5\n", "#!/bin/sh\nls\n", RPM]
+    "text",
+    [
+        *("", "\n\n", "hello\n", "a,b,c\n1,2,3\n", "{}", "[]", "0 1 2\n3 4 5\n", "#!/bin/sh\nls\n", RPM),
+        *("n060\nn061\n", "all work and no play\n" * 20, "rank 0: hello\n" * 8, "job 12 is done\n"),
+    ],
 )
 def test_foreign_text_is_of_no_kind(text: str) -> None:
     result = of_text(text)
@@ -147,6 +153,23 @@ def test_a_tie_is_no_guess(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_formats_that_are_not_asked_would_say_no() -> None:
     """A text is shown only to the formats of which it has a word."""
     for path in sorted(SAMPLES.rglob("*.txt"))[::8]:
-        for text in (path.read_text(errors="replace")[:8000], path.read_text(errors="replace")[:8000].lower()):
-            every = {name: form.likely(text) for name, form in formats().items()}
-            assert likelihoods(text) == {name: likely for name, likely in every.items() if likely}, path
+        text = path.read_text(errors="replace")[:8000]
+        every = {name: form.likely(text) for name, form in formats().items()}
+        assert likelihoods(text) == {name: likely for name, likely in every.items() if likely}, path
+
+
+def test_outputs_of_several_commands_in_one_paste(tmp_path: Path) -> None:
+    """Each is read as what it is; two outputs of one kind stay one text."""
+    topology = (SAMPLES / "h200x8/topo-m.txt").read_text()
+    links = (SAMPLES / "h200x8/nvlink-s.txt").read_text()
+    text = f"alice@n060:~$ nvidia-smi topo -m\n{topology}alice@n060:~$ nvidia-smi nvlink -s\n{links}"
+    paste = tmp_path / "both.txt"
+    paste.write_text(text)
+    results = list(results_of([str(paste)]))
+    assert [(one.kind, one.source.name) for one in results] == [
+        ("nvidia-smi-topo-m", f"{paste} (1 of 2)"),
+        ("nvidia-smi-nvlink-s", f"{paste} (2 of 2)"),
+    ]
+    assert results[1].values["links_total"] == 144
+    paste.write_text(f"$ nvidia-smi nvlink -s\n{links}$ nvidia-smi nvlink -s\n{links}")
+    assert [one.kind for one in results_of([str(paste)])] == ["nvidia-smi-nvlink-s"]
