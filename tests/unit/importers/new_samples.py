@@ -65,25 +65,6 @@ PROMETHEUS = (
     'nccl_p2p_bus_bandwidth_gbs{version="v5.1",node="n061",gpu="GPU3",comm_name="unknown",nranks="16",'
     'p2p_operation="Recv",message_size="1-2MB"} 19.25\n'
 )
-GPUSTAT = """\
-n060                     Wed Jun 14 16:08:12 2023  470.57.02
-[0] NVIDIA A10       | 49'C,   0 % |     0 / 22731 MB |
-[1] NVIDIA A10       | 50'C,  97 % | 20000 / 22731 MB | alice:python/4711(19990M) bob(10M)
-n060                     Wed Jun 14 16:08:13 2023  470.57.02
-[0] NVIDIA A10       | 48'C,   0 % |     0 / 22731 MB |
-[1] NVIDIA A10       | 51'C,  98 %,  140 / 150 W | 20500 / 22731 MB | alice:python/4711(19990M) bob(10M)
-"""
-GPUSTAT_OLD = """\
-[0] GeForce GTX 1080 | 59'C,   0 % | Mem:   109 MiB /  8112 MiB
-[1] GeForce GTX 1080 | 61'C,  35 % | Mem:  4000 MiB /  8112 MiB
-[2] GeForce GTX 1080 | 62'C,  36 % | Mem:  4100 MiB /  8112 MiB
-"""
-GPUSTAT_JSON = """\
-{"hostname": "n061", "driver_version": "535.1", "query_time": "2026-05-01T12:00:00", "gpus": [
- {"index": 0, "uuid": "GPU-1", "name": "NVIDIA H200", "temperature.gpu": 33, "fan.speed": null, "utilization.gpu": 12,
-  "power.draw": 120, "enforced.power.limit": 700, "memory.used": 900, "memory.total": 143771,
-  "processes": [{"username": "alice", "command": "python", "gpu_memory_usage": 800, "pid": 99}]}]}
-"""
 JOB = """\
 NODE_RANK: 1
 MASTER_ADDR: 192.0.2.70
@@ -552,19 +533,6 @@ SAMPLES = [
         "metrics.#": 2, "metrics.0.busbw": 44.125, "metrics.0.time": 201.5, "metrics.0.ranks": 16,
         "metrics.0.communicator": "DP Group 0", "metrics.1.operation": "Recv", "metrics.1.busbw": 19.25,
         "metrics.1.time": None, "metrics.1.job": None,
-    }),
-    Sample("gpustat", GPUSTAT, {
-        "host": "n060", "samples": 2, "busy": 2, "driver": "470.57.02", "time": "Wed Jun 14 16:08:13 2023", "gpus.#": 2,
-        "gpus.0.temperature": 48, "gpus.1.utilization": 98, "gpus.1.power": 140, "gpus.1.memory_used": 20500,
-        "gpus.1.memory_total": 22731, "gpus.0.name": "NVIDIA A10", "gpus.0.power": None, "processes.#": 2,
-        "processes.0.pid": 4711, "processes.0.gpu": 1, "processes.1.user": "bob", "processes.1.memory_used": 10,
-    }),
-    Sample("gpustat", GPUSTAT_OLD, {
-        "samples": 1, "busy": 1, "gpus.#": 3, "gpus.1.memory_used": 4000, "gpus.1.memory_total": 8112, "host": None,
-        "gpus.2.utilization": 36,
-    }),
-    Sample("gpustat", GPUSTAT_JSON, {
-        "host": "n061", "gpus.0.memory_used": 900, "gpus.0.power": 120, "processes.0.user": "alice", "samples": 1,
     }),
     Sample("job-monitor", MONITOR, {
         "job": "4712", "lines.#": 3, "lines.0.lines": 312, "lines.1.of": "error", "lines.1.lines": 17,

@@ -16,7 +16,6 @@ from fabtui.scheduler.slurm_topology import leaves, records
 from ...effort import examples
 from .new_samples import (
     EXPERIMENT,
-    GPUSTAT,
     IBDIAGNET,
     INSPECTOR,
     JOB,
@@ -75,7 +74,6 @@ def test_cut_after_each_line(sample: Sample) -> None:
         known = numbers(whole.values) | {float(number) for number in range(8)}
         # Medians and the like are of fewer values.
         known |= {17.5, 61.5, 61.0, 17.25, 12.0, 80.5} if sample.text is INSPECTOR else set()
-        known |= numbers(of_text(GPUSTAT[: GPUSTAT.index("\nn060") + 1]).values) if sample.text is GPUSTAT else set()
         assert numbers(result.values) <= known, end
 
 
@@ -124,12 +122,6 @@ def test_a_column_that_blanks_no_longer_show() -> None:
     result = of_text(squeezed)
     assert result.kind == "mscclpp"
     assert [row["place"] for row in result.values["tables"][0]["rows"]] == [None, None]
-
-
-def test_a_last_sample_that_is_cut_off() -> None:
-    result = of_text("".join(GPUSTAT.splitlines(keepends=True)[:-1]))
-    assert "the last sample is cut off; the one before it counts" in result.warnings
-    assert [gpu["utilization"] for gpu in result.values["gpus"]] == [0, 97]
 
 
 def test_settings_of_two_processes_are_kept_apart() -> None:

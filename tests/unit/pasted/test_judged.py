@@ -222,7 +222,6 @@ NOT_JUDGED = {
     "fi_info": "names",
     "flight-recorder": "a running job's, judged by the rules about jobs",
     "fping": "between addresses that are not nodes",
-    "gpustat": "use and memory alone",
     "ibaddr": "names",
     "ibdiagnet": "its own verdicts are its warnings",
     "ibnodes": "names",
