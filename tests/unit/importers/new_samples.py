@@ -369,34 +369,6 @@ NCCL_TOPOLOGY = """\
   </cpu>
 </system>
 """
-TORCHRUN = """\
-============================================================
-train.py FAILED
-------------------------------------------------------------
-Failures:
-[1]:
-  time      : 2026-07-04_10:22:47
-  host      : n061
-  rank      : 9 (local_rank: 1)
-  exitcode  : 1 (pid: 12399)
-  error_file: <N/A>
-  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
-------------------------------------------------------------
-Root Cause (first observed failure):
-[0]:
-  time      : 2026-07-04_10:22:41
-  host      : n060
-  rank      : 3 (local_rank: 3)
-  exitcode  : -9 (pid: 12345)
-  error_file: <N/A>
-  traceback : Signal 9 (SIGKILL) received by PID 12345
-============================================================
-"""
-MPIRUN = """\
---------------------------------------------------------------------------
-mpirun noticed that process rank 3 with PID 4711 on node n060 exited on signal 9 (Killed).
---------------------------------------------------------------------------
-"""
 IMEX = """\
 [Jan 21 2026 17:28:41] [INFO] [tid 4711] IMEX version 570.86.15 is running with the following configuration options
 [Jan 21 2026 17:28:41] [INFO] [tid 4711] Logging level = 4
@@ -627,14 +599,6 @@ SAMPLES = [
         "gpus.0.link_speed": 8.0,
         "nics.0.name": "mlx5_0", "nics.0.speed": 200.0, "nics.0.pcie": 126.0, "nics.0.gdr": False, "nics.0.numa": 0,
         "complete": True,
-    }),
-    Sample("launcher", TORCHRUN, {
-        "program": "train.py", "failures.#": 2, "failures.1.first": True, "failures.1.rank": 3, "failures.1.signal": 9,
-        "failures.1.host": "n060", "failures.0.first": False, "failures.0.exit_code": 1, "failures.0.local_rank": 1,
-    }),
-    Sample("launcher", MPIRUN, {
-        "failures.#": 1, "failures.0.rank": 3, "failures.0.pid": 4711, "failures.0.host": "n060",
-        "failures.0.signal": 9,
     }),
     Sample("ethtool-S", ETHTOOL_COUNTERS, {"counters.rx_discards_phy": 12, "counters.rx_bytes": 81726354453627}),
     Sample("ethtool-a", ETHTOOL_PAUSE, {
