@@ -82,8 +82,6 @@ def recognise(text: str) -> Guess:
     """Return the most likely format of a text; no format on a tie."""
     # The log of a job may begin with pages of something else and end with what it was run for.
     ends = [text[:HEAD]] if len(text) <= HEAD else [text[:HEAD], text[-HEAD:]]
-    # Most headings in a text that lost its capitals were capitals alone.
-    ends += [part.upper() for part in ends if part.islower()]
     scores: dict[str, float] = {}
     for part in ends:
         for name, likely in likelihoods(part).items():

@@ -75,18 +75,16 @@ class _Gunzip(_Inflate):
 
 
 def _zstd() -> _Unpacker:
-    """Return the decompressor of a library, if one that bounds its output is installed.
+    """Return the decompressor of the standard library.
 
     Raises:
-        InputError: None is.
+        InputError: This Python has none: it is in Python 3.14.
     """
-    for library in ("compression.zstd", "backports.zstd", "pyzstd"):
-        try:
-            unpacker: _Unpacker = importlib.import_module(library).ZstdDecompressor()
-        except ImportError:
-            continue
-        return unpacker
-    raise InputError(f"compressed with zstd; {_READS}: zstd -dc FILE | fabtui explain -")
+    try:
+        unpacker: _Unpacker = importlib.import_module("compression.zstd").ZstdDecompressor()
+    except ImportError:
+        raise InputError(f"compressed with zstd; {_READS}: zstd -dc FILE | fabtui explain -") from None
+    return unpacker
 
 
 #: Decompressors by the first bytes of a file.

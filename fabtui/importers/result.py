@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from fabtui.importers.catalogue import LEAST, UNKNOWN, Guess, chosen, recognise
+from fabtui.importers.catalogue import UNKNOWN, Guess, chosen, recognise
 from fabtui.importers.sources import Source
 from fabtui.importers.unwrapping import Unwrapped, unwrapped
 from fabtui.sanitize import clean
@@ -82,10 +82,6 @@ _PATTERNS = tuple(
 )
 
 
-#: A word that a page shows in bold: ``**5544.28**``.
-_BOLD = re.compile(r"\*\*([\w.][^*\s]{0,80})\*\*")
-
-
 #: The prompt of a shell without a command, which is below what was copied, and the mark of quoted code.
 _PROMPT_ALONE = re.compile(r"\s{0,8}\[?[\w.-]{1,60}@[\w.-]{1,80}[: ][^$#\n]{0,120}?\]?[$#]\s{0,8}", re.ASCII)
 _FENCE = re.compile(r"^[ \t>]{0,8}(?:```|~~~)\w{0,20}[ \t\r]{0,8}$", re.MULTILINE)
@@ -135,13 +131,8 @@ class Variant(NamedTuple):
 
 
 def normal_lines(text: str) -> list[str]:
-    """Return the lines of a text without escape sequences, trailing blanks and marks of bold words.
-
-    Blanks that do not break are plain ones.
-    """
+    """Return the lines of a text without escape sequences and trailing blanks; blanks that do not break are plain."""
     text = without_escapes(text).replace("\u00a0", " ").replace("\u200b", "")
-    if "**" in text:
-        text = _BOLD.sub(r"\1", text)
     lines = [line.rstrip("\r ") for line in text.split("\n")]
     return ["" if "@" in line and _PROMPT_ALONE.fullmatch(line) else line for line in lines]
 
@@ -212,7 +203,7 @@ _PART = 256 * 1024
 _ENOUGH = 0.8
 #: Labels of processes that are shown.
 _SHOWN = 4
-#: A table whose cut rows are joined has at least this part of the values: the rests of rows were taken for rows.
+#: A text whose cut lines are joined has at least this part of the values: the rests of lines were taken for lines.
 _HALF = 0.5
 #: Widths of terminals: at these a single line is cut by one, not the longest of the text by chance.
 _USUAL_WIDTHS = frozenset((80, 100, 120, 132, 138))
@@ -255,34 +246,25 @@ def recognised(text: str, named: Format | None = None) -> Recognised:
             return inside
     best = _best(text, named)
     joined: Unwrapped | None = None
-    original = _as_wide_as_others(text)
-    for table, again in ((False, False), (True, False), (False, True)):
-        if again and joined is None:
-            break
-        put_together = unwrapped(joined.text if again and joined else original, table=table)
-        if put_together is None or (again and put_together.width not in _USUAL_WIDTHS):
-            # Only a width of terminals shows that a text was cut twice, by a terminal and by a mail program.
-            continue
+    put_together = unwrapped(_as_wide_as_others(text))
+    while put_together is not None:
         other = _best(put_together.text, named)
-        certain = not table and (put_together.cuts > 1 or put_together.width in _USUAL_WIDTHS)
-        if _read_better(other, best, ties=certain):
-            best, joined = other, put_together
+        if not _read_better(other, best, ties=put_together.cuts > 1 or put_together.width in _USUAL_WIDTHS):
+            break
+        # Only a width of terminals shows that a text was cut twice, by a terminal and by a mail program.
+        again = None if joined else unwrapped(put_together.text)
+        best, joined = other, put_together
+        put_together = again if again and again.width in _USUAL_WIDTHS else None
     form, reading = best.guess.format, best.reading
     if form is None or reading is None:
         return Recognised(best.guess, None)
     text = text if joined is None else joined.text
     part = _part(text)
     if part is not text:
-        reading = form.parse(capitals(best.variant.of(text), form))
+        reading = form.parse(best.variant.of(text))
     if joined is not None:
         warning = f"lines that were cut at {joined.width} characters are joined"
         reading = reading._replace(warnings=[warning, *reading.warnings][:UNKNOWN_LINES])
-    # One capital, and the case of letters counts. The keys of JSON have none.
-    if part.islower() and not part.lstrip().startswith(("{", "[")) and form.likely(f"{part}\nA") < LEAST:
-        warning = f"the text has no capitals, unlike output of {form.name}: what was lost with them is not read"
-        reading = reading._replace(
-            values=_without_zeros(reading.values), warnings=[warning, *reading.warnings][:UNKNOWN_LINES]
-        )
     if labels := best.variant.labels(part):
         more = f" and {len(labels) - _SHOWN} others" if len(labels) > _SHOWN else ""
         warning = f"outputs of {', '.join(labels[:_SHOWN])}{more} are read one after the other, without these names"
@@ -300,29 +282,7 @@ def _as_wide_as_others(text: str) -> str:
 
 def _candidate(text: str, variant: Variant, named: Format | None) -> _Candidate:
     guess = recognise(text) if named is None else Guess(named, 1.0, [])
-    return _Candidate(
-        variant, guess, None if guess.format is None else guess.format.parse(capitals(text, guess.format))
-    )
-
-
-def capitals(text: str, form: Format) -> str:
-    """Return a text that lost its capitals, with the capitals that the parser of its format needs."""
-    if not form.words or not text.islower():
-        return text
-    words = {word.lower(): word for word in form.words}
-    pattern = "|".join(rf"(?<![a-z]){re.escape(word)}(?![a-z])" for word in sorted(words, key=len, reverse=True))
-    return re.sub(pattern, lambda found: words[found[0]], text)
-
-
-def _without_zeros(value: Any, depth: int = 0) -> Any:
-    """Return values without zeros and ``unknown``: in a text that was read in part they may mean what was not read."""
-    if depth > _DEEP:
-        return value
-    if isinstance(value, dict):
-        return {name: _without_zeros(item, depth + 1) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_without_zeros(item, depth + 1) for item in value]
-    return None if value in (0, "unknown") else value
+    return _Candidate(variant, guess, None if guess.format is None else guess.format.parse(text))
 
 
 def _part(text: str) -> str:

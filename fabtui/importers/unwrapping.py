@@ -15,8 +15,6 @@ _NARROWEST, _WIDEST = 80, 144
 _LONGER = 0.1
 #: Maximum length of a text (characters): a copy out of a terminal is no longer.
 _LONGEST = 8 << 20
-#: Maximum lines of the full width that a row of a table is cut into, and minimum rows that were cut.
-_LONGEST_RUN, _LEAST_RUNS = 6, 2
 _QUOTE = re.compile(r"(?:> ?)+|\| ")
 _TOKEN = re.compile(r"[^\s\[]{0,2}\[?[^\s\[]{0,40}")
 #: A time stamp with which a line of a log begins; a cut hardly falls just before one.
@@ -34,7 +32,7 @@ class Unwrapped(NamedTuple):
     cuts: int  #: How many were.
 
 
-def unwrapped(text: str, keep_count: bool = False, table: bool = False) -> Unwrapped | None:
+def unwrapped(text: str, keep_count: bool = False) -> Unwrapped | None:
     """Return a text with its hard-wrapped lines joined, None if it does not look as if it had some.
 
     Cut lines have one length, and the next line continues in the middle of a word or sentence: it does not begin as
@@ -43,7 +41,6 @@ def unwrapped(text: str, keep_count: bool = False, table: bool = False) -> Unwra
     Args:
         text: The text.
         keep_count: Whether an empty line replaces each line that was joined to the one before it.
-        table: Whether any line continues one of that length, also one that begins with blanks.
     """
     if len(text) > _LONGEST:
         return None
@@ -54,9 +51,7 @@ def unwrapped(text: str, keep_count: bool = False, table: bool = False) -> Unwra
     width = _width(lines)
     if width is None:
         return None
-    if table and not _is_cut_table(lines, width):
-        return None
-    if not table and sum(len(line) == width for line in lines) == 1:
+    if sum(len(line) == width for line in lines) == 1:
         # The longest line of any text is followed by some line: here only the middle of a word shows a cut.
         lines_cut = [at for at, line in enumerate(lines[:-1]) if len(line) == width]
         if not all(_in_word(lines[at], lines[at + 1]) for at in lines_cut):
@@ -66,7 +61,7 @@ def unwrapped(text: str, keep_count: bool = False, table: bool = False) -> Unwra
     joined: list[str] = []
     cuts = 0
     for before, line in pairwise(["", *lines]):
-        if joined and (len(before) == width if table else _goes_on(before, line, width, starts)):
+        if joined and _goes_on(before, line, width, starts):
             at = next(at for at in range(len(joined) - 1, -1, -1) if joined[at])
             joined[at] += line if len(before) == width else f" {line}"
             cuts += 1
@@ -88,22 +83,6 @@ def _width(lines: list[str]) -> int | None:
     width = max(usual, key=lambda length: (lengths[length] + (length == longest), length))
     longer = sum(count for length, count in lengths.items() if length > width)
     return width if longer <= _LONGER * len(lines) else None
-
-
-def _is_cut_table(lines: list[str], width: int) -> bool:
-    """Return True if rest lines alternate with those of the full width: rows of one length are not cut lines."""
-    runs = 0
-    run = 0
-    for line in lines:
-        if len(line) == width:
-            run += 1
-            continue
-        if run:
-            runs += 1
-            if run > _LONGEST_RUN or not line.strip():
-                return False
-        run = 0
-    return run == 0 and runs >= _LEAST_RUNS
 
 
 def _goes_on(before: str, line: str, width: int, starts: set[str]) -> bool:

@@ -9,8 +9,8 @@ from fabtui.importers.sources import Source
 from fabtui.importers.to_model.dispatch import events
 from fabtui.session.feeds.replay import StillFeed
 from tests.screen.conftest import Opened, screen_text
+from tests.unit.importers.places import output_of
 from tests.unit.importers.test_as_model import CUDA
-from tests.unit.importers.test_variants_of_logs import PING_CSV
 
 JOBS = "==> p2p-test-0-9-1.out <==\nn060 [0] : BEG send 0 -> 9\nn061 [9] : OK 0 -> 9\n==> p2p-test-9-0-2.out <==\n"
 JOBS += "torch.distributed.DistBackendError: NCCL error: remote process failed\n"
@@ -48,7 +48,7 @@ async def test_jobs_of_pairs_in_the_grid(opened: Opened) -> None:
 
 
 async def test_a_ping_mesh_in_the_grid(opened: Opened) -> None:
-    async with opened(feed(mesh=PING_CSV), title="mesh.csv") as (app, pilot):
+    async with opened(feed(mesh=output_of("older-ping-csv")), title="mesh.csv") as (app, pilot):
         await pilot.press("5")
         await pilot.pause()
         text = screen_text(app)

@@ -23,7 +23,6 @@ from fabtui.importers.catalogue import formats
 from fabtui.sharing.identities import Identities
 from fabtui.sharing.rewriter import Rewriter
 from fabtui.transport import launcher, login_errors
-from fabtui_node.parsers import base
 from fabtui_node.parsers.ib import perftest
 from fabtui_node.parsers.nvidia import values
 
@@ -100,7 +99,7 @@ def _tables() -> dict[str, list[tuple[str, int]]]:
         "fabtui.importers.catalogue": [(form.aliases, 0) for form in formats().values() if form.aliases],
         "fabtui.transport.launcher": [(rule.pattern, 0) for rule in launcher.VIA],
         "fabtui.transport.login_errors": [(row[0], 0) for row in login_errors._OPENSSH],
-        "fabtui_node.parsers.base": [(one, flags) for one in likely for flags in (base._EACH_LINE, base._ANY_CASE)],
+        "fabtui_node.parsers.base": [(one, re.MULTILINE) for one in likely],
         "fabtui_node.parsers.ib.perftest": [(pattern, 0) for _, pattern in perftest._ERRORS],
         "fabtui_node.parsers.nvidia.values": [(pattern, any_case) for _, pattern in values._ERRORS],
     }

@@ -17,8 +17,6 @@ from fabtui_node.parsers.lines import number, plain_lines, whole
 
 _TABLE = re.compile(r"<table\b", re.I)
 _UNIT = re.compile(r"\b(G[bB]ps|G[bB]it/s|G[bB]/s(?:ec)?)(?!\w)")
-#: A unit in a heading that may have lost its capitals, with which it lost its meaning.
-_SOME_UNIT = re.compile(_UNIT.pattern, re.I)
 _FIRST = re.compile(r"(?:#|number of |num[_ ])?(gpus?|ranks?|nodes?|devices?)", re.I)
 _COLLECTIVE = re.compile(r"\b(?:all[-_ ]?(?:reduce|gather|to[-_ ]?all)|reduce[-_ ]?scatter|sendrecv)(?![a-z])", re.I)
 _KINDS = ("busbw", "algbw")
@@ -99,7 +97,7 @@ def _is(kind: str, name: list[str]) -> bool:
 
 def _arm(name: list[str], kind: str) -> str | None:
     """Return what is compared: the headings without the kind of bandwidth and the unit."""
-    parts = [re.sub(rf"(?i)\b{kind}\b", "", _SOME_UNIT.sub("", part)).strip(" ()[],:-") for part in name]
+    parts = [re.sub(rf"(?i)\b{kind}\b", "", _UNIT.sub("", part)).strip(" ()[],:-") for part in name]
     return " ".join(part for part in parts if part) or None
 
 

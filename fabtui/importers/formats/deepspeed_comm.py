@@ -70,7 +70,6 @@ def parse(text: str) -> Reading:
             if not tables or tables[-1]["rows"]:
                 # The line with the collective is missing.
                 tables.append({"operation": None, "ranks": None, "unit": None, "rows": []})
-            # Without capitals, bits and bytes are the same.
             tables[-1]["unit"] = heading[3] if heading[3] in _PER_GB else None
             time_unit = heading[1]
         elif tables and (found := _ROW.fullmatch(line)) and len(tables[-1]["rows"]) < _MOST_ROWS:

@@ -23,7 +23,6 @@ _PROBLEM = re.compile(
     r"(?:qperf: |failed to |unable to |server: |.{0,60}: (?:timed out|refused|unreachable)).{1,200}", re.I
 )
 _PREFIX = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-# Without capitals, bits and bytes are the same.
 _RATE = re.compile(r"([KMGT]?)(b|B|bytes|bits)/s(?:ec)?")
 _TIMES = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "sec": 1e6, "s": 1e6}
 #: Maximum number of tests of a text.

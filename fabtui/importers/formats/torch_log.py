@@ -174,31 +174,6 @@ _LIKELY = first_of(
     # Frames of its backtrace, of which there are others below.
     (0.6, r"^frame #\d{1,4}: .{1,2000} \+ 0x[0-9a-f]{1,16} \(0x[0-9a-f]{1,16} in .{1,400}\)\s*frame #\d"),
 )
-_WORDS = (
-    *(
-        "Watchdog",
-        "WorkNCCL",
-        "SeqNum",
-        "OpType",
-        "NumelIn",
-        "NumelOut",
-        "TensorShape",
-        "Timeout",
-        "Rank",
-        "NCCL",
-        "CUDA",
-    ),
-    *("Last error", "ProcessGroupNCCL", "ncclRemoteError", "ncclSystemError", "ncclInternalError", "ncclInvalidUsage"),
-    *(
-        "ncclInvalidArgument",
-        "ncclUnhandledCudaError",
-        "DistBackendError",
-        "DistNetworkError",
-        "RuntimeError",
-        "TCPStore",
-    ),
-    *("RendezvousConnectionError", "RendezvousTimeoutError", "DistStoreError", "C10d", "EADDRINUSE", "PG", "GUID"),
-)
 FORMATS = [
     Format(
         "torch-log",
@@ -208,7 +183,6 @@ FORMATS = [
         units={"limit": "ms", "ran": "ms"},
         log=True,
         aliases="torch-failure|pytorch|torch",
-        words=_WORDS,
         errors=True,
     )
 ]

@@ -1,4 +1,4 @@
-"""Logs of training jobs: Megatron-LM and its forks, gpustat, and a monitor that prints the ends of both.
+"""Logs of training jobs: Megatron-LM and its forks, and a monitor that prints the ends of these and of gpustat.
 
 Settings that a job prints at its start (``NODE_RANK: 1``, ``MASTER_ADDR: n060``, as scripts of users do) are parsed by
 `fabtui.jobs.monitor.settings`.
@@ -14,7 +14,7 @@ from fabtui.jobs.monitor.gpu_history import NodeGpus, gpu_of, idle_among
 from fabtui.jobs.monitor.iteration_times import IterationLine, iteration_line
 from fabtui.jobs.monitor.settings import Settings, printed
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
-from fabtui_node.parsers.lines import json_list, json_number, json_object, json_value, number, plain_lines
+from fabtui_node.parsers.lines import number, plain_lines
 
 # Timers in the log of Megatron-LM: how long each part of an iteration took, by rank or over all ranks.
 # Grammar (NVIDIA/Megatron-LM, ``megatron/core/timers.py``, ``--timing-log-option`` max, minmax and all): a line
@@ -257,45 +257,24 @@ _MEGATRON_UNITS = {
 }
 
 
-# Output of gpustat, once or again and again (``-i``), as text and JSON: use and processes of the GPUs of a node.
+# Output of a monitor of training jobs: the ends of the files of each node, settings, and iteration times.
 #
-# Grammar (wookayin/gpustat, ``gpustat/core.py``: ``GPUStat.print_to``, ``GPUStatCollection.print_formatted`` and
-# ``jsonify``): a line with host, date and driver, then a line per GPU. Between its bars are number and name,
-# temperature and other values, memory, and processes as ``user:command/pid(memory)``. Before 0.2 the memory
-# stood as ``Mem: 1 MiB / 2 MiB``. Numbers and use of a line are parsed by `fabtui.jobs.monitor.gpu_history`, for the
-# monitor of jobs too.
+# Grammar (AvatarHwang/FASOP, ``Megatron-LM-2/get_result.sh``): headings such as ``*** last output message ***``; below
+# each the ends of files, as ``tail`` prints them (``==> ../log2/4711/n060.gpu <==``), and their number of lines,
+# ``312 lines..``; then settings, ``NNODES: 8``, and ``iteration 10 : 4.125 s``. Files named ``.gpu`` are of gpustat,
+# the others of Megatron-LM.
 
-_HEADER = re.compile(
-    r"(\S{1,253})(?: \(.{1,80}\))? {1,80}"
-    r"((?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) {1,3}\w{3} {1,3}\d{1,2} {1,3}\d\d:\d\d:\d\d {1,3}\d{4})"
-    r"(?: {1,80}(\d[\d.]{1,20}))?\s*",
-    re.I,
-)
-_OLD_MEMORY = re.compile(r"\| {0,4}Mem: {0,12}(\d{1,9}|\?{1,9}) MiB / {1,12}(\d{1,9}|\?{1,9}) MiB {0,4}\|?", re.I)
-_GPU = re.compile(r"\[\d{1,3}\] [^|]{1,120}\|", re.ASCII)
-_TEMPERATURE = re.compile(r"(\d{1,3}) ?(?:'|\u00b0)C", re.I)
-_PROCESS = re.compile(r"([\w.@$-]{1,64})(?::([^(/]{1,200}))?(?:/(\d{1,9}))?\((\d{1,9}|\?{1,9})M\)", re.I)
-_JSON = re.compile(r'"gpus"\s*:\s*\[')
+_TEMPERATURE = re.compile(r"(\d{1,3}) ?(?:'|\u00b0)C")
 _MEGABYTE = 1 << 20
-#: Maximum number of processes of a GPU that are kept.
-_MOST_PROCESSES = 64
-_FIELDS = {
-    "temperature": "temperature.gpu", "utilization": "utilization.gpu", "power": "power.draw",
-    "memory_used": "memory.used", "memory_total": "memory.total",
-}  # fmt: skip
-
-
-def _processes(text: str) -> list[dict[str, Any]]:
-    found = []
-    for match in _PROCESS.finditer(text[:20_000]):
-        used = None if match[4].startswith("?") else int(match[4])
-        pid = None if match[3] is None else int(match[3])
-        found.append({"user": match[1], "command": match[2], "pid": pid, "memory_used": used})
-    return found[:_MOST_PROCESSES]
+_GPU_UNITS = {"temperature": "C", "utilization": "%", "power": "W", "memory_used": "MiB", "memory_total": "MiB"}
+_HEADING = re.compile(r"\*{3,60} (?:last )?([a-z][a-z ]{0,40}?)(?: message)?(?: (\d{1,12}))? \*{3,60}", re.I)
+_FILE = re.compile(r"==> (?:.{0,1000}/)?([^/]{1,200}) <==", re.I)
+_LINES = re.compile(r"(\d{1,15}) lines\.\.", re.I)
+#: Maximum number of files.
+_MOST_FILES = 10_000
 
 
 def _gpu(line: str) -> dict[str, Any] | None:
-    line = _OLD_MEMORY.sub(r"| \1 / \2 MB |", line.replace(" mb |", " MB |"), count=1)
     gpu = gpu_of(line)
     if gpu is None:
         return None
@@ -309,129 +288,17 @@ def _gpu(line: str) -> dict[str, Any] | None:
         "power": gpu.power,
         "memory_used": None if gpu.used is None else gpu.used // _MEGABYTE,
         "memory_total": None if gpu.total is None else gpu.total // _MEGABYTE,
-        "processes": _processes(line.split("|", 3)[3]),
     }
 
 
-def _of_json(value: Any, notes: Notes) -> dict[str, Any]:
-    top = json_object(value)
-    gpus = []
-    for one in json_list(top.get("gpus"))[:4096]:
-        gpu = json_object(one)
-        numbers = {ours: json_number(gpu.get(theirs)) for ours, theirs in _FIELDS.items()}
-        processes = [
-            {
-                "user": process.get("username"),
-                "command": process.get("command"),
-                "pid": process.get("pid"),
-                "memory_used": json_number(process.get("gpu_memory_usage")),
-            }
-            for process in map(json_object, json_list(gpu.get("processes"))[:_MOST_PROCESSES])
-        ]
-        gpus.append({"index": gpu.get("index"), "name": gpu.get("name"), **numbers, "processes": processes})
-    if not gpus:
-        notes.warn("no GPU")
-    return {
-        "host": top.get("hostname"),
-        "time": top.get("query_time"),
-        "driver": top.get("driver_version"),
-        "gpus": gpus,
-    }
-
-
-def _parse_gpustat(text: str) -> Reading:
-    """Return ``samples`` (how often it was printed), and ``host``, ``gpus`` and ``processes`` of the last one.
-
-    ``busy`` counts the samples with a process or use on any GPU.
-    """
-    notes = Notes()
-    if json := _JSON.search(text):
-        value = json_value(text[text.rfind("{", 0, json.start()) :])
-        if value is None:
-            notes.warn("the JSON is cut off")
-        found = _of_json(value, notes)
-        busy = any(gpu["processes"] or gpu["utilization"] for gpu in found["gpus"])
-        return notes.reading(_gpustat_values(found, 1 if found["gpus"] else 0, int(busy)))
-    samples = _Samples()
-    for line in plain_lines(text):
-        samples.line(line, notes)
-    last = samples.last(notes)
-    if not last["gpus"]:
-        notes.warn("no GPU")
-    return notes.reading(_gpustat_values(last, samples.count, samples.busy))
-
-
-def _gpustat_values(last: dict[str, Any], samples: int, busy: int) -> dict[str, Any]:
-    """Return the values; processes are a list of their own."""
-    processes = [{"gpu": gpu["index"], **process} for gpu in last["gpus"] for process in gpu["processes"]]
-    gpus = [{name: value for name, value in gpu.items() if name != "processes"} for gpu in last["gpus"]]
-    return {**last, "samples": samples, "busy": busy, "gpus": gpus, "processes": processes}
-
-
-class _Samples:
-    """Counts samples and keeps the latest two."""
-
-    def __init__(self) -> None:
-        self.now: dict[str, Any] = {"host": None, "time": None, "driver": None, "gpus": []}
-        self.before: dict[str, Any] | None = None
-        self.earlier: list[dict[str, Any]] = []
-        self.count = self.busy = 0
-
-    def line(self, line: str, notes: Notes) -> None:
-        line = line.strip()
-        if header := _HEADER.fullmatch(line[:400]):
-            self._end()
-            self.now |= {"host": header[1], "time": " ".join(header[2].split()), "driver": header[3]}
-        elif (gpu := _gpu(line)) is not None:
-            if any(one["index"] == gpu["index"] for one in self.now["gpus"]):
-                # Without headers, the first GPU begins the next sample.
-                self._end()
-            self.now["gpus"].append(gpu)
-        elif _GPU.match(line):
-            notes.puzzled(line)
-
-    def last(self, notes: Notes) -> dict[str, Any]:
-        """Return the last sample that is whole."""
-        self._end()
-        last = self.before or self.now
-        if len(last["gpus"]) < len(self.earlier):
-            notes.warn("the last sample is cut off; the one before it counts")
-            return {**last, "gpus": self.earlier}
-        return last
-
-    def _end(self) -> None:
-        if not self.now["gpus"]:
-            return
-        self.count += 1
-        self.busy += any(gpu["processes"] or gpu["utilization"] for gpu in self.now["gpus"])
-        self.earlier = self.before["gpus"] if self.before else []
-        self.before = self.now
-        self.now = {**self.now, "time": None, "gpus": []}
-
-
-_GPUSTAT_LIKELY = first_of(
-    (
-        0.95,
-        r"(?i)^[ \t]{0,8}\[\d{1,3}\] [^|\n]{1,120}\|[^|\n]{0,60}\|[ \t]{0,20}(?:mem:[ \t]{0,12})?[\d?]{1,9} (?:mib )?"
-        r"/ {1,20}[\d?]{1,9} mi?b\b",
-    ),
-    (0.95, r'"gpus"\s{0,40}:\s{0,40}\[\s{0,40}\{(?s:.){0,400}"temperature\.gpu"'),
-)
-_GPUSTAT_UNITS = {"temperature": "C", "utilization": "%", "power": "W", "memory_used": "MiB", "memory_total": "MiB"}
-
-
-# Output of a monitor of training jobs: the ends of the files of each node, settings, and iteration times.
-#
-# Grammar (AvatarHwang/FASOP, ``Megatron-LM-2/get_result.sh``): headings such as ``*** last output message ***``; below
-# each the ends of files, as ``tail`` prints them (``==> ../log2/4711/n060.gpu <==``), and their number of lines,
-# ``312 lines..``; then settings, ``NNODES: 8``, and ``iteration 10 : 4.125 s``. Files named ``.gpu`` are of gpustat,
-# the others of Megatron-LM.
-
-_HEADING = re.compile(r"\*{3,60} (?:last )?([a-z][a-z ]{0,40}?)(?: message)?(?: (\d{1,12}))? \*{3,60}", re.I)
-_FILE = re.compile(r"==> (?:.{0,1000}/)?([^/]{1,200}) <==", re.I)
-_LINES = re.compile(r"(\d{1,15}) lines\.\.", re.I)
-#: Maximum number of files.
-_MOST_FILES = 10_000
+def _last_sample(lines: list[str]) -> list[dict[str, Any]]:
+    """Return the GPUs of the last sample of gpustat that is whole."""
+    samples: list[list[dict[str, Any]]] = [[]]
+    for gpu in filter(None, (_gpu(line.strip()) for line in lines)):
+        if samples[-1] and gpu["index"] <= samples[-1][-1]["index"]:
+            samples = [samples[-1], []]
+        samples[-1].append(gpu)
+    return max(reversed(samples), key=len)
 
 
 def _parse_monitor(text: str) -> Reading:
@@ -459,7 +326,7 @@ def _parse_monitor(text: str) -> Reading:
         node, _, kind = name.rpartition(".")
         files.append({"file": name, "last": lines[-1].strip()[:400] if lines else None})
         if kind.lower() == "gpu":
-            gpus += [{"node": node, **gpu} for gpu in _parse_gpustat("\n".join(lines)).values["gpus"]]
+            gpus += [{"node": node, **gpu} for gpu in _last_sample(lines)]
             samples[node] = NodeGpus(None, tuple(gpu for line in lines if (gpu := gpu_of(line.strip())) is not None))
     for node in idle_among(samples):
         notes.warn(f"{node}: 0 of {len(samples[node].gpus)} GPUs are busy; all GPUs of the other nodes are busy")
@@ -487,18 +354,11 @@ FORMATS = [
         hidden=("timeline",),
     ),
     Format(
-        "gpustat",
-        "gpustat: use, memory and processes of a node's GPUs",
-        _GPUSTAT_LIKELY,
-        _parse_gpustat,
-        units=_GPUSTAT_UNITS,
-    ),
-    Format(
         "job-monitor",
         "monitor of a training job: ends of the output, error and GPU files of each node, settings, iteration times",
         _MONITOR_LIKELY,
         _parse_monitor,
-        units={**_MEGATRON_UNITS, **_GPUSTAT_UNITS},
+        units={**_MEGATRON_UNITS, **_GPU_UNITS},
         log=True,
         hidden=("timeline",),
     ),

@@ -41,8 +41,6 @@ class Format(NamedTuple):
     #: Returns the values of probes that the output has, by the node ("" if the output does not name it) and the name of
     #: the probe; None if no probe has them.
     facts: Optional[Callable[[Dict[str, Any]], Dict[str, Dict[str, Dict[str, Any]]]]] = None
-    #: Words with capitals that the parser looks for; a text that lost its capitals gets these back.
-    words: Tuple[str, ...] = ()
     #: Source of evidence about a running job (``flight``, ``ras``) that it is; its values have ``answer``, ``hangs``,
     #: ``behind`` and ``next``.
     job: str = ""
@@ -64,22 +62,15 @@ class Likely:
         return self._function(text)
 
 
-_EACH_LINE, _ANY_CASE = int(re.MULTILINE), int(re.MULTILINE | re.IGNORECASE)
-
-
 def first_of(*patterns: Tuple[float, str]) -> Likely:
-    """Return a ``Format.likely``: the first pattern found in a text decides; ``^`` and ``$`` match at lines.
-
-    Of a text without capitals, which somebody may have lost, the case of letters does not count.
-    """
+    """Return a ``Format.likely``: the first pattern found in a text decides; ``^`` and ``$`` match at lines."""
     # "\n" is looked for 10 times as fast as "^". Where there are alternatives, "^" may belong to the first alone.
     lines = [(found, "\n" + p[1:] if p[0] == "^" and "|" not in p else p) for found, p in patterns]
 
     def likely(text: str) -> float:
-        flags = _ANY_CASE if text.islower() else _EACH_LINE
         after_line_end = "\n" + text
         for found, pattern in lines:
-            if re.search(pattern, after_line_end if pattern[0] == "\n" else text, flags):
+            if re.search(pattern, after_line_end if pattern[0] == "\n" else text, re.MULTILINE):
                 return found
         return 0.0
 

@@ -16,8 +16,8 @@ from fabtui.cli.commands import read
 from fabtui.importers.matrix import matrix
 from fabtui.report.imported_output import value_blocks
 from fabtui.report.text import text_lines
+from tests.unit.importers.places import output_of
 from tests.unit.importers.test_as_model import CUDA
-from tests.unit.importers.test_variants_of_benchmarks import MULTINODE
 
 Out = pytest.CaptureFixture[str]
 
@@ -33,7 +33,7 @@ def put(path: Path, text: str) -> str:
 
 
 def test_a_matrix_is_shown(tmp_path: Path, capsys: Out) -> None:
-    assert entry.main(["read", put(tmp_path / "bw.txt", MULTINODE)]) == 0
+    assert entry.main(["read", put(tmp_path / "bw.txt", output_of("nvbandwidth-of-several-nodes"))]) == 0
     out = capsys.readouterr().out
     assert "nvbandwidth: matrices of copies" in out
     assert "  0      -  820.1\n" in out
@@ -41,7 +41,7 @@ def test_a_matrix_is_shown(tmp_path: Path, capsys: Out) -> None:
 
 
 def test_replay_takes_what_read_knows(tmp_path: Path, capsys: Out) -> None:
-    name = put(tmp_path / "bw.txt", MULTINODE)
+    name = put(tmp_path / "bw.txt", output_of("nvbandwidth-of-several-nodes"))
     assert entry.main(["read", name]) == 0
     text = capsys.readouterr().out
     assert entry.main(["replay", name, "--text"]) == 0
@@ -56,7 +56,7 @@ def test_replay_takes_what_read_knows(tmp_path: Path, capsys: Out) -> None:
 
 
 def test_one_object_a_file(tmp_path: Path, capsys: Out) -> None:
-    names = [put(tmp_path / "bw.txt", MULTINODE), put(tmp_path / "what.txt", "hello\n")]
+    names = [put(tmp_path / "bw.txt", output_of("nvbandwidth-of-several-nodes")), put(tmp_path / "what.txt", "hello\n")]
     assert entry.main(["read", "--json", *names]) == 3
     first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert set(first) == {"file", "findings", "kind", "title", "values", "units", "warnings", "unknown"}
@@ -86,7 +86,7 @@ def test_a_reader_that_goes_away_does_not_cost_the_snapshot(tmp_path: Path, monk
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(MULTINODE.encode())))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(output_of("nvbandwidth-of-several-nodes").encode())))
     assert entry.main(["read", "-"]) == 0
     assert capsys.readouterr().out.startswith("-: nvbandwidth")
 
@@ -184,7 +184,7 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: Out, argv: list[str], wor
 
 
 def test_different_measures_are_not_put_into_one_grid(tmp_path: Path, capsys: Out) -> None:
-    names = [put(tmp_path / "a.txt", CUDA), put(tmp_path / "b.txt", MULTINODE)]
+    names = [put(tmp_path / "a.txt", CUDA), put(tmp_path / "b.txt", output_of("nvbandwidth-of-several-nodes"))]
     assert entry.main(["read", *names, "--csv", str(tmp_path / "out.csv")]) == 2
     assert "p2pBandwidthLatencyTest and nvbandwidth are not comparable" in capsys.readouterr().err
 

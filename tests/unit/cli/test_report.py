@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fabtui.cli import main as entry
-from tests.unit.importers.new_samples import BUSBW_HTML, TIMERS_PROFILE
+from tests.unit.importers.places import output_of
 
 ROOT = Path(__file__).resolve().parents[3]
 FAULTS = ROOT / "tests" / "samples" / "sessions" / "h200x8-lab-2x4-faults.jsonl.gz"
@@ -115,7 +115,7 @@ def test_replay_writes_a_report_as_well(tmp_path: Path, capsys: Out) -> None:
 
 def test_a_table_with_two_arms_becomes_columns_in_both_units(tmp_path: Path) -> None:
     table = tmp_path / "busbw.html"
-    table.write_text("Results of all_reduce.\n" + BUSBW_HTML)
+    table.write_text("Results of all_reduce.\n" + output_of("busbw-html"))
     assert report(table, "-o", tmp_path / "a.md") == 0
     text = (tmp_path / "a.md").read_text()
     words = [line.strip("| ").replace("|", " ").split() for line in text.splitlines() if line.startswith("|   16 |")]
@@ -126,7 +126,7 @@ def test_a_table_with_two_arms_becomes_columns_in_both_units(tmp_path: Path) -> 
 
 def test_timers_become_a_picture(tmp_path: Path) -> None:
     log = tmp_path / "n065.out"
-    log.write_text(TIMERS_PROFILE)
+    log.write_text(output_of("timers-profile"))
     assert report(log, "-o", tmp_path / "a.html") == 0
     text = (tmp_path / "a.html").read_text()
     assert "training timeline of 2 of 2 ranks" in text
@@ -138,5 +138,5 @@ def test_the_file_for_planners(tmp_path: Path, capsys: Out) -> None:
     assert report(GOOD, "-o", tmp_path / "a.md", "--planner", plan) == 0
     assert f"wrote {plan}" in capsys.readouterr().out.splitlines()
     assert json.loads(plan.read_text())["order"] == ["n000", "n001"]
-    log.write_text(TIMERS_PROFILE)
+    log.write_text(output_of("timers-profile"))
     assert "the files hold no nodes" in refused(capsys, log, "-o", tmp_path / "b.md", "--planner", plan)

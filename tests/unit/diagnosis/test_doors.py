@@ -47,8 +47,7 @@ from fabtui.session.event_pipeline import Journal
 from fabtui_node.parsers.kernel import dmesg
 from fabtui_node.parsers.nvidia import topo
 from fabtui_node.parsers.nvidia.values import parse_errors, problem_text
-from tests.unit.importers import new_samples
-from tests.unit.importers.places import start_of
+from tests.unit.importers.places import output_of, start_of
 
 Capture = pytest.CaptureFixture[str]
 #: Start of the sessions (epoch seconds).
@@ -509,7 +508,7 @@ FAULTS = [
         "priority 0, which has no PFC; priority 3 has it",
         "mlnx_qos -i",
         facts={"rdma": {"qos": [_QOS]}},
-        output=new_samples.MLNX_QOS + "Global tclass=24\n",
+        output=output_of("mlnx-qos") + "Global tclass=24\n",
     ),
     Fault(
         "node that does not respond to Slurm",

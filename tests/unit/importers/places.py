@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import functools
 import json
+from pathlib import Path
 from typing import Any
 
 from fabtui.importers.result import Result, read
@@ -11,7 +13,7 @@ from fabtui.importers.sources import Source
 
 from ..probes.places import REAL, SAMPLES
 
-__all__ = ["REAL", "SAMPLES", "at", "index", "of_text", "read_file", "start_of", "values_of"]
+__all__ = ["REAL", "SAMPLES", "at", "cases", "index", "of_text", "output_of", "read_file", "start_of"]
 
 #: Maximum number of characters of an output that is read many times: eight GPUs print the same lines eight times.
 _LONGEST = 16_000
@@ -49,11 +51,17 @@ def at(value: Any, path: str) -> Any:
     return value
 
 
-def values_of(text: str, kind: str, **expected: Any) -> dict[str, Any]:
-    """Check that a text is recognised, and return its values."""
-    result = of_text(text)
-    assert result.kind == kind, (result.kind, result.others)
-    json.dumps(result.as_json(), allow_nan=False)
-    for path, value in expected.items():
-        assert at(result.values, path.replace("__", ".")) == value, path
-    return result.values
+@functools.cache
+def cases() -> dict[str, dict[str, Any]]:
+    """Return the cases by name: ``kind``, the output or the sample that has it, and ``facts`` of it by path."""
+    files = sorted((Path(__file__).parent / "cases").glob("*.json"))
+    return {path.stem: json.loads(path.read_text()) for path in files}
+
+
+def output_of(name: str) -> str:
+    """Return the output of a case: a text, or lines that end with a newline each."""
+    case = cases()[name]
+    if "sample" in case:
+        return (SAMPLES / str(case["sample"])).read_text()
+    output: str | list[str] = case["output"]
+    return output if isinstance(output, str) else "".join(f"{line}\n" for line in output)

@@ -27,11 +27,7 @@ from fabtui.model.layers import Layer, all_layers
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 
-from . import new_samples
-from .places import of_text
-from .test_variants_of_benchmarks import MULTINODE
-from .test_variants_of_links import IPERF3
-from .test_variants_of_logs import PING_CSV
+from .places import of_text, output_of
 
 RECORDING = Path(__file__).resolve().parents[3] / "tests/samples/sessions/h200x8-lab-2x4.jsonl.gz"
 
@@ -89,7 +85,7 @@ def test_wrong_results_are_wrong_data() -> None:
 
 
 def test_who_sends_is_the_arrow() -> None:
-    found = modelled(MULTINODE)
+    found = modelled(output_of("nvbandwidth-of-several-nodes"))
     # memcpy GPU(row) <- GPU(column): row 0, column 1 is what 1 sends to 0.
     assert value(found, Layer.P2P, "n061:0", "n060:0") == 820.10
     assert value(found, Layer.P2P, "n060:0", "n061:0") == 819.50
@@ -143,7 +139,7 @@ def test_files_of_several_nodes_are_one_grid() -> None:
 
 
 def test_the_ends_of_a_stream() -> None:
-    found = modelled(IPERF3)
+    found = modelled(output_of("iperf3-text"))
     (measured,) = found.measurements()
     assert (measured.layer, measured.src, measured.dst) == (Layer.IPERF3, "192.0.2.60", "192.0.2.61")
     assert measured.value == 1.175
@@ -167,7 +163,7 @@ def test_a_tool_that_could_not_begin_measured_no_pair() -> None:
 
 
 def test_a_ping_mesh() -> None:
-    found = modelled(PING_CSV)
+    found = modelled(output_of("older-ping-csv"))
     assert [str(end) for end in found.endpoints] == ["a001-gw:-", "a002-gw:-"]
     verdicts = {(m.src_addr, m.dst_addr): m.verdict for m in found.addresses.latest(Layer.PING, "a002-gw", "a001-gw")}
     assert verdicts == {
@@ -252,7 +248,7 @@ def test_a_json_session_brings_its_nodes(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_compared_is_reported() -> None:
-    results = [of_text(CUDA), of_text(MULTINODE)]
+    results = [of_text(CUDA), of_text(output_of("nvbandwidth-of-several-nodes"))]
     with pytest.raises(InputError, match="of p2pBandwidthLatencyTest and nvbandwidth are not comparable"):
         check_comparable(results)
     with pytest.raises(InputError, match="of fabtui and nvbandwidth are not comparable"):
@@ -296,16 +292,16 @@ def test_hostile_names_of_hosts() -> None:
 
 def test_collectives_of_other_benchmarks() -> None:
     """Collectives that a table names are measurements, and nothing else in it."""
-    deepspeed = modelled(new_samples.DEEPSPEED)
+    deepspeed = modelled(output_of("deepspeed"))
     assert {(m.layer, m.bytes, m.value) for m in deepspeed.measurements()} == {
         (Layer.BUSBW, 2, 0.000125),
         (Layer.BUSBW, 32 << 20, 41.61325),
     }
-    experiment = modelled(new_samples.EXPERIMENT)
+    experiment = modelled(output_of("experiment"))
     (gather, reduced) = sorted(experiment.measurements(), key=lambda m: m.layer is Layer.BUSBW)
     assert (gather.layer.spec.collective, gather.value) == ("all_gather", 183.99), "245.32 x 3 / 4"
     assert (reduced.value, reduced.how) == (183.015, "experiment, calculated from algbw"), "122.01 x 2 x 3 / 4"
-    for unnamed in (new_samples.MSCCLPP_TEST, new_samples.MSCCLPP_BENCHMARK, new_samples.BUSBW_BARS):
+    for unnamed in (output_of("mscclpp-test"), output_of("mscclpp-benchmark"), output_of("busbw-bars")):
         assert not list(modelled(unnamed).measurements())
 
 

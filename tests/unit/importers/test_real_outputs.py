@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,65 +12,28 @@ from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import model
 from fabtui.model.measurement import Verdict
 
-from . import expected_of_benchmarks, expected_of_logs
-from .places import at, index, read_file
+from .places import at, cases, index, read_file
 
 pytestmark = pytest.mark.skipif(not index(), reason="no real samples here (FABTUI_REAL_SAMPLES)")
 
-#: The kind of each folder.
-FOLDERS = {
-    "all_reduce_bench": "all_reduce_bench",
-    "megatron-log": "megatron-log",
-    "nccl-debug-log": "nccl-log",
-    "nccl-tests": "nccl-tests",
-    "nvbandwidth": "nvbandwidth",
-    "osu": "osu",
-    "p2pBandwidthLatencyTest": "p2pBandwidthLatencyTest",
-    "perftest": "perftest",
-    "ping": "ping",
-    "slurm-sacct": "sacct",
-    "slurm-scontrol": "scontrol",
-    "slurm-sinfo": "sinfo",
-    "slurm-squeue": "squeue",
-    "slurmd-log": "slurmd-log",
-    "torch-failure": "torch-log",
-}
-
-EXPECTED = {**expected_of_benchmarks.EXPECTED, **expected_of_logs.EXPECTED}
-
-#: What a file's own text complains of, in part.
-WARNED = {
-    "nccl-debug-log/net-lines-fastsocket-ib-socket-bond.txt": "mixed",
-    "nccl-tests/aws-k8s-indented-elided.txt": "left out",
-    "nccl-tests/aws-topology-elided.txt": "left out",
-    "nccl-tests/broadcast-warn-inside-header.txt": "libibverbs",
-    "nccl-tests/cw-gb200-nvl72-tail.txt": "1 of 72 ranks",
-    "nccl-tests/sendrecv-2xa40-part.txt": "cut off",
-    "nvbandwidth/v07-assert-failure.txt": "checking the pattern",
-    "p2pBandwidthLatencyTest/6xa100-sm-copy-writes-and-reads-part.txt": "slower with P2P",
-    "perftest/failed-modify-qp-rtr.txt": "GID is all zero",
-    "perftest/ib-send-lat-client.txt": "left out",
-    "megatron-log/megatron-llm-fork.txt": "cut off",
-    "ping/iputils-host-unreachable-pipe.txt": "Destination Host Unreachable",
-    "slurm-squeue/aws-nemo-wide-time.txt": "are 2 nodes, the column has 1",
-    "slurmd-log/stepd-terminated-not-ending.txt": "not ending with signals",
-}
+CASES = {case["real"]: case for case in cases().values() if "real" in case}
 
 
 def test_every_file_has_its_values() -> None:
     """No file of these folders is left without an expectation."""
-    mine = {row["file"] for row in index() if row["command"] in FOLDERS}
-    assert mine == set(EXPECTED)
+    folders = {name.partition("/")[0] for name in CASES}
+    assert {row["file"] for row in index() if row["command"] in folders} == set(CASES)
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("name", CASES)
 def test_values(name: str) -> None:
     result = read_file(name)
-    assert result.kind == FOLDERS[name.partition("/")[0]]
-    found = {path: at(result.values, path) for path in EXPECTED[name]}
-    assert found == EXPECTED[name]
+    case = CASES[name]
+    assert result.kind == case["kind"]
+    values = json.loads(json.dumps(result.values))
+    assert {path: at(values, path) for path in case["facts"]} == case["facts"]
     assert not [line for line in result.unknown if "cut" not in " ".join(result.warnings)]
-    assert WARNED.get(name, "") in "; ".join(result.warnings)
+    assert case.get("warned", "") in "; ".join(result.warnings)
     if name.partition("/")[0] in BENCHMARKS:
         _check_measurements(name, result)
 

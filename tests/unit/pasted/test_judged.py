@@ -222,7 +222,6 @@ NOT_JUDGED = {
     "fi_info": "names",
     "flight-recorder": "a running job's, judged by the rules about jobs",
     "fping": "between addresses that are not nodes",
-    "gpustat": "use and memory alone",
     "ibaddr": "names",
     "ibdiagnet": "its own verdicts are its warnings",
     "ibnodes": "names",
@@ -241,10 +240,8 @@ NOT_JUDGED = {
     "nvidia-smi-nvlink-c": "what links can do",
     "ping": "between addresses that are not nodes",
     "qperf": "between addresses that are not nodes",
-    "sacct": "jobs",
     "saquery": "records of a fabric",
     "slurm-topology": "names",
-    "slurmd-log": "a log",
     "sminfo": "names",
     "squeue": "jobs",
 }

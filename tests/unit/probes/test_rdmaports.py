@@ -8,7 +8,7 @@ import pytest
 
 from fabtui_node.probes.rdma import ibstat, port_counters, roce_qos
 from fabtui_node.probes.rdma import ports as rdmaports
-from tests.unit.importers import new_samples
+from tests.unit.importers.places import output_of
 
 from .places import Tree
 
@@ -249,7 +249,7 @@ def qos_of(tree: Tree) -> dict[str, Any]:
 
 def test_the_classes_of_a_roce_port_by_mlnx_qos_and_sysfs(tree: Tree, tools: Path) -> None:
     roce(tree, "mlx5_0", "eth7")
-    say(tools, "mlnx_qos", new_samples.MLNX_QOS)
+    say(tools, "mlnx_qos", output_of("mlnx-qos"))
     for way in ("roce_np", "roce_rp"):
         tree.files(f"class/net/eth7/ecn/{way}/enable", **{str(one): int(one in (0, 3)) for one in range(8)})
     tree.files("class/infiniband/mlx5_0/tc/1", traffic_class="Global tclass=106")
@@ -263,7 +263,7 @@ def test_the_classes_of_a_roce_port_by_mlnx_qos_and_sysfs(tree: Tree, tools: Pat
 def test_without_mlnx_qos_dcb_and_sysfs_are_asked(tree: Tree, tools: Path) -> None:
     roce(tree, "mlx5_0", "eth7")
     (tools / "dcb").write_text(
-        f"#!/bin/sh\n[ $2 = pfc ] && echo '{new_samples.DCB_PFC.strip()}' || echo '{new_samples.DCB_APP.strip()}'\n"
+        f"#!/bin/sh\n[ $2 = pfc ] && echo '{output_of('dcb-pfc').strip()}' || echo '{output_of('dcb-app').strip()}'\n"
     )
     found = qos_of(tree)
     assert (found["trust"], found["pfc"], found["dscp"]) == ("dscp", [3, 5], {"3": [24, 26], "6": [48]})
@@ -306,7 +306,7 @@ def efa(tree: Tree, name: str, **counts: int) -> None:
 def test_adapters_of_aws_that_libfabric_finds(tree: Tree, tools: Path) -> None:
     for name in ("rdmap1s0", "rdmap2s0"):
         efa(tree, name, rx_drops=4, retrans_timeout_events=7, unresponsive_remote_events=2, lifespan=10)
-    found = new_samples.FI_INFO.replace("rdmap16s27", "rdmap1s0")
+    found = output_of("fi-info").replace("rdmap16s27", "rdmap1s0")
     say(tools, "fi_info", found + found.replace("rdmap1s0", "rdmap2s0"))
     value = run(tree, nics=[])
     assert value["efa"] == {"domains": ["rdmap1s0", "rdmap2s0"], "error": None}
@@ -322,7 +322,7 @@ def test_adapters_of_aws_that_libfabric_finds(tree: Tree, tools: Path) -> None:
 def test_adapters_of_aws_that_libfabric_does_not_find_or_that_refused(tree: Tree, tools: Path) -> None:
     efa(tree, "rdmap1s0", reg_mr_err=3, impaired_remote_conn_events=2)
     efa(tree, "rdmap2s0")
-    say(tools, "fi_info", new_samples.FI_INFO.replace("rdmap16s27", "rdmap1s0"))
+    say(tools, "fi_info", output_of("fi-info").replace("rdmap16s27", "rdmap1s0"))
     assert judged(run(tree, nics=[])) == [
         ("rdmap1s0/1", "note", "refused to register memory 3 times: its limit (max_mr) or locked memory was used up"),
         ("rdmap1s0/1", "note", "connections were impaired and slowed down 2 times (impaired_remote_conn_events)"),

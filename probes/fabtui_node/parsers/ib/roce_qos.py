@@ -126,7 +126,6 @@ FORMATS = [
         parse_mlnx_qos,
         argv=("mlnx_qos", "-i"),
         aliases="mlnx-qos",
-        words=("DCBX", "PFC", "OS", "Firmware"),
     ),
     Format(
         "dcb",

@@ -186,9 +186,5 @@ FORMATS = [
         ),
         parse,
         argv=("lldpctl", "-f", "json"),
-        words=(
-            *("Interface", "LLDP", "RID", "Time", "Chassis", "ChassisID", "SysName", "Port", "PortID", "PortDescr"),
-            *("Capability", "Bridge", "Router"),
-        ),
     )
 ]

@@ -285,7 +285,6 @@ FORMATS = [
         _LIKELY,
         parse,
         units=_UNITS,
-        words=("PING", "PING6", "From", "Request timeout", "Destination", "Unreachable", "Host", "Net", "Port", "Time"),
         log=True,
     ),
     Format("fping", "fping -C or -c: loss and round trips of many targets", _likely_fping, _parse_fping, units=_UNITS),

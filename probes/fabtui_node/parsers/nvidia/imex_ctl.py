@@ -167,7 +167,6 @@ FORMATS = [
         _LIKELY,
         parse,
         ("nvidia-imex-ctl", "-N", "-H"),
-        words=("Connectivity Table Legend", "Node", "Nodes", "From", "To", "Version", "Hostname", "Domain State"),
         aliases="imex|imex-ctl",
     )
 ]

@@ -210,7 +210,6 @@ def _likely(option: str, *patterns: Tuple[float, str]) -> Likely:
     return Likely(lambda text: line(text) or asked(text[:400]), *line.needs, *asked.needs)
 
 
-_WORDS = ("GPU", "Link", "UUID", "GB/s", "Remote Device", "NVML", "NVLink", "Errors", "Error", "BER", "Tx", "Rx")
 FORMATS = [
     Format(
         "nvidia-smi-nvlink-s",
@@ -224,7 +223,6 @@ FORMATS = [
         parse_nvlink_status,
         ("nvidia-smi", "nvlink", "-s"),
         {"speed": "GB/s"},
-        words=_WORDS,
         aliases="(?:nvidia-smi-)?nvlink(?:-s|-status)?",
     ),
     Format(
@@ -237,7 +235,6 @@ FORMATS = [
         parse_nvlink_errors,
         ("nvidia-smi", "nvlink", "-e"),
         {"counters": "events since the driver was loaded", "fec": "codewords", "rates": "errors a bit"},
-        words=_WORDS,
         aliases="nvlink-e|nvlink-errors",
     ),
     Format(
@@ -246,7 +243,6 @@ FORMATS = [
         _likely("-R|--remote", (0.95, r"^\s{0,20}Link [0-9]{1,3}: Remote Device")),
         _with(_take_remote),
         ("nvidia-smi", "nvlink", "-R"),
-        words=_WORDS,
     ),
     Format(
         "nvidia-smi-nvlink-c",
@@ -254,6 +250,5 @@ FORMATS = [
         _likely("-c|--capabilities", (0.95, r"^\s{0,20}Link [0-9]{1,3}, [A-Za-z0-9 ]{1,60} supported:")),
         _with(_take_capability),
         ("nvidia-smi", "nvlink", "-c"),
-        words=_WORDS,
     ),
 ]

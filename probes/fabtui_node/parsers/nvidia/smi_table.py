@@ -284,7 +284,6 @@ FORMATS = [
         parse_nvidia_smi,
         ("nvidia-smi",),
         _UNITS,
-        words=("NVIDIA-SMI", "GPU", "On", "Off", "N/A", "ERR!", "MiB", "W", "C", "P", "Default", "E. Process"),
     ),
     Format("nvidia-smi-L", "GPUs and MIG instances by UUID", _likely_list, parse_list, ("nvidia-smi", "-L")),
 ]

@@ -310,18 +310,6 @@ FORMATS = [
         parse_topology,
         ("nvidia-smi", "topo", "-m"),
         aliases="topo(?:-m)?",
-        words=(
-            "GPU",
-            "NIC",
-            "X",
-            "NV",
-            *NEAR,
-            "CPU Affinity",
-            "NUMA Affinity",
-            "Memory Affinity",
-            "GPU NUMA ID",
-            "N/A",
-        ),
     ),
     Format(
         "nvidia-smi-topo-p2p",
@@ -330,6 +318,5 @@ FORMATS = [
         parse_p2p,
         ("nvidia-smi", "topo", "-p2p", "r"),
         aliases="topo-p2p",
-        words=("GPU", "X", *_P2P),
     ),
 ]
