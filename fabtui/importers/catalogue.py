@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 
 from fabtui.argument_name import argument
-from fabtui.diagnosis.knowledge.pattern_words import form_of, words_of
+from fabtui.diagnosis.knowledge.pattern_set import PatternSet
 from fabtui.errors import InputError
 from fabtui_node.parsers import catalogue
 from fabtui_node.parsers.base import Format, Likely
@@ -58,24 +58,16 @@ def formats() -> dict[str, Format]:
 
 
 @functools.cache
-def _words() -> dict[str, frozenset[bytes]]:
-    """Return words by format: each text of a format has one of them; formats without such words are missing."""
-    found: dict[str, frozenset[bytes]] = {}
-    for name, form in formats().items():
-        if isinstance(form.likely, Likely):
-            words = [words_of(pattern) for pattern in form.likely.needs]
-            if None not in words:
-                found[name] = frozenset().union(*(one or () for one in words))
-    return found
+def _possible() -> PatternSet[str]:
+    """Return the patterns one of which is in each text of a format; of others, one that is in every text."""
+    needs = {name: form.likely.needs if isinstance(form.likely, Likely) else ("",) for name, form in formats().items()}
+    # A text may have lost its capitals: the case of letters does not count here.
+    return PatternSet((name, f"(?im){pattern}") for name, own in needs.items() for pattern in own)
 
 
 def likelihoods(text: str) -> dict[str, float]:
     """Return how likely a text has each format; those that it cannot have are missing."""
-    words, shown = _words(), form_of(text)
-    possible = (
-        form for name, form in formats().items() if name not in words or any(map(shown.__contains__, words[name]))
-    )
-    return {form.name: likely for form in possible if (likely := form.likely(text)) > 0}
+    return {name: likely for name in _possible().owners(text) if (likely := formats()[name].likely(text)) > 0}
 
 
 def recognise(text: str) -> Guess:

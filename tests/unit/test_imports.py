@@ -14,7 +14,7 @@ import fabtui
 import fabtui_node
 
 #: None of these before the first frame of the screen; torch never on the login node.
-HEAVY = ("asyncssh", "cryptography", "numpy", "pandas", "pynvml", "torch", "shtab", "ClusterShell.NodeSet")
+HEAVY = ("asyncssh", "cryptography", "numpy", "pandas", "pynvml", "torch", "shtab", "ClusterShell.NodeSet", "re2")
 ROOT = Path(__file__).parents[2]
 PROBES = Path(fabtui_node.__file__).parent
 SOURCES = sorted(PROBES.rglob("*.py"))

@@ -19,6 +19,8 @@ import pytest
 
 import fabtui
 import fabtui_node
+from fabtui.diagnosis.knowledge.error_catalogue import meanings
+from fabtui.diagnosis.knowledge.failure_stage import stages
 from fabtui.importers.catalogue import formats
 from fabtui.sharing.identities import Identities
 from fabtui.sharing.rewriter import Rewriter
@@ -96,6 +98,8 @@ def _tables() -> dict[str, list[tuple[str, int]]]:
     assert len(likely) > 100
     any_case = re.ASCII | re.IGNORECASE
     return {
+        "fabtui.diagnosis.knowledge.error_catalogue": [(one.pattern, 0) for one in meanings() if one.pattern],
+        "fabtui.diagnosis.knowledge.failure_stage": [(text, 0) for one in stages() for text in (one.files, one.words)],
         "fabtui.importers.catalogue": [(form.aliases, 0) for form in formats().values() if form.aliases],
         "fabtui.transport.launcher": [(rule.pattern, 0) for rule in launcher.VIA],
         "fabtui.transport.login_errors": [(row[0], 0) for row in login_errors._OPENSSH],

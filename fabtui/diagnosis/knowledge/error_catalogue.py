@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fabtui.diagnosis.knowledge.pattern_words import LinePattern
+from fabtui.diagnosis.knowledge.pattern_set import PatternSet
 from fabtui.diagnosis.knowledge.toml_data import entries
 from fabtui.model.endpoints import node_of
 from fabtui.model.measurement import Measurement
@@ -48,7 +48,7 @@ class Meaning(NamedTuple):
     code: str  #: Number, such as ``E13``; entries that stand for one error share it.
     prints: str  #: Example of the error as libraries print it.
     #: Regular expression for the error and the output of the library; None if lines do not show the error.
-    pattern: LinePattern | None
+    pattern: str | None
     kind: str  #: Error kind on the wire that has this meaning, or "".
     text: str  #: Likely causes, the likeliest first.
     next: str  #: What to do.
@@ -77,40 +77,20 @@ class Meaning(NamedTuple):
 @functools.cache
 def meanings() -> tuple[Meaning, ...]:
     """Return the catalogue of errors; the first match counts."""
-    for _ in prepare_meanings():
-        pass
-    return tuple(_MEANINGS)
+    read = [_meaning(entry) for name in CATALOGUES for entry in entries(name, "error")]
+    return tuple(sorted(read, key=lambda meaning: _ROLES.index(meaning.role)))
 
 
-_MEANINGS: list[Meaning] = []
-
-
-def prepare_meanings() -> Iterator[None]:
-    """Read the catalogue unless that was done; yield after each small step, as its files take time to read."""
-    if _MEANINGS:
-        return
-    found = []
-    for name in CATALOGUES:
-        for one in entries(name, "error"):
-            found.append(_meaning(one))
-            yield
-    _MEANINGS[:] = sorted(found, key=lambda one: _ROLES.index(one.role))
-
-
-def prepare_patterns() -> Iterator[None]:
-    """Compile the patterns of the catalogue unless that was done; yield after each."""
-    yield from prepare_meanings()
-    for one in meanings():
-        if one.pattern is not None and not one.pattern.is_compiled:
-            one.pattern.compile()
-            yield
+@functools.cache
+def _patterns() -> PatternSet[int]:
+    return PatternSet((at, meaning.pattern) for at, meaning in enumerate(meanings()) if meaning.pattern is not None)
 
 
 def _meaning(one: Mapping[str, Any]) -> Meaning:
     return Meaning(
         **{name: one[name] for name in ("id", "code", "prints", "text", "next")},
         **{name: one.get(name, "") for name in ("kind", "refines", "when", "cause_if")},
-        pattern=LinePattern(one["pattern"]) if "pattern" in one else None,
+        pattern=one.get("pattern"),
         commands=tuple(_commands(one)),
         follows=tuple(one.get("follows", ())),
         role=one.get("role", "cause"),
@@ -135,7 +115,6 @@ def meaning_of(
     *texts: str | None,
     kind: str | None = None,
     notices: bool = False,
-    among: Iterable[Meaning] | None = None,
     programs: Collection[str] | None = None,
 ) -> Meaning | None:
     """Return the meaning of an error, or None if it is unknown; causes go before their consequences.
@@ -144,21 +123,21 @@ def meaning_of(
         texts: The error, then the output of the library.
         kind: The error kind on the wire.
         notices: Whether lines that are not errors by themselves count.
-        among: The entries that are tried, in their order; by default all.
         programs: The programs that the log names (`programs_in`); None for what a test of fabtui printed.
     """
     known = [text[:_MOST_TEXT] for text in texts if text]
-    for one in meanings() if among is None else among:
+    possible = {at for text in known for at in _patterns().owners(text)}
+    if kind:
+        possible.update(at for at, one in enumerate(meanings()) if one.kind == kind)
+    for one in (meanings()[at] for at in sorted(possible)):
         if kind and one.kind == kind:
             return one
         if one.pattern is None or (one.role == "notice" and not notices):
             continue
         if one.within and programs is not None and one.within not in programs:
             continue
-        search = one.pattern.compile().search
-        for text in known:
-            if search(text):
-                return one
+        if any(re.search(one.pattern, text) for text in known):
+            return one
     return None
 
 

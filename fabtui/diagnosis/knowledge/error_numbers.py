@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from fabtui.diagnosis.knowledge.pattern_words import LinePattern
+from fabtui.diagnosis.knowledge.pattern_set import PatternSet
 from fabtui.diagnosis.knowledge.toml_data import load
 
 
@@ -55,7 +55,7 @@ _TABLES = {
         re.compile("(?!)"),
     ),
 }
-_VENDOR = LinePattern(r"\b(?:vendor[ _]err(?:or)?|syndrome?)[ =:(]{0,3}(0x[0-9a-f]{1,4}|\d{1,4})\b", _IGNORE)
+_VENDOR = re.compile(r"\b(?:vendor[ _]err(?:or)?|syndrome?)[ =:(]{0,3}(0x[0-9a-f]{1,4}|\d{1,4})\b", _IGNORE)
 
 
 class ErrorNumber(NamedTuple):
@@ -91,29 +91,16 @@ def status_of_vendor_error(code: int) -> ErrorNumber | None:
     return None if status is None else error_numbers("completion")[status]
 
 
-def tables_of(form: str) -> tuple[str, ...]:
-    """Return the tables that may have a number in a line of this form (`form_of`)."""
-
-    def may_have(table: str) -> bool:
-        spellings = [_loose_spelling(table), *_names(table)]
-        return any(one.may_match(form) for one in spellings) or (table == "completion" and _VENDOR.may_match(form))
-
-    return tuple(filter(may_have, _TABLES))
-
-
 @functools.cache
-def _loose_spelling(table: str) -> LinePattern:
-    return LinePattern(_TABLES[table].spelling.pattern, _IGNORE)
+def _patterns() -> PatternSet[str]:
+    own = {table: [form.spelling, *_names(table)] for table, form in _TABLES.items()}
+    own["completion"].append(_VENDOR)
+    return PatternSet((table, f"(?i){pattern.pattern}") for table, patterns in own.items() for pattern in patterns)
 
 
-def number_in(text: str, *tables: str) -> ErrorNumber | None:
-    """Return the number of an error in a line, by its digits, name or words; None without any.
-
-    Args:
-        text: The line.
-        tables: The tables that count; without any, all of them.
-    """
-    forms = [(table, form) for table, form in _TABLES.items() if not tables or table in tables]
+def number_in(text: str) -> ErrorNumber | None:
+    """Return the number of an error in a line, by its digits, name or words; None without any."""
+    forms = [(table, _TABLES[table]) for table in _patterns().owners(text)]
     for table, form in forms:
         known = error_numbers(table)
         for found in form.spelling.finditer(text):
@@ -139,10 +126,10 @@ def _numbers(table: str) -> dict[str, int]:
 
 
 @functools.cache
-def _names(table: str) -> tuple[LinePattern, LinePattern]:
+def _names(table: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Return patterns for the names and for the words of a table."""
     # The longest first: the words of one may be the start of longer ones.
     texts = sorted(_numbers(table), key=len, reverse=True)
     parts = [word for word in texts if " " not in word], [word for word in texts if " " in word]
-    names, words = (LinePattern(rf"(?<!\w)(?:{'|'.join(map(re.escape, part))})(?!\w)", re.I) for part in parts)
+    names, words = (re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, part))})(?!\w)", re.I) for part in parts)
     return names, words

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
-
-import numpy as np
 
 from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity
 from fabtui.diagnosis.knowledge import xids
@@ -24,104 +21,30 @@ from fabtui.diagnosis.knowledge.error_catalogue import (
     refined,
 )
 from fabtui.diagnosis.knowledge.failure_stage import (
-    StageForm,
+    evident_patterns,
     is_general,
     is_stage,
     returned_failure,
     stage_failure,
-    stage_form,
-    stage_words,
 )
 from fabtui.diagnosis.knowledge.log_stamps import TIME, stamp_of
 from fabtui.diagnosis.knowledge.nvlink_report import nvlink_report
-from fabtui.diagnosis.knowledge.pattern_words import SHORTEST, LinePattern, form_of, words_of
+from fabtui.diagnosis.knowledge.pattern_set import PatternSet
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.lines import unlabelled
 from fabtui_node.parsers.nccl.log_lines import NODES, NcclLine, parse_line
-
-
-class WordIndex:
-    """Finds the lines of a text that have words, with the owners of these; more words take hardly more time."""
-
-    #: Number of characters that are searched at once; the search needs ten times the memory.
-    _AT_ONCE = 4 << 20
-
-    def __init__(self, owned: Iterable[tuple[bytes, int]]) -> None:
-        """Index words of at least three characters, each with the number of an owner."""
-        owners: dict[bytes, set[int]] = defaultdict(set)
-        for word, owner in owned:
-            owners[word].add(owner)
-        self._at: dict[int, list[tuple[bytes, int, frozenset[int]]]] = defaultdict(list)
-        self._table = np.zeros(1 << 24, np.bool_)
-        for word, found in owners.items():
-            offset = max(range(len(word) - 2), key=lambda at: _rarity(word[at : at + 3]))
-            code = int.from_bytes(word[offset : offset + 3])
-            self._at[code].append((word, offset, frozenset(found)))
-            self._table[code] = True
-
-    def lines(self, form: bytes) -> dict[int, frozenset[int]]:
-        """Return the owners of the words in each line of a form, by the number of the line; none for other lines."""
-        return {number: owners for number, (_, owners) in self.forms(form).items()}
-
-    def forms(self, form: bytes) -> dict[int, tuple[bytes, frozenset[int]]]:
-        """Return each line that has words, and their owners, by its number; equal lines are one object."""
-        found: dict[int, tuple[bytes, frozenset[int]]] = {}
-        first, start = 0, 0
-        while start < len(form):
-            end = len(form)
-            if start + self._AT_ONCE < end:
-                end = form.find(b"\n", start + self._AT_ONCE) + 1 or end
-            lines = form[start:end].removesuffix(b"\n").split(b"\n")
-            # Many lines of a log have one form, which is searched once.
-            distinct = list(dict.fromkeys(lines))
-            owners: dict[int, frozenset[int]] = {}
-            for number, more in self._hits(b"\n".join(distinct)):
-                have = owners.get(number)
-                owners[number] = more if have is None or have == more else have | more
-            owned = {distinct[number]: (distinct[number], found_here) for number, found_here in owners.items()}
-            found.update((number, hit) for number, line in enumerate(lines, first) if (hit := owned.get(line)))
-            first += len(lines)
-            start = end
-        return found
-
-    def _hits(self, part: bytes) -> Iterator[tuple[int, frozenset[int]]]:
-        if len(part) < SHORTEST:
-            return
-        text = np.frombuffer(part, np.uint8)
-        codes = text[:-2].astype(np.uint32) << 16
-        codes |= text[1:-1].astype(np.uint32) << 8
-        codes |= text[2:]
-        places = np.flatnonzero(self._table[codes])
-        numbers = np.searchsorted(np.flatnonzero(text == 10), places)
-        for place, code, number in zip(places.tolist(), codes[places].tolist(), numbers.tolist(), strict=True):
-            for word, offset, owners in self._at[code]:
-                if place >= offset and part.startswith(word, place - offset):
-                    yield number, owners
-
-
-def _rarity(letters: bytes) -> int:
-    """Return how rare three letters are in lines of logs."""
-    return sum(b" etaoinsrlcdmpugfh:.".find(letter) % 22 for letter in letters)
-
 
 #: Maximum number of lines of a file, and of lines with errors of all files, that are examined.
 MOST_LINES = 2_000_000
 MOST_ERRORS = 200_000
 _LONGEST_LINE = 4_000
-_HUGE_LINE = 1 << 20
 #: Maximum number of ranks, hosts and unknown warnings that are kept.
 _MOST_KEPT = 4096
-#: Maximum number of forms of lines that are kept, and the number of lines from which on they save time.
-_MOST_FORMS = 4096
-_MANY_LINES = 1_000
 #: A failure this long (s) after the first line of its log came after the connections had worked.
 _LATER = 60.0
 #: Maximum number of lines after "Last error:" that belong to it, and of sentences that are quoted.
 _LAST_ERROR, _MOST_QUOTED = 8, 4
 _LONGEST_ADVICE = 1_000
-#: Words of lines about ranks and nodes, and of lines that may report a failure besides entries and stages.
-_TELLING = tuple(b"init start|init complete|bootstrap|; oob |last completed|nnodes".split(b"|"))
-_FAILING = (b"error", b"exception", b"hint", b"nvrm: xid")
 _RANK = re.compile(r"\[(?:rank|Rank |default)(\d{1,7})\]|\bRank (\d{1,7})\]")
 _RANK_FIRST = re.compile(r"\[\d{1,6},(\d{1,7})\]<| {0,8}(\d{1,6}): ")
 _INIT = re.compile(r"\brank (\d{1,9}) nranks \d{1,9} .{0,240}- Init (START|COMPLETE)")
@@ -144,10 +67,10 @@ _RECORD = re.compile(r"\bNCCL (?:INFO|WARN)\b|\bTraceback\b|\[[IWEF]\d{3,4} \d\d
 _RETRIES = re.compile(r"\[W ?(?:\d{3,4} )?[^\]]{0,60}\.cpp:\d{1,7}\]")
 _NEAR_END = 20
 #: A line of NCCL that reports what it does, and no failure unless a call returned a result.
-_INFORMS = LinePattern(r"\bNCCL (?:INFO|TRACE|VERSION|CALL)\b")
+_INFORMS = r"\bNCCL (?:INFO|TRACE|VERSION|CALL)\b"
 #: Lines in which a library gives advice, and a sentence that does.
-_ADVISES = LinePattern(r"\b[NR]CCL (?:WARN|ERROR)\b|\b(?:NCCL|RCCL|GLOO|FI|UCX)_[A-Z_]{3,40}|\bGloo\b|\bHINT\b")
-_ADVICE = LinePattern(
+_ADVISES = re.compile(r"\b[NR]CCL (?:WARN|ERROR)\b|\b(?:NCCL|RCCL|GLOO|FI|UCX)_[A-Z_]{3,40}|\bGloo\b|\bHINT\b")
+_ADVICE = re.compile(
     r"\b(?:HINT|[Hh]int):|\b[Ss]et(?:ting)? (?:the )?(?:environment variable )?[A-Z]{2,8}_[A-Z_]{3,40}\b(?! (?:by|to))"
     r"|\b[Ss]et [A-Z]{2,8}_[A-Z_]{3,40} ?(?:=|to)|\b[Dd]isabl(?:e|ing) \w|\bManually set\b|\bMissing .{1,80} from\b"
     r"|\b(?:[Cc]heck|[Vv]erify|[Mm]ake sure|[Ee]nsure) (?:the|that|if|your|whether|[A-Z])"
@@ -274,9 +197,8 @@ class LogReader:
         self._examined = 0
         self._found: dict[tuple[str, ...], Occurrences] = {}
         self._unknown: dict[str, LogPlace] = {}
-        # A warning whose stage the calls that return may show: its line, its form and its own stage.
-        self._pending: tuple[int, str, bytes, Meaning | None] | None = None
-        self._unknown_forms: set[bytes] = set()
+        # A warning whose stage the calls that return may show: its line and its own stage.
+        self._pending: tuple[int, str, Meaning | None] | None = None
         self._returned: tuple[Meaning, LogPlace] | None = None
         self._advice: dict[str, str] = {}
         self._starting: dict[tuple[int, str, str], LogPlace] = {}
@@ -291,35 +213,23 @@ class LogReader:
     def add(self, text: str) -> None:
         """Read the log of one file."""
         lines = text.split("\n", MOST_LINES)
-        if max(map(len, lines)) > _HUGE_LINE:
-            # The search takes ten times the memory of a line, of which no more than this is looked at.
-            lines = [line if len(line) <= _HUGE_LINE else _shown(line) for line in lines]
-            text = "\n".join(lines)
         self.cut = self.cut or len(lines) > MOST_LINES
         clock = _Clock(text, lines)
         self.informed = self.informed or " NCCL INFO " in text
         self._programs = programs_in(text)
         last_error = 0
-        known = _index().forms(form_of(text))
-        # A log of many errors has few forms of them; a short one has no time to win.
-        many = len(known) > _MANY_LINES
-        last = {number for number, (_, owners) in known.items() if _LAST_OWNER in owners}
-        after = {number + more for number in last for more in range(1, _LAST_ERROR + 1)}
-        for number in sorted(after.union(known)):
-            if number >= min(MOST_LINES, len(lines)):
-                break
-            if number not in known and not last_error:
+        for number, line in enumerate(lines[:MOST_LINES]):
+            shown = _shown(line).strip()
+            last_error = last_error - 1 if last_error and shown and not _RECORD.search(shown) else 0
+            marks = _marks().owners(shown)
+            if not (marks or last_error):
                 continue
-            shown = _shown(lines[number])
-            last_error = last_error - 1 if last_error and shown.strip() and not _RECORD.search(shown) else 0
             self._examined += 1
             if self._examined > MOST_ERRORS:
                 self.cut = True
                 break
-            text_form, owners = known.get(number, (b"", frozenset()))
-            form = _form(owners, text_form if many and len(text_form) <= _LONGEST_LINE else b"")
-            self._line(number, shown.strip(), clock, form, last_error > 0, text_form)
-            if number in last and (message := _LAST.search(shown)):
+            self._line(number, shown, clock, marks, last_error > 0)
+            if _LASTS in marks and (message := _LAST.search(shown)):
                 last_error = _LAST_ERROR
                 self._debugged = self._debugged or bool(
                     message[1].strip() or "".join(lines[number + 1 : number + 2]).strip()
@@ -329,16 +239,15 @@ class LogReader:
         self.lines += len(lines) - (not lines[-1])
         self._files += 1
 
-    def _line(self, number: int, raw: str, clock: _Clock, form: _Form, reported: bool, text_form: bytes) -> None:
-        if form.ranks:
+    def _line(self, number: int, raw: str, clock: _Clock, marks: Collection[int], reported: bool) -> None:
+        if _RANKS in marks:
             self._circumstances(number, raw, clock)
-        informs = form.informs and _INFORMS.search(raw) is not None
-        fails = form.meanings or form.fails
-        if not informs and (reported or (form.advises and fails and _ADVISES.search(raw[:_LONGEST_ADVICE]))):
+        informs = _INFORM in marks
+        if not informs and (reported or (_ADVISE in marks and _ADVISES.search(raw[:_LONGEST_ADVICE]))):
             self._quote(raw)
-        if informs and form.fails and returned_failure(raw):
+        if informs and _FAILS in marks and returned_failure(raw):
             self._returns(number, raw, clock)
-        elif (meaning := _meaning_of_xid(raw) or _known(raw, form, reported, self._programs)) is not None:
+        elif (meaning := _meaning_of_xid(raw) or _known(raw, reported, self._programs)) is not None:
             self._settle(clock)
             place = self._place(number, raw, clock)
             if informs or meaning.cause_if:
@@ -346,19 +255,13 @@ class LogReader:
             elif meaning.role == "cause" and _RETRIES.search(raw):
                 meaning = meaning._replace(role="notice", cause_if="alone")
             self._count(self._circumstance(meaning, place, clock), place)
-        elif not informs and (form.fails or reported):
-            # A line before it, with other numbers, showed no stage.
-            again = text_form in self._unknown_forms
-            failure = None if again else stage_failure(raw, reported, programs=self._programs, form=form.stage)
-            if (
-                failure is None
-                and not again
-                and not _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", raw)))
-            ):
+        elif not informs and (_FAILS in marks or reported):
+            failure = stage_failure(raw, reported, programs=self._programs)
+            if failure is None and not _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", raw))):
                 return
             self._settle(clock)
             if failure is None or is_general(failure):
-                self._pending = number, raw, text_form, failure
+                self._pending = number, raw, failure
             else:
                 self._count(failure, self._place(number, raw, clock))
 
@@ -372,7 +275,7 @@ class LogReader:
 
     def _returns(self, number: int, raw: str, clock: _Clock) -> None:
         """Take a call that returned a failure: it shows the stage of the warning before it."""
-        warned_at, warned, _, own = self._pending or (0, "", b"", None)
+        warned_at, warned, own = self._pending or (0, "", None)
         failure = stage_failure(warned, returned=raw)
         if failure is None or (own is not None and is_general(failure)):
             return
@@ -388,13 +291,11 @@ class LogReader:
         """Count the last warning by its own stage, or as unknown, if no call after it showed its stage."""
         if self._pending is None:
             return
-        number, raw, form, failure = self._pending
+        number, raw, failure = self._pending
         self._pending = None
         if failure is not None:
             self._count(failure, self._place(number, raw, clock))
-        elif (form or form_of(raw)) not in self._unknown_forms and len(self._unknown_forms) < _MOST_KEPT:
-            # One of each form is kept.
-            self._unknown_forms.add(form or form_of(raw))
+        elif len(self._unknown) < _MOST_KEPT:
             self._unknown.setdefault(_alike(raw), self._place(number, raw, clock))
 
     def _circumstances(self, number: int, raw: str, clock: _Clock) -> None:
@@ -500,61 +401,37 @@ class LogReader:
 
 def failure_in(line: str) -> Meaning | None:
     """Return what a line alone reports as a failure: its entry in the catalogue, else its stage; None for notices."""
-    form = _form_of_line(line)
-    if not (form.meanings or form.fails or form.ranks) or _INFORMS.search(line):
+    marks = _marks().owners(line)
+    if not marks or _INFORM in marks:
         return None
     programs = programs_in(line)
-    found = _meaning_of_xid(line) or meaning_of(line, among=form.meanings, programs=programs)
-    if found is None and form.fails:
+    found = _meaning_of_xid(line) or meaning_of(line, programs=programs)
+    if found is None and _FAILS in marks:
         found = stage_failure(line, programs=programs)
     return None if found is None or found.role == "notice" or found.cause_if else found
 
 
-#: Owners of words besides the entries of the catalogue.
-_FAILS_OWNER, _RANKS_OWNER, _LAST_OWNER = -1, -2, -3
-
-
-class _Form(NamedTuple):
-    """Possible contents of a line, by its words, and by its form if that is known."""
-
-    meanings: tuple[Meaning, ...]  #: Entries of the catalogue whose patterns may match.
-    fails: bool  #: Whether they may report a failure without an entry.
-    ranks: bool  #: Whether they may show ranks and nodes.
-    informs: bool = True  #: Whether they may report what NCCL does.
-    advises: bool = True  #: Whether they may have advice.
-    stage: StageForm | None = None  #: What they may show of a stage; None if the form is not known.
-
-
-@functools.lru_cache(_MOST_FORMS)
-def _form(owners: frozenset[int], form: bytes = b"") -> _Form:
-    known = meanings()
-    found = tuple(known[owner] for owner in sorted(owners) if owner >= 0)
-    fails, ranks = _FAILS_OWNER in owners, _RANKS_OWNER in owners
-    if not form:
-        return _Form(found, fails, ranks)
-    text = form.decode("utf-8", "replace")
-    found = tuple(one for one in found if one.pattern is None or one.pattern.may_match(text))
-    advises = _ADVISES.may_match(text) and _ADVICE.may_match(text)
-    return _Form(found, fails, ranks, _INFORMS.may_match(text), advises, stage_form(text) if fails else None)
-
-
-@functools.lru_cache(_MOST_FORMS)
+@functools.lru_cache(_MOST_KEPT)
 def _printed_by(head: str) -> NcclLine | None:
     """Return the host and GPU in the text before the name of NCCL; few heads are in a log."""
     return parse_line(f"{head} NCCL WARN ")
 
 
-def _form_of_line(line: str) -> _Form:
-    return _form(_index().lines(form_of(line)).get(0, frozenset()))
+#: What a line may be: known to the catalogue, a failure without an entry, about ranks or nodes, and others.
+_KNOWN, _FAILS, _RANKS, _LASTS, _INFORM, _ADVISE = range(6)
 
 
 @functools.cache
-def _index() -> WordIndex:
-    """Return the index of the words of all lines that are read: of entries, by their number, and of others."""
-    words = [(words_of(one.pattern.pattern), at) for at, one in enumerate(meanings()) if one.pattern is not None]
-    words += [(frozenset((*stage_words(), *_FAILING)), _FAILS_OWNER), (frozenset(_TELLING), _RANKS_OWNER)]
-    words.append((frozenset((b"last error:",)), _LAST_OWNER))
-    return WordIndex((word, owner) for found, owner in words for word in found or ())
+def _marks() -> PatternSet[int]:
+    patterns = {
+        _KNOWN: tuple(meaning.pattern for meaning in meanings() if meaning.pattern),
+        _FAILS: (*evident_patterns(), "(?i)error|exception|hint|nvrm: xid"),
+        _RANKS: ("(?i)init start|init complete|bootstrap|; oob |last completed|nnodes",),
+        _LASTS: ("(?i)last error:",),
+        _INFORM: (_INFORMS,),
+        _ADVISE: (_ADVISES.pattern,),
+    }
+    return PatternSet((mark, pattern) for mark, own in patterns.items() for pattern in own)
 
 
 class _Clock:
@@ -593,12 +470,9 @@ class _Clock:
         return self._last or self.start
 
 
-def _known(line: str, form: _Form, reported: bool, programs: frozenset[str]) -> Meaning | None:
+def _known(line: str, reported: bool, programs: frozenset[str]) -> Meaning | None:
     """Return the entry of the catalogue about a line; one after "Last error:" is a warning without its head."""
-    if reported:
-        line = f"NCCL WARN {line}"
-        form = _form_of_line(line)
-    return meaning_of(line, notices=True, among=form.meanings, programs=programs)
+    return meaning_of(f"NCCL WARN {line}" if reported else line, notices=True, programs=programs)
 
 
 def _meaning_of_xid(line: str) -> Meaning | None:

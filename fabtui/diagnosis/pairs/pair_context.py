@@ -15,7 +15,6 @@ from fabtui.diagnosis.knowledge.error_catalogue import (
     common_error,
     kind_of_error,
     meaning_of_measurement,
-    prepare_patterns,
 )
 from fabtui.diagnosis.knowledge.next_commands import (
     commands_of_meaning,
@@ -284,7 +283,6 @@ class PairContext:
                 ends.update(pair)
             yield
         first_cells = listed[:MOST_INSPECTED]
-        yield from prepare_patterns()
         shown = error
         if error is None and first_cells and self.tally.bad.get(first_cells[0]) in DEAD:
             shown = yield from self.error(first_cells)

@@ -238,7 +238,7 @@ def _seconds(text: Any) -> float:
         return 0.0
 
 
-_LIKELY_CSV = first_of((0.99, r"\A\ufeff*" + re.escape(_HEADING)))
+_LIKELY_CSV = first_of((0.99, "\\A\ufeff*" + re.escape(_HEADING)))
 _LIKELY_JSON = first_of((0.98, r'\A\s*\{\s*"format": ?\d+,\s*"software": ?"fabtui'))
 _LIKELY_RECORDING = first_of((0.98, r'\A\{[^\n]{0,200}"kind": ?"start"'))
 _LIKELY_JOB = first_of((0.98, r'\A\s*\{\s*"kind": ?"fabtui job"'))

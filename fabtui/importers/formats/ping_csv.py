@@ -85,7 +85,7 @@ def _matrix(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     return matrix("address pairs that answer, of those asked", "", nodes, nodes, cells)
 
 
-_LIKELY = first_of((0.99, r"\A\ufeff* *" + " *, *".join(COLUMNS)))
+_LIKELY = first_of((0.99, "\\A\ufeff* *" + " *, *".join(COLUMNS)))
 FORMATS = [
     Format("ping-csv", "a ping mesh as CSV: " + _HEADING, _LIKELY, parse, convert=benchmarks.ping_csv, hidden=("rows",))
 ]
