@@ -120,7 +120,7 @@ test-fast:
 	$(BIN)/python -m pytest --forks $(JOBS) -m "not slow and not fuzz" tests/unit $(ARGS)
 
 # All parts run side by side, the longest first; each prints at its end, and a failed one stops no other.
-LINT := mypy bandit language vermin imports house docs codespell ruff format contracts lock
+LINT := mypy bandit language vermin imports house weight docs codespell ruff format contracts lock
 .PHONY: $(LINT:%=lint-%)
 lint:
 	$(call ready,$(VENV)/.dev)
@@ -138,6 +138,8 @@ lint-imports:
 	$(BIN)/python tools/check_imports.py
 lint-house:
 	$(BIN)/python tools/measure_house.py --check
+lint-weight:
+	$(BIN)/python tools/weight.py --check
 lint-docs:
 	$(BIN)/python tools/generate_docs.py --check
 lint-codespell:

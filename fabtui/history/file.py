@@ -50,7 +50,10 @@ _DROP_DETAIL = tuple(map(_OF_MARKED.format, ("seen", "share", "usual", "xid")))
 _DROP_REST = (_OF_MARKED.format("finding"), "DELETE FROM session WHERE thinned = 2")
 #: What drops the sums of days before one, and of days without a session.
 _DROP_DAYS = tuple(
-    map("DELETE FROM {} WHERE day < ? OR sessions < 1".format, ("share_day", "reading", "seen_day", "usual_day"))
+    map(
+        "DELETE FROM {} WHERE day < ? OR sessions < 1".format,  # nosec B608: names of tables, below
+        ("share_day", "reading", "seen_day", "usual_day"),
+    )
 )
 #: What reading of values that no fabtui wrote raises: a damaged disk, or another program, left them in the file.
 _READING_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)

@@ -107,12 +107,16 @@ class Page:
         for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
             await self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
-    async def resize(self, width: int, height: int) -> None:
-        """Change the size of the window, and wait until the page has sent it on."""
-        before = self.size
+    async def set_window(self, width: int, height: int) -> None:
+        """Change the size of the window; a page without a terminal sends nothing then."""
         await self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
         )
+
+    async def resize(self, width: int, height: int) -> None:
+        """Change the size of the window, and wait until the page has sent it on."""
+        before = self.size
+        await self.set_window(width, height)
         assert await eventually(lambda: self.size != before, 40)
 
     async def until_seen(self, name: str, words: str) -> str:

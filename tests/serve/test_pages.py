@@ -140,5 +140,5 @@ async def test_colours_follow_the_scheme_paper_is_light_and_nothing_is_wider_tha
             "[...document.querySelectorAll('.panel')].every((one) => one.getClientRects().length)"
         )
         await page.call("Emulation.setEmulatedMedia", media="", features=[])
-        await page.resize(390, 800)
+        await page.set_window(390, 800)
         assert await page.evaluate("document.documentElement.scrollWidth") <= 390

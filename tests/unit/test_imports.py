@@ -43,7 +43,7 @@ def test_a_whole_request_loads_nothing_heavy() -> None:
 
 
 def test_the_history_is_read_without_the_diagnosis() -> None:
-    heavy = {*HEAVY, "textual", "rich", "fabtui.diagnosis.diagnosis"}
+    heavy = {*HEAVY, "textual", "rich", "fabtui.diagnosis.diagnosis"} - {"numpy"}
     assert not loaded_after("import fabtui.cli.commands.history") & heavy
 
 

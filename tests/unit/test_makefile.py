@@ -98,5 +98,5 @@ def test_lint_runs_all_parts_and_fails_with_any(checkout: Path) -> None:
     assert lint.returncode != 0
     assert "lint-format] Error 1" in printed
     lines = [line for line in printed.splitlines() if line.startswith(("begin", "end"))]
-    assert len(lines) == 2 * 12
+    assert len(lines) == 2 * 13
     assert [line.replace("begin", "end") for line in lines[::2]] == lines[1::2]

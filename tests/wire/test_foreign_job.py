@@ -43,7 +43,7 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-@pytest.mark.parametrize("words", [("hang",), ("stacks",)])
+@pytest.mark.parametrize("words", [("hang",), ("hang", "--source", "stacks")])
 def test_from_the_command_line(folder: Path, field: sshd.Field, words: tuple[str, ...]) -> None:
     field.serve("a")
     done = fabtui(*words, "--nodes", "a", "--ssh-config", str(field.config()), "--json", timeout=90)

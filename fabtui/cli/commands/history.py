@@ -21,6 +21,7 @@ from fabtui.nodeset import count, fold
 from fabtui.paths import user_path
 from fabtui.presentation.cell_levels import ASCII, UNICODE
 from fabtui.presentation.component_history import empty_text
+from fabtui.presentation.findings import title
 from fabtui.report.history import history_blocks
 from fabtui.report.text import text
 from fabtui.sanitize import one_line
@@ -87,7 +88,6 @@ def _unknown(found: Overview) -> str:
 def _add(names: list[str], path: Path | None, given: dict[str, object]) -> int:
     """Add recordings to a history, that of the site or of labs for None; return the exit code."""
     from fabtui.history.recordings import add_recordings, history_of
-    from fabtui.presentation.findings import title
 
     for option in ("since", "labs", "json", "csv"):
         if option in given:
