@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-from typing import Any, Dict, List, Optional, Tuple
+import stat
+from typing import IO, Any, Dict, List, Optional, Tuple
 
 from fabtui_node.system import sysfs
 
@@ -79,6 +81,18 @@ def is_own(pid: int, proc: str = "/proc") -> bool:
     """
     ids = owner(pid, proc)
     return ids is not None and ids[0] == os.geteuid()
+
+
+def open_own(path: str) -> IO[bytes]:
+    """Open a file that a process of this user names; one that is not a regular file of this user raises OSError."""
+    # A FIFO would wait for a writer.
+    opener = lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_CLOEXEC)  # noqa: E731
+    file = open(path, "rb", opener=opener)  # noqa: SIM115 - the caller closes it
+    about = os.fstat(file.fileno())
+    if stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid():
+        return file
+    file.close()
+    raise PermissionError(errno.EPERM, "it is not a regular file, or belongs to another user")
 
 
 def _ras(address: Optional[str], pid: int, proc: str) -> Optional[str]:

@@ -156,10 +156,16 @@ def run(
     env: Optional[Dict[str, str]] = None,
     cwd: Optional[str] = None,
     stop: Optional[threading.Event] = None,
+    *,
+    alone: bool = False,
 ) -> CommandResult:
-    """Run a command to its end, its deadline (seconds from now) or its output limit (bytes); ``stop`` ends it soon."""
+    """Run a command to its end, its deadline (seconds from now) or its output limit (bytes); ``stop`` ends it soon.
+
+    ``env`` are variables besides those of this process, or, if ``alone``, all that the command gets.
+    """
     out, err = bytearray(), bytearray()
-    found = run_into([out, err], argv, deadline, limit, environment(env), cwd, stop)
+    variables = dict(env or {}) if alone else environment(env)
+    found = run_into([out, err], argv, deadline, limit, variables, cwd, stop)
     text = [bytes(part[:limit]).decode("utf-8", "replace") for part in (out, err)]
     return found._replace(stdout=text[0], stderr=found.stderr + text[1])
 

@@ -123,11 +123,7 @@ def _run_as(ids: Optional[Tuple[int, int]], argv: List[str]) -> run_command.Comm
     if ids is None or os.geteuid() != 0 or drop is None:
         return run_command.CommandResult(argv, None, "", "the process belongs to another user")
     words = [drop, "--reuid=%d" % ids[0], "--regid=%d" % ids[1], "--clear-groups", "--no-new-privs", *argv]
-    out, err = bytearray(), bytearray()
-    variables = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
-    done = run_command.run_into([out, err], words, _TIMEOUT, run_command.OUTPUT_LIMIT, variables, cwd="/")
-    texts = [bytes(part).decode("utf-8", "replace") for part in (out, err)]
-    return done._replace(stdout=texts[0], stderr=done.stderr + texts[1])
+    return run_command.run(words, _TIMEOUT, env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"}, cwd="/", alone=True)
 
 
 def parse_py_spy(text: str, pid: int) -> List[Dict[str, str]]:

@@ -175,12 +175,8 @@ def _send(emit: Emit, rank: int, path: str) -> Optional[str]:
     """Send a dump in parts; return the problem if it cannot be read."""
     packer = zlib.compressobj(1)
     try:
-        # A FIFO would wait for a writer.
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
-            about = os.fstat(file.fileno())
-            if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
-                return "its dump is not a regular file, or belongs to another user"
-            if about.st_size > MOST_BYTES:
+        with job_processes.open_own(path) as file:
+            if os.fstat(file.fileno()).st_size > MOST_BYTES:
                 return "its dump is over %d MiB; read it on the node" % (MOST_BYTES >> 20)
             while piece := file.read(_PIECE):
                 _emit(emit, rank, packer.compress(piece))

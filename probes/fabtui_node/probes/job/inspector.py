@@ -100,11 +100,8 @@ def _numbers(pid: int, proc: str) -> List[int]:
 def _rows(path: str, pid: int) -> List[Dict[str, Any]]:
     """Return a row for each communicator in the end of a file."""
     try:
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
-            about = os.fstat(file.fileno())
-            if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
-                return []
-            size = about.st_size
+        with job_processes.open_own(path) as file:
+            size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - _TAIL))
             lines = file.read(_TAIL).decode("utf-8", "replace").split("\n")
     except OSError:
