@@ -190,7 +190,6 @@ def _expand_group(name: str, where: str, depth: int) -> list[str]:
 
 
 def _group_sets(name: str) -> list[str]:
-    """Return the node sets of a group, not expanded."""
     from ClusterShell.NodeSet import std_group_resolver
     from ClusterShell.NodeUtils import GroupResolverError, GroupResolverSourceError
 

@@ -90,7 +90,6 @@ def _open_standard_files() -> None:
 
 
 def _mute_output() -> None:
-    """Discard the buffer of standard output, so that the interpreter reports no error at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -125,7 +125,6 @@ def exposition_of(given: dict[str, Any]) -> Exposition:
 
 
 def own_recordings(config: ConfigFile) -> Path:
-    """Return the folder in which sessions of this user are recorded."""
     own = config.values.get("recording.folder")
     return recordings_folder() if own is None else user_path(str(own.value))
 

@@ -119,7 +119,6 @@ class _Help(argparse.Action):
 
 
 def _row(spec: OptionSpec) -> tuple[str, str]:
-    """Return an option as written, and its text."""
     flag = f"{spec.short}, {spec.flag}" if spec.short else spec.flag
     value = "" if spec.kind == "switch" else f" {spec.metavar or spec.argument.upper()}"
     named = spec.allowed and all(choice in spec.help for choice in spec.allowed if choice != spec.default)
@@ -207,7 +206,6 @@ class OneLineParser(argparse.ArgumentParser):
         self._leave(self._in_plain_words(message), self.prog)
 
     def _in_plain_words(self, message: str) -> str:
-        """Return a message of argparse with the right form of what was given."""
         specs = {spec.flag: spec for spec in options_of(self.command or APP)}
         if (found := _NO_VALUE.fullmatch(message)) and (spec := specs.get(found[1])):
             return f"{spec.flag} needs a value: {_row(spec)[0]}"

@@ -38,12 +38,10 @@ def chosen_layers(text: str) -> tuple[Layer, ...] | None:
 
 
 def print_text(text: str, given: Container[str] = ()) -> None:
-    """Print a text as it is, in ASCII where `is_plain` is true."""
     sys.stdout.write(text.encode("ascii", "replace").decode("ascii") if is_plain(given) else text)
 
 
 def print_json(value: Any, given: Container[str] = ()) -> None:
-    """Print a value as JSON, on one line."""
     print(json.dumps(value, ensure_ascii=is_plain(given), allow_nan=False), flush=True)
 
 

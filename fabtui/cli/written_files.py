@@ -34,7 +34,6 @@ def write_first(writing: Iterable[str], report: Callable[[list[str]], Returned])
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines on standard output."""
     sys.stdout.writelines(f"{line}\n" for line in lines)
 
 

@@ -60,7 +60,6 @@ def value_of(spec: OptionSpec, text: str) -> Any:
 
 
 def _literal(value: object) -> str:
-    """Return a value as TOML."""
     if isinstance(value, dict):
         return f"{{ {', '.join(f'{name} = {_literal(one)}' for name, one in value.items())} }}"
     if isinstance(value, list):

@@ -65,7 +65,6 @@ class ConfigFile:
         return found is not None and found.value is True
 
     def describe(self, problem: Problem) -> str:
-        """Return a problem with its place, on one line."""
         place = problem.variable or (f"{self.path}:{problem.line}" if problem.line else str(self.path))
         return one_line(f"{place}: {problem.text}", 400)
 
@@ -273,7 +272,6 @@ def _flat(table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _lines(text: str) -> dict[tuple[str, ...], int]:
-    """Return the line of each key and table. tomllib does not report it, so it is guessed from the text."""
     where: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
@@ -287,13 +285,11 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
 
 
 def key_parts(key: str) -> tuple[str, ...]:
-    """Return the parts of a dotted key."""
     found = re.findall(r"""(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))""", key)
     return tuple(part for quoted in found for part in "".join(quoted).split("."))
 
 
 def merged(given: dict[str, Any], config: ConfigFile) -> dict[str, Any]:
-    """Return the arguments of a session with the settings added that do not contradict them."""
     known = settings()
     own = {known[name].argument: found.value for name, found in config.values.items() if known[name].table == "session"}
     own = {name: value for name, value in own.items() if value is not False}
@@ -339,7 +335,6 @@ class SettingRow(NamedTuple):
 
 
 def settings_in_effect(given: dict[str, Any], config: ConfigFile) -> list[SettingRow]:
-    """Return every setting, with the arguments of a command line in effect."""
     rows = []
     for spec in settings().values():
         found = config.values.get(spec.key)
@@ -358,7 +353,6 @@ def settings_in_effect(given: dict[str, Any], config: ConfigFile) -> list[Settin
 
 
 def default_text(spec: OptionSpec) -> str:
-    """Return the default of a setting as text."""
     return spec.default or ("false" if spec.kind == "switch" else "none")
 
 

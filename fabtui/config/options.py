@@ -65,12 +65,10 @@ class OptionSpec(NamedTuple):
 
     @property
     def argument(self) -> str:
-        """Its name in the namespace of argparse."""
         return self.name.replace("-", "_")
 
     @property
     def flag(self) -> str:
-        """Its name on the command line."""
         return self.name if self.positional else f"--{self.name}"
 
     @property
@@ -420,7 +418,6 @@ def options_of(command: str) -> list[OptionSpec]:
 
 
 def settings() -> dict[str, OptionSpec]:
-    """Return the options of the settings file by table and key, table by table."""
     return {spec.key: spec for table in TABLES for spec in OPTIONS if spec.table == table}
 
 

@@ -47,7 +47,6 @@ Parser = Callable[[Any, str], Any]
 
 
 def number(parse: Callable[..., Any], *bounds: float) -> Parser:
-    """Return a parser of one value with its bounds filled in."""
     return lambda text, option: parse(text, option, *bounds)
 
 
@@ -121,7 +120,6 @@ def _decimal(text: str) -> float:
 
 
 def count(text: str, option: str, least: int, most: int) -> int:
-    """Return a whole number."""
     if not re.fullmatch(r"[0-9]{1,9}", text.strip()) or not least <= int(text) <= most:
         raise InputError(f"{option}: {text[:40]!r} is not a whole number from {least} to {most}")
     return int(text)
@@ -136,7 +134,6 @@ def group_sizes(text: str, option: str) -> tuple[int, ...]:
 
 
 def ratio(text: str, option: str, least: float, most: float) -> float:
-    """Return a decimal number."""
     value = _decimal(text)
     if not least <= value <= most:
         raise InputError(f"{option}: {text[:40]!r} is not a number from {least:g} to {most:g}")
@@ -152,7 +149,6 @@ def percentage(text: str, option: str) -> float:
 
 
 def names(texts: Iterable[str]) -> list[str]:
-    """Return the names in comma-separated lists."""
     return [name.strip() for name in ",".join(texts).split(",")]
 
 
@@ -193,7 +189,6 @@ def passive_probes(asked: tuple[str, ...] | None) -> tuple[str, ...]:
 
 
 def layers(texts: Sequence[str], option: str) -> tuple[str, ...]:
-    """Return the pair layers of a list."""
     return listed(texts, PAIR_LAYERS, option, "layer")
 
 
@@ -248,7 +243,6 @@ def comparison(text: str, option: str) -> tuple[str, tuple[str, ...]]:
 
 
 def remote_file(text: str, option: str) -> str:
-    """Return the absolute path of a file on nodes."""
     if not text.startswith("/") or not text.isprintable() or len(text) > _MAX_VALUE:
         raise InputError(f"{option}: {text[:80]!r} is not an absolute path of a file on the nodes")
     return text
@@ -275,7 +269,6 @@ def perftest_options(text: str, option: str) -> tuple[str, ...]:
 
 
 def readable_file(text: str, option: str) -> Path:
-    """Return the absolute path of a file that can be read."""
     path = user_path(text)
     try:
         path.open("rb").close()
@@ -285,7 +278,6 @@ def readable_file(text: str, option: str) -> Path:
 
 
 def interpreter(text: str, option: str) -> str:
-    """Return the path of an interpreter on the nodes."""
     if not text or text.startswith("-") or not text.isprintable():
         raise InputError(f"{option}: {text[:80]!r} is not the path of an interpreter; expected /opt/venv/bin/python3")
     return text

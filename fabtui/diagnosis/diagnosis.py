@@ -94,7 +94,6 @@ class Diagnosis:
 
     @property
     def model(self) -> Model:
-        """Session model of the evidence."""
         return self.evidence.model
 
     @cached_property
@@ -146,7 +145,6 @@ def diagnose(evidence: Evidence | Model) -> Diagnosis:
 
 
 def with_errors(found: Diagnosis, errors: Causes) -> Diagnosis:
-    """Return a diagnosis with errors in lines of logs as further findings."""
     return _with(replace(found, evidence=replace(found.evidence, errors=errors)), error_findings(errors))
 
 
@@ -197,7 +195,6 @@ def _exit_code(model: Model, found: Iterable[Finding]) -> int:
 
 
 def _counts(found: Finding) -> bool:
-    """Return whether a bad finding is about something else than results, which have counted already."""
     rule = found.rule
     if rule.domain in (Domain.LINKS, Domain.NODES, Domain.RUNNING):
         # Where nodes differ and no value has a majority, none is known to be wrong.

@@ -98,7 +98,6 @@ def _without_hca(model: Model, subject: Subject, pairs: Sequence[Pair]) -> Mappi
 
 
 def _roce_gid(model: Model, subject: Subject, pairs: Sequence[Pair]) -> Mapping[str, str] | None:
-    """Return the variable for the first GID index that is RoCE v2 over IPv4 on all ports of all nodes."""
     ports = [port for node in _nodes(model, pairs) for port in active_ports(listed(model.nodes[node], "ib"))]
     common: set[int] | None = None
     for port in ports:
@@ -110,7 +109,6 @@ def _roce_gid(model: Model, subject: Subject, pairs: Sequence[Pair]) -> Mapping[
 
 
 def _without_nvls(model: Model, subject: Subject, pairs: Sequence[Pair]) -> Mapping[str, str] | None:
-    """Return the variable that switches NVLink SHARP off, where it is not off already."""
     given = model.options.get("env")
     env = [str(one) for one in given] if isinstance(given, (list, tuple)) else []
     return None if "NCCL_NVLS_ENABLE=0" in env else {"NCCL_NVLS_ENABLE": "0"}
@@ -125,7 +123,6 @@ def _is_roce_v2(gid: Mapping[str, Any]) -> bool:
 
 
 def subject_text(model: Model, subject: Subject) -> str:
-    """Return a component in words."""
     if subject.kind is Kind.GPU and (ends := ends_of(model, subject)):
         return f"{'GPU' if ends[0].kind == 'gpu' else 'endpoint'} {subject.name}"
     if subject.kind is Kind.NIC:
@@ -268,7 +265,6 @@ class ConfirmationFact(NamedTuple):
 
     @property
     def tried(self) -> int:
-        """Number of experiments that could be run."""
         return sum(line.startswith(tuple(_WORDS.values())) for line in self.lines)
 
 
@@ -308,7 +304,6 @@ def _groups_of(finding: Finding) -> list[GroupFact]:
 
 
 def first_planned(model: Model, found: Iterable[Finding]) -> list[Experiment]:
-    """Return the experiments of the first findings that have some."""
     plans = (plan for one in found if (plan := planned(model, one)))
     return [one for plan in itertools.islice(plans, MOST_CONFIRMED) for one in plan]
 
@@ -363,7 +358,6 @@ def _with_partners(model: Model, finding: Finding, sample: Sequence[Pair]) -> li
 
 
 def _names_of(model: Model, subject: Subject) -> set[str]:
-    """Return the endpoints of a component that consists of endpoints, else an empty set."""
     return {str(end) for end in ends_of(model, subject)} if subject.kind in COMPONENTS else set()
 
 
@@ -449,7 +443,6 @@ def confirmed(model: Model, finding: Finding) -> Finding:
 
 
 def _weighed(finding: Finding, votes: Iterable[dict[Subject, int]]) -> dict[Subject, float]:
-    """Return the probability of a finding's subject and of each rival after some outcomes."""
     rivals = finding.rivals
     first = finding.confidence if rivals and finding.confidence is not None else _UNKNOWN
     weights = {finding.subject: first, **{one: (1 - first) / len(rivals) for one in rivals}}
@@ -462,7 +455,6 @@ def _weighed(finding: Finding, votes: Iterable[dict[Subject, int]]) -> dict[Subj
 
 
 def _judged(model: Model, finding: Finding, tried: Tried, *, slow: bool) -> _Step:
-    """Return what an experiment showed, and what follows from it."""
     one, spec = tried.event, EXPERIMENTS[ExperimentKind(tried.event.trial)]
     if one.groups:
         return _judged_by_groups(finding, tried, spec)
@@ -486,7 +478,6 @@ def _judged(model: Model, finding: Finding, tried: Tried, *, slow: bool) -> _Ste
 
 
 def _voted(finding: Finding, text: str, outcome: Outcome) -> _Step:
-    """Return what an outcome shows of the components that a finding may blame."""
     candidates = (finding.subject, *finding.rivals)
     votes = {each: (each.kind in outcome.likelier) - (each.kind in outcome.unlikelier) for each in candidates}
     return _Step(f"{text}, {outcome.text}", votes)
@@ -542,7 +533,6 @@ def _names(pairs: Iterable[Pair]) -> str:
 
 
 def _result_text(tried: Tried, pairs: Sequence[Pair], how: str, *, passed: bool, slow: bool) -> str:
-    """Return how pairs passed or failed, with the value and transport of the first one, or its error."""
     found, spec = tried.results[pairs[0]], EXPERIMENTS[ExperimentKind(tried.event.trial)]
     verbs = ("passes", "pass") if passed else ("fails", "fail")
     detail = ""

@@ -165,7 +165,6 @@ class AddressPair(NamedTuple):
 
     @property
     def reverse(self) -> AddressPair:
-        """The opposite direction."""
         return AddressPair(self.dst, self.dst_addr, self.src, self.src_addr)
 
 
@@ -227,7 +226,6 @@ class Finding:
         return len(self.cells) / self.tested if self.tested else None
 
     def replace(self, **changes: Any) -> Finding:
-        """Return a copy with some attributes changed."""
         return replace(self, **changes)
 
 
@@ -279,7 +277,6 @@ class Rule(ABC, Generic[ContextT]):
 
     @property
     def description(self) -> str:
-        """Description for the documentation, on one line."""
         return " ".join((type(self).__doc__ or self.title).split())
 
     @abstractmethod
@@ -287,7 +284,6 @@ class Rule(ABC, Generic[ContextT]):
         """Return the findings of this rule, and None after each small step between them."""
 
     def findings(self, context: ContextT) -> list[Finding]:
-        """Return the findings of this rule."""
         return [found for found in self.check(context) if found is not None]
 
     def finding(
@@ -303,7 +299,6 @@ class Rule(ABC, Generic[ContextT]):
         facts: Mapping[str, Any] | None = None,
         blames: Subject | None = None,
     ) -> Finding:
-        """Return a finding of this rule."""
         return Finding(
             self,
             severity or self.severity,
@@ -323,16 +318,13 @@ RULES: list[Rule[Any]] = []
 
 
 def register(rule: RuleT) -> RuleT:
-    """Add a class of rules to `RULES`."""
     RULES.append(rule())
     return rule
 
 
 def rules_of(domain: Domain) -> list[Rule[Any]]:
-    """Return the rules of a domain in the order in which they are checked."""
     return [rule for rule in RULES if rule.domain is domain]
 
 
 def findings_of(domain: Domain, context: Any) -> list[Finding]:
-    """Return what the rules of a domain find in their context, in the order of the rules."""
     return [one for rule in rules_of(domain) for one in rule.findings(context)]

@@ -189,7 +189,6 @@ def _relayed(tally: Tally, findings: Sequence[Finding]) -> list[int]:
 
 
 def _slow_by_load(tally: Tally, findings: Sequence[Finding]) -> list[int]:
-    """Return the places of pairs that are slow by the load of the cores that their ranks share, and by no fault."""
     busy = [one for one in findings if one.subject.kind is Kind.CORES]
     return [tally.place[pair] for one in busy for pair in one.cells if pair in tally.place]
 
@@ -333,7 +332,6 @@ def _hops(model: Model, table: PairTable, ok: Flags, node: Ints, chosen: Ints) -
 
 
 def _ordered(names: Sequence[str], chosen: Ints, hops: Floats, kinds: Sequence[str]) -> tuple[list[str], Ring | None]:
-    """Return the chosen nodes in the order whose ring has the fastest slowest hop, and its slowest hops."""
     nodes = [names[number] for number in chosen.tolist()]
     if len(nodes) < _FEWEST_OF_RING or np.isnan(hops).all():
         return nodes, None

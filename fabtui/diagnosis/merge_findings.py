@@ -143,7 +143,6 @@ def _beyond(cause: Finding, cut_off: Finding) -> Finding:
 
 
 def _folded(cause: Finding, consequence: Finding) -> Finding:
-    """Return two findings about the same cells as one."""
     cause = _beyond(cause, consequence)
     if consequence.rule.id in _FACTS:
         cause, consequence = consequence, cause

@@ -109,19 +109,16 @@ class _Pairs:
         return found, failed
 
     def within_nodes(self) -> Floats:
-        """Return the median of the pairs of each node."""
         inside = self.known & (self.source == self.target)
         of_node = [self._values[inside & (self.source == at)] for at in range(len(self.places))]
         return np.array([quantile(values) if len(values) else np.nan for values in of_node])
 
     def example(self, mine: Flags) -> Measurement | None:
-        """Return the measurement of the first of some pairs that has a value."""
         rows = self._table.row[mine & self.known]
         return self._model.results.store.get(int(rows[0])) if len(rows) else None
 
 
 def _together(model: Model, places: dict[str, int]) -> tuple[Floats, Measurement | None]:
-    """Return the bus bandwidths of all_reduce over two nodes, and one of these measurements."""
     found, one = np.full((len(places), len(places)), np.nan), None
     for src, dst in model.pairs_in({Layer.BUSBW}):
         measured = model.latest(Layer.BUSBW, src, dst)

@@ -97,7 +97,6 @@ def _sides(bad: Flags, involved: Flags) -> list[Flags]:
 
 
 def _islands(good: Flags, involved: Flags) -> list[Flags]:
-    """Return the groups that pass within, where there are several."""
     return list(_connected(good & involved[:, None] & involved[None, :], involved))
 
 

@@ -33,8 +33,6 @@ class RankOrder(NamedTuple):
 
 
 def rank_order(nodes: Sequence[str], hops: Floats, kinds: Sequence[Hashable], *, ring: bool = True) -> RankOrder:
-    """Return nodes in the order of `best_order`, with the slowest hop before and after."""
-
     def neighbours(order: Ints) -> Floats:
         return around(hops, order)[: None if ring else -1]
 
@@ -103,7 +101,6 @@ def _numbered(kinds: Sequence[Hashable]) -> Ints:
 
 
 def _nearest(hops: Floats, changes: Ints, start: int) -> Ints:
-    """Return the greedy nearest-neighbour order, which exhausts one node kind before the next."""
     order, left = [start], np.arange(len(hops)) != start
     while left.any():
         mine = left & (changes[order[-1]] == 0)

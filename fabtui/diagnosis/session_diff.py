@@ -66,7 +66,6 @@ class PairChange(NamedTuple):
 
     @property
     def gain(self) -> float | None:
-        """Ratio in which more is better."""
         if self.ratio is None or not self.key.layer.spec.less_is_better:
             return self.ratio
         return 1 / self.ratio if self.ratio else math.inf
@@ -197,7 +196,6 @@ def _by_key(model: Model, rest: dict[Layer, list[int]]) -> dict[Key, dict[int | 
 def _pair_change(
     then: Model, now: Model, key: Key, before: dict[int | None, Measurement], after: dict[int | None, Measurement]
 ) -> PairChange:
-    """Return the worst change among the message sizes that both sessions have, else of the largest of each."""
     sizes = [size for size in before if size in after]
     found = [_change(then, now, key, before[size], after[size]) for size in sizes]
     if not found:

@@ -91,5 +91,4 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file as `write_atomically` does."""
     write_atomically(path, lambda file: file.write(data))

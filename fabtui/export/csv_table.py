@@ -34,7 +34,6 @@ def escaped(text: str) -> str:
 
 
 def unescaped(text: str) -> str:
-    """Return the text that `escaped` was given."""
     return text[1:] if text.startswith(_MARK) else text
 
 

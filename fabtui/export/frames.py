@@ -262,7 +262,6 @@ class Frames:
         return self._marked(_typed(rows, {"session": "object", **types}))
 
     def _marked(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return a frame with sessions as categories, and the units of its columns."""
         frame["session"] = frame["session"].astype(pd.CategoricalDtype(self.sessions))
         frame.attrs["units"] = {name: unit for name, unit in COLUMN_UNITS.items() if name in frame}
         return frame

@@ -57,7 +57,6 @@ def json_text(found: Overview) -> str:
 
 
 def _values(one: object, names: Sequence[str]) -> dict[str, Any]:
-    """Return attributes by their names, times as ISO 8601."""
     values = {name: getattr(one, name) for name in names}
     return values | {name: when(values[name]) for name in names if name in _TIMES}
 

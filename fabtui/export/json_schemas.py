@@ -22,7 +22,6 @@ _REFERRING = ("preflight", "diff")
 
 
 def address(name: str) -> str:
-    """Return the address of a schema, which its file and the files that it describes give."""
     return f"{_ADDRESS}{_file(name)}"
 
 

@@ -49,7 +49,6 @@ class Case(NamedTuple):
 
 
 def junit_text(found: Diagnosis) -> str:
-    """Return a session as JUnit XML."""
     model, suites = found.model, dict[str, list[Case]]()
     for case in (_verdict(found), *_rules(found), *_classes(model), *_left_out(found)):
         suites.setdefault(case.suite, []).append(case)
@@ -73,7 +72,6 @@ def write_junit(found: Diagnosis, path: Path) -> None:
 
 
 def _verdict(found: Diagnosis) -> Case:
-    """Return the case of the whole session, whose message is the verdict in one sentence."""
     case, sentence = Case("verdict", "verdict"), sentence_of(found)
     if found.code == BAD:
         return case._replace(failure=sentence, text=sentence)
@@ -121,7 +119,6 @@ def _rules(diagnosis: Diagnosis) -> Iterator[Case]:
 
 
 def _without_data(model: Model) -> dict[Domain, str]:
-    """Return the domains of rules that had nothing to judge, with the reason."""
     layers = model.layers
     tested = any(layer.spec.per is not Per.ADDRESS_PAIR for layer in layers)
     probed = any(look.keys() != {"error"} for node in model.nodes.values() for look in node.probe_results.values())
@@ -184,6 +181,5 @@ def _measured_text(model: Model, m: Measurement) -> str:
 
 
 def _left_out(found: Diagnosis) -> Iterator[Case]:
-    """Yield a skipped case for each reason for which something was not tested."""
     for line in found.not_examined:
         yield Case("not-tested", one_line(line, 200), skipped=line)

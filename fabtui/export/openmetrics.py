@@ -157,7 +157,6 @@ def _verdicts(model: Model, tally: Tally) -> list[MetricSample]:
 
 
 def _classes(model: Model) -> Iterator[Family]:
-    """Yield the values of passed tests as summaries, by quantity, layer, class and message size."""
     found: dict[str, dict[tuple[Layer, str, int | None], list[float]]] = {}
     largest: dict[Layer, int] = {}
     for m in model.measurements():
@@ -212,7 +211,6 @@ def _shares(tally: Tally, model: Model) -> list[MetricSample]:
 
 
 def _pairs(model: Model) -> Iterator[Family]:
-    """Yield the values of pairs of endpoints, and the verdicts of those that are not ok."""
     found: dict[str, list[MetricSample]] = {}
     verdicts: dict[tuple[str, str, str], Labels] = {}
     for m in model.measurements():

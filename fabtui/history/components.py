@@ -32,7 +32,6 @@ class PartKind(StrEnum):
 
     @property
     def words(self) -> str:
-        """Name of the kind in sentences."""
         special = {PartKind.GPU: "GPU", PartKind.NVLINK: "NVLink", PartKind.SWITCH_PORT: "switch port"}
         return special.get(self, str(self))
 
@@ -49,7 +48,6 @@ class Component:
 
     @property
     def key(self) -> tuple[PartKind, str]:
-        """Kind and identity, which name it in all sessions."""
         return self.kind, self.identity
 
     @property

@@ -125,7 +125,6 @@ def entry_of(found: Diagnosis, recording: str, title: Callable[[Finding], str]) 
 
 
 def _shares(model: Model, parts: Parts, layer: Layer) -> Iterator[PartShare]:
-    """Yield the own share of each endpoint in each class, and of each port what its GPU does not explain."""
     table, names = model.pair_table(layer), model.table.names
     inside: dict[int, float] = {}
     by_port: dict[tuple[Component, str], list[tuple[float, int, int]]] = {}
@@ -190,7 +189,6 @@ def _medians(source: Any, target: Any, share: Any, ends: int) -> Any:
 
 
 def _of_nodes(model: Model, parts: Parts) -> Iterator[PartShare]:
-    """Yield the share of each node in collectives of its own endpoints."""
     for one in model.measurements(Layer.BUSBW):
         component = parts.nodes.get(one.src) if one.src == one.dst else None
         usual = model.usual(one) if component is not None and one.value else None
@@ -200,7 +198,6 @@ def _of_nodes(model: Model, parts: Parts) -> Iterator[PartShare]:
 
 
 def _usual(model: Model, layer: Layer) -> Iterator[UsualValue]:
-    """Yield the usual values of the classes of a layer, by the names of the hardware, at the largest message size."""
     shapes = (shape for shape in model.results.store.columns()[0] if shape is not None and shape.layer is layer)
     size = max((shape.asked or 0 for shape in shapes if shape.arm is None), default=0)
     models = sorted({end.name for end in model.endpoints if end.name})

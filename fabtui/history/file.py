@@ -127,7 +127,6 @@ def mapping(text: Any) -> dict[str, Any]:
 
 
 def _reason(path: Path, error: Exception) -> str:
-    """Return an error of the file in one line."""
     if not isinstance(error, OSError):
         with contextlib.suppress(OSError):
             disk = os.statvfs(path)
@@ -179,7 +178,6 @@ def _version(path: Path, base: sqlite3.Connection) -> int:
 
 
 def _make_tables(path: Path, base: sqlite3.Connection) -> None:
-    """Give a file the tables of this version, all or none of them."""
     # Before anything is written: it cannot be changed later.
     base.execute("PRAGMA auto_vacuum = INCREMENTAL")
     base.execute("BEGIN IMMEDIATE")

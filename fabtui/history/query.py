@@ -306,7 +306,6 @@ class SiteHistory:
         return sorted(worst.values(), key=lambda standout: standout.badness)[:MOST_COMPONENTS]
 
     def _judged(self, part: Component, finding: Finding, known: Standout | None, lowest: float | None) -> Standout:
-        """Return a component with a finding of the history, and the worse of its severities."""
         facts = finding.facts
         severities = [str(finding.severity)] + ([known.severity] if known else [])
         return Standout(
@@ -355,7 +354,6 @@ class SiteHistory:
         return self._evidence
 
     def _component(self, number: int) -> Component:
-        """Return a component with the place where it was seen last."""
         if (part := self._components.get(number)) is None:
             kind, identity, by_name = self._base.execute(
                 "SELECT kind, identity, by_name FROM component WHERE number = ?", (number,)
@@ -379,7 +377,6 @@ class SiteHistory:
         return self._base.execute(query, (int(since // DAY), self._last_day))
 
     def _shares(self, since: float, only: int | None = None) -> dict[tuple[Component, str], list[Share]]:
-        """Return the shares of each component by layer and class."""
         shares: dict[tuple[Component, str], list[Share]] = {}
         rows = self._days("day, first, total, lowest, sessions, bad", "share_day", "kind", since, only)
         for number, kind, day, first, total, lowest, sessions, bad in rows:
@@ -431,7 +428,6 @@ class SiteHistory:
         return versions
 
     def _found_on(self, since: float) -> dict[tuple[Component, str], list[FoundOn]]:
-        """Return the days on which a rule found something about a component, notes left out."""
         days: dict[tuple[Component, str], list[FoundOn]] = {}
         rows = self._base.execute(
             # Texts are joined to the days, which are few.
@@ -452,14 +448,12 @@ class SiteHistory:
         return days
 
     def _probed(self, components: set[Component], since: float) -> dict[Component, dict[int, int]]:
-        """Return the days on which sessions saw components, with the number of sessions."""
         query = "SELECT day, sessions FROM seen_day WHERE component = ? AND day >= ? AND day < ? ORDER BY day"
         times = int(since // DAY), self._last_day
         known = [(number, part) for number, part in self._components.items() if part in components]
         return {part: dict(self._base.execute(query, (number, *times))) for number, part in known}
 
     def _holders(self) -> dict[_Key, list[tuple[Component, float, float]]]:
-        """Return the components that were at one place, of places that had several, in their order."""
         holders: dict[_Key, list[tuple[Component, float, float]]] = {}
         rows = self._base.execute(
             "SELECT stay.component, text, since, until FROM stay JOIN word ON word.number = place"
@@ -472,13 +466,11 @@ class SiteHistory:
         return {key: held for key, held in holders.items() if len(held) > 1}
 
     def _gpu_of(self) -> dict[_Key, _Key]:
-        """Return the GPU of each port."""
         rows = self._base.execute("SELECT port, gpu FROM carrier ORDER BY until")
         return {self._component(port).key: self._component(gpu).key for port, gpu in rows}
 
 
 def _counted(readings: Iterable[tuple[Any, ...]], zeros: Sequence[HourlyRate]) -> Iterator[HourlyRate]:
-    """Yield the counts of a counter between its readings, of which those before were zero."""
     before = (zeros[-1].first, 0) if zeros else None
     for day, first, at, total, increase, hours, sessions in readings:
         # One event in a session of seconds would be hundreds per hour.

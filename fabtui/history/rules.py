@@ -335,7 +335,6 @@ class HistoryRule(Rule[HistoryContext]):
     severity = Severity.WARN
 
     def about(self, component: Component, facts: dict[str, Any], *, severity: Severity | None = None) -> Finding:
-        """Return a finding about a component."""
         kind = _KINDS.get(component.kind)
         name = component.place.partition("/")[0] if kind is Kind.NIC else component.place
         nodes = [component.node] if component.node else []
@@ -345,7 +344,6 @@ class HistoryRule(Rule[HistoryContext]):
 
 
 def _named(component: Component) -> str:
-    """Return a component with its identity, where one is known."""
     return component.place if component.by_name else f"{component.place} ({component.identity})"
 
 

@@ -52,7 +52,6 @@ class Guess(NamedTuple):
 
 @functools.cache
 def formats() -> dict[str, Format]:
-    """Return all formats by name."""
     # Declarations of this side replace those of the node side: they have what fabtui makes of an output, too.
     return catalogue.formats() | catalogue.formats_in("fabtui.importers.formats")
 

@@ -64,7 +64,6 @@ def _recorded(name: str, progress_of: ProgressOf, notices: list[str]) -> Model |
 
 
 def _read(name: str, notices: list[str]) -> list[Result]:
-    """Read a file or folder."""
     found = []
     for source in sources([name]):
         if source.cut:

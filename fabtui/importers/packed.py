@@ -173,7 +173,6 @@ def _unpacked(file: IO[bytes], first: bytes, begin: Callable[[], _Unpacker]) -> 
 
 
 def _members(archive: bytes) -> Iterator[Content]:
-    """Yield the members of a zip archive, of all together at most `MOST_BYTES`."""
     left = MOST_BYTES
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as packed:

@@ -291,7 +291,6 @@ def _part(text: str) -> str:
 
 
 def _best(text: str, named: Format | None) -> _Candidate:
-    """Return the variant of a text that is read best."""
     part = _part(text)
     plain = Variant()
     shown = plain.of(part)

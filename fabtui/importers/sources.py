@@ -112,7 +112,6 @@ def _read(path: Path) -> Iterator[Source]:
 
 
 def _texts(name: str, file: BinaryIO) -> Iterator[Source]:
-    """Yield the text of a file, and of each member of an archive."""
     try:
         for content in contents(file):
             called = f"{name}/{content.member}" if content.member else name

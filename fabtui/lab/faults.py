@@ -61,12 +61,10 @@ class LabSpec:
 
     @property
     def nodes(self) -> dict[str, int]:
-        """The number of endpoints by name of the node."""
         return dict(zip(self.names, self.endpoints, strict=True))
 
     @property
     def type(self) -> LabType:
-        """The type of lab, which decides on its faults."""
         return "root" if self.rails else "loopback" if self.standing else "--lab"
 
 
@@ -82,7 +80,6 @@ class FaultKind(NamedTuple):
 
     @property
     def example(self) -> str:
-        """A fault of this kind, as written on the command line."""
         places = {"pair": "n000:1>n001:2", "port": "n003.eth1", "way": "n001>n002", "rail": "rail1", "node": "n002"}
         return f"{places[self.place]}={self.name}" + (f":{self.default}" if self.value else "")
 
@@ -137,7 +134,6 @@ class Fault(NamedTuple):
 
 
 def kinds(lab: LabType) -> list[FaultKind]:
-    """Return the kinds of faults that a lab can have."""
     return [kind for kind in KINDS if lab in kind.labs]
 
 

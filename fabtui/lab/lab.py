@@ -42,12 +42,10 @@ class Order:
     faults: tuple[str, ...] = ()  #: What is planted from the start.
 
     def to_json(self) -> str:
-        """Return it as one line."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Order:
-        """Return the order of a line."""
         given = json.loads(text)
         spec = given["spec"]
         spec = LabSpec(tuple(spec["endpoints"]), spec["rails"], spec["standing"])
@@ -133,7 +131,6 @@ class Lab:
             await asyncio.to_thread(self._end, self._process)
 
     def _end(self, process: subprocess.Popen[str]) -> None:
-        """Have the process of the lab end by the end of its input, or kill it."""
         try:
             process.communicate(timeout=_ENDED)
         except subprocess.TimeoutExpired:

@@ -80,7 +80,6 @@ class HeldNetwork:
 
     @property
     def planted(self) -> list[str]:
-        """The faults that are planted."""
         return [] if self._network is None else [fault.text for fault in self._network.faults.values()]
 
     async def plant(self, texts: Sequence[str]) -> None:
@@ -99,7 +98,6 @@ class HeldNetwork:
         """Collect nothing: the first process of each node does that."""
 
     async def close(self) -> None:
-        """Take it down."""
         if (network := self._network) is not None:
             await self._in_thread(network.close)
 
@@ -141,7 +139,6 @@ class LabKeeper:
             await self._lab.close()
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one request."""
         try:
             async with asyncio.timeout(_PATIENCE):
                 request = json.loads(await reader.readline())
@@ -176,7 +173,6 @@ def _listening(folder: Path) -> socket.socket:
 
 
 def _report(message: dict[str, Any], released: range) -> None:
-    """Print the only line, and let go of the terminal and of the pipes of who started this process."""
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
     null = os.open(os.devnull, os.O_RDWR)

@@ -113,7 +113,6 @@ class LabNode:
 
     @property
     def host_key(self) -> str:
-        """The public host key, as in known_hosts."""
         return self._key.export_public_key().decode("ascii").strip()
 
     async def turn(self, fault: Fault | None) -> None:
@@ -169,7 +168,6 @@ class LabNode:
             writer.close()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do a part of a command in a task of its own, which the end of the connection does not cancel."""
         task = asyncio.get_running_loop().create_task(work)
         self._commands.add(task)
         task.add_done_callback(self._commands.discard)
@@ -232,7 +230,6 @@ class LabNode:
         await asyncio.to_thread(kill_marked, self.environment[MARK], frozenset(self.pids))
 
     def close(self) -> None:
-        """Stop listening."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -357,7 +354,6 @@ class LabServer:
 
     @property
     def planted(self) -> list[str]:
-        """The faults that are planted."""
         return [fault.text for fault in self._faults.values()]
 
     async def plant(self, texts: Sequence[str]) -> None:

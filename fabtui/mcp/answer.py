@@ -99,7 +99,6 @@ def _fitted(value: dict[str, Any], most_bytes: int, path: str) -> tuple[dict[str
 
 
 def text_of(value: Mapping[str, Any]) -> str:
-    """Return an answer as JSON text, for clients that do not read structured answers."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 

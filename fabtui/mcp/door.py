@@ -81,7 +81,6 @@ class Door:
             return await tool.answer(call)
 
     async def close(self) -> None:
-        """End the work of all calls."""
         await asyncio.gather(*map(_ended, list(self.running)), return_exceptions=True)
 
 

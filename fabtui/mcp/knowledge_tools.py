@@ -32,7 +32,6 @@ _FORMAT = "of a format that is not known"
 
 
 def rule_entries() -> list[dict[str, Any]]:
-    """Return the catalogue of rules."""
     return [
         {"id": one.id, "name": one.name, "severity": str(one.severity), "title": one.title, "means": one.description}
         for one in sorted(RULES, key=lambda one: one.id)
@@ -40,7 +39,6 @@ def rule_entries() -> list[dict[str, Any]]:
 
 
 def error_entries() -> list[dict[str, Any]]:
-    """Return the catalogue of errors."""
     known = sorted(explained_errors(), key=lambda one: int(one.code[1:]))
     return [{"code": one.code, "id": one.id, "prints": one.prints, "means": one.text} for one in known]
 

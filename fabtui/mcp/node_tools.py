@@ -144,7 +144,6 @@ async def hang(call: ToolCall) -> Answer:
 
 
 async def job(call: ToolCall) -> Answer:
-    """Report on a job."""
     options, query = await in_thread(lambda: call.requests.job(_with_logs(call)))
     call.permission.check(query.nodes)
     notices: list[str] = []
@@ -179,7 +178,6 @@ async def job(call: ToolCall) -> Answer:
 
 
 def _unasked(report: JobReport) -> Iterator[str]:
-    """Yield what logs alone do not show."""
     if not report.status.job:
         quiet = report.facts.logs.quiet()
         last = "" if quiet is None else f"; its last output is {quiet:.0f} s old"

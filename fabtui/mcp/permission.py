@@ -44,7 +44,6 @@ class Permission:
             )
 
     def is_within(self, nodes: Iterable[str]) -> bool:
-        """Return whether all nodes are allowed."""
         return not self._allowed or self._allowed.issuperset(nodes)
 
     def check_tests(self) -> None:

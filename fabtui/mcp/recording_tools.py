@@ -198,7 +198,6 @@ def _history(call: ToolCall) -> Answer:
 
 
 def _allowed(call: ToolCall, found: Overview) -> tuple[Overview, int]:
-    """Return the part of an overview about nodes that are allowed, and the number of sessions that are left out."""
     if not call.permission.nodes:
         return found, 0
     sessions = [one for one in found.sessions if call.permission.is_within(one.nodes)]

@@ -158,7 +158,6 @@ class Handlers:
         self._door = door
 
     async def list_tools(self, context: Context, page: Page) -> types.ListToolsResult:
-        """Return all tools with their schemas."""
         return types.ListToolsResult(tools=[_described(tool) for tool in TOOLS.values()])
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
@@ -178,7 +177,6 @@ class Handlers:
         return types.CallToolResult(content=[types.TextContent(text=text_of(answer))], structured_content=answer)
 
     async def list_resources(self, context: Context, page: Page) -> types.ListResourcesResult:
-        """Return the catalogues, and the newest recordings."""
         found = await asyncio.to_thread(listed_resources, self._door.permission, self._door.requests.recordings)
         listed = [types.Resource(uri=uri, name=name, title=title, mime_type=_JSON) for uri, name, title in found]
         return types.ListResourcesResult(resources=listed)
@@ -186,7 +184,6 @@ class Handlers:
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        """Return a resource as JSON."""
         uri = str(params.uri)
         try:
             text = catalogue_text(uri)
@@ -202,11 +199,9 @@ class Handlers:
         return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, mime_type=_JSON, text=text)])
 
     async def list_prompts(self, context: Context, page: Page) -> types.ListPromptsResult:
-        """Return all prompts."""
         return types.ListPromptsResult(prompts=[_offered(one) for one in PROMPTS.values()])
 
     async def get_prompt(self, context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        """Return the text of a prompt."""
         try:
             text = prompt_text(params.name, dict(params.arguments or {}))
         except InputError as error:
@@ -215,7 +210,6 @@ class Handlers:
 
 
 def build_server(door: Door) -> Server[Any]:
-    """Return the server of a door."""
     handlers = Handlers(door)
     return Server(
         "fabtui",

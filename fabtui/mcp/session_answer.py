@@ -67,7 +67,6 @@ def examined_lines(model: Model) -> Iterator[str]:
 
 
 def not_examined_lines(found: Diagnosis) -> list[str]:
-    """Return what a session has not examined, and why."""
     model = found.model
     lines = [*found.not_examined, *_uninspected(found), *_without_hardware(model)]
     if model.options.get("looks_only"):
@@ -85,7 +84,6 @@ def not_examined_lines(found: Diagnosis) -> list[str]:
 
 
 def seen_lines(verdict: JobVerdict) -> Iterator[str]:
-    """Yield what each source shows of a running job."""
     yield from (f"{one.name}: {one.text}" for one in verdict.sources)
 
 
@@ -117,7 +115,6 @@ def _without_hardware(model: Model) -> Iterator[str]:
 
 
 def _uninspected(found: Diagnosis) -> Iterator[str]:
-    """Yield what could not be inspected, a line for all nodes with the same reason."""
     alike: dict[str, list[str]] = {}
     for nodes, line in found.preflight.missing:
         alike.setdefault(line.removeprefix(f"{fold(nodes)}: "), []).extend(nodes)

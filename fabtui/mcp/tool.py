@@ -65,7 +65,6 @@ class Tool:
 
     @property
     def input_schema(self) -> Schema:
-        """JSON Schema of the arguments."""
         return {
             "type": "object",
             "properties": self.arguments,
@@ -75,24 +74,20 @@ class Tool:
 
     @property
     def output_schema(self) -> Schema:
-        """JSON Schema of the answers."""
         body = OUTPUT_SCHEMA["properties"]["data"] | {"properties": self.body}
         return OUTPUT_SCHEMA | {"properties": OUTPUT_SCHEMA["properties"] | {"data": body}}
 
 
 def text(description: str, longest: int = 4000, **more: Any) -> Schema:
-    """Return the schema of a text."""
     return {"type": "string", "description": description, "minLength": 1, "maxLength": longest, **more}
 
 
 def texts(description: str, most: int = 64) -> Schema:
-    """Return the schema of a list of texts."""
     items = {"type": "string", "minLength": 1, "maxLength": 4000}
     return {"type": "array", "description": description, "items": items, "minItems": 1, "maxItems": most}
 
 
 def switch(description: str) -> Schema:
-    """Return the schema of a switch."""
     return {"type": "boolean", "description": description}
 
 

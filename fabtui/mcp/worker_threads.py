@@ -27,7 +27,6 @@ class OutOfTime(TimeoutError):
 
 
 async def in_thread(work: Callable[[], ResultT], pool: ThreadPoolExecutor = _SHORT) -> ResultT:
-    """Return the result of a function that blocks."""
     return await asyncio.get_running_loop().run_in_executor(pool, copy_context().run, work)
 
 

@@ -42,7 +42,6 @@ class AddressLog:
         self._ports: dict[RailPort, RailPort] = {}
 
     def place(self, node: str, inventory: Any) -> None:
-        """Read the rails of the addresses of a node from its inventory."""
         seats = self._seats.setdefault(node, {})
         for listed in ("data_addresses", "down_addresses"):
             for entry in dicts(field(inventory, listed)):
@@ -56,7 +55,6 @@ class AddressLog:
         return self._ports.setdefault(found, found)
 
     def seat(self, node: str, address: str | None) -> RailPort:
-        """Return rail and interface of an address of a node."""
         return self._seats.get(node, {}).get(address or "", RailPort(None, ""))
 
     def kind(self, measurement: Measurement) -> PairClass:
@@ -69,7 +67,6 @@ class AddressLog:
 
     @property
     def layers(self) -> Iterable[Layer]:
-        """Layers with measurements."""
         return self._found.keys()
 
     def take(self, measurement: Measurement) -> Measurement | None:
@@ -92,7 +89,6 @@ class AddressLog:
         return sorted(found, key=lambda m: m.time)
 
     def latest(self, layer: Layer, src: str, dst: str) -> list[Measurement]:
-        """Return the latest measurement of each address pair of an ordered node pair in a layer."""
         return [self._kept.get(row) for row in self._found.get(layer, {}).get((src, dst), {}).values()]
 
     def last(self, layer: Layer, src: str, dst: str, src_addr: str, dst_addr: str) -> Measurement | None:
@@ -101,17 +97,14 @@ class AddressLog:
         return None if row == NONE else self._kept.get(row)
 
     def pairs(self, layer: Layer) -> Iterator[Measurement]:
-        """Yield the latest measurement of each address pair of a layer."""
         for pair in self._found.get(layer, {}).values():
             for row in pair.values():
                 yield self._kept.get(row)
 
     def node_pairs(self, layer: Layer) -> list[NodePair]:
-        """Return the ordered node pairs that have a measurement in a layer."""
         return list(self._found.get(layer, ()))
 
     def everything(self) -> Iterator[Measurement]:
-        """Yield the latest measurement of each address pair of all layers."""
         for layer in self._found:
             yield from self.pairs(layer)
 

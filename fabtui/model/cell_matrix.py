@@ -175,7 +175,6 @@ class CellMatrix:
         return not self.busy
 
     def judged(self, row: int, column: int) -> Judged:
-        """Return the current state of a cell."""
         src, dst = self._number_at[row], self._number_at[column]
         if src is None or dst is None:
             return Judged(Level.UNTESTED)
@@ -229,7 +228,6 @@ class CellMatrix:
         return self._lets is None and layer is not Layer.CHANGE and layer.spec.per is Per.ENDPOINT_PAIR
 
     def _judge_all(self) -> Iterator[None]:
-        """Judge every cell that may show something, in small steps."""
         layer, model = self._layer, self._model
         changed, self._all = self._all, False
         if self._reads_columns:
@@ -273,7 +271,6 @@ class CellMatrix:
             yield from self._cells_of_names(names)
 
     def _cells_of_names(self, names: Iterable[tuple[str, str]]) -> Iterator[tuple[int, int]]:
-        """Yield the cells of ordered pairs of endpoints, and all cells between pairs of nodes."""
         model = self._model
         numbers = [self._number_at[start] for start in self.starts.tolist()]
         nodes = {model.endpoints[number].node: node for node, number in enumerate(numbers) if number is not None}
@@ -348,7 +345,6 @@ class CellMatrix:
         return np.array([end in gone for end in ends], bool)
 
     def _judge_health(self) -> Iterator[None]:
-        """Set the worst verdict of all layers that feed into health."""
         worst = np.zeros((self.size, self.size), np.uint8)
         for layer in health_layers():
             if layer.spec.per is not Per.ENDPOINT_PAIR:
@@ -422,21 +418,17 @@ class CellMatrix:
         return slice(self.starts[a], self._ends[a]), slice(self.starts[b], self._ends[b])
 
     def block(self, a: int, b: int) -> Levels:
-        """Return the levels of the cells of two nodes."""
         return self.levels[self._slices(a, b)]
 
     def cells_of(self, a: int, b: int) -> Iterator[tuple[int, int]]:
-        """Yield the cells of two nodes."""
         rows, columns = self._slices(a, b)
         return product(range(rows.start, rows.stop), range(columns.start, columns.stop))
 
     def counts(self, a: int, b: int) -> dict[int, int]:
-        """Return the number of cells of a block per level."""
         levels, counts = np.unique(self.block(a, b), return_counts=True)
         return dict(zip(levels.tolist(), counts.tolist(), strict=True))
 
     def cells(self, a: int, b: int) -> int:
-        """Return the number of cells of a block that can be tested."""
         rows, columns = int(self._ends[a] - self.starts[a]), int(self._ends[b] - self.starts[b])
         return rows * columns - (rows if a == b and self._layer.spec.per is not Per.NODE_PAIR else 0)
 
@@ -461,5 +453,4 @@ class CellMatrix:
 
     @property
     def bad(self) -> int:
-        """Number of bad cells."""
         return int(self.bad_per_row.sum())

@@ -69,7 +69,6 @@ class ClassValues:
         return self._sorted
 
     def add(self, *values: float) -> None:
-        """Add values."""
         before = len(self)
         self._waiting.extend(values)
         for count in range(before + 1, before + len(values) + 1):
@@ -86,7 +85,6 @@ class ClassValues:
         return True
 
     def _change(self, count: int) -> None:
-        """Note a change after which there are this number of values."""
         self._changes += 1
         # Among very many values, a few more change the reference by less than the noise.
         if self._changes * _STALE > count:
@@ -153,7 +151,6 @@ class ClassValues:
 
 
 def _merged(known: array[float], more: array[float]) -> array[float]:
-    """Return all of some sorted values and of some more in order."""
     if len(known) < len(more):
         return array("d", sorted([*known, *more]))
     # Without an object for each of tens of thousands of values.

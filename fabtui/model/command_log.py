@@ -34,7 +34,6 @@ class CommandLog:
         self._latest: dict[str, CommandRun] = {}
 
     def start(self, event: CommandStart) -> None:
-        """Add a command that has started."""
         self.version += 1
         while len(self._runs) >= MOST_COMMANDS:
             old = self._runs.pop(next(iter(self._runs)))
@@ -64,11 +63,9 @@ class CommandLog:
 
     @property
     def last(self) -> int:
-        """Number of the latest command."""
         return max(self._runs, default=0)
 
     def latest(self, command: str) -> CommandRun | None:
-        """Return the latest run of a next step, by its text."""
         return self._latest.get(command)
 
     def __len__(self) -> int:

@@ -98,7 +98,6 @@ def is_error(name: str) -> bool:
 
 
 def counts_of(meaning: CounterMeaning, deltas: Deltas) -> dict[Path, int]:
-    """Return the counts of ports and interfaces with a meaning."""
     found = flatten(deltas).items()
     return {path: count for path, count in found if path[0] != "nvlink" and meaning_of_counter(path[-1]) is meaning}
 
@@ -178,7 +177,6 @@ def deltas(before: dict[str, Any], after: dict[str, Any]) -> Deltas:
 
 
 def _still(before: Any, after: Any) -> list[str]:
-    """Return the RDMA ports whose counters of data are known and did not move."""
     if not isinstance(before, dict) or not isinstance(after, dict):
         return []
     found = []
@@ -307,7 +305,6 @@ class CounterLog:
         return node in self._nodes
 
     def began(self, pairs: Iterable[tuple[str, str]], time: float) -> None:
-        """Note that tests of pairs have begun."""
         # World tests all begin with their phase, whose time is kept.
         if not self._in_world:
             self._began.update((pair, time) for pair in pairs)

@@ -73,7 +73,6 @@ class Endpoint:
 
     @property
     def port_name(self) -> str:
-        """Name of its NIC, as far as it is known."""
         return self.nic or (f"NIC of {self}" if self.rail is None else f"rail {self.rail}")
 
     @property
@@ -188,7 +187,6 @@ class EndpointTable:
         return self._numbers.get(name)
 
     def of_node(self, node: str) -> list[Endpoint]:
-        """Return the endpoints of a node."""
         return [self.endpoints[number] for number in self._by_node.get(node, ())]
 
     def carriers(self, a: Endpoint, b: Endpoint) -> tuple[Endpoint, Endpoint]:

@@ -134,7 +134,6 @@ class _Codec:
         self._tuples = {one: [n for n, kind in found if kind.startswith("Sequence")] for one, found in bounds.items()}
 
     def from_line(self, line: bytes) -> Event:
-        """Return the event of a line of JSON."""
         kind = ""
         try:
             kind = self._head.decode(line).kind
@@ -146,7 +145,6 @@ class _Codec:
             return self.from_object(json.loads(line))
 
     def from_object(self, value: Any) -> Event:
-        """Return the event of a JSON object."""
         kind = value.get("kind") if isinstance(value, dict) else None
         if not isinstance(kind, str):
             raise ValueError("not an event")

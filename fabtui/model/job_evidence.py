@@ -96,7 +96,6 @@ class JobEvidenceLog:
 
     @property
     def nodes(self) -> list[str]:
-        """Nodes with samples, in the order of their first one."""
         return list(self._samples)
 
     def samples(self, node: str) -> Sequence[JobSample]:
@@ -116,7 +115,6 @@ class JobEvidenceLog:
         return 0 if found is None or found.kills is None else max(0, (found.recent[-1].oom or 0) - found.kills)
 
     def latest(self, node: str) -> JobSample | None:
-        """Return the latest sample of a node."""
         found = self._samples.get(node)
         return None if found is None else found.recent[-1]
 
@@ -134,7 +132,6 @@ class JobEvidenceLog:
         return self._reports.get(node, ())
 
     def take(self, event: JobEvidence) -> None:
-        """Take in a reading."""
         self.revision += 1
         if event.source != JobSource.ACTIVITY:
             if event.source in _SOURCES and len(self._readings) < len(_SOURCES) * _MOST_NODES:

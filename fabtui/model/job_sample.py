@@ -99,7 +99,6 @@ class JobSample(NamedTuple):
     problems: tuple[str, ...]  #: What could not be read.
 
     def gpu(self, number: int) -> GpuSample | None:
-        """Return the GPU with a number."""
         # Most nodes number theirs without gaps.
         if number < len(self.gpus) and self.gpus[number].number == number:
             return self.gpus[number]

@@ -43,7 +43,6 @@ class GpuTrack:
         self.works: bool | None = None  #: Whether it computes or transfers; None if unknown.
 
     def take(self, before: GpuSample | None, now: GpuSample, seconds: float) -> None:
-        """Take in a sample."""
         if now.power is not None:
             self.low = now.power if self.low is None else min(self.low, now.power)
             self.high = now.power if self.high is None else max(self.high, now.power)

@@ -95,7 +95,6 @@ class Layer(str):
     __slots__ = ("spec",)
 
     def __new__(cls, name: str) -> Layer:
-        """Return the layer of a name."""
         try:
             return _REGISTRY[name]
         except KeyError:
@@ -146,7 +145,6 @@ def all_layers() -> tuple[Layer, ...]:
 
 @cache
 def key_layers() -> tuple[Layer, ...]:
-    """Return the layers that the screen has tabs for, in the order of their keys."""
     return tuple(sorted((one for one in all_layers() if one.spec.key is not None), key=lambda one: one.spec.key or ""))
 
 
@@ -171,13 +169,11 @@ def health_layers() -> tuple[Layer, ...]:
 
 @cache
 def pair_layers() -> tuple[Layer, ...]:
-    """Return the layers that hold measurements of endpoint pairs."""
     found = (layer for layer in all_layers() if layer.spec.per is Per.ENDPOINT_PAIR)
     return tuple(layer for layer in found if not layer.spec.derived)
 
 
 def layer_of_probe(probe: str) -> tuple[Layer, ...]:
-    """Return the layers that a test fills."""
     return tuple(layer for layer in all_layers() if layer.spec.probe == probe)
 
 

@@ -63,7 +63,6 @@ class TextSpool:
         self._cache: dict[int, list[Text]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state to be copied, with the chunks of the file."""
         kept = {number: self._data(number) for number, length in enumerate(self._lengths) if length}
         return {**vars(self), "_file": None, "_cache": {}, "_kept": kept}
 
@@ -76,7 +75,6 @@ class TextSpool:
             self._store(number, data)
 
     def add(self, raw: str | None, extra: dict[str, Any] | None) -> int:
-        """Store a text with extras, and return its place."""
         if raw is None and extra is None:
             return NO_TEXT
         if len(self._pending) == CHUNK_TEXTS or self._characters >= CHUNK_CHARACTERS:
@@ -215,7 +213,6 @@ class _Stored(Measurement):
     _asked: int | None
 
     def __new__(cls, *args: Any, **changed: Any) -> Any:
-        """Return a changed copy, as `dataclasses.replace` makes it, which holds all by itself."""
         return Measurement(*args, **changed)
 
     @classmethod
@@ -234,12 +231,10 @@ class _Stored(Measurement):
 
     @property
     def extra(self) -> dict[str, Any] | None:  # type: ignore[override]
-        """More of what was learnt."""
         return self._texts.read(self._place)[1]
 
     @property
     def asked_bytes(self) -> int | None:
-        """Requested message size."""
         return self._asked
 
 
@@ -408,7 +403,6 @@ class MeasurementStore:
         return self._time[row]
 
     def ends(self, row: int) -> tuple[str, str]:
-        """Return the names of source and destination of a row."""
         return self._ends[self._source[row]][0], self._ends[self._target[row]][0]
 
     def rows(self, layers: Collection[Layer] | None = None) -> Iterator[int]:
@@ -436,7 +430,6 @@ class MeasurementStore:
         return sorted({shape.asked for shape in self.shapes_in_use((layer,)) if shape.asked})
 
     def get(self, row: int) -> Measurement:
-        """Return the measurement of a row."""
         shape = self.shape(row)
         src, src_addr = self._ends[self._source[row]]
         dst, dst_addr = self._ends[self._target[row]]

@@ -67,7 +67,6 @@ class PairIndex(Generic[Kind]):
         return row[at] & _NUMBER if at < len(row) and row[at] >> 32 == target else default
 
     def set(self, kind: Kind, src: str, dst: str, number: int) -> None:
-        """Set the number of a pair."""
         row, at, entry = self._place(kind, src, dst)
         if at < len(row) and row[at] >> 32 == entry >> 32:
             row[at] = entry | number
@@ -84,7 +83,6 @@ class PairIndex(Generic[Kind]):
         return number
 
     def _place(self, kind: Kind, src: str, dst: str) -> tuple[array[int], int, int]:
-        """Return the row of a pair, its place there, and its entry with the number 0."""
         source, entry = self.names.number(src), self.names.number(dst) << 32
         rows = self._rows.setdefault(kind, {})
         row = rows.get(source)
@@ -101,7 +99,6 @@ class PairIndex(Generic[Kind]):
                     yield kind, names[source], names[entry >> 32], entry & _NUMBER
 
     def kinds(self) -> Collection[Kind]:
-        """Return the kinds that have pairs."""
         return self._rows.keys()
 
     def has(self, kind: Kind) -> bool:
@@ -128,7 +125,6 @@ class PairArray(Sequence[Pair]):
             self._ends.extend(pair)
 
     def append(self, a: int, b: int) -> None:
-        """Add a pair."""
         self._ends.append(a)
         self._ends.append(b)
 
@@ -170,7 +166,6 @@ class PairSet(Collection[Pair]):
             self.add(a, b)
 
     def add(self, a: int, b: int) -> None:
-        """Add a pair."""
         place = _place(a, b)
         byte, bit = place >> 3, 1 << (place & 7)
         if byte >= len(self._bits):
@@ -189,7 +184,6 @@ class PairSet(Collection[Pair]):
         return self._count
 
     def __iter__(self) -> Iterator[Pair]:
-        """Yield the pairs in ascending order, the lower number first."""
         high, first = 1, 0
         for byte, bits in enumerate(self._bits):
             while bits:

@@ -226,7 +226,6 @@ class PairResults:
         self._regroupings += 1
 
     def revision(self, layer: Layer) -> tuple[object, ...]:
-        """Return a key that changes when the verdict of a pair of a layer may have changed."""
         return self._changes[layer], self._regroupings, self.slow_below
 
     def places(self) -> Places:
@@ -311,7 +310,6 @@ class PairResults:
         return [self.store.get(row) for row in reversed(rows)]
 
     def pairs(self) -> Iterator[Key]:
-        """Yield the ordered pairs that have a measurement, with their layers."""
         return ((layer, src, dst) for layer, src, dst, _ in self._rows.items())
 
     def everything(self, layers: Collection[Layer] | None = None) -> Iterator[Measurement]:
@@ -323,7 +321,6 @@ class PairResults:
         return map(self.store.get, self.rows(layers))
 
     def rows(self, layers: Collection[Layer] | None = None) -> Iterator[int]:
-        """Yield the rows of `everything`."""
         store = self.store
         last_of = {store.attempts(last)[-1]: last for last in store.repeated()}
         for first in store.rows(layers):
@@ -333,7 +330,6 @@ class PairResults:
                 yield from self._of_each_size(last)
 
     def _of_each_size(self, last: int) -> Iterable[int]:
-        """Return the rows of the latest attempt at each message size, among all attempts up to a row."""
         latest: dict[int | None, int] = {}
         for row in reversed(self.store.attempts(last)):
             shape = self.store.shape(row)
@@ -351,7 +347,6 @@ class PairResults:
 
     @property
     def layers(self) -> Collection[Layer]:
-        """Layers with measurements."""
         return self._rows.kinds()
 
     def sizes(self, layer: Layer) -> list[int]:
@@ -367,12 +362,10 @@ class PairResults:
         return self._rows.has(layer)
 
     def counting_rows(self, layer: Layer) -> Iterator[Sequence[int]]:
-        """Yield the rows that count of the pairs of a layer, of one source after the other."""
         for rows in self._rows.by_source(layer):
             yield [self._counting_row((layer, *self.store.ends(row)), row) for row in rows] if self._largest else rows
 
     def verdicts_in(self, layer: Layer) -> Iterator[tuple[Verdict, str, str]]:
-        """Yield the verdict of each ordered pair of a layer, and its ends."""
         for rows in self.counting_rows(layer):
             for row in list(rows):
                 src, dst = self.store.ends(row)

@@ -132,7 +132,6 @@ class PairTable:
 
     @property
     def bad(self) -> Flags:
-        """True for each pair with a bad verdict."""
         found: Flags = _BAD[self.verdict]
         return found
 
@@ -177,7 +176,6 @@ class PairTable:
         return {kind: quantile(each) for kind, each in values.items() if len(each)}
 
     def verdict_counts(self) -> Counter[Verdict]:
-        """Return the number of results by verdict."""
         counts = np.bincount(self.verdict, minlength=len(SEVERITY))
         return Counter({SEVERITY[code]: number for code, number in enumerate(counts.tolist()) if number})
 
@@ -288,7 +286,6 @@ class _Classes:
         self._values: dict[int, ClassValues | None] = {}
 
     def fill(self, table: PairTable, part: slice, value: Floats) -> None:
-        """Set relation, share, spread, limit and slowness of some pairs with these values."""
         table.kind[part], code = self._places.classes(table.source[part], table.target[part])
         sign = -1.0 if self._layer.spec.less_is_better else 1.0
         verdict, share = table.verdict[part], table.share[part]
@@ -441,7 +438,6 @@ def _from_the_best(share: Floats, hardware: Any, source: Any, target: Any, least
 
 
 def _alone(hardware: Any) -> Any:
-    """Return True for each two nodes, by the hardware of all nodes, that alone have their two kinds of hardware."""
     size = int(hardware.max(initial=0)) + 1
     low, high = np.minimum.outer(hardware, hardware), np.maximum.outer(hardware, hardware)
     code = low * size + high
@@ -464,7 +460,6 @@ def _medians_between(a: Any, b: Any, share: Floats, count: int) -> Floats:
 
 
 def _components(near: Any) -> list[list[int]]:
-    """Return the connected groups of a symmetric relation."""
     left, groups = set(range(len(near))), []
     while left:
         group, todo = [], [left.pop()]

@@ -32,7 +32,6 @@ class Places:
 
     @classmethod
     def of(cls, table: EndpointTable) -> Places:
-        """Return the places of all endpoints of a table."""
         nodes: dict[str, int] = {}
         leaves: dict[str, int] = {}
         domains: dict[str, int] = {}
@@ -77,7 +76,6 @@ class Places:
         return kind, ((kind * 2 + apart) * size + np.minimum(one, other)) * size + np.maximum(one, other)
 
     def key(self, number: int) -> ClassKey:
-        """Return the class of a number of `classes`."""
         rest, second = divmod(number, self._kinds())
         rest, first = divmod(rest, self._kinds())
         return ClassKey(PAIR_CLASSES[rest // 2], bool(rest % 2), (first, second))
@@ -101,7 +99,6 @@ def relations(places: Places, source: Ints, target: Ints) -> tuple[Ints, Ints]:
 
 
 def endpoints_of_ends(store: MeasurementStore, table: EndpointTable) -> Ints:
-    """Return the number of the endpoint that each end of the store is, -1 for other names."""
     numbers = [table.number(name) for name in store.end_names()]
     return np.array([-1 if number is None else number for number in numbers], dtype=np.int32)
 

@@ -133,7 +133,6 @@ def _permutations(nodes: Sequence[Sequence[Endpoint]]) -> Iterator[tuple[int, in
 
 
 def _in_turn(places: Sequence[Sequence[list[Endpoint]]]) -> list[list[Endpoint]]:
-    """Return the nodes of all places, one of each in turn, so that neighbours are of different places."""
     most = max(map(len, places), default=0)
     return [nodes[turn] for turn in range(most) for nodes in places if turn < len(nodes)]
 
@@ -307,7 +306,6 @@ class Dispatcher:
         self._remove(a, b)
 
     def _remove(self, a: int, b: int) -> None:
-        """Take a pair out of the waiting ones."""
         self._numbers[self._first[a] + self._second[b]] = 0
         self._count -= 1
         if 2 * self._count < len(self._order):
@@ -358,7 +356,6 @@ class Dispatcher:
             self._fresh.update(self._sharing.get(need, ()))
 
     def drop(self, endpoint: int) -> list[tuple[int, int]]:
-        """Remove the waiting pairs of an endpoint, and return them."""
         others = set(self._others.get(endpoint, ()))
         both = (pair for other in others for pair in ((endpoint, other), (other, endpoint)))
         dropped = sorted({pair for pair in both if self._number(*pair)}, key=lambda pair: self._number(*pair))

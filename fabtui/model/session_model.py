@@ -208,7 +208,6 @@ class Model:
 
     @property
     def kinds(self) -> Counter[tuple[str, str]]:
-        """Number of endpoints by kind and name."""
         if self._kinds[0] != self.layout:
             self._kinds = self.layout, Counter((endpoint.kind, endpoint.name) for endpoint in self.endpoints)
         return self._kinds[1]
@@ -454,7 +453,6 @@ class Model:
             yield step
 
     def pair_table(self, layer: Layer) -> PairTable:
-        """Return the table that `pair_tables` makes in steps."""
         *_, found = self.pair_tables(layer)
         assert found is not None
         return found
@@ -481,7 +479,6 @@ class Model:
         return self._sizes(layer)[0].medians(self.results, size)
 
     def bad_measurements(self, *layers: Layer) -> Iterator[Measurement]:
-        """Yield those of `measurements` that have a bad verdict."""
         for layer in layers:
             found = self.whole_table(layer)
             if found is not None:
@@ -491,7 +488,6 @@ class Model:
                 yield from (m for m in self.measurements(layer) if self.verdict(m).bad)
 
     def hardware_pairs(self) -> list[tuple[int, int]]:
-        """Return the pairs of hardware numbers that classes of this session may have."""
         found = sorted(set(self.table.hardware))
         return [(one, other) for one in found for other in found if one <= other]
 

@@ -36,7 +36,6 @@ class VerdictChange(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The change in words."""
         was = f", was {self.before.words}" if self.before is not None else ""
         value = f" at {self.value:.3g} {self.unit}" if self.value is not None else ""
         return f"{self.src} > {self.dst} {self.layer}: {self.after.words}{value}{was}"

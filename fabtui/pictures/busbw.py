@@ -57,7 +57,6 @@ def _curve(group: str, arm: str | None, rows: Sequence[CollectiveRow]) -> _Curve
 
 
 def _drawable(value: float | None) -> TypeGuard[float]:
-    """Return True for a value with a place on a logarithmic axis."""
     return value is not None and _LEAST <= value <= _GREATEST
 
 
@@ -114,7 +113,6 @@ class _Axis(NamedTuple):
     end: float
 
     def at(self, value: float) -> float:
-        """Return the pixel of a value."""
         if self.high <= self.low:
             return (self.start + self.end) / 2
         return self.start + (self.end - self.start) * (math.log2(value) - self.low) / (self.high - self.low)

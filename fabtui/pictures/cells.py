@@ -135,6 +135,5 @@ def _values(model: Model, layer: Layer, levels: Levels) -> tuple[Floats, Counter
 
 
 def counts(slots: Slots) -> dict[CellStyle, int]:
-    """Return the number of cells of each slot."""
     found: Iterable[int] = np.bincount(slots.ravel(), minlength=len(CellStyle)).tolist()
     return {slot: count for slot, count in zip(CellStyle, found, strict=True) if count}

@@ -28,7 +28,6 @@ _Seat = tuple[str, str]
 
 
 def connectivity_scene(model: Model, layer: Layer = Layer.PING, mode: Mode = "verdict") -> Scene:
-    """Return the results of a layer of addresses, its rows grouped by network segment."""
     found = list(model.addresses.pairs(layer))
     seats = _seats(model, found)
     domain = common_domain(model.nodes)
@@ -68,7 +67,6 @@ def connectivity_scene(model: Model, layer: Layer = Layer.PING, mode: Mode = "ve
 
 
 def _seats(model: Model, found: list[Measurement]) -> dict[_Seat, str]:
-    """Return the segment of each address of each node, by segment, then in the order of the nodes."""
     prefixes = dict(_prefixes(model))
     nodes = {name: at for at, name in enumerate(model.nodes)}
     ends = {

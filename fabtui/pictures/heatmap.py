@@ -101,7 +101,6 @@ class Heatmap:
                 free = centre + _LABELS_FROM / 2 / pitch
 
     def _spans(self) -> list[tuple[int, int]]:
-        """Return first row and end of each group."""
         edges = [at for at, (a, b) in enumerate(pairwise(self.groups), 1) if a != b]
         return list(pairwise([0, *edges, len(self.groups)])) if self.groups else []
 
@@ -112,7 +111,6 @@ class Heatmap:
             yield Text(left + centre * pitch + 3.5, top - 6, text, turned=True)
 
     def _edges(self, left: int, top: int, pitch: int) -> Iterator[Item]:
-        """Yield the frame, and lines between groups that are wide enough."""
         size, spans = len(self.groups), self._spans()
         wide = len(spans) > 1 and size * pitch >= 16 * len(spans) and any(last - first > 1 for first, last in spans)
         for at in [0, *((first for first, _ in spans[1:]) if wide else ()), size]:
@@ -206,7 +204,6 @@ class _Scale:
         return found
 
     def at(self, share: float) -> float:
-        """Return the value at a share of the scale."""
         if self.logarithmic:
             return math.exp((1 - share) * math.log(self.low) + share * math.log(self.high))
         return self.low + share * (self.high - self.low)
@@ -270,7 +267,6 @@ def _heatmap(model: Model, layer: Layer, cells: Cells) -> Heatmap:
 
 
 def words_of(layer: Layer) -> list[tuple[CellStyle, str]]:
-    """Return the meanings of the verdicts of a layer in the order of a legend."""
     found = [one for one in meanings(layer) if one[0] not in (CellStyle.GOOD, CellStyle.FAIR, CellStyle.LOW)]
     return [*([] if layer is Layer.TRANSPORT else [(CellStyle.GOOD, "ok")]), *found, (CellStyle.UNTESTED, "not tested")]
 

@@ -51,7 +51,6 @@ def colors(theme: str = PAPER_THEME) -> dict[str, str]:
 
 
 def css_class(name: str) -> str:
-    """Return the class that SVG elements of a colour have."""
     return _PREFIX + name
 
 

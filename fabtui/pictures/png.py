@@ -64,7 +64,6 @@ _ASCENT = 7
 
 
 def png(scene: Scene) -> bytes:
-    """Return a scene as a PNG, enlarged by `SCALE`."""
     canvas = _Canvas(scene.width * SCALE, scene.height * SCALE)
     for item in scene.items:
         if isinstance(item, Text):
@@ -142,7 +141,6 @@ class _Canvas:
             self._stamp(dots, item.x - back + 1 / SCALE, item.y - _ASCENT, item.color)
 
     def _stamp(self, dots: Dots, x: float, y: float, color: str) -> None:
-        """Colour dots that begin at a point of the scene."""
         large = dots.repeat(SCALE, axis=0).repeat(SCALE, axis=1)
         left, top = round(x * SCALE), round(y * SCALE)
         large = large[max(0, -top) :, max(0, -left) :]

@@ -49,7 +49,6 @@ class Box:
 
     @property
     def filled(self) -> list[tuple[float, float]]:
-        """Left edge and width of its filled parts."""
         return [(self.x + start, width) for start, width in self.parts or [(0.0, self.width)]]
 
 
@@ -80,7 +79,6 @@ class Tiles:
 
     @property
     def striped(self) -> list[int]:
-        """Codes of cells that have a stripe where there is no room for marks."""
         return [code for code, mark in self.marks.items() if mark == _STRIPED]
 
 

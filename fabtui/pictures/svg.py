@@ -127,7 +127,6 @@ def _runs(cells: png.Flags) -> str:
 
 
 def _marks(item: Tiles) -> Iterator[str]:
-    """Yield the marks of cells, one path per colour, and their numbers."""
     for code, name in enumerate(item.colors):
         stroke = _STROKES.get(item.marks.get(code, ""))
         cells = np.argwhere(item.codes == code).tolist() if name and stroke else []

@@ -94,7 +94,6 @@ def timeline_scene(rows: Sequence[Mapping[str, Any]]) -> Scene:
 
 
 def _chosen(rows: Sequence[Mapping[str, Any]]) -> tuple[list[int], int]:
-    """Return the ranks to draw, and the number of all ranks."""
     times: dict[int, float] = {}
     for row in rows:
         times[row["rank"]] = times.get(row["rank"], 0.0) + row["spent"]
@@ -116,7 +115,6 @@ def _spans(row: Mapping[str, Any], before: Sequence[_Span], timed: bool) -> Iter
 def _bounded(
     lanes: Mapping[_Lane, Sequence[_Span]], length: float, most: int
 ) -> tuple[float, dict[_Lane, list[_Span]]]:
-    """Return the gap (s) that has to be closed so that not too many spans are left of a time, and these."""
     gap = 0.0
     while True:
         found = {lane: [_closed(run) for run in _runs(spans, gap)] for lane, spans in lanes.items()}

@@ -45,7 +45,6 @@ class CellStyle(IntEnum):
 
     @property
     def key(self) -> str:
-        """Name in a ramp."""
         return self.name.lower().replace("_", "-")
 
 
@@ -106,7 +105,6 @@ class Glyphs:
         }
 
     def of_severity(self, severity: str) -> str:
-        """Return the sign of the severity of a finding."""
         return {"bad": "x", "warn": "!"}.get(severity, self.dot)
 
 
@@ -119,7 +117,6 @@ def style_of(verdict: Verdict, share: float | None) -> CellStyle:
 
 
 def transport_style(text: str) -> tuple[CellStyle, str]:
-    """Return the style and the short name of a transport named by the library."""
     found = transport_of(text)
     return STYLES[BY_PATH[found.path]], found.short
 

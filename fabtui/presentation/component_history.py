@@ -57,12 +57,10 @@ def overview_sentence(found: Overview) -> str:
 
 
 def version_step_texts(found: Overview) -> list[str]:
-    """Return the new versions that changed what is usual, each with its rule."""
     return [f"{one_line(one.title, _LONGEST)}  {one.rule}" for one in found.version_steps]
 
 
 def empty_text(found: Overview) -> str:
-    """Return that no session is known, and what to do."""
     if math.isfinite(found.until):
         days = span_text((found.until - found.since) // _DAY)
         return f"the history has no session of the {days} before this recording"

@@ -111,7 +111,6 @@ def step_parts(step: str, most: int = 4000) -> tuple[str, str]:
 
 
 def step_text(step: str, most: int = 500) -> str:
-    """Return a next step with its remark, for texts."""
     return " ".join(filter(None, step_parts(step, most)))
 
 
@@ -141,7 +140,6 @@ class FindingText(NamedTuple):
 
 
 def finding_text(finding: Finding) -> FindingText:
-    """Return the text of a finding for texts and reports."""
     pairs = f" ({pairs_text(finding)})" if finding.cells and finding.rule.domain is Domain.PAIRS else ""
     lines = [line for line in (known_text(finding), *evidence(finding)) if line]
     # Without a subject, the title only counts the pairs.
@@ -154,7 +152,6 @@ def finding_text(finding: Finding) -> FindingText:
 
 
 def as_json(finding: Finding) -> dict[str, Any]:
-    """Return a finding as a JSON object."""
     return {
         "id": finding.rule.id,
         "rule": finding.rule.name,
@@ -278,7 +275,6 @@ def _related(related: Iterable[Finding]) -> list[str]:
 
 
 def _retest(text: str) -> list[str]:
-    """Return the conclusion of the tests with other partners, then the partners."""
     what, _, with_whom = text.partition(" (")
     return [what, f"passed: {with_whom[:-1]}"] if with_whom.endswith(")") else [text]
 
@@ -383,7 +379,6 @@ def _but(scope: ScopeFact, does: str) -> str:
 
 
 def _unreachable(scope: ScopeFact) -> str:
-    """Return the title of a scope that passes nothing."""
     where, direction = _where(scope), scope.direction
     if scope.kind in (ComponentKind.NODE, ComponentKind.ADDRESS):
         on, on_any = (" on every rail", " on any rail") if scope.kind is ComponentKind.NODE else ("", "")

@@ -19,12 +19,10 @@ _LONGEST = 200
 
 
 def cause_text(cause: Finding | str) -> str:
-    """Return why a node is left out, on one line."""
     return title(cause) if isinstance(cause, Finding) else one_line(cause, _LONGEST)
 
 
 def slurm_options(found: HealthySet) -> list[str]:
-    """Return the options of srun and sbatch that choose the nodes of a set."""
     named = (("--nodelist", found.nodes), ("--exclude", found.left_out))
     return [f"{option}={shlex.quote(fold(nodes))}" for option, nodes in named if nodes]
 
@@ -39,7 +37,6 @@ def drain_commands(found: HealthySet) -> list[str]:
 
 
 def host_lines(ends: Iterable[Endpoint]) -> list[str]:
-    """Return the lines of an MPI host file, in the order of the endpoints."""
     return [f"{one_line(node)} slots={len(mine)}" for node, mine in _by_node(ends).items()]
 
 
@@ -59,7 +56,6 @@ def visible_devices(ends: Sequence[Endpoint]) -> str:
 
 
 def as_json(found: HealthySet | None) -> dict[str, Any] | None:
-    """Return a healthy set as a JSON object."""
     if found is None:
         return None
     return {

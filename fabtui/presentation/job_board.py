@@ -83,7 +83,6 @@ _PAUSED = 0.05
 
 
 def state_glyph(state: RankState, glyphs: Glyphs) -> str:
-    """Return the glyph of a state."""
     return _GLYPHS[state][glyphs.plain]
 
 
@@ -130,7 +129,6 @@ def _brief(rows: Sequence[RankRow]) -> tuple[Quantity, ...]:
 
 
 def state_meanings(glyphs: Glyphs) -> list[tuple[str, str]]:
-    """Return the glyph of each state of a rank with its meaning."""
     return [(state_glyph(state, glyphs), meaning) for state, meaning in _MEANINGS]
 
 
@@ -153,7 +151,6 @@ class Rate(NamedTuple):
 
     @property
     def now(self) -> float | None:
-        """The latest known value."""
         known = (self.latest, *reversed(self.values))
         return next((value for value in known if value is not None), None)
 
@@ -175,13 +172,11 @@ class JobBoard:
 
     @property
     def style(self) -> CellStyle:
-        """Style of the state of the job."""
         if self.verdict.struck and not self.verdict.bad:
             return CellStyle.SLOW
         return _JOB_STYLES[self.verdict.state]
 
     def style_of(self, row: RankRow) -> CellStyle:
-        """Return the style of a rank."""
         if row.state is RankState.AWAITED:
             return _AWAITED.get(self.verdict.state, CellStyle.RUNNING)
         return _STYLES[row.state]
@@ -208,7 +203,6 @@ class JobBoard:
 
     @cached_property
     def nodes(self) -> list[str]:
-        """The nodes of the job in its order."""
         return list(dict.fromkeys((*self.verdict.nodes, *(node for node, _ in self.places))))
 
     @cached_property
@@ -234,7 +228,6 @@ class JobBoard:
         return list(dict.fromkeys(place for _, place in sorted(found, key=lambda one: one[0])))
 
     def row_of(self, place: JobPlace) -> RankRow | None:
-        """Return the row of a rank."""
         return next((row for row in self.verdict.ranks if row.rank == place.rank), None)
 
     @cached_property
@@ -282,7 +275,6 @@ class JobBoard:
 
     @property
     def no_traffic(self) -> str:
-        """Why pairs are empty."""
         return "no counter separates pairs: NVLinks and NICs count a GPU's traffic with all others; no ring is known"
 
     # -- rates --------------------------------------------------------------------------------------------------------
@@ -326,13 +318,11 @@ class _Timeline:
         self.values: list[float | None] = [None] * steps
 
     def put(self, begin: float, end: float, rate: float) -> None:
-        """Add a rate to the steps whose middle lies within a time."""
         first, last = ((when - self._start) / self._seconds - 0.5 for when in (begin, end))
         for at in range(max(0, floor(first) + 1), min(len(self.values) - 1, floor(last)) + 1):
             self.values[at] = rate + (self.values[at] or 0.0)
 
     def add(self, samples: Sequence[JobSample], read: Callable[[JobSample], int | None]) -> None:
-        """Add the rate of a counter of a node."""
         begin = self._start - self._seconds
         found = [(one.time, one.clock, read(one)) for one in samples if one.time >= begin]
         for (time, clock, before), (end, later, after) in pairwise(found):
@@ -357,7 +347,6 @@ def _usual(values: Sequence[float | None], before: int, scale: float = 1.0) -> f
 
 
 def _iterations(log: JobEvidenceLog, line: _Timeline, before: int) -> tuple[tuple[float | None, ...], float | None]:
-    """Return iterations per minute as the logs show them, and the usual number."""
     usual = None
     for _, readings in log.readings(JobSource.LOG):
         numbers = [(one.time, json_number(one.value.get("iteration"))) for one in readings]
@@ -373,7 +362,6 @@ def _iterations(log: JobEvidenceLog, line: _Timeline, before: int) -> tuple[tupl
 
 
 def state_part(board: JobBoard, row: RankRow, glyphs: Glyphs) -> Part:
-    """Return the state of a rank with its glyph, in its style."""
     return f" {state_glyph(row.state, glyphs)} {row.state} ", f"{CELL}{board.style_of(row).key}"
 
 
@@ -418,7 +406,6 @@ def joined(board: JobBoard) -> list[JoinedRanks]:
 
 
 def _numbers(rows: Sequence[RankRow], quantities: Iterable[Quantity]) -> str:
-    """Return quantities of ranks in one text."""
     return "  ".join(filter(None, (one.words(rows) for one in quantities)))
 
 
@@ -474,7 +461,6 @@ def behind_lines(board: JobBoard, width: int, glyphs: Glyphs) -> Lines:
 
 
 def _named_by(board: JobBoard, place: JobPlace) -> Lines:
-    """Return the sources that name a rank, and those that name others instead."""
     naming = [one for one in board.verdict.sources if one.suspects]
     agree = [one_line(one.name, 20) for one in naming if place.rank in {other.rank for other in one.suspects}]
     others = [
@@ -487,7 +473,6 @@ def _named_by(board: JobBoard, place: JobPlace) -> Lines:
 
 
 def steps_of(board: JobBoard) -> list[str]:
-    """Return the commands to type next."""
     return list(board.verdict.next[:_MOST_STEPS])
 
 

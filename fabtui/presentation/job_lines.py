@@ -62,7 +62,6 @@ def title_line(report: JobReport) -> Line:
 
 
 def finding_lines(finding: Finding, width: int, glyphs: Glyphs, *, with_next: bool = True) -> Lines:
-    """Return a finding with its rule and the next step, wrapped."""
     mark = glyphs.of_severity(finding.severity)
     head: Line = [
         (f" {mark} {finding.rule.id} ", _SEVERITY_STYLES[finding.severity]),
@@ -122,7 +121,6 @@ RIGHT = frozenset(HEADINGS[2:]) - {"in"}
 
 
 def headings_for(rows: Sequence[JobCells], width: int) -> list[str]:
-    """Return the headings whose columns have something in them and fit."""
     shown = [name for name in HEADINGS if name in ("node", "state") or any(row.texts[name] for row in rows)]
     for name in _LEAVE_OUT:
         if sum(_column(rows, heading) + 2 for heading in shown) <= width:
@@ -136,7 +134,6 @@ def _column(rows: Sequence[JobCells], heading: str) -> int:
 
 
 def table_lines(report: JobReport, width: int, glyphs: Glyphs) -> Lines:
-    """Return the table of nodes."""
     rows = node_cells(report)
     shown = headings_for(rows, width)
     left = [at for at, name in enumerate(shown) if name not in RIGHT]
@@ -149,7 +146,6 @@ def table_lines(report: JobReport, width: int, glyphs: Glyphs) -> Lines:
 
 
 def state_style(state: str) -> str:
-    """Return the style of a node's state."""
     return {"suspect": "bold $warning", "no logs": MUTED}.get(state, "")
 
 
@@ -217,7 +213,6 @@ def _of(values: dict[str, str], meaning: str) -> str:
 
 
 def count_parts(report: JobReport) -> Line:
-    """Return the number of lines of all logs by kind."""
     texts = []
     for stream, name in STREAM_NAMES.items():
         number, exact = report.facts.logs.lines(stream)
@@ -232,7 +227,6 @@ def tail_files(report: JobReport, node: str, stream: Stream) -> list[LogFile]:
 
 
 def tail_of(file: LogFile, number: int, width: int, ellipsis: str) -> Lines:
-    """Return the last lines of a file, cleaned and cut."""
     lines = [one_line(line, 2000) for line in file.tail(number)]
     return [clipped([(f" {line}", "")], width, ellipsis) for line in lines]
 

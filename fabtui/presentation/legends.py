@@ -37,7 +37,6 @@ _TRANSPORTS = (
 
 
 def layer_title(layer: Layer) -> str:
-    """Return the title of a layer."""
     return layer.spec.title + ("; less is better" if layer.spec.less_is_better else "")
 
 

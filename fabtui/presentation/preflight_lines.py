@@ -29,7 +29,6 @@ _EXACT = (Compare.KIND, Compare.ALL)
 
 
 def cut(text: str, width: int, glyphs: Glyphs) -> str:
-    """Return a text, cut to a width."""
     return text if len(text) <= width else text[: max(0, width - 1)] + glyphs.ellipsis
 
 
@@ -53,7 +52,6 @@ def head_line(found: Preflight) -> Line:
 
 
 def kind_lines(table: FactTable, width: int, glyphs: Glyphs) -> list[Line]:
-    """Return the nodes of each hardware kind."""
     kinds: dict[str, list[str]] = {}
     for name, kind in table.kinds.items():
         kinds.setdefault(str(kind), []).append(name)
@@ -85,7 +83,6 @@ def finding_lines(finding: Finding, width: int, glyphs: Glyphs, evidence: bool =
 
 
 def short_lines(found: Preflight, width: int, most: int, glyphs: Glyphs) -> list[Line]:
-    """Return the findings other than notes, one line each."""
     serious = [finding for finding in found.findings if finding.severity != "note"]
     lines: list[Line] = []
     for finding in serious[:most]:
@@ -128,7 +125,6 @@ def fact_text(table: FactTable, fact: Fact, names: Sequence[str], glyphs: Glyphs
 
 
 def odd_roles(table: FactTable, fact: Fact) -> dict[str, str]:
-    """Return the severity of a difference by node."""
     return {name: fact.verdict for odd in table.odd if odd.fact.name == fact.name for name in odd.values}
 
 

@@ -29,7 +29,6 @@ class Pace:
         self._seen: deque[tuple[float, int]] = deque()
 
     def take(self, model: Model, elapsed: float) -> None:
-        """Add a sample of the progress of a model."""
         phase = (model.phase.name, model.phase.since)
         if phase != self._phase:
             self._phase = phase
@@ -58,7 +57,6 @@ class Pace:
 
 
 def phase_text(model: Model) -> str:
-    """Return the name of the phase for people."""
     return one_line(_PHASES.get(model.phase.name, model.phase.name), 20)
 
 

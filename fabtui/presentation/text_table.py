@@ -42,7 +42,6 @@ def aligned(
 
 
 def filled(rows: Sequence[Sequence[str]], nothing: Collection[str] = NOTHING) -> list[int]:
-    """Return the places of the columns that have a value in some row."""
     return [at for at, column in enumerate(zip(*rows, strict=True)) if any(cell not in nothing for cell in column)]
 
 

@@ -81,7 +81,6 @@ class Topology:
         ]
 
     def _domains(self, ends: list[Endpoint]) -> list[Branch]:
-        """Return NVLink domains with their nodes, and the GPUs that are in none."""
         domain_of = self._model.table.domains
         by_domain: dict[str, list[Endpoint]] = {}
         for end in ends:
@@ -127,7 +126,6 @@ class Topology:
         return self._line(f"node {name}", name, ends, lambda: self._inside(name), node=name, about=note)
 
     def _inside(self, name: str) -> list[Branch]:
-        """Return NVSwitch and NUMA nodes with PCIe switches, GPUs and NICs of a node."""
         record = self._model.nodes[name]
         layout = node_layout(record)
         ends = {end.index: end for end in self._model.table.of_node(name) if end.kind == "gpu"}

@@ -76,12 +76,10 @@ class Standing:
 
     @property
     def bad(self) -> int:
-        """Number of bad pairs."""
         return sum(number for verdict, number in self.counts.items() if verdict.bad)
 
     @property
     def tested(self) -> int:
-        """Number of tested pairs."""
         return sum(self.counts.values())
 
 
@@ -119,7 +117,6 @@ def slow_beside(tally: Tally) -> int:
 
 
 def _address_counts(model: Model) -> dict[Verdict, int]:
-    """Return the number of address pairs with each verdict, the worst of their layers."""
     found: dict[tuple[str | None, ...], Verdict] = {}
     for m in model.addresses.everything():
         key = (m.src, m.dst, m.src_addr, m.dst_addr)
@@ -139,7 +136,6 @@ def other_measurements(found: Mapping[Verdict, int]) -> str:
 
 
 def sentence_of(one: Diagnosis) -> str:
-    """Return the verdict on a session that has ended, in one sentence."""
     if one.model.options.get("looks_only") and one.job is None:
         return plain(head_line(one.preflight))
     return sentence_text(standing_of(one))
@@ -178,7 +174,6 @@ def verdict_sentence(standing: Standing, width: int | None = None, glyphs: Glyph
 
 
 def _after_lead(standing: Standing, width: int | None, glyphs: Glyphs) -> Line:
-    """Return the sentence about a job, then the verdict on the pairs as far as there is room."""
     lead = [(standing.lead if width is None else cut(standing.lead, width, glyphs), "bold")]
     room = None if width is None else width - len(standing.lead) - 2
     # Busy GPUs are not tested, which is not a statement about the job.
@@ -233,7 +228,6 @@ def _head(standing: Standing, *, brief: bool = False) -> Line:
 
 
 def _running_head(standing: Standing, rest: Line, *, brief: bool) -> Line:
-    """Return the numbers while pairs are being tested, and none is bad."""
     tested = max(standing.tested, standing.measured)
     if not tested and not standing.rechecked:
         return [(f"No {standing.noun} tested yet", MUTED), *rest]

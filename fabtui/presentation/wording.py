@@ -67,7 +67,6 @@ def verdict_part(verdict: Verdict, glyphs: Glyphs) -> Part:
 
 
 def state_style(state: NodeState) -> str:
-    """Return the style of a node's state."""
     return _STATE_STYLES[state]
 
 
@@ -86,7 +85,6 @@ def retry_text(retry: float | None, now: float) -> str:
 
 
 def time_text(when: float) -> str:
-    """Return a time of day, local."""
     return time.strftime("%H:%M:%S", time.localtime(when))
 
 
@@ -146,7 +144,6 @@ def ping_extra(measurement: Measurement) -> str:
 
 
 def plain(parts: list[Part]) -> str:
-    """Return parts as text."""
     return "".join(text for text, _ in parts)
 
 

@@ -46,7 +46,6 @@ HEADING = "bold $secondary"
 
 
 def section(title: str, note: str = "") -> Lines:
-    """Return the heading of a section, after a blank line."""
     return [[], [(title, HEADING), (f"  {note}" if note else "", MUTED)]]
 
 
@@ -59,7 +58,6 @@ def beside(left: Lines, right: Lines, width: int) -> Lines:
 
 
 def stacked(lines: Lines, width: int, indent: int = 12) -> Lines:
-    """Return lines wrapped to a width."""
     return [piece for line in lines for piece in wrapped(line, width, indent)]
 
 
@@ -96,7 +94,6 @@ def _last_gap(text: str, room: int) -> int:
 
 
 def clipped(parts: Line, width: int, ellipsis: str) -> Line:
-    """Return parts cut to a width, with an ellipsis at the cut."""
     kept: Line = []
     left = width
     for text, style in parts:

@@ -56,7 +56,6 @@ from fabtui.sanitize import one_line
 
 
 def state_of(code: int) -> str:
-    """Return the state of a verdict by the exit code of its session."""
     return {ALL_OK: "ok", BAD: "bad"}.get(code, "unknown")
 
 
@@ -65,7 +64,6 @@ _WIDEST = 60
 
 
 def preflight_blocks(found: Preflight) -> Iterator[Block]:
-    """Yield findings about nodes and the table of facts."""
     yield Paragraph(plain(head_line(found)))
     for number, finding in enumerate(found.findings, 1):
         yield entry(number, finding)
@@ -105,7 +103,6 @@ def _marked(text: str, names: list[str], roles: dict[str, str]) -> str:
 
 
 def collective_blocks(one: Diagnosis) -> Iterator[Block]:
-    """Yield curves and tables of collectives."""
     model = one.model
     tables = collective_tables(model)
     if tables:
@@ -121,7 +118,6 @@ _ROWS = "a row sends, a column receives"
 
 
 def layer_panels(one: Diagnosis) -> Iterator[Panel]:
-    """Yield a panel for each layer with values."""
     model = one.model
     for layer in grid_layers():
         if has_values(model, layer) and model.rows:
@@ -244,7 +240,6 @@ def _session(one: Diagnosis, sources: Sequence[str], against: Against | None) ->
 
 
 def _findings(one: Diagnosis) -> list[Block]:
-    """Return the picture of the pairs, the findings, what was not tested, what to do now, and further bad pairs."""
     model = one.model
     drawn = [layer for layer in (Layer.P2P, Layer.WORLD) if model.rows and has_values(model, layer)][:1]
     pictures = [Picture(layer_title(layer), matrix_scene(model, layer, "verdict")) for layer in drawn]

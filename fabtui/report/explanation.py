@@ -29,32 +29,27 @@ _MOST_UNKNOWN = 5
 
 
 def rule_lines(rule: Rule[Any], width: int) -> list[str]:
-    """Return the lines of a rule."""
     lines = wrapped("", f"{rule.id} {rule.name} ({rule.severity}): {rule.title}", width)
     fields = [("means", rule.description), ("next", rule.next_step), ("tests", experiments_text(rule.experiments))]
     return lines + _fields([*fields, ("exit", rule.exit_note)], width)
 
 
 def error_lines(meaning: Meaning, width: int) -> list[str]:
-    """Return the lines of an error of the catalogue."""
     return [f"{meaning.code} {meaning.id}", *_fields([("prints", meaning.prints), *_entry_fields(meaning)], width)]
 
 
 def _entry_fields(meaning: Meaning) -> list[tuple[str, str]]:
-    """Return the text of an entry of the catalogue where no line fills in addresses and names."""
     known = meaning._replace(text=filled(meaning.text, {}), next=filled(meaning.next, {}))
     ends = _by_command((end, filled(command, {})) for end, command in meaning.commands)
     return _meaning_fields(known, [(command, _ENDS[tuple(sorted(on, reverse=True))]) for command, on in ends.items()])
 
 
 def xid_lines(number: int, xid: Xid, width: int) -> list[str]:
-    """Return the lines of an Xid of NVIDIA's catalogue."""
     lines = wrapped("", " ".join(filter(None, [f"Xid {number}", xid.mnemonic, f"({xid.usual})"])), width)
     return lines + _fields([("means", xid.name), ("part", xid.part), ("action", xid.advice)], width)
 
 
 def transport_lines(name: str, kind: Transport, width: int) -> list[str]:
-    """Return the lines of a transport that NCCL names."""
     direct = "with GPUDirect RDMA: the NIC accesses the memory of the GPU" if kind.path is Path.GPUDIRECT else ""
     lines = wrapped("", f"{name}: {kind.word}", width)
     return lines + _fields([("means", kind.sentence), ("path", direct), ("device", device_of(name))], width)
@@ -71,7 +66,6 @@ def short_code_lines(code: ShortCode, width: int) -> list[str]:
 
 
 def list_lines(rules: Sequence[Rule[Any]], errors: Iterable[Meaning], width: int) -> list[str]:
-    """Return a line for each rule and each error."""
     lines = ["rules:"]
     for rule in sorted(rules, key=lambda one: one.id):
         lines += wrapped(f"  {rule.id}  {rule.name:<24} ", rule.title, width)
@@ -143,7 +137,6 @@ def _block(title: str, one: Occurrences, files: Sequence[str], width: int) -> li
 
 
 def _summary(one: Occurrences, cause: LogPlace, files: Sequence[str]) -> str:
-    """Return an error in one sentence, with its delay after the cause."""
     delay = ""
     if one.first.time and cause.time:
         delay = f", {(one.first.time - cause.time).total_seconds():+.1f} s"
@@ -168,7 +161,6 @@ def _where(place: LogPlace, files: Sequence[str]) -> str:
 
 
 def _by_command(commands: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return the ends on which each command runs."""
     ends: dict[str, list[str]] = {}
     for end, command in commands:
         ends.setdefault(one_line(command, 300), []).append(end)
@@ -176,7 +168,6 @@ def _by_command(commands: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _meaning_fields(meaning: Meaning, commands: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the text of a meaning, and its commands with the place where each runs."""
     shown = [("command", f"{command}  ({place})") for command, place in commands]
     return [("means", one_line(meaning.text, 600)), ("next", one_line(meaning.next, 600)), *shown]
 

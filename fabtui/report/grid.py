@@ -95,12 +95,10 @@ def sign_of(level: int, signs: Glyphs) -> str:
 
 
 def sign_words(layer: Layer, signs: Glyphs) -> dict[str, str]:
-    """Return the meaning of each character of a cell."""
     return {signs.of_style[style]: word for style, word in meanings(layer)} | {_NOT_TESTED: "not tested"}
 
 
 def _signs(ends: Sequence[Endpoint], cells: list[list[str]], pitch: int) -> list[str]:
-    """Return lines with one character per cell and a blank between nodes."""
     gaps = [one.node != before.node for before, one in itertools.pairwise([ends[0], *ends])]
     columns = [at * pitch + gap for at, gap in enumerate(itertools.accumulate(gaps))]
     rows = ["".join(" " * gap + f"{sign:<{pitch}}" for gap, sign in zip(gaps, row, strict=True)) for row in cells]
@@ -119,7 +117,6 @@ def _names(ends: Sequence[Endpoint], columns: Sequence[int]) -> str:
 
 
 def _labelled(ends: Sequence[Endpoint], heads: list[str], rows: list[str]) -> list[str]:
-    """Return lines of headings, and of rows with the names of their endpoints before them."""
     names = [""] * len(heads) + [one_line(str(end)) for end in ends]
     label = max(map(len, names))
     return [f"  {name:{label}} {text}".rstrip() for name, text in zip(names, [*heads, *rows], strict=True)]

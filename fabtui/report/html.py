@@ -38,7 +38,6 @@ class Markup(str):
 
 
 def text(value: str) -> Markup:
-    """Return untrusted text as HTML."""
     return value if isinstance(value, Markup) else Markup(escape(clean(value)))
 
 
@@ -64,7 +63,6 @@ _SEVERITIES = {"bad": "✗ bad", "warn": "! warning", "note": "· note"}
 
 
 def html(document: Document) -> str:
-    """Return a report as a page."""
     style, script = _style(), _file("page.js")
     policy = (
         "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'; "

@@ -124,7 +124,6 @@ def _texts(title: str, texts: Sequence[str]) -> Items:
 
 
 def _raw_lines(text: str) -> list[str]:
-    """Return the first lines of a text of unknown format, cleaned."""
     every = clean(text[: 64 * 1024]).splitlines()
     more = [f"and {len(every) - _RAW_LINES} more lines"] if len(every) > _RAW_LINES else []
     return [*(cut(line, _LONGEST_RAW) for line in every[:_RAW_LINES]), *more]
@@ -277,7 +276,6 @@ def _is_short(value: dict[str, Any]) -> bool:
 
 
 def _even(cells: list[str]) -> list[str]:
-    """Return the numbers of a column with the same number of decimals."""
     numbers = [cell for cell in cells if cell != _NONE]
     if not any("." in cell for cell in numbers) or not all(map(_is_number, numbers)):
         return cells

@@ -19,7 +19,6 @@ _START = re.compile(r"(?=#{1,6}(?:\s|$)|[+-](?:\s|$)|>|=+$|-+$)|^\d{1,9}(?=[.)](
 
 
 def markdown(document: Document) -> str:
-    """Return a report as Markdown."""
     lines = [f"# {_inline(document.verdict)}", "", *(f"- {_inline(line)}" for line in document.summary), ""]
     for section in document.sections:
         lines += [f"## {_inline(section.title)}", "", *(line for block in section.blocks for line in _block(block))]
@@ -28,7 +27,6 @@ def markdown(document: Document) -> str:
 
 
 def _inline(value: str) -> str:
-    """Return untrusted text in which nothing is markup, at the start of a line either."""
     found = _cell(value)
     start = _START.match(found)
     return found if start is None else f"{start[0]}\\{found[start.end() :]}"

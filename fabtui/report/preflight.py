@@ -69,7 +69,6 @@ def preflight_text(
 
 
 def before_tests(found: Preflight, glyphs: Glyphs) -> Iterator[Lines]:
-    """Yield the findings that count for the summary of a session, one line each."""
     if lines := [plain(line) for line in texts.short_lines(found, _SUMMARY_WIDTH, _SUMMARY_LINES, glyphs)]:
         yield Lines("findings about nodes (details: fabtui preflight)", lines)
 

@@ -62,7 +62,6 @@ def entries(one: Diagnosis) -> list[Entry]:
 
 
 def entry(number: int, finding: Finding, text: FindingText | None = None) -> Entry:
-    """Return a finding with its evidence, its confidence, its next steps and the meaning of its rule."""
     text, rule = text or finding_text(finding), finding.rule
     labels = [f"{rule.id} {rule.name}"]
     labels += [nodes_text(finding.nodes, _WIDEST_NODES, UNICODE)] if finding.nodes else []
@@ -109,7 +108,6 @@ def _facts_of_pair(
 
 
 def not_in_findings(one: Diagnosis) -> Iterator[Items]:
-    """Yield the pairs that are not ok and that no finding explains."""
     explained = frozenset(measurement for found in one.findings for measurement in found.measurements)
     yield from _bad(one.model, explained, _covered(one))
 
@@ -120,7 +118,6 @@ def jitter(one: Diagnosis) -> Iterator[Items]:
 
 
 def _covered(one: Diagnosis) -> set[tuple[str, str]]:
-    """Return the pairs that findings about pairs explain."""
     about_pairs = [f for f in one.findings if f.rule.domain is Domain.PAIRS or f.rule.id in CONNECTIONS]
     return {pair for found in about_pairs for pair in found.cells}
 
@@ -192,7 +189,6 @@ def _bad_line(model: Model, group: list[Measurement], notes: PortNotes, *, swept
 
 
 def _notable(model: Model, covered: set[tuple[str, str]]) -> Iterator[Items]:
-    """List ok pairs with slow messages that no finding names."""
     lines = []
     for one in notable(model):
         m = one.measurement
@@ -209,6 +205,5 @@ def _notable(model: Model, covered: set[tuple[str, str]]) -> Iterator[Items]:
 
 
 def not_tested(one: Diagnosis) -> Iterator[Items]:
-    """Yield what was requested and could not be tested."""
     if lines := [one_line(text, 300) for text in one.not_examined]:
         yield Items("not tested", capped(lines, "reasons", where=_WHERE))

@@ -57,7 +57,6 @@ class ReadingProgress:
             self._write(f"{self._name}: {text}")
 
     def end(self) -> None:
-        """Clear the line."""
         if self._shown:
             self._shown = False
             self._put(_CLEAR)
@@ -100,13 +99,11 @@ class Progress:
         self._model: Model
 
     def watch(self, feed: Feed) -> None:
-        """Show a feed from now on."""
         self._model = feed.model
         if not self._quiet:
             feed.listen(self._changed)
 
     def end(self) -> None:
-        """Clear the live line."""
         if self._live and not self._quiet:
             self._write(_CLEAR)
 

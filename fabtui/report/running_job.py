@@ -24,7 +24,6 @@ def job_blocks(verdict: JobVerdict) -> Iterator[Block]:
 
 
 def evidence_blocks(verdict: JobVerdict) -> Iterator[Block]:
-    """Yield the ranks of a job, the evidence by source, and the next commands."""
     if verdict.ranks:
         rows = _folded(verdict) if len(verdict.ranks) >= _FOLD_FROM else [_row(row) for row in verdict.ranks]
         yield _without_empty([_HEADINGS, *rows])
@@ -41,7 +40,6 @@ def evidence_blocks(verdict: JobVerdict) -> Iterator[Block]:
 
 
 def _row(row: RankRow) -> list[str]:
-    """Return the cells of a rank."""
     on, pid = one_line(row.endpoint or row.place.node, 60), "" if row.place.pid is None else str(row.place.pid)
     return [str(row.rank), on, pid, str(row.state), *_numbers([row]), one_line(row.why, 120)]
 
@@ -51,7 +49,6 @@ def _numbers(rows: Sequence[RankRow]) -> list[str]:
 
 
 def _folded(verdict: JobVerdict) -> list[list[str]]:
-    """Return a row for each rank that is behind, and one for all others in the same state."""
     late = {place.rank for place in verdict.behind}
     rows = [_row(row) for row in verdict.ranks if row.rank in late]
     for group in joined(JobBoard(verdict)):
@@ -64,7 +61,6 @@ def _folded(verdict: JobVerdict) -> list[list[str]]:
 
 
 def _without_empty(rows: list[list[str]]) -> Table:
-    """Return a table of the columns that have something in them."""
     kept = [at for at in range(len(rows[0])) if any(row[at] for row in rows[1:])]
     left = [place for place, at in enumerate(kept) if at in _LEFT]
     return Table("ranks", [[row[at] for at in kept] for row in rows], left)

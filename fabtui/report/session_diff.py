@@ -48,7 +48,6 @@ class _Row(NamedTuple):
 
 
 def session_text(name: str, model: Model) -> str:
-    """Return the name of a session, its time and its number of nodes."""
     start = model.started or min((one.time for one in model.measurements() if one.time), default=0.0)
     when = time.strftime("%d %b %Y %H:%M, ", time.localtime(start)) if start else ""
     return f"{one_line(name, 200)} ({when}{count(len(model.nodes), 'node')})"
@@ -124,7 +123,6 @@ def print_diff(names: tuple[str, str], models: tuple[Model, Model], diff: Sessio
 
 
 def diff_outcome(diff: SessionDiff) -> str:
-    """Return whether the later session is worse."""
     return "something is worse, or new and bad" if diff.worse else "nothing is worse"
 
 
@@ -141,7 +139,6 @@ def difference_lines(diff: SessionDiff) -> list[str]:
 
 
 def _count_rows(diff: SessionDiff) -> list[list[str]]:
-    """Return the number of pairs of each layer by status, the heading first."""
     found_any = any(found[Status.NOT_COMPARABLE] for found in diff.counts.values())
     statuses = [one for one in Status if one is not Status.NOT_COMPARABLE or found_any]
     rows = [["pairs", *map(str, statuses)]]
@@ -240,7 +237,6 @@ def _side(verdict: Verdict, measurements: Iterable[Measurement | None]) -> str:
 
 
 def finding_line(finding: Finding) -> str:
-    """Return the rule and the title of a finding, with its nodes where the title has none."""
     pairs = f" ({pairs_text(finding)})" if finding.cells else ""
     return f"{finding.rule.id}  {finding.severity:<4}  {placed_title(finding)}{pairs}"
 

@@ -50,7 +50,6 @@ def _node(model: Model, record: NodeRecord) -> str:
 
 
 def mesh_lines(model: Model) -> list[str]:
-    """Return one line for each layer of the mesh of addresses."""
     lines = []
     for layer in (layer for layer in model.addresses.layers if not layer.spec.tool):
         verdicts = list(model.addresses.pairs(layer))

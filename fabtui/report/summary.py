@@ -135,7 +135,6 @@ def _in_order(found: Mapping[PairClass, float]) -> list[tuple[PairClass, float]]
 
 
 def _bidirectional(model: Model, m: Measurement) -> float | None:
-    """Return the rate of a pair's direction while the other ran as well, of the largest message."""
     latest = model.latest(m.layer, m.src, m.dst)
     value = (m.extra or {}).get("both_ways")
     same = latest is not None and latest.asked_bytes == m.asked_bytes
@@ -145,7 +144,6 @@ def _bidirectional(model: Model, m: Measurement) -> float | None:
 def _medians_of(
     model: Model, layer: Layer, value_of: Callable[[Measurement], float | None]
 ) -> list[tuple[PairClass, float]]:
-    """Return the median for each class of what a function takes out of the good measurements of a layer."""
     found: dict[PairClass, list[float]] = {}
     for m in model.measurements(layer):
         if m.verdict is Verdict.OK and (value := value_of(m)) is not None:

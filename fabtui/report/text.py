@@ -98,7 +98,6 @@ def _table(table: Table, width: int | None) -> list[str]:
 
 
 def _once(groups: list[str]) -> list[str]:
-    """Return the names of groups of columns, each over its first column."""
     return [name if not at or name != groups[at - 1] else "" for at, name in enumerate(groups)]
 
 
@@ -109,7 +108,6 @@ def _heading(cell: str) -> list[str]:
 
 
 def _one_by_one(table: Table, width: int | None) -> list[str]:
-    """Return the rows of a table one after another, with a line for each value."""
     head, *rows = table.rows
     found = []
     for number, row in enumerate(rows, 1):
@@ -171,7 +169,6 @@ def wrapped(start: str, text: str, width: int) -> list[str]:
 
 
 def cut(text: str, width: int) -> str:
-    """Return a line cut to a width."""
     return text if len(text) <= width else text[: max(width - 3, 10)] + "..."
 
 

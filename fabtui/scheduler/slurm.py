@@ -136,7 +136,6 @@ def _why_unknown(job: str, answer: ToolOutput) -> str:
 
 
 def _ended(job: str, how: str, nodes: Sequence[str]) -> str:
-    """Return that a job has ended, and how to test its nodes nevertheless."""
     named = argument("nodes", "--no-job --nodes")
     more = f"; to test its nodes without it: {named} '{fold(nodes)}'" if nodes else ""
     return f"job {job} has ended ({how}){more}"
@@ -225,7 +224,6 @@ class JobStatus(NamedTuple):
 
     @property
     def stage(self) -> Stage:
-        """Stage in the life of the job."""
         if not self.state:
             return "unknown"
         return "running" if self.state in _RUNNING else "waiting" if self.state in _WAITING else "ended"
@@ -314,7 +312,6 @@ def _details(found: JobStatus, *, known: bool) -> JobStatus:
 
 
 def _down(nodes: Sequence[str]) -> dict[str, str]:
-    """Return the nodes that Slurm cannot use, with state and reason."""
     found = {}
     for node, values in node_values(nodes).items():
         state = str(values.get("state", ""))
@@ -325,7 +322,6 @@ def _down(nodes: Sequence[str]) -> dict[str, str]:
 
 
 def node_addresses() -> dict[str, str]:
-    """Return the address of each node that Slurm knows (NodeAddr, which may be its name). Blocks."""
     rows = [line.partition("|") for line in ask(["sinfo", "--noheader", "--Node", "--format=%N|%o"]).lines]
     return {name.strip(): address.strip() for name, _, address in rows if address.strip()}
 

@@ -22,5 +22,4 @@ def pairs(line: str) -> dict[str, str]:
 
 
 def known_pairs(line: str) -> dict[str, str]:
-    """Return the pairs of a line whose value Slurm knows."""
     return {name: value for name, value in pairs(line).items() if value not in NOTHING}

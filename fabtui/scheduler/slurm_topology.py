@@ -35,7 +35,6 @@ class TopologyRecord(NamedTuple):
 
 
 def records(lines: Sequence[str]) -> list[TopologyRecord]:
-    """Return the records among lines."""
     return [_record(match) for line in joined(lines) if (match := _RECORD.match(line))]
 
 

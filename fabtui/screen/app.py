@@ -278,7 +278,6 @@ class FabricApp(App[int]):
                 self.leave()
 
     def _use_settings(self) -> None:
-        """Apply the user's keys and themes, and show what is wrong with them."""
         usable, wrong = check_keys(self.settings.keys, type(self))
         if usable:
             self.set_keymap(usable)
@@ -683,7 +682,6 @@ class FabricApp(App[int]):
             self.main.action_node(end)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable the key of the findings where they are shown."""
         shown = isinstance(self.screen, FindingsScreen)
         return False if action == "findings" and shown else super().check_action(action, parameters)
 
@@ -771,5 +769,4 @@ class FabricApp(App[int]):
             self.push_screen(CommandPalette({PaletteCommands}, id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Yield a command for every key binding, and for the themes."""
         yield from commands(self, screen)

@@ -92,7 +92,6 @@ def key_rows(app: AppClass) -> list[KeyRow]:
 
 
 def fresh_settings(app: AppClass) -> str:
-    """Return a settings file with every setting and every key commented out."""
     return template([(row.id, row.keys, row.description) for row in key_rows(app)])
 
 

@@ -69,5 +69,4 @@ def keys_of(app: App[Any], binding: Binding) -> list[str]:
 
 
 def current_keys(app: App[Any], binding: Binding) -> list[str]:
-    """Return the names of a binding's keys."""
     return [app.get_key_display(binding.with_key(key)) for key in keys_of(app, binding)]

@@ -55,7 +55,6 @@ def retest(context: AppContext, pairs: Sequence[tuple[AxisEntry, AxisEntry]]) ->
 
 
 def confirm(context: AppContext, experiments: Sequence[Experiment]) -> None:
-    """Run experiments about a finding."""
     if (feed := testable(context, "no experiment is run")) is None:
         return
     if context.model.phase.name == "confirm":
@@ -128,7 +127,6 @@ BINDINGS = (
 
 
 def replay_of(context: AppContext) -> tuple[Feed, Playback] | None:
-    """Return the feed of a replay and its state, else notify the user."""
     feed = context.feed
     if feed is not None and (state := feed.playback) is not None:
         return feed, state

@@ -24,7 +24,6 @@ _MOST_PLACES = 2
 
 
 def layer_binding(layer: Layer) -> Binding:
-    """Return the key that shows a layer of the grid."""
     return shortcut(layer.spec.key or "", f"app.layer('{layer}')", f"main.layer-{layer}", f"show layer {layer}")
 
 

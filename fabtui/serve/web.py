@@ -312,7 +312,6 @@ class Window:
             self._queue.get_nowait()
 
     async def finish(self) -> None:
-        """Send what is left, and close the connection."""
         self._over = True
         self._queue.put_nowait(None)
         with contextlib.suppress(TimeoutError):
@@ -322,7 +321,6 @@ class Window:
         await self._socket.close()
 
     async def close(self, code: int, reason: str) -> None:
-        """Close the connection."""
         self._over = True
         self._queue.put_nowait(None)
         await self._socket.close(code=code, message=reason.encode())
@@ -400,7 +398,6 @@ class Session:
 
     @property
     def attended(self) -> bool:
-        """True while a window is connected."""
         return self._window is not None
 
     async def take(self, window: Window, key: str, *, again: bool) -> bool:
@@ -490,7 +487,6 @@ class WebServer:
         self._strangers: dict[web.RequestHandler, asyncio.TimerHandle] = {}
 
     def application(self) -> web.Application:
-        """Return the web application."""
         app = web.Application(middlewares=[web.middleware(partial(self._guarded))])
         base = f"/{self._token}"
         app.router.add_get(f"{base}/", partial(_text, index(self._host), "text/html"))

@@ -39,15 +39,12 @@ class Conclusions:
         self._history = history
 
     def diagnosis(self) -> Diagnosis:
-        """Return the diagnosis of the session so far."""
         return diagnose(self._model)
 
     def experiments(self, found: Diagnosis) -> Sequence[Experiment]:
-        """Return the experiments about the first findings."""
         return first_planned(self._model, found.findings)
 
     def sentence(self, found: Diagnosis) -> str:
-        """Return the verdict in one sentence."""
         return sentence_of(found)
 
     async def read_past(self) -> str:

@@ -93,7 +93,6 @@ class Journal:
 
 
 def _plain(value: object) -> str:
-    """Return the text of a class that is one, such as a layer."""
     if isinstance(value, str):
         return str.__str__(value)
     raise TypeError(f"not JSON: {type(value).__name__}")

@@ -208,7 +208,6 @@ class NodeClient:
             self._posted.clear()
 
     def _take_posted(self) -> dict[str, Any]:
-        """Return what was posted as one message, as much as fits into it."""
         if len(self._posted) == 1:
             return self._posted.pop()
         size = count = 0

@@ -106,11 +106,9 @@ class SessionOptions:
         return DEFAULT
 
     def message_size(self, engine: str) -> int:
-        """Return the message size of an engine's pair tests."""
         return self.bytes or DEFAULT_BYTES.get(engine, USUAL_BYTES)
 
     def largest_message(self, engine: str) -> int:
-        """Return the size of the largest message of all tests with an engine."""
         return max((self.message_size(engine), *self.sizes, *self.collective_sizes))
 
     def recorded(self) -> dict[str, Any]:

@@ -58,7 +58,6 @@ def _is_address(name: str) -> bool:
 
 
 def inventory_args(options: SessionOptions) -> dict[str, Any]:
-    """Return the arguments of the inventory probe."""
     return {"pythons": [options.remote_python] if options.remote_python else []}
 
 
@@ -72,7 +71,6 @@ class ProbeRunner:
         self.own: Mapping[str, OwnProbe] = {}
 
     async def early(self, nodes: Sequence[str]) -> None:
-        """Run the probes that are quick and disturb no test."""
         await self.run(nodes, self._chosen(EARLY))
         await self._run_user_probes(nodes)
 
@@ -157,7 +155,6 @@ class ProbeRunner:
 
     @property
     def _prolog(self) -> bool:
-        """True in a preflight of the machine that it runs on, as before a job."""
         return self._options.preflight_only and self._options.transport == "local"
 
     async def run(
@@ -320,7 +317,6 @@ class StepRunner:
 
 
 def _end(number: int, value: Mapping[str, Any]) -> CommandEnd:
-    """Return the end of a command as its node reports it, within bounds."""
     output, status = value.get("output"), whole(value.get("exit"))
     text = output if isinstance(output, str) else ""
     return CommandEnd(

@@ -111,7 +111,6 @@ class SuspendDetector:
             self.look()
 
     def look(self) -> None:
-        """Read the clock."""
         now, ran = clock(), awake()
         stood, self._last = now - self._last, now
         worked, self._awake = ran - self._awake, ran

@@ -167,7 +167,6 @@ class Sweep:
         return any(probe in self._options.chosen_probes for probe in probes)
 
     def alive(self, nodes: Iterable[str]) -> list[str]:
-        """Return the connected ones of some nodes."""
         return [node for node in nodes if node in self.clients and self.clients[node].lost is None]
 
     async def run(self, new: list[str], old: list[str], *, left: bool = False) -> None:
@@ -382,7 +381,6 @@ class Sweep:
         await self._pump.flush()
 
     async def _bad_addresses(self) -> dict[tuple[str, str], set[tuple[str | None, str | None]]]:
-        """Return the pairs of addresses whose latest result is bad or inconclusive, by pair of nodes."""
         log = self._pump.model.addresses
         found: dict[tuple[str, str], set[tuple[str | None, str | None]]] = {}
         for layer in MESH:
@@ -515,7 +513,6 @@ class Sweep:
         return ""
 
     def _groups(self, names: Iterable[Pair]) -> list[Group]:
-        """Return groups of ranks by their names in the snapshot."""
         wanted = {(src, dst) for src, dst in names}
         if not wanted:
             return []

@@ -133,7 +133,6 @@ def _file_of(module: str) -> Path | None:
 
 
 def read(path: Path) -> OwnProbe:
-    """Return the probe of a file, whose text is parsed and not run."""
     try:
         with open(open_strictly(path), "rb") as file:
             data = file.read(LARGEST + 1)

@@ -301,7 +301,6 @@ class Watch:
         await self._end()
 
     async def _probe_periodically(self) -> None:
-        """Probe links and GPUs periodically, beside the tests."""
         while True:
             await asyncio.sleep(PROBE_INTERVAL)
             await self._go.wait()
@@ -320,7 +319,6 @@ class Watch:
                 await self._run_tests(self._sweep.mesh_again)
 
     async def _wait(self, seconds: float) -> None:
-        """Wait, but no longer than it is on."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, seconds)):
                 await self._off.wait()

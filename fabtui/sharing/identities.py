@@ -154,7 +154,6 @@ class Identities:
             self.names.setdefault(name, kind)
 
     def runs(self) -> set[str]:
-        """Return the runs of letters in all names."""
         return {run for name in (*self.hosts, *self.names) for run in re.findall("[a-z]+", name)}
 
 

@@ -80,7 +80,6 @@ class Pseudonyms:
         return hmac.new(self._key, "\0".join(map(str, parts)).encode(), hashlib.sha256).digest()
 
     def _distinct(self, kind: str, real: str, make: Callable[[bytes], str]) -> str:
-        """Return the first pseudonym of a name that no other name of its kind has."""
         for attempt in range(1 << 20):
             found = make(self._digest(kind, real, attempt))
             if found != real and self._used.setdefault((kind, found), real) == real:
@@ -142,11 +141,9 @@ class Pseudonyms:
         return text.upper() if any(char.isupper() for char in real) else text
 
     def guid(self, value: int) -> int:
-        """Return the pseudonym of a GUID (64 bits), with the same vendor."""
         return value if value in (0, (1 << 64) - 1) else self._of_vendor("guid", value, 64)
 
     def mac(self, value: int) -> int:
-        """Return the pseudonym of a MAC address (48 bits), with the same vendor."""
         return value if value in (0, (1 << 48) - 1) else self._of_vendor("mac", value, 48)
 
     def _of_vendor(self, kind: str, value: int, bits: int) -> int:
@@ -367,7 +364,6 @@ class Rewriter:
         return value
 
     def text(self, text: str) -> str:
-        """Return a text with pseudonyms."""
         known = self._texts.get(text)
         if known is None:
             known = self._rewritten(text)

@@ -30,7 +30,6 @@ class Ending:
         return self.status is None and self.signal is None
 
     def describe(self) -> str:
-        """Return the ending as text."""
         if self.signal is not None:
             return f"ended by signal {self.signal}"
         if self.status is not None:
@@ -107,12 +106,10 @@ class Tail:
         self._data = bytearray()
 
     def add(self, data: bytes) -> None:
-        """Append data."""
         self._data += data
         del self._data[:-STDERR_KEPT]
 
     def text(self) -> str:
-        """Return the kept text, cleaned."""
         return clean(bytes(self._data))
 
 
@@ -227,16 +224,13 @@ class ProcessPipe(BytePipe):
 
     @property
     def pid(self) -> int:
-        """The process."""
         return int(self._process.pid)
 
     def write_eof(self) -> None:
-        """End standard input."""
         with contextlib.suppress(OSError, RuntimeError):
             self._process.stdin.close()
 
     async def ending(self) -> Ending:
-        """Wait for the process."""
         status = await self._process.wait()
         if status >= 0:
             return Ending(status=status)
@@ -251,6 +245,5 @@ class ProcessPipe(BytePipe):
         kill(self._process)
 
     async def wait_closed(self) -> None:
-        """Wait for the process, a bounded time."""
         await wait_gone(self._process)
         self._transport.close()

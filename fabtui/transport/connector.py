@@ -180,12 +180,10 @@ class Connector:
         return link
 
     def command(self, host: str) -> list[str]:
-        """Return the words that start the node side on a node."""
         words = ["/bin/sh", "-c", bootstrap.command(self.options.remote_python, boot=self._boot)]
         return [*(word.replace("{node}", host) for word in shlex.split(self.options.wrap)), *words]
 
     def _typed_command(self, host: str) -> str:
-        """Return the command line for a login shell that starts the node side."""
         if self.options.wrap:
             return shlex.join(self.command(host))
         return bootstrap.command(self.options.remote_python, boot=self._boot)
@@ -266,7 +264,6 @@ class Connector:
         return link
 
     async def open_openssh(self, host: str) -> Link:
-        """Open a link over a process of OpenSSH."""
         await asyncio.shield(self.load())
         from fabtui.transport.login_errors import openssh_explainer
 
@@ -378,7 +375,6 @@ def allow_many_files() -> None:
 
 
 def load_logins() -> None:
-    """Import the modules for logins by asyncssh. Runs in a thread."""
     load_asyncssh()
     import fabtui.transport.asyncssh.jump_hosts  # noqa: F401
 

@@ -467,7 +467,6 @@ class _Signal:
             self._waiter.set_result(None)
 
     async def wait(self) -> None:
-        """Wait for the next `set`."""
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter

@@ -86,7 +86,6 @@ class LauncherPipe(ProcessPipe):
 
 
 def via_words(template: str, node: str) -> list[str]:
-    """Return the words of a launcher's command line for a node."""
     return [word.replace("{node}", node) for word in shlex.split(template)]
 
 

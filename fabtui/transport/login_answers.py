@@ -49,7 +49,6 @@ class LoginAnswers:
         self.lock = asyncio.Lock()
 
     def login(self, node: str, user: str) -> LoginTurn:
-        """Return the part of one login."""
         return LoginTurn(self, node, user)
 
 

@@ -86,7 +86,6 @@ def openssh_explainer(node: str) -> Explain:
 
 
 def explain_tunnel(error: asyncssh.ChannelOpenError, what: str, via: str) -> NodeUnreachable:
-    """Return the error for a jump host that cannot reach a node."""
     reason = one_line(error.reason, 200)
     text = f"{via} cannot reach {what}: {reason}"
     if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:

@@ -20,7 +20,6 @@ class TransportSpec(NamedTuple):
     remote: bool = True
 
     def open(self) -> Any:
-        """Return the opener, importing its module."""
         return resolve_name(self.opener)
 
 

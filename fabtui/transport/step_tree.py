@@ -74,7 +74,6 @@ class CalledPipe(BytePipe):
             self._writer.write_eof()
 
     async def ending(self) -> Ending:
-        """Wait for the end of the connection."""
         await self._over.wait()
         return await self._how_it_ended()
 
@@ -229,7 +228,6 @@ class StepGroup:
                 asyncio.get_running_loop().call_later(_REPORT, self._give_up, node)
 
     def _give_up(self, node: str) -> None:
-        """End the wait for a node whose task ended."""
         future = self.waiting.get(node)
         if future is None or future.done():
             return
@@ -253,7 +251,6 @@ class StepGroup:
         return Ending(reason=f"the launched command was killed ({how})")
 
     async def _ending(self, node: str) -> Ending:
-        """Return how the task of a node ended, as srun reports it."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_REPORT):
                 await self._until(lambda: node in self._statuses or self._over)
@@ -435,7 +432,6 @@ class StepTree:
         return int(port)
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Check that a task made a connection, and hand it to its group."""
         known = False
         with contextlib.suppress(OSError, ValueError, TimeoutError, asyncio.IncompleteReadError):
             async with asyncio.timeout(TIMEOUT):
@@ -460,7 +456,6 @@ class StepTree:
 
 
 def _listener(port: int) -> socket.socket:
-    """Return a socket that listens on all addresses, of IPv6 as well where there is any."""
     with contextlib.suppress(OSError):
         if socket.has_dualstack_ipv6():
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_BACKLOG)

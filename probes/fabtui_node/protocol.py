@@ -33,7 +33,7 @@ class ErrorKind(str, Enum):
 
     meaning: str
 
-    def __new__(cls, value: str, meaning: str) -> ErrorKind:  # noqa: D102
+    def __new__(cls, value: str, meaning: str) -> ErrorKind:
         kind = str.__new__(cls, value)
         kind._value_ = value
         kind.meaning = meaning
@@ -81,7 +81,6 @@ class ErrorKind(str, Enum):
 
     @classmethod
     def of_socket(cls, error: OSError) -> ErrorKind:
-        """Return the kind of a failed attempt to connect."""
         if isinstance(error, socket.timeout) or error.errno == errno.ETIMEDOUT:
             return cls.TIMEOUT
         if error.errno == errno.ECONNREFUSED:

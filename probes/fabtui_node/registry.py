@@ -185,7 +185,6 @@ TESTS = {
 
 
 def probes_in(*phases: str) -> Tuple[str, ...]:
-    """Return the names of the probes of some phases, in the order of `PROBES`."""
     return tuple(spec.name for spec in PROBES.values() if spec.phase in phases)
 
 

@@ -115,7 +115,6 @@ def on_screen(args: argparse.Namespace, config: ConfigFile, request: Request, ti
 
 
 def _report(feed: LiveFeed, request: Request, code: int) -> None:
-    """Write the files and print a line for each, then one line that sums up the session."""
     from fabtui.cli.outputs import print_outcome, recording_line, write_outputs
 
     record = request.options.record

@@ -241,7 +241,6 @@ class HangCommand:
         return None
 
     def _values(self, verdict: JobVerdict) -> dict[str, Any]:
-        """Return a verdict as JSON-able values, with the names that earlier reports have."""
         values, record = job_values(verdict), self._options.record
         signals = [f"{one['name']}: {one['text']}" for one in values["sources"]]
         return {
@@ -255,11 +254,9 @@ class HangCommand:
         }
 
     def _nothing(self, session: JobSession) -> None:
-        """Print why there is no verdict."""
         self._no_verdict(session.unread() or [f"{NO_RANK} {fold(self._options.hosts)}"])
 
     def _no_verdict(self, lines: list[str]) -> None:
-        """Print the reasons."""
         if self._settings.as_json:
             return self._print_json({"state": None, "problems": lines})
         for line in lines:
@@ -292,7 +289,6 @@ class HangCommand:
         self._line(f"the command of --on-hang {await run_command(self._settings.command, variables)}")
 
     def _line(self, line: str) -> None:
-        """Print a line with the time."""
         self._print(line, f"{time.strftime('%H:%M:%S')}  ")
 
     def _print(self, line: str, before: str = "") -> None:

@@ -77,7 +77,6 @@ def _text(found: Overview, plain: bool) -> str:
 
 
 def _unknown(found: Overview) -> str:
-    """Return that the history does not have the subject, and what it has."""
     if not found.total:
         return f"{one_line(found.subject, 80)!r} is not in the history: {empty_text(found)}"
     names = fold({name for session in found.sessions for name in session.nodes})

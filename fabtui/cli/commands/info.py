@@ -53,7 +53,6 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def versions() -> list[tuple[str, str]]:
-    """Return the versions of fabtui, Python and the packages it uses."""
     rows = [("fabtui", f"{__version__} in {Path(__file__).resolve().parents[3]}")]
     rows.append(("python", f"{sys.version.split()[0]} ({sys.executable})"))
     for package in _PACKAGES:
@@ -79,7 +78,6 @@ def paths() -> list[tuple[str, str]]:
 
 
 def terminal() -> list[tuple[str, str]]:
-    """Return the properties of the terminal."""
     size = shutil.get_terminal_size()
     names = ("TERM", "COLORTERM", "NO_COLOR", "TMUX", "SSH_TTY", "LANG", "LC_ALL")
     rows = [(name, value) for name in names if (value := os.environ.get(name))]
@@ -104,7 +102,6 @@ def colours(environment: os._Environ[str] | dict[str, str]) -> str:
 
 
 def machine() -> list[tuple[str, str]]:
-    """Return the tools and devices of this machine."""
     ssh = shutil.which("ssh")
     version = (_run([ssh, "-V"])[1].splitlines() or ["no output"])[0] if ssh else ""
     torch = find_spec("torch") is not None

@@ -93,7 +93,6 @@ class CommandRequests:
 
     @property
     def recordings(self) -> Path:
-        """Folder of the user's recordings."""
         return own_recordings(self._config)
 
     def _limit(self) -> tuple[str, ...]:

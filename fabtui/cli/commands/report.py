@@ -134,7 +134,6 @@ def _baseline(file: str) -> Against:
 
 
 def _read(files: list[str], progress: ReadingProgress) -> tuple[Model | None, list[Result], str]:
-    """Return the session in files, the outputs of other tools, and where a recording is damaged."""
     if len(files) == 1 and is_recording(path := user_path(files[0])):
         model, damage = replayed(path, progress)
         return model, [], str(damage or "")

@@ -129,7 +129,6 @@ def _short(text: str) -> str:
 
 
 def _compared(path: Path, made: Path) -> str:
-    """Return one line: whether the copy leads to the same findings."""
     try:
         sessions = (diagnose(read_session(str(each))) for each in (path, made))
         before, after = (Counter(one.rule.id for one in session.findings) for session in sessions)

@@ -182,7 +182,6 @@ class _Watching:
         return None, code
 
     def _report(self, found: Diagnosis) -> None:
-        """Print the findings that the round before did not have, each with its next step."""
         titles = {f"{one.rule.id} {one.topic} {fold(one.nodes)}": one for one in found.findings}
         for identity, one in titles.items():
             if identity not in self._printed:
@@ -202,7 +201,6 @@ def _holds_results(model: Model) -> bool:
 
 
 def _why_nothing(model: Model) -> str:
-    """Return why the first node that is gone cannot be used."""
     gone = [
         f"{one_line(record.name)}: {one_line(record.text, 200)}" for record in model.nodes.values() if record.state.gone
     ]

@@ -70,7 +70,6 @@ class Meaning(NamedTuple):
 
     @property
     def facts(self) -> dict[str, str]:
-        """The facts of a finding that has this error."""
         return {"meaning": self.sentence, "code": self.code, "do": self.next}
 
 
@@ -142,7 +141,6 @@ def meaning_of(
 
 
 def meaning_named(name: str) -> Meaning:
-    """Return the entry of the catalogue with this id."""
     return next(one for one in meanings() if one.id == name)
 
 

@@ -118,7 +118,6 @@ def number_in(text: str) -> ErrorNumber | None:
 
 @functools.cache
 def _numbers(table: str) -> dict[str, int]:
-    """Return the numbers by the names and by the words of the library, in lower case."""
     found: dict[str, int] = {}
     for key, (names, *words) in load("error_numbers")[table].items():
         found |= dict.fromkeys((word.lower() for word in (*names.split(), words[-1])), int(key))
@@ -127,7 +126,6 @@ def _numbers(table: str) -> dict[str, int]:
 
 @functools.cache
 def _names(table: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return patterns for the names and for the words of a table."""
     # The longest first: the words of one may be the start of longer ones.
     texts = sorted(_numbers(table), key=len, reverse=True)
     parts = [word for word in texts if " " not in word], [word for word in texts if " " in word]

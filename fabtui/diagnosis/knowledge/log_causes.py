@@ -211,7 +211,6 @@ class LogReader:
         self._work: dict[int, tuple[int, int]] = {}
 
     def add(self, text: str) -> None:
-        """Read the log of one file."""
         lines = text.split("\n", MOST_LINES)
         self.cut = self.cut or len(lines) > MOST_LINES
         clock = _Clock(text, lines)
@@ -299,7 +298,6 @@ class LogReader:
             self._unknown.setdefault(_alike(raw), self._place(number, raw, clock))
 
     def _circumstances(self, number: int, raw: str, clock: _Clock) -> None:
-        """Note what a line shows of ranks, nodes and their addresses."""
         place = self._place(number, raw, clock)
         rank = _rank_of(raw)
         if rank is not None and (work := WORK.search(raw)) and len(self._work) < 1_000_000:
@@ -319,7 +317,6 @@ class LogReader:
             self._nodes = max(self._nodes, int(nodes[1]))
 
     def _quote(self, raw: str) -> None:
-        """Keep the sentences of a line that name an action."""
         raw = raw[:_LONGEST_ADVICE]
         text = re.sub(r"^.{0,300}?(?:NCCL (?:WARN|ERROR)|[Ww]arning:|HINT:) ", "", raw)
         advice = " ".join(part for part in _SENTENCE.split(text) if _ADVICE.search(part))
@@ -328,7 +325,6 @@ class LogReader:
             self._advice.setdefault(one_line(advice, 300), name)
 
     def _circumstance(self, meaning: Meaning, place: LogPlace, clock: _Clock) -> Meaning:
-        """Return the meaning that takes into account who the peer is, and how long the job had run."""
         peer = _PEER_ADDRESS.search(place.text)
         if peer and place.node and peer[1] in self._addresses.get(place.node, ()):
             return refined(meaning, "same-node")
@@ -446,7 +442,6 @@ class _Clock:
 
     @property
     def start(self) -> datetime | None:
-        """The first time stamp of the file."""
         if not self._started:
             self._started = True
             # Only lines with a time are looked at; none before the first one with a stamp is looked at again.
@@ -507,7 +502,6 @@ def _explains(cause: Occurrences, error: Occurrences) -> bool:
 
 
 def _mildness(meaning: Meaning, line: str) -> int:
-    """Return 1 for an Xid that is not a failure of the GPU, else 0."""
     if not meaning.id.startswith(_XID):
         return 0
     entry = {"code": int(meaning.id.removeprefix(_XID)), "text": line}
@@ -566,7 +560,6 @@ class KnownError(Rule[Occurrences]):
 
 @functools.lru_cache(maxsize=512)
 def error_rule(meaning: Meaning) -> KnownError:
-    """Return the rule of an entry of the catalogue."""
     own = {"id": meaning.code, "name": meaning.id, "title": meaning.prints, "severity": _SEVERITY[meaning.role]}
     own |= {"next_step": meaning.next, "__doc__": meaning.text}
     made: type[KnownError] = type(meaning.id, (KnownError,), own)

@@ -44,7 +44,6 @@ _BY_HAND = (
 
 
 def on_node(node: str, command: str, model: Model | None = None) -> str:
-    """Return a command as it is typed to run on a node."""
     return typed(f"ssh {shlex.quote(one_line(node, 255))} {command}", model)
 
 
@@ -174,7 +173,6 @@ def route_ends(model: Model, m: Measurement) -> str | None:
 
 
 def commands_of_meaning(model: Model, commands: Iterable[tuple[str, str]], m: Measurement) -> list[str]:
-    """Return the commands of an error meaning for a measurement, with the node that each runs on."""
     src, dst = node_of(m.src), node_of(m.dst)
     nodes = {"src": (src,), "dst": (dst,), "node": (src, dst)}
     port = _PORT_IN.search(m.error or "")
@@ -277,7 +275,6 @@ def node_commands(model: Model, node: str) -> list[str]:
 
 
 def nic_commands(model: Model, endpoint: Endpoint) -> list[str]:
-    """Return commands that inspect the NIC of an endpoint."""
     if not endpoint.nic:
         return [on_node(endpoint.node, "ip -s link", model)]
     nic = shlex.quote(one_line(endpoint.nic, 60))
@@ -308,7 +305,6 @@ def by_fabtui(model: Model, src: str, dst: str, *, debug: bool = False) -> str:
 
 
 def _reached(model: Model, nodes: Iterable[str]) -> list[str]:
-    """Return the options with which a session reaches some of its nodes."""
     if model.lab is not None:
         return ["--lab", model.lab, *(word for fault in model.faults for word in ("--lab-fault", fault))]
     words = ["--nodes", ",".join(dict.fromkeys(one_line(node, 255) for node in nodes))]
@@ -332,7 +328,6 @@ def rdma_command(model: Model, src: Endpoint, dst: Endpoint) -> list[str]:
 
 
 def group_command(model: Model, nodes: Iterable[str], kind: str) -> str:
-    """Return the command that tests a collective over a few nodes."""
     words = ["fabtui", "run", *_reached(model, nodes), "--probes", "all_reduce"]
     return shlex.join([*words, *(["--collectives", kind] if kind != "all_reduce" else [])])
 
@@ -384,6 +379,5 @@ def _interface(model: Model, end: Endpoint) -> str:
 
 
 def _python(model: Model, node: str) -> str:
-    """Return the Python of a node that has PyTorch, according to its inventory."""
     entries = [entry for entry in listed(model.nodes.get(node), "pythons") if entry.get("torch")]
     return next((one_line(path, 255) for entry in entries if isinstance(path := entry.get("path"), str)), "python3")

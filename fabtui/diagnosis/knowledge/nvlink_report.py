@@ -34,12 +34,10 @@ class NvlinkReport(NamedTuple):
 
     @property
     def subcode(self) -> int | None:
-        """Sub-code of a report of NVLink5."""
         return self.words[0] >> 20 & 0x3F if self.words and self.code in NVLINK5 else None
 
     @property
     def status(self) -> int | None:
-        """Status of a report of NVLink5."""
         return self.words[1] if len(self.words) > 1 and self.code in NVLINK5 else None
 
     @property

@@ -59,7 +59,6 @@ class PublishedComparison(NamedTuple):
 
 @functools.cache
 def published_ranges() -> tuple[PublishedRange, ...]:
-    """Return all rows, in the order of the file."""
     return tuple(_row(row) for row in load("published")["published"])
 
 
@@ -89,7 +88,6 @@ def published(model: Model, kind: str) -> list[PublishedComparison]:
 
 
 def _groups(model: Model, kind: str) -> Iterator[tuple[str, Sequence[Endpoint], Measurement]]:
-    """Yield the group of all nodes and the slowest group of one node, each with its largest message."""
     names = [name for name in model.nodes if any(end.kind != "none" for end in model.table.of_node(name))]
     layer = COLLECTIVES[kind]
     alone: list[tuple[float, str, Measurement]] = []

@@ -39,7 +39,6 @@ class LineFilter:
     after: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """Return the filter as the node gets it."""
         return asdict(self) | {"words": list(self.words)}
 
 
@@ -134,7 +133,6 @@ def _stages(text: str) -> list[list[str]]:
 
 
 def _after_ssh(words: Sequence[str]) -> tuple[str, str]:
-    """Return the node and the remote command of an ssh command."""
     at = 1
     while at < len(words) and words[at].startswith("-"):
         at += 2 if words[at][-1] in _SSH_VALUES and len(words[at]) == 2 else 1

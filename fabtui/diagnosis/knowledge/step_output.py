@@ -65,7 +65,6 @@ def judged_output(run: CommandRun, lines: Sequence[str]) -> OutputJudgement:
 
 
 def _counted(lines: Sequence[str], counters: Collection[str]) -> Iterator[int]:
-    """Yield the lines of numbers below a heading in which one of some counters is not 0."""
     for at, (heading, line) in enumerate(itertools.pairwise(lines), 1):
         # The numbers are below the last words of the heading: "RX: bytes packets errors", "RX errors: length crc".
         names = heading[:_LONGEST].rpartition(":")[2].split()

@@ -48,7 +48,6 @@ class Xid(NamedTuple):
 
 @functools.cache
 def xids() -> Mapping[int, Xid]:
-    """Return all known Xids by their number."""
     return {int(code): Xid(**row) for code, row in load("xids")["xid"].items()}
 
 
@@ -101,7 +100,6 @@ def cause_of(code: Any, text: str) -> int | None:
 
 
 def is_harmless(code: int, text: str) -> bool:
-    """Return True for a report about an NVLink that is not fatal and ends no program."""
     report = nvlink_report(code, text)
     return report is not None and report.fatal is False and not report.ends_programs
 
@@ -168,7 +166,6 @@ def _link_behind(entry: Mapping[str, Any], links: list[LinkReports]) -> LinkRepo
 
 
 def times_of(entry: Mapping[str, Any]) -> int:
-    """Return how often a report was counted."""
     count = entry.get("count")
     return count if isinstance(count, int) else 1
 

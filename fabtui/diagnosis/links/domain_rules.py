@@ -70,7 +70,6 @@ def _kinds(model: Model) -> Iterator[_Kind]:
 
 
 def _cluster_parts(kind: _Kind) -> Iterator[list[tuple[NvlinkDomain, list[str]]]]:
-    """Yield the domains of each cluster that has several, the largest first."""
     for cluster in dict.fromkeys(domain.cluster for domain in kind.domains):
         mine = [(domain, names) for domain, names in kind.domains.items() if domain.cluster == cluster]
         if len(mine) > 1:
@@ -84,7 +83,6 @@ def _is_split(mine: list[tuple[NvlinkDomain, list[str]]]) -> bool:
 
 
 def _values(model: Model) -> dict[str, Any]:
-    """Return the usual values within domains and between them."""
     inside = model.median(Layer.P2P, PairClass.SAME_DOMAIN)
     between = model.median(Layer.P2P, PairClass.SAME_RAIL) or model.median(Layer.P2P, PairClass.CROSS_RAIL)
     return {"inside": inside, "between": between} if inside and between else {}

@@ -79,7 +79,6 @@ def _peer(link: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _walked(model: Model, record: NodeRecord, port: Port) -> Iterator[PortProblem]:
-    """Yield the problems of a port found by another node on its walk over the fabric."""
     guid = guids_of(record).get(port)
     if guid is None:
         return
@@ -125,7 +124,6 @@ class PortNotes:
         return self._of_end[number]
 
     def _between(self, here: str | None, there: str | None) -> list[str]:
-        """Return cables from the leaves of a pair into the fabric that run below their capability."""
         if here is None or there is None or here == there:
             return []
         found = []

@@ -132,7 +132,6 @@ def _dscps_of(port: Mapping[str, Any], priority: int) -> list[int]:
 
 
 def _by_dscp(port: Mapping[str, Any], variables: Mapping[str, Any] | None) -> _Class | None:
-    """Return the class by the DSCP: of the NIC's own setting, which wins, else of NCCL's."""
     own, setting = port.get("class"), _whole((variables or {}).get("NCCL_IB_TC"))
     if isinstance(own, int) and 0 <= own < 256:
         traffic, why = own, f"the NIC's own traffic class, {own}, replaces NCCL_IB_TC"
@@ -219,7 +218,6 @@ class HalfPort(Rule[Model]):
 
 
 def _halves(ports: _Ports) -> Iterator[_Ports]:
-    """Yield the two ports of each shared connector that neither can fill alone."""
     found: dict[str, _Ports] = {}
     for port in ports:
         if isinstance(connector := port.get("connector"), str):
@@ -231,7 +229,6 @@ def _halves(ports: _Ports) -> Iterator[_Ports]:
 
 
 def _unused(model: Model, node: str, halves: _Ports, pairs: Iterable[Measurement]) -> tuple[_PortEntry | None, str]:
-    """Return the half that carries nothing, and how that is known."""
     down = [port for port in halves if port.get("state") != "Active"]
     if down:
         return down[0], "is not active"

@@ -162,7 +162,6 @@ def is_bad(mesh: Mesh, path: AddressPair) -> bool:
 
 
 def explained_endpoints(model: Model, finding: Finding) -> frozenset[str]:
-    """Return the endpoints all of whose bad pairs a finding of these rules explains."""
     if not isinstance(finding.rule, AddressRule) or not finding.rule.takes_endpoints:
         return frozenset()
     if finding.severity is not Severity.BAD:

@@ -222,7 +222,6 @@ class _Search:
                 self._add(ComponentKind.ACROSS, (), dead[pair] | (back or set()), pair, direction=direction)
 
     def _splits(self) -> None:
-        """Find rails whose nodes fall into groups that do not reach each other."""
         by_rail: dict[int, set[AddressPair]] = defaultdict(set)
         for path in self.tested - (self.bad - self.left):
             here = self.rail(path.src, path.src_addr)

@@ -73,7 +73,6 @@ class InterfaceFault(NamedTuple):
 
 
 def interface_faults(model: Model, seats: Iterable[Seat]) -> dict[Seat, InterfaceFault]:
-    """Return the interfaces with a fault, by node and address."""
     nics: dict[str, dict[str, dict[str, Any]]] = {}
     found = {}
     for node, address in seats:
@@ -123,7 +122,6 @@ DEAD = (Verdict.TIMEOUT, Verdict.FAILED)
 
 
 def address_pair(measurement: Measurement) -> AddressPair:
-    """Return the ordered pair of addresses of a measurement."""
     return AddressPair(measurement.src, measurement.src_addr or "", measurement.dst, measurement.dst_addr or "")
 
 
@@ -154,7 +152,6 @@ class PathMeasurements:
     _datagrams: tuple[dict[str, Any] | None, dict[str, Any] | None] | None = field(default=None, init=False, repr=False)
 
     def of(self, layer: Layer) -> Measurement | None:
-        """Return the measurement of a layer of the mesh."""
         found: Measurement | None = getattr(self, str(layer))
         return found
 
@@ -289,7 +286,6 @@ class Mesh:
 
     @cached_property
     def places(self) -> list[Place]:
-        """Data addresses of all nodes."""
         return places(self.model)
 
     def _is_dead(self, path: AddressPair) -> bool:
@@ -313,14 +309,12 @@ class Mesh:
         return self.model.addresses.seat(node, address).rail
 
     def scope_of(self, seat: Seat) -> Scope:
-        """Return the scope of all that is bad at a faulty interface."""
         rail = self._rail(*seat)
         rails = () if rail is None else (rail,)
         return Scope(ComponentKind.ADDRESS, (seat[0],), rails, seat[1], "both", frozenset(self.at_fault[seat]))
 
     @cached_property
     def dead_scopes(self) -> list[Scope]:
-        """Scopes that pass nothing."""
         return self.scopes(self.dead)
 
     @cached_property
@@ -449,7 +443,6 @@ class Mesh:
         return known <= set(scope.rails) and len(known) > 1
 
     def rails(self, path: AddressPair) -> tuple[int | None, int | None]:
-        """Return the rails of both ends."""
         return self._rail(path.src, path.src_addr), self._rail(path.dst, path.dst_addr)
 
     def interface_state(self, scope: Scope) -> dict[str, Any]:

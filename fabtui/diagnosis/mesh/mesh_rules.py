@@ -831,7 +831,6 @@ def _cached(model: Model) -> Steps[_Cached]:
 
 
 def _blocked_paths(finding: Finding) -> set[AddressPair]:
-    """Return the address pairs of a finding that carry no data of a job either."""
     if isinstance(finding.rule, (AddressRule, InterfaceDown, Unreachable, OneWayRule, MtuBlackHole)):
         return {path for _, path in finding.measurements}
     if isinstance(finding.rule, BlockedBetweenGroups) and not finding.facts.get("udp"):

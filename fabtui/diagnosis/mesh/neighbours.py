@@ -71,14 +71,12 @@ class _Wrong(NamedTuple):
 
 
 def _macs(model: Model) -> dict[str, set[str]]:
-    """Return the MAC addresses of all interfaces of each node, as bonds use those of their ports."""
     return {
         name: {str(nic.get("mac")).lower() for nic in listed(record, "nics")} for name, record in model.nodes.items()
     }
 
 
 def _entries(mesh: Mesh) -> list[_Entry]:
-    """Return what nodes have learned about data addresses of others in their own networks."""
     learned = {
         node: entries
         for node, record in mesh.model.nodes.items()
@@ -106,7 +104,6 @@ def _entries(mesh: Mesh) -> list[_Entry]:
 
 
 def _paths(mesh: Mesh, nodes: Iterable[str], place: Place) -> frozenset[AddressPair]:
-    """Return the paths between nodes and an address of another, both ways."""
     others = set(nodes)
     out = {
         path for path in mesh.paths if path.src in others and (path.dst, path.dst_addr) == (place.node, place.address)

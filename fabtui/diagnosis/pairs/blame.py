@@ -92,7 +92,6 @@ class _Family:
     exist: int = 0
 
     def members(self, number: int) -> Flags:
-        """Return True for each pair of a component."""
         found: Flags = self.keys[0] == number
         for key in self.keys[1:]:
             found = found | (key == number)
@@ -194,7 +193,6 @@ class _Search:
         self.families: list[_Family] = []
 
     def prepare(self) -> Iterator[None]:
-        """Find all components."""
         self.share, self.known, self.spread = yield from _in_parts(len(self.table), self._values)
         known = self.alive | self.dead
         for family in self._families():
@@ -213,7 +211,6 @@ class _Search:
                 self.families.append(family)
 
     def _values(self, part: slice) -> tuple[Floats, Flags, Floats]:
-        """Return shares, whether they are known, and their spreads."""
         share, spread = self.table.share[part], self.table.spread[part]
         unknown = np.isnan(share)
         spread = np.clip(np.where(np.isnan(spread), _MOST_SPREAD, spread), _LEAST_SPREAD, _MOST_SPREAD)
@@ -281,7 +278,6 @@ class _Search:
         return together & ~networked, off & ~(together & ~networked)
 
     def _of_relations(self, off: Flags, across: Flags, domain: Flags, network: Flags) -> Iterator[_Family | None]:
-        """Yield what all pairs of a relation have in common."""
         whole = [(Kind.CROSS_RAIL, Reach.ALL, across, "all rails", 1.5)]
         whole.append((Kind.FABRIC, Reach.ALL, np.ones(len(off), dtype=bool), "all pairs", 1.0))
         if len(self.nodes) > 2:
@@ -293,7 +289,6 @@ class _Search:
         yield None
 
     def _leaf_families(self, carriers: tuple[Ints, ...], off: Flags) -> Iterator[_Family | None]:
-        """Yield the leaf switches, and the cuts between two of them."""
         leaves: Ints = self.places.leaf
         rails: Ints | None = None
         if leaves.max(initial=-1) < 1 < self.places.domain.max(initial=-1):
@@ -329,7 +324,6 @@ class _Search:
         where: Flags,
         name: Callable[[int], str],
     ) -> Iterator[_Family | None]:
-        """Yield the components that pairs have at both ends, at their source and at their destination."""
         table = self.table
         size = int(of.max(initial=-1)) + 1
         ends = carriers if kind in (Kind.NIC, Kind.RAIL) else (table.source, table.target)
@@ -350,7 +344,6 @@ class _Search:
         name: Callable[[int, int, str], str],
         ends: tuple[Ints, ...] = (),
     ) -> Iterator[_Family | None]:
-        """Yield the pairs of components, such as pairs of rails, in both directions and in one."""
         source, target = ends or (self.table.source, self.table.target)
         size = int(of.max(initial=-1)) + 1
         pair, ordered = yield from _in_parts(
@@ -409,7 +402,6 @@ class _Search:
         return found, kept
 
     def forget(self, settled: Sequence[int]) -> None:
-        """Take pairs out of the search."""
         at = np.array(settled)
         for flags in (self.dead, self.slow, self.alive, self.known, self.open):
             flags[at] = False
@@ -490,7 +482,6 @@ class _Search:
         return float(np.count_nonzero(mine & bad) / np.count_nonzero(mine & tested))
 
     def _usable(self, family: _Family, bad: Flags, tested: Flags) -> Steps[tuple[list[int], Floats]]:
-        """Return the components of a family with bad pairs, and the number of tested pairs of each component."""
         if not bad.any():
             return [], np.zeros(0)
         counts = yield from family.total(bad)
@@ -510,7 +501,6 @@ class _Search:
         return (np.where(self.known[part], np.clip(bits, -_MOST_BITS, _MOST_BITS), 0.0),)
 
     def _blame(self, best: _Score, scored: list[_Score]) -> Steps[Blame]:
-        """Return a component with its rivals, and take what it explains out of the search."""
         saving, at, number, factor = best
         family = self.families[at]
         mine = family.members(number)
@@ -555,7 +545,6 @@ class _Search:
         )
 
     def _explain(self, mine: Flags, bad: Flags, middle: float | None) -> None:
-        """Take away what a component explains, so that the next one is found by the rest."""
         if middle is None:
             self.dead = self.dead & ~bad
             return

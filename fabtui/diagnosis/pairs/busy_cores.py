@@ -81,7 +81,6 @@ def _cores(model: Model, nodes: list[str]) -> Cores | None:
 
 
 def _online(model: Model, node: str) -> float | None:
-    """Return how many cores the machine of a node has."""
     listed = _seen(model, node, "cpus_online", "processors", "cpus_online")
     return len(listed) if isinstance(listed, list) else node_view.number(listed)
 

@@ -65,7 +65,6 @@ def differing(model: Model) -> list[Pair]:
 
 
 def _differing(model: Model) -> Iterator[tuple[Pair, Verdict, Verdict]]:
-    """Yield the ordered pairs with different verdicts in p2p and world, and both, in the order of the grid."""
     if not {Layer.P2P, Layer.WORLD} <= model.layers:
         return
     ends = len(model.endpoints)

@@ -184,7 +184,6 @@ class GroupResult(NamedTuple):
 
 
 def group_results(model: Model) -> Steps[list[GroupResult]]:
-    """Return the results of collectives."""
     store = model.results.store
     rows = [row for layer in COLLECTIVES.values() for some in model.results.counting_rows(layer) for row in some]
     # Nodes that take part in the other groups: rails, and all ranks.
@@ -310,12 +309,10 @@ class PairContext:
         )
 
     def _nodes_of(self, ends: Iterable[str]) -> list[str]:
-        """Return the nodes of endpoints, in the order of the session."""
         place = {node: number for number, node in enumerate(self.model.nodes)}
         return sorted({node_of(end) for end in ends}, key=lambda node: place.get(node, -1))
 
     def _known_ports(self, cells: Sequence[Pair]) -> tuple[str, ...]:
-        """Return what probes report about the ports and cables of most of some cells."""
         counted: dict[str, int] = defaultdict(int)
         for pair in cells:
             for note in self._port_notes.of(*pair):
@@ -350,7 +347,6 @@ class PairContext:
         return tuple(lines[:_MOST_COUNTED]) or None
 
     def _in_world(self, cells: Sequence[Pair]) -> Steps[dict[str, Any]]:
-        """Return how cells that are bad alone do in the world communicator."""
         table, place = self.tally.table, self.tally.place
         passed = 0
         for some in in_steps(cells):
@@ -386,7 +382,6 @@ class PairContext:
         return kind_of_error(error) if error else None
 
     def first_commands(self, cells: Sequence[Pair]) -> list[str]:
-        """Return commands that inspect the first of some pairs."""
         return pair_commands(self.model, *cells[0])
 
     def retest(self, pairs: Iterable[Pair]) -> dict[str, Any]:
@@ -434,7 +429,6 @@ class PairContext:
             yield
 
     def pairs_at(self, places: Iterable[int]) -> list[Pair]:
-        """Return the pairs at places of the table."""
         table, ends = self.tally.table, self.model.endpoints
         assert table is not None
         return [(str(ends[table.source[at]]), str(ends[table.target[at]])) for at in places]

@@ -189,7 +189,6 @@ class LinkSigns:
         return next((sign for sign in found if sign), "")
 
     def _at(self, node: str) -> dict[str, str]:
-        """Return the signs at a node by NIC."""
         if node not in self._of_node:
             found = self._of_node.setdefault(node, {})
             moved = self._model.counters.between(node, float("-inf"), float("inf"))
@@ -225,7 +224,6 @@ def taper(model: Model) -> float | None:
 
 
 def _groups(model: Model) -> tuple[str, str]:
-    """Return the nodes of two leaf switches, folded."""
     by_leaf: dict[str, dict[str, None]] = {}
     for end in model.endpoints:
         if (leaf := model.table.leaves.get(end.number)) is not None:
@@ -498,7 +496,6 @@ class BlameRule(_PairRule):
 
 
 def _part_to_check(model: Model, blame: Blame) -> str:
-    """Return the part of an endpoint that may be at fault. CPU ranks of a node use none of its links."""
     if not any(end.kind == "gpu" for end in ends_of(model, blame.subject)):
         return "its process" if blame.dead else "its process and its cores"
     if blame.reach is not Reach.INSIDE:

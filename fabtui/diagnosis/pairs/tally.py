@@ -187,7 +187,6 @@ def gathered(model: Model, *, interim: bool = False) -> Iterator[Tally | None]:
 
 
 def _count_between_nodes(tally: Tally, table: PairTable) -> Iterator[None]:
-    """Count the tested and dead pairs between each two nodes, in steps."""
     if not len(table) or tally.places is None:
         return
     nodes = tally.places.nodes
@@ -209,7 +208,6 @@ def _counts(table: PairTable) -> Counter[Verdict]:
 
 
 def _in_both(alone: PairTable, world: PairTable, ends: int) -> list[int]:
-    """Return the places in world of pairs that are bad in one of the layers and tested in both."""
     if not len(world) or not len(alone):
         return []
     either = members(world.code(ends), alone.code(ends)[alone.bad], ends) | world.bad

@@ -51,7 +51,6 @@ class Carrier(NamedTuple):
 
     @property
     def disagree(self) -> bool:
-        """Disagreement of the counters and the library."""
         return None not in (self.counted, self.reported) and self.counted is not self.reported
 
     @property
@@ -158,7 +157,6 @@ class Carriers(NamedTuple):
         return f"{parts[0][0].upper()}{'; '.join(parts)[1:]}."
 
     def _although(self) -> str:
-        """Return which RDMA ports are active although TCP was used."""
         names = [fold(names) for names in self.active.values() if names]
         if not names:
             return "no node has an active RDMA port"

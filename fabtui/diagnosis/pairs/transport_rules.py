@@ -116,11 +116,9 @@ class TransportRule(Rule[PairContext]):
             yield (yield from self._finding(context, Subject(Kind.NODES, fold(named)), left, named))
 
     def _judge(self, context: PairContext, table: PairTable, places: Places) -> Steps[_Judge]:
-        """Return what judges the pairs of a part of the table."""
         raise NotImplementedError
 
     def _groups(self, table: PairTable, places: Places) -> Iterator[tuple[Flags, list[str]]]:
-        """Yield the pairs of groups of nodes that are named as a whole, and their nodes."""
         yield from ()
 
     def _finding(self, context: PairContext, subject: Subject, odd: Ints, nodes: Sequence[str]) -> Steps[Finding]:
@@ -144,7 +142,6 @@ class TransportRule(Rule[PairContext]):
         )
 
     def _facts(self, context: PairContext, nodes: Sequence[str]) -> dict[str, Any]:
-        """Return further facts about some nodes."""
         return {}
 
     def _commands(self, context: PairContext, node: str) -> tuple[str, ...]:

@@ -126,7 +126,6 @@ def _domain(node: ProbedNode) -> str:
 
 
 def _gpu(context: NodeContext, node: ProbedNode, bus: str) -> str:
-    """Return the name of a GPU by its PCI address."""
     slot = slot_of(bus)
     end = context.buses.get((node.name, slot))
     known = [*dicts(node.seen("gpus", "gpus")), *dicts(node.part("gpus"))]
@@ -371,7 +370,6 @@ class Preflight(NamedTuple):
         return NOT_TESTED if self.missing else ALL_OK
 
     def verdict(self, node: str) -> NodeVerdict:
-        """Return the verdict on a node."""
         serious = [one for one in self.findings if node in one.nodes and one.severity is not Severity.NOTE]
         if serious:
             return NodeVerdict(str(serious[0].severity), tuple(dict.fromkeys(one.rule.id for one in serious)))
@@ -633,7 +631,6 @@ class FactDiffers(NodeRule):
             yield found.replace(about=tuple(about)) if found.topic in _OF_INTERFACES and about else found
 
     def of_fact(self, odd: Odd) -> Finding:
-        """Return the finding of a fact in which nodes differ."""
         fact = odd.fact
         by_value: dict[str, list[str]] = {}
         for name, value in odd.values.items():
@@ -736,7 +733,6 @@ def _merged(findings: list[Finding], table: FactTable) -> list[Finding]:
 
 
 def _with_interface(command: str, one: Finding, nodes: Sequence[ProbedNode]) -> str:
-    """Return a command with the interface that a finding names, else with a data interface of its node."""
     if "{nic}" not in command:
         return command
     node = next((node for node in nodes if node.name in one.nodes), None)

@@ -59,7 +59,6 @@ class _Domains:
         self.session = any("installed" in node.probe_results.get("imex", {}) for node in self.nodes.values())
 
     def name(self, entry: object) -> str:
-        """Return the name of an entry of a list of nodes."""
         words = [word for key in ("hostname", "host") if (word := text(field(entry, key)))]
         return next((self._names[word] for word in words if word in self._names), words[0] if words else "a node")
 
@@ -160,7 +159,6 @@ class ImexNotReady(_ImexRule):
         yield from self._apart(domains, apart)
 
     def _apart(self, domains: _Domains, apart: list[_Apart]) -> Iterator[Finding]:
-        """Yield a finding about each node that the others have no connection to."""
         left = list(apart)
         while left:
             often = Counter(end for pair in left for end in (pair.one, pair.other))
@@ -233,7 +231,6 @@ class ImexVersion(_ImexRule):
             yield self._about(nodes, severity, {**facts}, command)
 
     def _odd(self, domains: _Domains, node: ProbedNode) -> Iterator[tuple[tuple[str, ...], str, str]]:
-        """Yield the nodes that the list of a node shows with a different version from most."""
         by_version: dict[tuple[str, ...], list[str]] = {}
         for entry in _listed(node):
             if version := _version(entry.get("version")):

@@ -41,7 +41,6 @@ def _is_loopback(address: str) -> bool:
 
 
 def _owners(context: NodeContext) -> dict[str, str]:
-    """Return the node of each name that one node alone has."""
     found: dict[str, set[str]] = {}
     for node in context.nodes:
         for name in {node.name, text(node.part("host")) or node.name}:
@@ -127,7 +126,6 @@ class _Wrong(NamedTuple):
 
 
 def _right(one: _Resolved, held: set[str]) -> list[str]:
-    """Return the addresses that its owner has, other than those of the loopback."""
     return [address for address in one.addresses if address in held and not _is_loopback(address)]
 
 
@@ -143,7 +141,6 @@ def _wrong(one: _Resolved, holders: list[str], *, known: bool) -> _Wrong | None:
 
 
 def _slower(values: Mapping[str, float], kind: str) -> dict[str, float]:
-    """Return the nodes whose value is far above the median of the others, with that median."""
     found = {}
     for node, value in values.items():
         if others := [other for name, other in values.items() if name != node]:

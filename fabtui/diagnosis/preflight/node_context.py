@@ -34,7 +34,6 @@ class NodeJudgement(NamedTuple):
 
 
 def judgements(node: ProbedNode) -> list[NodeJudgement]:
-    """Return the judgements of a node by its probes."""
     found: list[NodeJudgement] = []
     for probe, value in [("inventory", node.inventory), *node.probe_results.items()]:
         spec = registry.PROBES.get(probe)
@@ -66,7 +65,6 @@ def _user_probe(probe: str, value: Mapping[str, Any]) -> list[Any]:
 
 
 def severity_of(verdict: str) -> Severity:
-    """Return the severity for the verdict of a judge."""
     if verdict in list(Severity):
         return Severity(verdict)
     if verdict in ("failed", "error", "timeout", "fatal"):
@@ -103,12 +101,10 @@ class NodeContext:
 
     @cached_property
     def buses(self) -> dict[tuple[str, str], str]:
-        """Endpoint of each GPU, by node and `slot_of` its PCI bus id."""
         return {(end.node, slot_of(end.bus)): str(end) for end in self.model.endpoints if end.bus}
 
     @cached_property
     def judged(self) -> dict[str, list[NodeJudgement]]:
-        """Judgements of all nodes by the name of their check."""
         finished(self.prepare())
         return self.judged
 

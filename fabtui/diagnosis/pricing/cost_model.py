@@ -70,12 +70,10 @@ def traffic(
 
 
 def _by_node(ranks: Ints, node: Ints) -> list[Ints]:
-    """Return the ranks of each node, in rank order."""
     return [ranks[node[ranks] == one] for one in dict.fromkeys(node[ranks].tolist())]
 
 
 def _rails(groups: list[Ints], port: Ints) -> list[list[int]]:
-    """Return for each rail that all nodes have the place of its first endpoint on each node."""
     places = [
         list({number: at for at, number in reversed([*enumerate(port[mine].tolist())])}.values()) for mine in groups
     ]
@@ -202,7 +200,6 @@ class CostModel:
         return finished(self.calibrated(kind))
 
     def calibrated(self, kind: str) -> Steps[Calibration | None]:
-        """Return the same in small steps."""
         if kind not in self._calibrations:
             self._calibrations[kind] = yield from self._calibrate(kind)
         return self._calibrations[kind]
@@ -323,7 +320,6 @@ def _rings_of(one: Measurement, ranks: Ints) -> tuple[Ints, ...]:
 
 
 def _groups(model: Model, kind: str) -> Iterator[tuple[Ints, Measurement]]:
-    """Yield the groups over which a collective was measured, with their endpoints in rank order."""
     layer = COLLECTIVES.get(kind)
     if layer is None:
         return

@@ -82,7 +82,6 @@ def iteration_share(of: Calibration, per_minute: float | None) -> float | None:
 
 
 def _calibrated(costs: CostModel) -> Steps[Calibration | None]:
-    """Return the calibration of the first collective that has one."""
     for kind in _KINDS:
         if (of := (yield from costs.calibrated(kind))) is not None:
             return of

@@ -65,7 +65,6 @@ class GroupCalls(NamedTuple):
 
     @property
     def unfinished(self) -> list[Call]:
-        """Calls that have not finished, collectives first, by their number."""
         return sorted((call for call in self.calls if not call.done), key=lambda call: (bool(call.peers), call.number))
 
 
@@ -117,7 +116,6 @@ def flight_dump(value: Any) -> FlightDump | None:
 
 
 def _group(entry: dict[str, Any]) -> tuple[str, str]:
-    """Return name and description of the process group of an entry."""
     group = entry.get("process_group")
     if isinstance(group, (list, tuple)) and len(group) == 2:
         return _text(group[0]), _text(group[1])
@@ -251,7 +249,6 @@ def answer(dumps: Dumps, places: Places = MappingProxyType({})) -> WhoIsBehind:
 
 
 def _waiting(dumps: Dumps) -> dict[int, Call]:
-    """Return the first unfinished call of each rank that has one."""
     found = {}
     for rank, dump in dumps.items():
         calls = [call for group in dump.groups.values() for call in group.unfinished[:1]]
@@ -269,7 +266,6 @@ def _nothing(dumps: Dumps, waiting: dict[int, Call]) -> list[str]:
 
 
 def _collectives(sides: list[_Side], dumped: set[int], places: Places) -> tuple[list[UnmatchedOperation], list[str]]:
-    """Return who has not called the first collective of a group that is unfinished, or why it does not finish."""
     pending = [(call.number, side) for side in sides for call in side.calls.unfinished if call.peers is None]
     if not pending:
         return [], []
@@ -306,7 +302,6 @@ def _collectives(sides: list[_Side], dumped: set[int], places: Places) -> tuple[
 
 
 def _mismatch(number: int, calls: dict[int, Call], group: str) -> list[str]:
-    """Return what differs between the ranks that have called the same number of a group."""
     kinds: dict[str, list[int]] = {}
     for rank, call in calls.items():
         kinds.setdefault(call.operation, []).append(rank)
@@ -328,7 +323,6 @@ def _absent(ranks: set[int], number: int, operation: str, group: GroupCalls) -> 
 
 
 def _transfers(sides: list[_Side], dumps: Dumps, places: Places) -> tuple[list[UnmatchedOperation], list[str]]:
-    """Return the sends and receives that one of two ranks has not called, and those that do not finish."""
     group, members = sides[0].calls.description, sides[0].calls.members
     open_calls: dict[tuple[int, int], dict[str, list[tuple[int, Call]]]] = {}
     for side in sides:

@@ -61,7 +61,6 @@ class InspectorTimes:
     _count: int = 0
 
     def place(self, communicator: str, rank: int, node: str, pid: int | None) -> None:
-        """Note where a rank of a communicator runs."""
         if len(self.places) < _MOST_RANKS:
             self.places[communicator, rank] = JobPlace(rank, node, pid)
 

@@ -96,12 +96,10 @@ class JobRank(NamedTuple):
 
     @property
     def utilization(self) -> float | None:
-        """Mean utilization (percent) of its GPUs."""
         return mean_of_known([one.utilization for one in self.gpus])
 
     @property
     def power(self) -> float | None:
-        """Power (W) of its GPUs."""
         known = [one.power for one in self.gpus if one.power is not None]
         return sum(known) if known else None
 
@@ -126,7 +124,6 @@ class JobGroup(NamedTuple):
         return alike[0].place if len(alike) == 1 else found
 
     def rank(self, place: JobPlace) -> JobRank | None:
-        """Return the rank at a place."""
         return next((one for one in self.ranks if one.place == place), None)
 
 

@@ -52,7 +52,6 @@ class RankRow(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """Its number in the job."""
         return self.place.rank
 
 
@@ -129,7 +128,6 @@ class JobVerdict(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The verdict in one line, with the next command."""
         following = f"; next: {self.next[0]}" if self.next and self.alerts else ""
         lacks = f"; {self.needs}" if self.needs and self.bad else ""
         beside = f"; also, {self.beside}" if self.beside else ""

@@ -83,7 +83,6 @@ def job_verdict(model: Model, patience: float | None = None) -> JobVerdict | Non
 
 
 def _beside_others(found: Sequence[JobVerdict]) -> JobVerdict:
-    """Return the first of the verdicts about jobs on the same nodes, with what the others do."""
     if len(found) == 1:
         return found[0]
     first, *others = (one._replace(process=one.ranks[0].place.pid) for one in found)
@@ -242,7 +241,6 @@ class _Judge:
         self._kernel = sources.kernel(self._log, group, self._processes.suspects)
 
     def verdict(self) -> JobVerdict:
-        """Return the verdict."""
         group = self._group
         stopped = [one for one in group.ranks if one.stopped]
         if stopped and len(stopped) == len(group.ranks):
@@ -270,7 +268,6 @@ class _Judge:
         return self._made(JobState.MOVES, group.first, self._struck(Severity.WARN), quiet)
 
     def _silent_since(self, stopped: Sequence[JobRank]) -> float:
-        """Return since when a rank is stopped or gone."""
         times: list[float] = [one.track.stopped for one in stopped if one.track.stopped is not None]
         for place in self._group.gone:
             track = self._log.tracks.ranks.get((place.node, place.pid or 0))
@@ -350,7 +347,6 @@ class _Judge:
     # -- who is behind ------------------------------------------------------------------------------------------------
 
     def _named(self) -> _Named:
-        """Return who is behind in a job that hangs, by the strongest source."""
         group = self._group
         struck = self._struck(Severity.BAD)
         if group.gone:
@@ -377,7 +373,6 @@ class _Judge:
         return _Named(behind, self._where(behind), doubt)
 
     def _where(self, behind: Sequence[JobPlace]) -> str:
-        """Return what the first late rank does."""
         found = self._group.rank(behind[0])
         if self._ras is not None and self._ras.reading.suspects and "different collectives" in self._ras.reading.text:
             return self._different()
@@ -393,7 +388,6 @@ class _Judge:
         return does
 
     def _different(self) -> str:
-        """Return what ranks do that call different collectives."""
         named = self._ras.reading.suspects if self._ras is not None else ()
         return "call different collectives" if len(named) != 1 else "calls a different collective from the others"
 
@@ -417,7 +411,6 @@ class _Judge:
         return _Named(alike, kept[0].where(len(alike), gone), struck=kept[0].severity) if kept else _Named(())
 
     def _lacks(self) -> str:
-        """Return what the evidence lacks, and what would give it."""
         group = self._group
         if all(one.spins for one in group.ranks):
             text = "not enough evidence: all GPUs wait in a collective, send or receive"
@@ -530,7 +523,6 @@ class _Judge:
 
 
 def _files(ranks: Sequence[JobRank], whole: bool) -> str:
-    """Return what ranks do with files."""
     verb = "s" if len(ranks) == 1 and not whole else ""
     does = f"write{verb}" if all(one.track.writes for one in ranks) else f"read{verb} or write{verb}"
     total = sum(one.track.file_rate or 0.0 for one in ranks)

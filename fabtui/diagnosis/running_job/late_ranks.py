@@ -95,7 +95,6 @@ def _since(log: JobEvidenceLog, group: JobGroup, place: JobPlace, most: float) -
 
 
 def _by_clock(log: JobEvidenceLog, group: JobGroup) -> LateRanks | None:
-    """Return ranks with a GPU whose clock is limited by a fault, and is lower than those of the others."""
     limited = [one for one in group.ranks if any(gpu.throttle for gpu in one.gpus)]
     if not limited or 2 * len(limited) > len(group.ranks):
         return None
@@ -152,7 +151,6 @@ def _grew(before: RankSample, after: RankSample) -> bool:
 
 
 def _means(sample: JobSample, one: JobRank) -> tuple[float | None, float | None]:
-    """Return mean utilization and power of a rank's GPUs in a sample."""
     gpus = _own(sample, one)
     return mean_of_known([gpu.utilization for gpu in gpus]), mean_of_known([gpu.power for gpu in gpus])
 

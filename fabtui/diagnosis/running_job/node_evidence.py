@@ -88,7 +88,6 @@ def _events(node: str, events: list[dict[str, Any]], gpus: set[str], pids: set[i
 
 
 def _down(node: str, ports: list[dict[str, Any]]) -> list[Sign]:
-    """Return the ports that are down while others of the node are active."""
     if not any(port.get("state") == "Active" for port in ports):
         return []
     found = []

@@ -242,7 +242,6 @@ def main() -> int:
 
 
 def _limit() -> None:
-    """Limit time and memory of this process."""
     for kind, most in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_CPU, MOST_SECONDS),

@@ -71,7 +71,6 @@ class RasCommunicator:
     states: dict[int, str] = field(default_factory=dict)
 
     def place(self, rank: int) -> JobPlace:
-        """Return where a rank runs."""
         return self.places.get(rank, JobPlace(rank))
 
     def gaps(self) -> list[UnmatchedOperation]:
@@ -206,7 +205,6 @@ def _stands(late: bool, grew: bool, silent: bool) -> bool | None:
 
 
 def _silent(silent: list[tuple[RasCommunicator, int, str]], report: RasReport) -> list[str]:
-    """Return a sentence for each process that RAS has no data of, and what that does not mean."""
     found: dict[str, None] = {}
     processes: dict[Any, list[tuple[RasCommunicator, int, str]]] = {}
     for one in silent:
@@ -230,7 +228,6 @@ def _silent(silent: list[tuple[RasCommunicator, int, str]], report: RasReport) -
 
 
 def _different(communicator: RasCommunicator, places: list[JobPlace]) -> str:
-    """Return that ranks are in different collectives, with what some of them have launched."""
     uneven = [name for name, counts in communicator.counts.items() if len(set(counts.values())) > 1]
     shown = {place.rank: place for place in places[:_MOST]}
     for rank in communicator.counts[uneven[0]]:
@@ -419,7 +416,6 @@ def _place(communicator: RasCommunicator, value: Any) -> int | None:
 
 
 def _totals(report: RasReport) -> None:
-    """Count nodes, processes and GPUs, which the JSON does not state, and collect the processes that are silent."""
     places = {}
     for communicator in report.communicators.values():
         for rank, place in communicator.places.items():
@@ -613,5 +609,4 @@ _IS_JSON = re.compile(r'"(?:communicators_count|missing_ranks_count|collective_c
 
 
 def report_of(text: str, notes: Notes) -> RasReport:
-    """Return the report of a text, which may be JSON."""
     return parse_json(text, notes) if _IS_JSON.search(text) else parse_text(text, notes)

@@ -43,7 +43,6 @@ class _RunningJobRule(Rule[Model]):
     )
 
     def check(self, context: Model) -> Iterator[Finding]:
-        """Yield the finding about the job, if it is in the state."""
         found = job_verdict(context)
         if found is not None and found.state is self.state:
             yield self._about(found)
@@ -75,7 +74,6 @@ def facts_of(verdict: JobVerdict) -> dict[str, Any]:
 
 
 def _blamed(verdict: JobVerdict) -> Subject | None:
-    """Return the GPU or the node of the first late rank."""
     if not verdict.behind:
         return None
     first = verdict.behind[0]

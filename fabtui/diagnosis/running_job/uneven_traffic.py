@@ -39,7 +39,6 @@ class _Load(NamedTuple):
 
     @property
     def per_gigabyte(self) -> float:
-        """Errors for each gigabyte."""
         return self.errors * _GB / max(self.carried * self.seconds, _GB)
 
 
@@ -56,7 +55,6 @@ def ports_of(sample: JobSample) -> Counts:
 
 
 def nvlinks_of(sample: JobSample) -> Counts:
-    """Return the counters of the NVLinks of each GPU of a node."""
     return {str(one.number): (one.tx + one.rx, 0) for one in sample.gpus if one.tx is not None and one.rx is not None}
 
 
@@ -118,7 +116,6 @@ def uneven(node: str, samples: Sequence[JobSample], counts: Callable[[JobSample]
 
 
 def _in_a_row(seen: Iterable[tuple[float, Loads]], name: str, is_odd: Callable[[Loads, str], bool]) -> int:
-    """Return the number of windows from the latest one back in which a component is odd."""
     return sum(1 for _ in itertools.takewhile(lambda window: is_odd(window[1], name), seen))
 
 
@@ -141,7 +138,6 @@ class _Uneven(Rule[Model]):
     evidence = ("observed: {observed}", "ranks: {ranks}")
 
     def about(self, model: Model, kind: Kind, name: str, found: Sequence[Uneven], what: str) -> Finding:
-        """Return the finding about one component, on one node or on several."""
         first = found[0]
         now = max(latest.time for one in found if (latest := model.job.latest(one.node)) is not None)
         share = f"{100 * first.rate / first.usual:.0f} % of its peers" if first.usual else ""

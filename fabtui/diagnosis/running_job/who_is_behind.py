@@ -50,7 +50,6 @@ def ranks_text(places: Iterable[JobPlace]) -> str:
 
 
 def has(places: int) -> str:
-    """Return the verb for a number of ranks."""
     return "has" if places == 1 else "have"
 
 
@@ -78,7 +77,6 @@ class UnmatchedOperation(NamedTuple):
     text: str = ""  #: The sentence about it, where the source knows more than this.
 
     def sentence(self) -> str:
-        """Return who has not called what, in one sentence."""
         if self.text:
             return self.text
         size = "" if self.size is None else f" ({self.size} ranks)"
@@ -120,7 +118,6 @@ class WhoIsBehind(NamedTuple):
     suspects: tuple[JobPlace, ...] = ()  #: The ranks that it names, on whose nodes the cause is to be looked for.
 
     def values(self) -> dict[str, Any]:
-        """Return it as JSON-able values."""
         return {"answer": self.sentences, "next": self.next, "hangs": self.hangs, "behind": self._behind()}
 
     def evidence(self, blind: str = "") -> dict[str, Any]:
@@ -179,7 +176,6 @@ class StackGroup(NamedTuple):
     ranks: tuple[RankStack, ...]
 
     def sentence(self) -> str:
-        """Return the ranks and where they are."""
         first = self.ranks[0]
         where = " <- ".join([*first.frames[:_SHOWN], *(["..."] if len(first.frames) > _SHOWN else [])])
         text = f"{ranks_text(one.place for one in self.ranks)}: {first.activity}"

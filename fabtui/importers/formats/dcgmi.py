@@ -141,7 +141,6 @@ class _Table:
             test["of"] = which
 
     def _worst(self, label: str, word: str) -> None:
-        """Take a result of a test, whose result is the worst of all."""
         test = self._test(label)
         worst = ("Fail", "Error", "Warn", "Warning", "Pass", "Skip", "Not run")
         if test["result"] is None or worst.index(word) < worst.index(test["result"]):

@@ -122,7 +122,6 @@ def apply(model: Model, event: Event, notes: Notes) -> None:
 
 
 def replayed(text: str, notes: Notes) -> Model:
-    """Return the model that a recording ends with."""
     model = Model()
     for event in events(text, notes):
         apply(model, event, notes)
@@ -206,7 +205,6 @@ def _add_row(draft: SessionDraft, row: dict[str, Any]) -> None:
 
 
 def add_arms(draft: SessionDraft, arms: list[str]) -> None:
-    """Add arms of a comparison that the draft does not have yet."""
     draft.arms += [arm for arm in arms if arm not in draft.arms]
 
 

@@ -197,7 +197,6 @@ class _Parser:
             self.values["version"] = found[1]
 
     def _end(self) -> None:
-        """Keep the complaint whose lines have ended."""
         if self.open and (self.open in self.complaints or len(self.complaints) < _MOST):
             self.complaints[self.open] = self.complaints.get(self.open, 0) + 1
         self.open = None

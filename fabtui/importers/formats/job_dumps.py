@@ -87,7 +87,6 @@ class FlightDumps:
         return True
 
     def results(self) -> list[Result]:
-        """Return one result for each job."""
         return [self._result(job, dumps) for job, dumps in self._dumps.items()]
 
     def _result(self, job: str, dumps: dict[int, FlightDump]) -> Result:

@@ -161,7 +161,6 @@ class _Parser:
         self._fresh()
 
     def _fresh(self, kind: str | None = None) -> None:
-        """Forget the settings of the previous table."""
         self.kind = kind
         self.ranks: list[dict[str, Any]] = []
         self.options: dict[str, Any] = {}

@@ -26,7 +26,6 @@ _PORT = ("port", "state", "link_layer", "max_mtu", "active_mtu")
 
 
 def _of(probe: str) -> Callable[[Values], Facts]:
-    """Return the conversion of values that have the form of the probe's."""
     return lambda values: {probe: values}
 
 
@@ -145,7 +144,6 @@ def _counted(values: Values) -> Facts:
 
 
 def _counters(values: Values) -> Facts:
-    """Return the counters of ports, which are known by their LIDs alone."""
     blocks = [block for block in values["blocks"] if block["port"] not in (None, 255)]
     names = [f"LID {block['lid']}" if block["lid"] else "this node's" for block in blocks]
     ports = [{**block, "node": name, "guid": None} for name, block in zip(names, blocks, strict=True)]
@@ -175,7 +173,6 @@ def _graph(values: Values) -> dict[str, Facts]:
 
 
 def _of_one_node(facts: Callable[[Values], Facts]) -> Callable[[Values], dict[str, Facts]]:
-    """Return the conversion of the output of a command on a node, which does not name it."""
     return lambda values: {"": facts(values)}
 
 

@@ -108,7 +108,6 @@ class _Parser:
         return True
 
     def _close(self) -> None:
-        """Keep the matrix that has come to its end."""
         if self.matrix is None:
             return
         found, self.matrix = self.matrix, None

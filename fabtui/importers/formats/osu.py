@@ -43,7 +43,6 @@ _WHOLE = ("bytes", "iterations", "nprocs")
 
 
 def _kind(title: str) -> str:
-    """Return what is measured: bandwidth, bidirectional bandwidth, latency or other."""
     low = title.lower()
     if "bi-directional" in low or "bidirectional" in low:
         return "bidirectional bandwidth"

@@ -237,7 +237,6 @@ def _memory(found: re.Match[str]) -> dict[str, Any]:
 
 
 def _settings(settings: Settings) -> list[dict[str, Any]]:
-    """Return the settings by who printed them."""
     return [{"printed_by": source, **values} for source, values in list(settings.of.items())[:4096]]
 
 
@@ -292,7 +291,6 @@ def _gpu(line: str) -> dict[str, Any] | None:
 
 
 def _last_sample(lines: list[str]) -> list[dict[str, Any]]:
-    """Return the GPUs of the last sample of gpustat that is whole."""
     samples: list[list[dict[str, Any]]] = [[]]
     for gpu in filter(None, (_gpu(line.strip()) for line in lines)):
         if samples[-1] and gpu["index"] <= samples[-1][-1]["index"]:

@@ -14,7 +14,6 @@ _VERDICTS = {"ok": Verdict.OK, "failed": Verdict.FAILED}
 
 
 def nccl_tests(draft: SessionDraft, values: dict[str, Any], name: str) -> None:
-    """Add the endpoints and the collectives of nccl-tests."""
     for table in values.get("tables", []):
         for device in table["devices"]:
             draft.endpoint(node_name(device["host"]), device["device"], name=device["name"], bus=device["bus"])
@@ -107,7 +106,6 @@ def busbw_tables(draft: SessionDraft, values: dict[str, Any], name: str) -> None
 
 
 def all_reduce_bench(draft: SessionDraft, values: dict[str, Any], name: str) -> None:
-    """Add the collectives of all_reduce_bench."""
     layer = COLLECTIVES.get(str(values.get("operation")), Layer.BUSBW)
     ranks = {"ranks": values["ranks"]} if values.get("ranks") else {}
 
@@ -206,7 +204,6 @@ def cuda_p2p(draft: SessionDraft, values: dict[str, Any], name: str) -> None:
 
 
 def osu(draft: SessionDraft, values: dict[str, Any], name: str) -> None:
-    """Add the pair of an OSU benchmark."""
     pairs = [
         test
         for test in values.get("tests", [])
@@ -310,7 +307,6 @@ def _add_address(draft: SessionDraft, node: str, address: str, rail: int | None)
 
 
 def p2p_runs(draft: SessionDraft, values: dict[str, Any], name: str) -> None:
-    """Add the pairs of jobs that tested one pair each."""
     places = {entry["rank"]: (node_name(entry["host"]), entry["index"]) for entry in values.get("ranks", [])}
     own: str | None = None
     for entry in values.get("ranks", []):

@@ -78,7 +78,6 @@ def events(results: Iterable[Result]) -> list[Event]:
 
 
 def model(results: Iterable[Result]) -> Model:
-    """Return the model of the contents of files."""
     return _applied(events(results))
 
 
@@ -119,7 +118,6 @@ def _recorded(text: str) -> list[Event]:
 
 
 def _add_recording(draft: SessionDraft, text: str) -> None:
-    """Add the final state of a recording to the contents of other files."""
     found = fabtui_files.replayed(text, Notes())
     draft.lab = draft.lab or found.lab
     for name, record in found.nodes.items():

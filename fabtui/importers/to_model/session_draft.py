@@ -65,7 +65,6 @@ class SessionDraft:
         return name
 
     def facts(self, node: str, probes: Mapping[str, dict[str, Any]]) -> None:
-        """Keep values of probes of a node."""
         record = self.record(self.node(node))
         record.inventory = record.inventory or {}
         record.probe_results.update(probes)
@@ -139,7 +138,6 @@ class SessionDraft:
         return [replace(event, seq=number) for number, event in enumerate(found)]
 
     def record(self, node: str) -> NodeRecord:
-        """Return what is known of a node."""
         return self.records.setdefault(node, NodeRecord(node, NodeState.READY, "read from a file"))
 
     def _state(self, node: str) -> Iterator[Event]:

@@ -194,7 +194,6 @@ class ErrorLines:
         self._ended = False
 
     def take(self, line: str, seen: float | None) -> None:
-        """Take a new line of the file."""
         if self._ended or (("srun:" in line or "***" in line) and _ENDING.search(line[:_LONGEST])):
             if not self._ended and (found := _CANCELLED.search(line[:_LONGEST])):
                 self.cancelled = found[1]
@@ -210,5 +209,4 @@ class ErrorLines:
 
     @property
     def first(self) -> ErrorLine | None:
-        """The first error that can be a cause, else the first one."""
         return next((one for one in self.kept if one.cause), self.kept[0] if self.kept else None)

@@ -46,7 +46,6 @@ class NodeGpus(NamedTuple):
 
     @property
     def busy(self) -> int:
-        """Number of GPUs that are busy."""
         return sum(gpu.busy is True for gpu in self.gpus)
 
 
@@ -160,7 +159,6 @@ def _of_nvml(row: Mapping[str, Any]) -> Gpu:
 
 
 def _time(text: str) -> float | None:
-    """Return the time of a header, in this machine's zone, as that of all nodes of a cluster."""
     try:
         return datetime.strptime(" ".join(text.split()), "%b %d %H:%M:%S %Y").timestamp()
     except (ValueError, OverflowError, OSError):

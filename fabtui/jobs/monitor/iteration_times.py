@@ -106,12 +106,10 @@ class IterationTimes:
 
     @property
     def latest(self) -> Iteration | None:
-        """The iteration that was printed last."""
         return self._kept[-1] if self._kept else None
 
     @property
     def all(self) -> list[Iteration]:
-        """The last iterations, the warm-up included."""
         return list(self._kept)
 
     @property

@@ -162,12 +162,10 @@ def usual_patterns(outputs: Sequence[str], fields: Mapping[str, str]) -> list[st
 
 
 def is_log(path: str) -> bool:
-    """Return whether a file of a folder of logs may be one."""
     return not _NOT_LOGS.search(path)
 
 
 def stream_of(path: str) -> Stream:
-    """Return what a file has, by its name."""
     name = os.path.basename(path)
     if _GPU_NAME.search(name):
         return "gpu"
@@ -248,7 +246,6 @@ class JobLogs:
         self._now: dict[Reader, float] = {}
 
     def known(self, reader: Reader) -> dict[str, Known]:
-        """Return how far a reader's files are known."""
         return {path: file.known for (who, path), file in self.files.items() if who == reader and file.known}
 
     def take(self, reader: Reader, parts: Iterable[Mapping[str, Any]], now: float) -> None:
@@ -271,7 +268,6 @@ class JobLogs:
             self._take_lines(file, [*new.head, *new.lines], None if first else now)
 
     def take_gpus(self, node: str, rows: Iterable[Mapping[str, Any]], now: float) -> None:
-        """Take the GPUs of a node as NVML shows them."""
         self.gpus.setdefault(node, GpuHistory()).take(rows, now)
 
     def _take_lines(self, file: LogFile, lines: list[str], seen: float | None) -> None:
@@ -293,7 +289,6 @@ class JobLogs:
         return sorted(found, key=lambda file: file.modified or 0.0)
 
     def at(self, path: str) -> list[LogFile]:
-        """Return the files with a path, of all readers."""
         return [file for (_, name), file in self.files.items() if name == path]
 
     def age(self, file: LogFile) -> float | None:

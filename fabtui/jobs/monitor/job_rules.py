@@ -85,7 +85,6 @@ def _ended(rule: JobRule, facts: JobFacts) -> Found:
 
 
 def _requeued(rule: JobRule, facts: JobFacts) -> Finding:
-    """Return that a job was requeued: when, why, after which iteration, and what it does now."""
     status, latest = facts.status, facts.logs.iterations.latest
     when = "" if status.requeued is None else f" at {time.strftime('%H:%M:%S', time.localtime(status.requeued))}"
     reasons = {file.path: file.errors.cancelled for file in facts.logs.files.values() if file.errors.cancelled}

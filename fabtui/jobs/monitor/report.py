@@ -80,17 +80,14 @@ class JobReport:
 
     @property
     def status(self) -> JobStatus:
-        """Answer of the scheduler."""
         return self.facts.status
 
     @property
     def wrong(self) -> list[Finding]:
-        """Findings that are more than notes."""
         return [one for one in self.findings if one.severity is not Severity.NOTE]
 
     @property
     def verdict(self) -> Verdict:
-        """State of the job in one word."""
         stage = self.status.stage
         if stage == "waiting":
             return "waiting"

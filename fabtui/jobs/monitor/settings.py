@@ -77,7 +77,6 @@ def is_setting(name: str) -> bool:
 
 
 def is_variable(name: str) -> bool:
-    """Return whether a name is one of a variable that libraries of the ranks read."""
     return name.startswith(LIBRARIES)
 
 
@@ -134,7 +133,6 @@ class Settings:
         return found
 
     def names(self) -> list[str]:
-        """Return the names of all settings, in the order of their first appearance."""
         return list(dict.fromkeys(name for values in self.of.values() for name in values))
 
     def usual(self) -> dict[str, str]:

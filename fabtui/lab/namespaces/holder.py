@@ -64,7 +64,6 @@ class Holder:
         self.pid = int(child)
 
     def enter(self, argv: Iterable[str], *, only_net: bool = False) -> list[str]:
-        """Return the command that runs a command inside."""
         into = ["--net"] if only_net else NAMESPACES
         return ["nsenter", "--target", str(self.pid), *into, "--", *argv]
 
@@ -87,7 +86,6 @@ class Holder:
         return done.stdout
 
     def end(self) -> None:
-        """Kill everything inside."""
         if self.pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)

@@ -38,7 +38,6 @@ _FAULTS = "".join(
 
 
 def _escaped(text: object) -> str:
-    """Return a text as ssh_config has it, where a percent sign begins a token."""
     return str(text).replace("%", "%%")
 
 
@@ -117,11 +116,9 @@ class Network:
         return None if self._console is None else self._console.pid
 
     def controller(self, argv: Iterable[str]) -> list[str]:
-        """Return the command that runs a command where the controller is."""
         return list(argv) if self._console is None else self._console.enter(argv, only_net=True)
 
     def address(self, node: str, rail: int) -> str:
-        """Return the address of a node on a rail."""
         return f"10.{rail + 1}.0.{self.names.index(node) + 1}"
 
     def _wire(self) -> None:
@@ -153,7 +150,6 @@ class Network:
         return f"route replace {net}.0/24 {end}route replace default via {net}.254 {end}"
 
     def _manage(self, console: Holder) -> None:
-        """Connect the nodes and the controller by a network of its own."""
         lines = ["link set lo up", "link add wire type bridge", "link set wire up", "addr add 10.99.0.254/24 dev wire"]
         for name, host in self._hosts.items():
             lines += [
@@ -169,7 +165,6 @@ class Network:
             host.run("ip", "-batch", "-", text="\n".join(lines) + "\n", only_net=True)
 
     def login_address(self, name: str) -> str:
-        """Return the address of a node in the management network."""
         return f"10.99.0.{self.names.index(name) + 1}"
 
     def server(self, node: str) -> tuple[str, ...]:
@@ -183,7 +178,6 @@ class Network:
         return (path_of("sshd") or "sshd", "-f", str(self.folder / "sshd_config"))
 
     def _serve(self) -> None:
-        """Write what ssh needs to reach the nodes."""
         os.makedirs("/run/sshd", exist_ok=True)
         for key in ("id", "host"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.folder / key], check=True)
@@ -220,20 +214,16 @@ class Network:
         return self._fabric.enter(argv, only_net=True)
 
     def fabric(self, *argv: str, text: str = "") -> str:
-        """Run a command in the network between the nodes."""
         return self._fabric.run(*argv, text=text, only_net=True)
 
     def on(self, name: str, *argv: str, text: str = "") -> str:
-        """Run a command on a node."""
         return self._hosts[name].run(*argv, text=text)
 
     def holder(self, name: str) -> Holder:
-        """Return what holds the namespaces of a node."""
         return self._hosts[name]
 
     @property
     def spec(self) -> LabSpec:
-        """Nodes and rails that faults may name."""
         return LabSpec((1,) * len(self.names), len(self.rails), True, tuple(self.names))
 
     def plant(self, *texts: str) -> None:
@@ -297,7 +287,6 @@ class Network:
         self._write_rules()
 
     def _write_rules(self) -> None:
-        """Have the network drop what the faults name, in one step."""
         matches = [*self._rules, *(rule for fault in self.faults.values() for rule in effect_of(fault, self).rules)]
         lines = [f"flush chain {family} mesh faults" for family in _TABLES]
         lines += [f"add rule {family} mesh faults {match} drop" for family in _TABLES for match in matches]
@@ -329,7 +318,6 @@ class Effect(NamedTuple):
 
 
 def effect_of(fault: Fault, network: Network) -> Effect:
-    """Return what a fault of a network does."""
     return _EFFECTS[fault.kind.place, fault.kind.name](fault, network)
 
 

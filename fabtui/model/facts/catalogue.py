@@ -28,7 +28,6 @@ from fabtui_node import registry
 
 
 def _python(name: str) -> Callable[[ProbedNode], Value]:
-    """Return a reader of a field of the Python with PyTorch that the ranks would use."""
     return lambda node: text(field(next((p for p in dicts(node.part("pythons")) if p.get("torch")), None), name))
 
 
@@ -41,7 +40,6 @@ def _torch(node: ProbedNode) -> Value:
 
 
 def _first_python(node: ProbedNode) -> Value:
-    """Return the version of the python3 that is first in PATH."""
     path = text(node.part("tools", "python3"))
     if path is None:
         return None
@@ -283,7 +281,6 @@ def _under_load(node: ProbedNode) -> Value:
 
 
 def _held_down(node: ProbedNode) -> Value:
-    """Return the notable reasons for lowered clocks, of all GPUs."""
     gpus = [gpu for probe in ("gpus", "gpuload") for gpu in dicts(node.seen(probe, "gpus"))]
     lists = [reasons for gpu in gpus if isinstance(reasons := gpu.get("reasons"), list)]
     found = {reason for reasons in lists for reason in reasons if isinstance(reason, str)} - _USUAL_REASONS
@@ -318,7 +315,6 @@ def _fabric_manager(node: ProbedNode) -> Value:
 
 
 def _clique(node: ProbedNode) -> Value:
-    """Return the multi-node NVLink domain of the GPUs."""
     found = [
         (gpu, f"{cluster} clique {number(field(fabric, 'clique'))}")
         for gpu, fabric in _named(node.seen("gpus", "gpus"), "fabric")
@@ -384,7 +380,6 @@ _OWN_COMPARED = ("kind", "all", "near", "near-all", "none")
 
 
 def facts_for(nodes: Sequence[ProbedNode]) -> list[Fact]:
-    """Return the facts to compare on these nodes."""
     specs = registry.PROBES.values()
     declared = [_declared_fact(spec, path, mode) for spec in specs for path, mode in spec.compare.items()]
     return [*FACTS, *declared, *_own(nodes)]

@@ -77,7 +77,6 @@ class FactTable:
     odd: list[Odd] = field(default_factory=list)  #: Differences, in the order of the facts.
 
     def differing(self, node: str) -> set[str]:
-        """Return the names of the facts in which a node differs from the others."""
         return {odd.fact.name for odd in self.odd if node in odd.values}
 
 
@@ -209,7 +208,6 @@ class PreflightChanges(NamedTuple):
 
 
 def earlier_of(table: FactTable) -> Earlier:
-    """Return the values of a preflight for a later comparison."""
     return {node: {fact.name: table.values[fact.name][node] for fact in table.facts} for node in table.nodes}
 
 

@@ -59,7 +59,6 @@ def _holders(address: str | None, inventory: Mapping[str, Any]) -> set[str]:
 
 
 def guids_of(record: NodeRecord) -> dict[Port, str]:
-    """Return the GUID of each port of a node, from its probe results."""
     cas = dicts(field(record.probe_results.get("ibstat"), "cas"))
     listed = [(ca.get("ca"), port) for ca in cas for port in dicts(ca.get("ports"))]
     listed += [(port.get("ca"), port) for port in _fabric_ports(record)]

@@ -66,7 +66,6 @@ def _matches(name: str, setting: str) -> bool:
 
 
 def nccl_interfaces(node: ProbedNode) -> tuple[list[str], list[str]]:
-    """Return the interfaces of a node that have an address, and the ones that NCCL selects."""
     names = candidates(node.part("nics"), node.seen("host", "network", "indexes"))
     return names, chosen(names, text(node.part("env", "NCCL_SOCKET_IFNAME")))
 

@@ -89,7 +89,6 @@ def _nics(inventory: dict[str, Any]) -> dict[str, Device]:
 
 
 def _cells(matrix: Any) -> dict[tuple[str, str], str]:
-    """Return the words of the topology matrix by the names of two devices."""
     nics = field(matrix, "nics")
     names = {name: ca for name, ca in nics.items() if isinstance(ca, str)} if isinstance(nics, dict) else {}
     return {
@@ -98,7 +97,6 @@ def _cells(matrix: Any) -> dict[tuple[str, str], str]:
 
 
 def _grouped(devices: dict[str, Device], near: set[tuple[str, str]]) -> list[list[Device]]:
-    """Return the devices in groups that are connected through PCIe switches."""
     group = {name: name for name in devices}
     for one, other in near:
         if one in group and other in group and group[one] != group[other]:

@@ -106,13 +106,11 @@ class Axis:
         return Axis(entries, together=together, of_nodes_alone=self.of_nodes_alone)
 
     def of_nodes(self) -> Axis:
-        """Return an axis with one entry per node, in the same order."""
         entries = [replace(self.entries[at], index="", number=None, first=True) for at in self.starts]
         return Axis(entries, of_nodes_alone=True)
 
     @cached_property
     def node_at(self) -> list[int]:
-        """Index of each entry's node."""
         found: list[int] = []
         for entry in self.entries:
             found.append((found[-1] if found else -1) + entry.first)

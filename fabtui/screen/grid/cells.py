@@ -76,7 +76,6 @@ class CellSource(ABC):
         self.column_of = {position: column for column, position in enumerate(self.column_at)}
 
     def shown_at(self, positions: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return row and column of each given position that is shown."""
         rows, columns = self.row_of, self.column_of
         return [(rows[a], columns[b]) for a, b in positions if a in rows and b in columns]
 
@@ -147,12 +146,10 @@ class EndpointCells(CellSource):
         return any(map(_far, self._drawn_with, latest)), True
 
     def take_medians(self) -> None:
-        """Judge cells by the current medians from now on."""
         self._drawn_with = self._measures()
         self._judged.clear()
 
     def _measures(self) -> list[float | None]:
-        """Return the median of each class, then the slow limit of each."""
         medians = [self.model.median(self.layer, kind) for kind in PairClass]
         return medians + [self.model.limit(self.layer, kind) for kind in PairClass]
 

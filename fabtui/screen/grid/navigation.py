@@ -374,7 +374,6 @@ class GridNavigation:
         self.grid.show(view.shown())
 
     def note_cursor(self) -> None:
-        """Remember the pair that the cursor was moved to."""
         if self.grid.aim is not None:
             self.view_state.moved_to(self.grid.aim)
 

@@ -53,13 +53,11 @@ class RankCells(CellSource):
         return True, True
 
     def rank(self, row: int, column: int) -> RankRow | None:
-        """Return the rank of a cell."""
         if self.board is None or row >= self.rows.size:
             return None
         return self.board.at(self.rows.entries[row].node, column)
 
     def place_of(self, node: str, index: int) -> tuple[int, int] | None:
-        """Return row and column of a rank."""
         row = next((at for at, entry in enumerate(self.rows.entries) if entry.node == node), None)
         return None if row is None or index >= self.columns.size else (row, index)
 

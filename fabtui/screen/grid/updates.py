@@ -67,7 +67,6 @@ class Highlights:
         return history[-1] if _differs(model, history[-2], history[-1]) else None
 
     def expire(self, source: EndpointCells, now: float) -> list[Position]:
-        """Remove expired highlights, and return their cells."""
         ended = []
         while self.until and self.until[0][0] <= now:
             _, position = self.until.popleft()

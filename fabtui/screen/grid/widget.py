@@ -103,7 +103,6 @@ class GridView(PaintedWidget, can_focus=True):
         self.redraw()
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
-        """Set the colour ramp and the colour system, which may change the layout."""
         self._layout = self._scene = None
         super().paint_with(ramp, system)
 
@@ -148,7 +147,6 @@ class GridView(PaintedWidget, can_focus=True):
         self.refresh()
 
     def in_view(self, source: CellSource, positions: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return those of some positions of a source whose cells are in view."""
         lines, columns = self.viewport.line_of_row, {column for column, _ in self.viewport.columns}
         rows, across = source.row_of, source.column_of
         return [(a, b) for a, b in positions if rows.get(a) in lines and across.get(b) in columns]
@@ -203,7 +201,6 @@ class GridView(PaintedWidget, can_focus=True):
         return layout
 
     def fitted(self, width: int, height: int) -> GridLayout:
-        """Return the layout at a size."""
         source, shape = self.source, self.source.shape
         if shape.halves and (self.glyphs.plain or not self.palette.halves):
             # Half a character can only show a colour.
@@ -524,7 +521,6 @@ class LineRenderer:
         return [(CellStyle.HEADER, f"{text:<{width}}")]
 
     def heading_strip(self, line: int, palette: Palette) -> ReadyStrip:
-        """Return a line above the rows."""
         if line not in self._headings:
             self._headings[line] = ReadyStrip.of_runs(self.heading(line), self.layout.width, palette)
         return self._headings[line]
@@ -540,7 +536,6 @@ class LineRenderer:
         return self._stacked_names(runs, named - 1 - line) if self.axis.stacked else self._names(runs)
 
     def group_strip(self, row: int, palette: Palette) -> ReadyStrip:
-        """Return the line with the name of a row's group, above the row."""
         rule = "-" if self.glyphs.plain else "─"
         name = squeeze(self._down.entries[row].group, self.layout.width, self.glyphs.ellipsis)
         line = f" {rule * max(0, self.layout.width - len(name) - 1)}"[: self.layout.width - len(name)]
@@ -619,7 +614,6 @@ class LineRenderer:
 
 @lru_cache(32)
 def glyph_cells(glyphs: Glyphs, width: int) -> GlyphCells:
-    """Return the glyph texts of cells of a width."""
     texts = tuple(cell_text(slot, "", width, glyphs) if slot in glyphs.of_style else " " * width for slot in CellStyle)
     return GlyphCells(texts, tuple(glyphs.node_edge + text[1:] for text in texts))
 

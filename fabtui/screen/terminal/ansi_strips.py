@@ -150,7 +150,6 @@ class Palette:
         return self.styles[slot] if slot < _HALVES_FROM else self._half(slot)[1]
 
     def strip(self, runs: Runs, width: int | None) -> Strip:
-        """Return runs as a strip of segments, adjacent ones of one style merged."""
         merged = groupby(runs, itemgetter(0))
         segments = [Segment(drawable("".join(text for _, text in cells)), self.style(slot)) for slot, cells in merged]
         return Strip([segment for segment in segments if segment.text], width)

@@ -16,7 +16,6 @@ class ControlFilter(LineFilter):
     """Removes control and invisible characters; the last place before the terminal."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Return segments of fit text."""
         if all(one.text.isprintable() or one.control for one in segments):
             return segments
         return [one if one.control else one._replace(text=drawable(one.text)) for one in segments]
@@ -37,7 +36,6 @@ _CORNERS = range(0x250C, 0x2580)
 
 
 def as_ascii(text: str) -> str:
-    """Return a text of the same width in ASCII."""
     return text if text.isascii() else "".join(map(_replaced, text))
 
 
@@ -53,5 +51,4 @@ class AsciiFilter(LineFilter):
     """Replaces all characters beyond ASCII."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Return segments in ASCII."""
         return [one if one.text.isascii() else one._replace(text=as_ascii(one.text)) for one in segments]

@@ -32,7 +32,6 @@ from fabtui.screen.terminal.control_filter import AsciiFilter, ControlFilter
 
 
 def color_system(app: App[Any]) -> ColorSystem:
-    """Return the number of colours of the terminal."""
     return app.console._color_system or ColorSystem.TRUECOLOR
 
 
@@ -49,7 +48,6 @@ def choose_filters(app: App[Any], color_count: str, *, ascii_only: bool) -> None
 
 
 def screen_lines(screen: Screen[Any]) -> list[Strip]:
-    """Return the lines of a screen as they are drawn."""
     return screen._compositor.render_strips()
 
 

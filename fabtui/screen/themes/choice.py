@@ -55,6 +55,5 @@ class ThemeChoice:
 
 
 def textual_theme(theme: ramps.ThemeFile) -> Theme:
-    """Return a theme file as a theme of Textual."""
     colors: dict[str, Any] = dict(theme.colors)
     return Theme(name=theme.name, dark=theme.dark, ansi=theme.ansi, variables=theme.variables, **colors)

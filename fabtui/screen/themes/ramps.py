@@ -53,12 +53,10 @@ def theme_paths() -> dict[str, Path]:
 
 
 def theme_names() -> list[str]:
-    """Return the names of the theme files."""
     return list(theme_paths())
 
 
 def all_theme_names() -> list[str]:
-    """Return the names of the theme files, and of Textual's own themes."""
     own = theme_names()
     return [*own, *(name for name in sorted(BUILTIN_THEMES) if name not in own)]
 

@@ -100,7 +100,6 @@ class CommandLine(ModalScreen[None]):
         await self._input.take(event)
 
     async def _explain(self, text: str) -> None:
-        """Show the effect of the command, and the possible completions."""
         found = await self._commands.completions(text)
         parts: list[Part] = []
         with contextlib.suppress(InputError):
@@ -141,7 +140,6 @@ class CommandLine(ModalScreen[None]):
         self._input.action_cursor_right()
 
     def action_recall(self, step: int) -> None:
-        """Put an earlier command into the line."""
         self._place = max(0, min(self._place + step, len(self._history)))
         self._input.value = self._history[self._place] if self._place < len(self._history) else ""
         self._input.action_end()
@@ -181,7 +179,6 @@ class Command:
 
 
 def command_rows() -> list[tuple[str, str]]:
-    """Return the commands that take an argument, with their effects."""
     return [(f":{name} {argument}", effect) for name, argument, effect in _EFFECTS]
 
 

@@ -44,7 +44,6 @@ Cell = str | Part
 
 
 def pairs(rows: list[tuple[str, str]], width: int = 12) -> Lines:
-    """Return names with their values, one per line."""
     return [[(f"  {name:<{width}} ", MUTED), (value, "")] for name, value in rows]
 
 
@@ -150,7 +149,6 @@ class TitledScreen(Screen[None]):
         return all(word in lowered for word in self.filter.lower().split())
 
     def matching_rows(self, rows: list[TableRow]) -> list[TableRow]:
-        """Return the rows of a table that match the filter."""
         return [row for row in rows if self.matches(" ".join(cell.text for cell in row.cells))]
 
     async def action_filter(self) -> None:
@@ -378,7 +376,6 @@ class SteppedScreen(DetailScreen):
         return self._lines
 
     def steps_of(self, finding: Finding, width: int) -> Lines:
-        """Return the lines of the next steps of a finding."""
         return [line for at, text in enumerate(finding.next) for line in self.step(text, at, width)]
 
     def step(self, text: str, at: int, width: int) -> Lines:
@@ -414,7 +411,6 @@ class SteppedScreen(DetailScreen):
             self.draw()
 
     def copy_all(self) -> None:
-        """Copy the text of the view."""
         super().action_copy()
 
     def _select(self, text: str | None) -> None:

@@ -163,7 +163,6 @@ class LoginQuestionScreen(ModalScreen[Sequence[str] | None]):
             yield TextLine(Content.styled("Enter sends, Esc gives no answer. One answer serves all nodes.", MUTED))
 
     def on_mount(self) -> None:
-        """Wait for the first answer."""
         for line in self.query(Input):
             line.cursor_blink = False
         self.query(Input).first().focus(scroll_visible=False)

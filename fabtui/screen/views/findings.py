@@ -46,7 +46,6 @@ _NOTE = "known"
 
 
 def _why_no_experiment(model: Model, finding: Finding, experiments: Sequence[Experiment]) -> str:
-    """Return why nothing can be tried about a finding."""
     if not finding.rule.experiments:
         return f"{finding.rule.id} {finding.rule.name} has no experiments: run its next steps"
     nodes = dict.fromkeys(node_of(end) for pair in sorted(finding.cells) for end in pair)
@@ -130,7 +129,6 @@ class FindingsScreen(DetailScreen):
         return parts
 
     def filtered_lines(self, width: int) -> Lines:
-        """Return the findings that match, each as a whole."""
         return self.body_lines(width)
 
     def _shown(self) -> list[tuple[int, Finding]]:
@@ -269,7 +267,6 @@ class FindingsScreen(DetailScreen):
         return self.context.findings.found[self._row(shown).number] if shown else None
 
     async def action_acknowledge(self) -> None:
-        """Ask for a note about the selected finding."""
         if (one := self._selected_finding()) is not None and can_acknowledge(self.context):
             self._noted = one
             await self.ask(

@@ -53,7 +53,6 @@ _INTRODUCTIONS = {
 
 
 def views_of(screen: Screen[object]) -> list[type[DOMNode]]:
-    """Return the classes of the focused widget and of its screen."""
     focused = screen.focused
     found: list[type[DOMNode]] = [type(focused)] if focused is not None else []
     found += [
@@ -63,7 +62,6 @@ def views_of(screen: Screen[object]) -> list[type[DOMNode]]:
 
 
 def introduction(kind: type[DOMNode]) -> tuple[str, ...]:
-    """Return the introduction to a view in a few lines."""
     return _INTRODUCTIONS.get(kind.__name__) or ((inspect.getdoc(kind) or "").split("\n")[0],)
 
 
@@ -168,7 +166,6 @@ _LEGEND = (
 
 
 def _legend(glyphs: Glyphs, width: int) -> Lines:
-    """Return the signs of the cells in their colours, two on a line."""
     half = min(44, width // 2)
     lines: Lines = []
     for left, right in zip(_LEGEND[::2], _LEGEND[1::2], strict=True):

@@ -126,7 +126,6 @@ class HistoryScreen(DetailScreen):
 
     @property
     def chosen(self) -> Course | None:
-        """Course of the component of the cursor."""
         row = self.table.selected
         if row is None or self.found is None:
             return None

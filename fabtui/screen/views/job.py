@@ -225,7 +225,6 @@ class JobScreen(TitledScreen):
         return list(dict.fromkeys(found))
 
     def _draw_step(self, text: str, width: int, lines: int) -> None:
-        """Show the chosen next step, what Enter does, and its output, in place of the log."""
         context = self.context
         command, note = step_parts(text, 400)
         title: list[Part] = [(" > ", "bold $primary"), (command, "bold $accent"), (f" {note}" if note else "", MUTED)]
@@ -299,7 +298,6 @@ class JobScreen(TitledScreen):
         self.draw()
 
     def action_ask(self) -> None:
-        """Ask the nodes in the background."""
         if not self._job.linked:
             self.context.notify(
                 "No links to the nodes are open here: fabtui job ID opens them, as does fabtui hang in a shell",
@@ -347,7 +345,6 @@ class JobScreen(TitledScreen):
 
 
 def _asks(step: str) -> bool:
-    """Return True for a next step that the view takes itself, over its open links."""
     return step.startswith("fabtui hang")
 
 
@@ -477,7 +474,6 @@ class RanksScreen(SteppedScreen):
             self.context.open_node(node)
 
     def action_save(self) -> None:
-        """Write a report with all evidence."""
         self.context.write_report(Path(time.strftime("fabtui-%Y%m%dT%H%M%SZ.html", time.gmtime())).absolute())
 
 
@@ -492,7 +488,6 @@ class JobLogScreen(DetailScreen):
         self._file = file
 
     def on_mount(self) -> None:
-        """Begin at the end."""
         self.draw()
         self.set_interval(1.0, self.draw)
         self.call_after_refresh(self.action_scroll_edge, True)

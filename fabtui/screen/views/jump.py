@@ -51,7 +51,6 @@ def _tabs(screen: MainScreen) -> Iterable[JumpTarget]:
 
 
 def _nodes(screen: MainScreen) -> Iterable[JumpTarget]:
-    """Yield the first visible row of each node of the grid."""
     grid = screen.grid
     if screen.view != "grid" or not grid.region:
         return

@@ -282,7 +282,6 @@ class MainScreen(Screen[None]):
         self.draw()
 
     def _fit(self) -> None:
-        """Show the widgets that fit the size and the state of the session."""
         width, height = self.size
         axis = self.source.axis
         two_nodes = self.view_state.zoom is Zoom.NODES
@@ -407,7 +406,6 @@ class MainScreen(Screen[None]):
         self.verdict_bar.put([(clipped(line, self.size.width, self._glyphs.ellipsis), ALL_FINDINGS)])
 
     def _notices(self) -> list[Part]:
-        """Return lasting warnings, the filter and the order, which have a line of their own while there are any."""
         parts: list[Part] = []
         for warning in self._app_context.badges:
             parts += [(f" {one_line(warning, 200)} ", "bold $warning reverse"), ("  ", "")]
@@ -462,7 +460,6 @@ class MainScreen(Screen[None]):
         self._draw_cursor()
 
     def _draw_cursor(self) -> None:
-        """Update what is shown of the cursor's pair, and the worst pairs."""
         if self.view == "worst":
             index, none = self.view_state.index, f"no bad pair in layer {self.source.layer}"
             none = none if index.complete else "searching for bad pairs"
@@ -585,7 +582,6 @@ class MainScreen(Screen[None]):
         return binding.description
 
     def show_closing(self, text: str) -> None:
-        """Show in the title that the app is about to end."""
         self._ending = True
         self.verdict_bar.put([([(f" {text} ", "bold reverse")], None)])
 

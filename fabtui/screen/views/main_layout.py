@@ -67,7 +67,6 @@ class MainLayout(NamedTuple):
 
     @property
     def lines_around(self) -> int:
-        """Lines above and below the body."""
         body = ("connecting", "grid", "worst", "panel", "log")
         return self.log + sum(shown for name, shown in self.shown.items() if name not in body)
 

@@ -50,7 +50,6 @@ class PanelContent:
         self._sentences: dict[int | None, Line] = {}
 
     def preflight_summary(self, width: int) -> Lines:
-        """Return the most severe findings of the preflight."""
         lines = styled(short_lines(self._context.preflight(), width, _SUMMARY, self._context.glyphs))
         return [*lines, [(" P: preflight", MUTED)], []] if lines else []
 
@@ -80,7 +79,6 @@ class PanelContent:
         return [("no rank here", MUTED)] if found is None else rank_parts(job, found, self._context.glyphs)
 
     def job_text(self, job: JobBoard) -> str:
-        """Return all about a running job as text."""
         return board_text(job, 120, self._context.glyphs)
 
     def _ends(self, entries: tuple[AxisEntry, AxisEntry] | None) -> tuple[str, str] | None:
@@ -181,7 +179,6 @@ class PanelContent:
         return _plain([clipped(line, width, glyphs.ellipsis) for line in lines])
 
     def _worst_lines(self, width: int, height: int) -> list[TargetLine]:
-        """Return the worst pairs under a line with the number of bad pairs and the headings."""
         view, glyphs, sorting = self._navigation.view_state, self._context.glyphs, self._worst_sorting
         bad = view.index
         if bad.bad_shown <= len(self.diagnosis.found):

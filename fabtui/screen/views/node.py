@@ -284,7 +284,6 @@ def _limit_text(value: Any, *, size: bool = False) -> str:
 
 
 def system_lines(inventory: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the properties of the system with their names."""
     host, system, kernel, cpus, driver, cuda = _texts(inventory, "host", "os", "kernel", "cpus", "driver", "cuda")
     rows = [
         ("host", host),
@@ -349,7 +348,6 @@ def gpu_lines(inventory: dict[str, Any], gpus_probe: dict[str, Any] | None = Non
 
 
 def process_lines(inventory: dict[str, Any]) -> Lines:
-    """Return the table of processes that use a GPU."""
     rows = [
         [
             (text, "$warning")
@@ -362,7 +360,6 @@ def process_lines(inventory: dict[str, Any]) -> Lines:
 
 
 def gpu_state_lines(gpus_probe: dict[str, Any] | None, load: dict[str, Any] | None) -> Lines:
-    """Return the state of each GPU, and its PCIe link under load."""
     busy = {text_of(gpu.get("index")): gpu for gpu in dicts(field(load, "gpus")) if gpu.get("busy") is True}
     rows = [_state_cells(gpu, busy.get(text_of(gpu.get("index")))) for gpu in dicts(field(gpus_probe, "gpus"))]
     headings = ["GPU", "PCIe", "under load", "SM MHz", "throttled by", "power W", "C", "ECC", "rows", "fabric"]
@@ -621,7 +618,6 @@ def _interface_lines(rdma: dict[str, Any]) -> Lines:
 
 
 def nic_lines(inventory: dict[str, Any]) -> Lines:
-    """Return the table of network interfaces."""
     rows = []
     for nic in dicts(inventory.get("nics")):
         if nic.get("kind") != "loopback":
@@ -634,7 +630,6 @@ def nic_lines(inventory: dict[str, Any]) -> Lines:
 
 
 def library_lines(inventory: dict[str, Any]) -> Lines:
-    """Return the tables of Pythons and NCCL libraries."""
     names = ("path", "version", "torch", "torch_cuda", "nccl_version")
     rows = [[*_texts(one, *names), text_of(one.get("error"), 80)] for one in dicts(inventory.get("pythons"))]
     lines = table_section("Pythons", ["Python", "version", "torch", "torch CUDA", "torch NCCL", "problem"], rows)
@@ -673,7 +668,6 @@ def _ago(seconds: Any) -> str:
 
 
 def user_probe_lines(record: NodeRecord) -> Lines:
-    """Return the results of the user's probes on a node."""
     lines: Lines = []
     for probe, result in record.probe_results.items():
         if result.get("own") is not True:

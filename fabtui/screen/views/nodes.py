@@ -131,7 +131,6 @@ class NodesTable(SortedTable):
 
     @property
     def chosen(self) -> str | None:
-        """Name of the node of the cursor."""
         return None if self.selected is None else str(self.selected.name)
 
 
@@ -215,7 +214,6 @@ class NodesScreen(SteppedScreen):
         return self._lines
 
     def stepped_lines(self, width: int) -> Lines:
-        """Return problems and differences of the chosen node, problems of the others, and facts by groups of nodes."""
         context, glyphs, found = self.context, self.context.glyphs, self.context.preflight()
         lines: Lines = []
         record = context.model.nodes.get(self.table.chosen or "")

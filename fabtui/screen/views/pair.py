@@ -130,7 +130,6 @@ class PairScreen(SteppedScreen):
         return lines
 
     def _finding_lines(self, names: tuple[str, str], width: int) -> Lines:
-        """Return the findings that explain the pair in either direction, and the next steps."""
         model = self.context.model
         either = {names, names[::-1]}
         if found := [one for one in enumerate(self.context.findings.found, 1) if either & one[1].cells]:
@@ -417,7 +416,6 @@ def _address(*found: str | None) -> str:
 
 
 def _port(inventory: dict[str, Any], nic: str | None) -> tuple[str, bool]:
-    """Return state and rate of a NIC, and True if it is down."""
     for port in dicts(inventory.get("ib")):
         if nic is not None and nic in (port.get("ca"), port.get("netdev")):
             state = one_line(str(port.get("state") or _UNKNOWN), 20)
@@ -610,7 +608,6 @@ def counter_lines(model: Model, measurement: Measurement | None) -> Lines:
 
 
 def _rows(node: str, deltas: Deltas) -> tuple[list[list[Cell]], int]:
-    """Return the rows of a node, errors first, then congestion, and the number of rows left out."""
     counts = flatten(deltas)
     errors = paths_of(deltas.get("errors"))
     failures = sorted((path for path in counts if path in errors), key=lambda path: (-counts[path], path))

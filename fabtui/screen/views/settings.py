@@ -26,7 +26,6 @@ HEADINGS = ("setting", "value", "from", "meaning")
 
 
 def setting_rows(context: AppContext) -> list[TableRow]:
-    """Return a row for each setting, with what was changed on the screen."""
     start = context.settings.in_effect or settings_in_effect({}, ConfigFile(config_path()))
     known, texts, unsaved = settings(), context.setting_texts, context.unsaved_settings
     rows = []
@@ -105,7 +104,6 @@ class SettingsScreen(TitledScreen):
 
     @on(SettingsTable.Chosen)
     def action_change(self) -> None:
-        """Open the command line with the setting and its value."""
         if (row := self.table.selected) is not None:
             spec, value, source = setting_named(row.name), row.cells[1].key, row.cells[2].key
             try:

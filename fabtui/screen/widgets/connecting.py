@@ -83,7 +83,6 @@ class ConnectingView(VerticalScroll):
         self._glyphs = glyphs
 
     def start(self, title: str) -> None:
-        """Show that a session starts, by its title."""
         self._text.show(Content.assemble((f" starting {one_line(title, 60)}", MUTED)), layout=True)
 
     def put(self, model: Model, title: str, summary: Lines) -> None:
@@ -107,5 +106,4 @@ class ConnectingView(VerticalScroll):
         self._text.show(content_of(lines), layout=True)
 
     def on_resize(self) -> None:
-        """Draw for the new size."""
         context_of(self).request_draw()

@@ -40,7 +40,6 @@ STYLES = {
 
 
 def styled(lines: Lines) -> Lines:
-    """Return lines with the styles of their roles."""
     return [[(text, STYLES.get(role, "")) for text, role in line] for line in lines]
 
 
@@ -56,7 +55,6 @@ _EVIDENCE_INDENT = 8
 
 
 def finding_block(one: Finding, width: int, number: int) -> Lines:
-    """Return a finding with its evidence, pairs and next steps, as it is copied."""
     steps = [step for at, command in enumerate(one.next) for step in step_lines(command, at, width, noted=False)]
     return [*head_lines(one, width, number), *detail_lines(one, width), *steps]
 
@@ -287,7 +285,6 @@ def _tone(one: Finding) -> str:
 
 
 def _title_parts(one: Finding, title: str, is_open: bool) -> Line:
-    """Return a title in which what is wrong with a pair stands out from the pair."""
     plain_style = MUTED if one.known else "bold" if is_open else ""
     match = _PAIR_FIRST.match(title)
     if one.known or match is None or not isinstance(one.facts.get("verdict"), Verdict):
@@ -302,7 +299,6 @@ def _noted(step: str, width: int) -> Line:
 
 
 def _with_count(head: Line, pairs: str, width: int, glyphs: Glyphs) -> Lines:
-    """Return a title with its number of pairs at the right end, wrapped."""
     lines = stacked([head], width, 2)
     if pairs and len(plain(lines[-1])) + len(pairs) + 1 > width:
         lines.append([])

@@ -159,7 +159,6 @@ def hardware_text(model: Model) -> str:
 
 
 def _progress(model: Model, elapsed: float) -> list[tuple[int, str]]:
-    """Return the progress of the sweep, each part with its rank."""
     clock, phase = clock_text(elapsed), model.phase
     if model.exit_code is not None:
         return [(3, f"{_QUIET_ENDS.get(model.exit_code, 'done in')} {clock}")]
@@ -239,7 +238,6 @@ class LayerTabs(TextLine):
 
 
 def lost_nodes(model: Model) -> list[NodeRecord]:
-    """Return the lost nodes, most recently lost first."""
     found = [record for record in model.nodes.values() if record.state is NodeState.LOST]
     return sorted(found, key=lambda record: -record.since)
 

@@ -32,7 +32,6 @@ def problem_lines(record: NodeRecord, width: int) -> Lines:
 def odd_lines(
     found: Preflight, record: NodeRecord, width: int, glyphs: Glyphs, steps_of: Callable[[Finding], Lines]
 ) -> Lines:
-    """Return the preflight findings of a node, and the facts in which it differs from nodes of its kind."""
     mine = [one for one in found.findings if record.name in one.nodes]
     odd = [one for one in found.table.odd if record.name in one.values]
     if not mine and not odd:

@@ -70,7 +70,6 @@ def link_notes(model: Model, source: AxisEntry, target: AxisEntry) -> list[Part]
 
 
 def of_layer(model: Model, layer: Layer, source: AxisEntry, target: AxisEntry) -> Measurement | None:
-    """Return the measurement of a cell."""
     if source.number is None or target.number is None:
         return None
     if source.number == target.number and layer.spec.per is not Per.NODE_PAIR:
@@ -231,7 +230,6 @@ def status_parts(model: Model, layer: Layer, source: AxisEntry, target: AxisEntr
 
 
 def _whole_name(source: AxisEntry, target: AxisEntry) -> str:
-    """Return the name of a pair with the full names of its nodes."""
     return one_line(f"{source.node}:{source.index} > {target.node}:{target.index}", 300)
 
 

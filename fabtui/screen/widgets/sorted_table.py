@@ -174,7 +174,6 @@ class SortedTable(Widget, can_focus=True):
 
     @property
     def cursor(self) -> int:
-        """Line of the cursor. If its row is gone, the cursor stays on its line."""
         if self._chosen is not None:
             found = next((line for line, row in enumerate(self._rows) if row.name == self._chosen), None)
             self._line = min(self._line, max(0, len(self._rows) - 1)) if found is None else found
@@ -187,7 +186,6 @@ class SortedTable(Widget, can_focus=True):
 
     @property
     def text(self) -> str:
-        """All rows as plain text, with the headings."""
         found = table_lines(self.columns, self._rows, self.sorting, self._glyphs)
         return "\n".join(plain(line).rstrip() for line in (found.head, *found.rows))
 

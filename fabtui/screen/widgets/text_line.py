@@ -26,7 +26,6 @@ from fabtui.screen.widgets.headings import Span, heading_at
 
 
 def content_of(lines: Iterable[Line]) -> Content:
-    """Return styled lines as content."""
     return Content("\n").join(Content.assemble(*line) for line in lines)
 
 
@@ -141,7 +140,6 @@ class TargetLines(TextLine):
 
     @property
     def text(self) -> str:
-        """The lines as text."""
         return "\n".join(map(plain, self._lines))
 
     @property

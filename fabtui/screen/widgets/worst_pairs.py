@@ -93,7 +93,6 @@ class WorstPairs(SortedTable):
 
     @property
     def pairs(self) -> list[object]:
-        """Positions of the pairs of the list."""
         return [row.name for row in self._rows]
 
     def select_pair(self, row: int, column: int) -> None:

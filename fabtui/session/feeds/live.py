@@ -198,7 +198,6 @@ class LiveFeed(Feed):
             await self._pump.flush()
 
     async def run_step(self, step: StepCommand) -> None:
-        """Run a command that the user asked for on its node."""
         if self.read_only and not step.read_only:
             self._pump.log("warning", f"not run, the session is read-only: {one_line(step.text, 200)}", step.node)
             return
@@ -332,7 +331,6 @@ class LiveFeed(Feed):
             await self._pump.drain()
 
     async def _open(self, stack: contextlib.AsyncExitStack) -> tuple[Opener, list[Fault]]:
-        """Start the lab if there is one, and return the opener of links."""
         options = self._options
         ssh_config: Path | None = options.ssh_config
         faults: list[Fault] = []
@@ -374,7 +372,6 @@ class LiveFeed(Feed):
         return await stack.enter_async_context(reach), faults
 
     async def _read_notes(self) -> None:
-        """Take over the notes about findings of earlier sessions."""
         notes, problem = await asyncio.to_thread(self._notes.read)
         for note in notes:
             self._pump.emit(note)
@@ -423,7 +420,6 @@ class LiveFeed(Feed):
         self._changed.set()
 
     async def _node(self, name: str, reach: Opener) -> None:
-        """Keep a node connected, for the whole session."""
         while True:
             pause = await self._visit(name, reach)
             if pause is None:
@@ -503,7 +499,6 @@ class LiveFeed(Feed):
         return pause
 
     async def _look_at(self, name: str, client: NodeClient, *, back: bool) -> None:
-        """Have a node load what its ranks need, which takes longest, and ask it for its inventory meanwhile."""
         try:
             await asyncio.gather(self._prepare(name, client), self._inventory(name, client, back=back))
         except Exception as error:
@@ -522,7 +517,6 @@ class LiveFeed(Feed):
         return None if launched or self._closing.is_set() or not may_return(kind) else self._returns.pause(name)
 
     def _by_hand(self, name: str, command: str, backend: str = "") -> str:
-        """Return the command line that runs a command on a node by hand."""
         options = {"transport": self._options.transport, "via": self._options.via}
         return command_on_node({**options, "placements": self._options.placements}, name, command, backend)
 
@@ -546,7 +540,6 @@ class LiveFeed(Feed):
         return found
 
     async def _ask_scheduler(self) -> None:
-        """Add what Slurm knows about the nodes, where it is installed here."""
         options = self._options
         if options.lab is None and self._opener is None and options.transport not in ("local", "via"):
             for name, value in (await asyncio.to_thread(node_values, self._order)).items():
@@ -665,7 +658,6 @@ class LiveFeed(Feed):
             await self._rejoined()
 
     def _woke(self, seconds: float, busy: bool) -> None:
-        """Note that this process was suspended, so that no node is to blame for what broke."""
         what = "fabtui was busy, or got no processor," if busy else "this machine slept, or fabtui was stopped,"
         text = f"{what} for {seconds:.0f} s"
         self._pump.log("notice", f"{text}; nodes are joined again, and what was being tested is tested again")

@@ -179,7 +179,6 @@ class ReplayFeed(StillFeed):
         return min(recorded + (asyncio.get_running_loop().time() - at) * self._speed, self._next)
 
     def _hold(self, recorded: float) -> None:
-        """Continue the clock of the replay from a recorded time."""
         self._anchor = (recorded, asyncio.get_running_loop().time())
         self._wake.set()
 
@@ -190,7 +189,6 @@ class ReplayFeed(StillFeed):
         self._notify()
 
     def play_at(self, speed: float) -> None:
-        """Set the speed of the replay."""
         self._hold(self._now())
         self._speed = speed
         self._notify()
@@ -252,7 +250,6 @@ class ReplayFeed(StillFeed):
         self._notify()
 
     async def close(self) -> None:
-        """Stop playing."""
         self._closed = True
         self._wake.set()
 

@@ -251,7 +251,6 @@ class CommunicatorPool:
         self._lose(end for end, process in self._processes.items() if processes.get(end) != process)
 
     def _lose(self, ends: Iterable[int]) -> None:
-        """Forget what the processes of endpoints held."""
         lost = {*ends}
         for key, kept in [*self._kept.items()] if lost else []:
             if not (gone := lost & (held := self._held_by(key)).keys()):
@@ -329,7 +328,6 @@ class CommunicatorCache:
             self.pool.measured(key, end, held)
 
     def failed(self, key: CommunicatorKey) -> None:
-        """Note that the test of a pair failed."""
         self.pool.failed(key)
 
     def lose(self) -> None:

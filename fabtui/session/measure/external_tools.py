@@ -98,7 +98,6 @@ class PairTools:
     async def _one(
         self, probe: str, layer: Layer, src: str, source: ToolPort, dst: str, target: ToolPort
     ) -> Measurement:
-        """Serve at the destination, measure from the source, and end both."""
         token = secrets.token_hex(8)
         loop = asyncio.get_running_loop()
         opened: asyncio.Future[int | None] = loop.create_future()
@@ -228,13 +227,11 @@ def _gid_index(port: dict[str, Any]) -> int | None:
 
 
 def _rails(here: Iterable[ToolPort], there: Iterable[ToolPort]) -> list[tuple[ToolPort, ToolPort]]:
-    """Return the ends of two nodes that are on the same rail."""
     others = {port.rail: port for port in there}
     return [(port, others[port.rail]) for port in here if port.rail in others]
 
 
 def _ring(count: int) -> list[list[tuple[int, int]]]:
-    """Return rounds of disjoint pairs in which each is with the next one."""
     pairs = [(at, (at + 1) % count) for at in range(count)]
     rounds = [pairs[0 : count - count % 2 : 2], pairs[1::2], pairs[count - count % 2 :]]
     return [one for one in rounds if one]

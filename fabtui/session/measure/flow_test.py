@@ -147,7 +147,6 @@ class FlowTest:
         return self._pump.model.addresses.last(layer, *ends)
 
     async def _try(self, targets: list[Target]) -> dict[Target, _Outcome]:
-        """Try the flows of targets, report, and return what came of them."""
         if not targets:
             return {}
         self._pump.emit(PhaseStart(name="flows", total=len(targets)))
@@ -289,7 +288,6 @@ def _ends(target: Target) -> frozenset[tuple[str, str]]:
 
 
 def _outcome(row: Mapping[str, Any], first: int, arrived: set[int] | None) -> _Outcome:
-    """Return the flows of a target from the row of its sender, and the numbers of datagrams that arrived."""
     udp, tcp = Counter[str](), Counter[str]()
     lost_port = None
     for at, flow in enumerate(dicts(row.get("flows"))[:FLOWS]):

@@ -75,7 +75,6 @@ class WorldSweep:
         await self._report(request, good, wanted)
 
     def leave_out(self, ranks: Sequence[int], out: set[int], wanted: Container[Pair], why: str) -> None:
-        """Report the pairs of ranks that are left out of the world."""
         text = f"left out of the world communicator: {why}"
         self._report_without(ranks, out, wanted, Verdict.SKIPPED, lambda rank: text)
 
@@ -106,14 +105,12 @@ class WorldSweep:
         return await self._form(ranks, pairs)
 
     def _take_rows(self, ranks: frozenset[int], rank: int, report: dict[str, Any]) -> bool:
-        """Report the results that a rank reports while others are being measured."""
         if report.get("op") != "rows":
             return False
         self._context.report(self._new(rank, report.get("rows"), ranks, report))
         return True
 
     def _new(self, rank: int, rows: Any, ranks: Set[int], report: dict[str, Any]) -> list[Measurement]:
-        """Return the measurements of those rows of a rank that were not reported before."""
         known = self._reported.setdefault(rank, set())
         left, found = set(ranks - known), []
         for row in rows if isinstance(rows, list) else ():
@@ -471,7 +468,6 @@ def _success(
     seconds: float,
     reports: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Return the fields of a collective that all ranks passed."""
     count = len(group.ranks)
     fastest = [value for report in reports if (value := number(report.get("fastest")))]
     sent = next((value for report in reports if (value := number(report.get("sent")))), float(size))

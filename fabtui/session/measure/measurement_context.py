@@ -50,7 +50,6 @@ class MeasurementContext:
         self.attempts = PairIndex(self.pump.model.results.names)
 
     def report(self, measurements: list[Measurement]) -> None:
-        """Emit finished measurements."""
         if self.arm is not None:
             measurements = [replace(m, arm=self.arm) for m in measurements]
         if self.void():
@@ -71,11 +70,9 @@ class MeasurementContext:
         return count
 
     def host_of(self, rank: int) -> RankHost:
-        """Return the rank host that runs an endpoint."""
         return self.hosts[self.endpoints[rank].node]
 
     def ready(self) -> set[int]:
-        """Return the endpoints that can be tested."""
         return {rank for host in self.hosts.values() for rank in host.numbers}
 
     async def settled(self) -> None:
@@ -83,7 +80,6 @@ class MeasurementContext:
         await asyncio.gather(*(host.settled(len(self.endpoints)) for host in self.hosts.values()))
 
     def why_not(self, rank: int) -> str:
-        """Return why an endpoint cannot be tested."""
         host = self.hosts.get(self.endpoints[rank].node)
         if host is None:
             return "it has no ranks"

@@ -276,7 +276,6 @@ class MeasurementRunner:
         return str(self._context.endpoints[rank])
 
     def _without_dead(self, pairs: PairArray, dead: dict[tuple[str, str], tuple[str, bool]]) -> PairArray:
-        """Report the pairs whose path the TCP check found dead, so that they cost one deadline in all."""
         left = []
         for a, b in pairs:
             ends = self._context.endpoints[a], self._context.endpoints[b]

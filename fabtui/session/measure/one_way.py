@@ -251,7 +251,6 @@ def _rows(answers: Iterable[tuple[str, dict[str, Any]]]) -> dict[tuple[str, int]
 
 
 def _ports(listed: Any) -> dict[str, tuple[int | None, int | None]]:
-    """Return the ports for datagrams and connections that a node listens on, by address."""
     found: dict[str, tuple[int | None, int | None]] = {}
     for entry in dicts(listed):
         udp, tcp = (

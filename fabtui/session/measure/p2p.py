@@ -51,7 +51,6 @@ class PairTest(NamedTuple):
 
 
 def _side(src: int, dst: int, role: str) -> int:
-    """Return the number of a side among the four of a pair."""
     return 2 * (src > dst) + (role == "dst")
 
 
@@ -73,7 +72,6 @@ class _Running:
     # Thousands run at once: what follows from its ends is not part of it.
     @property
     def keys(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Its ordered pairs of numbers."""
         a, b = self.a.number, self.b.number
         return (a, b), (b, a)
 
@@ -100,7 +98,6 @@ class Recovery:
 
     @property
     def ends(self) -> set[int]:
-        """Endpoints whose rank hosts are being restarted."""
         return {e.number for node in self.nodes for e in self._context.hosts[node].endpoints}
 
     def begin(self, host: RankHost) -> None:
@@ -516,7 +513,6 @@ class PairSweep:
             self._excused.add(pair.ends)
 
     def _drop_broken(self) -> None:
-        """Remove the pairs of endpoints that cannot be tested, and report the reason."""
         lines: list[tuple[str, str, str]] = []
         ready = self._context.ready() | self._recovery.ends
         ends = self._context.endpoints

@@ -132,7 +132,6 @@ def name_ranks(text: str, names: Sequence[object]) -> str:
 
 
 def _decisive(src: Side, dst: Side) -> Side:
-    """Return the failed side whose error explains more."""
     failed = [side for side in (dst, src) if not side.ok]
 
     def explains_less(side: Side) -> tuple[bool, bool, bool, bool]:
@@ -144,7 +143,6 @@ def _decisive(src: Side, dst: Side) -> Side:
 
 
 def _judge(src: Side, dst: Side) -> tuple[Verdict, str | None, ErrorKind | None]:
-    """Return the verdict on a direction, and the error with its kind if the verdict is not ok."""
     if src.ok and dst.ok:
         if dst.rate:
             return Verdict.OK, None, None

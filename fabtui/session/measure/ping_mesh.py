@@ -70,13 +70,11 @@ class Target(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Peer and addresses, which identify the targets of one node."""
         return self.peer, self.here.address, self.there.address
 
     def measurement(
         self, layer: Layer, verdict: Verdict, value: float | None, unit: str, size: int | None, **more: Any
     ) -> Measurement:
-        """Return a measurement of this target at this time."""
         ends: dict[str, Any] = {"src_addr": self.here.address, "dst_addr": self.there.address}
         return Measurement(layer, self.node, self.peer, verdict, value, unit, size, time.time(), **ends, **more)
 
@@ -108,7 +106,6 @@ class MeshTest:
         return self._pump.model.addresses.last(layer, *ends)
 
     def _losing(self, layer: Layer, targets: Iterable[Target]) -> list[Target]:
-        """Return the targets that lost some of their packets."""
         return [t for t in targets if (m := self._latest(layer, t)) is not None and m.verdict is Verdict.SLOW]
 
     def _next_attempt(self, layer: Layer, target: Target) -> int:
@@ -190,7 +187,6 @@ def targets_between(
 
 
 def _thinned(targets: list[Target]) -> list[Target]:
-    """Return the targets of two nodes within a rail, and one across rails."""
     same = [t for t in targets if t.here.rail is not None and t.here.rail == t.there.rail]
     cross = [t for t in targets if t not in same]
     # A different choice for each pair of nodes, so that all rails occur.
@@ -198,7 +194,6 @@ def _thinned(targets: list[Target]) -> list[Target]:
 
 
 def _distances(count: int, share: float) -> set[int]:
-    """Return the distances in a circle of nodes at which nodes are paired, in both directions."""
     if share >= 1:
         return set(range(1, count))
     half = max(1, int(share * (count - 1) / 2))
@@ -385,7 +380,6 @@ class PingMesh(MeshTest):
 
 
 def _first_of_each(asked: Asked, most: int) -> Asked:
-    """Return the first targets of each node, up to a maximum number."""
     counted: dict[str, int] = {}
     kept = []
     for pair in asked:
@@ -396,7 +390,6 @@ def _first_of_each(asked: Asked, most: int) -> Asked:
 
 
 def _explained(m: Measurement, payload: int | None) -> Measurement:
-    """Return a failed large echo with the payload that passes and the MTU reported by the path."""
     extra = dict(m.extra or {})
     narrow = extra.get("path_mtu")
     text = f"{extra.get('payload')} bytes do not pass"

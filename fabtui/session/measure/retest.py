@@ -45,7 +45,6 @@ def unordered(pairs: Iterable[Pair]) -> list[Pair]:
 async def bad_pairs(
     model: Model, swept: Container[Pair], verdicts: Sequence[Verdict], layer: Layer = Layer.P2P
 ) -> list[Pair]:
-    """Return the unordered pairs with a direction that has one of some verdicts in a layer."""
     return unordered(await bad_directions(model, swept, verdicts, layer))
 
 
@@ -135,7 +134,6 @@ def _has_others(model: Model, pair: Pair) -> bool:
 
 
 def _alone(model: Model, pair: Pair) -> str:
-    """Return the conclusion about a pair whose ends have no partner to compare with where they are."""
     a, b = (model.endpoints[end] for end in pair)
     what = "GPU" if "gpu" in (a.kind, b.kind) else "rank"
     if a.node != b.node:

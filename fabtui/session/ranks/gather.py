@@ -60,7 +60,6 @@ class GroupRequest:
             known.clear()
 
     def message_for(self, node: str) -> dict[str, Any]:
-        """Return the message that a node gets."""
         return {**self.message, **self.for_node(node), "id": self.number}
 
     def last_reports(self, op: str, **fields: Any) -> dict[int, RankReport | None]:
@@ -226,7 +225,6 @@ class Gathering:
             self._context.hosts[node].send({"op": "abort", "id": request.number})
 
     def _lose(self, host: RankHost, text: str) -> None:
-        """Close what runs on a lost rank host, and abort it on the other ranks."""
         host.broken = text
         self._lost.append(host)
         mine = {endpoint.number for endpoint in host.endpoints}

@@ -147,7 +147,6 @@ class RankHost:
 
     @property
     def reported(self) -> frozenset[str]:
-        """All addresses that its node reported."""
         return self._admission.reported
 
     @property
@@ -161,7 +160,6 @@ class RankHost:
 
     @property
     def numbers(self) -> list[int]:
-        """Numbers of the endpoints that can be tested."""
         if self.broken or self.starting or self.stopped or self.down:
             return []
         return [e.number for e in self.endpoints if e.number not in self.bad_ranks and e.number not in self.withheld]
@@ -202,7 +200,6 @@ class RankHost:
         }
 
     def note_failure(self) -> None:
-        """Note that a test failed in its process."""
         if self.failed_at is None:
             self.failed_at = time.monotonic()
 
@@ -211,7 +208,6 @@ class RankHost:
         return self.failed_at is not None and self.failed_at < before
 
     def address_of(self, rank: int) -> str | None:
-        """Return the data address that one of its ranks gets."""
         return self._addresses.get(rank, self.address)
 
     def _init(self, world: int) -> dict[str, Any]:
@@ -273,7 +269,6 @@ class RankHost:
         await self.client.kill()
 
     def cancel_start(self) -> None:
-        """Cancel a restart that is under way in the background."""
         if self._restart is not None:
             self._restart.cancel()
 

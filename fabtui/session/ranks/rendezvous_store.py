@@ -298,7 +298,6 @@ class StoreServer:
             answer(_reply(number, value))
 
     def _permitted(self, node: str, command: Any, request: dict[str, Any]) -> tuple[_Test, list[str]]:
-        """Return the test that a request is about, and its keys."""
         if command == "num_keys":
             return _NO_TEST, []
         given = request["key"]
@@ -409,7 +408,6 @@ class StoreServer:
         waiting.answer(_reply(waiting.number, values[key] if waiting.returns_value else True))
 
     def _expire(self) -> None:
-        """Answer the requests whose time is over."""
         now = asyncio.get_running_loop().time()
         left: dict[str, list[_Waiting]] = {}
         over: list[_Waiting] = []
@@ -448,7 +446,6 @@ class StoreServer:
             self._ended.difference_update(self._ended_in.pop(earliest))
 
     def close(self) -> None:
-        """Stop all waits."""
         self._waiting.clear()
         self._asking.clear()
         self._set_timer(math.inf)

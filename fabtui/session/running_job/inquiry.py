@@ -81,7 +81,6 @@ async def _in_groups(
 
 
 async def _together(asked: Sequence[asyncio.Task[Reply]], enough: Callable[[Reply], bool]) -> list[Reply]:
-    """Return the answers of nodes that are asked at the same time, up to the first that is enough."""
     found: list[Reply] = []
     try:
         for answer in asyncio.as_completed(asked):
@@ -148,7 +147,6 @@ class Dumps(NamedTuple):
 
 
 async def taken_from(found: list[Reply]) -> Dumps:
-    """Return the dumps in the answers of nodes."""
     taken = Dumps({}, {}, {}, [])
     clock = asyncio.get_running_loop().time
     for reply in found:

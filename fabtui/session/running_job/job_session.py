@@ -71,7 +71,6 @@ class JobSession:
         return by_slurm or (verdict is not None and verdict.settled and verdict.state is JobState.ENDED)
 
     def problems(self) -> list[str]:
-        """Return why nodes could not be reached."""
         return [f"{node}: {text}" for node, text in self._reached.items() if text]
 
     def unread(self) -> list[str]:
@@ -90,7 +89,6 @@ class JobSession:
         return [] if report.facts.logs.files else [f"no logs were found: {one_line(where, 200)}"]
 
     def start(self) -> None:
-        """Observe all nodes from now on."""
         self.observer.follow(self._options.hosts, busy=True)
 
     async def snapshot(self, within: float = SNAPSHOT) -> JobVerdict | None:

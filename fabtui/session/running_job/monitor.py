@@ -173,7 +173,6 @@ class JobMonitor:
         return _Places(own, _Place(paths, log_files.Access(owner, visible)))
 
     async def _ask_nodes(self, places: _Places) -> None:
-        """Ask all nodes at the same time, each with its own deadline."""
         needed = self._needed()
         asked = self._logs.nodes if self.every else list(needed)
         await asyncio.gather(*(self._ask_node(node, places if needed.get(node) else None) for node in asked))
@@ -257,7 +256,6 @@ class JobMonitor:
 
 
 def _read(places: _Places, known: Mapping[str, log_files.Known], search: log_files.Search) -> _Read:
-    """Read what is new in the logs that are visible here. Blocks."""
     paths: dict[tuple[int, int], str] = {}
     accesses: dict[str, log_files.Access] = {}
     for place in places:

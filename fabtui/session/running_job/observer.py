@@ -139,7 +139,6 @@ class JobObserver:
             self._beside = [asyncio.create_task(work()) for work in (self._judge, *self._asked(works))]
 
     def _asked(self, works: Mapping[JobSource, Callable[[], _Work]]) -> list[Callable[[], _Work]]:
-        """Return the work for the sources that are asked."""
         return [work for source, work in works.items() if self._source in (None, source)]
 
     async def answered(self, within: float) -> None:
@@ -178,14 +177,12 @@ class JobObserver:
         return await self.decided()
 
     async def ask(self) -> None:
-        """Ask the sources that are not asked all the time."""
         self._stacks_read = asyncio.get_running_loop().time()
         works = {JobSource.STACKS: self._read_stacks, JobSource.FLIGHT: self._read_dumps}
         works |= {JobSource.KERNEL: self._read_kernel}
         await asyncio.gather(*(work() for work in self._asked(works)))
 
     async def close(self) -> None:
-        """End all questions."""
         tasks = [*self._followed.values(), *self._beside]
         for task in tasks:
             task.cancel()
@@ -274,7 +271,6 @@ class JobObserver:
             self._pump.log("warning" if verdict.alerts else "info", one_line(verdict.sentence, 500))
 
     async def _read_stacks(self) -> None:
-        """Emit where the ranks of all nodes are."""
         await self._each(list(self._followed)[:_MOST_STACKS], "stacks", JobSource.STACKS, _STACKS)
 
     async def _read_kernel(self) -> None:
@@ -328,7 +324,6 @@ class JobObserver:
             await asyncio.sleep(0.1)
 
     async def _poll_ras(self) -> None:
-        """Emit the reports of the node that has one, as often as they are cheap."""
         await self._some_rank()
         while True:
             size = await self._read_ras()
@@ -360,7 +355,6 @@ class JobObserver:
         return latest is not None and any(dict(one.process.env).get(_FOLDER) for one in latest.ranks)
 
     async def _read_logs(self) -> None:
-        """Emit what the logs of the job show of its progress."""
         assert self._monitor is not None
         await self._some_rank()
         while True:

@@ -48,7 +48,6 @@ class Offer:
     agent: SSHAgentClient | None = None
 
     def close(self) -> None:
-        """Close the connection to the agent."""
         if self.agent is not None:
             self.agent.close()
 

@@ -78,15 +78,12 @@ class Client(asyncssh.SSHClient):
         return self.connection is not None and bool(self.connection.get_extra_info("server_version"))
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
-        """Keep the connection."""
         self.connection = conn
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Keep the reason."""
         self.lost = exc
 
     def auth_banner_received(self, msg: str, lang: str) -> None:
-        """Keep the banner of the server."""
         self.banner = (self.banner + clean(msg, 4096))[:8192]
 
     async def public_key_auth_requested(self) -> list[Any] | None:
@@ -122,7 +119,6 @@ class Client(asyncssh.SSHClient):
     async def kbdint_challenge_received(
         self, name: str, instructions: str, lang: str, prompts: Sequence[tuple[str, bool]]
     ) -> list[str] | None:
-        """Return the answers to the questions of the server."""
         self._keyboard = True
         return await self.turn.answer("\n".join(filter(None, (name, instructions))), prompts)
 
@@ -156,7 +152,6 @@ class Login:
     seconds: float | None = None  #: Duration; None if the server asked a question.
 
     def abort(self) -> None:
-        """Close it immediately."""
         self.connection.abort()
         if self.proxy is not None:
             self.proxy.abort()
@@ -350,7 +345,6 @@ class ChannelPipe(BytePipe):
         return int(self._process.stdin.channel.get_write_buffer_size())
 
     def write_eof(self) -> None:
-        """End standard input."""
         with contextlib.suppress(OSError, asyncssh.Error):
             self._process.stdin.write_eof()
 
@@ -367,7 +361,6 @@ class ChannelPipe(BytePipe):
         return Ending(reason=str(self._login.client.lost or "the connection was lost"))
 
     def abort(self) -> None:
-        """Tear the connection down."""
         self._login.abort()
 
     async def wait_closed(self) -> None:

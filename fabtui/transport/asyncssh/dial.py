@@ -42,7 +42,6 @@ class Proxy:
         return self._stderr.text()
 
     def abort(self) -> None:
-        """End the command."""
         self.sock.close()
         kill(self._process)
 
@@ -117,7 +116,6 @@ class Dialer:
     async def _first(
         self, resolved: SshSettings, addresses: list[tuple[socket.AddressFamily, tuple[str, int]]], within: float
     ) -> socket.socket:
-        """Return a socket connected to the first address that answers."""
         failure: OSError = TimeoutError(errno.ETIMEDOUT, "no answer")
         share = within / max(1, len(addresses))
         for family, address in addresses:

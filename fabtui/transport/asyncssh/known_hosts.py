@@ -39,12 +39,10 @@ class HostEntries:
     revoked: list[SSHKey] = field(default_factory=list)  #: Keys that are never accepted for it.
 
     def trusted(self) -> list[SSHKey]:
-        """Return the keys that are accepted."""
         return [key for key, _ in (*self.keys, *self.elsewhere)]
 
 
 def lookup_name(resolved: SshSettings) -> str:
-    """Return what a host is written as in a known hosts file."""
     if resolved.host_key_alias:
         return resolved.host_key_alias.lower()
     host = resolved.hostname.lower()
@@ -107,7 +105,6 @@ class HostKeys:
         self._known: dict[tuple[str, str, tuple[str, ...]], HostEntries] = {}
 
     async def known(self, resolved: SshSettings) -> HostEntries:
-        """Return what is known of a host."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._looking, self._look_up, resolved, loop)
 
@@ -159,7 +156,6 @@ class HostKeys:
             self._notice(f"the new host key of {resolved.name} is not written to {path}: {reason}")
 
     def close(self) -> None:
-        """Let the threads go."""
         for threads in (self._looking, self._writing):
             threads.shutdown(wait=False, cancel_futures=True)
 
@@ -179,7 +175,6 @@ def match(files: list[tuple[str, SSHKnownHosts]], name: str, plain: str) -> Host
 
 
 def entry(name: str, key: SSHKey, hashed: bool) -> bytes:
-    """Return the line of a known hosts file for a key."""
     if hashed:
         salt = secrets.token_bytes(20)
         digest = hmac.new(salt, name.encode(), sha1).digest()

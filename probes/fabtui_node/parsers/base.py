@@ -58,7 +58,6 @@ class Likely:
         self.needs = needs
 
     def __call__(self, text: str) -> float:
-        """Return the likelihood of a text."""
         return self._function(text)
 
 
@@ -91,10 +90,8 @@ class Notes:
             self.warnings.append(text)
 
     def puzzled(self, line: str) -> None:
-        """Keep a line that was not understood."""
         if line.strip() and len(self.unknown) < UNKNOWN_LINES:
             self.unknown.append(line.strip("\r\n")[:UNKNOWN_WIDTH])
 
     def reading(self, values: Dict[str, Any]) -> Reading:
-        """Return the reading with these values."""
         return Reading(values, self.warnings, self.unknown)

@@ -28,5 +28,4 @@ def formats_in(package: str) -> Dict[str, Format]:
 
 
 def formats() -> Dict[str, Format]:
-    """Return all formats of commands that run on nodes, by name."""
     return formats_in("fabtui_node.parsers")

@@ -136,7 +136,6 @@ def json_object(value: Any, *names: str) -> dict[str, Any]:
 
 
 def json_list(value: Any) -> list[Any]:
-    """Return a JSON value as a list, an empty one for any other value."""
     return value if isinstance(value, list) else []
 
 

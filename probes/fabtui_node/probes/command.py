@@ -63,7 +63,6 @@ class Output:
         return self._total
 
     def extend(self, data: bytes) -> None:
-        """Take a piece of output."""
         self._total += len(data)
         if not self._by_line:
             self._keep(data)

@@ -108,13 +108,11 @@ def interface_counts(names: List[str], root: str = "/sys") -> Counts:
 
 
 def _below(name: str, root: str) -> List[str]:
-    """Return the interfaces below one, such as the ports of a bond."""
     entries = sysfs.names(root, "class/net", name)
     return [entry[len("lower_") :] for entry in entries if entry.startswith("lower_")]
 
 
 def data_interfaces(root: str = "/sys") -> List[str]:
-    """Return the interfaces that have an address which data may use."""
     interfaces, devices = nics.read_all(root)
     entries = nics.data_addresses(interfaces, devices, os.environ.get("FABTUI_LAB_ADDRESS"))
     return list(dict.fromkeys(entry["nic"] for entry in entries))

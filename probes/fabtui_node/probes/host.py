@@ -110,7 +110,6 @@ def _limits(value: Dict[str, Any], cards: float, graphics: float) -> List[Judgem
 
 
 def _groups(value: Dict[str, Any], graphics: int) -> List[Judgement]:
-    """Judge the limits of the control groups of the session."""
     found = []
     group = part(value, "cgroup")
     files = part(group, "files")
@@ -145,7 +144,6 @@ def _shown(files: Dict[str, Any], name: str) -> List[str]:
 
 
 def _tracked(value: Dict[str, Any]) -> List[Judgement]:
-    """Judge the table of tracked connections."""
     tracked = part(value, "connections")
     used, most = count(tracked, "count"), count(tracked, "max")
     if used is None or not most or used < NEARLY_FULL * most:
@@ -202,7 +200,6 @@ def _paths(value: Dict[str, Any], cards: float, graphics: float) -> List[Judgeme
 
 
 def _inside(value: Dict[str, Any]) -> List[Judgement]:
-    """Judge shared memory and processors."""
     shm, processors = count(part(value, "memory"), "shm_size"), part(value, "processors")
     found = []
     if shm is not None and shm < ENOUGH_SHM:

@@ -41,7 +41,6 @@ def count(value: Mapping[str, Any], name: str) -> Optional[float]:
 
 
 def texts(value: Any) -> List[str]:
-    """Return the texts of a list."""
     return [entry for entry in value if isinstance(entry, str)] if isinstance(value, list) else []
 
 
@@ -51,7 +50,6 @@ def objects(value: Any) -> List[Dict[str, Any]]:
 
 
 def some(names: List[str], most: int = 8) -> str:
-    """Return the first names, and how many more there are."""
     return ", ".join(names[:most]) + (" and %d more" % (len(names) - most) if len(names) > most else "")
 
 

@@ -148,7 +148,6 @@ def judge(value: Value) -> List[Judgement]:
 
 
 def report(entry: Dict[str, Any], verdict: str, subject: str, name: str) -> Judgement:
-    """Return the judgement of a count of reports."""
     age, times = count(entry, "age"), count(entry, "count") or 1
     where = entry.get("interface") or entry.get("bus")
     if where:

@@ -138,7 +138,6 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
 
 
 def judge(value: Dict[str, Any]) -> List[Judgement]:
-    """Return what limits the meaning of the values."""
     size = value.get("file_bytes")
     if not isinstance(size, int) or size >= SMALL:
         return []

@@ -144,7 +144,6 @@ class Store:
 
 
 def to_text(value: bytes) -> str:
-    """Return a value as the store keeps it."""
     return base64.b64encode(value).decode("ascii")
 
 

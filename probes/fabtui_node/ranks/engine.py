@@ -50,7 +50,6 @@ class KeptLinks:
         return self._links[key][0] if key in self._links else None
 
     def take(self, key: Key, task: Task) -> Keepable:
-        """Remove and return a link for a test."""
         link = self._links.pop(key)[1]
         link.renew(task)
         return link
@@ -68,7 +67,6 @@ class KeptLinks:
             found[1].close(broken)
 
     def clear(self) -> None:
-        """Close all links."""
         for key in list(self._links):
             self.close(key, broken=False)
 
@@ -125,7 +123,6 @@ class PairLink(Keepable):
         raise NotImplementedError
 
     def _send_warmup(self, size: int, count: int, end: float) -> float:
-        """Return the duration (s) of all warm-up messages."""
         raise NotImplementedError
 
     def _receive_warmup(self, size: int, count: int, end: float) -> None:
@@ -135,7 +132,6 @@ class PairLink(Keepable):
         raise NotImplementedError
 
     def _receive_timed(self, size: int, count: int, untimed: int, end: float) -> List[float]:
-        """Return the duration (s) of each timed message."""
         raise NotImplementedError
 
     def _exchange(self, size: int, count: int, end: float) -> float:
@@ -147,7 +143,6 @@ class PairLink(Keepable):
         raise NotImplementedError
 
     def _ping(self, count: int, end: float) -> List[float]:
-        """Return the duration (s) of each round trip of a small message."""
         raise NotImplementedError
 
     def _pong(self, count: int, end: float) -> None:
@@ -160,7 +155,6 @@ class PairLink(Keepable):
         """Mark the end of a step."""
 
     def _announced_transport(self) -> Optional[str]:
-        """Return the transport to report to the destination, which may not know it."""
         return None
 
     def transport(self, sending: bool) -> Tuple[Optional[str], Optional[str], Optional[str]]:
@@ -286,11 +280,9 @@ class RankGroup:
         raise NotImplementedError
 
     def close(self, broken: bool) -> None:
-        """Release the group."""
         raise NotImplementedError
 
     def _allocate(self, form: TransferShape) -> Any:
-        """Return the buffer that the results arrive in."""
         raise NotImplementedError
 
     def _iteration(self, form: TransferShape, buffer: Any, end: float) -> Callable[[], Any]:
@@ -313,7 +305,6 @@ class RankGroup:
         raise NotImplementedError
 
     def _transports(self) -> Optional[str]:
-        """Return the transports out of this rank, worst first."""
         raise NotImplementedError
 
     def _algorithm(self) -> Optional[str]:

@@ -79,7 +79,6 @@ class RankThread:
         return {"rank": self._rank.rank, "ok": error is None, "error": text, "error_kind": kind}
 
     def submit(self, number: int, deadline: float, work: Callable[[RankEndpoint, Task], None]) -> None:
-        """Queue a piece of work."""
         self._queue.put((number, deadline, work))
 
     def _loop(self) -> None:
@@ -153,7 +152,6 @@ class RankDispatcher:
                 log("bad %s: %s" % (op, describe(error)))
 
     def _messages(self) -> Iterator[Message]:
-        """Yield the controller's messages, several that came as one singly."""
         for message in self._channel.messages():
             if message.get("op") == "several":
                 yield from message["messages"]

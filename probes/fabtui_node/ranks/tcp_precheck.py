@@ -17,7 +17,6 @@ MAX_GREETING = 256
 
 
 def family(address: str) -> int:
-    """Return the address family of a numeric address."""
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
@@ -76,7 +75,6 @@ def connect(address: str, port: int, source: str, timeout: float) -> socket.sock
 
 
 def reason(error: OSError, address: str, port: int, seconds: float) -> str:
-    """Return the error of an attempt to connect, with the address and the errno's text."""
     where = endpoint(address, port)
     if isinstance(error, socket.timeout):
         return "connect to %s: no answer within %.1f s" % (where, seconds)

@@ -73,7 +73,6 @@ class MemoryImporter:
         self.add(modules)
 
     def add(self, modules: Dict[str, str]) -> None:
-        """Serve further modules."""
         self._modules.update(modules)
         for name in modules:
             while "." in name:
@@ -108,7 +107,6 @@ class MemoryImporter:
         return None
 
     def exec_module(self, module: Any) -> None:
-        """Run the source of a module in its namespace."""
         name = module.__name__
         module.__file__ = self._path(name)
         # This is how the node side gets its modules: from the controller, which may run anything here anyway.
@@ -120,7 +118,6 @@ class MemoryImporter:
         return self._modules.get(fullname, "")
 
     def sources(self, prefix: str) -> Dict[str, str]:
-        """Return the source of every module whose name starts with a prefix."""
         return {name: source for name, source in self._modules.items() if name.startswith(prefix)}
 
 

@@ -28,7 +28,6 @@ LONGEST = 512
 
 
 def proof(secret: str, *parts: str) -> str:
-    """Return the proof that its sender knows the secret, for one exchange."""
     return hmac.new(secret.encode("ascii"), "\n".join(parts).encode("utf-8"), hashlib.sha256).hexdigest()
 
 

@@ -34,7 +34,6 @@ class Outgoing:
         self._waiting += data
 
     def drop(self) -> None:
-        """Discard what is waiting."""
         self._waiting.clear()
 
     def flush(self) -> None:
@@ -99,7 +98,6 @@ class FrameSocket:
         return messages
 
     def close(self) -> None:
-        """Close this end."""
         self.open = False
         self.socket.close()
 
@@ -211,6 +209,5 @@ class LogPipe:
         return text_of(bytes(self._tail))[-TAIL:]
 
     def close(self) -> None:
-        """Close this end."""
         self.open = False
         os.close(self.fd)

@@ -87,7 +87,6 @@ class RankHostProcess:
         return "out of memory: oom_kill %d in /proc/vmstat" % now if now > self._oom_kills else ""
 
     def close(self) -> None:
-        """Close its channels."""
         self.channel.close()
         self.printed.close()
 
@@ -101,7 +100,6 @@ def oom_kills(path: str = "/proc/vmstat") -> Optional[int]:
 
 
 def _order(message: Message) -> List[Any]:
-    """Return the parameters that must match for a standby process to be used."""
     return [message.get("argv"), message.get("env") or {}, message.get("config") or {}]
 
 
@@ -315,7 +313,6 @@ class ChildProcesses:
             self._kill(self._rank.number)
 
     def leave(self) -> None:
-        """Close the channel to the keeper, which then ends all its descendants."""
         self.keeper.close()
 
     def serve(self, readable: List[Any], now: float) -> List[Message]:

@@ -61,7 +61,6 @@ def parse_numbers(text: Optional[str]) -> Dict[str, int]:
 
 
 def _hierarchies(proc: str) -> Tuple[Dict[str, str], List[Mount]]:
-    """Return the groups of this process by controller, and where they are mounted."""
     mounts = parse_mounts(sysfs.text(proc, "self/mountinfo", limit=1 << 20) or "")
     if not any(mount.version == 2 for mount in mounts):
         mounts.append(Mount(2, "/", "/sys/fs/cgroup", ()))
@@ -71,7 +70,6 @@ def _hierarchies(proc: str) -> Tuple[Dict[str, str], List[Mount]]:
 def _folders(
     controller: str, sys: str, groups: Mapping[str, str], mounts: Sequence[Mount]
 ) -> Iterator[Tuple[int, str]]:
-    """Yield version and folder of the groups that limit a controller, the innermost first."""
     for mount in mounts:
         path = groups.get(controller if mount.version == 1 else "")
         if path is None or (mount.version == 1 and controller not in mount.controllers):

@@ -136,7 +136,6 @@ def _is_first(pid: int, found: Dict[int, Dict[str, Any]]) -> bool:
 
 
 def _line(pid: int, found: Dict[int, Dict[str, Any]]) -> List[int]:
-    """Return a process and those above it with the same rank."""
     line = [pid]
     parent = found[pid]["parent"]
     while parent in found and found[parent]["rank"] == found[pid]["rank"] and parent not in line:
@@ -178,7 +177,6 @@ def age(pid: int, proc: str = "/proc") -> Optional[float]:
 
 
 def variables(text: Optional[str]) -> Dict[str, str]:
-    """Return the variables of a process environment."""
     pairs = [entry.partition("=") for entry in (text or "").split("\0")]
     return {name: value for name, equals, value in pairs if equals}
 

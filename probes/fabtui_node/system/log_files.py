@@ -97,7 +97,6 @@ class Search:
                     yield from self._matches(folder + name + "/", rest)
 
     def _entries(self, folder: str) -> Iterator[Tuple[str, bool]]:
-        """Yield the names in a folder, and whether each is a folder."""
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:

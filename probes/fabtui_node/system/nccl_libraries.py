@@ -51,12 +51,10 @@ def find(environ: Dict[str, str], deadline: float) -> List[str]:
 
 
 def loader_folders(environ: Dict[str, str]) -> List[str]:
-    """Return the folders of LD_LIBRARY_PATH."""
     return [folder for folder in environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if folder.startswith("/")]
 
 
 def named(paths: Iterable[str], name: str) -> List[str]:
-    """Return the paths of libraries whose names begin so."""
     return [path for path in paths if os.path.basename(path).startswith(name)]
 
 

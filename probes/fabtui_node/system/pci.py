@@ -59,7 +59,6 @@ def address(path: Optional[str]) -> Optional[str]:
 
 
 def _shared(first: List[str], second: List[str]) -> int:
-    """Return how deep the common part of two chains goes."""
     pairs = zip(first, second)  # noqa: B905 - Python 3.8 knows no strict=
     return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
@@ -192,5 +191,4 @@ def read_acs(devices: Iterable[Optional[str]], root: str = "/sys") -> Dict[str, 
 
 
 def device_paths(buses: Iterable[Optional[str]], root: str = "/sys") -> List[Optional[str]]:
-    """Return the real paths of the sysfs folders of PCI addresses."""
     return [sysfs.real(root, "bus/pci/devices", bus) for bus in buses if bus]

@@ -93,7 +93,6 @@ def _device(folder: str, ca: str) -> Dict[str, Any]:
 
 
 def _type_of_driver(device: str) -> Optional[str]:
-    """Return the type of a device whose driver names none, as that of Elastic Fabric Adapters."""
     driver = os.path.basename(sysfs.real(device, "device/driver") or "")
     return "EFA" if driver == "efa" else None
 

@@ -15,7 +15,6 @@ def boot_id(proc: str = "/proc") -> Optional[str]:
 
 
 def load(proc: str = "/proc") -> Optional[float]:
-    """Return the load average of the last minute."""
     found = re.match(r"([0-9]{1,9}\.[0-9]{1,9})\s", sysfs.text(proc, "loadavg") or "", re.ASCII)
     return float(found.group(1)) if found else None
 

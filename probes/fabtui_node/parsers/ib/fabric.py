@@ -188,7 +188,6 @@ class _Topology:
         self._links.append(link)
 
     def finish(self) -> List[Dict[str, Any]]:
-        """Return the links, with the GUIDs of ports where a line had only the GUID of a node."""
         ports = {node["guid"]: node["port_guid"] for node in self.nodes if node["port_guid"]}
         for link in self._links:
             link["peer"]["guid"] = ports.get(link["peer"]["guid"], link["peer"]["guid"])

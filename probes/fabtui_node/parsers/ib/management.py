@@ -26,7 +26,6 @@ class Block(NamedTuple):
     fields: Dict[str, str]  #: The values by name.
 
     def as_dict(self) -> Dict[str, Any]:
-        """Return the values in the heading."""
         return {"title": self.title, "lid": self.lid, "port": self.port}
 
 

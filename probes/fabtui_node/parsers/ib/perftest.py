@@ -79,7 +79,6 @@ class _Parser:
         self._side: str | None = None
 
     def line(self, line: str) -> None:
-        """Take one line in."""
         if _HEADING.match(line):
             self._heading(line)
         elif title := _TITLE.match(line):

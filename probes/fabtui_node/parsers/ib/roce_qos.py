@@ -32,7 +32,6 @@ Value = Dict[str, Any]
 
 
 def by_priority(priority_of: Dict[int, int]) -> Dict[str, List[int]]:
-    """Return the DSCPs of each priority that has some, given the priority of each DSCP."""
     found: Dict[str, List[int]] = {}
     for dscp, priority in sorted(priority_of.items()):
         if 0 <= dscp <= _HIGHEST and 0 <= priority < 8:

@@ -61,7 +61,6 @@ def lines(text: str) -> Iterator[str]:
 
 
 def complaint(line: str) -> bool:
-    """Return whether a tool complains in a line."""
     return _COMPLAINT.search(line) is not None
 
 

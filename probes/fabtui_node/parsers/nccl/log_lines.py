@@ -325,7 +325,6 @@ class _Parser:
         self._width = 0
 
     def line(self, line: str) -> None:
-        """Take one line in."""
         found = parse_line(line)
         bare = None if found else _BARE.search(line)
         if version := VERSION.search(line):
@@ -410,7 +409,6 @@ class _Parser:
             kept["init"] = {"START": "started", "COMPLETE": "complete"}[found[7]]
 
     def reading(self) -> Reading:
-        """Return what was found."""
         for warn in self.warns:
             _explain(warn)
             device = "?" if warn["device"] is None else warn["device"]
@@ -441,7 +439,6 @@ class _Parser:
 
 
 def _explain(warn: Dict[str, Any]) -> None:
-    """Add the peer that a warning names, and the codes of a failed completion."""
     text = warn["text"]
     if peer := _PEER.search(text):
         warn["peer"] = peer[1]

@@ -106,7 +106,6 @@ def transport_of(name: Optional[str]) -> Transport:
 
 
 def path_of(name: Optional[str]) -> Path:
-    """Return the path of a transport with a name."""
     return transport_of(name).path
 
 

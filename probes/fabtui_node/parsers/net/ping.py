@@ -59,7 +59,6 @@ Row = Dict[str, Any]
 
 
 def unknown_row(error: Optional[str] = None) -> Row:
-    """Return a row in which nothing is known."""
     row: Row = dict.fromkeys(("sent", "received", "loss", "rtt_min", "rtt_avg", "rtt_max"))
     return {**row, "duplicates": 0, "path_mtu": None, "error": error}
 

@@ -59,7 +59,6 @@ class _Domain:
         self.apart: List[Dict[str, Any]] = []
 
     def add(self, number: int, host: Any, name: Any, state: Any, version: Any, own: Optional[bool]) -> None:
-        """Add a node."""
         words = [value[:255] if isinstance(value, str) and value else None for value in (host, name, state, version)]
         kept = dict(zip(("host", "hostname", "state", "version"), words))  # noqa: B905 - Python 3.8 knows no strict=
         if len(self.nodes) < _MOST:
@@ -76,7 +75,6 @@ class _Domain:
             self.apart.append({"from": node, "to": peer, "state": word})
 
     def values(self) -> Dict[str, Any]:
-        """Return the values of a reading."""
         nodes = list(self.nodes.values())
         return {"domain": self.state, "time": self.time, "nodes": nodes, "apart": self.apart}
 

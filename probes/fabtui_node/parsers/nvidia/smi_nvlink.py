@@ -50,7 +50,6 @@ def is_card(name: Any) -> bool:
 
 
 def new_gpu(index: Optional[int], name: Optional[str], uuid: Optional[str]) -> Gpu:
-    """Return a GPU of which no link is known yet."""
     return {"index": index, "name": name, "uuid": uuid, "links": [], "message": None}
 
 

@@ -46,7 +46,6 @@ class _Gpu:
         self.processes: List[Dict[str, str]] = []
 
     def under(self, prefix: str) -> Fields:
-        """Return the values directly in a section, by their names."""
         start = prefix + "."
         inner = {path[len(start) :]: word for path, word in self.fields.items() if path.startswith(start)}
         return {name: word for name, word in inner.items() if "." not in name}
@@ -147,7 +146,6 @@ def _pcie(gpu: _Gpu) -> Dict[str, Optional[int]]:
 
 
 def _reasons(gpu: _Gpu) -> Dict[str, Optional[bool]]:
-    """Return the reasons, with those that are indented below a slowdown at the same height."""
     under = [(path, word) for path, word in gpu.fields.items() if path.startswith("clocks_event_reasons.")]
     return {path.rpartition(".")[2]: truth(word) for path, word in under}
 

@@ -142,7 +142,6 @@ class _Table:
 
 
 def _put(gpu: Gpu, name: str, word: str) -> None:
-    """Set a field to its text, and keep an error printed in place of a value."""
     gpu[name] = field_text(word)
     if wrong := failure(word):
         gpu["errors"][name] = wrong

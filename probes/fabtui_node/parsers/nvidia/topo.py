@@ -56,7 +56,6 @@ class Matrix(NamedTuple):
     command: Optional[str]  #: The options of the command, if the text begins with it.
 
     def values(self) -> Dict[str, Any]:
-        """Return what every matrix has, as JSON."""
         whole = bool(self.columns) and len(self.rows) == len(self.columns)
         return {
             "columns": self.columns,
@@ -67,7 +66,6 @@ class Matrix(NamedTuple):
         }
 
     def doubt(self, known: Callable[[str], bool], notes: Notes) -> None:
-        """Note the words that are not known."""
         for row in self.rows:
             for cell in row.cells:
                 if cell is not None and cell != "X" and not known(cell):

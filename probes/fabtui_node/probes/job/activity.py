@@ -110,7 +110,6 @@ def _io(pid: int, proc: str) -> Tuple[Optional[int], Optional[int]]:
 
 
 def _cgroup_files(pid: int, proc: str, root: str = "/sys/fs/cgroup") -> List[str]:
-    """Return the files that count OOM kills of the cgroup of a process, of cgroup 2 and 1."""
     found = []
     for line in (sysfs.text(proc, str(pid), "cgroup") or "").splitlines():
         _, _, rest = line.partition(":")
@@ -336,7 +335,6 @@ class KernelTail:
             self.problem = "the kernel's log: %s" % error.strerror
 
     def read(self) -> List[Dict[str, Any]]:
-        """Return the new reports that may stop a rank."""
         lines: List[str] = []
         while self._device is not None and len(lines) < _RECORDS:
             try:

@@ -141,7 +141,6 @@ def _version(path: str) -> _Version:
 
 
 def _written(before: Dict[Rank, List[_Version]], end: float) -> Dict[Rank, str]:
-    """Return the files of the dumps that are complete in time."""
     seen: Dict[str, Tuple[_Version, float]] = {}
     found: Dict[Rank, str] = {}
     while len(found) < len(before):

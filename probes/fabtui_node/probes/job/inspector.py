@@ -98,7 +98,6 @@ def _numbers(pid: int, proc: str) -> List[int]:
 
 
 def _rows(path: str, pid: int) -> List[Dict[str, Any]]:
-    """Return a row for each communicator in the end of a file."""
     try:
         with job_processes.open_own(path) as file:
             size = os.fstat(file.fileno()).st_size

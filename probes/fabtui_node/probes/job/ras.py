@@ -81,11 +81,9 @@ class _Connection:
             raise NoReport("cut", "%s ends the connection: %s" % (self._address, error.strerror or error)) from None
 
     def say(self, line: str) -> None:
-        """Send a line."""
         self._end.sendall(line.encode() + b"\n")
 
     def line(self, seconds: float) -> str:
-        """Return the next line."""
         deadline = time.monotonic() + seconds
         while b"\n" not in self._data:
             if len(self._data) > MOST_LINE:
@@ -175,7 +173,6 @@ def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
 
 
 def addresses() -> List[str]:
-    """Return the addresses of this node, by which RAS names it."""
     nics = interfaces.read([], deadline=1.0)
     return sorted({entry["address"] for nic in nics for entry in nic["addresses"]})
 

@@ -54,7 +54,6 @@ def listens(port: int, tables: List[str]) -> bool:
 
 
 def server_argv(args: Value, port: int) -> List[str]:
-    """Return the command of the server."""
     if args["tool"] == "iperf3":
         # Not for one client alone (-1): that may be somebody who scans the ports.
         return ["iperf3", "-s", "-B", args["address"], "-p", str(port)]
@@ -62,7 +61,6 @@ def server_argv(args: Value, port: int) -> List[str]:
 
 
 def client_argv(args: Value) -> List[str]:
-    """Return the command of the client."""
     if args["tool"] == "iperf3":
         argv = ["iperf3", "-c", args["address"], "-p", str(args["port"]), "-B", args["source"], "-J"]
         return [*argv, "-t", str(args["seconds"]), "--connect-timeout", "3000"]

@@ -95,7 +95,6 @@ def addresses_by_kernel(name: str, inet6: Dict[str, Addresses]) -> Addresses:
 
 
 def read_all(root: str = "/sys", deadline: float = 2.0) -> Tuple[List[Nic], List[Dict[str, Any]]]:
-    """Return the interfaces (`read`) and the RDMA devices of the node."""
     devices = rdma_devices.devices(root)
     return read(devices, root, deadline), devices
 
@@ -276,7 +275,6 @@ def _routable(address: str) -> bool:
 
 
 def _holder(nics: List[Nic], address: str) -> str:
-    """Return the interface that has an address, or the loopback interface for an address in its net."""
     wanted = ipaddress.ip_address(address)
     best = ("", -1)
     for nic in nics:

@@ -16,13 +16,11 @@ _MOST_NEIGHBOURS = 512
 
 
 def _interfaces(root: str) -> Dict[str, str]:
-    """Return the name of each interface by its index."""
     folder = os.path.join(root, "sys/class/net")
     return {str(sysfs.integer(folder, name, "ifindex")): name for name in sysfs.names(folder)[:_MOST_FILES]}
 
 
 def by_networkd(root: str = "/") -> List[Dict[str, Any]]:
-    """Return the neighbours that systemd-networkd keeps in a file for each interface."""
     folder = os.path.join(root, "run/systemd/netif/lldp")
     files = sysfs.names(folder)[:_MOST_FILES]
     names = _interfaces(root) if files else {}

@@ -73,7 +73,6 @@ def checked(words: Sequence[str]) -> List[str]:
 
 
 def _split(word: str) -> Tuple[str, Optional[str]]:
-    """Return the short name of an option, and the value in the same word, if any."""
     if word.startswith("--"):
         name, equals, value = word.partition("=")
         return _SHORT.get(name, name), value if equals else None

@@ -91,11 +91,9 @@ class _Sweep:
         return run_command.run(argv, min(self.end - time.monotonic(), self.plan.span + more))
 
     def of(self, target: Value) -> Plan:
-        """Return the plan for the size of a target."""
         return self.plan._replace(size=target["size"])
 
     def give(self, answers: List[Tuple[Value, Value]], tool: str) -> None:
-        """Keep and hand out (target, what was found) pairs."""
         done = [dict(row, **target, tool=tool) for target, row in answers]
         with self._lock:
             self.rows.extend(done)
@@ -120,7 +118,6 @@ class _Sweep:
         return [target for target in group if target["dst"] not in found]
 
     def ping(self, target: Value) -> None:
-        """Ping one target and emit its row in any case."""
         # Others may find out meanwhile what this ping does not know.
         plain = self._plain
         result = self._run(ping_argv(target["src"], target["dst"], self.of(target), plain))
@@ -150,7 +147,6 @@ class _Sweep:
             return None
 
     def echo(self, target: Value) -> None:
-        """Ask one target through an ICMP socket, where the node has no ping."""
         try:
             row = self._echo(target, self.plan.whole)
         except icmp_socket.NotPermitted as error:
@@ -163,7 +159,6 @@ class _Sweep:
 
 
 def _targets(args: Dict[str, Any], size: int) -> Tuple[List[Value], List[Value]]:
-    """Return the targets that are pairs of addresses, and the rest, each with its size."""
     good: List[Value] = []
     bad: List[Value] = []
     for target in args.get("targets") or []:
@@ -193,7 +188,6 @@ def _bounded(value: Any, default: float, low: float, high: float) -> float:
 
 
 def _groups(targets: List[Value]) -> List[List[Value]]:
-    """Return the targets by source, size and family, in pieces that one fping asks."""
     by_source: Dict[Tuple[str, int, bool], List[Value]] = {}
     for target in targets:
         by_source.setdefault((target["src"], target["size"], ":" in target["dst"]), []).append(target)

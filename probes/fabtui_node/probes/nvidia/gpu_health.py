@@ -99,11 +99,9 @@ class NvmlAsker:
             return None
 
     def number(self, what: str, function: str, *args: Any) -> Optional[int]:
-        """Return the number that NVML answers."""
         return number(self(what, function, *args))
 
     def constant(self, name: str, usual: int) -> int:
-        """Return a constant of NVML, the usual one where this pynvml does not know it."""
         found = getattr(self.library, name, usual)
         return found if isinstance(found, int) else usual
 
@@ -134,7 +132,6 @@ def read(library: Any, setting: Optional[str], all_values: bool = True) -> Dict[
 
 
 def _parent(asker: NvmlAsker, instance: str) -> Any:
-    """Return handle and index of the GPU behind a MIG instance."""
     device = asker("handle", "nvmlDeviceGetHandleByUUID", instance)
     handle = asker("handle", "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", device) if device is not None else None
     return handle, asker.number("index", "nvmlDeviceGetIndex", handle) if handle is not None else None
@@ -437,7 +434,6 @@ def _fabric(fabric: Dict[str, Any]) -> Optional[Dict[str, Any]]:
 
 
 def _wrong(name: str, word: str) -> List[str]:
-    """Return what is wrong by a line about the fabric's health."""
     if name == "partition_assigned":
         return ["no partition assigned"] if word in ("no", "false") else []
     if name == "incorrect_configuration":
@@ -530,7 +526,6 @@ def run_load(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]
 
 
 def judge_load(value: Dict[str, Any]) -> List[Judgement]:
-    """Return problems under load, of the GPUs that had any."""
     return gpu_rules.judge_load([gpu for gpu in objects(value.get("gpus")) if gpu.get("busy") is True])
 
 

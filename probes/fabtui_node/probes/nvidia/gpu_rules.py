@@ -54,7 +54,6 @@ class Judgements:
             self._found.setdefault((subject, verdict, text, check), []).append(gpu)
 
     def all(self) -> List[Judgement]:
-        """Return all judgements."""
         return [
             judgement(
                 subject,
@@ -68,7 +67,6 @@ class Judgements:
 
 
 def judge_load(gpus: List[Dict[str, Any]]) -> List[Judgement]:
-    """Return what is bad of PCIe links and clocks."""
     judged = Judgements()
     for gpu in gpus:
         _pcie(gpu, judged)

@@ -138,7 +138,6 @@ def _fields(library: Any, handle: Any, number: int, nvlink5: bool) -> Dict[str, 
 
 
 def _megabytes(answer: Any) -> Optional[int]:
-    """Return a speed, whose type drivers may leave out."""
     try:
         return int(answer.value.uiVal) if answer.nvmlReturn == 0 else None
     except (AttributeError, TypeError, ValueError):
@@ -295,7 +294,6 @@ def _recoveries(link: Dict[str, Any]) -> float:
 
 
 def _tail(fec: Dict[str, Any]) -> float:
-    """Return the share of codewords in the last buckets of FEC."""
     counts = {int(name): number for name in fec if name.isdecimal() and (number := count(fec, name)) is not None}
     total = sum(counts.values())
     return sum(number for name, number in counts.items() if name >= _FEC_TAIL) / total if total > 0 else 0.0

@@ -64,7 +64,6 @@ class _Gpu:
             self._older = [(n, name, kind) for n in self._links for name, kind in kinds if kind is not None]
 
     def _found(self, link: str, scope: int, wanted: Any) -> List[_Ask]:
-        """Return the wanted counters that answer, each by its first field that does."""
         tried = [
             _Ask(link, name, (getattr(self._library, field), scope), unit)
             for name, fields in wanted

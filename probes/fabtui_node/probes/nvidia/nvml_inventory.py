@@ -26,7 +26,6 @@ def read(library: Any, setting: Optional[str], root: str = "/sys", proc: str = "
 
 
 def _instance(library: Any, name: str, root: str, proc: str) -> Dict[str, Any]:
-    """Return the GPU behind a MIG instance, under the instance's name and with its memory."""
     instance = ask(getattr(library, "nvmlDeviceGetHandleByUUID", None), name)
     parent = ask(getattr(library, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", None), instance)
     nvml_index = number(ask(library.nvmlDeviceGetIndex, parent)) if parent else None

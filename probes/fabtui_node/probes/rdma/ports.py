@@ -112,7 +112,6 @@ def _port(root: str, device: Value, port: Value) -> Value:
 
 
 def _take_interfaces(ports: List[Value], result: Optional[run_command.CommandResult]) -> None:
-    """Fill in interfaces that sysfs does not have."""
     if result is None or result.missing:
         return
     known = {
@@ -286,7 +285,6 @@ def judge(value: Value) -> List[Judgement]:
 
 
 def _of_adapters(value: Value, ports: List[Value]) -> List[Judgement]:
-    """Return what is wrong with the Elastic Fabric Adapters of a node."""
     efa = [port for port in ports if port.get("type") == "EFA"]
     found = [
         judgement("%s/%s" % (port.get("ca"), port.get("port")), verdict, text, check="efa")
@@ -337,7 +335,6 @@ def _of_nic(nic: Value, of_port: bool) -> List[Tuple[str, str]]:
 
 
 def _of_environment(value: Value, ports: List[Value]) -> List[Judgement]:
-    """Return what a GID index that is set in the environment spoils."""
     setting = sysfs.to_integer((value.get("env") or {}).get("NCCL_IB_GID_INDEX"))
     if setting is None or setting < 0:
         return []

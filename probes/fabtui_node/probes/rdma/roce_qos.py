@@ -52,7 +52,6 @@ def _asked(argv: List[str], parse: Any, end: float) -> Dict[str, Any]:
 
 
 def _take(found: Dict[str, Any], source: str, values: Dict[str, Any]) -> None:
-    """Fill in what is not known yet."""
     new = {name: value for name, value in values.items() if value is not None and found.get(name) is None}
     if new:
         found.update(new)

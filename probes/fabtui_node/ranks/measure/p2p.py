@@ -27,13 +27,11 @@ HostInfo = NamedTuple("HostInfo", [("node", str), ("address", str), ("closed_por
 
 
 def fail(report: PairReport, failed: Failed) -> None:
-    """Write a failure into a report."""
     report["ok"], report["timeout"], report["phase"] = False, failed.timeout, failed.phase
     report["error"], report["error_kind"], report["raw"] = failed.text, failed.kind, failed.raw
 
 
 def mark_injected(report: PairReport, fault: str) -> None:
-    """Add to the error that the lab injected it."""
     report["made"], report["error"] = True, "%s (made by the lab: %s)" % (report["error"], fault)
 
 
@@ -182,7 +180,6 @@ class RankPairTest:
         return Fault(src, dst, "", None)
 
     def _agree(self, key: str, report: PairReport, end: float) -> None:
-        """Exchange verdicts with the other side, and merge the other one into the report."""
         until = end + VERDICT_GRACE
         if not report["ok"] and report["phase"] == CONNECT and not report["timeout"]:
             # The other side may wait for this one until its deadline; it is cancelled when this one is done.
@@ -315,7 +312,6 @@ class RankPairTest:
         report["ok"] = True
 
     def _refuse(self, key: str, report: PairReport, end: float) -> None:
-        """Let the source connect to a port that refuses, and notify the destination of the error."""
         if report["role"] == "src":
             address, port = str(self._hello.get("address") or ""), self._hello.get("closed_port")
             failed = self._connect_refused(address, port if isinstance(port, int) else 0, end)

@@ -114,7 +114,6 @@ class Driver:
         return made
 
     def explain(self, code: int) -> str:
-        """Return an error's name and meaning."""
         parts = []
         for function in ("cuGetErrorName", "cuGetErrorString"):
             text = c_char_p()
@@ -130,12 +129,10 @@ class Driver:
         return bool(code == NOT_READY)
 
     def version(self) -> str:
-        """Return the newest CUDA version that the driver supports."""
         number = self.make(c_int, "cuDriverGetVersion").value
         return "%d.%d" % (number // 1000, number % 1000 // 10)
 
     def count(self) -> int:
-        """Return the number of devices visible to this process."""
         return self.make(c_int, "cuDeviceGetCount").value
 
     def uuid(self, ordinal: int) -> str:
@@ -179,7 +176,6 @@ class Driver:
         return self.make(c_void_p, "cuDevicePrimaryCtxRetain", self._handle(ordinal))
 
     def make_current(self, context: c_void_p) -> None:
-        """Set the context of the calling thread."""
         self.call("cuCtxSetCurrent", context)
 
 
@@ -262,7 +258,6 @@ class CudaDevice:
         self.driver.call("cuMemFree_v2", pointer)
 
     def pinned(self, size: int) -> Any:
-        """Return pinned host memory, which the device copies from and to asynchronously."""
         pointer = self.driver.make(c_void_p, "cuMemHostAlloc", size, 0)
         return (c_char * size).from_address(int(pointer.value or 0))
 
@@ -276,11 +271,9 @@ class CudaDevice:
         self.driver.call("cuMemcpyDtoHAsync_v2", ctypes.addressof(data) + at, pointer, size, self.stream)
 
     def copy(self, to: int, source: int, size: int) -> None:
-        """Queue a copy within the device."""
         self.driver.call("cuMemcpyDtoDAsync_v2", to, source, size, self.stream)
 
     def fill(self, pointer: int, byte: int, size: int) -> None:
-        """Queue the filling of memory with one byte."""
         self.driver.call("cuMemsetD8Async", pointer, byte, size, self.stream)
 
     def spread(self, pointer: int, period: int, size: int) -> None:

@@ -128,7 +128,6 @@ class Library:
         self._handle.ncclGetLastError.restype = c_char_p
 
     def function(self, name: str) -> Any:
-        """Return a function of the library."""
         return getattr(self._handle, name)
 
     def unique_id(self) -> bytes:
@@ -207,7 +206,6 @@ class Communicator:
             raise self._error_of(code, "%s: %s" % (what, self._library.explain(code, self._comm or None)))
 
     def queue(self, name: str, stream: c_void_p, end: float, *arguments: int) -> None:
-        """Queue a call of a function by its arguments ahead of communicator and stream."""
         self._settle(name, self._library.function(name)(*arguments, self._comm, stream), end)
 
     def send(self, pointer: int, size: int, peer: int, stream: c_void_p, end: float) -> None:

@@ -50,7 +50,6 @@ class NcclEngine(Engine):
         self._initialised = True
 
     def load(self) -> str:
-        """Load the driver and NCCL."""
         if not self._initialised:
             self._initialise()
         began = time.monotonic()
@@ -90,7 +89,6 @@ class NcclEndpoint(RankEndpoint):
         return self._gpu.device.memory()[0] + self._gpu.buffers
 
     def release(self, groups: bool) -> Optional[str]:
-        """Release communicators and memory."""
         return self._gpu.release(groups)
 
     def connect(
@@ -102,7 +100,6 @@ class NcclEndpoint(RankEndpoint):
         return NcclLink(member, peer, 1 - member.me)
 
     def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> RankGroup:
-        """Make a communicator of many ranks."""
         return NcclGroup(Member.joined(self._gpu, task, "group/id", ranks, end, channels), ranks)
 
 
@@ -136,7 +133,6 @@ class NcclGroup(RankGroup):
         self._member.survey()
 
     def link(self, peer: int) -> NcclLink:
-        """Return a link to another rank within this communicator."""
         return NcclLink(self._member, peer, self._ranks.index(peer), alone=False)
 
     def _allocate(self, form: TransferShape) -> int:
@@ -252,5 +248,4 @@ class NcclGroup(RankGroup):
         return log_lines.short_names(found, self._gpu.log.nics())
 
     def close(self, broken: bool) -> None:
-        """Release the communicator."""
         self._member.leave(broken, group=True)

@@ -102,7 +102,6 @@ class NcclLink(PairLink):
         return [batch] * (count // batch) + [count % batch] * (count % batch > 0)
 
     def _timed(self, what: str, end: float, work: Callable[[], None]) -> float:
-        """Return the duration (s) of queued work on the GPU."""
         events = self._device.events(2)
 
         def stamped() -> None:

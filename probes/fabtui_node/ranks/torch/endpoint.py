@@ -153,7 +153,6 @@ class TorchLink(PairLink):
         return tile.to(torch.uint8).repeat(size // PERIOD + 1)[:size].contiguous()
 
     def _check(self, buffer: Any, number: int) -> None:
-        """Compare the last message of a stream with what was sent."""
         expected = self._expected[: buffer.numel()]
         head = expected[:8].clone()
         if expected.numel() >= STAMPED:
@@ -277,11 +276,9 @@ class TorchLink(PairLink):
         self._expected, self._buffers = None, []
 
     def renew(self, task: Task) -> None:
-        """Use the group for another test."""
         self._engine.renew(self._group, task)
 
     def transport(self, sending: bool) -> Tuple[Optional[str], Optional[str], Optional[str]]:
-        """Return the transport and the two data addresses."""
         here, there = self._addresses
         return TRANSPORT, here or self._engine.address, there or None
 
@@ -428,7 +425,6 @@ class TorchGroup(RankGroup):
         return int((~self._torch.isclose(buffer, expected, rtol=rounding, atol=0.0)).sum())
 
     def close(self, broken: bool) -> None:
-        """Release the group."""
         self._links.clear()
         group, self._group = self._group, None
         if group is not None:

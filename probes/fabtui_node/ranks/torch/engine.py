@@ -70,7 +70,6 @@ def carried_store(dist: Any) -> Any:
             self.renew(task, end)
 
         def renew(self, task: Task, end: float) -> None:
-            """Serve a later test."""
             self._task, self._end = task, end
             for clone in self._clones:
                 clone.renew(task, end)
@@ -144,7 +143,6 @@ class TorchEngine(Engine):
         self.seconds["import"] = max(self.seconds.get("import", 0.0), time.monotonic() - began)
 
     def warm(self) -> None:
-        """Import torch."""
         with contextlib.suppress(Exception):
             self._import()
 
