@@ -17,7 +17,7 @@ from .running import check_transcript
 
 PAGE = (ROOT / "docs" / "development.md").read_text()
 _CODE = re.compile(
-    r"^`(?P<path>\S+)`, (?:a new file|at the end|in `(?P<name>\w+)`):\n\n<!-- [^\n]* -->\n\n```\w+\n(?P<text>.*?)^```",
+    r"^`(?P<path>\S+)`, (?:a new file|at the end|in `(?P<name>[\w.\[\]]+)`):\n\n<!-- [^\n]* -->\n\n```\w+\n(?P<text>.*?)^```",
     re.MULTILINE | re.DOTALL,
 )
 _SHOWN = re.compile(r"^```console\n\$ (?P<command>[^\n]+)\n(?P<output>.*?)^```", re.MULTILINE | re.DOTALL)
@@ -63,16 +63,22 @@ def add(root: Path, addition: Addition) -> None:
     if not addition.name:
         path.write_text(f"{before}\n\n{addition.text}" if before else addition.text)
         return
-    opening = re.search(rf"^ *{addition.name}\b[^\n]*= [\[({{]\n", before, re.MULTILINE)
+    table = rf"{re.escape(addition.name)}\n" if "[" in addition.name else rf" *{addition.name}\b[^\n]*= [\[({{]\n"
+    opening = re.search("^" + table, before, re.MULTILINE)
     assert opening is not None, f"{addition.path} has no {addition.name}"
-    path.write_text(before[: opening.end()] + addition.text + before[opening.end() :])
+    after = before[opening.end() :]
+    if path.suffix == ".toml":
+        # A row of the same name gives way; the table ends where the next one begins.
+        rows, mark, others = after.partition("\n[")
+        after = re.sub(rf"^{re.escape(addition.text.split()[0])} = [^\n]*\n", "", rows, flags=re.MULTILINE) + mark + others
+    path.write_text(before[: opening.end()] + addition.text + after)
 
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a copy with all additions."""
     root = tmp_path_factory.mktemp("copy")
-    for name in ("fabtui", "probes", "themes"):
+    for name in ("fabtui", "probes", "themes", "recordings"):
         # With what is compiled, as copies keep their times.
         shutil.copytree(ROOT / name, root / name)
     shutil.copy(ROOT / "pyproject.toml", root)
@@ -87,7 +93,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_page_has_each_kind() -> None:
     kinds = [addition.title.split()[-1] for addition in ADDITIONS]
-    assert kinds == ["probe", "layer", "key", "rule", "catalogue", "format", "option", "launcher", "theme"]
+    assert kinds == ["probe", "layer", "key", "rule", "catalogue", "Xid", "format", "option", "launcher", "theme", "verdict"]
 
 
 @pytest.mark.slow
