@@ -9,9 +9,8 @@ from fabtui.argument_name import argument
 from fabtui.errors import InputError
 from fabtui.nodeset import chosen_nodes, fold
 from fabtui.scheduler import slurm
-from fabtui.scheduler.allocation import Allocation
-from fabtui.scheduler.current_job import current_job
-from fabtui.scheduler.pods import pods
+from fabtui.scheduler.base import Allocation
+from fabtui.scheduler.current_job import current_job, pods
 from fabtui.transport.registry import TRANSPORTS
 
 

@@ -16,7 +16,7 @@ from fabtui.model.facts.compare import Fact, shown
 from fabtui.model.facts.node_view import ProbedNode, Value, dicts, field, text
 from fabtui.nodeset import count, fold
 from fabtui.sanitize import one_line
-from fabtui.scheduler.slurm_states import is_broken, out_of_service
+from fabtui.scheduler.slurm_text import is_broken, out_of_service
 
 #: Interfaces of container engines, hypervisors and the host itself: they lead to no other node.
 LOCAL_ONLY = ("docker", "virbr", "lo")
