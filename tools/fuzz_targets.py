@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-from fabtui.cli.nodes_from_args import nodes_from
+from fabtui.cli.options_from_args import nodes_from
 from fabtui.config.file import merged, read_config
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.preflight.checks import preflight

@@ -97,7 +97,7 @@ def _dispatch(words: list[str]) -> int:
     if words == ["--version"]:
         print(f"fabtui {__version__}")
         return 0
-    from fabtui.cli.parser import LIVE, build_parser, expanded
+    from fabtui.cli.parser import LIVE, build_parser, expanded, place_of
 
     # Nothing that is imported here is garbage, and collecting takes time.
     gc.disable()
@@ -106,15 +106,16 @@ def _dispatch(words: list[str]) -> int:
     words = expanded(words)
     args = build_parser(words).parse_args(words)
     command = getattr(args, "command", None)
+    name, end = place_of(command or "")
     if command in LIVE and "no_job" not in args and is_other_task():
         return 0
     args.words = words
     # By name: the modules of the other commands, and all that they import, are not loaded.
-    module = import_module(f"fabtui.cli.commands.{command or 'app'}")
+    module = import_module(f"fabtui.cli.commands.{name}")
     # The modules stay in memory: the collector need not look at them again.
     gc.freeze()
     gc.enable()
-    code: int = module.execute(args)
+    code: int = getattr(module, f"execute{end}")(args)
     return code
 
 

@@ -11,8 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from fabtui.cli.options_from_args import Request
-from fabtui.cli.printing import is_plain, print_json
-from fabtui.cli.written_files import print_lines, write_each, write_first
+from fabtui.cli.printing import is_plain, print_json, print_lines, write_each, write_first
 from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
 from fabtui.errors import InputError
 from fabtui.exit_status import INTERRUPTED

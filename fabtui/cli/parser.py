@@ -19,8 +19,7 @@ from fabtui.version import __version__
 _NODES_HINT = "nodes are given as --nodes n060,n061"
 #: Commands that open links to nodes, given as --nodes.
 LIVE = (None, "run", "watch", "preflight", "serve", "mcp", "job", "hang")
-#: The commands that people use, in the order of the help, with a line each; their modules are in
-#: ``fabtui.cli.commands``.
+#: The commands that people use, in the order of the help, with a line each; see `place_of` for their modules.
 COMMANDS = {
     "run": "the same without a screen, for scripts and CI",
     "hang": "does a running job hang, which rank is behind, and what to do",
@@ -45,15 +44,16 @@ FURTHER = {
     "config": "the settings file: show, validate, init, path",
     "info": "versions, paths, terminal and tools of this machine",
     "probes": "list the probes and tests; write a template of one",
-    "schema": "JSON Schemas of the JSON files",
     "completion": "shell completion for bash, zsh, fish or tcsh",
-    "help": "help about a command, or the list of all commands",
+    "help": "help about a command, the list of all, or a JSON Schema",
 }
 #: Earlier names of commands, with what took their place.
 FORMER = {
-    **{"healthy": "nodes", "order": "nodes --order", "watchdog": "hang --wait"},
+    **{"healthy": "nodes", "order": "nodes --order", "watchdog": "hang --wait", "schema": "help --schema"},
     **{source: f"hang --source {source}" for source in ("ras", "flight", "stacks")},
 }
+#: Commands that share the module of another one.
+_GUESTS = {"completion": "help", "resume": "run", "serve": "app"}
 #: Options in the help of commands that take more than this number.
 _MANY = 24
 _USUAL = ("nodes", "hostfile", "jobid", "lab", "probes", "mode", "pair", "bytes", "csv", "report")
@@ -96,14 +96,22 @@ def expanded(words: Sequence[str]) -> list[str]:
     return [words[at], *words[:at], *rest]
 
 
+def place_of(command: str) -> tuple[str, str]:
+    """Return the module of a command in ``fabtui.cli.commands``, and what its names there end in.
+
+    That is nothing, and of a guest its own name: ``HELP_RESUME``, ``execute_resume``.
+    """
+    return _GUESTS.get(command, command or "app"), f"_{command}" if command in _GUESTS else ""
+
+
 def help_of(command: str) -> tuple[str, str]:
     """Return the description and the epilog of a command: the ``HELP`` of its module, which is read, not imported.
 
     Importing the module of a command takes up to 0.3 s.
     """
-    path = os.path.join(os.path.dirname(__file__), "commands", f"{command or 'app'}.py")
-    with open(path, encoding="utf-8") as file:
-        text = file.read().partition('\nHELP = """\\\n')[2].partition('"""')[0]
+    module, end = place_of(command)
+    with open(os.path.join(os.path.dirname(__file__), "commands", f"{module}.py"), encoding="utf-8") as file:
+        text = file.read().partition(f'\nHELP{end.upper()} = """\\\n')[2].partition('"""')[0]
     description, _, epilog = text.partition("\n\n")
     return description.strip(), epilog
 

@@ -372,8 +372,6 @@ _HISTORY = (
     OptionSpec("ascii", "use ASCII characters only", "output", ("history",), "switch"),
 )
 _OTHER = (
-    OptionSpec("name", "session, preflight, diff, planner or history", "", ("schema",), metavar="NAME",
-        default="session", positional="?"),
     OptionSpec("action", "what to do", "", ("config",), choices=("show", "set", "validate", "init", "path"),
         positional="1"),
     OptionSpec("change", "for set: the setting and its value", "", ("config",), metavar="KEY VALUE", positional="*"),
@@ -381,6 +379,8 @@ _OTHER = (
     OptionSpec("name", "name of the new probe", "", ("probes",), metavar="NAME", positional="?"),
     OptionSpec("topic", "the command", "", ("help",), metavar="COMMAND", positional="?"),
     OptionSpec("all", "list all commands", "", ("help",), "switch"),
+    OptionSpec("schema", "JSON Schema: session, preflight, diff, planner, history", "", ("help",), metavar="NAME",
+        default="session", optional="session"),
     OptionSpec("shell", "the shell", "", ("completion",), choices=("bash", "zsh", "fish", "tcsh"), positional="1"),
     OptionSpec("config", "settings file", "settings", _CONFIGURED, metavar="FILE", default="fabtui config path"),
 )

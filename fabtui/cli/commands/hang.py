@@ -17,8 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fabtui.cli.nodes_from_args import in_job
-from fabtui.cli.options_from_args import notice, print_problems, request_from
+from fabtui.cli.options_from_args import in_job, notice, print_problems, request_from
 from fabtui.cli.printing import confirmed, is_plain, print_json, print_text
 from fabtui.config.file import read_config
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, exit_code

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fabtui.cli.outputs import reading_progress
-from fabtui.cli.printing import print_json, print_text
-from fabtui.cli.written_files import output_path, write_each, write_first
+from fabtui.cli.printing import output_path, print_json, print_text, write_each, write_first
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.healthy_set import HealthySet
 from fabtui.diagnosis.node_bandwidth import node_bandwidth

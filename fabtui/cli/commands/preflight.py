@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fabtui.cli.foreground import interrupted_code, played
+from fabtui.cli.commands.run import interrupted_code, played
 from fabtui.cli.options_from_args import print_problems, request_from
 from fabtui.cli.outputs import recording_line
-from fabtui.cli.written_files import TEXT_FORMATS, print_lines, text_outputs, write_first, write_texts
+from fabtui.cli.printing import TEXT_FORMATS, print_lines, text_outputs, write_first, write_texts
 from fabtui.config.file import ConfigFile, read_config
 from fabtui.diagnosis.diagnosis import Evidence, diagnose
 from fabtui.diagnosis.finding import Severity

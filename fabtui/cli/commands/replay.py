@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from fabtui.cli.commands.app import screen_settings, show
 from fabtui.cli.options_from_args import files_request, own_recordings, shipped_recording
-from fabtui.cli.printing import is_plain, shown_from
-from fabtui.cli.written_files import output_path
+from fabtui.cli.printing import is_plain, output_path, shown_from
 from fabtui.config.file import read_config
 from fabtui.config.options import OUTPUT_OPTIONS
 from fabtui.config.values import ratio

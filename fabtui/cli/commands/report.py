@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from fabtui.cli.options_from_args import files_request, own_recordings, shipped_recording
 from fabtui.cli.outputs import output_files, reading_progress
-from fabtui.cli.printing import print_text
-from fabtui.cli.written_files import print_lines, write_each
+from fabtui.cli.printing import print_lines, print_text, write_each
 from fabtui.config.file import read_config
 from fabtui.config.values import listed
 from fabtui.diagnosis.diagnosis import diagnose

@@ -15,7 +15,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
-from fabtui.cli.foreground import Ended, caught_signals, run_until, sleep_until
+from fabtui.cli.commands.run import Ended, caught_signals, run_until, sleep_until
 from fabtui.cli.options_from_args import Request, print_problems, request_from
 from fabtui.cli.outputs import write_outputs
 from fabtui.config.file import read_config
