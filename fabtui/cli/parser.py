@@ -52,7 +52,7 @@ FORMER = {
     **{"healthy": "nodes", "order": "nodes --order", "watchdog": "hang --wait", "schema": "help --schema"},
     **{source: f"hang --source {source}" for source in ("ras", "flight", "stacks")},
 }
-#: Commands that share the module of another one.
+#: Commands that stand in the module of a related one.
 _GUESTS = {"completion": "help", "resume": "run", "serve": "app"}
 #: Options in the help of commands that take more than this number.
 _MANY = 24

@@ -1,4 +1,4 @@
-"""What commands print, the questions that they ask first, and the files that they write, a line for each."""
+"""Output of commands: texts, files with a line for each, and the questions before them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all schedulers need: their commands, run on this machine with a deadline, and the nodes of a job."""
+"""Commands of schedulers, run on this machine with a deadline, and the nodes of a job."""
 
 from __future__ import annotations
 
