@@ -187,12 +187,11 @@ async def stages(options: Any, found: dict[str, float], crypto: CryptoClock | No
     from fabtui.session.probe_runner import inventory_args
     from fabtui.transport import payload as bootstrap
     from fabtui.transport.asyncssh.connection import ChannelPipe
-    from fabtui.transport.asyncssh.dial import Dialer
     from fabtui.transport.asyncssh.jump_hosts import Logins
     from fabtui.transport.connector import ConnectorOptions
+    from fabtui.transport.dial import Dialer, Gates
     from fabtui.transport.framed_link import FramedLink
     from fabtui.transport.login_answers import LoginAnswers
-    from fabtui.transport.login_limiter import Gates
     from fabtui.transport.payload import Cargo
     from fabtui.transport.ssh_config import OpenSSHReasons, Resolver
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from fabtui.sanitize import one_line
 from fabtui.transport import payload as bootstrap
-from fabtui.transport.asyncssh.dial import Dialer
 from fabtui.transport.byte_pipe import BytePipe, Explain, ProcessPipe, explain_end
+from fabtui.transport.dial import Dialer, Gates, with_retries
 from fabtui.transport.framed_link import FramedLink, Limits
 from fabtui.transport.launcher import (
     SRUN,
@@ -27,6 +27,7 @@ from fabtui.transport.launcher import (
     LauncherPipe,
     SshPipe,
     explain_with,
+    openssh_explainer,
     srun_environment,
     srun_words,
     ssh_argv,
@@ -35,7 +36,6 @@ from fabtui.transport.launcher import (
 )
 from fabtui.transport.link import Backend, Link, NodeUnreachable
 from fabtui.transport.login_answers import Ask, LoginAnswers
-from fabtui.transport.login_limiter import Gates, with_retries
 from fabtui.transport.payload import Cargo
 from fabtui.transport.registry import TRANSPORTS
 from fabtui.transport.ssh_config import (
@@ -264,9 +264,6 @@ class Connector:
         return link
 
     async def open_openssh(self, host: str) -> Link:
-        await asyncio.shield(self.load())
-        from fabtui.transport.login_errors import openssh_explainer
-
         options = self.options
         ssh = self._resolver.ssh
         if ssh is None:

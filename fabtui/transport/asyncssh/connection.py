@@ -24,14 +24,14 @@ from asyncssh.public_key import (
 )
 from cryptography.utils import CryptographyDeprecationWarning
 
-from fabtui.sanitize import clean
+from fabtui.sanitize import clean, one_line
 from fabtui.transport.asyncssh.client_keys import KeyTrial, Offer
-from fabtui.transport.asyncssh.dial import Proxy, proxy_words
-from fabtui.transport.asyncssh.known_hosts import HostEntries
+from fabtui.transport.asyncssh.known_hosts import HostEntries, refusal
 from fabtui.transport.byte_pipe import BytePipe, Ending
+from fabtui.transport.dial import Proxy, proxy_words, unreachable
+from fabtui.transport.launcher import DROPPED, classify_openssh
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.login_answers import LoginTurn
-from fabtui.transport.login_errors import classify_openssh, explain_login, explain_tunnel
 from fabtui.transport.ssh_config import Policy, SshSettings
 
 KEEPALIVE = 5
@@ -49,6 +49,14 @@ _KINDS = {"kexalgorithms": get_kex_algs, "ciphers": get_encryption_algs, "macs":
 
 #: What a login runs over: a connected socket, a proxy command, or the connection to the jump host.
 Road = socket.socket | Proxy | asyncssh.SSHClientConnection
+
+
+class NoCommonAlgorithmError(NodeUnreachable):
+    """The server wants algorithms that asyncssh does not have; OpenSSH may have them."""
+
+
+class KeyExchangeBroken(NodeUnreachable):
+    """The connection ended in the key exchange; the next try may show why."""
 
 
 class Client(asyncssh.SSHClient):
@@ -304,6 +312,66 @@ def _options(resolved: SshSettings, client: Client, offer: Offer, within: float)
         "login_timeout": 0,
         "utf8_decode_errors": "backslashreplace",
     }
+
+
+def explain_tunnel(error: asyncssh.ChannelOpenError, what: str, via: str) -> NodeUnreachable:
+    reason = one_line(error.reason, 200)
+    text = f"{via} cannot reach {what}: {reason}"
+    if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
+        return NodeUnreachable("refused", text, f"{via} forbids it (AllowTcpForwarding, PermitOpen, DisableForwarding)")
+    known = classify_openssh(what, reason)
+    return NodeUnreachable(known.kind if known else "closed", text)
+
+
+def explain_login(
+    error: Exception,
+    resolved: SshSettings,
+    known: HostEntries,
+    offer: Offer,
+    shown: asyncssh.SSHKey | None,
+    greeted: bool,
+) -> NodeUnreachable:
+    """Return the error for a failed login of asyncssh.
+
+    ``shown`` is the host key that was not trusted, if any; ``greeted``: the server sent its SSH banner.
+    """
+    what = f"{resolved.hostname} port {resolved.port}"
+    reason = one_line(str(error), 200) or type(error).__name__
+    if isinstance(error, asyncssh.HostKeyNotVerifiable):
+        detail = "" if shown is not None else reason
+        return refusal(resolved, known, shown, "revoked" in reason, detail)
+    if isinstance(error, asyncssh.PermissionDenied) or "authentication failures" in reason:
+        return _refused_login(resolved, offer)
+    if isinstance(error, asyncssh.KeyExchangeFailed):
+        return NoCommonAlgorithmError("protocol", f"{what}: {reason}")
+    if isinstance(error, asyncssh.ProtocolError | asyncssh.ProtocolNotSupported):
+        return NodeUnreachable("protocol", f"{what}: {reason}")
+    if isinstance(error, asyncssh.ConnectionLost | ConnectionResetError | BrokenPipeError):
+        if not greeted:
+            return NodeUnreachable("busy", f"{what} {DROPPED}", "try again, or raise MaxStartups of that sshd")
+        return NodeUnreachable("closed", f"{what} closed the connection during the login: {reason}")
+    if isinstance(error, OSError):
+        return unreachable(error, what)
+    if isinstance(error, asyncssh.DisconnectError):
+        return NodeUnreachable("closed", f"{what} ended the login: {reason}")
+    return NodeUnreachable("protocol", f"{what}: {type(error).__name__}: {reason}")
+
+
+def _refused_login(resolved: SshSettings, offer: Offer) -> NodeUnreachable:
+    if offer.accepted:
+        method = f" ({offer.factor})" if offer.factor else ""
+        text = f"{resolved.hostname} accepted the key of {resolved.user} and asks for a second factor{method}"
+        return NodeUnreachable(
+            "auth", text, f"ssh {resolved.name} true; the app asks for what the server wants to know"
+        )
+    text = f"{resolved.hostname} does not let {resolved.user} in"
+    if offer.locked:
+        text += f": {offer.locked[0]} needs a passphrase and no agent holds it"
+        return NodeUnreachable("auth", text, f"ssh-add {offer.locked[0]}")
+    if not offer.keys:
+        return NodeUnreachable("auth", f"{text}: no agent and no identity file has a key to offer", "ssh-add -l")
+    text += f" with {len(offer.keys)} key{'s' if len(offer.keys) > 1 else ''}"
+    return NodeUnreachable("auth", text, f"ssh -v {resolved.name} true")
 
 
 class ChannelPipe(BytePipe):
