@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import itertools
 import re
 import shlex
@@ -74,10 +73,6 @@ AFTERMATH = 15.0
 _LOOK = 0.1
 #: Maximum time (s) that the end of a sweep waits for running counter samples.
 COUNTER_PATIENCE = 1.0
-#: M_ARENA_MAX and M_MMAP_THRESHOLD of glibc's malloc.h.
-_M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3
-#: Bytes from which a block of memory is not part of the heap: glibc's initial value.
-_OWN_MAPPING = 128 << 10
 
 
 class _Closing(Exception):
@@ -292,8 +287,6 @@ class LiveFeed(Feed):
             self._sweeping = False
 
     async def _live(self) -> None:
-        # Before the first thread: a thread with its own heap keeps it.
-        share_heap()
         pumping = asyncio.create_task(self._pump.run())
         try:
             async with contextlib.AsyncExitStack() as stack:
@@ -741,7 +734,6 @@ class LiveFeed(Feed):
             self._pump.log("info" if code == ALL_OK else "warning", f"{what} ended: {text}")
         self._pump.emit(SessionEnd(exit=code, text=text))
         await self._pump.flush()
-        trim_heap()
 
 
 def load_conclusions() -> type[Conclusions]:
@@ -749,26 +741,3 @@ def load_conclusions() -> type[Conclusions]:
     from fabtui.session.conclusions import Conclusions
 
     return Conclusions
-
-
-def share_heap() -> bool:
-    """Make all future threads share one heap without large arrays; return True if the C library supports that.
-
-    glibc gives each thread its own heap. Memory freed after a batch of a recording is then reused by that thread only.
-    Python threads hold one lock anyway, so separate heaps gain nothing.
-
-    The first large array that is freed makes glibc put the next ones into the heap, where they leave holes. With a
-    fixed threshold, memory of large arrays goes back to the system.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-        return bool(mallopt(_M_ARENA_MAX, 1) and mallopt(_M_MMAP_THRESHOLD, _OWN_MAPPING))
-    except (OSError, AttributeError):
-        return False
-
-
-def trim_heap() -> None:
-    """Give free memory back to the system, as after a search for findings, which takes much for a short time."""
-    # Not every C library has it.
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
