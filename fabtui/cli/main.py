@@ -18,6 +18,9 @@ from fabtui.paths import private_folder, state_folder
 from fabtui.sanitize import clean, one_line, printable
 from fabtui.version import __version__
 
+#: Errors of a full disk.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
 
 class CleanOutput(io.TextIOWrapper):
     """Text file that drops control and invisible characters but for line ends, tabs and colours."""
@@ -39,10 +42,6 @@ def clean_standard_files() -> None:
         file = getattr(sys, name)
         if type(file) is io.TextIOWrapper:
             setattr(sys, name, CleanOutput(file))
-
-
-#: Errors of a full disk.
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

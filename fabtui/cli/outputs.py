@@ -40,6 +40,18 @@ from fabtui.session.feeds.base import Feed
 
 #: Width of texts in a pipe or a file: unlimited.
 _UNLIMITED = 10_000
+#: Writer of each output option with measurements alone, which returns the number of rows of a table.
+MODEL_WRITERS: dict[str, Callable[[Model, Path], int | None]] = {
+    "csv": write_csv,
+    "table": write_table,
+    "planner": write_planner,
+}
+#: Writer of each output option with findings; that of ``prom`` needs the options of the request.
+DIAGNOSIS_WRITERS: dict[str, Callable[[Diagnosis, Path], None]] = {
+    "json": write_json,
+    "junit": write_junit,
+    "report": write_report,
+}
 
 
 def print_session(found: Diagnosis, plain: bool, shown: Shown, lines: Iterable[str] = ()) -> int:
@@ -108,20 +120,6 @@ def print_outcome(feed: Feed, code: int, recorded: Sequence[str] = ()) -> None:
     # The terminal may be gone.
     with contextlib.suppress(OSError):
         print(*filter(None, (sentence, interrupted, *recorded)), sep="\n", file=sys.stderr)
-
-
-#: Writer of each output option with measurements alone, which returns the number of rows of a table.
-MODEL_WRITERS: dict[str, Callable[[Model, Path], int | None]] = {
-    "csv": write_csv,
-    "table": write_table,
-    "planner": write_planner,
-}
-#: Writer of each output option with findings; that of ``prom`` needs the options of the request.
-DIAGNOSIS_WRITERS: dict[str, Callable[[Diagnosis, Path], None]] = {
-    "json": write_json,
-    "junit": write_junit,
-    "report": write_report,
-}
 
 
 def output_files(

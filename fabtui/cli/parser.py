@@ -69,6 +69,11 @@ _MOST_CHOICES = 6
 _NO_VALUE = re.compile(r"argument (?:-\w/)?(--[\w-]+): expected (?:one|at least one) argument")
 _NO_CHOICE = re.compile(r"argument ([\w-]+): invalid choice: (.*) \(choose from (.*)\)")
 _MISSING = re.compile(r"the following arguments are required: (.*)")
+#: What other tools call our options.
+_OTHER_NAMES = {
+    **{"metrics": "prom", "prometheus": "prom", "html": "report", "xml": "junit", "output": "json"},
+    **{"host": "nodes", "hosts": "nodes", "machinefile": "hostfile", "job": "jobid", "size": "bytes"},
+}
 
 
 def expanded(words: Sequence[str]) -> list[str]:
@@ -257,13 +262,6 @@ def _joined(words: Sequence[str]) -> list[str]:
         else:
             found.append(word)
     return found
-
-
-#: What other tools call our options.
-_OTHER_NAMES = {
-    **{"metrics": "prom", "prometheus": "prom", "html": "report", "xml": "junit", "output": "json"},
-    **{"host": "nodes", "hosts": "nodes", "machinefile": "hostfile", "job": "jobid", "size": "bytes"},
-}
 
 
 def _unknown_option(words: Sequence[str], command: str) -> str:

@@ -30,6 +30,7 @@ BOOLEANS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "n
 DEFAULT = "default"
 #: A lab brings its own connection.
 _NOT_IN_A_LAB = ("transport", "ssh_config", "host_key_policy", "remote_python")
+_KINDS = {bool: "a switch", int: "a number", float: "a number", str: "a string", list: "a list", dict: "a table"}
 
 
 class Problem(NamedTuple):
@@ -252,7 +253,6 @@ def _variables(value: object) -> list[str]:
     return found
 
 
-_KINDS = {bool: "a switch", int: "a number", float: "a number", str: "a string", list: "a list", dict: "a table"}
 _FORMS: dict[str, Callable[[object], Any]]
 _FORMS = {"text": _text, "number": _number, "switch": _switch, "list": _list, "variables": _variables}
 

@@ -39,6 +39,9 @@ DEMO = "h200x4-lab-2x2-faults"
 #: Each message size of pairs is a sweep of its own; 8 B to 64 GiB by factors of two are 34 sizes of collectives.
 _MAX_PAIR_SIZES = 8
 _MAX_COLLECTIVE_SIZES = 40
+_TIMES = number(values.seconds, 0.5, _HOUR)
+#: The tables of the settings file; keys are bindings, checked by the screen.
+TABLES = ("screen", "session", "recording", "keys")
 
 
 class OptionSpec(NamedTuple):
@@ -95,8 +98,6 @@ class OptionSpec(NamedTuple):
         """The values it takes in the settings file; none: any."""
         return (self.file_choices() if callable(self.file_choices) else self.file_choices) or self.allowed
 
-
-_TIMES = number(values.seconds, 0.5, _HOUR)
 
 # One argument per line, as the formatter has it, would hide the table.
 # fmt: off
@@ -388,8 +389,6 @@ OPTIONS: list[OptionSpec] = [
 OUTPUTS = tuple(spec.argument for spec in _OUTPUT if spec.metavar == "FILE")
 #: Options of these files.
 OUTPUT_OPTIONS = tuple(spec.argument for spec in _OUTPUT)
-#: The tables of the settings file; keys are bindings, checked by the screen.
-TABLES = ("screen", "session", "recording", "keys")
 
 
 def options_of(command: str) -> list[OptionSpec]:

@@ -44,6 +44,15 @@ _MAX_VALUE = 200
 
 #: Takes the text, or the texts of an option that can be repeated, and the name of the option for errors.
 Parser = Callable[[Any, str], Any]
+#: Launchers by name. Only kubectl, docker and podman were tried.
+LAUNCHERS = {
+    "kubectl": "kubectl exec -i {node} --",
+    "docker": "docker exec -i {node}",
+    "podman": "podman exec -i {node}",
+    "enroot": "enroot exec {node}",
+    "apptainer": "apptainer exec instance://{node}",
+    "flux": "flux exec --rank={node}",
+}
 
 
 def number(parse: Callable[..., Any], *bounds: float) -> Parser:
@@ -281,17 +290,6 @@ def interpreter(text: str, option: str) -> str:
     if not text or text.startswith("-") or not text.isprintable():
         raise InputError(f"{option}: {text[:80]!r} is not the path of an interpreter; expected /opt/venv/bin/python3")
     return text
-
-
-#: Launchers by name. Only kubectl, docker and podman were tried.
-LAUNCHERS = {
-    "kubectl": "kubectl exec -i {node} --",
-    "docker": "docker exec -i {node}",
-    "podman": "podman exec -i {node}",
-    "enroot": "enroot exec {node}",
-    "apptainer": "apptainer exec instance://{node}",
-    "flux": "flux exec --rank={node}",
-}
 
 
 def launcher(text: str, option: str) -> str:

@@ -11,6 +11,12 @@ from fabtui_node.registry import DEFAULT
 
 #: Time (s) without output after which a job counts as silent where ``--idle`` is not given.
 USUAL_IDLE = 180.0
+#: The layers of pairs, in the order they are tested.
+ALL_LAYERS = ("world", "p2p")
+MIB = 1024 * 1024
+#: Message size where ``--bytes`` is not given, by engine; GPUs have the other.
+DEFAULT_BYTES = {"gloo": 4 * MIB}
+USUAL_BYTES = 256 * MIB
 
 
 class JobQuery(NamedTuple):
@@ -23,15 +29,6 @@ class JobQuery(NamedTuple):
     nodes: tuple[str, ...] = ()  #: Names of the nodes; empty for those that Slurm or the logs name.
     #: Whether an assistant gets the answer: hidden files, and outputs of other users' jobs, are not read for it.
     assistant: bool = False
-
-
-#: The layers of pairs, in the order they are tested.
-ALL_LAYERS = ("world", "p2p")
-
-MIB = 1024 * 1024
-#: Message size where ``--bytes`` is not given, by engine; GPUs have the other.
-DEFAULT_BYTES = {"gloo": 4 * MIB}
-USUAL_BYTES = 256 * MIB
 
 
 @dataclass(frozen=True, slots=True)

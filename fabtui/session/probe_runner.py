@@ -47,6 +47,10 @@ FEW_NAMES, MOST_NAMES = 64, 16
 PREFLIGHT = registry.PREFLIGHT
 #: Probes that run as soon as a session has nodes: quick, and without the NVIDIA driver, which is busy then.
 EARLY = registry.probes_in("inspect")
+#: Time (s) that a command gets.
+DEADLINE = 20.0
+#: Maximum number of characters of output: a node keeps to it, unless it is not to be trusted.
+MOST_OUTPUT = 64 * 1024
 
 
 def _is_address(name: str) -> bool:
@@ -272,12 +276,6 @@ class ProbeRunner:
                 self._pump.emit(ProbeResult(node=node, probe="clock", error=one_line(failed.text, 500)))
                 return
         self._pump.emit(ProbeResult(node=node, probe="clock", value=best))
-
-
-#: Time (s) that a command gets.
-DEADLINE = 20.0
-#: Maximum number of characters of output: a node keeps to it, unless it is not to be trusted.
-MOST_OUTPUT = 64 * 1024
 
 
 class StepRunner:

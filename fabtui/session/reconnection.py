@@ -25,6 +25,12 @@ LASTING = 60.0
 _PASSING: frozenset[UnreachableKind | LostKind] = frozenset(
     ("refused", "timeout", "no-route", "banner", "busy", "closed", "lost", "exit", "frozen", "stalled", "lease")
 )
+#: Interval (s) at which the clock is read.
+TICK = 0.5
+#: Minimum duration (s) of a suspension; a busy loop is late by less.
+LEAST = 5.0
+#: Unlike the monotonic clock, it counts while the machine sleeps. Only Linux has it.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def may_return(kind: UnreachableKind | LostKind) -> bool:
@@ -64,15 +70,6 @@ class Reconnection:
         self._called.set()
         self._called = asyncio.Event()
         self._tries.clear()
-
-
-#: Interval (s) at which the clock is read.
-TICK = 0.5
-#: Minimum duration (s) of a suspension; a busy loop is late by less.
-LEAST = 5.0
-
-#: Unlike the monotonic clock, it counts while the machine sleeps. Only Linux has it.
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def clock() -> float:

@@ -23,6 +23,26 @@ from fabtui_node import registry
 FAILURES, PEERS = 3, 2
 #: Pause (s) before it may be replaced again; it doubles up to the longest one, as the node may really be cut off.
 PAUSE, LONGEST = 15.0, 600.0
+Tests = Coroutine[Any, Any, None]
+PHASE = "watch"
+#: Seconds between two steps, each of which tests as many pairs as the rate allows.
+STEP = 0.5
+#: Minimum rate (pairs per second), on fabrics of any size.
+MIN_RATE = 2.0
+#: Endpoints for each further pair a second: an endpoint is in a test about every four seconds.
+ENDPOINTS_PER_PAIR = 8
+#: Seconds before a suspect is tested again.
+SUSPECT_REST = 5.0
+#: The share of the deadline that a pair has which was dead when it was tested last.
+DEAD_SHARE = 0.3
+#: Seconds between two looks at links and GPUs while it watches, and what is looked at.
+PROBE_INTERVAL = 60.0
+WATCH_PROBES = tuple(spec.name for spec in registry.PROBES.values() if spec.watch)
+#: Seconds between two tests of the addresses that do not reach each other.
+MESH_INTERVAL = 30.0
+#: Seconds between two looks for something to test while there is nothing.
+IDLE = 1.0
+_DEAD = (Verdict.FAILED, Verdict.TIMEOUT)
 
 
 class RankHostReplacement:
@@ -61,30 +81,6 @@ class RankHostReplacement:
             self._times[name] = self._times.get(name, 0) + 1
             self._earliest[name] = now + min(LONGEST, PAUSE * 2.0 ** (self._times[name] - 1))
         return found
-
-
-Tests = Coroutine[Any, Any, None]
-
-PHASE = "watch"
-#: Seconds between two steps, each of which tests as many pairs as the rate allows.
-STEP = 0.5
-#: Minimum rate (pairs per second), on fabrics of any size.
-MIN_RATE = 2.0
-#: Endpoints for each further pair a second: an endpoint is in a test about every four seconds.
-ENDPOINTS_PER_PAIR = 8
-#: Seconds before a suspect is tested again.
-SUSPECT_REST = 5.0
-#: The share of the deadline that a pair has which was dead when it was tested last.
-DEAD_SHARE = 0.3
-#: Seconds between two looks at links and GPUs while it watches, and what is looked at.
-PROBE_INTERVAL = 60.0
-WATCH_PROBES = tuple(spec.name for spec in registry.PROBES.values() if spec.watch)
-#: Seconds between two tests of the addresses that do not reach each other.
-MESH_INTERVAL = 30.0
-#: Seconds between two looks for something to test while there is nothing.
-IDLE = 1.0
-
-_DEAD = (Verdict.FAILED, Verdict.TIMEOUT)
 
 
 def rate_for(wanted: float | None, endpoints: int) -> float:

@@ -111,6 +111,8 @@ _LOOP = (
     'trap - 0; echo "no python3 $none, tried:$tried" | tr "[:cntrl:]" " " >&2; exit 127'
 )
 _AGAIN = 'set -- "$p" "$@"; all=1; eval "$loop"'
+#: Size of a piece (bytes): heartbeats pass between two pieces, even on a slow path.
+PIECE = 32 * 1024
 
 
 def marked(boot: str, session: str) -> str:
@@ -200,10 +202,6 @@ class Payload:
         tail = json.dumps({"config": dict(config), "entry": entry}, separators=(",", ":"))[1:]
         body = self._head + compressor.compress(tail.encode("ascii")) + compressor.flush()
         return b"%08x" % len(body) + body
-
-
-#: Size of a piece (bytes): heartbeats pass between two pieces, even on a slow path.
-PIECE = 32 * 1024
 
 
 class Cargo:

@@ -31,6 +31,33 @@ Policy = Literal["strict", "accept-new", "off"]
 #: Lists of algorithms, passed to asyncssh only where the configuration changes them.
 ALGORITHMS = ("kexalgorithms", "ciphers", "macs", "hostkeyalgorithms")
 _HOST = re.compile(r"[A-Za-z0-9_.:%\[\]-]+\Z")
+_REPEATED = {"identityfile", "certificatefile"}
+_STRICT: dict[str, Strict] = {
+    "true": "yes",
+    "yes": "yes",
+    "ask": "ask",
+    "accept-new": "accept-new",
+    "false": "no",
+    "no": "no",
+    "off": "no",
+}
+_DEADLINE = 10.0
+#: Maximum number of concurrent processes.
+_PARALLEL = 8
+#: Timeout (s) of ``klist``.
+_KLIST_DEADLINE = 3.0
+#: Settings that asyncssh does not support: keyword, the values that matter (None: any but ``none``), its name.
+_UNSUPPORTED: tuple[tuple[str, frozenset[str] | None, str], ...] = (
+    ("hostbasedauthentication", frozenset({"yes", "true"}), "HostbasedAuthentication"),
+    ("pkcs11provider", None, "PKCS11Provider"),
+    ("knownhostscommand", None, "KnownHostsCommand"),
+    ("revokedhostkeys", None, "RevokedHostKeys"),
+    ("verifyhostkeydns", frozenset({"yes", "true"}), "VerifyHostKeyDNS"),
+    ("nohostauthenticationforlocalhost", frozenset({"yes", "true"}), "NoHostAuthenticationForLocalhost"),
+    ("proxyusefdpass", frozenset({"yes", "true"}), "ProxyUseFdpass"),
+    ("bindinterface", None, "BindInterface"),
+    ("pubkeyauthentication", frozenset({"no", "false"}), "PubkeyAuthentication no"),
+)
 
 
 class ConfigBroken(Exception):
@@ -152,22 +179,6 @@ def parse_jumps(text: str) -> tuple[Jump, ...]:
         port = match[2] or match[4]
         jumps.append(Jump(host, user or None, int(port) if port else None))
     return tuple(jumps)
-
-
-_REPEATED = {"identityfile", "certificatefile"}
-_STRICT: dict[str, Strict] = {
-    "true": "yes",
-    "yes": "yes",
-    "ask": "ask",
-    "accept-new": "accept-new",
-    "false": "no",
-    "no": "no",
-    "off": "no",
-}
-
-_DEADLINE = 10.0
-#: Maximum number of concurrent processes.
-_PARALLEL = 8
 
 
 def split_files(text: str) -> tuple[str, ...]:
@@ -307,23 +318,6 @@ def no_ssh() -> NodeUnreachable:
     """Return the error for a machine without OpenSSH."""
     hint = "install openssh-client, or pass --via or --transport srun"
     return NodeUnreachable("local", "there is no ssh program on this machine to read the ssh configuration", hint)
-
-
-#: Timeout (s) of ``klist``.
-_KLIST_DEADLINE = 3.0
-
-#: Settings that asyncssh does not support: keyword, the values that matter (None: any but ``none``), its name.
-_UNSUPPORTED: tuple[tuple[str, frozenset[str] | None, str], ...] = (
-    ("hostbasedauthentication", frozenset({"yes", "true"}), "HostbasedAuthentication"),
-    ("pkcs11provider", None, "PKCS11Provider"),
-    ("knownhostscommand", None, "KnownHostsCommand"),
-    ("revokedhostkeys", None, "RevokedHostKeys"),
-    ("verifyhostkeydns", frozenset({"yes", "true"}), "VerifyHostKeyDNS"),
-    ("nohostauthenticationforlocalhost", frozenset({"yes", "true"}), "NoHostAuthenticationForLocalhost"),
-    ("proxyusefdpass", frozenset({"yes", "true"}), "ProxyUseFdpass"),
-    ("bindinterface", None, "BindInterface"),
-    ("pubkeyauthentication", frozenset({"no", "false"}), "PubkeyAuthentication no"),
-)
 
 
 def unsupported_setting(resolved: SshSettings) -> str | None:

@@ -25,6 +25,30 @@ from fabtui_node.runtime.call_back import LONGEST, NOT_REACHED, SETTING, TIMEOUT
 
 #: Timeout (s) for a connection that is being closed.
 _GONE = 2.0
+# What srun prints with --label and --verbose, Slurm 20.11 to 22.05.
+_LABELLED = re.compile(r"\s*(\d{1,6}): ?(.*)")
+_LAUNCHING = re.compile(r"launching \S{1,60} on host (\S{1,255}), \d+ tasks?: (\d{1,6})$")
+_STARTED = re.compile(r"Node (\S{1,255}), \d{1,6} tasks? started")
+_NOT_LAUNCHED = re.compile(r"launch for \S{1,60} failed on node (\S{1,255}): ")
+_ENDED = re.compile(r"(?:^| )([^\s:]{1,255}): tasks? ([\d,-]{1,255}): (.{1,200})")
+_STATUS = re.compile(r"Exited with exit code (\d{1,3})")
+#: Maximum length (bytes) of a line of srun.
+_LONGEST = 64 * 1024
+#: Time (s) in which srun reports the end of a task, or further failures.
+_REPORT = 1.0
+#: Kinds of errors of srun that concern all nodes of the step.
+_FOR_ALL = ("job", "timeout", "auth")
+#: Most nodes of one step.
+GROUP = 256
+#: Steps that are tried for a group of nodes, each without those where the one before failed.
+_ATTEMPTS = 3
+#: Time (s) in which nodes are gathered for one step.
+_GATHER = 0.1
+#: Connections that wait to be accepted.
+_BACKLOG = 1024
+#: Ports of a configured range that are tried, and the deadline (s) of the question for it.
+_TRIES, _ASK = 50, 5.0
+_RANGE = re.compile(rb"SrunPortRange\s*=\s*(\d{1,5})-(\d{1,5})")
 
 
 class CalledPipe(BytePipe):
@@ -86,21 +110,6 @@ class CalledPipe(BytePipe):
         """Wait until the connection is closed, a bounded time."""
         with contextlib.suppress(OSError, TimeoutError):
             await asyncio.wait_for(self._writer.wait_closed(), _GONE)
-
-
-# What srun prints with --label and --verbose, Slurm 20.11 to 22.05.
-_LABELLED = re.compile(r"\s*(\d{1,6}): ?(.*)")
-_LAUNCHING = re.compile(r"launching \S{1,60} on host (\S{1,255}), \d+ tasks?: (\d{1,6})$")
-_STARTED = re.compile(r"Node (\S{1,255}), \d{1,6} tasks? started")
-_NOT_LAUNCHED = re.compile(r"launch for \S{1,60} failed on node (\S{1,255}): ")
-_ENDED = re.compile(r"(?:^| )([^\s:]{1,255}): tasks? ([\d,-]{1,255}): (.{1,200})")
-_STATUS = re.compile(r"Exited with exit code (\d{1,3})")
-#: Maximum length (bytes) of a line of srun.
-_LONGEST = 64 * 1024
-#: Time (s) in which srun reports the end of a task, or further failures.
-_REPORT = 1.0
-#: Kinds of errors of srun that concern all nodes of the step.
-_FOR_ALL = ("job", "timeout", "auth")
 
 
 class StepGroup:
@@ -279,18 +288,6 @@ class StepGroup:
 
 
 Batch = Mapping[str, asyncio.Future[CalledPipe | None]]
-
-#: Most nodes of one step.
-GROUP = 256
-#: Steps that are tried for a group of nodes, each without those where the one before failed.
-_ATTEMPTS = 3
-#: Time (s) in which nodes are gathered for one step.
-_GATHER = 0.1
-#: Connections that wait to be accepted.
-_BACKLOG = 1024
-#: Ports of a configured range that are tried, and the deadline (s) of the question for it.
-_TRIES, _ASK = 50, 5.0
-_RANGE = re.compile(rb"SrunPortRange\s*=\s*(\d{1,5})-(\d{1,5})")
 
 
 class StepTree:

@@ -60,6 +60,8 @@ NO_RECORDER = (
     "no rank has a FIFO of the flight recorder; start the job with TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/fr and"
     " TORCH_FR_BUFFER_SIZE=2000 (docs/jobs.md)"
 )
+#: Timeout (s) of the user's command.
+COMMAND_DEADLINE = 600.0
 
 
 class HangSettings(NamedTuple):
@@ -295,10 +297,6 @@ class HangCommand:
         shown = before + one_line(line, 1000)
         shown = shown if self._settings.unicode else shown.encode("ascii", "replace").decode("ascii")
         print(shown, file=sys.stderr if self._settings.as_json else sys.stdout, flush=True)
-
-
-#: Timeout (s) of the user's command.
-COMMAND_DEADLINE = 600.0
 
 
 async def run_command(command: str, variables: Mapping[str, str], deadline: float = COMMAND_DEADLINE) -> str:

@@ -60,6 +60,12 @@ recognised; 3 a format was not recognised
 """
 
 _STDOUT = "-"
+#: Name of the picture of the collectives, which is not a layer's.
+CURVES = "curves"
+#: Layers that are drawn first where one picture is asked for.
+_FIRST = ("p2p", "world")
+_WRITERS: dict[str, Callable[[Scene], bytes]] = {"svg": lambda scene: svg(scene).encode(), "png": png}
+Files = list[tuple[Path, Callable[[Path], None]]]
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -147,15 +153,6 @@ def _read(files: list[str], progress: ReadingProgress) -> tuple[Model | None, li
     model = model_of([result for result in results if convertible(result.kind)])
     others = [result for result in results if not is_ours(result.kind)]
     return (model if model.nodes else None), others, ""
-
-
-#: Name of the picture of the collectives, which is not a layer's.
-CURVES = "curves"
-#: Layers that are drawn first where one picture is asked for.
-_FIRST = ("p2p", "world")
-_WRITERS: dict[str, Callable[[Scene], bytes]] = {"svg": lambda scene: svg(scene).encode(), "png": png}
-
-Files = list[tuple[Path, Callable[[Path], None]]]
 
 
 class PictureRequest(NamedTuple):

@@ -79,6 +79,9 @@ changed: the new one begins with a copy of it, and replays the whole session.
 
 exit codes: those of run; 2 also if nothing is left to test; 130 not confirmed, or interrupted
 """
+_MOST_BYTES = 4096
+#: What `termios.tcgetattr` returns.
+Attributes = list[int | list[bytes | int]]
 
 
 def interrupted_code(number: signal.Signals) -> int:
@@ -174,11 +177,6 @@ async def sleep_until(ended: Ended, seconds: float) -> signal.Signals | None:
     """Wait; return the signal that ended it early, or None."""
     await asyncio.wait({ended}, timeout=max(0.0, seconds))
     return ended.result() if ended.done() else None
-
-
-_MOST_BYTES = 4096
-#: What `termios.tcgetattr` returns.
-Attributes = list[int | list[bytes | int]]
 
 
 async def ask_on_terminal(question: LoginQuestion) -> list[str] | None:

@@ -35,6 +35,15 @@ _FAULTS = "".join(
     f"add chain {family} mesh faults {{ type filter hook forward priority 0; policy accept; }}\n"
     for family in _TABLES
 )
+#: Places of commands besides the nodes: the network between the nodes, and the management network.
+FABRIC, CONSOLE = "fabric", "console"
+#: A bucket (bytes) that holds some frames, and the time after which what waits for it is dropped.
+_BURST, _LATENCY = 64_000, "50ms"
+#: A node answers for its address by any interface: while its cables were crossed, others learned that of the wrong
+#: one, which stays dead for up to a minute. It announces its addresses, as network services do when a carrier returns.
+_ANNOUNCE = """\
+sysctl -qw net.ipv4.conf.all.arp_notify=1
+for name in eth0 eth1; do set -- $(ip -br link show dev $name); ip link set dev $name address $3; done"""
 
 
 def _escaped(text: object) -> str:
@@ -293,13 +302,6 @@ class Network:
         self.fabric("nft", "-f", "-", text="\n".join(lines) + "\n")
 
 
-#: Places of commands besides the nodes: the network between the nodes, and the management network.
-FABRIC, CONSOLE = "fabric", "console"
-
-#: A bucket (bytes) that holds some frames, and the time after which what waits for it is dropped.
-_BURST, _LATENCY = 64_000, "50ms"
-
-
 class Step(NamedTuple):
     """A command: where it runs, its words, and its standard input."""
 
@@ -351,13 +353,6 @@ def _crossed(fault: Fault, network: Network) -> Effect:
     plant = tuple(_link(FABRIC, port, "master", bridge) for port, bridge in zip(ends[0], ends[1][::-1], strict=True))
     heal = tuple(_link(FABRIC, port, "master", bridge) for port, bridge in zip(*ends, strict=True))
     return Effect(plant, (*heal, Step(node, ("sh", "-ec", _ANNOUNCE))))
-
-
-#: A node answers for its address by any interface: while its cables were crossed, others learned that of the wrong
-#: one, which stays dead for up to a minute. It announces its addresses, as network services do when a carrier returns.
-_ANNOUNCE = """\
-sysctl -qw net.ipv4.conf.all.arp_notify=1
-for name in eth0 eth1; do set -- $(ip -br link show dev $name); ip link set dev $name address $3; done"""
 
 
 def _interface_down(fault: Fault, network: Network) -> Effect:

@@ -25,6 +25,12 @@ from fabtui.session.feeds.base import Feed, Playback
 SPACING = 4 << 20
 #: Maximum number of checkpoints; every second one is dropped when there are more.
 MOST = 24
+#: Maximum distance (s of replay time) of events that are applied together.
+_TICK = 0.03
+#: Time (s) after which a step of a seek ends, and the pause (s) after it, in which keys are taken.
+_STEP, _PAUSE = 0.004, 0.001
+#: Maximum time (s) between two notifications while no event is due, and minimum time between those of a seek.
+_POSITION_INTERVAL = 0.5
 
 
 class _Checkpoint(NamedTuple):
@@ -89,14 +95,6 @@ class Checkpoints:
         # Written by this process to a file without a name.
         model: Model = pickle.loads(zlib.decompress(self._file.read(found.length)))  # noqa: S301  # nosec B301
         return found.place, model
-
-
-#: Maximum distance (s of replay time) of events that are applied together.
-_TICK = 0.03
-#: Time (s) after which a step of a seek ends, and the pause (s) after it, in which keys are taken.
-_STEP, _PAUSE = 0.004, 0.001
-#: Maximum time (s) between two notifications while no event is due, and minimum time between those of a seek.
-_POSITION_INTERVAL = 0.5
 
 
 class StillFeed(Feed):

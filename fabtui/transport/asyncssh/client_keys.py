@@ -18,6 +18,10 @@ from fabtui.transport.ssh_config import SshSettings, expand_path
 
 _AGENT_DEADLINE = 5.0
 _HARDWARE = (b"sk-ssh-ed25519@openssh.com", b"sk-ecdsa-sha2-nistp256@openssh.com")
+#: Number of nodes that have to refuse: one alone may be at fault, such as one without its home.
+ENOUGH = 2
+#: Maximum time (s) that a login waits for the outcome of an earlier one: a node that hangs holds up nobody.
+TURN_PATIENCE = 2.0
 
 
 @dataclass(slots=True)
@@ -180,12 +184,6 @@ class KeyRing:
             return []
         offer.agent = agent
         return keys
-
-
-#: Number of nodes that have to refuse: one alone may be at fault, such as one without its home.
-ENOUGH = 2
-#: Maximum time (s) that a login waits for the outcome of an earlier one: a node that hangs holds up nobody.
-TURN_PATIENCE = 2.0
 
 
 class KeyTrial:

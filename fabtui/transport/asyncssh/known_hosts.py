@@ -24,6 +24,7 @@ from fabtui.transport.ssh_config import SshSettings, home
 
 _FILE_CAP = 256 * 1024 * 1024
 _LOCK_PATIENCE = 2.0
+_State = tuple[int, int, int] | None
 
 
 @dataclass(slots=True)
@@ -47,9 +48,6 @@ def lookup_name(resolved: SshSettings) -> str:
         return resolved.host_key_alias.lower()
     host = resolved.hostname.lower()
     return host if resolved.port == 22 else f"[{host}]:{resolved.port}"
-
-
-_State = tuple[int, int, int] | None
 
 
 @dataclass(slots=True)
