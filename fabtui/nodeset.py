@@ -16,8 +16,7 @@ from functools import lru_cache
 
 from ClusterShell.RangeSet import RangeSet, RangeSetException
 
-from fabtui.argument_name import argument
-from fabtui.errors import InputError
+from fabtui.errors import InputError, argument
 from fabtui.paths import user_path
 from fabtui.sanitize import one_line
 

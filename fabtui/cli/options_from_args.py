@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fabtui.argument_name import argument
 from fabtui.cli.printing import output_path
 from fabtui.config.file import ConfigFile, merged
 from fabtui.config.options import OUTPUTS, session_changes
 from fabtui.config.values import nearest
-from fabtui.errors import InputError
+from fabtui.errors import InputError, argument
 from fabtui.export.atomic_write import check_writable
 from fabtui.export.exposition import Exposition
 from fabtui.lab.faults import LabSpec, parse_faults

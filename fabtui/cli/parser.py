@@ -52,8 +52,8 @@ FORMER = {
     **{"healthy": "nodes", "order": "nodes --order", "watchdog": "hang --wait", "schema": "help --schema"},
     **{source: f"hang --source {source}" for source in ("ras", "flight", "stacks")},
 }
-#: Commands that stand in the module of a related one.
-_GUESTS = {"completion": "help", "resume": "run", "serve": "app"}
+#: Commands in the module of a related one.
+_GUESTS = {"completion": "help", "job": "hang", "probes": "info", "resume": "run", "serve": "app"}
 #: Options in the help of commands that take more than this number.
 _MANY = 24
 _USUAL = ("nodes", "hostfile", "jobid", "lab", "probes", "mode", "pair", "bytes", "csv", "report")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-from fabtui.argument_name import argument
 from fabtui.config import values
 from fabtui.config.values import Parser, number
-from fabtui.errors import InputError
+from fabtui.errors import InputError, argument
 from fabtui.transport.registry import TRANSPORTS
 
 #: How an option is written: a switch takes no value, a list and variables may be repeated, paths follow each other.

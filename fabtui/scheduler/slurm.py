@@ -15,8 +15,7 @@ from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from fabtui.argument_name import argument
-from fabtui.errors import InputError
+from fabtui.errors import InputError, argument
 from fabtui.nodeset import expand, expand_listed, fold
 from fabtui.scheduler.base import Allocation, ToolOutput, ask
 from fabtui.scheduler.slurm_text import known_pairs, leaves, out_of_service, records

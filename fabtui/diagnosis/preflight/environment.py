@@ -7,10 +7,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from fabtui.argument_name import argument
 from fabtui.diagnosis.finding import Finding, Severity, register
 from fabtui.diagnosis.preflight.node_context import NodeContext, NodeRule
-from fabtui.errors import InputError
+from fabtui.errors import InputError, argument
 from fabtui.model.facts.catalogue import facts_for
 from fabtui.model.facts.compare import Fact, shown
 from fabtui.model.facts.node_view import ProbedNode, Value, dicts, field, text
