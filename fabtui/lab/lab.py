@@ -16,9 +16,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from fabtui.errors import InputError
 from fabtui.lab.faults import Fault, LabSpec
@@ -41,16 +43,6 @@ class Order:
     folder: str = ""  #: Where its files lie; for the lab of a session "", as its process makes one.
     faults: tuple[str, ...] = ()  #: What is planted from the start.
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Order:
-        given = json.loads(text)
-        spec = given["spec"]
-        spec = LabSpec(tuple(spec["endpoints"]), spec["rails"], spec["standing"])
-        return cls(spec, given["folder"], tuple(given["faults"]))
-
 
 def _start(order: Order, lock: int | None = None) -> subprocess.Popen[str]:
     # -P: files in the working directory must not shadow the standard library. A ^C in the terminal goes to this
@@ -66,7 +58,7 @@ def _start(order: Order, lock: int | None = None) -> subprocess.Popen[str]:
     )
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):
-        process.stdin.write(order.to_json() + "\n")
+        process.stdin.write(msgspec.json.encode(order).decode() + "\n")
         process.stdin.flush()
     return process
 

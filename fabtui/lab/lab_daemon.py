@@ -25,6 +25,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.lab.lab import SOCKET, Order
 from fabtui.lab.namespaces.network import Network
@@ -213,7 +215,7 @@ def main() -> int:
         signal.signal(number, lambda *_: None)
     os.chdir("/")
     reap.become_subreaper()
-    order = Order.from_json(sys.stdin.readline())
+    order = msgspec.json.decode(sys.stdin.readline(), type=Order)
     if not order.spec.standing:
         order = replace(order, folder=str(_session_folder()))
     try:

@@ -11,6 +11,8 @@ from fabtui_node.registry import DEFAULT
 
 #: Time (s) without output after which a job counts as silent where ``--idle`` is not given.
 USUAL_IDLE = 180.0
+#: Options of this machine, or of this part of a session.
+_NOT_RECORDED = ("record", "resumed", "history", "query", "probe_folder")
 #: The layers of pairs, in the order they are tested.
 ALL_LAYERS = ("world", "p2p")
 MIB = 1024 * 1024
@@ -114,14 +116,11 @@ class SessionOptions:
         kept["probes"] = self.chosen_probes
         kept["env"] = sorted(self.env)
         kept["ssh_config"] = None if self.ssh_config is None else str(self.ssh_config)
-        kept.pop("record")
-        kept.pop("resumed")
-        kept.pop("history")
-        kept.pop("query")
         # The name in recordings of format 1.
         kept["looks_only"] = kept.pop("preflight_only")
-        kept.pop("probe_folder")
         kept["hosts"] = list(self.hosts)
+        for name in _NOT_RECORDED:
+            del kept[name]
         return kept
 
 

@@ -6,11 +6,9 @@ They are files in a folder of the user, or entry points of installed packages in
 from __future__ import annotations
 
 import ast
-import contextlib
 import importlib.machinery
 import importlib.metadata
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,23 +88,7 @@ def _files(folder: Path, found: OwnProbes) -> Iterator[tuple[Path, str]]:
         yield path, ""
 
 
-def _may_have_entry_points() -> bool:
-    """Return True if an installed package may have probes; importlib.metadata takes longer than reading these files."""
-    for entry in map(Path, sys.path):
-        if entry.is_file():
-            # An archive: only the library can look into it.
-            return True
-        for pattern in ("*.dist-info", "*.egg-info", "EGG-INFO"):
-            for path in entry.glob(f"{pattern}/entry_points.txt"):
-                with contextlib.suppress(OSError):
-                    if GROUP.encode() in path.read_bytes():
-                        return True
-    return False
-
-
 def _entry_points(found: OwnProbes) -> Iterator[tuple[Path, str]]:
-    if not _may_have_entry_points():
-        return
     try:
         points = list(importlib.metadata.entry_points(group=GROUP))
     except Exception as error:

@@ -649,9 +649,8 @@ class LiveFeed(Feed):
             await self._sweep.reset()
             await self._rejoined()
 
-    def _woke(self, seconds: float, busy: bool) -> None:
-        what = "fabtui was busy, or got no processor," if busy else "this machine slept, or fabtui was stopped,"
-        text = f"{what} for {seconds:.0f} s"
+    def _woke(self, seconds: float) -> None:
+        text = f"this machine slept, or fabtui was stopped or got no processor, for {seconds:.0f} s"
         self._pump.log("notice", f"{text}; nodes are joined again, and what was being tested is tested again")
         self._slept, self._woken = dict.fromkeys(self._ready, text), asyncio.get_running_loop().time()
         self._returns.call()
