@@ -31,7 +31,6 @@ class CleanOutput(io.TextIOWrapper):
         self._original = file
 
     def write(self, text: str) -> int:
-        """Write text; return its length."""
         super().write(printable(text))
         return len(text)
 

@@ -106,12 +106,12 @@ def output_paths(given: dict[str, Any]) -> dict[str, Path]:
     Raises:
         InputError: One cannot be written, or two name the same file.
     """
-    found = {name: path for name in OUTPUTS if (path := output_path(given, name)) is not None}
+    paths = {name: path for name in OUTPUTS if (path := output_path(given, name)) is not None}
     names: dict[Path, str] = {}
-    for name, path in found.items():
+    for name, path in paths.items():
         if names.setdefault(path, name) != name:
             raise InputError(f"--{names[path]} and --{name} both name {path}")
-    return found
+    return paths
 
 
 def exposition_of(given: dict[str, Any]) -> Exposition:
@@ -141,10 +141,10 @@ def shipped_recording(name: str) -> Path:
     """
     folder = shipped_recordings_folder()
     known = sorted(path.name.removesuffix(RECORDING) for path in folder.glob(f"*{RECORDING}"))
-    found = [one for one in known if one == name] or [one for one in known if name in one]
-    if len(found) != 1:
+    matches = [one for one in known if one == name] or [one for one in known if name in one]
+    if len(matches) != 1:
         raise InputError(f"--demo: no recording {name[:60]!r}; there are {', '.join(known)}{nearest(name, known)}")
-    return folder / f"{found[0]}{RECORDING}"
+    return folder / f"{matches[0]}{RECORDING}"
 
 
 def recording_path(given: dict[str, Any], names: Sequence[str]) -> Path | None:
@@ -202,13 +202,13 @@ def nodes_from(given: dict[str, Any]) -> dict[str, Any]:
     """Return the session options that select the nodes and how they are reached.
 
     Raises:
-        InputError: No nodes are given or found, or options exclude each other.
+        InputError: No nodes are given or running, or options exclude each other.
     """
     _check_together(given)
     if "pods" in given:
-        found = pods(given["pods"], "--pods")
-        changes = _of_allocation(found.allocation, given)
-        return changes | {"transport": "via", "via": found.via}
+        running = pods(given["pods"], "--pods")
+        changes = _of_allocation(running.allocation, given)
+        return changes | {"transport": "via", "via": running.via}
     name = "via" if "via" in given else given.get("transport", next(iter(TRANSPORTS)))
     if name == "via" and "via" not in given:
         raise InputError("--transport via needs a command line: --via 'kubectl exec -i {node} --'")
@@ -278,19 +278,19 @@ def _job(given: dict[str, Any], transport: str, named: bool) -> Allocation | Non
     return job if job is not None and (transport == "srun" or set(_chosen(given)) <= set(job.nodes)) else None
 
 
-def _of_allocation(found: Allocation, given: dict[str, Any]) -> dict[str, Any]:
+def _of_allocation(allocation: Allocation, given: dict[str, Any]) -> dict[str, Any]:
     """Return the options for the nodes of an allocation, or for the given ones among them."""
-    hosts = found.nodes
+    hosts = allocation.nodes
     if given.get("nodes") or given.get("hostfile"):
         hosts = _chosen(given)
-        strangers = [name for name in hosts if name not in found.nodes]
+        strangers = [name for name in hosts if name not in allocation.nodes]
         if strangers:
-            text = f"not of {found.title}: {fold(strangers)}; its nodes are {fold(found.nodes)}"
+            text = f"not of {allocation.title}: {fold(strangers)}; its nodes are {fold(allocation.nodes)}"
             raise InputError(f"{argument('nodes')}: {text}")
     elif given.get("exclude"):
-        hosts = tuple(chosen_nodes([",".join(found.nodes)], [], given["exclude"]))
-    placements = {name: found.placements[name] for name in hosts if name in found.placements}
-    return {"hosts": hosts, "origin": found.describe(), "job": found.job, "placements": placements}
+        hosts = tuple(chosen_nodes([",".join(allocation.nodes)], [], given["exclude"]))
+    placements = {name: allocation.placements[name] for name in hosts if name in allocation.placements}
+    return {"hosts": hosts, "origin": allocation.describe(), "job": allocation.job, "placements": placements}
 
 
 def in_job() -> bool:

@@ -85,13 +85,13 @@ def print_recording(path: Path, request: Request, plain: bool, shown: Shown) -> 
     progress = reading_progress(path)
     model, damage = replayed(path, progress)
     progress.step("looking for causes")
-    found = diagnose(model)
+    diagnosis = diagnose(model)
 
     def report(lines: list[str]) -> int:
         progress.end()
-        return print_session(found, plain, shown, lines)
+        return print_session(diagnosis, plain, shown, lines)
 
-    code = write_first(write_outputs(model, request, found), report)
+    code = write_first(write_outputs(model, request, diagnosis), report)
     if damage is None:
         return code
     raise InputError(f"{damage}; the part before it is shown, the rest is left out")

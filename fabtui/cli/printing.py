@@ -127,10 +127,10 @@ def text_outputs(given: dict[str, Any]) -> dict[str, Path | None]:
         InputError: One cannot be written, or both have the same destination.
     """
     asked = [name for name in TEXT_FORMATS if name in given]
-    found = {name: None if given[name] == _STDOUT else output_path(given, name) for name in asked}
-    if len(found) > 1 and len(set(found.values())) == 1:
+    paths = {name: None if given[name] == _STDOUT else output_path(given, name) for name in asked}
+    if len(paths) > 1 and len(set(paths.values())) == 1:
         raise InputError("--json and --csv name the same destination; name a file for one of them")
-    return found
+    return paths
 
 
 def write_texts(texts: Mapping[str, Callable[[], str]], outputs: Mapping[str, Path | None]) -> Iterator[str]:

@@ -217,13 +217,13 @@ def _expected(place: Place, lab: LabType) -> str:
 def _kind(name: str, place: Place, lab: LabType) -> FaultKind:
     name = _ALIASES.get(name, name) if place == "node" else name
     there = kinds(lab)
-    found = next((kind for kind in there if (kind.place, kind.name) == (place, name)), None)
-    if found is None and lab == "loopback":
+    fitting = next((kind for kind in there if (kind.place, kind.name) == (place, name)), None)
+    if fitting is None and lab == "loopback":
         words = ", ".join(kind.name for kind in there)
         raise ValueError(f"this lab has no network of its own, which needs root; it has these faults of nodes: {words}")
-    if found is None:
+    if fitting is None:
         raise ValueError(f"{name[:40]!r} is not a fault of a {place}; {_expected(place, lab)}")
-    return found
+    return fitting
 
 
 def _place(where: str, spec: LabSpec) -> tuple[Place, str, tuple[str, ...], tuple[int, ...]]:

@@ -73,11 +73,11 @@ def _report(process: subprocess.Popen[str]) -> dict[str, Any]:
         process.kill()
         return {"error": f"it was not ready within {_MADE:.0f} s"}
     try:
-        found: dict[str, Any] = json.loads(process.stdout.readline())
+        report: dict[str, Any] = json.loads(process.stdout.readline())
     except ValueError:
         process.kill()
-        found = {"error": (process.stderr.read().strip().splitlines() or ["it printed nothing"])[-1]}
-    return found
+        report = {"error": (process.stderr.read().strip().splitlines() or ["it printed nothing"])[-1]}
+    return report
 
 
 class Lab:
@@ -102,17 +102,17 @@ class Lab:
     async def __aenter__(self) -> Lab:
         try:
             self._process = _start(self.order)
-            found = await asyncio.to_thread(_report, self._process)
-            if "error" in found:
-                raise InputError(f"--lab: the lab did not start: {one_line(str(found['error']), 500)}")
+            report = await asyncio.to_thread(_report, self._process)
+            if "error" in report:
+                raise InputError(f"--lab: the lab did not start: {one_line(str(report['error']), 500)}")
         except BaseException:
             await self._stop()
             raise
-        self._folder = Path(found["folder"])
-        self.ssh_config = Path(found["ssh_config"])
-        self.places = found["nodes"]
+        self._folder = Path(report["folder"])
+        self.ssh_config = Path(report["ssh_config"])
+        self.places = report["nodes"]
         self.nodes = [place["name"] for place in self.places]
-        self.note = found["note"]
+        self.note = report["note"]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -201,16 +201,16 @@ class StandingLab:
             # Leftovers of a lab that was killed.
             shutil.rmtree(self.folder, ignore_errors=True)
             private_folder(self.folder)
-            found = self._start(Order(LabSpec((endpoints,) * nodes, rails, True), str(self.folder)), lock)
+            report = self._start(Order(LabSpec((endpoints,) * nodes, rails, True), str(self.folder)), lock)
         except BaseException:
             self._remove()
             raise
         finally:
             # The process that holds the lab has it as well.
             os.close(lock)
-        if "ssh_config" not in found:
+        if "ssh_config" not in report:
             self._remove()
-            raise InputError(f"the lab could not be made: {one_line(str(found.get('error')), 500)}")
+            raise InputError(f"the lab could not be made: {one_line(str(report.get('error')), 500)}")
 
     def _start(self, order: Order, lock: int) -> dict[str, Any]:
         process = _start(order, lock)

@@ -208,7 +208,6 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def main() -> int:
-    """Hold a lab until it is no longer needed; return the exit status."""
     parent = os.getppid()
     for number in (signal.SIGHUP, signal.SIGINT):
         # Not SIG_IGN, which all commands on the nodes would inherit.

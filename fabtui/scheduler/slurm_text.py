@@ -51,7 +51,6 @@ def out_of_service(state: str, responds: object = None) -> bool:
 
 
 def is_broken(state: str) -> bool:
-    """Return True if a node does not work, by its state."""
     return any(word in state.lower() for word in _BROKEN)
 
 

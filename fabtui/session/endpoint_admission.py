@@ -34,7 +34,6 @@ class Admission:
 
     @property
     def testable(self) -> bool:
-        """Return True if the node has something to test."""
         return any(end.kind != "none" for end in self.endpoints)
 
     def keep(self, known: list[Endpoint]) -> None:
@@ -80,11 +79,11 @@ def admit(
 
 
 def _reported(inventory: dict[str, Any]) -> frozenset[str]:
-    found = set()
+    addresses = set()
     for entry in (entry for nic in dicts(inventory.get("nics")) for entry in dicts(nic.get("addresses"))):
         with contextlib.suppress(ValueError):
-            found.add(str(ipaddress.ip_address(str(entry.get("address")))))
-    return frozenset(found)
+            addresses.add(str(ipaddress.ip_address(str(entry.get("address")))))
+    return frozenset(addresses)
 
 
 def _admit(
@@ -156,9 +155,9 @@ def _user(process: dict[str, Any]) -> str:
 
 
 def _nccl_library(inventory: dict[str, Any]) -> str | None:
-    found = [python.get("nccl") for python in dicts(inventory.get("pythons"))]
-    found += [library.get("path") for library in dicts(inventory.get("nccl"))]
-    return next((path for path in found if isinstance(path, str)), None)
+    paths = [python.get("nccl") for python in dicts(inventory.get("pythons"))]
+    paths += [library.get("path") for library in dicts(inventory.get("nccl"))]
+    return next((path for path in paths if isinstance(path, str)), None)
 
 
 def _admit_cpu(

@@ -99,7 +99,6 @@ class SessionOptions:
 
     @property
     def chosen_probes(self) -> tuple[str, ...]:
-        """Names of the probes and tests that run."""
         if self.probes is not None:
             return self.probes
         return DEFAULT

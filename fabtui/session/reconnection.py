@@ -46,7 +46,6 @@ class Reconnection:
         self._called = asyncio.Event()
 
     def lasted(self, node: str, seconds: float) -> None:
-        """Note how long the link of a node has lasted."""
         if seconds >= LASTING:
             self._tries.pop(node, None)
 
@@ -65,7 +64,6 @@ class Reconnection:
         await asyncio.sleep(place - now)
 
     def call(self) -> None:
-        """Try all lost nodes now."""
         self._called.set()
         self._called = asyncio.Event()
         self._tries.clear()
@@ -89,7 +87,6 @@ class SuspendDetector:
         self._ended: set[asyncio.Task[None]] = set()
 
     async def watch(self) -> None:
-        """Look for suspensions until cancelled."""
         self._last = clock()
         while True:
             await asyncio.sleep(TICK)

@@ -75,12 +75,12 @@ class RankHostReplacement:
         failed = [name for name in there if len(self._failures.get(name, ())) >= FAILURES]
         peers = min(PEERS, len(there) - 1)
         lonely = {name for name in failed if len(set(self._failures[name])) >= peers}
-        found = [name for name in dict.fromkeys([*broken, *lonely]) if now >= self._earliest.get(name, now)]
-        for name in found:
+        chosen = [name for name in dict.fromkeys([*broken, *lonely]) if now >= self._earliest.get(name, now)]
+        for name in chosen:
             self._failures.pop(name, None)
             self._times[name] = self._times.get(name, 0) + 1
             self._earliest[name] = now + min(LONGEST, PAUSE * 2.0 ** (self._times[name] - 1))
-        return found
+        return chosen
 
 
 def rate_for(wanted: float | None, endpoints: int) -> float:
@@ -155,19 +155,19 @@ class Round:
 
     def _stalest(self, free: set[int], usable: set[int], now: float) -> Pair | None:
         passed_over = []
-        found = None
-        while self._stale and found is None:
+        stalest = None
+        while self._stale and stalest is None:
             pair = self._stale.popleft()
             if not usable.issuperset(pair) or now - self._tested.get(pair, float("-inf")) < STEP:
                 # Not in this round: its node is gone, or it was tested as a suspect just now.
                 continue
             if free.issuperset(pair):
-                found = pair
+                stalest = pair
             else:
                 passed_over.append(pair)
         # What has to wait for another pair of this step comes first in the next.
         self._stale.extendleft(reversed(passed_over))
-        return found
+        return stalest
 
     def ended(self, pairs: Iterable[Pair]) -> list[Pair]:
         """Note that pairs were tested; return those that became suspects."""
@@ -209,7 +209,6 @@ class Watch:
 
     @property
     def on(self) -> bool:
-        """Return True if watching is on."""
         return not self._off.is_set()
 
     def turn(self, on: bool, first: asyncio.Event) -> None:
@@ -324,11 +323,11 @@ class Watch:
         there = {node: self._sweep.context.hosts[node] for node in self._sweep.alive(self._sweep.context.hosts)}
         broken = [node for node, host in there.items() if host.broken]
         usable = [node for node, host in there.items() if host.numbers]
-        found = self._replacement.due(usable, broken, asyncio.get_running_loop().time())
-        for node in found:
+        nodes = self._replacement.due(usable, broken, asyncio.get_running_loop().time())
+        for node in nodes:
             why = f"could not be used: {there[node].broken}" if node in broken else "no longer reached any other node"
             self._pump.log("info", f"its rank host {why}; it is replaced", node)
-        return found
+        return nodes
 
     async def _again(self, dead: list[Pair], well: list[Pair]) -> None:
         await self._sweep.ready_again()

@@ -74,9 +74,9 @@ class Dialer:
         """Release the threads and the connections that nobody took."""
         for task in self._begun.values():
             task.cancel()
-        for found in await asyncio.gather(*self._begun.values(), return_exceptions=True):
-            if isinstance(found, socket.socket):
-                found.close()
+        for result in await asyncio.gather(*self._begun.values(), return_exceptions=True):
+            if isinstance(result, socket.socket):
+                result.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def begin(self, resolved: SshSettings, within: float) -> None:
@@ -115,8 +115,8 @@ class Dialer:
 
         def look_up(flags: int) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
             host = resolved.hostname.removeprefix("[").removesuffix("]")
-            found = socket.getaddrinfo(host, resolved.port, family, socket.SOCK_STREAM, flags=flags)
-            return [(item[0], item[4]) for item in found]  # type: ignore[misc]
+            entries = socket.getaddrinfo(host, resolved.port, family, socket.SOCK_STREAM, flags=flags)
+            return [(item[0], item[4]) for item in entries]  # type: ignore[misc]
 
         # An address needs no server to be asked, and so no thread.
         with contextlib.suppress(socket.gaierror):

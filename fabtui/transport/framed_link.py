@@ -326,15 +326,12 @@ class FramedLink(Link):
 
     @property
     def silence(self) -> float:
-        """Seconds since the node side was heard; see `Link.silence`."""
         return 0.0 if self._held else self._loop.time() - self._heard
 
     def stderr_tail(self) -> str:
-        """Return the last of what the node side wrote to its standard error, cleaned."""
         return self._stderr.text()
 
     async def send(self, message: Message) -> None:
-        """Send a message; see `Link.send`."""
         try:
             data = _encode(message)
         except ProtocolError as error:
@@ -344,7 +341,6 @@ class FramedLink(Link):
         await self._write(data)
 
     def put(self, message: Message) -> bool:
-        """Send a message if that takes no waiting; see `Link.put`."""
         # `send` finds the same problem, and reports it.
         with contextlib.suppress(Exception):
             if self._lost is None and not self._writing.locked() and not self._pipe.unsent:
@@ -374,13 +370,11 @@ class FramedLink(Link):
                 await self._write(piece)
 
     async def arrival(self) -> None:
-        """Return when `receive` need not wait; see `Link.arrival`."""
         while not self._inbox and self._lost is None:
             self._arrived.clear()
             await self._arrived.wait()
 
     async def receive(self) -> Message:
-        """Return the next message; see `Link.receive`."""
         await self.arrival()
         if not self._inbox:
             raise self._gone()
@@ -395,7 +389,6 @@ class FramedLink(Link):
         return message
 
     async def close(self) -> None:
-        """End the node side and the connection; see `Link.close`."""
         if self._closing:
             await self._pipe.wait_closed()
             return

@@ -253,7 +253,6 @@ class Cargo:
         return [encode_piece(packed[start : start + PIECE], start == starts[-1]) for start in starts]
 
     async def close(self) -> None:
-        """Cancel packing that is still under way."""
         tasks: list[asyncio.Task[Any]] = [*self._parts.values(), *([self._payload] if self._payload else [])]
         for task in tasks:
             task.cancel()

@@ -270,7 +270,6 @@ class Resolver:
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """Stop what is still running."""
         tasks: list[asyncio.Task[object]] = [*self._cache.values()]
         if self._baseline is not None:
             tasks.append(self._baseline)
@@ -369,7 +368,6 @@ class OpenSSHReasons:
 
 
 async def have_tickets() -> bool:
-    """Return True if the user has a valid Kerberos ticket."""
     klist = shutil.which("klist")
     if klist is None:
         cache = os.environ.get("KRB5CCNAME", f"/tmp/krb5cc_{os.getuid()}").removeprefix("FILE:")

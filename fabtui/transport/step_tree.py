@@ -75,7 +75,6 @@ class CalledPipe(BytePipe):
         self._over = asyncio.Event()
 
     async def read(self) -> bytes:
-        """Return bytes from the node, none at the end."""
         try:
             data = await self._reader.read(64 * 1024)
         except OSError:
@@ -85,7 +84,6 @@ class CalledPipe(BytePipe):
         return data
 
     async def read_error(self) -> bytes:
-        """Return some bytes of standard error, none at its end."""
         return await self._errors()
 
     @property
@@ -93,7 +91,6 @@ class CalledPipe(BytePipe):
         return self._writer
 
     def write_eof(self) -> None:
-        """End the node's input."""
         with contextlib.suppress(OSError, RuntimeError):
             self._writer.write_eof()
 
@@ -102,12 +99,10 @@ class CalledPipe(BytePipe):
         return await self._how_it_ended()
 
     def abort(self) -> None:
-        """Close the connection; the node side ends by its end of input."""
         self._over.set()
         self._writer.transport.abort()
 
     async def wait_closed(self) -> None:
-        """Wait until the connection is closed, a bounded time."""
         with contextlib.suppress(OSError, TimeoutError):
             await asyncio.wait_for(self._writer.wait_closed(), _GONE)
 
@@ -224,15 +219,15 @@ class StepGroup:
             self._tail.add((labelled[2] if labelled is not None else text).encode() + b"\n")
         if labelled is not None:
             return
-        if (found := _LAUNCHING.search(text)) is not None:
-            self._tasks[found[1]] = found[2]
-        elif (found := _STARTED.search(text)) is not None:
-            self._launched.add(found[1])
-        elif (found := _NOT_LAUNCHED.search(text)) is not None:
-            self._failed[found[1]] = self._explain(Ending(reason="srun ended"), "", text)
-        elif (found := _ENDED.search(text)) is not None:
-            for node in expand_listed(found[1]) or ():
-                self._statuses[node] = found[3]
+        if (match := _LAUNCHING.search(text)) is not None:
+            self._tasks[match[1]] = match[2]
+        elif (match := _STARTED.search(text)) is not None:
+            self._launched.add(match[1])
+        elif (match := _NOT_LAUNCHED.search(text)) is not None:
+            self._failed[match[1]] = self._explain(Ending(reason="srun ended"), "", text)
+        elif (match := _ENDED.search(text)) is not None:
+            for node in expand_listed(match[1]) or ():
+                self._statuses[node] = match[3]
                 # What the task printed may come after the report of its end.
                 asyncio.get_running_loop().call_later(_REPORT, self._give_up, node)
 
@@ -471,8 +466,8 @@ async def _allowed_ports() -> list[int]:
     output = b""
     with contextlib.suppress(OSError):
         _, output, _ = await output_of(("scontrol", "show", "config"), _ASK)
-    found = _RANGE.search(output)
-    if found is None:
+    match = _RANGE.search(output)
+    if match is None:
         return [0]
-    allowed = range(int(found[1]), min(int(found[2]), 65535) + 1)
+    allowed = range(int(match[1]), min(int(match[2]), 65535) + 1)
     return random.sample(allowed, min(_TRIES, len(allowed))) or [0]

@@ -109,7 +109,6 @@ def show(make_feed: Callable[[], OneFeed], settings: ScreenSettings, alternative
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Show the nodes of the arguments on the screen; return the exit code."""
     # Until the first frame only modules are imported; `fabtui.screen.launch` enables the garbage collector again.
     gc.disable()
     config = read_config(args)
@@ -166,7 +165,6 @@ def _title(args: argparse.Namespace, request: Request) -> str:
 
 
 def execute_serve(args: argparse.Namespace) -> int:
-    """Serve until a signal arrives; return the exit code."""
     if find_spec("aiohttp") is None or find_spec("textual_serve") is None:
         raise InputError("serve needs packages that are not installed; pip install 'fabtui[serve]'")
     from fabtui.serve.web import serve

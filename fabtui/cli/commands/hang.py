@@ -111,7 +111,6 @@ class HangSettings(NamedTuple):
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Take a snapshot, or wait; print the verdict; return the exit code."""
     given = vars(args)
     settings = HangSettings(
         wait="wait" in given,
@@ -360,7 +359,6 @@ async def run_command(command: str, variables: Mapping[str, str], deadline: floa
 
 
 def execute_job(args: argparse.Namespace) -> int:
-    """Report on a job: on the screen, or as text or JSON; return the exit code."""
     config = read_config(args)
     query = query_from(vars(args), os.environ)
     options = links_options(args, config, query)

@@ -36,7 +36,6 @@ examples:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print the help, or a schema; return the exit code."""
     if "schema" in args:
         if args.schema not in FORMATS:
             raise InputError(f"there is no schema {args.schema!r}; there are {', '.join(FORMATS)}")
@@ -60,7 +59,6 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def execute_completion(args: argparse.Namespace) -> int:
-    """Print the completion script of a shell; return the exit code."""
     parser = build_parser()
     _complete_values(parser)
     print(shtab.complete(parser, args.shell))

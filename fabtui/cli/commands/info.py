@@ -118,7 +118,6 @@ if __name__ == "__main__":
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print the sections; return the exit code."""
     sections = {"versions": versions(), "paths": paths(), "terminal": terminal(), "this machine": machine()}
     for title, rows in sections.items():
         print(f"{title}:")
@@ -140,8 +139,7 @@ def versions() -> list[tuple[str, str]]:
 
 
 def paths() -> list[tuple[str, str]]:
-    """Return the folders and files of fabtui."""
-    found = {
+    folders = {
         "state": state_folder(),
         "recordings": recordings_folder(),
         "settings": config_path(),
@@ -149,7 +147,7 @@ def paths() -> list[tuple[str, str]]:
         "user themes": user_theme_folder(),
         "ssh config": user_path("~/.ssh/config"),
     }
-    rows = [(name, str(path) if path.exists() else f"{path} (missing)") for name, path in found.items()]
+    rows = [(name, str(path) if path.exists() else f"{path} (missing)") for name, path in folders.items()]
     return [*rows, ("temporary", os.environ.get("TMPDIR", "/tmp"))]
 
 
@@ -215,7 +213,6 @@ def _run(argv: list[str]) -> tuple[int | None, str]:
 
 
 def execute_probes(args: argparse.Namespace) -> int:
-    """Print all probes and tests, or write a template of a probe; return the exit code."""
     if "action" in args:
         if args.action != "new" or "name" not in args:
             raise InputError("fabtui probes: takes no arguments, or new NAME: fabtui probes new NAME")
@@ -228,7 +225,6 @@ def execute_probes(args: argparse.Namespace) -> int:
 
 
 def table(width: int) -> str:
-    """Return the list of all probes and tests, wrapped to a width."""
     lines = []
     for title, rows in (("probes of a node", PROBES.values()), ("tests between endpoints", TESTS.values())):
         lines.append(f"{title}:")
@@ -241,12 +237,12 @@ def table(width: int) -> str:
                 lines += textwrap.wrap(text, max(40, min(width, 120)), initial_indent=start, subsequent_indent=" " * 20)
         lines.append("")
     folder = user_probe_folder()
-    found = find(folder)
+    own = find(folder)
     lines += [f"user probes, in {folder} (docs/user-probes.md):"]
-    lines += [f"  {probe.name:<11} {probe.title or one_line(str(probe.where), 200)}" for probe in found.probes.values()]
-    if not found.probes:
+    lines += [f"  {probe.name:<11} {probe.title or one_line(str(probe.where), 200)}" for probe in own.probes.values()]
+    if not own.probes:
         lines.append("  none")
-    return "\n".join([*lines, *(f"  {problem}" for problem in found.problems), ""])
+    return "\n".join([*lines, *(f"  {problem}" for problem in own.problems), ""])
 
 
 def write_probe(name: str, folder: Path) -> tuple[Path, Path]:

@@ -38,7 +38,6 @@ examples:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Replay a recording, or list the recordings without one; return the exit code."""
     if "demo" in args:
         if "file" in args:
             raise InputError(f"--demo plays a recording that ships with fabtui; without it: fabtui replay {args.file}")

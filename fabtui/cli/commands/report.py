@@ -69,7 +69,6 @@ Files = list[tuple[Path, Callable[[Path], None]]]
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Write a report; return the exit code of the session, or 0 if all formats of other files are known."""
     files = _files(args)
     wanted = picture_request(args)
     name = getattr(args, "out", None if wanted.targets else "report.html")
@@ -85,15 +84,15 @@ def execute(args: argparse.Namespace) -> int:
     progress.step("looking for causes")
     diagnosis = None if model is None else diagnose(model)
     progress.step("writing the report")
-    found = document(diagnosis, [Path(name).name for name in files], readings, against, [damage] if damage else [])
+    page = document(diagnosis, [Path(name).name for name in files], readings, against, [damage] if damage else [])
     files_of_session = [] if model is None else output_files(model, request, diagnosis)
     outputs = [*picture_files(model, wanted), *files_of_session]
     if out is not None:
-        outputs.append((out, partial(write_document, found)))
+        outputs.append((out, partial(write_document, page)))
     progress.end()
     lines = write_each(outputs)
     if name == _STDOUT:
-        text = markdown(found)
+        text = markdown(page)
         for line in lines:
             print(line, file=sys.stderr)
         print_text(text)
@@ -101,7 +100,7 @@ def execute(args: argparse.Namespace) -> int:
         print_lines(lines)
     if damage:
         raise InputError(f"{damage}; the report shows the part before it")
-    return found.code
+    return page.code
 
 
 def _files(args: argparse.Namespace) -> list[str]:
@@ -209,7 +208,7 @@ def picture_files(model: Model | None, request: PictureRequest) -> Files:
         if name not in known:
             raise InputError(f"--layer: there are no results in {name}; there are in {', '.join(known)}")
     names = request.names or known
-    found: Files = []
+    files: Files = []
     for kind, (path, is_folder) in request.targets.items():
         if not is_folder and len(request.names) > 1:
             raise InputError(f"--layer: {path.name} holds one picture; name a folder for several")
@@ -220,8 +219,8 @@ def picture_files(model: Model | None, request: PictureRequest) -> Files:
             raise InputError(f"--mode: there are no values in {', '.join(names)}; use the mode verdict")
         for name, mode in pictures if is_folder else pictures[:1]:
             file = path / f"{name if name == CURVES else f'{name}-{mode}'}.{kind}" if is_folder else path
-            found.append((file, partial(_write, model, name, mode, _WRITERS[kind])))
-    return found
+            files.append((file, partial(_write, model, name, mode, _WRITERS[kind])))
+    return files
 
 
 def _modes(model: Model, name: str, modes: Sequence[Mode]) -> tuple[Mode, ...]:

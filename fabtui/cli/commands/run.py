@@ -277,7 +277,6 @@ async def _session(request: Request, progress: Progress, shown: Shown, ascii_onl
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Run a session to its end; return the exit code."""
     config = read_config(args)
     request = request_from(args, config)
     watch = seconds(args.watch, "--watch", 1.0, _MAX_WATCH) if "watch" in args else 0.0
@@ -285,7 +284,6 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def execute_resume(args: argparse.Namespace) -> int:
-    """Continue the session of a recording, in a new one that begins with a copy of it; return the exit code."""
     path = Path(args.file).expanduser().absolute()
     rest = resumption(path)
     config = read_config(args)

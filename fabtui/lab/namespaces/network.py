@@ -110,7 +110,6 @@ class Network:
         self.close()
 
     def close(self) -> None:
-        """Take everything down."""
         for where in list(self._loops):
             self._end_loop(where)
         for host in self._all():

@@ -154,11 +154,9 @@ class LiveFeed(Feed):
         self.badges.append(f"RECORDING STOPPED: {why}")
 
     def listen(self, changed: Callable[[], None]) -> None:
-        """Register a callback for the end of each batch of events."""
         self._pump.listen(changed)
 
     def pause(self, on: bool) -> None:
-        """Start no new test while ``on``."""
         if on:
             self._go.clear()
         else:
@@ -166,7 +164,6 @@ class LiveFeed(Feed):
         self._pump.emit(Paused(on=on))
 
     async def run(self) -> None:
-        """Connect, probe and sweep; return after the first sweep."""
         self._life = asyncio.create_task(self._live())
         first = asyncio.create_task(self._first_done.wait())
         try:
@@ -177,16 +174,13 @@ class LiveFeed(Feed):
             self._life.result()
 
     def watch(self, on: bool) -> None:
-        """Test pairs again in the background while ``on``; in a read-only session, only inspect the nodes."""
         if self._watch is not None:
             self._watch.turn(on, self._first_done)
 
     async def all_gone(self) -> None:
-        """Wait until no node is left."""
         await self._deserted.wait()
 
     async def look(self, nodes: Sequence[str]) -> None:
-        """Probe nodes again, beside the tests."""
         if self._sweep is not None:
             await self._sweep.probes.again(self._sweep.alive(nodes))
             await self._pump.flush()
@@ -225,14 +219,12 @@ class LiveFeed(Feed):
         return client
 
     async def acknowledge(self, finding: str, title: str, note: str) -> None:
-        """Keep a note about a finding in the recording and in the state folder, or remove it."""
         event = Acknowledged(finding=finding, title=title, note=one_line(note, LONGEST_NOTE))
         self._pump.emit(event)
         if problem := await asyncio.to_thread(self._notes.write, event):
             self._pump.log("warning", problem)
 
     async def close(self) -> None:
-        """End everything on the nodes and close the journal; bounded in time."""
         if self._watch is not None and not self._closing.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(2.0):
@@ -248,7 +240,6 @@ class LiveFeed(Feed):
         await self._remember()
 
     async def retest(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Test ordered pairs again, alone, after the running tests."""
         if self._sweep is None or self.read_only:
             return
         numbers = {
@@ -267,14 +258,12 @@ class LiveFeed(Feed):
             await self._end("retest")
 
     async def confirm(self, experiments: Sequence[Experiment]) -> None:
-        """Run experiments about findings, after the running tests."""
         if (sweep := self._sweep) is not None and experiments and not self.read_only:
             async with self._testing:
                 await self._tests(lambda: sweep.confirm(experiments))
                 await self._end("experiments")
 
     async def sweep(self) -> None:
-        """Repeat the sweep over the remaining nodes."""
         sweep = self._sweep
         if sweep is None or self._sweeping or not self._first_done.is_set():
             return
@@ -522,14 +511,14 @@ class LiveFeed(Feed):
         return (await asyncio.shield(self._gpu_use)).setting(name)
 
     async def _ask_for_gpus(self) -> GpuUse:
-        found = await asyncio.to_thread(gpu_use, self._order, self._options.job)
-        if found.problem:
-            text = f"Slurm does not report which GPUs other jobs hold ({found.problem}); GPUs in use are not tested"
+        use = await asyncio.to_thread(gpu_use, self._order, self._options.job)
+        if use.problem:
+            text = f"Slurm does not report which GPUs other jobs hold ({use.problem}); GPUs in use are not tested"
             self._pump.log("warning", text)
-        for node, indexes in found.others.items():
+        for node, indexes in use.others.items():
             listed = ", ".join(map(str, indexes))
             self._pump.log("notice", f"GPUs {listed} belong to other jobs and are not tested (--all-gpus)", node)
-        return found
+        return use
 
     async def _ask_scheduler(self) -> None:
         options = self._options

@@ -37,11 +37,9 @@ class StillFeed(Feed):
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, changed: Callable[[], None]) -> None:
-        """Register a callback for the end of each batch of events."""
         self._listeners.append(changed)
 
     async def run(self) -> None:
-        """Apply all events."""
         for event in self._events:
             self.model.apply(event)
         self._notify()
@@ -85,7 +83,6 @@ class ReplayFeed(StillFeed):
 
     @property
     def playback(self) -> Playback | None:
-        """Position, length and speed; None before the first event."""
         started = self._building.started
         if not started:
             return None
@@ -107,7 +104,6 @@ class ReplayFeed(StillFeed):
         self._wake.set()
 
     def pause(self, on: bool) -> None:
-        """Stop the clock of the replay while ``on``."""
         self._hold(self._now())
         self.model.paused = self._paused = on
         self._notify()
@@ -118,14 +114,12 @@ class ReplayFeed(StillFeed):
         self._notify()
 
     def seek(self, position: float) -> None:
-        """Go to a time (s after the start), at most to the end."""
         started = self._building.started
         if started:
             target = started + max(0.0, position)
             self._go_to(target if self._end is None else min(target, self._end))
 
     async def seek_turn(self, step: int) -> VerdictChange | None:
-        """Go to the next (1) or previous (-1) change of a verdict; return the change, or None."""
         turns = self._building.turns
         if step < 0:
             # While it plays, the latest change is soon a moment ago.

@@ -117,8 +117,8 @@ class KeyRing:
     async def offer(self, resolved: SshSettings) -> Offer:
         """Return the keys for one login: the agent's that have an identity file, its others, then the files'."""
         paths = dict.fromkeys(expand_path(text, resolved) for text in resolved.identities)
-        found = [await self._identity(path) for path in paths if path is not None]
-        identities = [identity for identity in found if identity is not None]
+        files = [await self._identity(path) for path in paths if path is not None]
+        identities = [identity for identity in files if identity is not None]
         certificates = await self._named_certificates(resolved)
         for identity in identities:
             if identity.public in certificates:
@@ -155,7 +155,7 @@ class KeyRing:
         return await asyncio.shield(self._files[path])
 
     async def _named_certificates(self, resolved: SshSettings) -> dict[bytes | None, Any]:
-        found: dict[bytes | None, Any] = {}
+        certificates: dict[bytes | None, Any] = {}
         for text in resolved.certificates:
             path = expand_path(text, resolved)
             if path is None:
@@ -167,8 +167,8 @@ class KeyRing:
                     self._certificates[path] = None
             certificate = self._certificates[path]
             if certificate is not None:
-                found[certificate.key.public_data] = certificate
-        return found
+                certificates[certificate.key.public_data] = certificate
+        return certificates
 
     async def _agent_keys(self, resolved: SshSettings, offer: Offer) -> list[Any]:
         path = agent_path(resolved)

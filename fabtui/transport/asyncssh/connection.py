@@ -136,8 +136,8 @@ class Client(asyncssh.SSHClient):
             self.factor = "password"
         if self._keyboard or not self.turn.may_answer:
             return None
-        found = await self.turn.answer("", [("Password:", False)])
-        return found[0] if found else None
+        answers = await self.turn.answer("", [("Password:", False)])
+        return answers[0] if answers else None
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         """Return True to accept a key. asyncssh compares keys, and asks here about unknown and changed ones."""
@@ -409,7 +409,6 @@ class ChannelPipe(BytePipe):
 
     @property
     def unsent(self) -> int:
-        """Number of written bytes that the channel has not taken yet."""
         return int(self._process.stdin.channel.get_write_buffer_size())
 
     def write_eof(self) -> None:
@@ -432,5 +431,4 @@ class ChannelPipe(BytePipe):
         self._login.abort()
 
     async def wait_closed(self) -> None:
-        """Wait until the connection is gone, a bounded time."""
         await self._login.wait_closed()

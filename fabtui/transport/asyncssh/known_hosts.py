@@ -59,10 +59,10 @@ class _File:
 def state_of(path: str | int) -> _State:
     """Return what changes with a file, None if there is no file."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def load_file(path: str) -> SSHKnownHosts | None:
