@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import os
 import socket
 import sys
 import time
@@ -12,12 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fabtui.cli.printing import output_path
+from fabtui.cli.printing import new_file, output_path
 from fabtui.config.file import ConfigFile, merged
 from fabtui.config.options import OUTPUTS, session_changes
 from fabtui.config.values import nearest
 from fabtui.errors import InputError, argument
-from fabtui.export.atomic_write import check_writable
 from fabtui.export.exposition import Exposition
 from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.nodeset import chosen_nodes, fold
@@ -158,11 +156,7 @@ def recording_path(given: dict[str, Any], names: Sequence[str]) -> Path | None:
     if "no_record" in given:
         return None
     if "record" in given:
-        path = user_path(given["record"])
-        if os.path.lexists(path):
-            raise InputError(f"--record: {path} already exists and is not overwritten; choose another name")
-        check_writable(path, "--record")
-        return path.absolute()
+        return new_file(given["record"], "--record")
     folder = user_path(given["record_folder"]) if "record_folder" in given else recordings_folder()
     try:
         # A folder that the user chose keeps its permissions.

@@ -280,9 +280,7 @@ def _unknown_option(words: Sequence[str], command: str) -> str:
 
 def build_parser(words: Collection[str] = (*COMMANDS, *FURTHER)) -> OneLineParser:
     """Return the parser of a command line, with the options of the commands among its words; by default of all."""
-    parser = OneLineParser(
-        prog="fabtui",
-    )
+    parser = OneLineParser(prog="fabtui")
     parser.add_argument("--version", action="version", version=f"fabtui {__version__}", help="show the version")
     _add_options(parser, options_of(APP))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
@@ -99,6 +100,15 @@ def output_path(given: dict[str, Any], name: str) -> Path | None:
     if name == "report":
         check_suffix(path, "--report")
     check_writable(path, f"--{name}")
+    return path.absolute()
+
+
+def new_file(text: str, option: str) -> Path:
+    """Return the path of a file that an option names; InputError if it exists or cannot be written."""
+    path = user_path(text)
+    if os.path.lexists(path):
+        raise InputError(f"{option}: {path} already exists and is not overwritten; choose another name")
+    check_writable(path, option)
     return path.absolute()
 
 

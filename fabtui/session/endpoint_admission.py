@@ -72,7 +72,10 @@ def admit(
     node: str, inventory: dict[str, Any], first: int, engine: str, ranks_per_node: int | None, remote_python: str | None
 ) -> Admission:
     """Return the admission of a node; its endpoints are numbered from ``first``."""
-    admission = _admit(node, inventory, first, engine, ranks_per_node, remote_python)
+    if engine == "nccl":
+        admission = _admit_gpus(node, inventory, first, remote_python)
+    else:
+        admission = _admit_cpu(node, inventory, first, ranks_per_node, remote_python)
     admission.limits = one_line(limits.explain(inventory.get("limits") or {}, bool(_gpus(inventory))), 400)
     admission.reported = _reported(inventory)
     return admission
@@ -84,14 +87,6 @@ def _reported(inventory: dict[str, Any]) -> frozenset[str]:
         with contextlib.suppress(ValueError):
             addresses.add(str(ipaddress.ip_address(str(entry.get("address")))))
     return frozenset(addresses)
-
-
-def _admit(
-    node: str, inventory: dict[str, Any], first: int, engine: str, ranks_per_node: int | None, remote_python: str | None
-) -> Admission:
-    if engine == "nccl":
-        return _admit_gpus(node, inventory, first, remote_python)
-    return _admit_cpu(node, inventory, first, ranks_per_node, remote_python)
 
 
 def _text(value: Any, limit: int = 80) -> str | None:

@@ -13,6 +13,11 @@ from fabtui_node.registry import DEFAULT
 USUAL_IDLE = 180.0
 #: Options of this machine, or of this part of a session.
 _NOT_RECORDED = ("record", "resumed", "history", "query", "probe_folder")
+#: Options that are those of the connector as well.
+_SHARED = (
+    *("transport", "ssh_config", "remote_python", "host_key_policy", "connect_timeout", "lease", "fallback", "job"),
+    *("placements", "srun_tree", "via", "wrap"),
+)
 #: The layers of pairs, in the order they are tested.
 ALL_LAYERS = ("world", "p2p")
 MIB = 1024 * 1024
@@ -125,18 +130,4 @@ class SessionOptions:
 
 def connector_options(options: SessionOptions, **more: Any) -> ConnectorOptions:
     """Return the options that reach the nodes of a session; ``more`` adds others or replaces some."""
-    shared = {
-        "transport": options.transport,
-        "ssh_config": options.ssh_config,
-        "remote_python": options.remote_python,
-        "host_key_policy": options.host_key_policy,
-        "connect_timeout": options.connect_timeout,
-        "lease": options.lease,
-        "fallback": options.fallback,
-        "job": options.job,
-        "placements": options.placements,
-        "srun_tree": options.srun_tree,
-        "via": options.via,
-        "wrap": options.wrap,
-    }
-    return ConnectorOptions(**{**shared, **more})
+    return ConnectorOptions(**({name: getattr(options, name) for name in _SHARED} | more))

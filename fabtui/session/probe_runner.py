@@ -43,8 +43,6 @@ MOST_ROUTES = 64
 #: Number of nodes each of which resolves the names of all, and of names that it resolves where there are more.
 FEW_NAMES, MOST_NAMES = 64, 16
 
-#: Probes of a preflight.
-PREFLIGHT = registry.PREFLIGHT
 #: Probes that run as soon as a session has nodes: quick, and without the NVIDIA driver, which is busy then.
 EARLY = registry.probes_in("inspect")
 #: Time (s) that a command gets.
@@ -134,7 +132,7 @@ class ProbeRunner:
                 target = dict(zip(("host", "port"), self._options.master, strict=True))
                 for node in nodes:
                     group.create_task(self._probe(node, "master", target))
-            await self.run(nodes, self._chosen(PREFLIGHT), {"check": False} if self._prolog else {})
+            await self.run(nodes, self._chosen(registry.PREFLIGHT), {"check": False} if self._prolog else {})
         if len(self._clients) > 1:
             await self.routes(nodes)
         if not self._options.read_only:

@@ -15,19 +15,18 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from fabtui.cli.commands.app import screen_settings, show
 from fabtui.cli.options_from_args import in_job, notice, print_problems, request_from
-from fabtui.cli.printing import confirmed, is_plain, print_json, print_text
+from fabtui.cli.printing import confirmed, is_plain, new_file, print_json, print_text
 from fabtui.config.file import ConfigFile, read_config
 from fabtui.config.values import launcher, seconds
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, exit_code
 from fabtui.diagnosis.running_job.who_is_behind import NO_RANK
 from fabtui.errors import InputError, argument
 from fabtui.exit_status import BAD, INTERRUPTED, NOT_TESTED
-from fabtui.export.atomic_write import check_writable, write_bytes
+from fabtui.export.atomic_write import write_bytes
 from fabtui.export.job import job_values
 from fabtui.export.json import job_values as verdict_values
 from fabtui.jobs.monitor.job_logs import missing
@@ -36,7 +35,7 @@ from fabtui.model.facts.node_view import dicts
 from fabtui.model.facts.node_view import text as text_of
 from fabtui.model.job_evidence import JobSource
 from fabtui.nodeset import chosen_nodes, count, fold
-from fabtui.paths import private_folder, state_folder, user_path
+from fabtui.paths import private_folder, state_folder
 from fabtui.presentation.job_lines import job_text
 from fabtui.report.running_job import job_blocks
 from fabtui.report.text import text
@@ -127,10 +126,7 @@ def execute(args: argparse.Namespace) -> int:
         raise InputError("--source log needs a job of Slurm, or --logs")
     if settings.source not in (None, JobSource.LOG):
         query = None
-    try:
-        return asyncio.run(HangCommand(options, query, settings).run())
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    return asyncio.run(HangCommand(options, query, settings).run())
 
 
 def job_options(args: argparse.Namespace) -> SessionOptions:
@@ -160,19 +156,12 @@ def hang_options(args: argparse.Namespace) -> tuple[SessionOptions, JobQuery | N
         if "jobid" in given and given["jobid"] != job:
             raise InputError(f"two jobs are given: {job} and --jobid {given['jobid']}")
         args.jobid = job
-    record = None if "save" not in given else _recording(user_path(given["save"]))
+    record = None if "save" not in given else new_file(given["save"], "--save")
     options = replace(job_options(args), record=record)
     logs = tuple(given.get("logs", ()))
     if not logs and (not options.job or "," in options.job):
         return options, None
     return options, JobQuery(options.job, logs, nodes=options.hosts)
-
-
-def _recording(path: Path) -> Path:
-    if os.path.lexists(path):
-        raise InputError(f"--save: {path} already exists and is not overwritten; choose another name")
-    check_writable(path, "--save")
-    return path.absolute()
 
 
 class HangCommand:
@@ -259,7 +248,7 @@ class HangCommand:
     def _report(self, session: JobSession, verdict: JobVerdict | None) -> None:
         """Print a verdict with its evidence, and start the user's command if the job hangs."""
         if verdict is None:
-            return self._nothing(session)
+            return self._no_verdict(session.unread() or [f"{NO_RANK} {fold(self._options.hosts)}"])
         values = self._values(verdict)
         path = self._write(verdict, values) if verdict.bad and (self._settings.command or self._settings.wait) else ""
         if self._settings.as_json:
@@ -286,9 +275,6 @@ class HangCommand:
             "named_by": next((one.name for one in verdict.sources if one.suspects), None),
             "answer": [values["sentence"], *signals],
         }
-
-    def _nothing(self, session: JobSession) -> None:
-        self._no_verdict(session.unread() or [f"{NO_RANK} {fold(self._options.hosts)}"])
 
     def _no_verdict(self, lines: list[str]) -> None:
         if self._settings.as_json:
@@ -369,10 +355,7 @@ def execute_job(args: argparse.Namespace) -> int:
         if first.status.stage == "running":
             return _on_screen(args, config, options_for(options, first.status), monitor)
     print_problems(config)
-    try:
-        return asyncio.run(_as_text(args, monitor, options))
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    return asyncio.run(_as_text(args, monitor, options))
 
 
 def query_from(given: Mapping[str, Any], environ: Mapping[str, str]) -> JobQuery:

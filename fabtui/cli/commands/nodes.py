@@ -16,7 +16,7 @@ from fabtui.diagnosis.healthy_set import HealthySet
 from fabtui.diagnosis.node_bandwidth import node_bandwidth
 from fabtui.errors import InputError
 from fabtui.exit_status import ALL_OK, BAD
-from fabtui.export.atomic_write import write_atomically, write_bytes
+from fabtui.export.atomic_write import write_bytes
 from fabtui.export.planner import source_text
 from fabtui.importers.session import read_session
 from fabtui.nodeset import check_name, fold
@@ -77,12 +77,7 @@ def _write(healthy: HealthySet, path: Path) -> Iterator[str]:
     for node in healthy.nodes:
         check_name(node, "--hostfile")
     joining = [f"# joins with some of its GPUs: {line}" for line in host_lines(healthy.joining)]
-    text = "\n".join((*host_lines(healthy.endpoints), *joining)) + "\n"
-
-    def put(path: Path) -> None:
-        write_bytes(path, text.encode())
-
-    yield from write_each([(path, put)])
+    yield from write_each([(path, partial(_put, [*host_lines(healthy.endpoints), *joining]))])
 
 
 def _print_order(args: argparse.Namespace) -> int:
@@ -121,5 +116,4 @@ def _print_order(args: argparse.Namespace) -> int:
 
 
 def _put(lines: list[str], path: Path) -> None:
-    text = "\n".join(lines) + "\n"
-    write_atomically(path, lambda file: file.write(text.encode()))
+    write_bytes(path, ("\n".join(lines) + "\n").encode())

@@ -74,7 +74,9 @@ def execute(args: argparse.Namespace) -> int:
     name = getattr(args, "out", None if wanted.targets else "report.html")
     out = None if name in (None, _STDOUT) else _checked(name, files)
     request = files_request(vars(args))
-    against = _baseline(args.baseline) if "baseline" in args else None
+    against = None
+    if "baseline" in args:
+        against = Against(Path(args.baseline).name, read_session(args.baseline, reading_progress(args.baseline)))
     progress = reading_progress(files[0])
     model, readings, damage = _read(files, progress)
     if model is None and against is not None:
@@ -131,10 +133,6 @@ def _checked(name: str, files: list[str]) -> Path:
     check_suffix(path, "-o")
     check_writable(path, "-o")
     return path
-
-
-def _baseline(file: str) -> Against:
-    return Against(Path(file).name, read_session(file, reading_progress(file)))
 
 
 def _read(files: list[str], progress: ReadingProgress) -> tuple[Model | None, list[Result], str]:

@@ -234,12 +234,7 @@ async def _line(terminal: int, before: Attributes, prompt: str, echo: bool) -> s
 
 
 def as_text(
-    args: argparse.Namespace,
-    config: ConfigFile,
-    request: Request,
-    watch: float = 0.0,
-    *,
-    every_layer: bool = False,
+    args: argparse.Namespace, config: ConfigFile, request: Request, watch: float = 0.0, *, every_layer: bool = False
 ) -> int:
     """Run the session of a request, and watch for a time (s); return the exit code.
 

@@ -399,10 +399,7 @@ def _percent(fault: Fault) -> str:
 def _mtu(fault: Fault, network: Network) -> Effect:
     ((node,), (rail,)) = fault.nodes, fault.rails
     device = f"eth{rail}"
-    return Effect(
-        (_link(node, device, "mtu", f"{fault.value:g}"),),
-        (_link(node, device, "mtu", str(network.mtu)),),
-    )
+    return Effect((_link(node, device, "mtu", f"{fault.value:g}"),), (_link(node, device, "mtu", str(network.mtu)),))
 
 
 def _port_rule(match: Callable[[Fault], str], towards: str = "saddr") -> Callable[[Fault, Network], Effect]:
