@@ -32,7 +32,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from bars import held
 from playednames import GPUS, NONCE, node_name
 
-import fabtui.transport.asyncssh.connection  # noqa: F401  (what a real controller has loaded counts)
+import fabtui.transport.connection  # noqa: F401  (what a real controller has loaded counts)
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict

@@ -76,9 +76,9 @@ from fabtui.session.ranks.rendezvous_store import StoreMember, StoreServer
 from fabtui.sharing.identities import Identities
 from fabtui.sharing.rewriter import Rewriter
 from fabtui.sharing.session_file import SessionFile
-from fabtui.transport.asyncssh.known_hosts import load_file
 from fabtui.transport.byte_pipe import BytePipe, Ending
 from fabtui.transport.framed_link import FramedLink, Limits
+from fabtui.transport.known_hosts import load_file
 from fabtui.transport.link import LinkLost, NodeUnreachable
 from fabtui.transport.ssh_config import (
     ConfigBroken,

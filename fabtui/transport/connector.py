@@ -53,8 +53,8 @@ from fabtui.transport.ssh_config import (
 from fabtui.transport.step_tree import StepTree
 
 if TYPE_CHECKING:
-    from fabtui.transport.asyncssh.connection import Login
-    from fabtui.transport.asyncssh.jump_hosts import Logins
+    from fabtui.transport.connection import Login
+    from fabtui.transport.jump_hosts import Logins
 
 
 TreeOption = Literal["auto", "on", "off"]
@@ -209,7 +209,7 @@ class Connector:
 
     async def _made_logins(self) -> Logins:
         await asyncio.shield(self.load())
-        from fabtui.transport.asyncssh.jump_hosts import Logins
+        from fabtui.transport.jump_hosts import Logins
 
         options = self.options
         if self._logins is None:
@@ -255,7 +255,7 @@ class Connector:
         except (NeedsOpenSSH, ConfigBroken) as error:
             self.notify(f"OpenSSH is used for hosts that need what asyncssh cannot do: {error}")
             return await self.open_openssh(host)
-        from fabtui.transport.asyncssh.connection import ChannelPipe
+        from fabtui.transport.connection import ChannelPipe
 
         options, began = self.options, time.monotonic()
         pipe = await ChannelPipe.run(login, self._typed_command(host), options.connect_timeout)
@@ -373,7 +373,7 @@ def allow_many_files() -> None:
 
 def load_logins() -> None:
     load_asyncssh()
-    import fabtui.transport.asyncssh.jump_hosts  # noqa: F401
+    import fabtui.transport.jump_hosts  # noqa: F401
 
 
 def load_asyncssh() -> None:

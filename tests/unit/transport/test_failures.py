@@ -5,11 +5,11 @@ import time
 import asyncssh
 import pytest
 
-from fabtui.transport.asyncssh.client_keys import Offer
-from fabtui.transport.asyncssh.connection import explain_login, explain_tunnel
-from fabtui.transport.asyncssh.known_hosts import HostEntries
 from fabtui.transport.byte_pipe import Ending, explain_end, shorten
+from fabtui.transport.client_keys import Offer
+from fabtui.transport.connection import explain_login, explain_tunnel
 from fabtui.transport.dial import Dialer, Gates, unreachable, with_retries
+from fabtui.transport.known_hosts import HostEntries
 from fabtui.transport.launcher import classify_openssh, ssh_argv
 from fabtui.transport.link import LinkLost, NodeUnreachable
 from fabtui.transport.payload import INPUT_TAKEN

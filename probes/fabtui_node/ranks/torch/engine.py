@@ -149,12 +149,13 @@ class TorchEngine(Engine):
     def load(self) -> str:
         """Import torch and check its features."""
         self._import()
+        version = "torch %s" % self.torch.__version__
         if not self.dist.is_available():
-            raise RuntimeError("torch %s was built without torch.distributed" % self.torch.__version__)
+            raise RuntimeError("%s was built without torch.distributed" % version)
         self.torch.set_num_threads(1)
         self.carried = carried_store(self.dist)
         self.open()
-        return "torch %s" % self.torch.__version__
+        return version
 
     def open(self) -> None:
         """Check that torch has what this engine needs."""

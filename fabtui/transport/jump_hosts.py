@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fabtui.transport.asyncssh.client_keys import KeyRing, KeyTrial, Offer
-from fabtui.transport.asyncssh.connection import (
+from fabtui.transport.client_keys import KeyRing, KeyTrial, Offer
+from fabtui.transport.connection import (
     Client,
     KeyExchangeBroken,
     Login,
@@ -18,8 +18,8 @@ from fabtui.transport.asyncssh.connection import (
     common_algorithms,
     log_in,
 )
-from fabtui.transport.asyncssh.known_hosts import HostKeys
 from fabtui.transport.dial import Dialer, Gates, Proxy, with_retries
+from fabtui.transport.known_hosts import HostKeys
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.login_answers import LoginAnswers, LoginTurn
 from fabtui.transport.ssh_config import (

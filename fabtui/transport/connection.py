@@ -25,10 +25,10 @@ from asyncssh.public_key import (
 from cryptography.utils import CryptographyDeprecationWarning
 
 from fabtui.sanitize import clean, one_line
-from fabtui.transport.asyncssh.client_keys import KeyTrial, Offer
-from fabtui.transport.asyncssh.known_hosts import HostEntries, refusal
 from fabtui.transport.byte_pipe import BytePipe, Ending
+from fabtui.transport.client_keys import KeyTrial, Offer
 from fabtui.transport.dial import Proxy, proxy_words, unreachable
+from fabtui.transport.known_hosts import HostEntries, refusal
 from fabtui.transport.launcher import DROPPED, classify_openssh
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.login_answers import LoginTurn
