@@ -29,7 +29,7 @@ import msgspec
 
 from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.lab.lab import SOCKET, Order
-from fabtui.lab.namespaces.network import Network
+from fabtui.lab.network import Network
 from fabtui.lab.server import LabServer
 from fabtui.sanitize import one_line
 from fabtui_node.runtime import reap

@@ -38,18 +38,8 @@ Show versions, paths, the terminal and the tools of this machine. Include it in 
 """
 
 _PACKAGES = (
-    "textual",
-    "rich",
-    "asyncssh",
-    "cryptography",
-    "pandas",
-    "numpy",
-    "ClusterShell",
-    "nvidia-ml-py",
-    "torch",
-    "shtab",
-    "textual-serve",
-    "mcp",
+    *("textual", "rich", "asyncssh", "cryptography", "pandas", "numpy", "ClusterShell", "nvidia-ml-py", "torch"),
+    *("shtab", "textual-serve", "mcp"),
 )
 #: Timeout (s) of a command.
 _TIMEOUT = 5.0

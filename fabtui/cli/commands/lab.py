@@ -11,8 +11,7 @@ from fabtui.config.values import count
 from fabtui.errors import InputError
 from fabtui.lab.faults import KINDS, MAX_ENDPOINTS, LabSpec
 from fabtui.lab.lab import StandingLab, standing
-from fabtui.lab.namespaces.holder import missing
-from fabtui.lab.namespaces.network import MAX_NODES, MAX_RAILS
+from fabtui.lab.network import MAX_NODES, MAX_RAILS, missing
 from fabtui.nodeset import count as counted
 from fabtui.nodeset import fold
 from fabtui.presentation.text_table import aligned
