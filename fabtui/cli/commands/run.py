@@ -12,8 +12,6 @@ import sys
 import termios
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 from fabtui.cli.commands.app import on_screen
@@ -130,8 +128,6 @@ async def played(
     """Run a session, watch for some seconds and close it; return its feed, and the signal that ended it early."""
     feed = LiveFeed(options)
     feed.ask = ask_on_terminal
-    # While the nodes work: somebody waits for what is imported at the end.
-    feed.ahead = partial(import_module, "fabtui.cli.outputs")
     progress.watch(feed)
     with caught_signals() as ended:
         interrupted = await run_until(ended, feed, watch=watch)

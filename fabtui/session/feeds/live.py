@@ -143,8 +143,6 @@ class LiveFeed(Feed):
         self._diagnosed: tuple[int, Diagnosis] | None = None  #: With the number of events that it is based on.
         self._concluded: Conclusions | None = None
         self._remembered = False
-        #: What is called in a thread once the nodes work: imports of what only the end of a front end needs.
-        self.ahead: Callable[[], object] | None = None
         self.history_problem = ""  #: Why the session is not in the history of the site, or "".
         self._sweeping = False
         self._swept: list[str] = []
@@ -690,8 +688,6 @@ class LiveFeed(Feed):
         await asyncio.to_thread(load_conclusions)
         if self._options.history is not None and (problem := await self._conclusions().read_past()):
             self._pump.log("warning", problem)
-        if self.ahead is not None:
-            await asyncio.to_thread(self.ahead)
 
     async def _remember(self) -> None:
         """Add the session to the history, after its recording: what goes wrong there is a line at the end."""

@@ -149,13 +149,12 @@ class TorchEngine(Engine):
     def load(self) -> str:
         """Import torch and check its features."""
         self._import()
-        version = "torch %s" % self.torch.__version__
         if not self.dist.is_available():
-            raise RuntimeError("%s was built without torch.distributed" % version)
+            raise RuntimeError("torch %s was built without torch.distributed" % self.torch.__version__)
         self.torch.set_num_threads(1)
         self.carried = carried_store(self.dist)
         self.open()
-        return version
+        return "torch %s" % self.torch.__version__
 
     def open(self) -> None:
         """Check that torch has what this engine needs."""
