@@ -136,16 +136,6 @@ def _make_private(folder: Path) -> None:
         folder.chmod(0o700)
 
 
-def check_folder(path: Path) -> None:
-    """Check that files can be created in a folder.
-
-    Raises:
-        OSError: They cannot.
-    """
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-
-
 def recording_name(nodes: Sequence[str], now: float) -> str:
     """Return the file name of a new recording: the time in UTC and the first nodes."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import functools
+import os
 import socket
 import sys
 import time
@@ -22,7 +24,6 @@ from fabtui.nodeset import chosen_nodes, fold
 from fabtui.paths import (
     RECORDING,
     UnsafeFileError,
-    check_folder,
     free_path,
     history_file,
     private_folder,
@@ -161,7 +162,8 @@ def recording_path(given: dict[str, Any], names: Sequence[str]) -> Path | None:
     try:
         # A folder that the user chose keeps its permissions.
         if "record_folder" in given and folder.is_dir():
-            check_folder(folder)
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         else:
             private_folder(folder)
     except UnsafeFileError as error:
