@@ -115,7 +115,7 @@ async def true(options: Any, done: Callable[[], None]) -> None:
 
         async def one(host: str) -> None:
             login = await reach.log_in(host)
-            from fabtui.transport.asyncssh.connection import ChannelPipe
+            from fabtui.transport.connection import ChannelPipe
 
             pipe = await ChannelPipe.run(login, "true", DEADLINE)
             ending = await pipe.ending()
@@ -186,13 +186,12 @@ async def stages(options: Any, found: dict[str, float], crypto: CryptoClock | No
     from fabtui.session.node_client import NodeClient
     from fabtui.session.probe_runner import inventory_args
     from fabtui.transport import payload as bootstrap
-    from fabtui.transport.asyncssh.connection import ChannelPipe
-    from fabtui.transport.asyncssh.dial import Dialer
-    from fabtui.transport.asyncssh.jump_hosts import Logins
+    from fabtui.transport.connection import ChannelPipe
     from fabtui.transport.connector import ConnectorOptions
+    from fabtui.transport.dial import Dialer, Gates
     from fabtui.transport.framed_link import FramedLink
+    from fabtui.transport.jump_hosts import Logins
     from fabtui.transport.login_answers import LoginAnswers
-    from fabtui.transport.login_limiter import Gates
     from fabtui.transport.payload import Cargo
     from fabtui.transport.ssh_config import OpenSSHReasons, Resolver
 

@@ -32,8 +32,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from loopback import clush
 
-from fabtui.lab.namespaces.holder import missing as no_network
-from fabtui.lab.namespaces.network import Network
+from fabtui.lab.network import Network
+from fabtui.lab.network import missing as no_network
 from fabtui.model.events import Measured
 from fabtui.model.layers import Layer
 from fabtui.model.recording import read_events

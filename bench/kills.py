@@ -2,7 +2,7 @@
 
     python bench/kills.py [--kills 100] [--seed 1] [--json FILE]
 
-Needs root: three nodes in network namespaces (`fabtui.lab.namespaces`) with a management network, a folder for
+Needs root: three nodes in network namespaces (`fabtui.lab.network`) with a management network, a folder for
 temporary files and one for shared memory each. The seed decides when and what: the controller is killed, stopped for
 longer than the lease, or loses its terminal; the node side or the ranks of a node are killed; or a node is cut off.
 The controller is killed after the last three. Anything left is found: processes with the token of the session, other
@@ -30,8 +30,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fabtui.lab.namespaces.holder import missing
-from fabtui.lab.namespaces.network import Network
+from fabtui.lab.network import Network, missing
 from fabtui.session.watch import PHASE
 from tests.wire.nodeside import living
 from tests.wire.sshd import login_variables

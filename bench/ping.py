@@ -24,8 +24,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fabtui.lab.namespaces.holder import missing
-from fabtui.lab.namespaces.network import Network
+from fabtui.lab.network import Network, missing
 from fabtui.model.layers import Layer
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model

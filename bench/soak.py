@@ -1,6 +1,6 @@
 """Soak: a session that watches some nodes while random faults come and go.
 
-Needs root: the nodes are network namespaces (`fabtui.lab.namespaces`), with a management network. The seed decides
+Needs root: the nodes are network namespaces (`fabtui.lab.network`), with a management network. The seed decides
 which faults are planted, where, and for how long: bursts of some, each a few seconds after the one before. After a
 burst everything is healed, and every node has to be back and every pair to be well again within a bound. What the
 session holds is compared then: asyncio tasks, file descriptors, processes here and on the nodes, memory. At the end
@@ -32,8 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.lab.faults import FaultKind, kinds
-from fabtui.lab.namespaces.holder import missing
-from fabtui.lab.namespaces.network import Network
+from fabtui.lab.network import Network, missing
 from fabtui.model.endpoints import node_of
 from fabtui.model.events import Measured, NodeState
 from fabtui.model.layers import MESH, Layer

@@ -16,8 +16,7 @@ from functools import lru_cache
 
 from ClusterShell.RangeSet import RangeSet, RangeSetException
 
-from fabtui.argument_name import argument
-from fabtui.errors import InputError
+from fabtui.errors import InputError, argument
 from fabtui.paths import user_path
 from fabtui.sanitize import one_line
 
@@ -71,13 +70,13 @@ def expand(text: str, where: str, depth: int = 0) -> list[str]:
             given = not text.strip() and where == argument("nodes")
             job = f"; the nodes of a Slurm job: {argument('jobid')} 4711" if given else ""
             raise InputError(f"{where}: {problem}; expected nodes such as n060,n061 or n[060-067]{job}")
-        found = _operand(part, where, depth)
+        operands = _operand(part, where, depth)
         if operator == "!":
-            names = dict.fromkeys(name for name in names if name not in set(found))
+            names = dict.fromkeys(name for name in names if name not in set(operands))
         elif operator == "&":
-            names = dict.fromkeys(name for name in names if name in set(found))
+            names = dict.fromkeys(name for name in names if name in set(operands))
         else:
-            names.update(dict.fromkeys(found))
+            names.update(dict.fromkeys(operands))
         _check_count(len(names), text, where)
     return list(names)
 
@@ -85,10 +84,10 @@ def expand(text: str, where: str, depth: int = 0) -> list[str]:
 def expand_listed(text: str) -> list[str] | None:
     """Return the names of a node list of Slurm's output; None if it is not one or too large. Reads no file or group."""
     try:
-        found = [_expand_brackets(operand.strip(), "", MAX_LISTED) for _, operand in _OPERAND.findall(text.strip())]
+        parts = [_expand_brackets(operand.strip(), "", MAX_LISTED) for _, operand in _OPERAND.findall(text.strip())]
     except InputError:
         return None
-    names = list(itertools.chain.from_iterable(found))
+    names = list(itertools.chain.from_iterable(parts))
     return names if 0 < len(names) <= MAX_LISTED else None
 
 
@@ -197,8 +196,8 @@ def _group_sets(name: str) -> list[str]:
     source = namespace or None
     try:
         resolver = std_group_resolver()
-        found = resolver.all_nodes(source) if group == "*" else resolver.group_nodes(group, source)
-        return [str(text) for text in found]
+        members = resolver.all_nodes(source) if group == "*" else resolver.group_nodes(group, source)
+        return [str(text) for text in members]
     except GroupResolverSourceError:
         reason = f"there is no group source {source}" if source else "this machine has no group source"
         raise InputError(f"the group @{name[:80]}: {reason} (see /etc/clustershell/groups.conf)") from None

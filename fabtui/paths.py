@@ -136,16 +136,6 @@ def _make_private(folder: Path) -> None:
         folder.chmod(0o700)
 
 
-def check_folder(path: Path) -> None:
-    """Check that files can be created in a folder.
-
-    Raises:
-        OSError: They cannot.
-    """
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-
-
 def recording_name(nodes: Sequence[str], now: float) -> str:
     """Return the file name of a new recording: the time in UTC and the first nodes."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
@@ -212,11 +202,11 @@ def open_strictly(path: Path) -> int:
     """
     descriptor = open_unblocked(path)
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise UnsafeFileError("is not a regular file")
         _check_owner(path, path.lstat())
-        _check(Path(os.path.realpath(path)), found)
+        _check(Path(os.path.realpath(path)), status)
         _check_folders(path)
     except BaseException:
         os.close(descriptor)
@@ -236,19 +226,19 @@ def _check_folders(path: Path) -> None:
                 break
 
 
-def _check(path: Path, found: os.stat_result) -> None:
-    _check_owner(path, found)
-    sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
-    others = found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and not _is_group_of_one(found.st_gid))
+def _check(path: Path, status: os.stat_result) -> None:
+    _check_owner(path, status)
+    sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+    others = status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and not _is_group_of_one(status.st_gid))
     if others and not sticky:
         raise UnsafeFileError(f"others may write to {path}; chmod go-w {shlex.quote(str(path))}")
 
 
-def _check_owner(path: Path, found: os.stat_result) -> None:
-    if found.st_uid not in (0, os.geteuid()):
-        command = "rm" if stat.S_ISLNK(found.st_mode) else f"chown {os.geteuid()}"
+def _check_owner(path: Path, status: os.stat_result) -> None:
+    if status.st_uid not in (0, os.geteuid()):
+        command = "rm" if stat.S_ISLNK(status.st_mode) else f"chown {os.geteuid()}"
         raise UnsafeFileError(
-            f"{path} belongs to another user (uid {found.st_uid}); {command} {shlex.quote(str(path))}"
+            f"{path} belongs to another user (uid {status.st_uid}); {command} {shlex.quote(str(path))}"
         )
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 #: Commands that are imported, and a session whose replay imports and prepares what they use as they run.
-COMMANDS = ("explain", "hang", "job", "preflight", "replay", "run")
+COMMANDS = ("explain", "hang", "preflight", "replay", "run")
 SESSION = Path(__file__).with_name("samples") / "sessions" / "h200x8-lab-2x4-faults.jsonl.gz"
 _LONGEST, _NUMBER = 1 << 20, 64
 _CLONE_NEWNET = 0x40000000

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = {"fabtui": ROOT / "fabtui", "fabtui_node": ROOT / "probes" / "fabtui_node"}
 LISTING = ROOT / "tools" / "lazy_imports.toml"
 #: Maximum number of function-level imports in both packages.
-MAXIMUM_LAZY = 26
+MAXIMUM_LAZY = 25
 
 
 def cycles(edges: dict[str, set[str]]) -> list[list[str]]:

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-from fabtui.cli.nodes_from_args import nodes_from
+from fabtui.cli.options_from_args import nodes_from
 from fabtui.config.file import merged, read_config
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.preflight.checks import preflight
@@ -65,10 +65,9 @@ from fabtui.report.preflight import preflight_text
 from fabtui.report.summary import summary
 from fabtui.report.text import text as report_text
 from fabtui.sanitize import clean, last_line, one_line, printable
-from fabtui.scheduler import current_job, pods, slurm, slurm_gpus, slurm_nodes
-from fabtui.scheduler.slurm import JobStatus, status_of
-from fabtui.scheduler.slurm_nodes import node_values
-from fabtui.scheduler.tool import ToolOutput
+from fabtui.scheduler import current_job, slurm, slurm_gpus
+from fabtui.scheduler.base import ToolOutput
+from fabtui.scheduler.slurm import JobStatus, node_values, status_of
 from fabtui.session.endpoint_admission import Admission
 from fabtui.session.measure.p2p_result import Side
 from fabtui.session.node_client import NodeClient
@@ -77,9 +76,9 @@ from fabtui.session.ranks.rendezvous_store import StoreMember, StoreServer
 from fabtui.sharing.identities import Identities
 from fabtui.sharing.rewriter import Rewriter
 from fabtui.sharing.session_file import SessionFile
-from fabtui.transport.asyncssh.known_hosts import load_file
 from fabtui.transport.byte_pipe import BytePipe, Ending
 from fabtui.transport.framed_link import FramedLink, Limits
+from fabtui.transport.known_hosts import load_file
 from fabtui.transport.link import LinkLost, NodeUnreachable
 from fabtui.transport.ssh_config import (
     ConfigBroken,
@@ -805,7 +804,7 @@ def _scheduler(data: bytes) -> None:
         return ToolOutput([line for line in clean(text).splitlines() if line.strip()])
 
     with contextlib.ExitStack() as patches:
-        for module in (slurm, slurm, slurm_nodes, slurm_gpus, pods, current_job):
+        for module in (slurm, slurm_gpus, current_job):
             patches.enter_context(mock.patch.object(module, "ask", ask))
         patches.enter_context(mock.patch("fabtui.scheduler.slurm_gpus.shutil.which", return_value="/usr/bin/squeue"))
         patches.enter_context(mock.patch("fabtui.scheduler.slurm.time.sleep"))

@@ -18,6 +18,9 @@ from fabtui.paths import private_folder, state_folder
 from fabtui.sanitize import clean, one_line, printable
 from fabtui.version import __version__
 
+#: Errors of a full disk.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
 
 class CleanOutput(io.TextIOWrapper):
     """Text file that drops control and invisible characters but for line ends, tabs and colours."""
@@ -28,7 +31,6 @@ class CleanOutput(io.TextIOWrapper):
         self._original = file
 
     def write(self, text: str) -> int:
-        """Write text; return its length."""
         super().write(printable(text))
         return len(text)
 
@@ -39,10 +41,6 @@ def clean_standard_files() -> None:
         file = getattr(sys, name)
         if type(file) is io.TextIOWrapper:
             setattr(sys, name, CleanOutput(file))
-
-
-#: Errors of a full disk.
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -97,7 +95,7 @@ def _dispatch(words: list[str]) -> int:
     if words == ["--version"]:
         print(f"fabtui {__version__}")
         return 0
-    from fabtui.cli.parser import LIVE, build_parser, expanded
+    from fabtui.cli.parser import LIVE, build_parser, expanded, place_of
 
     # Nothing that is imported here is garbage, and collecting takes time.
     gc.disable()
@@ -106,15 +104,16 @@ def _dispatch(words: list[str]) -> int:
     words = expanded(words)
     args = build_parser(words).parse_args(words)
     command = getattr(args, "command", None)
+    name, end = place_of(command or "")
     if command in LIVE and "no_job" not in args and is_other_task():
         return 0
     args.words = words
     # By name: the modules of the other commands, and all that they import, are not loaded.
-    module = import_module(f"fabtui.cli.commands.{command or 'app'}")
+    module = import_module(f"fabtui.cli.commands.{name}")
     # The modules stay in memory: the collector need not look at them again.
     gc.freeze()
     gc.enable()
-    code: int = module.execute(args)
+    code: int = getattr(module, f"execute{end}")(args)
     return code
 
 

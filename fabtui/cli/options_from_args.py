@@ -1,30 +1,29 @@
-"""Convert the parsed arguments to the options of a session; every mistake is reported in one line."""
+"""Convert the parsed arguments to the nodes and options of a session; every mistake is reported in one line."""
 
 from __future__ import annotations
 
 import argparse
+import errno
 import functools
 import os
+import socket
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fabtui.argument_name import argument
-from fabtui.cli.nodes_from_args import nodes_from
-from fabtui.cli.written_files import output_path
+from fabtui.cli.printing import new_file, output_path
 from fabtui.config.file import ConfigFile, merged
 from fabtui.config.options import OUTPUTS, session_changes
 from fabtui.config.values import nearest
-from fabtui.errors import InputError
-from fabtui.export.atomic_write import check_writable
+from fabtui.errors import InputError, argument
 from fabtui.export.exposition import Exposition
 from fabtui.lab.faults import LabSpec, parse_faults
+from fabtui.nodeset import chosen_nodes, fold
 from fabtui.paths import (
     RECORDING,
     UnsafeFileError,
-    check_folder,
     free_path,
     history_file,
     private_folder,
@@ -35,7 +34,11 @@ from fabtui.paths import (
     user_probe_folder,
 )
 from fabtui.sanitize import one_line
+from fabtui.scheduler import slurm
+from fabtui.scheduler.base import Allocation
+from fabtui.scheduler.current_job import current_job, pods
 from fabtui.session.options import SessionOptions
+from fabtui.transport.registry import TRANSPORTS
 
 
 class Request(NamedTuple):
@@ -102,12 +105,12 @@ def output_paths(given: dict[str, Any]) -> dict[str, Path]:
     Raises:
         InputError: One cannot be written, or two name the same file.
     """
-    found = {name: path for name in OUTPUTS if (path := output_path(given, name)) is not None}
+    paths = {name: path for name in OUTPUTS if (path := output_path(given, name)) is not None}
     names: dict[Path, str] = {}
-    for name, path in found.items():
+    for name, path in paths.items():
         if names.setdefault(path, name) != name:
             raise InputError(f"--{names[path]} and --{name} both name {path}")
-    return found
+    return paths
 
 
 def exposition_of(given: dict[str, Any]) -> Exposition:
@@ -137,10 +140,10 @@ def shipped_recording(name: str) -> Path:
     """
     folder = shipped_recordings_folder()
     known = sorted(path.name.removesuffix(RECORDING) for path in folder.glob(f"*{RECORDING}"))
-    found = [one for one in known if one == name] or [one for one in known if name in one]
-    if len(found) != 1:
+    matches = [one for one in known if one == name] or [one for one in known if name in one]
+    if len(matches) != 1:
         raise InputError(f"--demo: no recording {name[:60]!r}; there are {', '.join(known)}{nearest(name, known)}")
-    return folder / f"{found[0]}{RECORDING}"
+    return folder / f"{matches[0]}{RECORDING}"
 
 
 def recording_path(given: dict[str, Any], names: Sequence[str]) -> Path | None:
@@ -154,16 +157,13 @@ def recording_path(given: dict[str, Any], names: Sequence[str]) -> Path | None:
     if "no_record" in given:
         return None
     if "record" in given:
-        path = user_path(given["record"])
-        if os.path.lexists(path):
-            raise InputError(f"--record: {path} already exists and is not overwritten; choose another name")
-        check_writable(path, "--record")
-        return path.absolute()
+        return new_file(given["record"], "--record")
     folder = user_path(given["record_folder"]) if "record_folder" in given else recordings_folder()
     try:
         # A folder that the user chose keeps its permissions.
         if "record_folder" in given and folder.is_dir():
-            check_folder(folder)
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         else:
             private_folder(folder)
     except UnsafeFileError as error:
@@ -192,3 +192,106 @@ def print_problems(config: ConfigFile) -> None:
 def notice(text: str) -> None:
     """Print a notice of the connection, once: a command connects to a node several times."""
     print(f"fabtui: {one_line(text, 500)}", file=sys.stderr)
+
+
+def nodes_from(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the session options that select the nodes and how they are reached.
+
+    Raises:
+        InputError: No nodes are given or running, or options exclude each other.
+    """
+    _check_together(given)
+    if "pods" in given:
+        running = pods(given["pods"], "--pods")
+        changes = _of_allocation(running.allocation, given)
+        return changes | {"transport": "via", "via": running.via}
+    name = "via" if "via" in given else given.get("transport", next(iter(TRANSPORTS)))
+    if name == "via" and "via" not in given:
+        raise InputError("--transport via needs a command line: --via 'kubectl exec -i {node} --'")
+    named = bool(given.get("nodes") or given.get("hostfile"))
+    if not TRANSPORTS[name].remote:
+        return {"hosts": _this_host(given, name, named), "transport": name}
+    job = _job(given, name, named)
+    if job is None:
+        if not named:
+            raise InputError(
+                f"no nodes given; use {argument('nodes')} n060,n061, {argument('jobid')} ID or --hostfile FILE, "
+                "start inside a job, or try --lab 2x4 on this machine (fabtui --help)"
+            )
+        if name == "srun":
+            raise InputError(
+                f"--transport srun needs a job: start inside salloc or sbatch, or name one with {argument('jobid')}"
+            )
+        return {"hosts": _chosen(given), "transport": name}
+    changes = _of_allocation(job, given)
+    if name == "srun" and not changes["placements"]:
+        raise InputError(f"--transport srun needs a job of Slurm, but this is {job.title}")
+    if name == "ssh" and "transport" not in given and changes["placements"]:
+        changes["fallback"] = "srun"
+    return changes | {"transport": name}
+
+
+def _check_together(given: dict[str, Any]) -> None:
+    for name, others in (
+        ("jobid", ("no_job", "pods")),
+        ("pods", ("nodes", "hostfile", "via", "transport")),
+        ("via", ("transport",)),
+    ):
+        for other in others if name in given else ():
+            if other in given and given[other] != name:
+                raise InputError(f"--{name} excludes --{other.replace('_', '-')}")
+
+
+def _chosen(given: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(chosen_nodes(given.get("nodes", []), given.get("hostfile", []), given.get("exclude", [])))
+
+
+def _this_host(given: dict[str, Any], transport: str, named: bool) -> tuple[str, ...]:
+    nodes = given if named else {**given, "nodes": [socket.gethostname().partition(".")[0] or "localhost"]}
+    hosts = _chosen(nodes)
+    if len(hosts) > 1:
+        raise InputError(f"--transport {transport} is this host only, but {len(hosts)} nodes are given")
+    return hosts
+
+
+def _job(given: dict[str, Any], transport: str, named: bool) -> Allocation | None:
+    """Return the job whose nodes are tested or reached by srun, None if there is none."""
+    if "jobid" in given:
+        where = argument("jobid")
+        return slurm.allocation_of(slurm.job_ids(given["jobid"], where), where)
+    if "no_job" in given:
+        return None
+    if not named:
+        return current_job()
+    try:
+        job = slurm.from_environment()
+    except InputError:
+        # The nodes are given; only srun needs more.
+        if transport == "srun":
+            raise
+        return None
+    # Nodes of others, or of nobody, are tested as they are given.
+    return job if job is not None and (transport == "srun" or set(_chosen(given)) <= set(job.nodes)) else None
+
+
+def _of_allocation(allocation: Allocation, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options for the nodes of an allocation, or for the given ones among them."""
+    hosts = allocation.nodes
+    if given.get("nodes") or given.get("hostfile"):
+        hosts = _chosen(given)
+        strangers = [name for name in hosts if name not in allocation.nodes]
+        if strangers:
+            text = f"not of {allocation.title}: {fold(strangers)}; its nodes are {fold(allocation.nodes)}"
+            raise InputError(f"{argument('nodes')}: {text}")
+    elif given.get("exclude"):
+        hosts = tuple(chosen_nodes([",".join(allocation.nodes)], [], given["exclude"]))
+    placements = {name: allocation.placements[name] for name in hosts if name in allocation.placements}
+    return {"hosts": hosts, "origin": allocation.describe(), "job": allocation.job, "placements": placements}
+
+
+def in_job() -> bool:
+    """Return True within a job whose nodes are known; a container in a job has no tools of the scheduler."""
+    try:
+        return current_job() is not None
+    except InputError:
+        return False

@@ -11,8 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from fabtui.cli.options_from_args import Request
-from fabtui.cli.printing import is_plain, print_json
-from fabtui.cli.written_files import print_lines, write_each, write_first
+from fabtui.cli.printing import is_plain, print_json, print_lines, write_each, write_first
 from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
 from fabtui.errors import InputError
 from fabtui.exit_status import INTERRUPTED
@@ -41,6 +40,18 @@ from fabtui.session.feeds.base import Feed
 
 #: Width of texts in a pipe or a file: unlimited.
 _UNLIMITED = 10_000
+#: Writer of each output option with measurements alone, which returns the number of rows of a table.
+MODEL_WRITERS: dict[str, Callable[[Model, Path], int | None]] = {
+    "csv": write_csv,
+    "table": write_table,
+    "planner": write_planner,
+}
+#: Writer of each output option with findings; that of ``prom`` needs the options of the request.
+DIAGNOSIS_WRITERS: dict[str, Callable[[Diagnosis, Path], None]] = {
+    "json": write_json,
+    "junit": write_junit,
+    "report": write_report,
+}
 
 
 def print_session(found: Diagnosis, plain: bool, shown: Shown, lines: Iterable[str] = ()) -> int:
@@ -74,13 +85,13 @@ def print_recording(path: Path, request: Request, plain: bool, shown: Shown) -> 
     progress = reading_progress(path)
     model, damage = replayed(path, progress)
     progress.step("looking for causes")
-    found = diagnose(model)
+    diagnosis = diagnose(model)
 
     def report(lines: list[str]) -> int:
         progress.end()
-        return print_session(found, plain, shown, lines)
+        return print_session(diagnosis, plain, shown, lines)
 
-    code = write_first(write_outputs(model, request, found), report)
+    code = write_first(write_outputs(model, request, diagnosis), report)
     if damage is None:
         return code
     raise InputError(f"{damage}; the part before it is shown, the rest is left out")
@@ -109,20 +120,6 @@ def print_outcome(feed: Feed, code: int, recorded: Sequence[str] = ()) -> None:
     # The terminal may be gone.
     with contextlib.suppress(OSError):
         print(*filter(None, (sentence, interrupted, *recorded)), sep="\n", file=sys.stderr)
-
-
-#: Writer of each output option with measurements alone, which returns the number of rows of a table.
-MODEL_WRITERS: dict[str, Callable[[Model, Path], int | None]] = {
-    "csv": write_csv,
-    "table": write_table,
-    "planner": write_planner,
-}
-#: Writer of each output option with findings; that of ``prom`` needs the options of the request.
-DIAGNOSIS_WRITERS: dict[str, Callable[[Diagnosis, Path], None]] = {
-    "json": write_json,
-    "junit": write_junit,
-    "report": write_report,
-}
 
 
 def output_files(

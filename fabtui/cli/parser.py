@@ -19,8 +19,7 @@ from fabtui.version import __version__
 _NODES_HINT = "nodes are given as --nodes n060,n061"
 #: Commands that open links to nodes, given as --nodes.
 LIVE = (None, "run", "watch", "preflight", "serve", "mcp", "job", "hang")
-#: The commands that people use, in the order of the help, with a line each; their modules are in
-#: ``fabtui.cli.commands``.
+#: The commands that people use, in the order of the help, with a line each; see `place_of` for their modules.
 COMMANDS = {
     "run": "the same without a screen, for scripts and CI",
     "hang": "does a running job hang, which rank is behind, and what to do",
@@ -45,15 +44,16 @@ FURTHER = {
     "config": "the settings file: show, validate, init, path",
     "info": "versions, paths, terminal and tools of this machine",
     "probes": "list the probes and tests; write a template of one",
-    "schema": "JSON Schemas of the JSON files",
     "completion": "shell completion for bash, zsh, fish or tcsh",
-    "help": "help about a command, or the list of all commands",
+    "help": "help about a command, the list of all, or a JSON Schema",
 }
 #: Earlier names of commands, with what took their place.
 FORMER = {
-    **{"healthy": "nodes", "order": "nodes --order", "watchdog": "hang --wait"},
+    **{"healthy": "nodes", "order": "nodes --order", "watchdog": "hang --wait", "schema": "help --schema"},
     **{source: f"hang --source {source}" for source in ("ras", "flight", "stacks")},
 }
+#: Commands in the module of a related one.
+_GUESTS = {"completion": "help", "job": "hang", "probes": "info", "resume": "run", "serve": "app"}
 #: Options in the help of commands that take more than this number.
 _MANY = 24
 _USUAL = ("nodes", "hostfile", "jobid", "lab", "probes", "mode", "pair", "bytes", "csv", "report")
@@ -69,6 +69,11 @@ _MOST_CHOICES = 6
 _NO_VALUE = re.compile(r"argument (?:-\w/)?(--[\w-]+): expected (?:one|at least one) argument")
 _NO_CHOICE = re.compile(r"argument ([\w-]+): invalid choice: (.*) \(choose from (.*)\)")
 _MISSING = re.compile(r"the following arguments are required: (.*)")
+#: What other tools call our options.
+_OTHER_NAMES = {
+    **{"metrics": "prom", "prometheus": "prom", "html": "report", "xml": "junit", "output": "json"},
+    **{"host": "nodes", "hosts": "nodes", "machinefile": "hostfile", "job": "jobid", "size": "bytes"},
+}
 
 
 def expanded(words: Sequence[str]) -> list[str]:
@@ -96,14 +101,22 @@ def expanded(words: Sequence[str]) -> list[str]:
     return [words[at], *words[:at], *rest]
 
 
+def place_of(command: str) -> tuple[str, str]:
+    """Return the module of a command in ``fabtui.cli.commands``, and what its names there end in.
+
+    That is nothing, and of a guest its own name: ``HELP_RESUME``, ``execute_resume``.
+    """
+    return _GUESTS.get(command, command or "app"), f"_{command}" if command in _GUESTS else ""
+
+
 def help_of(command: str) -> tuple[str, str]:
     """Return the description and the epilog of a command: the ``HELP`` of its module, which is read, not imported.
 
     Importing the module of a command takes up to 0.3 s.
     """
-    path = os.path.join(os.path.dirname(__file__), "commands", f"{command or 'app'}.py")
-    with open(path, encoding="utf-8") as file:
-        text = file.read().partition('\nHELP = """\\\n')[2].partition('"""')[0]
+    module, end = place_of(command)
+    with open(os.path.join(os.path.dirname(__file__), "commands", f"{module}.py"), encoding="utf-8") as file:
+        text = file.read().partition(f'\nHELP{end.upper()} = """\\\n')[2].partition('"""')[0]
     description, _, epilog = text.partition("\n\n")
     return description.strip(), epilog
 
@@ -251,13 +264,6 @@ def _joined(words: Sequence[str]) -> list[str]:
     return found
 
 
-#: What other tools call our options.
-_OTHER_NAMES = {
-    **{"metrics": "prom", "prometheus": "prom", "html": "report", "xml": "junit", "output": "json"},
-    **{"host": "nodes", "hosts": "nodes", "machinefile": "hostfile", "job": "jobid", "size": "bytes"},
-}
-
-
 def _unknown_option(words: Sequence[str], command: str) -> str:
     """Return what is wrong with the first long option that a command does not have, or nothing."""
     known = ["--help", "--help-all", "--version", *(spec.flag for spec in options_of(command) if not spec.positional)]
@@ -274,9 +280,7 @@ def _unknown_option(words: Sequence[str], command: str) -> str:
 
 def build_parser(words: Collection[str] = (*COMMANDS, *FURTHER)) -> OneLineParser:
     """Return the parser of a command line, with the options of the commands among its words; by default of all."""
-    parser = OneLineParser(
-        prog="fabtui",
-    )
+    parser = OneLineParser(prog="fabtui")
     parser.add_argument("--version", action="version", version=f"fabtui {__version__}", help="show the version")
     _add_options(parser, options_of(APP))
 

@@ -25,11 +25,11 @@ def setting_named(name: str) -> OptionSpec:
         InputError: There is none.
     """
     known = settings()
-    found = known.get(name) or next((spec for spec in known.values() if spec.name == name), None)
-    if found is None:
+    setting = known.get(name) or next((spec for spec in known.values() if spec.name == name), None)
+    if setting is None:
         near = nearest(name, list(known)) or nearest(name, [spec.name for spec in known.values()])
         raise InputError(f"there is no setting {name[:60]!r}{near or '; fabtui config show lists them'}")
-    return found
+    return setting
 
 
 def value_of(spec: OptionSpec, text: str) -> Any:

@@ -30,6 +30,7 @@ BOOLEANS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "n
 DEFAULT = "default"
 #: A lab brings its own connection.
 _NOT_IN_A_LAB = ("transport", "ssh_config", "host_key_policy", "remote_python")
+_KINDS = {bool: "a switch", int: "a number", float: "a number", str: "a string", list: "a list", dict: "a table"}
 
 
 class Problem(NamedTuple):
@@ -60,9 +61,8 @@ class ConfigFile:
     problems: list[Problem] = field(default_factory=list)  #: The invalid settings, which are ignored.
 
     def enabled(self, name: str) -> bool:
-        """Return True if a switch is on."""
-        found = self.values.get(name)
-        return found is not None and found.value is True
+        setting = self.values.get(name)
+        return setting is not None and setting.value is True
 
     def describe(self, problem: Problem) -> str:
         place = problem.variable or (f"{self.path}:{problem.line}" if problem.line else str(self.path))
@@ -153,10 +153,10 @@ def _unknown(name: str, value: object, known: dict[str, OptionSpec]) -> str:
     listed = ", ".join(f"[{table}]" for table in TABLES)
     if isinstance(value, dict):
         return f"unknown table [{name}]; there are {listed}{nearest(name, TABLES)}"
-    found = next((spec for spec in known.values() if spec.name == name), None)
-    if found is None:
+    setting = next((spec for spec in known.values() if spec.name == name), None)
+    if setting is None:
         return f"unknown setting {name}; settings belong under {listed}{nearest(name, list(known))}"
-    return f"{name} is outside of its table; write [{found.table}] on the line above it"
+    return f"{name} is outside of its table; write [{setting.table}] on the line above it"
 
 
 def _add(
@@ -244,15 +244,14 @@ def _list(value: object) -> list[str]:
 def _variables(value: object) -> list[str]:
     if not isinstance(value, dict):
         raise InputError(f'{_kind(value)} is not a table; expected {{ NCCL_DEBUG = "INFO" }}')
-    found = []
+    texts = []
     for name, text in value.items():
         if not VARIABLE.fullmatch(name) or isinstance(text, bool) or not isinstance(text, (str, int)):
             raise InputError(f'{name[:40]!r} is not a variable with a string; expected NCCL_DEBUG = "INFO"')
-        found.append(f"{name}={text}")
-    return found
+        texts.append(f"{name}={text}")
+    return texts
 
 
-_KINDS = {bool: "a switch", int: "a number", float: "a number", str: "a string", list: "a list", dict: "a table"}
 _FORMS: dict[str, Callable[[object], Any]]
 _FORMS = {"text": _text, "number": _number, "switch": _switch, "list": _list, "variables": _variables}
 
@@ -285,8 +284,8 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
 
 
 def key_parts(key: str) -> tuple[str, ...]:
-    found = re.findall(r"""(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))""", key)
-    return tuple(part for quoted in found for part in "".join(quoted).split("."))
+    parts = re.findall(r"""(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))""", key)
+    return tuple(part for quoted in parts for part in "".join(quoted).split("."))
 
 
 def merged(given: dict[str, Any], config: ConfigFile) -> dict[str, Any]:
@@ -337,16 +336,16 @@ class SettingRow(NamedTuple):
 def settings_in_effect(given: dict[str, Any], config: ConfigFile) -> list[SettingRow]:
     rows = []
     for spec in settings().values():
-        found = config.values.get(spec.key)
-        if spec.kind == "variables" and spec.argument in given and found is not None:
+        setting = config.values.get(spec.key)
+        if spec.kind == "variables" and spec.argument in given and setting is not None:
             value = merged(given, config)[spec.argument]
-            rows.append(SettingRow(spec.key, value_text(spec, value), f"command line and {source_of(config, found)}"))
+            rows.append(SettingRow(spec.key, value_text(spec, value), f"command line and {source_of(config, setting)}"))
         elif spec.table in ("screen", "session") and spec.argument in given:
             rows.append(SettingRow(spec.key, value_text(spec, given[spec.argument]), "command line"))
         elif spec.key == "recording.keep" and {"record", "no_record"} & set(given):
             rows.append(SettingRow(spec.key, value_text(spec, "no_record" not in given), "command line"))
-        elif found is not None:
-            rows.append(SettingRow(spec.key, value_text(spec, found.value), source_of(config, found)))
+        elif setting is not None:
+            rows.append(SettingRow(spec.key, value_text(spec, setting.value), source_of(config, setting)))
         else:
             rows.append(SettingRow(spec.key, default_text(spec), DEFAULT))
     return rows

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-from fabtui.argument_name import argument
 from fabtui.config import values
 from fabtui.config.values import Parser, number
-from fabtui.errors import InputError
+from fabtui.errors import InputError, argument
 from fabtui.transport.registry import TRANSPORTS
 
 #: How an option is written: a switch takes no value, a list and variables may be repeated, paths follow each other.
@@ -27,8 +26,9 @@ _LINKED = (*_NODE, "mcp")
 _LABS = (*_LIVE, "mcp")
 _TESTS = (APP, "run", "watch", "serve", "config")
 _SCREEN = (APP, "serve", "config", "replay", "read", "resume")
+_RESUMED = (*_TESTS, "resume")
 #: Commands with outputs of a session at its end.
-_OUTPUTS = (*_TESTS, "resume")
+_OUTPUTS = (*_RESUMED, "replay")
 #: Commands that write files from a session.
 _FILES = (*_OUTPUTS, "report")
 _CONFIGURED = (APP, "run", "watch", "resume", "preflight", "serve", "mcp", *_JOB, "config", "replay", "read")
@@ -38,6 +38,9 @@ DEMO = "h200x4-lab-2x2-faults"
 #: Each message size of pairs is a sweep of its own; 8 B to 64 GiB by factors of two are 34 sizes of collectives.
 _MAX_PAIR_SIZES = 8
 _MAX_COLLECTIVE_SIZES = 40
+_TIMES = number(values.seconds, 0.5, _HOUR)
+#: The tables of the settings file; keys are bindings, checked by the screen.
+TABLES = ("screen", "session", "recording", "keys")
 
 
 class OptionSpec(NamedTuple):
@@ -94,8 +97,6 @@ class OptionSpec(NamedTuple):
         """The values it takes in the settings file; none: any."""
         return (self.file_choices() if callable(self.file_choices) else self.file_choices) or self.allowed
 
-
-_TIMES = number(values.seconds, 0.5, _HOUR)
 
 # One argument per line, as the formatter has it, would hide the table.
 # fmt: off
@@ -176,8 +177,8 @@ _MEASURE = (
         metavar="COUNTS", parse=values.group_sizes, field="group_sizes", needs=("all_reduce",)),
     OptionSpec("engine", "library of the ranks; auto: nccl on GPUs, else gloo", "ranks", _TESTS, default="auto",
         choices=("auto", "nccl", "gloo"), field="engine", table="session", example='"nccl"'),
-    OptionSpec("env", "environment variable of the ranks, such as NCCL_DEBUG=INFO", "ranks", _OUTPUTS, "variables",
-        "K=V", parse=values.variables, field="env", table="session", example='{ NCCL_SOCKET_IFNAME = "bond0" }'),
+    OptionSpec("env", "variable of the ranks: NCCL_DEBUG=INFO", "ranks", _RESUMED, "variables", "K=V",
+        parse=values.variables, field="env", table="session", example='{ NCCL_SOCKET_IFNAME = "bond0" }'),
     OptionSpec("ranks-per-node", "CPU ranks per node without GPUs", "ranks", _TESTS, "number", "N", "1",
         parse=number(values.count, 1, 64), field="ranks_per_node", table="session", example="4"),
     OptionSpec("force", "also test GPUs that other processes use", "ranks", _TESTS, "switch", field="force"),
@@ -199,16 +200,15 @@ _RECORD = (
         example='"/scratch/me/fabtui"'),
 )
 _OUTPUT = (
-    OptionSpec("csv", "write the measurements as CSV at the end", "output", _OUTPUTS, metavar="FILE"),
-    OptionSpec("json", "write the whole session as JSON at the end", "output", _OUTPUTS, metavar="FILE"),
-    OptionSpec("table", "write the collectives tables as CSV at the end", "output", _OUTPUTS, metavar="FILE"),
-    OptionSpec("prom", "write metrics for node_exporter at the end: FILE.prom", "output", _FILES, metavar="FILE"),
+    OptionSpec("csv", "write the measurements as CSV", "output", _OUTPUTS, metavar="FILE"),
+    OptionSpec("json", "write the whole session as JSON", "output", _OUTPUTS, metavar="FILE"),
+    OptionSpec("table", "write the collectives tables as CSV", "output", _OUTPUTS, metavar="FILE"),
+    OptionSpec("prom", "write metrics for node_exporter: FILE.prom", "output", _FILES, metavar="FILE"),
     OptionSpec("prom-pairs", "with --prom: also a series for each pair", "output", _FILES, "switch"),
     OptionSpec("prom-label", "with --prom: label of all series: fabric=rack1", "output", _FILES, "list", "K=V"),
-    OptionSpec("junit", "write rules and classes as JUnit XML at the end", "output", _FILES, metavar="FILE"),
-    OptionSpec("report", "write a one-page report (.html, .md) at the end", "output", _OUTPUTS, metavar="FILE"),
-    OptionSpec("planner", "write node bandwidths for FASOP and AMP at the end", "output", _FILES,
-        metavar="FILE"),
+    OptionSpec("junit", "write rules and classes as JUnit XML", "output", _FILES, metavar="FILE"),
+    OptionSpec("report", "write a one-page report (.html, .md)", "output", _OUTPUTS, metavar="FILE"),
+    OptionSpec("planner", "write node bandwidths for FASOP and AMP", "output", _FILES, metavar="FILE"),
 )
 _DISPLAY = (
     OptionSpec("theme", "colour theme: of fabtui, of Textual, or a file of your own", "screen", _SCREEN, metavar="NAME",
@@ -219,16 +219,19 @@ _DISPLAY = (
     OptionSpec("notify", "how the terminal reports ended sweeps and changes", "screen",
         (APP, "config", "resume"), default="off", choices=("off", "bell", "osc9", "osc777"), table="screen",
         example='"bell"'),
-    OptionSpec("ascii", "use ASCII characters only", "screen", _SCREEN, "switch", table="screen", example="true"),
+    OptionSpec("ascii", "use ASCII characters only", "screen", (*_SCREEN, "run", "preflight", "history", *_JOB),
+        "switch", table="screen", example="true"),
 )
 _RUN = (
     OptionSpec("confirm", "after the sweep, test what the first five findings blame", "summary", ("run",), "switch",
         field="confirm", needs=("p2p",)),
     OptionSpec("watch", "after the sweep, retest pairs for this time", "summary", ("run",), "number", "SECONDS"),
     OptionSpec("text", "for screen readers and logs: every layer, no live line", "summary", ("run",), "switch"),
-    OptionSpec("grids", "grids to print: health,p2p,world,... or all", "summary", ("run", "resume"), metavar="LIST"),
+    OptionSpec("grids", "grids to print: health,p2p,world,... or all", "summary", ("run", "resume", "replay"),
+        metavar="LIST"),
+    OptionSpec("text", "no screen: print the summary of run, and write files", "summary", ("resume", "replay"),
+        "switch"),
     OptionSpec("quiet", "no progress on stderr", "summary", ("run", "resume", "preflight"), "switch", short="-q"),
-    OptionSpec("ascii", "use ASCII characters only", "summary", ("run", "preflight"), "switch"),
 )
 _WATCH = (
     OptionSpec("every", "time from the start of one round to the next", "rounds", ("watch",), "number", "SECONDS",
@@ -253,13 +256,9 @@ _PREFLIGHT = (
 _REPLAY = (
     OptionSpec("file", "recording, or file that read knows; none: list them", "", ("replay",),
         metavar="FILE", positional="?"),
-    OptionSpec("demo", "instead of a file, a recording that ships with fabtui", "replay", ("replay",), metavar="NAME",
-        default=DEMO, optional=DEMO),
+    OptionSpec("demo", "instead of a file, a recording that ships with fabtui", "input", ("replay", "report"),
+        metavar="NAME", default=DEMO, optional=DEMO),
     OptionSpec("speed", "speed factor, or max", "replay", ("replay",), metavar="X", default="1"),
-    OptionSpec("text", "print the summary, without a screen; exit codes of run", "replay", ("replay",), "switch"),
-    OptionSpec("grids", "with --text: grids to print, or all", "replay", ("replay",), metavar="LIST"),
-    *(spec._replace(help=f"with --text: {spec.help}".replace(" at the end", ""), group="replay", commands=("replay",))
-        for spec in _OUTPUT),
 )
 _READ = (
     OptionSpec("files", "file (also .gz), folder, or - for stdin", "", ("read",), metavar="FILE", positional="*"),
@@ -270,8 +269,6 @@ _READ = (
     OptionSpec("open", "show the measurements in the app", "output", ("read",), "switch"),
 )
 _REPORT = (
-    OptionSpec("demo", "instead of a file, a recording that ships with fabtui", "input", ("report",), metavar="NAME",
-        default=DEMO, optional=DEMO),
     OptionSpec("files", "recording, JSON, CSV, or any file that read knows (-: stdin)", "", ("report",),
         metavar="FILE", positional="*"),
     OptionSpec("out", "file to write: .html or .md (-: Markdown on stdout)", "output", ("report",), metavar="FILE",
@@ -293,12 +290,10 @@ _WORKING_NODES = (
         default="ring", choices=("ring", "pipeline")),
     OptionSpec("slurm-hostfile", "write one host per rank, for SLURM_HOSTFILE", "order", ("nodes",), metavar="FILE"),
     OptionSpec("hostfile", "write the nodes as a host file of MPI", "output", ("nodes",), metavar="FILE"),
-    OptionSpec("json", "print one JSON object", "output", ("nodes",), "switch"),
 )
 _RESUME = (
     OptionSpec("file", "recording of the session", "", ("resume",), metavar="FILE", positional="1"),
-    OptionSpec("text", "run without a screen, with the summary of run", "summary", ("resume",), "switch"),
-    OptionSpec("yes", "do not ask before commands of the recording are used", "nodes", ("resume",), "switch"),
+    OptionSpec("yes", "do not ask before it begins", "output", ("resume", "share"), "switch"),
 )
 _SHARE = (
     OptionSpec("file", "recording, CSV or JSON of a session", "", ("share",), metavar="FILE", positional="1"),
@@ -306,12 +301,12 @@ _SHARE = (
     OptionSpec("also", "also replace this word, such as the name of a site", "output", ("share",), "list", "WORD"),
     OptionSpec("salt", "secret text; the same text gives the same names", "output", ("share",),
         metavar="TEXT", default="random"),
-    OptionSpec("yes", "write without asking", "output", ("share",), "switch"),
 )
 _DIFF = (
     OptionSpec("before", "earlier recording, CSV or JSON (-: stdin)", "", ("diff",), metavar="FILE", positional="1"),
     OptionSpec("after", "later one", "", ("diff",), metavar="FILE", positional="1"),
-    OptionSpec("json", "write everything as JSON (-: stdout)", "output", ("diff",), metavar="FILE", optional="-"),
+    OptionSpec("json", "write everything as JSON (-: stdout)", "output", ("diff", "history"), metavar="FILE",
+        optional="-"),
     OptionSpec("csv", "write changed pairs as CSV (-: stdout)", "output", ("diff",), metavar="FILE", optional="-"),
 )
 _EXPLAIN = (
@@ -335,8 +330,7 @@ _RUNNING_JOB = (
     OptionSpec("yes", "do not ask before ranks write their dumps", "hang", ("hang",), "switch"),
     OptionSpec("once", "print one report; no screen", "output", ("job",), "switch"),
     OptionSpec("follow", "print one report, then each change until the job ends", "output", ("job",), "switch"),
-    OptionSpec("json", "print one JSON object", "output", _JOB, "switch"),
-    OptionSpec("ascii", "use ASCII characters only", "output", _JOB, "switch"),
+    OptionSpec("json", "print one JSON object", "output", (*_JOB, "nodes"), "switch"),
 )
 _SERVE = (
     OptionSpec("port", "port on 127.0.0.1, 0: any free port", "server", ("serve",), "number", "N", "8000"),
@@ -366,14 +360,10 @@ _HISTORY = (
         metavar="TIME", default="30d; all for a subject"),
     OptionSpec("file", "another history file, in place of this site's", "history", ("history",), metavar="FILE"),
     OptionSpec("labs", "history of the labs on this machine, kept in its own file", "history", ("history",), "switch"),
-    OptionSpec("json", "write everything as JSON (-: stdout)", "output", ("history",), metavar="FILE", optional="-"),
     OptionSpec("csv", "write the components, or the days of one, as CSV (-: stdout)", "output", ("history",),
         metavar="FILE", optional="-"),
-    OptionSpec("ascii", "use ASCII characters only", "output", ("history",), "switch"),
 )
 _OTHER = (
-    OptionSpec("name", "session, preflight, diff, planner or history", "", ("schema",), metavar="NAME",
-        default="session", positional="?"),
     OptionSpec("action", "what to do", "", ("config",), choices=("show", "set", "validate", "init", "path"),
         positional="1"),
     OptionSpec("change", "for set: the setting and its value", "", ("config",), metavar="KEY VALUE", positional="*"),
@@ -381,6 +371,8 @@ _OTHER = (
     OptionSpec("name", "name of the new probe", "", ("probes",), metavar="NAME", positional="?"),
     OptionSpec("topic", "the command", "", ("help",), metavar="COMMAND", positional="?"),
     OptionSpec("all", "list all commands", "", ("help",), "switch"),
+    OptionSpec("schema", "JSON Schema: session, preflight, diff, planner, history", "", ("help",), metavar="NAME",
+        default="session", optional="session"),
     OptionSpec("shell", "the shell", "", ("completion",), choices=("bash", "zsh", "fish", "tcsh"), positional="1"),
     OptionSpec("config", "settings file", "settings", _CONFIGURED, metavar="FILE", default="fabtui config path"),
 )
@@ -389,27 +381,13 @@ _OTHER = (
 #: All options, in the order of the help. To add one, add a row.
 OPTIONS: list[OptionSpec] = [
     *(*_REPLAY[:1], *_READ, *_REPLAY[1:], *_DIFF, *_SERVE, *_NODES, *_CONNECTION, *_MEASURE, *_OUTPUT, *_RECORD),
-    *(
-        *_DISPLAY,
-        *_RUNNING_JOB,
-        *_WORKING_NODES,
-        *_SHARE,
-        *_RESUME,
-        *_EXPLAIN,
-        *_RUN,
-        *_WATCH,
-        *_PREFLIGHT,
-        *_LAB,
-        *_OTHER,
-    ),
-    *(*_REPORT, *_HISTORY, *_MCP),
+    *(*_DISPLAY, *_RUNNING_JOB, *_WORKING_NODES, *_SHARE, *_RESUME, *_EXPLAIN, *_RUN, *_WATCH, *_PREFLIGHT, *_LAB),
+    *(*_OTHER, *_REPORT, *_HISTORY, *_MCP),
 ]
 #: Options that name a file to be written from a session.
 OUTPUTS = tuple(spec.argument for spec in _OUTPUT if spec.metavar == "FILE")
 #: Options of these files.
 OUTPUT_OPTIONS = tuple(spec.argument for spec in _OUTPUT)
-#: The tables of the settings file; keys are bindings, checked by the screen.
-TABLES = ("screen", "session", "recording", "keys")
 
 
 def options_of(command: str) -> list[OptionSpec]:

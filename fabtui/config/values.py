@@ -44,6 +44,15 @@ _MAX_VALUE = 200
 
 #: Takes the text, or the texts of an option that can be repeated, and the name of the option for errors.
 Parser = Callable[[Any, str], Any]
+#: Launchers by name. Only kubectl, docker and podman were tried.
+LAUNCHERS = {
+    "kubectl": "kubectl exec -i {node} --",
+    "docker": "docker exec -i {node}",
+    "podman": "podman exec -i {node}",
+    "enroot": "enroot exec {node}",
+    "apptainer": "apptainer exec instance://{node}",
+    "flux": "flux exec --rank={node}",
+}
 
 
 def number(parse: Callable[..., Any], *bounds: float) -> Parser:
@@ -70,14 +79,14 @@ def sizes(text: str, option: str, most: int) -> tuple[int, ...]:
 
     A range ends with the last size that is not above its end, as in nccl-tests. More than ``most`` sizes are an error.
     """
-    found: set[int] = set()
+    known: set[int] = set()
     for part in text.split(","):
         if not part.strip():
             raise InputError(f"{option}: an empty size in {text[:40]!r}; expected 8M,256M or 8-1G:4")
-        found.update(_range(part, option) if "-" in part or ":" in part else [size(part, option)])
-        if len(found) > most:
+        known.update(_range(part, option) if "-" in part or ":" in part else [size(part, option)])
+        if len(known) > most:
             raise InputError(f"{option}: more than {most} sizes; use fewer, or a larger factor, such as 8-1G:4")
-    return tuple(sorted(found))
+    return tuple(sorted(known))
 
 
 def _range(text: str, option: str) -> list[int]:
@@ -89,10 +98,10 @@ def _range(text: str, option: str) -> list[int]:
     if low > high:
         raise InputError(f"{option}: {text[:40]!r} ends before it begins")
     factor = count(by, option, 2, 1024) if colon else 2
-    found = [low]
-    while found[-1] * factor <= high:
-        found.append(found[-1] * factor)
-    return found
+    ascending = [low]
+    while ascending[-1] * factor <= high:
+        ascending.append(ascending[-1] * factor)
+    return ascending
 
 
 def seconds(text: str, option: str, least: float, most: float) -> float:
@@ -127,10 +136,10 @@ def count(text: str, option: str, least: int, most: int) -> int:
 
 def group_sizes(text: str, option: str) -> tuple[int, ...]:
     """Return ascending numbers of ranks: ``2,4,8``."""
-    found = {count(part, option, 2, _MAX_RANKS) for part in text.split(",")}
-    if len(found) > _MAX_GROUPS:
-        raise InputError(f"{option}: {len(found)} numbers; at most {_MAX_GROUPS}")
-    return tuple(sorted(found))
+    counts = {count(part, option, 2, _MAX_RANKS) for part in text.split(",")}
+    if len(counts) > _MAX_GROUPS:
+        raise InputError(f"{option}: {len(counts)} numbers; at most {_MAX_GROUPS}")
+    return tuple(sorted(counts))
 
 
 def ratio(text: str, option: str, least: float, most: float) -> float:
@@ -154,8 +163,8 @@ def names(texts: Iterable[str]) -> list[str]:
 
 def nearest(name: str, known: Sequence[str]) -> str:
     """Return ``; did you mean x?`` for the most similar known name, or nothing."""
-    found = difflib.get_close_matches(name, known, 1, 0.6)
-    return f"; did you mean {found[0]}?" if found else ""
+    near = difflib.get_close_matches(name, known, 1, 0.6)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def listed(texts: Iterable[str], known: Sequence[str], option: str, kind: str, more: str = "") -> tuple[str, ...]:
@@ -202,26 +211,26 @@ def collectives(texts: Sequence[str], option: str) -> tuple[str, ...]:
 
 def pairs(texts: Sequence[str], option: str) -> tuple[tuple[str, str], ...]:
     """Return pairs of endpoints: ``n060:3>n061:5``."""
-    found = []
+    parsed = []
     for text in texts:
         ends = [end.strip() for end in text.split(">")]
         if len(ends) != 2 or not all(_ENDPOINT.fullmatch(end) for end in ends) or ends[0] == ends[1]:
             raise InputError(f"{option}: {text[:80]!r} is not a pair of endpoints; expected 'n060:3>n061:5'")
-        found.append((ends[0], ends[1]))
-    return tuple(found)
+        parsed.append((ends[0], ends[1]))
+    return tuple(parsed)
 
 
 def variables(texts: Sequence[str], option: str) -> dict[str, str]:
     """Return environment variables: ``NAME=VALUE``."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not VARIABLE.fullmatch(name):
             # Without the value: it may be a secret.
             raise InputError(f"{option}: {name[:40]!r} is not NAME=VALUE; expected something like NCCL_DEBUG=INFO")
-        if found.setdefault(name, value) != value:
+        if values.setdefault(name, value) != value:
             raise InputError(f"{option}: {name} is given twice with different values")
-    return found
+    return values
 
 
 def comparison(text: str, option: str) -> tuple[str, tuple[str, ...]]:
@@ -281,17 +290,6 @@ def interpreter(text: str, option: str) -> str:
     if not text or text.startswith("-") or not text.isprintable():
         raise InputError(f"{option}: {text[:80]!r} is not the path of an interpreter; expected /opt/venv/bin/python3")
     return text
-
-
-#: Launchers by name. Only kubectl, docker and podman were tried.
-LAUNCHERS = {
-    "kubectl": "kubectl exec -i {node} --",
-    "docker": "docker exec -i {node}",
-    "podman": "podman exec -i {node}",
-    "enroot": "enroot exec {node}",
-    "apptainer": "apptainer exec instance://{node}",
-    "flux": "flux exec --rank={node}",
-}
 
 
 def launcher(text: str, option: str) -> str:

@@ -6,9 +6,8 @@ import functools
 import re
 from typing import NamedTuple
 
-from fabtui.argument_name import argument
 from fabtui.diagnosis.knowledge.pattern_set import PatternSet
-from fabtui.errors import InputError
+from fabtui.errors import InputError, argument
 from fabtui_node.parsers import catalogue
 from fabtui_node.parsers.base import Format, Likely
 

@@ -65,7 +65,7 @@ def replayed(
         size = max(1, path.stat().st_size) if path.exists() else 1
         for event in reader:
             apply_recorded(model, event, path)
-            progress(min(0.99, reader.place.offset / size))
+            progress(min(0.99, reader.offset / size))
     except DamagedRecording as damage:
         return model, damage
     finally:

@@ -21,6 +21,23 @@ _EXPECTED = "expected 2x4 (nodes x endpoints) or 2,3 (endpoints of each node)"
 LabType = Literal["--lab", "loopback", "root"]
 Place = Literal["pair", "node", "port", "way", "rail"]
 Value = Literal["", "percent", "rate", "bytes", "period", "delay", "variable"]
+_SESSION: tuple[LabType, ...] = ("--lab",)
+_ANY: tuple[LabType, ...] = ("--lab", "loopback", "root")
+#: Further names of kinds of faults of a node.
+_ALIASES = {"hang": "stop"}
+_LONGEST_SHOWN = 80
+_LONGEST_TEXT = 1200
+_LONGEST_VALUE = 1000
+#: Variables by which the lab finds and counts its own processes.
+RESERVED_NAMES = frozenset({"FABTUI_LAB_MARK", "FABTUI_LAB_NODE", "FABTUI_LAB_ENDPOINTS"})
+_UNITS = {"b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
+#: Least and greatest value, and the unit.
+_RANGES: dict[str, tuple[float, float, str]] = {
+    "percent": (1.0, 100.0, "%"),
+    "bytes": (68.0, 9000.0, ""),
+    "period": (0.1, 3600.0, "s"),
+    "delay": (0.0, 86400.0, "s"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +101,6 @@ class FaultKind(NamedTuple):
         return f"{places[self.place]}={self.name}" + (f":{self.default}" if self.value else "")
 
 
-_SESSION: tuple[LabType, ...] = ("--lab",)
-_ANY: tuple[LabType, ...] = ("--lab", "loopback", "root")
 KINDS = (
     FaultKind("drop", "pair", "nothing from the first endpoint arrives at the second", labs=_SESSION),
     FaultKind("refuse", "pair", "the pair fails at once", labs=_SESSION),
@@ -117,8 +132,6 @@ KINDS = (
     FaultKind("dead-after", "node", "it dies this time (s) after its first command", "delay", "3", _SESSION),
     FaultKind("env", "node", "its processes have this variable", "variable", "NCCL_DEBUG=INFO", _SESSION),
 )
-#: Further names of kinds of faults of a node.
-_ALIASES = {"hang": "stop"}
 
 
 class Fault(NamedTuple):
@@ -204,13 +217,13 @@ def _expected(place: Place, lab: LabType) -> str:
 def _kind(name: str, place: Place, lab: LabType) -> FaultKind:
     name = _ALIASES.get(name, name) if place == "node" else name
     there = kinds(lab)
-    found = next((kind for kind in there if (kind.place, kind.name) == (place, name)), None)
-    if found is None and lab == "loopback":
+    fitting = next((kind for kind in there if (kind.place, kind.name) == (place, name)), None)
+    if fitting is None and lab == "loopback":
         words = ", ".join(kind.name for kind in there)
         raise ValueError(f"this lab has no network of its own, which needs root; it has these faults of nodes: {words}")
-    if found is None:
+    if fitting is None:
         raise ValueError(f"{name[:40]!r} is not a fault of a {place}; {_expected(place, lab)}")
-    return found
+    return fitting
 
 
 def _place(where: str, spec: LabSpec) -> tuple[Place, str, tuple[str, ...], tuple[int, ...]]:
@@ -281,22 +294,6 @@ def _rail(number: int, spec: LabSpec) -> int:
         there = "only rail 0" if spec.rails == 1 else f"rails 0 to {spec.rails - 1}"
         raise ValueError(f"the lab has no rail {number} (it has {there})")
     return number
-
-
-_LONGEST_SHOWN = 80
-_LONGEST_TEXT = 1200
-_LONGEST_VALUE = 1000
-#: Variables by which the lab finds and counts its own processes.
-RESERVED_NAMES = frozenset({"FABTUI_LAB_MARK", "FABTUI_LAB_NODE", "FABTUI_LAB_ENDPOINTS"})
-
-_UNITS = {"b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
-#: Least and greatest value, and the unit.
-_RANGES: dict[str, tuple[float, float, str]] = {
-    "percent": (1.0, 100.0, "%"),
-    "bytes": (68.0, 9000.0, ""),
-    "period": (0.1, 3600.0, "s"),
-    "delay": (0.0, 86400.0, "s"),
-}
 
 
 def _number(kind: FaultKind, text: str) -> float:

@@ -16,9 +16,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from fabtui.errors import InputError
 from fabtui.lab.faults import Fault, LabSpec
@@ -41,16 +43,6 @@ class Order:
     folder: str = ""  #: Where its files lie; for the lab of a session "", as its process makes one.
     faults: tuple[str, ...] = ()  #: What is planted from the start.
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Order:
-        given = json.loads(text)
-        spec = given["spec"]
-        spec = LabSpec(tuple(spec["endpoints"]), spec["rails"], spec["standing"])
-        return cls(spec, given["folder"], tuple(given["faults"]))
-
 
 def _start(order: Order, lock: int | None = None) -> subprocess.Popen[str]:
     # -P: files in the working directory must not shadow the standard library. A ^C in the terminal goes to this
@@ -66,7 +58,7 @@ def _start(order: Order, lock: int | None = None) -> subprocess.Popen[str]:
     )
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):
-        process.stdin.write(order.to_json() + "\n")
+        process.stdin.write(msgspec.json.encode(order).decode() + "\n")
         process.stdin.flush()
     return process
 
@@ -81,11 +73,11 @@ def _report(process: subprocess.Popen[str]) -> dict[str, Any]:
         process.kill()
         return {"error": f"it was not ready within {_MADE:.0f} s"}
     try:
-        found: dict[str, Any] = json.loads(process.stdout.readline())
+        report: dict[str, Any] = json.loads(process.stdout.readline())
     except ValueError:
         process.kill()
-        found = {"error": (process.stderr.read().strip().splitlines() or ["it printed nothing"])[-1]}
-    return found
+        report = {"error": (process.stderr.read().strip().splitlines() or ["it printed nothing"])[-1]}
+    return report
 
 
 class Lab:
@@ -110,17 +102,17 @@ class Lab:
     async def __aenter__(self) -> Lab:
         try:
             self._process = _start(self.order)
-            found = await asyncio.to_thread(_report, self._process)
-            if "error" in found:
-                raise InputError(f"--lab: the lab did not start: {one_line(str(found['error']), 500)}")
+            report = await asyncio.to_thread(_report, self._process)
+            if "error" in report:
+                raise InputError(f"--lab: the lab did not start: {one_line(str(report['error']), 500)}")
         except BaseException:
             await self._stop()
             raise
-        self._folder = Path(found["folder"])
-        self.ssh_config = Path(found["ssh_config"])
-        self.places = found["nodes"]
+        self._folder = Path(report["folder"])
+        self.ssh_config = Path(report["ssh_config"])
+        self.places = report["nodes"]
         self.nodes = [place["name"] for place in self.places]
-        self.note = found["note"]
+        self.note = report["note"]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -209,16 +201,16 @@ class StandingLab:
             # Leftovers of a lab that was killed.
             shutil.rmtree(self.folder, ignore_errors=True)
             private_folder(self.folder)
-            found = self._start(Order(LabSpec((endpoints,) * nodes, rails, True), str(self.folder)), lock)
+            report = self._start(Order(LabSpec((endpoints,) * nodes, rails, True), str(self.folder)), lock)
         except BaseException:
             self._remove()
             raise
         finally:
             # The process that holds the lab has it as well.
             os.close(lock)
-        if "ssh_config" not in found:
+        if "ssh_config" not in report:
             self._remove()
-            raise InputError(f"the lab could not be made: {one_line(str(found.get('error')), 500)}")
+            raise InputError(f"the lab could not be made: {one_line(str(report.get('error')), 500)}")
 
     def _start(self, order: Order, lock: int) -> dict[str, Any]:
         process = _start(order, lock)

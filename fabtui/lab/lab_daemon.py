@@ -25,9 +25,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.lab.lab import SOCKET, Order
-from fabtui.lab.namespaces.network import Network
+from fabtui.lab.network import Network
 from fabtui.lab.server import LabServer
 from fabtui.sanitize import one_line
 from fabtui_node.runtime import reap
@@ -206,14 +208,13 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def main() -> int:
-    """Hold a lab until it is no longer needed; return the exit status."""
     parent = os.getppid()
     for number in (signal.SIGHUP, signal.SIGINT):
         # Not SIG_IGN, which all commands on the nodes would inherit.
         signal.signal(number, lambda *_: None)
     os.chdir("/")
     reap.become_subreaper()
-    order = Order.from_json(sys.stdin.readline())
+    order = msgspec.json.decode(sys.stdin.readline(), type=Order)
     if not order.spec.standing:
         order = replace(order, folder=str(_session_folder()))
     try:

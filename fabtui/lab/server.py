@@ -267,9 +267,9 @@ def signal_marked(mark: str, pids: frozenset[int], number: signal.Signals) -> bo
     table = reap.process_table()
     below = reap.descendants([os.getpid()], table)
     roots = {pid for pid in below if pid in pids or wanted in reap.environment(pid)}
-    found = (roots | reap.descendants(roots, table)) & below
-    reap.send(found, number)
-    return bool(found)
+    targets = (roots | reap.descendants(roots, table)) & below
+    reap.send(targets, number)
+    return bool(targets)
 
 
 def visible_gpus(dev: Path = Path("/dev")) -> list[str]:
@@ -304,8 +304,8 @@ def divide(gpus: Sequence[str], endpoints: Sequence[int]) -> tuple[list[list[str
     """
     wanted = sum(endpoints)
     if len(gpus) < wanted:
-        found = f"{len(gpus)} GPU{'s' * (len(gpus) != 1)}" if gpus else "No GPU"
-        note = f"{found} here: the lab runs {wanted} CPU rank{'s' * (wanted != 1)}"
+        there = f"{len(gpus)} GPU{'s' * (len(gpus) != 1)}" if gpus else "No GPU"
+        note = f"{there} here: the lab runs {wanted} CPU rank{'s' * (wanted != 1)}"
         return [[] for _ in endpoints], note
     shares, start = [], 0
     for count in endpoints:

@@ -11,8 +11,7 @@ from typing import Any
 import anyio
 from jsonschema import Draft202012Validator, ValidationError
 
-from fabtui.argument_name import asked_by_tool
-from fabtui.errors import InputError
+from fabtui.errors import InputError, asked_by_tool
 from fabtui.mcp.answer import Answer, as_json
 from fabtui.mcp.knowledge_tools import KNOWLEDGE_TOOLS
 from fabtui.mcp.latest_session import LatestSession

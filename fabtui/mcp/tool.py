@@ -106,7 +106,7 @@ _STEP: Schema = {
 ROWS: Schema = {"type": "array", "items": {"type": "object"}}
 LINES: Schema = {"type": "array", "items": {"type": "string"}}
 SENTENCE: Schema = {"type": "string"}
-#: JSON Schema of findings, of members that assistants read (all are in ``fabtui schema``).
+#: JSON Schema of findings, of members that assistants read (all are in ``fabtui help --schema``).
 FINDINGS: Schema = {
     "type": "array",
     "description": "The worst first.",
@@ -131,7 +131,7 @@ _EXIT = (
     "Exit code of the command: of sessions, jobs and diff 0 nothing bad, 1 something bad, 3 not known; of explain and "
     "read 0 only means that the text is known. Null: the tool does not judge."
 )
-#: JSON Schema of all answers; the body, ``data``, is what the command writes as JSON (``fabtui schema``), bounded.
+#: JSON Schema of all answers; the body, ``data``, is what the command writes as JSON (`fabtui help --schema`), bounded.
 OUTPUT_SCHEMA: Schema = {
     "type": "object",
     "properties": {

@@ -10,7 +10,7 @@ import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO
 
 from fabtui.errors import InputError
 from fabtui.model.event_decoding import event_from_line
@@ -43,20 +43,6 @@ class DamagedRecording(InputError):
     """A recording holds invalid data from some place on; what comes before is valid."""
 
 
-class RecordingPlace(NamedTuple):
-    """Place in a recording: a block of the file, how it is unpacked from there, and lines of it that were read."""
-
-    offset: int = 0  #: Offset of the block in the file.
-    #: State of the decompressor before the block; None at the start, and in a plain file.
-    unpacker: zlib._Decompress | None = None
-    rest: tuple[bytes, ...] = ()  #: Beginning of a line in the blocks before, in pieces.
-    number: int = 0  #: Lines before the block.
-    read: int = 0  #: Lines of the block that were read.
-
-
-START = RecordingPlace()
-
-
 def _open(path: Path) -> BinaryIO:
     """Open a recording; only a regular file can be one, and nothing else may block here."""
     descriptor = open_unblocked(path)
@@ -66,51 +52,41 @@ def _open(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def _blocks(path: Path, place: RecordingPlace = START) -> Iterator[tuple[RecordingPlace, list[bytes]]]:
-    """Yield the complete lines of each block, and its place; a gzip file is read up to where it is cut off."""
+def _blocks(path: Path) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield the offset of each block and its complete lines; a gzip file is read up to where it is cut off."""
     with _open(path) as file:
-        packed = file.read(2) == b"\x1f\x8b"
-        file.seek(place.offset)
-        unpacker = zlib.decompressobj(_GZIP) if packed else None
-        if place.unpacker is not None:
-            unpacker = place.unpacker.copy()
-        rest, number = place.rest, place.number
-        length = sum(map(len, rest))
+        unpacker = zlib.decompressobj(_GZIP) if file.read(2) == b"\x1f\x8b" else None
+        file.seek(0)
+        rest: list[bytes] = []
+        length = 0
         while data := file.read(_CHUNK if unpacker is None else _PACKED_CHUNK):
-            block_start = RecordingPlace(
-                file.tell() - len(data), None if unpacker is None else unpacker.copy(), rest, number
-            )
+            offset = file.tell() - len(data)
             if unpacker is not None:
                 try:
                     data = unpacker.decompress(data)
                 except zlib.error:
                     return
             first, *others = data.split(b"\n")
-            rest = (*rest, first)
+            rest.append(first)
             length += len(first)
             whole: list[bytes] = []
             if others:
                 # Joined once: a long line comes in thousands of pieces.
-                whole, rest = [b"".join(rest), *others[:-1]], (others[-1],)
+                whole, rest = [b"".join(rest), *others[:-1]], [others[-1]]
                 length = len(others[-1])
-            yield block_start, whole
-            number += len(whole)
+            yield offset, whole
             if length > MAX_LINE:
                 raise InputError(f"{path}: a line of more than {MAX_LINE >> 20} MiB: not a recording of fabtui")
     # The rest after the last line end is an event that was being written when the program was killed.
 
 
 class EventReader:
-    """Reads the events of a recording, up to the last complete one.
+    """Reads the events of a recording, up to the last complete one."""
 
-    Args:
-        path: The recording.
-        place: Place at which an earlier reader was.
-    """
-
-    def __init__(self, path: Path, place: RecordingPlace = START) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self.place = place  #: Place after the latest event.
+        self._number = 0
+        self.offset = 0  #: Bytes of the file before the block of the latest event.
         self.size = 0  #: Bytes of text read so far.
 
     def __iter__(self) -> Iterator[Event]:
@@ -120,11 +96,9 @@ class EventReader:
             InputError: The file cannot be read, or is not a recording.
             DamagedRecording: The file begins as a recording and continues with something else.
         """
-        path, number, begin = self._path, 0, self.place.offset
-        first = self.place == START
+        path, first = self._path, True
         try:
             for line in self.lines():
-                number = self.place.number + self.place.read
                 if len(line) > _LONG_LINE and line.count(b",") > MAX_VALUES:
                     raise ValueError(f"more than {MAX_VALUES} values")
                 event = event_from_line(line)
@@ -134,7 +108,7 @@ class EventReader:
                     raise ValueError(f"more than {MAX_NODES} nodes")
                 if self.size > MAX_TEXT:
                     raise ValueError(f"more than {MAX_TEXT >> 30} GiB of text")
-                if self.size > _MORE_TEXT + MAX_RATIO * (self.place.offset - begin + _PACKED_CHUNK):
+                if self.size > _MORE_TEXT + MAX_RATIO * (self.offset + _PACKED_CHUNK):
                     raise ValueError(f"it unpacks to more than {MAX_RATIO} times its size")
                 first = False
                 yield event
@@ -146,20 +120,19 @@ class EventReader:
                 other = f"; for the log of a job: fabtui explain {shlex.quote(str(path))}"
                 text = "it is not text" if isinstance(error, UnicodeDecodeError) else error
                 reason = other if isinstance(error, json.JSONDecodeError) else f" ({text})"
-                raise InputError(f"{path}, line {number}: not a recording of fabtui{reason}") from None
-            raise DamagedRecording(f"{path}, line {number}: not an event of fabtui ({error})") from None
+                raise InputError(f"{path}, line {self._number}: not a recording of fabtui{reason}") from None
+            raise DamagedRecording(f"{path}, line {self._number}: not an event of fabtui ({error})") from None
         if first:
             raise InputError(f"{path}: empty, or not a recording of fabtui")
 
     def lines(self) -> Iterator[bytes]:
         """Yield the lines as they are written; see `_blocks` for what it raises."""
-        begun = self.place.read
-        for block, lines in _blocks(self._path, self.place):
-            for at in range(begun, len(lines)):
-                self.place = block._replace(read=at + 1)
-                self.size += len(lines[at])
-                yield lines[at]
-            begun = 0
+        for offset, lines in _blocks(self._path):
+            self.offset = offset
+            for line in lines:
+                self._number += 1
+                self.size += len(line)
+                yield line
 
 
 def read_events(path: Path) -> Iterator[Event]:

@@ -1,34 +1,39 @@
-"""Jobs of Slurm: nodes, states and placements, from ``squeue -o``; of ended jobs from ``scontrol`` and ``sacct``.
+"""Jobs and nodes of Slurm, from ``squeue -o`` and ``sinfo``; ended jobs from ``scontrol`` and ``sacct``.
 
 The text formats of ``-o`` have been stable since Slurm 14; the JSON formats change with each release, and
 ``squeue --json`` ignores ``--jobs`` (22.05). ``sacct`` needs slurmdbd, and ``scontrol`` forgets a job some minutes
-after its end (MinJobAge).
+after its end (MinJobAge). ``sinfo -R`` would cut reasons at 20 characters.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from fabtui.argument_name import argument
-from fabtui.errors import InputError
+from fabtui.errors import InputError, argument
 from fabtui.nodeset import expand, expand_listed, fold
-from fabtui.scheduler.allocation import Allocation
-from fabtui.scheduler.slurm_nodes import node_values
-from fabtui.scheduler.slurm_records import known_pairs
-from fabtui.scheduler.slurm_states import out_of_service
-from fabtui.scheduler.tool import ToolOutput, ask
+from fabtui.scheduler.base import Allocation, ToolOutput, ask
+from fabtui.scheduler.slurm_text import known_pairs, leaves, out_of_service, records
 
 #: States of jobs that hold nodes.
 _HOLDING = ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
 _WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD")
 #: Questions about a job that is ending, and the pause (s) between them.
 _TRIES, _PAUSE = 6, 0.5
+Stage = Literal["waiting", "running", "ended", "unknown"]
+_RUNNING = ("COMPLETING", *_HOLDING)
+_TIME = re.compile(r"(?:(\d{1,5})-)?(?:(\d{1,5}):)?(\d{1,5}):(\d\d)", re.ASCII)
+_STAMP = "%Y-%m-%dT%H:%M:%S"
 _JOB_ID = re.compile(r"\d{1,12}(?:[_+]\d{1,9})?", re.ASCII)
+#: Signs after a state, such as ``*`` of a node that does not answer.
+_SIGNS = "*~#!%$@^-+"
+#: Texts that stand for nothing.
+_NOTHING = ("", "none", "(null)", "N/A")
 
 
 class _Part(NamedTuple):
@@ -169,17 +174,17 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Allocation | No
     if not _JOB_ID.fullmatch(job):
         return None
     try:
-        found = allocation_of([job], "SLURM_JOB_ID")
+        allocation = allocation_of([job], "SLURM_JOB_ID")
     except InputError:
         listed = _listed(environ)
         if not listed:
             raise
         source = "SLURM_JOB_NODELIST; squeue does not answer"
-        found = Allocation(f"job {job}", tuple(listed), source, job, _placements(job, listed))
+        allocation = Allocation(f"job {job}", tuple(listed), source, job, _placements(job, listed))
     step, nodes = environ.get("SLURM_STEP_ID", ""), expand_listed(environ.get("SLURM_STEP_NODELIST", ""))
-    if step and nodes and len(nodes) > 1 and set(nodes) < set(found.nodes):
-        return Allocation(f"step {job}.{step}", tuple(nodes), "SLURM_STEP_NODELIST", job, found.placements)
-    return found
+    if step and nodes and len(nodes) > 1 and set(nodes) < set(allocation.nodes):
+        return Allocation(f"step {job}.{step}", tuple(nodes), "SLURM_STEP_NODELIST", job, allocation.placements)
+    return allocation
 
 
 def _listed(environ: Mapping[str, str]) -> list[str]:
@@ -190,12 +195,6 @@ def _listed(environ: Mapping[str, str]) -> list[str]:
     size = environ.get("SLURM_HET_SIZE", "0")
     names = [f"SLURM_JOB_NODELIST_HET_GROUP_{group}" for group in range(min(int(size), 128) if size.isdecimal() else 0)]
     return [node for name in names if environ.get(name) for node in expand(environ[name], name, depth=1)]
-
-
-Stage = Literal["waiting", "running", "ended", "unknown"]
-_RUNNING = ("COMPLETING", *_HOLDING)
-_TIME = re.compile(r"(?:(\d{1,5})-)?(?:(\d{1,5}):)?(\d{1,5}):(\d\d)", re.ASCII)
-_STAMP = "%Y-%m-%dT%H:%M:%S"
 
 
 class JobStatus(NamedTuple):
@@ -232,14 +231,14 @@ class JobStatus(NamedTuple):
     def letters(self) -> dict[str, str]:
         """Values of the fields of Slurm's file names, by letter."""
         array, _, index = self.job.partition("_")
-        found = {"j": self.number or array.partition("+")[0], "A": array, "u": self.user, "x": self.name}
-        return {letter: value for letter, value in ({**found, "a": index}).items() if value}
+        values = {"j": self.number or array.partition("+")[0], "A": array, "u": self.user, "x": self.name, "a": index}
+        return {letter: value for letter, value in values.items() if value}
 
 
 def status_of(job: str, before: JobStatus | None = None) -> JobStatus:
     """Return the state of a job; what is known from ``before`` is not asked again. Blocks; asks squeue once."""
     parts, answer = _squeue(job)
-    found = before._replace(problem="") if before is not None else JobStatus(job)
+    status = before._replace(problem="") if before is not None else JobStatus(job)
     if parts:
         places: dict[str, tuple[str, ...]] = {}
         for part in parts:
@@ -247,25 +246,25 @@ def status_of(job: str, before: JobStatus | None = None) -> JobStatus:
                 places.setdefault(node, words)
         # A heterogeneous job runs as long as one of its components does.
         part = next((part for part in parts if part.state in _RUNNING), parts[0])
-        found = found._replace(
+        status = status._replace(
             state=part.state,
             reason="" if part.reason == "None" else part.reason,
-            nodes=tuple(places) or found.nodes,
-            placements=places or found.placements,
+            nodes=tuple(places) or status.nodes,
+            placements=places or status.placements,
             elapsed=_seconds(part.elapsed),
             limit=_seconds(part.limit),
             user=part.user,
             name=part.name,
         )
-    changed = before is not None and before.state != found.state
-    if not parts or found.stage in ("ended", "waiting") or changed or not found.outputs:
-        found = _details(found, known=bool(parts))
-    if not found.state:
+    changed = before is not None and before.state != status.state
+    if not parts or status.stage in ("ended", "waiting") or changed or not status.outputs:
+        status = _details(status, known=bool(parts))
+    if not status.state:
         text = answer.problem if answer.problem and "Invalid job id" not in answer.problem else ""
-        found = found._replace(problem=text or f"Slurm knows no job {job}: a wrong number, or it ended a while ago")
-    elif found.stage == "ended" and found.state != "COMPLETED":
-        found = found._replace(down=_down(found.nodes))
-    return found
+        status = status._replace(problem=text or f"Slurm knows no job {job}: a wrong number, or it ended a while ago")
+    elif status.stage == "ended" and status.state != "COMPLETED":
+        status = status._replace(down=_down(status.nodes))
+    return status
 
 
 def _uid(text: str) -> int | None:
@@ -274,51 +273,51 @@ def _uid(text: str) -> int | None:
     return int(number) if number.isascii() and number.isdecimal() and len(number) < 11 else None
 
 
-def _details(found: JobStatus, *, known: bool) -> JobStatus:
+def _details(status: JobStatus, *, known: bool) -> JobStatus:
     """Add what ``scontrol`` and, for an ended job, ``sacct`` know."""
-    lines = ask(["scontrol", "--oneliner", "show", "job", found.job]).lines
+    lines = ask(["scontrol", "--oneliner", "show", "job", status.job]).lines
     if lines:
         values = known_pairs(lines[0])
         nodes = [node for line in lines for node in expand_listed(known_pairs(line).get("NodeList", "")) or ()]
         outputs = [path for line in lines for key in ("StdOut", "StdErr") if (path := known_pairs(line).get(key))]
-        found = found._replace(
-            state=found.state if known else values.get("JobState", ""),
-            nodes=found.nodes or tuple(dict.fromkeys(nodes)),
+        status = status._replace(
+            state=status.state if known else values.get("JobState", ""),
+            nodes=status.nodes or tuple(dict.fromkeys(nodes)),
             number=values.get("JobId", ""),
-            name=found.name or values.get("JobName", ""),
-            user=found.user or values.get("UserId", "").partition("(")[0],
+            name=status.name or values.get("JobName", ""),
+            user=status.user or values.get("UserId", "").partition("(")[0],
             owner=_uid(values.get("UserId", "")),
-            elapsed=found.elapsed if known else _seconds(values.get("RunTime", "")),
-            limit=found.limit if known else _seconds(values.get("TimeLimit", "")),
+            elapsed=status.elapsed if known else _seconds(values.get("RunTime", "")),
+            limit=status.limit if known else _seconds(values.get("TimeLimit", "")),
             outputs=tuple(dict.fromkeys(outputs)),
         )
-        if found.stage == "ended":
-            found = found._replace(exit_code=values.get("ExitCode", ""), ended=_stamp(values.get("EndTime", "")))
+        if status.stage == "ended":
+            status = status._replace(exit_code=values.get("ExitCode", ""), ended=_stamp(values.get("EndTime", "")))
         restarts = values.get("Restarts", "0")
         if restarts.isascii() and restarts.isdecimal() and restarts != "0":
             # Slurm submits a job again when it requeues it.
-            found = found._replace(restarts=int(restarts[:9]), requeued=_stamp(values.get("SubmitTime", "")))
-        return found._replace(begins=_stamp(values.get("StartTime", "")) if found.stage == "waiting" else None)
-    words = ["sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={found.job}"]
+            status = status._replace(restarts=int(restarts[:9]), requeued=_stamp(values.get("SubmitTime", "")))
+        return status._replace(begins=_stamp(values.get("StartTime", "")) if status.stage == "waiting" else None)
+    words = ["sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={status.job}"]
     rows = [
         line.split("|", 6) for line in ask([*words, "--format=State,ExitCode,End,NodeList,Elapsed,User,JobName"]).lines
     ]
     if rows and len(rows[0]) == 7:
         state, code, end, listed, elapsed, user, name = rows[0]
         # "CANCELLED by 0"
-        found = found._replace(state=state.partition(" ")[0], exit_code=code, ended=_stamp(end), user=user, name=name)
-        found = found._replace(nodes=found.nodes or tuple(expand_listed(listed) or ()), elapsed=_seconds(elapsed))
-    return found
+        status = status._replace(state=state.partition(" ")[0], exit_code=code, ended=_stamp(end), user=user, name=name)
+        status = status._replace(nodes=status.nodes or tuple(expand_listed(listed) or ()), elapsed=_seconds(elapsed))
+    return status
 
 
 def _down(nodes: Sequence[str]) -> dict[str, str]:
-    found = {}
+    down = {}
     for node, values in node_values(nodes).items():
         state = str(values.get("state", ""))
         if out_of_service(state, values.get("responds")):
             reason = values.get("reason")
-            found[node] = f"{state}: {reason}" if reason else state
-    return found
+            down[node] = f"{state}: {reason}" if reason else state
+    return down
 
 
 def node_addresses() -> dict[str, str]:
@@ -328,9 +327,9 @@ def node_addresses() -> dict[str, str]:
 
 def _seconds(text: str) -> float | None:
     """Return the seconds of ``1-02:03:04`` or ``3:04``, None for ``UNLIMITED``."""
-    if (found := _TIME.fullmatch(text.strip())) is None:
+    if (match := _TIME.fullmatch(text.strip())) is None:
         return None
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
@@ -339,3 +338,31 @@ def _stamp(text: str) -> float | None:
         return time.mktime(time.strptime(text.strip(), _STAMP))
     except (ValueError, OverflowError):
         return None
+
+
+def node_values(nodes: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return what Slurm knows about nodes: ``state``, ``responds``, ``reason``, ``gres`` and ``leaf``; blocks.
+
+    Empty where Slurm is not installed, or does not answer, and without the nodes that it does not know.
+    """
+    if shutil.which("sinfo") is None:
+        return {}
+    values: dict[str, dict[str, Any]] = {}
+    for line in ask(["sinfo", "--noheader", "--Node", "--format=%N|%T|%G|%E"]).lines:
+        fields = [field.strip() for field in line.split("|", 3)]
+        if len(fields) == 4:
+            name, state, gres, reason = fields
+            values[name] = {"state": state.rstrip(_SIGNS), "responds": "*" not in state}
+            values[name] |= {"gres": gres} if gres not in _NOTHING else {}
+            values[name] |= {"reason": reason} if reason not in _NOTHING else {}
+    if values:
+        at_leaf = leaves(records(ask(["scontrol", "show", "topology"]).lines))
+        # Where all are at one, it separates none.
+        for name, leaf in at_leaf.items() if len(set(at_leaf.values())) > 1 else ():
+            values.setdefault(name, {})["leaf"] = leaf
+    return {node: values[name] for node in nodes for name in (known_name(node, values),) if name is not None}
+
+
+def known_name(node: str, known: Container[str]) -> str | None:
+    """Return the name of a node in Slurm, which may lack the domain; None if it is not known."""
+    return next((name for name in (node, node.partition(".")[0]) if name in known), None)

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from fabtui.nodeset import expand_listed
-from fabtui.scheduler.slurm_nodes import known_name
-from fabtui.scheduler.tool import ask
+from fabtui.scheduler.base import ask
+from fabtui.scheduler.slurm import known_name
 
 _HELD = re.compile(r"\bNodes=(\S+) .*\bGRES=(\S+)")
 _INDEXES = re.compile(r"\bgpu[^(,]*\((?:[^()]*,)?IDX:([\d,-]+)\)")
@@ -69,25 +69,25 @@ def _held(jobs: Iterable[str]) -> dict[str, tuple[int, ...]]:
     """Return the GPUs of jobs by node; without nodes on which they hold none."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         answers = list(pool.map(lambda job: ask(["scontrol", "show", "job", "-d", job]), jobs))
-    found: dict[str, set[int]] = {}
+    held: dict[str, set[int]] = {}
     for line in (line for answer in answers for line in answer.lines):
-        if (held := _HELD.search(line)) is None:
+        if (match := _HELD.search(line)) is None:
             continue
-        indexes = [index for text in _INDEXES.findall(held[2]) for index in _numbers(text)]
-        for node in expand_listed(held[1]) or () if indexes else ():
-            found.setdefault(node, set()).update(indexes)
-    return {node: tuple(sorted(indexes)) for node, indexes in found.items()}
+        indexes = [index for text in _INDEXES.findall(match[2]) for index in _numbers(text)]
+        for node in expand_listed(match[1]) or () if indexes else ():
+            held.setdefault(node, set()).update(indexes)
+    return {node: tuple(sorted(indexes)) for node, indexes in held.items()}
 
 
 def _numbers(text: str) -> list[int]:
     """Return the numbers of ``0-1,5``; a part that is not a range has none."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")
         last = last if dash else first
         if first.isdecimal() and last.isdecimal() and int(last) < _MOST_GPUS:
-            found += range(int(first), int(last) + 1)
-    return found
+            numbers += range(int(first), int(last) + 1)
+    return numbers
 
 
 def _is_constrained() -> bool:

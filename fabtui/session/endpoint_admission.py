@@ -34,7 +34,6 @@ class Admission:
 
     @property
     def testable(self) -> bool:
-        """Return True if the node has something to test."""
         return any(end.kind != "none" for end in self.endpoints)
 
     def keep(self, known: list[Endpoint]) -> None:
@@ -73,26 +72,21 @@ def admit(
     node: str, inventory: dict[str, Any], first: int, engine: str, ranks_per_node: int | None, remote_python: str | None
 ) -> Admission:
     """Return the admission of a node; its endpoints are numbered from ``first``."""
-    admission = _admit(node, inventory, first, engine, ranks_per_node, remote_python)
+    if engine == "nccl":
+        admission = _admit_gpus(node, inventory, first, remote_python)
+    else:
+        admission = _admit_cpu(node, inventory, first, ranks_per_node, remote_python)
     admission.limits = one_line(limits.explain(inventory.get("limits") or {}, bool(_gpus(inventory))), 400)
     admission.reported = _reported(inventory)
     return admission
 
 
 def _reported(inventory: dict[str, Any]) -> frozenset[str]:
-    found = set()
+    addresses = set()
     for entry in (entry for nic in dicts(inventory.get("nics")) for entry in dicts(nic.get("addresses"))):
         with contextlib.suppress(ValueError):
-            found.add(str(ipaddress.ip_address(str(entry.get("address")))))
-    return frozenset(found)
-
-
-def _admit(
-    node: str, inventory: dict[str, Any], first: int, engine: str, ranks_per_node: int | None, remote_python: str | None
-) -> Admission:
-    if engine == "nccl":
-        return _admit_gpus(node, inventory, first, remote_python)
-    return _admit_cpu(node, inventory, first, ranks_per_node, remote_python)
+            addresses.add(str(ipaddress.ip_address(str(entry.get("address")))))
+    return frozenset(addresses)
 
 
 def _text(value: Any, limit: int = 80) -> str | None:
@@ -156,9 +150,9 @@ def _user(process: dict[str, Any]) -> str:
 
 
 def _nccl_library(inventory: dict[str, Any]) -> str | None:
-    found = [python.get("nccl") for python in dicts(inventory.get("pythons"))]
-    found += [library.get("path") for library in dicts(inventory.get("nccl"))]
-    return next((path for path in found if isinstance(path, str)), None)
+    paths = [python.get("nccl") for python in dicts(inventory.get("pythons"))]
+    paths += [library.get("path") for library in dicts(inventory.get("nccl"))]
+    return next((path for path in paths if isinstance(path, str)), None)
 
 
 def _admit_cpu(

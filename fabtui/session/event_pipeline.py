@@ -134,7 +134,6 @@ class EventPump:
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, changed: Callable[[], None]) -> None:
-        """Register a callback for the end of each batch."""
         self._listeners.append(changed)
 
     async def take_over(self, events: Iterable[Event]) -> None:
@@ -162,7 +161,6 @@ class EventPump:
         self._wake.set()
 
     def log(self, level: str, text: str, node: str | None = None) -> None:
-        """Emit a line for the event log."""
         self.emit(LogEntry(level=level, node=node, text=text))
 
     @property

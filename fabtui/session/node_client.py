@@ -98,12 +98,12 @@ class NodeClient:
             if self._rejected is not None:
                 continue
             try:
-                found = self._dispatch(message)
+                unasked = self._dispatch(message)
             except Exception as error:
                 # No message of one node may end the session of the others.
                 raise _unreadable(error) from error
-            if found is not None:
-                return found
+            if unasked is not None:
+                return unasked
             del message
 
     def reject(self, error: Exception) -> None:
@@ -137,10 +137,10 @@ class NodeClient:
 
     def _answer_probe(self, kind: str, message: dict[str, Any]) -> None:
         number = message.get("id")
-        found = self._probes.get(number) if isinstance(number, int) else None
-        if found is None:
+        request = self._probes.get(number) if isinstance(number, int) else None
+        if request is None:
             return
-        future, on_part = found
+        future, on_part = request
         value = message.get("value")
         if kind == "part":
             if on_part is not None and isinstance(value, dict):

@@ -11,6 +11,19 @@ from fabtui_node.registry import DEFAULT
 
 #: Time (s) without output after which a job counts as silent where ``--idle`` is not given.
 USUAL_IDLE = 180.0
+#: Options of this machine, or of this part of a session.
+_NOT_RECORDED = ("record", "resumed", "history", "query", "probe_folder")
+#: Options that are those of the connector as well.
+_SHARED = (
+    *("transport", "ssh_config", "remote_python", "host_key_policy", "connect_timeout", "lease", "fallback", "job"),
+    *("placements", "srun_tree", "via", "wrap"),
+)
+#: The layers of pairs, in the order they are tested.
+ALL_LAYERS = ("world", "p2p")
+MIB = 1024 * 1024
+#: Message size where ``--bytes`` is not given, by engine; GPUs have the other.
+DEFAULT_BYTES = {"gloo": 4 * MIB}
+USUAL_BYTES = 256 * MIB
 
 
 class JobQuery(NamedTuple):
@@ -23,15 +36,6 @@ class JobQuery(NamedTuple):
     nodes: tuple[str, ...] = ()  #: Names of the nodes; empty for those that Slurm or the logs name.
     #: Whether an assistant gets the answer: hidden files, and outputs of other users' jobs, are not read for it.
     assistant: bool = False
-
-
-#: The layers of pairs, in the order they are tested.
-ALL_LAYERS = ("world", "p2p")
-
-MIB = 1024 * 1024
-#: Message size where ``--bytes`` is not given, by engine; GPUs have the other.
-DEFAULT_BYTES = {"gloo": 4 * MIB}
-USUAL_BYTES = 256 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,6 @@ class SessionOptions:
 
     @property
     def chosen_probes(self) -> tuple[str, ...]:
-        """Names of the probes and tests that run."""
         if self.probes is not None:
             return self.probes
         return DEFAULT
@@ -117,31 +120,14 @@ class SessionOptions:
         kept["probes"] = self.chosen_probes
         kept["env"] = sorted(self.env)
         kept["ssh_config"] = None if self.ssh_config is None else str(self.ssh_config)
-        kept.pop("record")
-        kept.pop("resumed")
-        kept.pop("history")
-        kept.pop("query")
         # The name in recordings of format 1.
         kept["looks_only"] = kept.pop("preflight_only")
-        kept.pop("probe_folder")
         kept["hosts"] = list(self.hosts)
+        for name in _NOT_RECORDED:
+            del kept[name]
         return kept
 
 
 def connector_options(options: SessionOptions, **more: Any) -> ConnectorOptions:
     """Return the options that reach the nodes of a session; ``more`` adds others or replaces some."""
-    shared = {
-        "transport": options.transport,
-        "ssh_config": options.ssh_config,
-        "remote_python": options.remote_python,
-        "host_key_policy": options.host_key_policy,
-        "connect_timeout": options.connect_timeout,
-        "lease": options.lease,
-        "fallback": options.fallback,
-        "job": options.job,
-        "placements": options.placements,
-        "srun_tree": options.srun_tree,
-        "via": options.via,
-        "wrap": options.wrap,
-    }
-    return ConnectorOptions(**{**shared, **more})
+    return ConnectorOptions(**({name: getattr(options, name) for name in _SHARED} | more))

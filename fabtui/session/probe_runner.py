@@ -43,10 +43,12 @@ MOST_ROUTES = 64
 #: Number of nodes each of which resolves the names of all, and of names that it resolves where there are more.
 FEW_NAMES, MOST_NAMES = 64, 16
 
-#: Probes of a preflight.
-PREFLIGHT = registry.PREFLIGHT
 #: Probes that run as soon as a session has nodes: quick, and without the NVIDIA driver, which is busy then.
 EARLY = registry.probes_in("inspect")
+#: Time (s) that a command gets.
+DEADLINE = 20.0
+#: Maximum number of characters of output: a node keeps to it, unless it is not to be trusted.
+MOST_OUTPUT = 64 * 1024
 
 
 def _is_address(name: str) -> bool:
@@ -130,7 +132,7 @@ class ProbeRunner:
                 target = dict(zip(("host", "port"), self._options.master, strict=True))
                 for node in nodes:
                     group.create_task(self._probe(node, "master", target))
-            await self.run(nodes, self._chosen(PREFLIGHT), {"check": False} if self._prolog else {})
+            await self.run(nodes, self._chosen(registry.PREFLIGHT), {"check": False} if self._prolog else {})
         if len(self._clients) > 1:
             await self.routes(nodes)
         if not self._options.read_only:
@@ -272,12 +274,6 @@ class ProbeRunner:
                 self._pump.emit(ProbeResult(node=node, probe="clock", error=one_line(failed.text, 500)))
                 return
         self._pump.emit(ProbeResult(node=node, probe="clock", value=best))
-
-
-#: Time (s) that a command gets.
-DEADLINE = 20.0
-#: Maximum number of characters of output: a node keeps to it, unless it is not to be trusted.
-MOST_OUTPUT = 64 * 1024
 
 
 class StepRunner:

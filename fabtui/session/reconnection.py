@@ -7,7 +7,6 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 from fabtui.transport.link import LostKind, UnreachableKind
@@ -25,6 +24,12 @@ LASTING = 60.0
 _PASSING: frozenset[UnreachableKind | LostKind] = frozenset(
     ("refused", "timeout", "no-route", "banner", "busy", "closed", "lost", "exit", "frozen", "stalled", "lease")
 )
+#: Interval (s) at which the clock is read.
+TICK = 0.5
+#: Minimum duration (s) of a suspension; a busy loop is late by less.
+LEAST = 5.0
+#: Unlike the monotonic clock, it counts while the machine sleeps. Only Linux has it.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def may_return(kind: UnreachableKind | LostKind) -> bool:
@@ -41,7 +46,6 @@ class Reconnection:
         self._called = asyncio.Event()
 
     def lasted(self, node: str, seconds: float) -> None:
-        """Note how long the link of a node has lasted."""
         if seconds >= LASTING:
             self._tries.pop(node, None)
 
@@ -60,19 +64,9 @@ class Reconnection:
         await asyncio.sleep(place - now)
 
     def call(self) -> None:
-        """Try all lost nodes now."""
         self._called.set()
         self._called = asyncio.Event()
         self._tries.clear()
-
-
-#: Interval (s) at which the clock is read.
-TICK = 0.5
-#: Minimum duration (s) of a suspension; a busy loop is late by less.
-LEAST = 5.0
-
-#: Unlike the monotonic clock, it counts while the machine sleeps. Only Linux has it.
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def clock() -> float:
@@ -80,47 +74,34 @@ def clock() -> float:
     return time.clock_gettime(_CLOCK)
 
 
-def awake() -> float:
-    """Return how long (s) this thread has run, or waited for a processor."""
-    try:
-        # Nanoseconds; not every kernel keeps this account.
-        ran, waited, _ = Path("/proc/thread-self/schedstat").read_text().split()
-        return (int(ran) + int(waited)) * 1e-9
-    except (OSError, ValueError):
-        return time.thread_time()
-
-
 class SuspendDetector:
     """Ends the tests during which this process was suspended, without a verdict.
 
-    ``woke`` is called with the duration (s) of each suspension, and with True if this process was busy meanwhile, or
-    got no processor.
+    ``woke`` is called with the duration (s) of each suspension.
     """
 
-    def __init__(self, woke: Callable[[float, bool], None]) -> None:
+    def __init__(self, woke: Callable[[float], None]) -> None:
         self._woke = woke
-        self._last, self._awake = clock(), awake()
+        self._last = clock()
         self._guarded: set[asyncio.Task[None]] = set()
         self._ended: set[asyncio.Task[None]] = set()
 
     async def watch(self) -> None:
-        """Look for suspensions until cancelled."""
-        self._last, self._awake = clock(), awake()
+        self._last = clock()
         while True:
             await asyncio.sleep(TICK)
             self.look()
 
     def look(self) -> None:
-        now, ran = clock(), awake()
+        now = clock()
         stood, self._last = now - self._last, now
-        worked, self._awake = ran - self._awake, ran
         if stood < LEAST:
             return
         for task in self._guarded - self._ended:
             self._ended.add(task)
             task.cancel()
         # A busy loop, or one that got no processor, is late as well. Its nodes may have ended meanwhile, too.
-        self._woke(stood, worked > stood / 2)
+        self._woke(stood)
 
     def void(self) -> bool:
         """Return True if tests are being ended: what they report now may be due to the standstill."""

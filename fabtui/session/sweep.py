@@ -221,10 +221,10 @@ class Sweep:
     async def _report_carriers(self) -> None:
         """Log whether RDMA or TCP carried the bytes between nodes."""
         await self._pump.flush()
-        for found in in_steps(self._pump.model):
+        for step in in_steps(self._pump.model):
             await asyncio.sleep(0)
-            if found is not None and found.sentence:
-                self._pump.log("info", found.sentence)
+            if step is not None and step.sentence:
+                self._pump.log("info", step.sentence)
 
     async def _test(self, new: list[str], old: list[str], probes: asyncio.TaskGroup, longer: asyncio.TaskGroup) -> None:
         """Ping, start the ranks and run all tests; GPUs and NVLinks are probed as soon as the ranks have started.
@@ -313,17 +313,17 @@ class Sweep:
         if self._engine is None:
             return {}
         need = needed(self._engine.largest)
-        found: dict[int, str] = {}
+        withheld: dict[int, str] = {}
         for admission in self._admissions.values() if node is None else [self._admissions[node]]:
             names = {end.number: str(end) for end in admission.endpoints}
             for n, free in admission.free.items():
                 if free < need:
                     what = f"{free // MIB} MiB of GPU memory are free and {need // MIB} MiB are needed"
-                    found[n] = f"{names[n]}: {what}; end what holds it, or choose smaller messages (--bytes)"
+                    withheld[n] = f"{names[n]}: {what}; end what holds it, or choose smaller messages (--bytes)"
             if not self._options.force:
                 for n, users in admission.busy.items():
-                    found[n] = f"{names[n]} is in use by {users}; --force tests it all the same"
-        return found
+                    withheld[n] = f"{names[n]} is in use by {users}; --force tests it all the same"
+        return withheld
 
     def _report_untestable(self) -> None:
         """Report the ordered pairs with a node that has nothing to test, with the reason."""
@@ -382,15 +382,15 @@ class Sweep:
 
     async def _bad_addresses(self) -> dict[tuple[str, str], set[tuple[str | None, str | None]]]:
         log = self._pump.model.addresses
-        found: dict[tuple[str, str], set[tuple[str | None, str | None]]] = {}
+        bad: dict[tuple[str, str], set[tuple[str | None, str | None]]] = {}
         for layer in MESH:
             for pair in log.node_pairs(layer):
                 # There may be many.
                 await asyncio.sleep(0)
                 for one in log.latest(layer, *pair):
                     if one.verdict.bad or one.verdict is Verdict.INCONCLUSIVE:
-                        found.setdefault(pair, set()).add((one.src_addr, one.dst_addr))
-        return found
+                        bad.setdefault(pair, set()).add((one.src_addr, one.dst_addr))
+        return bad
 
     @contextlib.asynccontextmanager
     async def _carriers_watched(self, addresses: Mapping[str, list[Address]]) -> AsyncIterator[None]:
@@ -402,17 +402,17 @@ class Sweep:
                 self._pump.emit(CounterDeltas(node=node, since=before[node][0], until=until, deltas=moved))
 
     async def _counters_of(self, addresses: Mapping[str, list[Address]]) -> dict[str, tuple[float, dict[str, Any]]]:
-        found = {}
+        counters = {}
 
         async def read(node: str, nics: list[str]) -> None:
             with contextlib.suppress(ProbeFailed):
                 value = await self.clients[node].probe("counters", {"nics": nics}, COUNTERS_DEADLINE)
-                found[node] = (time.time(), value)
+                counters[node] = (time.time(), value)
 
         async with asyncio.TaskGroup() as group:
             for node in self.alive(addresses):
                 group.create_task(read(node, sorted({one.nic for one in addresses[node] if one.nic})))
-        return found
+        return counters
 
     def _start_ranks(
         self, nodes: list[str], env: dict[str, str], group: asyncio.TaskGroup
@@ -458,7 +458,6 @@ class Sweep:
             self._pump.log("error", f"{self.context.endpoints[rank]}: {why}", node)
 
     async def retest(self, pairs: list[tuple[int, int]]) -> None:
-        """Test unordered pairs again, one at a time."""
         pairs = [pair for pair in pairs if all(self.context.endpoints[n].node in self.context.hosts for n in pair)]
         nodes = {self.context.endpoints[n].node for pair in pairs for n in pair}
         async with asyncio.TaskGroup() as group:
@@ -517,8 +516,8 @@ class Sweep:
         if not wanted:
             return []
         here = [end for end in self.context.endpoints if end.kind != "none"]
-        found = groups_of(here, list(dict.fromkeys(end.node for end in here)))
-        return [group for group in found if (group.src, group.dst) in wanted]
+        groups = groups_of(here, list(dict.fromkeys(end.node for end in here)))
+        return [group for group in groups if (group.src, group.dst) in wanted]
 
     async def ready_again(self, renewed: Iterable[str] = ()) -> None:
         """Start the ranks that were given back or left down, and others for those of some nodes.

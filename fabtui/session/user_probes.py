@@ -6,11 +6,9 @@ They are files in a folder of the user, or entry points of installed packages in
 from __future__ import annotations
 
 import ast
-import contextlib
 import importlib.machinery
 import importlib.metadata
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,59 +56,43 @@ def find(folder: Path | None) -> OwnProbes:
 
     Nothing of them is run.
     """
-    found = OwnProbes()
+    own = OwnProbes()
     if folder is None:
-        return found
-    for path, problem in [*_files(folder, found), *_entry_points(found)]:
-        if len(found.probes) == MOST:
-            found.problems.append(f"more than {MOST} probes of your own; the rest of them is left out")
+        return own
+    for path, problem in [*_files(folder, own), *_entry_points(own)]:
+        if len(own.probes) == MOST:
+            own.problems.append(f"more than {MOST} probes of your own; the rest of them is left out")
             break
         try:
             if problem:
                 raise _UnfitError(problem)
             probe = read(path)
-            if problem := name_problem(probe.name, found):
+            if problem := name_problem(probe.name, own):
                 raise _UnfitError(problem)
         except _UnfitError as error:
-            found.problems.append(f"the probe {one_line(str(path), 300)} is left out: {one_line(str(error), 300)}")
+            own.problems.append(f"the probe {one_line(str(path), 300)} is left out: {one_line(str(error), 300)}")
         else:
-            found.probes[probe.name] = probe
-    return found
+            own.probes[probe.name] = probe
+    return own
 
 
-def _files(folder: Path, found: OwnProbes) -> Iterator[tuple[Path, str]]:
+def _files(folder: Path, own: OwnProbes) -> Iterator[tuple[Path, str]]:
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".py" and path.name[0] not in "._")
     except FileNotFoundError:
         return
     except OSError as error:
-        found.problems.append(f"the folder {folder} of your probes cannot be read: {error.strerror}")
+        own.problems.append(f"the folder {folder} of your probes cannot be read: {error.strerror}")
         return
     for path in paths:
         yield path, ""
 
 
-def _may_have_entry_points() -> bool:
-    """Return True if an installed package may have probes; importlib.metadata takes longer than reading these files."""
-    for entry in map(Path, sys.path):
-        if entry.is_file():
-            # An archive: only the library can look into it.
-            return True
-        for pattern in ("*.dist-info", "*.egg-info", "EGG-INFO"):
-            for path in entry.glob(f"{pattern}/entry_points.txt"):
-                with contextlib.suppress(OSError):
-                    if GROUP.encode() in path.read_bytes():
-                        return True
-    return False
-
-
-def _entry_points(found: OwnProbes) -> Iterator[tuple[Path, str]]:
-    if not _may_have_entry_points():
-        return
+def _entry_points(own: OwnProbes) -> Iterator[tuple[Path, str]]:
     try:
         points = list(importlib.metadata.entry_points(group=GROUP))
     except Exception as error:
-        found.problems.append(f"installed packages cannot be asked for probes: {one_line(str(error), 300)}")
+        own.problems.append(f"installed packages cannot be asked for probes: {one_line(str(error), 300)}")
         return
     for point in points:
         path = _file_of(point.module)
@@ -119,7 +101,7 @@ def _entry_points(found: OwnProbes) -> Iterator[tuple[Path, str]]:
 
 def _file_of(module: str) -> Path | None:
     path: list[str] | None = None
-    found: str | None = None
+    origin: str | None = None
     for part in module.split("."):
         try:
             spec = importlib.machinery.PathFinder.find_spec(part, path)
@@ -128,8 +110,8 @@ def _file_of(module: str) -> Path | None:
         if spec is None:
             return None
         path = list(spec.submodule_search_locations or [])
-        found = spec.origin
-    return Path(found) if found else None
+        origin = spec.origin
+    return Path(origin) if origin else None
 
 
 def read(path: Path) -> OwnProbe:
@@ -175,12 +157,12 @@ def _constant(tree: ast.Module, name: str) -> str | None:
     return None
 
 
-def name_problem(name: str, found: OwnProbes) -> str:
+def name_problem(name: str, own: OwnProbes) -> str:
     """Return why a further probe cannot have a name, or nothing."""
     if not _NAME.fullmatch(name):
         return f"its name {name[:60]!r} is not of small letters, digits and '_'"
     if name in registry.PROBES or name in registry.TESTS:
         return f"a probe of fabtui is called {name} already; give it another NAME"
-    if name in found.probes:
-        return f"{found.probes[name].where} is called {name} already; give it another NAME"
+    if name in own.probes:
+        return f"{own.probes[name].where} is called {name} already; give it another NAME"
     return ""

@@ -23,6 +23,26 @@ from fabtui_node import registry
 FAILURES, PEERS = 3, 2
 #: Pause (s) before it may be replaced again; it doubles up to the longest one, as the node may really be cut off.
 PAUSE, LONGEST = 15.0, 600.0
+Tests = Coroutine[Any, Any, None]
+PHASE = "watch"
+#: Seconds between two steps, each of which tests as many pairs as the rate allows.
+STEP = 0.5
+#: Minimum rate (pairs per second), on fabrics of any size.
+MIN_RATE = 2.0
+#: Endpoints for each further pair a second: an endpoint is in a test about every four seconds.
+ENDPOINTS_PER_PAIR = 8
+#: Seconds before a suspect is tested again.
+SUSPECT_REST = 5.0
+#: The share of the deadline that a pair has which was dead when it was tested last.
+DEAD_SHARE = 0.3
+#: Seconds between two looks at links and GPUs while it watches, and what is looked at.
+PROBE_INTERVAL = 60.0
+WATCH_PROBES = tuple(spec.name for spec in registry.PROBES.values() if spec.watch)
+#: Seconds between two tests of the addresses that do not reach each other.
+MESH_INTERVAL = 30.0
+#: Seconds between two looks for something to test while there is nothing.
+IDLE = 1.0
+_DEAD = (Verdict.FAILED, Verdict.TIMEOUT)
 
 
 class RankHostReplacement:
@@ -55,36 +75,12 @@ class RankHostReplacement:
         failed = [name for name in there if len(self._failures.get(name, ())) >= FAILURES]
         peers = min(PEERS, len(there) - 1)
         lonely = {name for name in failed if len(set(self._failures[name])) >= peers}
-        found = [name for name in dict.fromkeys([*broken, *lonely]) if now >= self._earliest.get(name, now)]
-        for name in found:
+        chosen = [name for name in dict.fromkeys([*broken, *lonely]) if now >= self._earliest.get(name, now)]
+        for name in chosen:
             self._failures.pop(name, None)
             self._times[name] = self._times.get(name, 0) + 1
             self._earliest[name] = now + min(LONGEST, PAUSE * 2.0 ** (self._times[name] - 1))
-        return found
-
-
-Tests = Coroutine[Any, Any, None]
-
-PHASE = "watch"
-#: Seconds between two steps, each of which tests as many pairs as the rate allows.
-STEP = 0.5
-#: Minimum rate (pairs per second), on fabrics of any size.
-MIN_RATE = 2.0
-#: Endpoints for each further pair a second: an endpoint is in a test about every four seconds.
-ENDPOINTS_PER_PAIR = 8
-#: Seconds before a suspect is tested again.
-SUSPECT_REST = 5.0
-#: The share of the deadline that a pair has which was dead when it was tested last.
-DEAD_SHARE = 0.3
-#: Seconds between two looks at links and GPUs while it watches, and what is looked at.
-PROBE_INTERVAL = 60.0
-WATCH_PROBES = tuple(spec.name for spec in registry.PROBES.values() if spec.watch)
-#: Seconds between two tests of the addresses that do not reach each other.
-MESH_INTERVAL = 30.0
-#: Seconds between two looks for something to test while there is nothing.
-IDLE = 1.0
-
-_DEAD = (Verdict.FAILED, Verdict.TIMEOUT)
+        return chosen
 
 
 def rate_for(wanted: float | None, endpoints: int) -> float:
@@ -159,19 +155,19 @@ class Round:
 
     def _stalest(self, free: set[int], usable: set[int], now: float) -> Pair | None:
         passed_over = []
-        found = None
-        while self._stale and found is None:
+        stalest = None
+        while self._stale and stalest is None:
             pair = self._stale.popleft()
             if not usable.issuperset(pair) or now - self._tested.get(pair, float("-inf")) < STEP:
                 # Not in this round: its node is gone, or it was tested as a suspect just now.
                 continue
             if free.issuperset(pair):
-                found = pair
+                stalest = pair
             else:
                 passed_over.append(pair)
         # What has to wait for another pair of this step comes first in the next.
         self._stale.extendleft(reversed(passed_over))
-        return found
+        return stalest
 
     def ended(self, pairs: Iterable[Pair]) -> list[Pair]:
         """Note that pairs were tested; return those that became suspects."""
@@ -213,7 +209,6 @@ class Watch:
 
     @property
     def on(self) -> bool:
-        """Return True if watching is on."""
         return not self._off.is_set()
 
     def turn(self, on: bool, first: asyncio.Event) -> None:
@@ -328,11 +323,11 @@ class Watch:
         there = {node: self._sweep.context.hosts[node] for node in self._sweep.alive(self._sweep.context.hosts)}
         broken = [node for node, host in there.items() if host.broken]
         usable = [node for node, host in there.items() if host.numbers]
-        found = self._replacement.due(usable, broken, asyncio.get_running_loop().time())
-        for node in found:
+        nodes = self._replacement.due(usable, broken, asyncio.get_running_loop().time())
+        for node in nodes:
             why = f"could not be used: {there[node].broken}" if node in broken else "no longer reached any other node"
             self._pump.log("info", f"its rank host {why}; it is replaced", node)
-        return found
+        return nodes
 
     async def _again(self, dead: list[Pair], well: list[Pair]) -> None:
         await self._sweep.ready_again()

@@ -15,6 +15,12 @@ from fabtui.sanitize import clean, last_line
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.payload import INPUT_TAKEN
 
+STDERR_KEPT = 8 * 1024
+BANNER_KEPT = 16 * 1024
+_CHUNK = 64 * 1024
+#: Timeout (s) for the end of a killed process.
+_GONE = 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class Ending:
@@ -90,9 +96,6 @@ class BytePipe(ABC):
         """Wait until the pipe is closed, with a timeout. Never raises."""
 
 
-STDERR_KEPT = 8 * 1024
-BANNER_KEPT = 16 * 1024
-
 #: Converts an early end, the banner and standard error to an error.
 Explain = Callable[[Ending, str, str], NodeUnreachable]
 
@@ -144,9 +147,6 @@ def explain_end(ending: Ending, banner: str, stderr: str) -> NodeUnreachable:
     return NodeUnreachable("closed", f"{text}: {last}" if last else text, None, detail)
 
 
-_CHUNK = 64 * 1024
-
-
 def _is_relevant(record: logging.LogRecord) -> bool:
     # Closing the pipes of a process that is about to end reaps it before the watcher of asyncio, which then logs a
     # warning over the screen.
@@ -154,9 +154,6 @@ def _is_relevant(record: logging.LogRecord) -> bool:
 
 
 logging.getLogger("asyncio").addFilter(_is_relevant)
-
-#: Timeout (s) for the end of a killed process.
-_GONE = 2.0
 
 
 def kill(process: asyncio.subprocess.Process) -> None:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from fabtui.sanitize import one_line
 from fabtui.transport import payload as bootstrap
-from fabtui.transport.asyncssh.dial import Dialer
 from fabtui.transport.byte_pipe import BytePipe, Explain, ProcessPipe, explain_end
+from fabtui.transport.dial import Dialer, Gates, with_retries
 from fabtui.transport.framed_link import FramedLink, Limits
 from fabtui.transport.launcher import (
     SRUN,
@@ -27,6 +27,7 @@ from fabtui.transport.launcher import (
     LauncherPipe,
     SshPipe,
     explain_with,
+    openssh_explainer,
     srun_environment,
     srun_words,
     ssh_argv,
@@ -35,7 +36,6 @@ from fabtui.transport.launcher import (
 )
 from fabtui.transport.link import Backend, Link, NodeUnreachable
 from fabtui.transport.login_answers import Ask, LoginAnswers
-from fabtui.transport.login_limiter import Gates, with_retries
 from fabtui.transport.payload import Cargo
 from fabtui.transport.registry import TRANSPORTS
 from fabtui.transport.ssh_config import (
@@ -53,8 +53,8 @@ from fabtui.transport.ssh_config import (
 from fabtui.transport.step_tree import StepTree
 
 if TYPE_CHECKING:
-    from fabtui.transport.asyncssh.connection import Login
-    from fabtui.transport.asyncssh.jump_hosts import Logins
+    from fabtui.transport.connection import Login
+    from fabtui.transport.jump_hosts import Logins
 
 
 TreeOption = Literal["auto", "on", "off"]
@@ -209,7 +209,7 @@ class Connector:
 
     async def _made_logins(self) -> Logins:
         await asyncio.shield(self.load())
-        from fabtui.transport.asyncssh.jump_hosts import Logins
+        from fabtui.transport.jump_hosts import Logins
 
         options = self.options
         if self._logins is None:
@@ -255,7 +255,7 @@ class Connector:
         except (NeedsOpenSSH, ConfigBroken) as error:
             self.notify(f"OpenSSH is used for hosts that need what asyncssh cannot do: {error}")
             return await self.open_openssh(host)
-        from fabtui.transport.asyncssh.connection import ChannelPipe
+        from fabtui.transport.connection import ChannelPipe
 
         options, began = self.options, time.monotonic()
         pipe = await ChannelPipe.run(login, self._typed_command(host), options.connect_timeout)
@@ -264,9 +264,6 @@ class Connector:
         return link
 
     async def open_openssh(self, host: str) -> Link:
-        await asyncio.shield(self.load())
-        from fabtui.transport.login_errors import openssh_explainer
-
         options = self.options
         ssh = self._resolver.ssh
         if ssh is None:
@@ -376,7 +373,7 @@ def allow_many_files() -> None:
 
 def load_logins() -> None:
     load_asyncssh()
-    import fabtui.transport.asyncssh.jump_hosts  # noqa: F401
+    import fabtui.transport.jump_hosts  # noqa: F401
 
 
 def load_asyncssh() -> None:

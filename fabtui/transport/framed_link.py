@@ -39,37 +39,6 @@ class Limits:
 class FramedLink(Link):
     """A link over a byte pipe. Made by `FramedLink.start`; `close` has to be called in the end, lost or not."""
 
-    # More than Python shares between the dictionaries of instances; there are hundreds of links.
-    __slots__ = (
-        "_arrived",
-        "_beat_waits",
-        "_beats",
-        "_beats_sent",
-        "_cargo",
-        "_carrying",
-        "_closing",
-        "_decoder",
-        "_ended",
-        "_heard",
-        "_held",
-        "_inbox",
-        "_limits",
-        "_loop",
-        "_lost",
-        "_overslept",
-        "_pipe",
-        "_queued",
-        "_received",
-        "_room",
-        "_stderr",
-        "_supplied",
-        "_tasks",
-        "_ticked",
-        "_ticking",
-        "_uncharged",
-        "_writing",
-    )
-
     def __init__(self, pipe: BytePipe, node: str, backend: Backend, limits: Limits) -> None:
         self.node = node
         self.backend = backend
@@ -85,8 +54,8 @@ class FramedLink(Link):
         self._queued = 0
         self._uncharged = 0
         self._received = 0
-        self._arrived = _Signal()
-        self._room = _Signal()
+        self._arrived = asyncio.Event()
+        self._room = asyncio.Event()
         self._held = False
         self._lost: LinkLost | None = None
         self._writing = asyncio.Lock()
@@ -171,10 +140,10 @@ class FramedLink(Link):
         while True:
             data = await self._read_raw()
             noise += data
-            found = noise.find(mark, searched)
-            if found >= 0:
-                rest = bytes(noise[found + len(mark) :])
-                del noise[found:]
+            place = noise.find(mark, searched)
+            if place >= 0:
+                rest = bytes(noise[place + len(mark) :])
+                del noise[place:]
                 self._take(rest)
                 return
             searched = max(0, len(noise) - len(mark) + 1)
@@ -257,8 +226,6 @@ class FramedLink(Link):
                 self._heard = self._loop.time()
                 self._count(data)
                 self._take(data)
-                # The next may be long in coming, and there may be hundreds of links.
-                del data
         except ProtocolError as error:
             self._lose("protocol", str(error))
         except Exception as error:
@@ -269,6 +236,7 @@ class FramedLink(Link):
     async def _wait_for_room(self) -> None:
         while self._full() and not self._closing:
             self._held = True
+            self._room.clear()
             await self._room.wait()
         if self._held:
             self._held = False
@@ -358,15 +326,12 @@ class FramedLink(Link):
 
     @property
     def silence(self) -> float:
-        """Seconds since the node side was heard; see `Link.silence`."""
         return 0.0 if self._held else self._loop.time() - self._heard
 
     def stderr_tail(self) -> str:
-        """Return the last of what the node side wrote to its standard error, cleaned."""
         return self._stderr.text()
 
     async def send(self, message: Message) -> None:
-        """Send a message; see `Link.send`."""
         try:
             data = _encode(message)
         except ProtocolError as error:
@@ -376,7 +341,6 @@ class FramedLink(Link):
         await self._write(data)
 
     def put(self, message: Message) -> bool:
-        """Send a message if that takes no waiting; see `Link.put`."""
         # `send` finds the same problem, and reports it.
         with contextlib.suppress(Exception):
             if self._lost is None and not self._writing.locked() and not self._pipe.unsent:
@@ -406,12 +370,11 @@ class FramedLink(Link):
                 await self._write(piece)
 
     async def arrival(self) -> None:
-        """Return when `receive` need not wait; see `Link.arrival`."""
         while not self._inbox and self._lost is None:
+            self._arrived.clear()
             await self._arrived.wait()
 
     async def receive(self) -> Message:
-        """Return the next message; see `Link.receive`."""
         await self.arrival()
         if not self._inbox:
             raise self._gone()
@@ -426,7 +389,6 @@ class FramedLink(Link):
         return message
 
     async def close(self) -> None:
-        """End the node side and the connection; see `Link.close`."""
         if self._closing:
             await self._pipe.wait_closed()
             return
@@ -451,27 +413,6 @@ class FramedLink(Link):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._pipe.wait_closed()
-
-
-class _Signal:
-    """Wakes the one that waits. An `asyncio.Event` takes 800 bytes more, and there are hundreds of links."""
-
-    __slots__ = ("_waiter",)
-
-    def __init__(self) -> None:
-        self._waiter: asyncio.Future[None] | None = None
-
-    def set(self) -> None:
-        """Wake the one that waits, if any."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def wait(self) -> None:
-        self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
 
 
 def parse(body: bytes) -> object:

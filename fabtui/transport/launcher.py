@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fabtui.sanitize import one_line
+from fabtui.sanitize import clean, one_line
 from fabtui.transport.byte_pipe import Ending, Explain, ProcessPipe, explain_end
 from fabtui.transport.link import NodeUnreachable, UnreachableKind
 from fabtui.transport.ssh_config import Policy
@@ -29,6 +29,56 @@ _CONTRADICT = re.compile(
 )
 #: Options of each step: sharing what the job has, without output of its own.
 _ALWAYS = ("--overlap", "--mem=0", "--mpi=none", "--kill-on-bad-exit=0", "--job-name=fabtui", "--chdir=/")
+#: From this exit status on, a shell and srun mean a signal.
+_FIRST_SIGNAL = 128
+_STATUS_LINE = re.compile(r"srun: error: \S+: task \d+: |command terminated with exit code \d+")
+_HOST_KEYS: dict[Policy, tuple[str, ...]] = {
+    "strict": ("StrictHostKeyChecking=yes",),
+    # Not "no": with that, OpenSSH continues after a changed key.
+    "accept-new": ("StrictHostKeyChecking=accept-new",),
+    "off": ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "GlobalKnownHostsFile=/dev/null"),
+}
+_SSH_ALWAYS = (
+    "BatchMode=yes",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "ClearAllForwardings=yes",
+    "PermitLocalCommand=no",
+    "RemoteCommand=none",
+    "Tunnel=no",
+    # Uses a shared connection, but does not become the master of others.
+    "ControlMaster=no",
+    "ServerAliveInterval=5",
+    "ServerAliveCountMax=3",
+    # Errors are recognised from its output.
+    "LogLevel=INFO",
+)
+#: What ``ssh`` and its helpers (agents, ProxyCommand, askpass, Kerberos) read; SendEnv can send nothing else.
+_SSH_READS = re.compile(
+    r"PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|TZ|TERM|DISPLAY|WAYLAND_DISPLAY|XAUTHORITY|XDG_RUNTIME_DIR|KRB5[A-Z_0-9]*"
+    r"|SSH_[A-Z_0-9]*|GSS[A-Z_0-9]*|GPG_TTY|LD_LIBRARY_PATH|PKCS11[A-Z_0-9]*"
+)
+DROPPED = "closed the connection before its SSH greeting: too many logins at once (MaxStartups), or a deny rule?"
+
+# The first match anywhere in the output of ssh counts.
+_OPENSSH: list[tuple[str, UnreachableKind, str | None]] = [
+    (r"REVOKED HOST KEY|marked as revoked|Host key .*revoked", "revoked-host-key", "do not connect; ask who runs it"),
+    (r"REMOTE HOST IDENTIFICATION HAS CHANGED|DIFFERENT|HOST KEY CHANGED", "changed-host-key", None),
+    (r"No \S+ host key is known|Host key verification failed", "unknown-host-key", None),
+    (r"[Hh]ostname contains invalid characters|[Bb]ad configuration option|terminating, \d+ bad", "config", None),
+    (r"Can't open user config file|[Bb]ad owner or permissions on|extra arguments at end of line", "config", None),
+    (r"keyword \S+ .*argument|line \d+: .*(argument|[Mm]issing|[Uu]nsupported|[Bb]ad|quote)", "config", None),
+    (r"Could not resolve hostname|Name or service not known", "dns", None),
+    (r"Connection timed out during banner exchange", "banner", None),
+    (r"Permission denied|Too many authentication failures|No more authentication methods", "auth", None),
+    (r"[Kk]ex_exchange_identification|Exceeded MaxStartups|ssh_exchange_identification", "busy", None),
+    (r"banner line contains invalid|Protocol major versions differ|no matching .* found", "protocol", None),
+    (r"Connection refused", "refused", "is sshd running there, on this port?"),
+    (r"No route to host|Network is unreachable|Cannot assign requested address", "no-route", None),
+    (r"administratively prohibited|open failed", "refused", None),
+    (r"Connection timed out|Operation timed out|Timeout, server", "timeout", None),
+    (r"Connection reset by|Connection closed by|Broken pipe", "closed", None),
+]
 
 
 def srun_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -68,10 +118,6 @@ def _words(options: Sequence[str], command: Sequence[str], wait: float) -> list[
     return ["srun", *options, *_ALWAYS, f"--immediate={max(1, round(wait))}", "--", *command]
 
 
-#: From this exit status on, a shell and srun mean a signal.
-_FIRST_SIGNAL = 128
-
-
 class LauncherPipe(ProcessPipe):
     """The byte pipe of a launcher."""
 
@@ -98,7 +144,6 @@ class LauncherError(NamedTuple):
     hint: str | None = None
 
 
-_STATUS_LINE = re.compile(r"srun: error: \S+: task \d+: |command terminated with exit code \d+")
 SRUN = (
     LauncherError(
         r"Requested nodes are busy|step creation temporarily disabled",
@@ -175,36 +220,6 @@ def explain_with(rules: Sequence[LauncherError], job: str) -> Explain:
     return explain
 
 
-_HOST_KEYS: dict[Policy, tuple[str, ...]] = {
-    "strict": ("StrictHostKeyChecking=yes",),
-    # Not "no": with that, OpenSSH continues after a changed key.
-    "accept-new": ("StrictHostKeyChecking=accept-new",),
-    "off": ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "GlobalKnownHostsFile=/dev/null"),
-}
-_SSH_ALWAYS = (
-    "BatchMode=yes",
-    "ForwardAgent=no",
-    "ForwardX11=no",
-    "ClearAllForwardings=yes",
-    "PermitLocalCommand=no",
-    "RemoteCommand=none",
-    "Tunnel=no",
-    # Uses a shared connection, but does not become the master of others.
-    "ControlMaster=no",
-    "ServerAliveInterval=5",
-    "ServerAliveCountMax=3",
-    # Errors are recognised from its output.
-    "LogLevel=INFO",
-)
-
-
-#: What ``ssh`` and its helpers (agents, ProxyCommand, askpass, Kerberos) read; SendEnv can send nothing else.
-_SSH_READS = re.compile(
-    r"PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|TZ|TERM|DISPLAY|WAYLAND_DISPLAY|XAUTHORITY|XDG_RUNTIME_DIR|KRB5[A-Z_0-9]*"
-    r"|SSH_[A-Z_0-9]*|GSS[A-Z_0-9]*|GPG_TTY|LD_LIBRARY_PATH|PKCS11[A-Z_0-9]*"
-)
-
-
 def ssh_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment for ``ssh``.
 
@@ -235,3 +250,43 @@ class SshPipe(ProcessPipe):
         if ending.status == 255:
             return Ending(reason="ssh lost the connection, or the command was killed")
         return ending
+
+
+def classify_openssh(node: str, output: str) -> NodeUnreachable | None:
+    """Return the error for the output of an ``ssh`` that ended before the command ran; None if unknown."""
+    text = clean(output)
+    for pattern, kind, hint in _OPENSSH:
+        match = re.search(pattern, text)
+        if match is None:
+            continue
+        line = next((line for line in text.splitlines() if re.search(pattern, line)), match[0])
+        line = line.strip("@ \t") or match[0]
+        if kind == "changed-host-key":
+            offending = re.search(r"Offending \S+ key in (\S+)", text)
+            where = f" ({offending[1]})" if offending else ""
+            line = (
+                f"HOST KEY CHANGED: {node} does not present the known key{where}: it was reinstalled, or someone"
+                " is intercepting the connection"
+            )
+            removal = re.search(r"ssh-keygen -f .*", text)
+            hint = f"if it was reinstalled: {removal[0].strip()}" if removal else f"ssh-keygen -R {node}"
+        elif kind == "unknown-host-key":
+            line = f"the host key of {node} is not known: {line}"
+            hint = "compare the fingerprint, then add it (ssh-keyscan), or: --host-key-policy accept-new"
+        elif kind == "auth":
+            hint = f"ssh -v {node} true"
+        elif kind == "busy":
+            line = f"{node} {DROPPED} ({line})"
+        return NodeUnreachable(kind, line, hint, text)
+    return None
+
+
+def openssh_explainer(node: str) -> Explain:
+    """Return the function that converts an early end of ssh to an error."""
+
+    def explain(ending: Ending, banner: str, stderr: str) -> NodeUnreachable:
+        if ending.lost and (known := classify_openssh(node, stderr)) is not None:
+            return known
+        return explain_end(ending, banner, stderr)
+
+    return explain

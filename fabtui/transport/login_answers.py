@@ -122,25 +122,25 @@ class LoginTurn:
         if tries > MOST_TRIES:
             everyone.stopped = f"{self._node} refused the answer"
             return None
-        found = await self._asked(instruction, prompts, refused)
-        if found is not None:
-            self._given[key] = found
-        return found
+        answers = await self._asked(instruction, prompts, refused)
+        if answers is not None:
+            self._given[key] = answers
+        return answers
 
     async def _asked(self, instruction: str, prompts: Sequence[tuple[str, bool]], refused: bool) -> list[str] | None:
         assert self._all.ask is not None
         texts = tuple((one_line(text.strip(), 200), echo) for text, echo in prompts)
         question = LoginQuestion(self._node, self._user, clean(instruction, 1000).strip(), texts, refused)
-        found: Sequence[str] | None = None
+        answers: Sequence[str] | None = None
         try:
             async with asyncio.timeout(ANSWER_DEADLINE):
-                found = await self._all.ask(question)
+                answers = await self._all.ask(question)
         except TimeoutError:
             self._all.stopped = f"the question of {self._node} was not answered within {ANSWER_DEADLINE:.0f} s"
         else:
-            if found is None:
+            if answers is None:
                 self._all.stopped = f"the question of {self._node} was not answered"
-        return None if found is None or len(found) != len(prompts) else list(found)
+        return None if answers is None or len(answers) != len(prompts) else list(answers)
 
     def end(self, accepted: bool | None) -> None:
         """Note whether the node accepted the login; None: neither, as it ended for another reason."""

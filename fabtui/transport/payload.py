@@ -111,6 +111,8 @@ _LOOP = (
     'trap - 0; echo "no python3 $none, tried:$tried" | tr "[:cntrl:]" " " >&2; exit 127'
 )
 _AGAIN = 'set -- "$p" "$@"; all=1; eval "$loop"'
+#: Size of a piece (bytes): heartbeats pass between two pieces, even on a slow path.
+PIECE = 32 * 1024
 
 
 def marked(boot: str, session: str) -> str:
@@ -202,10 +204,6 @@ class Payload:
         return b"%08x" % len(body) + body
 
 
-#: Size of a piece (bytes): heartbeats pass between two pieces, even on a slow path.
-PIECE = 32 * 1024
-
-
 class Cargo:
     """The payload and the parts that follow it, packed once for all nodes; see `ConnectorOptions`."""
 
@@ -255,7 +253,6 @@ class Cargo:
         return [encode_piece(packed[start : start + PIECE], start == starts[-1]) for start in starts]
 
     async def close(self) -> None:
-        """Cancel packing that is still under way."""
         tasks: list[asyncio.Task[Any]] = [*self._parts.values(), *([self._payload] if self._payload else [])]
         for task in tasks:
             task.cancel()

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
+_CONNECTOR = "fabtui.transport.connector:Connector"
+
 
 class TransportSpec(NamedTuple):
     """One transport."""
@@ -23,7 +25,6 @@ class TransportSpec(NamedTuple):
         return resolve_name(self.opener)
 
 
-_CONNECTOR = "fabtui.transport.connector:Connector"
 #: The transports by name, the default first.
 TRANSPORTS: dict[str, TransportSpec] = {
     spec.name: spec

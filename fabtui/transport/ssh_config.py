@@ -31,6 +31,33 @@ Policy = Literal["strict", "accept-new", "off"]
 #: Lists of algorithms, passed to asyncssh only where the configuration changes them.
 ALGORITHMS = ("kexalgorithms", "ciphers", "macs", "hostkeyalgorithms")
 _HOST = re.compile(r"[A-Za-z0-9_.:%\[\]-]+\Z")
+_REPEATED = {"identityfile", "certificatefile"}
+_STRICT: dict[str, Strict] = {
+    "true": "yes",
+    "yes": "yes",
+    "ask": "ask",
+    "accept-new": "accept-new",
+    "false": "no",
+    "no": "no",
+    "off": "no",
+}
+_DEADLINE = 10.0
+#: Maximum number of concurrent processes.
+_PARALLEL = 8
+#: Timeout (s) of ``klist``.
+_KLIST_DEADLINE = 3.0
+#: Settings that asyncssh does not support: keyword, the values that matter (None: any but ``none``), its name.
+_UNSUPPORTED: tuple[tuple[str, frozenset[str] | None, str], ...] = (
+    ("hostbasedauthentication", frozenset({"yes", "true"}), "HostbasedAuthentication"),
+    ("pkcs11provider", None, "PKCS11Provider"),
+    ("knownhostscommand", None, "KnownHostsCommand"),
+    ("revokedhostkeys", None, "RevokedHostKeys"),
+    ("verifyhostkeydns", frozenset({"yes", "true"}), "VerifyHostKeyDNS"),
+    ("nohostauthenticationforlocalhost", frozenset({"yes", "true"}), "NoHostAuthenticationForLocalhost"),
+    ("proxyusefdpass", frozenset({"yes", "true"}), "ProxyUseFdpass"),
+    ("bindinterface", None, "BindInterface"),
+    ("pubkeyauthentication", frozenset({"no", "false"}), "PubkeyAuthentication no"),
+)
 
 
 class ConfigBroken(Exception):
@@ -154,22 +181,6 @@ def parse_jumps(text: str) -> tuple[Jump, ...]:
     return tuple(jumps)
 
 
-_REPEATED = {"identityfile", "certificatefile"}
-_STRICT: dict[str, Strict] = {
-    "true": "yes",
-    "yes": "yes",
-    "ask": "ask",
-    "accept-new": "accept-new",
-    "false": "no",
-    "no": "no",
-    "off": "no",
-}
-
-_DEADLINE = 10.0
-#: Maximum number of concurrent processes.
-_PARALLEL = 8
-
-
 def split_files(text: str) -> tuple[str, ...]:
     """Return the files of a known hosts setting; they come unquoted, so a name with blanks is tried whole."""
     if text in ("", "none"):
@@ -259,7 +270,6 @@ class Resolver:
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """Stop what is still running."""
         tasks: list[asyncio.Task[object]] = [*self._cache.values()]
         if self._baseline is not None:
             tasks.append(self._baseline)
@@ -307,23 +317,6 @@ def no_ssh() -> NodeUnreachable:
     """Return the error for a machine without OpenSSH."""
     hint = "install openssh-client, or pass --via or --transport srun"
     return NodeUnreachable("local", "there is no ssh program on this machine to read the ssh configuration", hint)
-
-
-#: Timeout (s) of ``klist``.
-_KLIST_DEADLINE = 3.0
-
-#: Settings that asyncssh does not support: keyword, the values that matter (None: any but ``none``), its name.
-_UNSUPPORTED: tuple[tuple[str, frozenset[str] | None, str], ...] = (
-    ("hostbasedauthentication", frozenset({"yes", "true"}), "HostbasedAuthentication"),
-    ("pkcs11provider", None, "PKCS11Provider"),
-    ("knownhostscommand", None, "KnownHostsCommand"),
-    ("revokedhostkeys", None, "RevokedHostKeys"),
-    ("verifyhostkeydns", frozenset({"yes", "true"}), "VerifyHostKeyDNS"),
-    ("nohostauthenticationforlocalhost", frozenset({"yes", "true"}), "NoHostAuthenticationForLocalhost"),
-    ("proxyusefdpass", frozenset({"yes", "true"}), "ProxyUseFdpass"),
-    ("bindinterface", None, "BindInterface"),
-    ("pubkeyauthentication", frozenset({"no", "false"}), "PubkeyAuthentication no"),
-)
 
 
 def unsupported_setting(resolved: SshSettings) -> str | None:
@@ -375,7 +368,6 @@ class OpenSSHReasons:
 
 
 async def have_tickets() -> bool:
-    """Return True if the user has a valid Kerberos ticket."""
     klist = shutil.which("klist")
     if klist is None:
         cache = os.environ.get("KRB5CCNAME", f"/tmp/krb5cc_{os.getuid()}").removeprefix("FILE:")

@@ -25,6 +25,30 @@ from fabtui_node.runtime.call_back import LONGEST, NOT_REACHED, SETTING, TIMEOUT
 
 #: Timeout (s) for a connection that is being closed.
 _GONE = 2.0
+# What srun prints with --label and --verbose, Slurm 20.11 to 22.05.
+_LABELLED = re.compile(r"\s*(\d{1,6}): ?(.*)")
+_LAUNCHING = re.compile(r"launching \S{1,60} on host (\S{1,255}), \d+ tasks?: (\d{1,6})$")
+_STARTED = re.compile(r"Node (\S{1,255}), \d{1,6} tasks? started")
+_NOT_LAUNCHED = re.compile(r"launch for \S{1,60} failed on node (\S{1,255}): ")
+_ENDED = re.compile(r"(?:^| )([^\s:]{1,255}): tasks? ([\d,-]{1,255}): (.{1,200})")
+_STATUS = re.compile(r"Exited with exit code (\d{1,3})")
+#: Maximum length (bytes) of a line of srun.
+_LONGEST = 64 * 1024
+#: Time (s) in which srun reports the end of a task, or further failures.
+_REPORT = 1.0
+#: Kinds of errors of srun that concern all nodes of the step.
+_FOR_ALL = ("job", "timeout", "auth")
+#: Most nodes of one step.
+GROUP = 256
+#: Steps that are tried for a group of nodes, each without those where the one before failed.
+_ATTEMPTS = 3
+#: Time (s) in which nodes are gathered for one step.
+_GATHER = 0.1
+#: Connections that wait to be accepted.
+_BACKLOG = 1024
+#: Ports of a configured range that are tried, and the deadline (s) of the question for it.
+_TRIES, _ASK = 50, 5.0
+_RANGE = re.compile(rb"SrunPortRange\s*=\s*(\d{1,5})-(\d{1,5})")
 
 
 class CalledPipe(BytePipe):
@@ -51,7 +75,6 @@ class CalledPipe(BytePipe):
         self._over = asyncio.Event()
 
     async def read(self) -> bytes:
-        """Return bytes from the node, none at the end."""
         try:
             data = await self._reader.read(64 * 1024)
         except OSError:
@@ -61,7 +84,6 @@ class CalledPipe(BytePipe):
         return data
 
     async def read_error(self) -> bytes:
-        """Return some bytes of standard error, none at its end."""
         return await self._errors()
 
     @property
@@ -69,7 +91,6 @@ class CalledPipe(BytePipe):
         return self._writer
 
     def write_eof(self) -> None:
-        """End the node's input."""
         with contextlib.suppress(OSError, RuntimeError):
             self._writer.write_eof()
 
@@ -78,29 +99,12 @@ class CalledPipe(BytePipe):
         return await self._how_it_ended()
 
     def abort(self) -> None:
-        """Close the connection; the node side ends by its end of input."""
         self._over.set()
         self._writer.transport.abort()
 
     async def wait_closed(self) -> None:
-        """Wait until the connection is closed, a bounded time."""
         with contextlib.suppress(OSError, TimeoutError):
             await asyncio.wait_for(self._writer.wait_closed(), _GONE)
-
-
-# What srun prints with --label and --verbose, Slurm 20.11 to 22.05.
-_LABELLED = re.compile(r"\s*(\d{1,6}): ?(.*)")
-_LAUNCHING = re.compile(r"launching \S{1,60} on host (\S{1,255}), \d+ tasks?: (\d{1,6})$")
-_STARTED = re.compile(r"Node (\S{1,255}), \d{1,6} tasks? started")
-_NOT_LAUNCHED = re.compile(r"launch for \S{1,60} failed on node (\S{1,255}): ")
-_ENDED = re.compile(r"(?:^| )([^\s:]{1,255}): tasks? ([\d,-]{1,255}): (.{1,200})")
-_STATUS = re.compile(r"Exited with exit code (\d{1,3})")
-#: Maximum length (bytes) of a line of srun.
-_LONGEST = 64 * 1024
-#: Time (s) in which srun reports the end of a task, or further failures.
-_REPORT = 1.0
-#: Kinds of errors of srun that concern all nodes of the step.
-_FOR_ALL = ("job", "timeout", "auth")
 
 
 class StepGroup:
@@ -215,15 +219,15 @@ class StepGroup:
             self._tail.add((labelled[2] if labelled is not None else text).encode() + b"\n")
         if labelled is not None:
             return
-        if (found := _LAUNCHING.search(text)) is not None:
-            self._tasks[found[1]] = found[2]
-        elif (found := _STARTED.search(text)) is not None:
-            self._launched.add(found[1])
-        elif (found := _NOT_LAUNCHED.search(text)) is not None:
-            self._failed[found[1]] = self._explain(Ending(reason="srun ended"), "", text)
-        elif (found := _ENDED.search(text)) is not None:
-            for node in expand_listed(found[1]) or ():
-                self._statuses[node] = found[3]
+        if (match := _LAUNCHING.search(text)) is not None:
+            self._tasks[match[1]] = match[2]
+        elif (match := _STARTED.search(text)) is not None:
+            self._launched.add(match[1])
+        elif (match := _NOT_LAUNCHED.search(text)) is not None:
+            self._failed[match[1]] = self._explain(Ending(reason="srun ended"), "", text)
+        elif (match := _ENDED.search(text)) is not None:
+            for node in expand_listed(match[1]) or ():
+                self._statuses[node] = match[3]
                 # What the task printed may come after the report of its end.
                 asyncio.get_running_loop().call_later(_REPORT, self._give_up, node)
 
@@ -279,18 +283,6 @@ class StepGroup:
 
 
 Batch = Mapping[str, asyncio.Future[CalledPipe | None]]
-
-#: Most nodes of one step.
-GROUP = 256
-#: Steps that are tried for a group of nodes, each without those where the one before failed.
-_ATTEMPTS = 3
-#: Time (s) in which nodes are gathered for one step.
-_GATHER = 0.1
-#: Connections that wait to be accepted.
-_BACKLOG = 1024
-#: Ports of a configured range that are tried, and the deadline (s) of the question for it.
-_TRIES, _ASK = 50, 5.0
-_RANGE = re.compile(rb"SrunPortRange\s*=\s*(\d{1,5})-(\d{1,5})")
 
 
 class StepTree:
@@ -474,8 +466,8 @@ async def _allowed_ports() -> list[int]:
     output = b""
     with contextlib.suppress(OSError):
         _, output, _ = await output_of(("scontrol", "show", "config"), _ASK)
-    found = _RANGE.search(output)
-    if found is None:
+    match = _RANGE.search(output)
+    if match is None:
         return [0]
-    allowed = range(int(found[1]), min(int(found[2]), 65535) + 1)
+    allowed = range(int(match[1]), min(int(match[2]), 65535) + 1)
     return random.sample(allowed, min(_TRIES, len(allowed))) or [0]

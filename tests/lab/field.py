@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fabtui.lab.namespaces.network import Network
+from fabtui.lab.network import Network
 from tests.forked import fabtui
 from tests.wire.sshd import login_variables
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from fabtui.lab.namespaces import holder
-from fabtui.lab.namespaces.network import Network
+from fabtui.lab import network as holder
+from fabtui.lab.network import Network
 
 PRELOADS = sorted(Path("/usr/lib").glob("**/umad2sim/libumad2sim.so"))
 #: What the nodes have of the tools.

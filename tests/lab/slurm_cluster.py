@@ -17,8 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from fabtui.lab.namespaces import holder
-from fabtui.lab.namespaces.network import Network
+from fabtui.lab import network as holder
+from fabtui.lab.network import Network
 from tests.forked import fabtui
 
 _DEADLINE = 75.0

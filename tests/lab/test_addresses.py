@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.lab.namespaces.holder import missing
-from fabtui.lab.namespaces.network import Network
+from fabtui.lab.network import Network, missing
 from tests.lab.field import QUICK, Outcome, network_in, run
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")

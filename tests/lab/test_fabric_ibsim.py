@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.lab.namespaces.network import Network
+from fabtui.lab.network import Network
 from fabtui_node.parsers import catalogue
 from fabtui_node.parsers.base import Reading
 from tests import forked

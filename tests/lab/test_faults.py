@@ -16,8 +16,7 @@ import pytest
 from fabtui.cli.main import main
 from fabtui.lab.faults import FaultKind, kinds
 from fabtui.lab.lab import StandingLab, labs_folder
-from fabtui.lab.namespaces.holder import missing
-from fabtui.lab.namespaces.network import Network
+from fabtui.lab.network import Network, missing
 from tests.forked import fabtui
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")

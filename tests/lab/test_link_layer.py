@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.lab.namespaces.holder import Holder, missing
-from fabtui.lab.namespaces.network import Network
+from fabtui.lab.network import Holder, Network, missing
 from tests.forked import fabtui
 from tests.lab.field import QUICK, network_in, run
 from tests.wire.sshd import login_variables

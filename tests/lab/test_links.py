@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fabtui.lab.namespaces.holder import missing
-from fabtui.lab.namespaces.network import Network
+from fabtui.lab.network import Network, missing
 from tests.lab.field import Outcome, network_in, run
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")

@@ -20,8 +20,7 @@ import pytest
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.mesh.mesh import address_pair
 from fabtui.diagnosis.mesh.mesh_rules import mesh_findings
-from fabtui.lab.namespaces.holder import missing
-from fabtui.lab.namespaces.network import Network
+from fabtui.lab.network import Network, missing
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.recording import read_events
@@ -190,7 +189,7 @@ def test_packets_that_are_lost_by_chance(small: Network, tmp_path: Path) -> None
 
 def test_nothing_is_left_of_a_network_whose_maker_is_killed(tmp_path: Path) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from fabtui.lab.namespaces.network import Network\n"
+        "import sys, time; from pathlib import Path; from fabtui.lab.network import Network\n"
         f"with Network(Path({str(tmp_path)!r}), 3, 1) as n:\n"
         "    print(*(host.pid for host in map(n.holder, n.names)), flush=True); time.sleep(60)\n"
     )

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from fabtui.lab.namespaces.holder import missing
-from fabtui.lab.namespaces.network import Network
+from fabtui.lab.network import Network, missing
 from tests.lab.field import QUICK, network_in, run
 from tests.lab.test_link_layer import old_entry, same_mac
 

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.lab.namespaces.holder import missing
-from fabtui.lab.namespaces.network import Network
+from fabtui.lab.network import Network, missing
 from tests.forked import fabtui
 from tests.lab.field import QUICK, network_in, run
 

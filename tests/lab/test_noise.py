@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.lab.namespaces.holder import missing
-from fabtui.lab.namespaces.network import Network
+from fabtui.lab.network import Network, missing
 from tests.lab.field import network_in, run
 
 pytestmark = [

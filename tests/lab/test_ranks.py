@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from fabtui.errors import InputError
-from fabtui.lab.namespaces.holder import missing
-from fabtui.lab.namespaces.network import Network
+from fabtui.lab.network import Network, missing
 from fabtui.model.events import LogEntry
 from fabtui.model.recording import read_events
 from tests.lab.field import Outcome, network_in, run

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fabtui.lab.namespaces.holder import missing
-from fabtui.lab.namespaces.network import Network
+from fabtui.lab.network import Network, missing
 from fabtui.model.measurement import Verdict
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from fabtui.lab.namespaces.holder import missing
-from fabtui.lab.namespaces.network import Network
+from fabtui.lab.network import Network, missing
 from tests.forked import fabtui
 
 pytestmark = [

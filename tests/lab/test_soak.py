@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.lab.namespaces.holder import missing
+from fabtui.lab.network import missing
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fabtui.cli.foreground import caught_signals
+from fabtui.cli.commands.run import caught_signals
 from fabtui.hangup import watch_terminal
 from fabtui.screen.terminal.internals import NullWriter, watch_hangup
 

@@ -24,7 +24,7 @@ from fabtui.diagnosis.knowledge.failure_stage import stages
 from fabtui.importers.catalogue import formats
 from fabtui.sharing.identities import Identities
 from fabtui.sharing.rewriter import Rewriter
-from fabtui.transport import launcher, login_errors
+from fabtui.transport import launcher
 from fabtui_node.parsers.ib import perftest
 from fabtui_node.parsers.nvidia import values
 
@@ -101,8 +101,10 @@ def _tables() -> dict[str, list[tuple[str, int]]]:
         "fabtui.diagnosis.knowledge.error_catalogue": [(one.pattern, 0) for one in meanings() if one.pattern],
         "fabtui.diagnosis.knowledge.failure_stage": [(text, 0) for one in stages() for text in (one.files, one.words)],
         "fabtui.importers.catalogue": [(form.aliases, 0) for form in formats().values() if form.aliases],
-        "fabtui.transport.launcher": [(rule.pattern, 0) for rule in launcher.VIA],
-        "fabtui.transport.login_errors": [(row[0], 0) for row in login_errors._OPENSSH],
+        "fabtui.transport.launcher": [
+            *((rule.pattern, 0) for rule in launcher.VIA),
+            *((row[0], 0) for row in launcher._OPENSSH),
+        ],
         "fabtui_node.parsers.base": [(one, re.MULTILINE) for one in likely],
         "fabtui_node.parsers.ib.perftest": [(pattern, 0) for _, pattern in perftest._ERRORS],
         "fabtui_node.parsers.nvidia.values": [(pattern, any_case) for _, pattern in values._ERRORS],

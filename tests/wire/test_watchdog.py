@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from fabtui.lab.namespaces.holder import Holder, missing
+from fabtui.lab.network import Holder, missing
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 TRAINING = Path(__file__).with_name("gloo_training.py")

@@ -30,7 +30,6 @@ The file is --config, FABTUI_CONFIG or your own (fabtui config path). Invalid se
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Show, validate, create, change or locate the settings file; return the exit code."""
     if args.action != "set" and getattr(args, "change", None):
         raise InputError(f"config {args.action} takes no further words; config set KEY VALUE changes a setting")
     if args.action == "path":

@@ -7,7 +7,7 @@ import sys
 from functools import partial
 
 from fabtui.cli.outputs import reading_progress
-from fabtui.cli.written_files import print_lines, text_outputs, write_first, write_texts
+from fabtui.cli.printing import print_lines, text_outputs, write_first, write_texts
 from fabtui.errors import InputError
 from fabtui.exit_status import ALL_OK, BAD
 from fabtui.export.session_diff import csv_text, json_text

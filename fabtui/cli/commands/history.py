@@ -9,8 +9,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from fabtui.cli.printing import is_plain
-from fabtui.cli.written_files import print_lines, text_outputs, write_first, write_texts
+from fabtui.cli.printing import is_plain, print_lines, text_outputs, write_first, write_texts
 from fabtui.config import values
 from fabtui.errors import InputError
 from fabtui.exit_status import ALL_OK, BAD_INPUT

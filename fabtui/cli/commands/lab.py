@@ -11,8 +11,7 @@ from fabtui.config.values import count
 from fabtui.errors import InputError
 from fabtui.lab.faults import KINDS, MAX_ENDPOINTS, LabSpec
 from fabtui.lab.lab import StandingLab, standing
-from fabtui.lab.namespaces.holder import missing
-from fabtui.lab.namespaces.network import MAX_NODES, MAX_RAILS
+from fabtui.lab.network import MAX_NODES, MAX_RAILS, missing
 from fabtui.nodeset import count as counted
 from fabtui.nodeset import fold
 from fabtui.presentation.text_table import aligned
@@ -40,7 +39,6 @@ _ONLY = {"nodes": "up", "rails": "up", "endpoints": "up", "loopback": "up", "lis
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Make a lab, change its faults, describe it, or take it down; return the exit code."""
     given = vars(args)
     action = args.action
     for name, where in _ONLY.items():
@@ -93,9 +91,9 @@ def _use(lab: StandingLab, nodes: int) -> str:
     return f"fabtui --nodes {names} --ssh-config {shlex.quote(str(lab.ssh_config))}"
 
 
-def _title(lab: StandingLab, found: dict[str, Any]) -> str:
-    nodes = list(LabSpec((1,) * found["nodes"]).names)
-    rails = f"{counted(found['rails'], 'rail')} and a management network" if found["rails"] else "loopback addresses"
+def _title(lab: StandingLab, state: dict[str, Any]) -> str:
+    nodes = list(LabSpec((1,) * state["nodes"]).names)
+    rails = f"{counted(state['rails'], 'rail')} and a management network" if state["rails"] else "loopback addresses"
     return f"{lab.name}: {counted(len(nodes), 'node')} {fold(nodes)}, {rails}"
 
 
@@ -109,8 +107,8 @@ def _heal(lab: StandingLab, given: dict[str, Any]) -> None:
     _planted(lab.ask("heal", given.get("faults", [])))
 
 
-def _planted(found: dict[str, Any]) -> None:
-    print("planted: " + (", ".join(found["faults"]) or "nothing"))
+def _planted(state: dict[str, Any]) -> None:
+    print("planted: " + (", ".join(state["faults"]) or "nothing"))
 
 
 def _status(labs: list[StandingLab]) -> None:
@@ -124,12 +122,12 @@ def _status(labs: list[StandingLab]) -> None:
 
 
 def _one(lab: StandingLab, given: dict[str, Any]) -> None:
-    found = lab.ask("status")
-    minutes = (time.time() - found["since"]) / 60
-    print(f"{_title(lab, found)}, up for {minutes:.0f} min")
-    print(f"  {_use(lab, found['nodes'])}")
+    state = lab.ask("status")
+    minutes = (time.time() - state["since"]) / 60
+    print(f"{_title(lab, state)}, up for {minutes:.0f} min")
+    print(f"  {_use(lab, state['nodes'])}")
     print("  ", end="")
-    _planted(found)
+    _planted(state)
 
 
 def _down(lab: StandingLab, given: dict[str, Any]) -> None:

@@ -12,8 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fabtui.cli.commands.hang import hang_options
-from fabtui.cli.commands.job import links_options, query_from
+from fabtui.cli.commands.hang import hang_options, links_options, query_from
 from fabtui.cli.commands.preflight import preflight_options
 from fabtui.cli.main import report_crash
 from fabtui.cli.options_from_args import own_recordings, print_problems, recording_path, request_from

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from fabtui.cli.outputs import reading_progress
-from fabtui.cli.printing import print_json, print_text
-from fabtui.cli.written_files import output_path, write_each, write_first
+from fabtui.cli.printing import output_path, print_json, print_text, write_each, write_first
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.healthy_set import HealthySet
 from fabtui.diagnosis.node_bandwidth import node_bandwidth
 from fabtui.errors import InputError
 from fabtui.exit_status import ALL_OK, BAD
-from fabtui.export.atomic_write import write_atomically, write_bytes
+from fabtui.export.atomic_write import write_bytes
 from fabtui.export.planner import source_text
 from fabtui.importers.session import read_session
 from fabtui.nodeset import check_name, fold
@@ -47,7 +46,6 @@ or input, or no pair was tested
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print the healthy set of a session, or the order of its nodes; return the exit code."""
     given = vars(args)
     if "order" in given:
         return _print_order(args)
@@ -57,34 +55,29 @@ def execute(args: argparse.Namespace) -> int:
     # Checked before anything is read.
     hostfile = output_path(given, "hostfile")
     model = read_session(args.file, reading_progress(args.file))
-    one = diagnose(model)
-    found = one.healthy
-    if found is None:
+    diagnosis = diagnose(model)
+    healthy = diagnosis.healthy
+    if healthy is None:
         raise InputError(f"{args.file}: no pair of endpoints was tested; run a session with the test p2p")
 
     def report(lines: list[str]) -> None:
         if "json" in args:
-            print_json(as_json(found))
+            print_json(as_json(healthy))
         else:
-            text = healthy_text(model, found)
-            print_text(f"{sentence_of(one)}\n\n{text}" + "".join(f"\n{line}\n" for line in lines))
+            text = healthy_text(model, healthy)
+            print_text(f"{sentence_of(diagnosis)}\n\n{text}" + "".join(f"\n{line}\n" for line in lines))
 
-    write_first(_write(found, hostfile) if hostfile is not None else [], report)
-    return BAD if found.left_out else ALL_OK
+    write_first(_write(healthy, hostfile) if hostfile is not None else [], report)
+    return BAD if healthy.left_out else ALL_OK
 
 
-def _write(found: HealthySet, path: Path) -> Iterator[str]:
-    if not found.nodes:
+def _write(healthy: HealthySet, path: Path) -> Iterator[str]:
+    if not healthy.nodes:
         raise InputError(f"--hostfile: no node is healthy with all its GPUs; {path} was not written")
-    for node in found.nodes:
+    for node in healthy.nodes:
         check_name(node, "--hostfile")
-    joining = [f"# joins with some of its GPUs: {line}" for line in host_lines(found.joining)]
-    text = "\n".join((*host_lines(found.endpoints), *joining)) + "\n"
-
-    def put(path: Path) -> None:
-        write_bytes(path, text.encode())
-
-    yield from write_each([(path, put)])
+    joining = [f"# joins with some of its GPUs: {line}" for line in host_lines(healthy.joining)]
+    yield from write_each([(path, partial(_put, [*host_lines(healthy.endpoints), *joining]))])
 
 
 def _print_order(args: argparse.Namespace) -> int:
@@ -94,8 +87,8 @@ def _print_order(args: argparse.Namespace) -> int:
         raise InputError("--hostfile and --slurm-hostfile name the same file")
     ring = getattr(args, "for", "ring") == "ring"
     model = read_session(args.file, reading_progress(args.file))
-    found = node_bandwidth(model)
-    order = found.order(ring=ring)
+    bandwidth = node_bandwidth(model)
+    order = bandwidth.order(ring=ring)
     if len(order.nodes) < 2:
         raise InputError(f"{args.file}: no test between two nodes passed; run a session of several nodes with p2p")
     for node in order.nodes:
@@ -104,16 +97,16 @@ def _print_order(args: argparse.Namespace) -> int:
     # srun reads one host per rank.
     texts = {"hostfile": host_lines(ends), "slurm_hostfile": [one_line(end.node) for end in ends]}
     files = [(path, partial(_put, texts[name])) for name, path in paths.items()]
-    left_out = [node for node in found.nodes if node not in order.nodes]
+    left_out = [node for node in bandwidth.nodes if node not in order.nodes]
 
     def report(lines: list[str]) -> None:
         value: dict[str, Any] = {"order": order.nodes, "ring": ring, "before": order.before, "after": order.after}
         if "json" in args:
-            value |= {"unknown": order.unknown, "left_out": left_out, "source": source_text(found), **texts}
+            value |= {"unknown": order.unknown, "left_out": left_out, "source": source_text(bandwidth), **texts}
             hops = {name: None if (hop := value[name]) is None else hop._asdict() for name in ("before", "after")}
             print_json(value | hops)
             return
-        shown = [*order_lines(order, ring), f"source: {one_line(source_text(found))}"]
+        shown = [*order_lines(order, ring), f"source: {one_line(source_text(bandwidth))}"]
         if left_out:
             shown.append(f"left out, as no test with another node passed: {fold(left_out)}")
         sys.stdout.write("\n".join([*shown, "", *texts["hostfile"], *lines]) + "\n")
@@ -123,5 +116,4 @@ def _print_order(args: argparse.Namespace) -> int:
 
 
 def _put(lines: list[str], path: Path) -> None:
-    text = "\n".join(lines) + "\n"
-    write_atomically(path, lambda file: file.write(text.encode()))
+    write_bytes(path, ("\n".join(lines) + "\n").encode())

@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fabtui.cli.foreground import interrupted_code, played
+from fabtui.cli.commands.run import interrupted_code, played
 from fabtui.cli.options_from_args import print_problems, request_from
 from fabtui.cli.outputs import recording_line
-from fabtui.cli.written_files import TEXT_FORMATS, print_lines, text_outputs, write_first, write_texts
+from fabtui.cli.printing import TEXT_FORMATS, print_lines, text_outputs, write_first, write_texts
 from fabtui.config.file import ConfigFile, read_config
 from fabtui.diagnosis.diagnosis import Evidence, diagnose
 from fabtui.diagnosis.finding import Severity
@@ -44,7 +44,6 @@ exit codes: 0 no findings (notes do not count); 1 a fault, a difference or a cha
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Run a preflight; return the exit code."""
     given = vars(args)
     outputs = text_outputs(given)
     expectations(given.get("expect", ()))
@@ -69,20 +68,20 @@ async def _session(
     if options.origin and "quiet" not in given:
         print(options.origin, file=sys.stderr)
     feed, interrupted = await played(options, Progress(sys.stderr, quiet="quiet" in given))
-    found = diagnose(Evidence(feed.model, expected=expectations(given.get("expect", ())))).preflight
-    changed = None if earlier is None else changes_since(earlier, found.table)
+    preflight = diagnose(Evidence(feed.model, expected=expectations(given.get("expect", ())))).preflight
+    changed = None if earlier is None else changes_since(earlier, preflight.table)
 
     def report(lines: list[str]) -> None:
         if None not in outputs.values():
             if options.record:
                 lines.append(recording_line(options.record, feed.recording_stopped))
             everything, plain = "all" in given, "ascii" in given
-            print_preflight(feed.model, found, changed, given.get("baseline", ""), everything, plain)
+            print_preflight(feed.model, preflight, changed, given.get("baseline", ""), everything, plain)
             print_lines(lines)
 
-    texts = {"json": partial(json_text, feed.model, found), "csv": partial(csv_text, found)}
+    texts = {"json": partial(json_text, feed.model, preflight), "csv": partial(csv_text, preflight)}
     write_first(write_texts(texts, outputs), report)
     if interrupted is not None:
         return interrupted_code(interrupted)
     least = Severity(given.get("fail_on", Severity.WARN))
-    return BAD if changed is not None and changed.any else found.code_from(least)
+    return BAD if changed is not None and changed.any else preflight.code_from(least)

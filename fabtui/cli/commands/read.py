@@ -10,7 +10,7 @@ from pathlib import Path
 from fabtui.cli.commands.app import screen_settings, show
 from fabtui.cli.options_from_args import Request
 from fabtui.cli.outputs import print_result, write_outputs
-from fabtui.cli.written_files import output_path, write_first
+from fabtui.cli.printing import output_path, write_first
 from fabtui.config.file import read_config
 from fabtui.errors import InputError
 from fabtui.exit_status import ALL_OK, NOT_TESTED

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from fabtui.cli.commands.app import screen_settings, show
 from fabtui.cli.options_from_args import files_request, own_recordings, shipped_recording
-from fabtui.cli.printing import is_plain, shown_from
-from fabtui.cli.written_files import output_path
+from fabtui.cli.printing import is_plain, output_path, shown_from
 from fabtui.config.file import read_config
 from fabtui.config.options import OUTPUT_OPTIONS
 from fabtui.config.values import ratio
@@ -39,7 +38,6 @@ examples:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Replay a recording, or list the recordings without one; return the exit code."""
     if "demo" in args:
         if "file" in args:
             raise InputError(f"--demo plays a recording that ships with fabtui; without it: fabtui replay {args.file}")

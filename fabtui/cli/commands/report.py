@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from fabtui.cli.options_from_args import files_request, own_recordings, shipped_recording
 from fabtui.cli.outputs import output_files, reading_progress
-from fabtui.cli.printing import print_text
-from fabtui.cli.written_files import print_lines, write_each
+from fabtui.cli.printing import print_lines, print_text, write_each
 from fabtui.config.file import read_config
 from fabtui.config.values import listed
 from fabtui.diagnosis.diagnosis import diagnose
@@ -61,16 +60,23 @@ recognised; 3 a format was not recognised
 """
 
 _STDOUT = "-"
+#: Name of the picture of the collectives, which is not a layer's.
+CURVES = "curves"
+#: Layers that are drawn first where one picture is asked for.
+_FIRST = ("p2p", "world")
+_WRITERS: dict[str, Callable[[Scene], bytes]] = {"svg": lambda scene: svg(scene).encode(), "png": png}
+Files = list[tuple[Path, Callable[[Path], None]]]
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Write a report; return the exit code of the session, or 0 if all formats of other files are known."""
     files = _files(args)
     wanted = picture_request(args)
     name = getattr(args, "out", None if wanted.targets else "report.html")
     out = None if name in (None, _STDOUT) else _checked(name, files)
     request = files_request(vars(args))
-    against = _baseline(args.baseline) if "baseline" in args else None
+    against = None
+    if "baseline" in args:
+        against = Against(Path(args.baseline).name, read_session(args.baseline, reading_progress(args.baseline)))
     progress = reading_progress(files[0])
     model, readings, damage = _read(files, progress)
     if model is None and against is not None:
@@ -80,15 +86,15 @@ def execute(args: argparse.Namespace) -> int:
     progress.step("looking for causes")
     diagnosis = None if model is None else diagnose(model)
     progress.step("writing the report")
-    found = document(diagnosis, [Path(name).name for name in files], readings, against, [damage] if damage else [])
+    page = document(diagnosis, [Path(name).name for name in files], readings, against, [damage] if damage else [])
     files_of_session = [] if model is None else output_files(model, request, diagnosis)
     outputs = [*picture_files(model, wanted), *files_of_session]
     if out is not None:
-        outputs.append((out, partial(write_document, found)))
+        outputs.append((out, partial(write_document, page)))
     progress.end()
     lines = write_each(outputs)
     if name == _STDOUT:
-        text = markdown(found)
+        text = markdown(page)
         for line in lines:
             print(line, file=sys.stderr)
         print_text(text)
@@ -96,7 +102,7 @@ def execute(args: argparse.Namespace) -> int:
         print_lines(lines)
     if damage:
         raise InputError(f"{damage}; the report shows the part before it")
-    return found.code
+    return page.code
 
 
 def _files(args: argparse.Namespace) -> list[str]:
@@ -129,10 +135,6 @@ def _checked(name: str, files: list[str]) -> Path:
     return path
 
 
-def _baseline(file: str) -> Against:
-    return Against(Path(file).name, read_session(file, reading_progress(file)))
-
-
 def _read(files: list[str], progress: ReadingProgress) -> tuple[Model | None, list[Result], str]:
     if len(files) == 1 and is_recording(path := user_path(files[0])):
         model, damage = replayed(path, progress)
@@ -148,15 +150,6 @@ def _read(files: list[str], progress: ReadingProgress) -> tuple[Model | None, li
     model = model_of([result for result in results if convertible(result.kind)])
     others = [result for result in results if not is_ours(result.kind)]
     return (model if model.nodes else None), others, ""
-
-
-#: Name of the picture of the collectives, which is not a layer's.
-CURVES = "curves"
-#: Layers that are drawn first where one picture is asked for.
-_FIRST = ("p2p", "world")
-_WRITERS: dict[str, Callable[[Scene], bytes]] = {"svg": lambda scene: svg(scene).encode(), "png": png}
-
-Files = list[tuple[Path, Callable[[Path], None]]]
 
 
 class PictureRequest(NamedTuple):
@@ -213,7 +206,7 @@ def picture_files(model: Model | None, request: PictureRequest) -> Files:
         if name not in known:
             raise InputError(f"--layer: there are no results in {name}; there are in {', '.join(known)}")
     names = request.names or known
-    found: Files = []
+    files: Files = []
     for kind, (path, is_folder) in request.targets.items():
         if not is_folder and len(request.names) > 1:
             raise InputError(f"--layer: {path.name} holds one picture; name a folder for several")
@@ -224,8 +217,8 @@ def picture_files(model: Model | None, request: PictureRequest) -> Files:
             raise InputError(f"--mode: there are no values in {', '.join(names)}; use the mode verdict")
         for name, mode in pictures if is_folder else pictures[:1]:
             file = path / f"{name if name == CURVES else f'{name}-{mode}'}.{kind}" if is_folder else path
-            found.append((file, partial(_write, model, name, mode, _WRITERS[kind])))
-    return found
+            files.append((file, partial(_write, model, name, mode, _WRITERS[kind])))
+    return files
 
 
 def _modes(model: Model, name: str, modes: Sequence[Mode]) -> tuple[Mode, ...]:

@@ -51,7 +51,6 @@ _KEPT = (
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Show what would be replaced, ask, and write the copy; return the exit code."""
     if args.file == "-":
         raise InputError("share needs the name of a file, not standard input (-)")
     path = user_path(args.file)

@@ -15,7 +15,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
-from fabtui.cli.foreground import Ended, caught_signals, run_until, sleep_until
+from fabtui.cli.commands.run import Ended, caught_signals, run_until, sleep_until
 from fabtui.cli.options_from_args import Request, print_problems, request_from
 from fabtui.cli.outputs import write_outputs
 from fabtui.config.file import read_config
@@ -67,7 +67,6 @@ class _Settings(NamedTuple):
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Repeat rounds until a signal; return the exit code."""
     config = read_config(args)
     # Days of rounds would fill the disk.
     args.no_record = True
@@ -160,34 +159,34 @@ class _Watching:
         if not problem and not _holds_results(feed.model):
             state, problem = RoundState.NOTHING_TESTED, _why_nothing(feed.model)
         good = state is RoundState.COMPLETE
-        found = feed.diagnosis() if good else None
-        code = NOT_TESTED if found is None else found.code
+        diagnosis = feed.diagnosis() if good else None
+        code = NOT_TESTED if diagnosis is None else diagnosis.code
         summed = (
-            sentence_of(found).removesuffix(".")
-            if found is not None
+            sentence_of(diagnosis).removesuffix(".")
+            if diagnosis is not None
             else f"{state}: {problem}; the values of the last good round stay"
         )
         done = WatchRound(state, began, time.time())
         try:
             if self._settings.prom is not None:
-                write_round(done, found, self._settings.prom, self._request.exposition)
-            list(write_outputs(feed.model, self._request, found) if good else ())
+                write_round(done, diagnosis, self._settings.prom, self._request.exposition)
+            list(write_outputs(feed.model, self._request, diagnosis) if good else ())
         except (OSError, InputError) as error:
             # The next round may find room on the disk.
             summed += f"; cannot write: {one_line(str(error), 300)}"
             code = BAD_INPUT
         self._line(f"round {number}: {summed}, {done.ended - began:.1f} s")
-        if found is not None and self._settings.passive:
-            self._report(found)
+        if diagnosis is not None and self._settings.passive:
+            self._report(diagnosis)
         return None, code
 
-    def _report(self, found: Diagnosis) -> None:
-        titles = {f"{one.rule.id} {one.topic} {fold(one.nodes)}": one for one in found.findings}
-        for identity, one in titles.items():
+    def _report(self, diagnosis: Diagnosis) -> None:
+        titles = {f"{finding.rule.id} {finding.topic} {fold(finding.nodes)}": finding for finding in diagnosis.findings}
+        for identity, finding in titles.items():
             if identity not in self._printed:
                 self._line(
-                    f"{one.severity}: {one_line(placed_title(one), 500)}"
-                    + (f"; next: {step_text(one.next[0])}" if one.next else "")
+                    f"{finding.severity}: {one_line(placed_title(finding), 500)}"
+                    + (f"; next: {step_text(finding.next[0])}" if finding.next else "")
                 )
         self._printed = set(titles)
 

@@ -7,16 +7,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from fabtui.argument_name import argument
 from fabtui.diagnosis.finding import Finding, Severity, register
 from fabtui.diagnosis.preflight.node_context import NodeContext, NodeRule
-from fabtui.errors import InputError
+from fabtui.errors import InputError, argument
 from fabtui.model.facts.catalogue import facts_for
 from fabtui.model.facts.compare import Fact, shown
 from fabtui.model.facts.node_view import ProbedNode, Value, dicts, field, text
 from fabtui.nodeset import count, fold
 from fabtui.sanitize import one_line
-from fabtui.scheduler.slurm_states import is_broken, out_of_service
+from fabtui.scheduler.slurm_text import is_broken, out_of_service
 
 #: Interfaces of container engines, hypervisors and the host itself: they lead to no other node.
 LOCAL_ONLY = ("docker", "virbr", "lo")

@@ -1,7 +1,7 @@
 """Output of Slurm's ``sinfo``, ``squeue``, ``scontrol show`` of nodes, jobs and partitions, and ``topology.conf``.
 
 Tables have default or custom columns under their heading. The grammar of topologies is in
-`fabtui.scheduler.slurm_topology`.
+`fabtui.scheduler.slurm_text`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ import re
 from typing import Any, NamedTuple
 
 from fabtui.nodeset import expand_listed
-from fabtui.scheduler.slurm_records import NOTHING, pairs
-from fabtui.scheduler.slurm_states import out_of_service
-from fabtui.scheduler.slurm_topology import joined, leaves, records
+from fabtui.scheduler.slurm_text import NOTHING, joined, leaves, out_of_service, pairs, records
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import plain_lines, whole
 

@@ -29,16 +29,16 @@ def read_baseline(path: Path) -> Baseline:
     """
     value = _snapshot(path)
     if value is not None:
-        found = _of_snapshot(path, value)
+        baseline = _of_snapshot(path, value)
     else:
         model = Model()
         for event in read_events(path):
             if isinstance(event, _NEEDED):
                 apply_recorded(model, event, path)
-        found = Baseline.of(path.name, model.started, model.measurements())
-    if not found.values:
+        baseline = Baseline.of(path.name, model.started, model.measurements())
+    if not baseline.values:
         raise InputError(f"--baseline: {path} holds no pair of endpoints that was tested")
-    return found
+    return baseline
 
 
 def _snapshot(path: Path) -> dict[str, Any] | None:

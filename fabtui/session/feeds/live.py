@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import itertools
 import re
 import shlex
@@ -37,9 +36,8 @@ from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
 from fabtui.sanitize import one_line
-from fabtui.scheduler.slurm import ending_of
+from fabtui.scheduler.slurm import ending_of, node_values
 from fabtui.scheduler.slurm_gpus import GpuUse, gpu_use
-from fabtui.scheduler.slurm_nodes import node_values
 from fabtui.session import user_probes
 from fabtui.session.acknowledgement_file import LONGEST_NOTE, AcknowledgementFile, file_of_site
 from fabtui.session.event_pipeline import EventPump, Journal
@@ -75,10 +73,6 @@ AFTERMATH = 15.0
 _LOOK = 0.1
 #: Maximum time (s) that the end of a sweep waits for running counter samples.
 COUNTER_PATIENCE = 1.0
-#: M_ARENA_MAX and M_MMAP_THRESHOLD of glibc's malloc.h.
-_M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3
-#: Bytes from which a block of memory is not part of the heap: glibc's initial value.
-_OWN_MAPPING = 128 << 10
 
 
 class _Closing(Exception):
@@ -149,8 +143,6 @@ class LiveFeed(Feed):
         self._diagnosed: tuple[int, Diagnosis] | None = None  #: With the number of events that it is based on.
         self._concluded: Conclusions | None = None
         self._remembered = False
-        #: What is called in a thread once the nodes work: imports of what only the end of a front end needs.
-        self.ahead: Callable[[], object] | None = None
         self.history_problem = ""  #: Why the session is not in the history of the site, or "".
         self._sweeping = False
         self._swept: list[str] = []
@@ -160,11 +152,9 @@ class LiveFeed(Feed):
         self.badges.append(f"RECORDING STOPPED: {why}")
 
     def listen(self, changed: Callable[[], None]) -> None:
-        """Register a callback for the end of each batch of events."""
         self._pump.listen(changed)
 
     def pause(self, on: bool) -> None:
-        """Start no new test while ``on``."""
         if on:
             self._go.clear()
         else:
@@ -172,7 +162,6 @@ class LiveFeed(Feed):
         self._pump.emit(Paused(on=on))
 
     async def run(self) -> None:
-        """Connect, probe and sweep; return after the first sweep."""
         self._life = asyncio.create_task(self._live())
         first = asyncio.create_task(self._first_done.wait())
         try:
@@ -183,16 +172,13 @@ class LiveFeed(Feed):
             self._life.result()
 
     def watch(self, on: bool) -> None:
-        """Test pairs again in the background while ``on``; in a read-only session, only inspect the nodes."""
         if self._watch is not None:
             self._watch.turn(on, self._first_done)
 
     async def all_gone(self) -> None:
-        """Wait until no node is left."""
         await self._deserted.wait()
 
     async def look(self, nodes: Sequence[str]) -> None:
-        """Probe nodes again, beside the tests."""
         if self._sweep is not None:
             await self._sweep.probes.again(self._sweep.alive(nodes))
             await self._pump.flush()
@@ -231,14 +217,12 @@ class LiveFeed(Feed):
         return client
 
     async def acknowledge(self, finding: str, title: str, note: str) -> None:
-        """Keep a note about a finding in the recording and in the state folder, or remove it."""
         event = Acknowledged(finding=finding, title=title, note=one_line(note, LONGEST_NOTE))
         self._pump.emit(event)
         if problem := await asyncio.to_thread(self._notes.write, event):
             self._pump.log("warning", problem)
 
     async def close(self) -> None:
-        """End everything on the nodes and close the journal; bounded in time."""
         if self._watch is not None and not self._closing.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(2.0):
@@ -254,7 +238,6 @@ class LiveFeed(Feed):
         await self._remember()
 
     async def retest(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Test ordered pairs again, alone, after the running tests."""
         if self._sweep is None or self.read_only:
             return
         numbers = {
@@ -273,14 +256,12 @@ class LiveFeed(Feed):
             await self._end("retest")
 
     async def confirm(self, experiments: Sequence[Experiment]) -> None:
-        """Run experiments about findings, after the running tests."""
         if (sweep := self._sweep) is not None and experiments and not self.read_only:
             async with self._testing:
                 await self._tests(lambda: sweep.confirm(experiments))
                 await self._end("experiments")
 
     async def sweep(self) -> None:
-        """Repeat the sweep over the remaining nodes."""
         sweep = self._sweep
         if sweep is None or self._sweeping or not self._first_done.is_set():
             return
@@ -293,8 +274,6 @@ class LiveFeed(Feed):
             self._sweeping = False
 
     async def _live(self) -> None:
-        # Before the first thread: a thread with its own heap keeps it.
-        share_heap()
         pumping = asyncio.create_task(self._pump.run())
         try:
             async with contextlib.AsyncExitStack() as stack:
@@ -530,14 +509,14 @@ class LiveFeed(Feed):
         return (await asyncio.shield(self._gpu_use)).setting(name)
 
     async def _ask_for_gpus(self) -> GpuUse:
-        found = await asyncio.to_thread(gpu_use, self._order, self._options.job)
-        if found.problem:
-            text = f"Slurm does not report which GPUs other jobs hold ({found.problem}); GPUs in use are not tested"
+        use = await asyncio.to_thread(gpu_use, self._order, self._options.job)
+        if use.problem:
+            text = f"Slurm does not report which GPUs other jobs hold ({use.problem}); GPUs in use are not tested"
             self._pump.log("warning", text)
-        for node, indexes in found.others.items():
+        for node, indexes in use.others.items():
             listed = ", ".join(map(str, indexes))
             self._pump.log("notice", f"GPUs {listed} belong to other jobs and are not tested (--all-gpus)", node)
-        return found
+        return use
 
     async def _ask_scheduler(self) -> None:
         options = self._options
@@ -657,9 +636,8 @@ class LiveFeed(Feed):
             await self._sweep.reset()
             await self._rejoined()
 
-    def _woke(self, seconds: float, busy: bool) -> None:
-        what = "fabtui was busy, or got no processor," if busy else "this machine slept, or fabtui was stopped,"
-        text = f"{what} for {seconds:.0f} s"
+    def _woke(self, seconds: float) -> None:
+        text = f"this machine slept, or fabtui was stopped or got no processor, for {seconds:.0f} s"
         self._pump.log("notice", f"{text}; nodes are joined again, and what was being tested is tested again")
         self._slept, self._woken = dict.fromkeys(self._ready, text), asyncio.get_running_loop().time()
         self._returns.call()
@@ -710,8 +688,6 @@ class LiveFeed(Feed):
         await asyncio.to_thread(load_conclusions)
         if self._options.history is not None and (problem := await self._conclusions().read_past()):
             self._pump.log("warning", problem)
-        if self.ahead is not None:
-            await asyncio.to_thread(self.ahead)
 
     async def _remember(self) -> None:
         """Add the session to the history, after its recording: what goes wrong there is a line at the end."""
@@ -742,7 +718,6 @@ class LiveFeed(Feed):
             self._pump.log("info" if code == ALL_OK else "warning", f"{what} ended: {text}")
         self._pump.emit(SessionEnd(exit=code, text=text))
         await self._pump.flush()
-        trim_heap()
 
 
 def load_conclusions() -> type[Conclusions]:
@@ -750,26 +725,3 @@ def load_conclusions() -> type[Conclusions]:
     from fabtui.session.conclusions import Conclusions
 
     return Conclusions
-
-
-def share_heap() -> bool:
-    """Make all future threads share one heap without large arrays; return True if the C library supports that.
-
-    glibc gives each thread its own heap. Memory freed after a batch of a recording is then reused by that thread only.
-    Python threads hold one lock anyway, so separate heaps gain nothing.
-
-    The first large array that is freed makes glibc put the next ones into the heap, where they leave holes. With a
-    fixed threshold, memory of large arrays goes back to the system.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-        return bool(mallopt(_M_ARENA_MAX, 1) and mallopt(_M_MMAP_THRESHOLD, _OWN_MAPPING))
-    except (OSError, AttributeError):
-        return False
-
-
-def trim_heap() -> None:
-    """Give free memory back to the system, as after a search for findings, which takes much for a short time."""
-    # Not every C library has it.
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)

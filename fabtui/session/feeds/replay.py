@@ -5,91 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import pickle
-import tempfile
-import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import IO, NamedTuple
 
 from fabtui.errors import InputError
 from fabtui.history.query import past_of
 from fabtui.model.events import Event, LogEntry, SessionResumed, SessionStart
-from fabtui.model.recording import START, EventReader, RecordingPlace, apply_recorded, last_time
+from fabtui.model.recording import apply_recorded, last_time, read_events
 from fabtui.model.recurrence import FindingPast
 from fabtui.model.session_model import Model
 from fabtui.model.verdict_changes import VerdictChange
 from fabtui.session.feeds.base import Feed, Playback
-
-#: Bytes of recorded text between two checkpoints, at first: about half a second of work.
-SPACING = 4 << 20
-#: Maximum number of checkpoints; every second one is dropped when there are more.
-MOST = 24
-
-
-class _Checkpoint(NamedTuple):
-    """A copy of the model at a place of the recording; ``start`` and ``length`` are where it is in the file."""
-
-    time: float
-    place: RecordingPlace
-    start: int
-    length: int
-
-
-class Checkpoints:
-    """Copies of the model of a replay, compressed in an unlinked temporary file, so that they take no memory."""
-
-    def __init__(self) -> None:
-        self._file: IO[bytes] | None = None
-        self._kept: list[_Checkpoint] = []
-        self._spacing = SPACING
-        self._since = 0
-
-    def note(self, reader: EventReader, model: Model) -> None:
-        """Take a checkpoint if enough was read since the latest one, and this part of the recording has none."""
-        if reader.size - self._since < self._spacing:
-            return
-        self._since = reader.size
-        if not self._kept or model.now > self._kept[-1].time:
-            self._take(reader.place, model)
-
-    def _take(self, place: RecordingPlace, model: Model) -> None:
-        # The baseline belongs to the screen and the past to the site, not to the recording.
-        beside = model.baseline, model.past
-        model.baseline = model.past = None
-        try:
-            data = zlib.compress(pickle.dumps(model, pickle.HIGHEST_PROTOCOL), 1)
-        finally:
-            model.baseline, model.past = beside
-        try:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile(prefix="fabtui-")  # noqa: SIM115 - lives as long as the replay
-            start = self._file.seek(0, 2)
-            self._file.write(data)
-            self._file.flush()
-        except OSError:
-            # Without room on the disk, a seek takes longer.
-            return
-        self._kept.append(_Checkpoint(model.now, place, start, len(data)))
-        if len(self._kept) > MOST:
-            self._kept = self._kept[1::2]
-            self._spacing *= 2
-
-    def latest(self, target: float) -> float:
-        """Return the time of the latest checkpoint that is not later than a time, or 0."""
-        return max((one.time for one in self._kept if one.time <= target), default=0.0)
-
-    def load(self, target: float) -> tuple[RecordingPlace, Model]:
-        """Return the latest checkpoint that is not later than a time, or the start of the recording."""
-        self._since = 0
-        found = next((one for one in reversed(self._kept) if one.time <= target), None)
-        if found is None or self._file is None:
-            return START, Model()
-        self._file.seek(found.start)
-        # Written by this process to a file without a name.
-        model: Model = pickle.loads(zlib.decompress(self._file.read(found.length)))  # noqa: S301  # nosec B301
-        return found.place, model
-
 
 #: Maximum distance (s of replay time) of events that are applied together.
 _TICK = 0.03
@@ -111,11 +37,9 @@ class StillFeed(Feed):
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, changed: Callable[[], None]) -> None:
-        """Register a callback for the end of each batch of events."""
         self._listeners.append(changed)
 
     async def run(self) -> None:
-        """Apply all events."""
         for event in self._events:
             self.model.apply(event)
         self._notify()
@@ -128,8 +52,8 @@ class StillFeed(Feed):
 class ReplayFeed(StillFeed):
     """Feed that plays a recording; ``speed`` in recorded seconds per second, None: as fast as possible.
 
-    A seek forward applies the events up to a time at once. A seek back builds a new model from the last checkpoint
-    before the time, in short steps. It replaces `model` once it has reached the time.
+    A seek forward applies the events up to a time at once. A seek back builds a new model from the start, in
+    short steps. It replaces `model` once it has reached the time.
     """
 
     def __init__(self, path: Path, speed: float | None = None) -> None:
@@ -145,10 +69,8 @@ class ReplayFeed(StillFeed):
         self._turns: float = math.inf
         #: Model that events are applied to: `model`, or its successor after a seek back.
         self._building = self.model
-        self._place = START
         #: Sessions of the site before the recorded one; None until the first event, and without any.
         self._past: FindingPast | None = None
-        self._checkpoints = Checkpoints()
         self._restart = False
         self._playing: asyncio.Task[None] | None = None
         self._arrived = asyncio.Event()
@@ -161,7 +83,6 @@ class ReplayFeed(StillFeed):
 
     @property
     def playback(self) -> Playback | None:
-        """Position, length and speed; None before the first event."""
         started = self._building.started
         if not started:
             return None
@@ -183,7 +104,6 @@ class ReplayFeed(StillFeed):
         self._wake.set()
 
     def pause(self, on: bool) -> None:
-        """Stop the clock of the replay while ``on``."""
         self._hold(self._now())
         self.model.paused = self._paused = on
         self._notify()
@@ -194,22 +114,20 @@ class ReplayFeed(StillFeed):
         self._notify()
 
     def seek(self, position: float) -> None:
-        """Go to a time (s after the start), at most to the end."""
         started = self._building.started
         if started:
             target = started + max(0.0, position)
             self._go_to(target if self._end is None else min(target, self._end))
 
     async def seek_turn(self, step: int) -> VerdictChange | None:
-        """Go to the next (1) or previous (-1) change of a verdict; return the change, or None."""
         turns = self._building.turns
         if step < 0:
             # While it plays, the latest change is soon a moment ago.
             before = self._now() - (0.0 if self._paused or self._ended else self._speed or 0.0)
-            found = next((turn.time for turn in reversed(turns.latest) if turn.time < before), None)
-            if found is None:
+            earlier = next((turn.time for turn in reversed(turns.latest) if turn.time < before), None)
+            if earlier is None:
                 return None
-            self._go_to(found)
+            self._go_to(earlier)
         elif self._ended:
             return None
         else:
@@ -229,8 +147,7 @@ class ReplayFeed(StillFeed):
         # At full speed it would be at the end again at once.
         self._speed = self._speed or 1.0
         back = target < self._building.now
-        ahead = turns == math.inf and self._checkpoints.latest(target) > self._building.now
-        self._restart = self._restart or back or ahead
+        self._restart = self._restart or back
         if self._ended:
             if not back:
                 self._arrive()
@@ -275,8 +192,7 @@ class ReplayFeed(StillFeed):
         while not self._closed:
             if self._restart:
                 self._restart = False
-                target = math.inf if self._target is None else self._target
-                self._place, self._building = self._checkpoints.load(target)
+                self._building = Model()
             try:
                 await self._play()
             except InputError as damage:
@@ -296,9 +212,8 @@ class ReplayFeed(StillFeed):
         self._arrive()
 
     async def _play(self) -> None:
-        reader = EventReader(self._path, self._place)
         self._building.past = self._past
-        for event in reader:
+        for event in read_events(self._path):
             self._next = event.time
             # Nobody wants to wait for as long as a session was interrupted.
             if not self._building.started or isinstance(event, SessionResumed):
@@ -311,7 +226,6 @@ class ReplayFeed(StillFeed):
                 self._building.past = self._past = await asyncio.to_thread(past_of, self._building)
             # The recorded session's pause is not the replay's.
             self._building.paused = self._paused
-            self._checkpoints.note(reader, self._building)
 
     async def _is_due(self, time: float) -> bool:
         """Wait until an event is due; return False if it is no longer wanted."""

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
-from fabtui.argument_name import argument
-from fabtui.errors import InputError
+from fabtui.errors import InputError, argument
 from fabtui.jobs.monitor.report import JobReport
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import JobStatus

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from fabtui.argument_name import argument
+from fabtui.errors import argument
 from fabtui.jobs.monitor import job_logs
 from fabtui.jobs.monitor.job_logs import JobLogs
 from fabtui.jobs.monitor.job_rules import STALE, report_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.cli.commands import completion
+from fabtui.cli.commands import help as completion
 from fabtui.cli.main import main
 from fabtui.cli.parser import build_parser
 from fabtui.screen.themes.ramps import all_theme_names
@@ -40,7 +40,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with pytest.MonkeyPatch.context() as patch:
             printed: list[str] = []
             patch.setattr("builtins.print", printed.append)
-            assert completion.execute(args) == 0
+            assert completion.execute_completion(args) == 0
         (folder / ("_fabtui" if shell == "zsh" else f"fabtui.{shell}")).write_text("".join(printed))
     return folder
 

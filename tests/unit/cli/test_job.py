@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fabtui.cli import main as entry
-from fabtui.cli.commands import job
-from fabtui.cli.commands.job import query_from
+from fabtui.cli.commands import hang as job
+from fabtui.cli.commands.hang import query_from
 from fabtui.errors import InputError
 from fabtui.session.options import JobQuery
 from fabtui.session.running_job import monitor

@@ -10,7 +10,7 @@ from fabtui.cli.commands.hang import job_options
 from fabtui.cli.parser import build_parser
 from fabtui.errors import InputError
 from fabtui.scheduler import slurm
-from fabtui.scheduler.allocation import Allocation
+from fabtui.scheduler.base import Allocation
 from fabtui.session.options import SessionOptions
 
 

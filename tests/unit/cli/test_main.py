@@ -238,11 +238,12 @@ def test_every_command_explains_itself(command: list[str], here: Here, monkeypat
 def test_the_help_of_a_command_is_that_of_its_module() -> None:
     from importlib import import_module
 
-    from fabtui.cli.parser import COMMANDS, FURTHER, help_of
+    from fabtui.cli.parser import COMMANDS, FURTHER, help_of, place_of
 
     for command in ("", *COMMANDS, *FURTHER):
-        module = import_module(f"fabtui.cli.commands.{command or 'app'}")
-        description, _, epilog = module.HELP.partition("\n\n")
+        name, end = place_of(command)
+        text: str = getattr(import_module(f"fabtui.cli.commands.{name}"), f"HELP{end.upper()}")
+        description, _, epilog = text.partition("\n\n")
         assert help_of(command) == (description.strip(), epilog)
 
 
@@ -492,7 +493,7 @@ def test_options_before_the_command_belong_to_it(words: list[str], same: list[st
     ("name", "now"),
     [
         *(("ras", "hang --source ras"), ("flight", "hang --source flight"), ("stacks", "hang --source stacks")),
-        *(("watchdog", "hang --wait"), ("healthy", "nodes"), ("order", "nodes --order")),
+        *(("watchdog", "hang --wait"), ("healthy", "nodes"), ("order", "nodes --order"), ("schema", "help --schema")),
     ],
 )
 def test_an_earlier_name_is_answered_with_the_new_form(name: str, now: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from fabtui.cli import foreground, written_files
 from fabtui.cli import main as entry
+from fabtui.cli import printing
+from fabtui.cli.commands import run as foreground
 from fabtui.session.feeds import live
 from fabtui.transport.link import NodeUnreachable
 from tests.unit.model.broken_nodes import BROKEN, HEALTHY
@@ -183,7 +184,7 @@ def test_what_was_found_is_reported_also_when_a_file_cannot_be_written(
             raise OSError(errno.ENOSPC, "No space left on device")
         real(path, write)
 
-    monkeypatch.setattr(written_files, "write_atomically", full)
+    monkeypatch.setattr(printing, "write_atomically", full)
     play(monkeypatch, nodes := FakeNodes(script()))
     table = tmp_path / "facts.csv"
     assert preflight(nodes, "--json", str(tmp_path / "facts.json"), "--csv", str(table)) == 2

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from fabtui.cli import foreground as command
 from fabtui.cli import main as entry
+from fabtui.cli.commands import run as command
 from fabtui.cli.outputs import DIAGNOSIS_WRITERS
 from fabtui.diagnosis import diagnosis
 from fabtui.diagnosis.pairs.tally import Tally

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.cli.commands import serve
+from fabtui.cli.commands import app as serve
 from fabtui.cli.main import main
 
 

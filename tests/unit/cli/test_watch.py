@@ -16,7 +16,7 @@ from prometheus_client import parser
 
 from fabtui.cli import main as entry
 from fabtui.cli.commands import watch as command
-from fabtui.cli.foreground import Ended, caught_signals, sleep_until
+from fabtui.cli.commands.run import Ended, caught_signals, sleep_until
 from fabtui.errors import InputError
 from fabtui.export.openmetrics import write_round
 from fabtui.session.feeds import live

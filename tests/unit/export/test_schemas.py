@@ -10,8 +10,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
-from fabtui.cli import foreground as command
 from fabtui.cli import main as entry
+from fabtui.cli.commands import run as command
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Kind, Severity
 from fabtui.diagnosis.preflight.checks import preflight
@@ -51,14 +51,14 @@ def replayed(path: Path) -> Model:
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    """Return the schema that ``fabtui schema`` prints."""
-    assert entry.main(["schema", *words]) == 0
+    """Return the schema that ``fabtui help --schema`` prints."""
+    assert entry.main(["help", "--schema", *words]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
 
 def test_an_unknown_schema_ends_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert entry.main(["schema", "job"]) == 2
+    assert entry.main(["help", "--schema", "job"]) == 2
     assert "there is no schema 'job'; there are session, preflight, diff, planner, history\n" in capsys.readouterr().err
 
 

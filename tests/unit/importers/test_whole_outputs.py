@@ -11,7 +11,7 @@ import pytest
 
 from fabtui.importers.catalogue import formats
 from fabtui.importers.result import Result
-from fabtui.scheduler.slurm_topology import leaves, records
+from fabtui.scheduler.slurm_text import leaves, records
 
 from ...effort import examples
 from .places import at, cases, of_text, output_of

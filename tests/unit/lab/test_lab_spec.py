@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from fabtui.lab.faults import LabSpec, parse_faults
@@ -59,9 +60,9 @@ def test_bad_shapes_are_reported_in_one_line(text: str, word: str) -> None:
 def test_order_survives_its_way() -> None:
     spec = LabSpec((2, 3))
     faults = parse_faults(["n001=dead-after:1.5", "n000=env:A=b"], spec)
-    line = Lab(spec, faults).order.to_json()
-    assert "\n" not in line
-    order = Order.from_json(line)
+    line = msgspec.json.encode(Lab(spec, faults).order)
+    assert b"\n" not in line
+    order = msgspec.json.decode(line, type=Order)
     assert (order.spec, parse_faults(order.faults, order.spec)) == (spec, faults)
     standing = Order(LabSpec((2, 2), 3, standing=True), "/folder")
-    assert Order.from_json(standing.to_json()) == standing
+    assert msgspec.json.decode(msgspec.json.encode(standing), type=Order) == standing

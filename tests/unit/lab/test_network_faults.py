@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabtui.lab.faults import FaultKind, LabSpec, kinds, parse_fault, parse_faults, places_of
-from fabtui.lab.namespaces.network import Network, effect_of
+from fabtui.lab.network import Network, effect_of
 
 SHAPE = LabSpec((1,) * 4, 2, standing=True)
 ROOTLESS = LabSpec((1,) * 4, standing=True)

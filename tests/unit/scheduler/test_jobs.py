@@ -8,10 +8,9 @@ import pytest
 
 from fabtui.errors import InputError
 from fabtui.scheduler import slurm
-from fabtui.scheduler.current_job import current_job
-from fabtui.scheduler.pods import pods
-from fabtui.scheduler.slurm_nodes import node_values
-from fabtui.scheduler.tool import ask
+from fabtui.scheduler.base import ask
+from fabtui.scheduler.current_job import current_job, pods
+from fabtui.scheduler.slurm import node_values
 
 from .conftest import Fake
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fabtui.scheduler.slurm_records import known_pairs, pairs
+from fabtui.scheduler.slurm_text import known_pairs, pairs
 
 
 def test_a_value_extends_to_the_next_name_which_begins_with_a_capital() -> None:

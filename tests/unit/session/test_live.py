@@ -46,17 +46,6 @@ async def test_a_healthy_session_fills_everything_and_leaves(tmp_path: Path) -> 
     assert [e.seq for e in read_events(record)] == list(range(len(list(read_events(record)))))
 
 
-async def test_imports_of_the_end_follow_when_the_ranks_of_a_node_are_loading() -> None:
-    feed, nodes = feed_of(Script({"a": 1}), engine="nccl")
-    sent: list[list[str]] = []
-    feed.ahead = lambda: sent.append([one["t"] for one in nodes.links["a"].sent])
-    await feed.run()
-    await until(lambda: bool(sent))
-    await feed.close()
-    assert len(sent) == 1
-    assert "standby" in sent[0]
-
-
 async def test_the_start_of_ranks_is_a_phase_that_counts_nodes(tmp_path: Path) -> None:
     record = tmp_path / "r.jsonl.gz"
     await run(Script({"a": 2, "b": 2}), record=record, probes=("p2p",))

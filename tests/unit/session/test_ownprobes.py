@@ -29,11 +29,11 @@ from fabtui.model.session_model import Model
 from fabtui.session import user_probes
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import SessionOptions
-from fabtui.session.probe_runner import PREFLIGHT
 from fabtui.transport import payload
 from fabtui.transport.payload import Cargo
 from fabtui_node import protocol
 from fabtui_node.probes import user_probe
+from fabtui_node.registry import PREFLIGHT
 from fabtui_node.runtime import bootloader
 
 ROOT = Path(__file__).resolve().parents[3]

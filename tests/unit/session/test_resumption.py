@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from fabtui.cli import foreground as command
 from fabtui.cli import main as entry
+from fabtui.cli.commands import run as command
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.model.events import Event, Measured, NodeState, SessionResumed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 
 import pytest
 
@@ -15,7 +14,7 @@ from fabtui.session.feeds.live import LiveFeed
 from tests.unit.session.fakenodes import FakeNodes, Script
 from tests.unit.session.played import feed_of, p2p_of, until
 
-NOTE = "this machine slept, or fabtui was stopped, for 20 s"
+NOTE = "this machine slept, or fabtui was stopped or got no processor, for 20 s"
 
 
 class Clock:
@@ -42,43 +41,6 @@ def sleep(clock: Clock, nodes: FakeNodes, *lost: str) -> None:
     clock.ahead += 20.0
     for name in lost:
         nodes.links[name].lose("lease", "the node side ended itself: no heartbeat for 10 s")
-
-
-def test_a_busy_loop_is_no_sleep(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    woke: list[tuple[int, bool]] = []
-    detector = reconnection.SuspendDetector(lambda seconds, busy: woke.append((round(seconds), busy)))
-    clock.ahead += 20.0
-    at = reconnection.awake()
-    monkeypatch.setattr(reconnection, "awake", lambda: at + 15.0)
-    detector.look()
-    # 20 s later it has not run meanwhile.
-    clock.ahead += 20.0
-    detector.look()
-    assert woke == [(20, True), (20, False)]
-
-
-async def test_a_busy_loop_is_called_busy(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    feed, nodes = feed_of(Script({"a": 1, "b": 1}, takes=0.1))
-    running = asyncio.create_task(feed.run())
-    try:
-        await until(lambda: bool(feed.model.running))
-        at = reconnection.awake()
-        monkeypatch.setattr(reconnection, "awake", lambda: at + 15.0)
-        sleep(clock, nodes, "a")
-        await asyncio.wait_for(running, 40)
-        texts = [line.text for line in feed.model.log if "for 20 s" in line.text]
-        assert [text.split(" for ")[0] for text in texts] == ["fabtui was busy, or got no processor,"]
-        assert {m.verdict for m in feed.model.measurements()} == {Verdict.OK}
-    finally:
-        await feed.close()
-
-
-def test_a_thread_that_waits_is_not_awake() -> None:
-    # What takes time between two clocks counts in the outer one alone.
-    began, before = time.monotonic(), reconnection.awake()
-    time.sleep(0.1)
-    # Time beyond the sleep may be waiting for a processor.
-    assert reconnection.awake() - before < time.monotonic() - began - 0.09
 
 
 def states_of(feed: LiveFeed) -> set[str]:

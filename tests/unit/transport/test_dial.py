@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from fabtui.transport.asyncssh.dial import Dialer
+from fabtui.transport.dial import Dialer
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.ssh_config import SshSettings
 

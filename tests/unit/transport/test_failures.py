@@ -5,14 +5,13 @@ import time
 import asyncssh
 import pytest
 
-from fabtui.transport.asyncssh.client_keys import Offer
-from fabtui.transport.asyncssh.dial import Dialer, unreachable
-from fabtui.transport.asyncssh.known_hosts import HostEntries
 from fabtui.transport.byte_pipe import Ending, explain_end, shorten
-from fabtui.transport.launcher import ssh_argv
+from fabtui.transport.client_keys import Offer
+from fabtui.transport.connection import explain_login, explain_tunnel
+from fabtui.transport.dial import Dialer, Gates, unreachable, with_retries
+from fabtui.transport.known_hosts import HostEntries
+from fabtui.transport.launcher import classify_openssh, ssh_argv
 from fabtui.transport.link import LinkLost, NodeUnreachable
-from fabtui.transport.login_errors import classify_openssh, explain_login, explain_tunnel
-from fabtui.transport.login_limiter import Gates, with_retries
 from fabtui.transport.payload import INPUT_TAKEN
 from fabtui.transport.ssh_config import SshSettings
 
@@ -154,7 +153,7 @@ def test_the_words_given_to_ssh() -> None:
 
 
 async def test_only_drops_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fabtui.transport.login_limiter.BACK_OFF", (0.0, 0.001))
+    monkeypatch.setattr("fabtui.transport.dial.BACK_OFF", (0.0, 0.001))
     calls: list[str] = []
 
     async def attempt() -> str:
@@ -177,7 +176,7 @@ async def test_only_drops_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_gates_bound_logins_and_let_go_of_what_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fabtui.transport.login_limiter.PATIENCE", 0.05)
+    monkeypatch.setattr("fabtui.transport.dial.PATIENCE", 0.05)
     gates = Gates(2, 64)
     inside = 0
     most = 0

@@ -6,7 +6,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from fabtui.transport.asyncssh.known_hosts import (
+from fabtui.transport.known_hosts import (
     HostKeys,
     append,
     entry,
@@ -122,7 +122,7 @@ def test_append_begins_a_line_and_waits_for_the_lock(tmp_path: Path, monkeypatch
     path.write_text("without an end")
     append(path, b"line\n")
     assert path.read_text() == "without an end\nline\n"
-    monkeypatch.setattr("fabtui.transport.asyncssh.known_hosts._LOCK_PATIENCE", 0.1)
+    monkeypatch.setattr("fabtui.transport.known_hosts._LOCK_PATIENCE", 0.1)
     with path.open() as holder:
         fcntl.flock(holder, fcntl.LOCK_EX)
         with pytest.raises(TimeoutError):
@@ -167,7 +167,7 @@ async def test_what_we_append_ourselves_is_not_read_again(tmp_path: Path, monkey
     keys = HostKeys(lambda text: None)
     await keys.known(resolved(file))
     reads: list[str] = []
-    monkeypatch.setattr("fabtui.transport.asyncssh.known_hosts.load_file", lambda path: reads.append(path))
+    monkeypatch.setattr("fabtui.transport.known_hosts.load_file", lambda path: reads.append(path))
     first, second = resolved(file, port=2), resolved(file, port=3)
     await keys.remember(first, NEW.convert_to_public())
     await keys.remember(second, RSA.convert_to_public())

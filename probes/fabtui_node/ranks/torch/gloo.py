@@ -23,7 +23,7 @@ class GlooEngine(TorchEngine):
     def open(self) -> None:
         """Check that torch has gloo, and that its device can be opened on this node's data address."""
         if not hasattr(self.dist, "ProcessGroupGloo"):
-            raise RuntimeError("torch %s was built without gloo" % self.torch.__version__)
+            raise RuntimeError("torch was built without gloo")
         gloo: Any = self.dist.ProcessGroupGloo
         self._options: Any = getattr(gloo, "_Options", None) or gloo.Options
         self._type: Any = gloo

@@ -18,6 +18,10 @@ from fabtui.transport.ssh_config import SshSettings, expand_path
 
 _AGENT_DEADLINE = 5.0
 _HARDWARE = (b"sk-ssh-ed25519@openssh.com", b"sk-ecdsa-sha2-nistp256@openssh.com")
+#: Number of nodes that have to refuse: one alone may be at fault, such as one without its home.
+ENOUGH = 2
+#: Maximum time (s) that a login waits for the outcome of an earlier one: a node that hangs holds up nobody.
+TURN_PATIENCE = 2.0
 
 
 @dataclass(slots=True)
@@ -113,8 +117,8 @@ class KeyRing:
     async def offer(self, resolved: SshSettings) -> Offer:
         """Return the keys for one login: the agent's that have an identity file, its others, then the files'."""
         paths = dict.fromkeys(expand_path(text, resolved) for text in resolved.identities)
-        found = [await self._identity(path) for path in paths if path is not None]
-        identities = [identity for identity in found if identity is not None]
+        files = [await self._identity(path) for path in paths if path is not None]
+        identities = [identity for identity in files if identity is not None]
         certificates = await self._named_certificates(resolved)
         for identity in identities:
             if identity.public in certificates:
@@ -151,7 +155,7 @@ class KeyRing:
         return await asyncio.shield(self._files[path])
 
     async def _named_certificates(self, resolved: SshSettings) -> dict[bytes | None, Any]:
-        found: dict[bytes | None, Any] = {}
+        certificates: dict[bytes | None, Any] = {}
         for text in resolved.certificates:
             path = expand_path(text, resolved)
             if path is None:
@@ -163,8 +167,8 @@ class KeyRing:
                     self._certificates[path] = None
             certificate = self._certificates[path]
             if certificate is not None:
-                found[certificate.key.public_data] = certificate
-        return found
+                certificates[certificate.key.public_data] = certificate
+        return certificates
 
     async def _agent_keys(self, resolved: SshSettings, offer: Offer) -> list[Any]:
         path = agent_path(resolved)
@@ -180,12 +184,6 @@ class KeyRing:
             return []
         offer.agent = agent
         return keys
-
-
-#: Number of nodes that have to refuse: one alone may be at fault, such as one without its home.
-ENOUGH = 2
-#: Maximum time (s) that a login waits for the outcome of an earlier one: a node that hangs holds up nobody.
-TURN_PATIENCE = 2.0
 
 
 class KeyTrial:

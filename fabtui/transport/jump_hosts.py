@@ -8,14 +8,20 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fabtui.transport.asyncssh.client_keys import KeyRing, KeyTrial, Offer
-from fabtui.transport.asyncssh.connection import Client, Login, Road, common_algorithms, log_in
-from fabtui.transport.asyncssh.dial import Dialer, Proxy
-from fabtui.transport.asyncssh.known_hosts import HostKeys
+from fabtui.transport.client_keys import KeyRing, KeyTrial, Offer
+from fabtui.transport.connection import (
+    Client,
+    KeyExchangeBroken,
+    Login,
+    NoCommonAlgorithmError,
+    Road,
+    common_algorithms,
+    log_in,
+)
+from fabtui.transport.dial import Dialer, Gates, Proxy, with_retries
+from fabtui.transport.known_hosts import HostKeys
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.login_answers import LoginAnswers, LoginTurn
-from fabtui.transport.login_errors import KeyExchangeBroken, NoCommonAlgorithmError
-from fabtui.transport.login_limiter import Gates, with_retries
 from fabtui.transport.ssh_config import (
     Jump,
     NeedsOpenSSH,
@@ -142,17 +148,18 @@ class Logins:
             NeedsOpenSSH: It ended there both times.
         """
         answers = self._answers if resolved.settings.get("batchmode") != "yes" else LoginAnswers(None)
-        turn = answers.login(resolved.name, resolved.user)
-        try:
-            return await self._log_in(resolved, via, turn)
-        except NodeUnreachable as error:
-            if not isinstance(error, KeyExchangeBroken) and (error.kind != "auth" or not turn.reuse_failed):
-                raise
-        try:
-            return await self._log_in(resolved, via, answers.login(resolved.name, resolved.user))
-        except KeyExchangeBroken:
-            # OpenSSH reports what is wrong if it is something else.
-            raise NeedsOpenSSH("the key exchange of its server, which ends the connection") from None
+        for again in (False, True):
+            turn = answers.login(resolved.name, resolved.user)
+            try:
+                return await self._log_in(resolved, via, turn)
+            except KeyExchangeBroken:
+                if again:
+                    break
+            except NodeUnreachable as error:
+                if again or error.kind != "auth" or not turn.reuse_failed:
+                    raise
+        # OpenSSH reports what is wrong if it is something else.
+        raise NeedsOpenSSH("the key exchange of its server, which ends the connection")
 
     async def _log_in(self, resolved: SshSettings, via: Login | None, turn: LoginTurn) -> Login:
         accepted: bool | None = None
@@ -174,26 +181,20 @@ class Logins:
 
     async def _over_road(self, resolved: SshSettings, via: Login | None, client: Client) -> Login:
         within = resolved.connect_timeout or self._within
-        sock: socket.socket | None = None
+        road: Road | None = None if via is None else via.connection
         if via is None and resolved.proxy_command is None:
             # Outside the gate: a host that does not answer holds up nobody.
-            sock = await self._dialer.dial(resolved, within)
+            road = await self._dialer.dial(resolved, within)
         try:
             hops = ",".join(f"{jump.user or ''}@{jump.host}:{jump.port or ''}" for jump in resolved.jumps)
             async with self._gates.login(hops or resolved.proxy_command or "", lambda: client.greeted):
-                road: Road
                 began = time.monotonic()
-                if via is not None:
-                    road = via.connection
-                elif sock is not None:
-                    road = sock
-                else:
-                    road = await self._dialer.start_proxy(resolved)
+                road = road or await self._dialer.start_proxy(resolved)
                 login = await self._over(resolved, road, client)
                 login.seconds = None if client.turn.asked else time.monotonic() - began
         except BaseException:
-            if sock is not None and client.connection is None:
-                sock.close()
+            if isinstance(road, socket.socket) and client.connection is None:
+                road.close()
             raise
         login.path = _path(resolved, via)
         return login

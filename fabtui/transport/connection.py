@@ -24,14 +24,14 @@ from asyncssh.public_key import (
 )
 from cryptography.utils import CryptographyDeprecationWarning
 
-from fabtui.sanitize import clean
-from fabtui.transport.asyncssh.client_keys import KeyTrial, Offer
-from fabtui.transport.asyncssh.dial import Proxy, proxy_words
-from fabtui.transport.asyncssh.known_hosts import HostEntries
+from fabtui.sanitize import clean, one_line
 from fabtui.transport.byte_pipe import BytePipe, Ending
+from fabtui.transport.client_keys import KeyTrial, Offer
+from fabtui.transport.dial import Proxy, proxy_words, unreachable
+from fabtui.transport.known_hosts import HostEntries, refusal
+from fabtui.transport.launcher import DROPPED, classify_openssh
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.login_answers import LoginTurn
-from fabtui.transport.login_errors import classify_openssh, explain_login, explain_tunnel
 from fabtui.transport.ssh_config import Policy, SshSettings
 
 KEEPALIVE = 5
@@ -49,6 +49,14 @@ _KINDS = {"kexalgorithms": get_kex_algs, "ciphers": get_encryption_algs, "macs":
 
 #: What a login runs over: a connected socket, a proxy command, or the connection to the jump host.
 Road = socket.socket | Proxy | asyncssh.SSHClientConnection
+
+
+class NoCommonAlgorithmError(NodeUnreachable):
+    """The server wants algorithms that asyncssh does not have; OpenSSH may have them."""
+
+
+class KeyExchangeBroken(NodeUnreachable):
+    """The connection ended in the key exchange; the next try may show why."""
 
 
 class Client(asyncssh.SSHClient):
@@ -128,8 +136,8 @@ class Client(asyncssh.SSHClient):
             self.factor = "password"
         if self._keyboard or not self.turn.may_answer:
             return None
-        found = await self.turn.answer("", [("Password:", False)])
-        return found[0] if found else None
+        answers = await self.turn.answer("", [("Password:", False)])
+        return answers[0] if answers else None
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         """Return True to accept a key. asyncssh compares keys, and asks here about unknown and changed ones."""
@@ -306,6 +314,66 @@ def _options(resolved: SshSettings, client: Client, offer: Offer, within: float)
     }
 
 
+def explain_tunnel(error: asyncssh.ChannelOpenError, what: str, via: str) -> NodeUnreachable:
+    reason = one_line(error.reason, 200)
+    text = f"{via} cannot reach {what}: {reason}"
+    if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
+        return NodeUnreachable("refused", text, f"{via} forbids it (AllowTcpForwarding, PermitOpen, DisableForwarding)")
+    known = classify_openssh(what, reason)
+    return NodeUnreachable(known.kind if known else "closed", text)
+
+
+def explain_login(
+    error: Exception,
+    resolved: SshSettings,
+    known: HostEntries,
+    offer: Offer,
+    shown: asyncssh.SSHKey | None,
+    greeted: bool,
+) -> NodeUnreachable:
+    """Return the error for a failed login of asyncssh.
+
+    ``shown`` is the host key that was not trusted, if any; ``greeted``: the server sent its SSH banner.
+    """
+    what = f"{resolved.hostname} port {resolved.port}"
+    reason = one_line(str(error), 200) or type(error).__name__
+    if isinstance(error, asyncssh.HostKeyNotVerifiable):
+        detail = "" if shown is not None else reason
+        return refusal(resolved, known, shown, "revoked" in reason, detail)
+    if isinstance(error, asyncssh.PermissionDenied) or "authentication failures" in reason:
+        return _refused_login(resolved, offer)
+    if isinstance(error, asyncssh.KeyExchangeFailed):
+        return NoCommonAlgorithmError("protocol", f"{what}: {reason}")
+    if isinstance(error, asyncssh.ProtocolError | asyncssh.ProtocolNotSupported):
+        return NodeUnreachable("protocol", f"{what}: {reason}")
+    if isinstance(error, asyncssh.ConnectionLost | ConnectionResetError | BrokenPipeError):
+        if not greeted:
+            return NodeUnreachable("busy", f"{what} {DROPPED}", "try again, or raise MaxStartups of that sshd")
+        return NodeUnreachable("closed", f"{what} closed the connection during the login: {reason}")
+    if isinstance(error, OSError):
+        return unreachable(error, what)
+    if isinstance(error, asyncssh.DisconnectError):
+        return NodeUnreachable("closed", f"{what} ended the login: {reason}")
+    return NodeUnreachable("protocol", f"{what}: {type(error).__name__}: {reason}")
+
+
+def _refused_login(resolved: SshSettings, offer: Offer) -> NodeUnreachable:
+    if offer.accepted:
+        method = f" ({offer.factor})" if offer.factor else ""
+        text = f"{resolved.hostname} accepted the key of {resolved.user} and asks for a second factor{method}"
+        return NodeUnreachable(
+            "auth", text, f"ssh {resolved.name} true; the app asks for what the server wants to know"
+        )
+    text = f"{resolved.hostname} does not let {resolved.user} in"
+    if offer.locked:
+        text += f": {offer.locked[0]} needs a passphrase and no agent holds it"
+        return NodeUnreachable("auth", text, f"ssh-add {offer.locked[0]}")
+    if not offer.keys:
+        return NodeUnreachable("auth", f"{text}: no agent and no identity file has a key to offer", "ssh-add -l")
+    text += f" with {len(offer.keys)} key{'s' if len(offer.keys) > 1 else ''}"
+    return NodeUnreachable("auth", text, f"ssh -v {resolved.name} true")
+
+
 class ChannelPipe(BytePipe):
     """Standard input, output and error of a command in a channel, and the connection that is there for it alone."""
 
@@ -341,7 +409,6 @@ class ChannelPipe(BytePipe):
 
     @property
     def unsent(self) -> int:
-        """Number of written bytes that the channel has not taken yet."""
         return int(self._process.stdin.channel.get_write_buffer_size())
 
     def write_eof(self) -> None:
@@ -364,5 +431,4 @@ class ChannelPipe(BytePipe):
         self._login.abort()
 
     async def wait_closed(self) -> None:
-        """Wait until the connection is gone, a bounded time."""
         await self._login.wait_closed()

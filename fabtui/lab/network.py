@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,6 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from fabtui.lab.faults import Fault, LabSpec, parse_faults, places_of
-from fabtui.lab.namespaces.holder import Holder, path_of
 
 #: The most nodes and rails that have addresses.
 MAX_NODES, MAX_RAILS = 64, 8
@@ -35,6 +35,20 @@ _FAULTS = "".join(
     f"add chain {family} mesh faults {{ type filter hook forward priority 0; policy accept; }}\n"
     for family in _TABLES
 )
+#: Places of commands besides the nodes: the network between the nodes, and the management network.
+FABRIC, CONSOLE = "fabric", "console"
+#: A bucket (bytes) that holds some frames, and the time after which what waits for it is dropped.
+_BURST, _LATENCY = 64_000, "50ms"
+#: A node answers for its address by any interface: while its cables were crossed, others learned that of the wrong
+#: one, which stays dead for up to a minute. It announces its addresses, as network services do when a carrier returns.
+_ANNOUNCE = """\
+sysctl -qw net.ipv4.conf.all.arp_notify=1
+for name in eth0 eth1; do set -- $(ip -br link show dev $name); ip link set dev $name address $3; done"""
+NAMESPACES = ("--net", "--uts", "--ipc", "--pid", "--mount")
+#: What the network and the nodes are made with.
+_TOOLS = ("ip", "nft", "tc", "nsenter", "unshare", "setpriv", "ssh", "ssh-keygen", "sshd")
+#: Timeout (s) of a command.
+_TIMEOUT = 60.0
 
 
 def _escaped(text: object) -> str:
@@ -101,7 +115,6 @@ class Network:
         self.close()
 
     def close(self) -> None:
-        """Take everything down."""
         for where in list(self._loops):
             self._end_loop(where)
         for host in self._all():
@@ -293,13 +306,6 @@ class Network:
         self.fabric("nft", "-f", "-", text="\n".join(lines) + "\n")
 
 
-#: Places of commands besides the nodes: the network between the nodes, and the management network.
-FABRIC, CONSOLE = "fabric", "console"
-
-#: A bucket (bytes) that holds some frames, and the time after which what waits for it is dropped.
-_BURST, _LATENCY = 64_000, "50ms"
-
-
 class Step(NamedTuple):
     """A command: where it runs, its words, and its standard input."""
 
@@ -353,13 +359,6 @@ def _crossed(fault: Fault, network: Network) -> Effect:
     return Effect(plant, (*heal, Step(node, ("sh", "-ec", _ANNOUNCE))))
 
 
-#: A node answers for its address by any interface: while its cables were crossed, others learned that of the wrong
-#: one, which stays dead for up to a minute. It announces its addresses, as network services do when a carrier returns.
-_ANNOUNCE = """\
-sysctl -qw net.ipv4.conf.all.arp_notify=1
-for name in eth0 eth1; do set -- $(ip -br link show dev $name); ip link set dev $name address $3; done"""
-
-
 def _interface_down(fault: Fault, network: Network) -> Effect:
     ((node,), (rail,)) = fault.nodes, fault.rails
     # Its routes go with it.
@@ -378,22 +377,10 @@ def _slow(inwards: bool) -> Callable[[Fault, Network], Effect]:
         # What a node receives is what the switch sends to it.
         place, device = (FABRIC, _port(fault)) if inwards else (fault.nodes[0], f"eth{fault.rails[0]}")
         rate, burst = f"{int(fault.value)}bps", str(max(_BURST, 2 * network.mtu))
-        words = (
-            "tc",
-            "qdisc",
-            "replace",
-            "dev",
-            device,
-            "root",
-            "tbf",
-            "rate",
-            rate,
-            "burst",
-            burst,
-            "latency",
-            _LATENCY,
+        words = f"tc qdisc replace dev {device} root tbf rate {rate} burst {burst} latency {_LATENCY}"
+        return Effect(
+            (Step(place, tuple(words.split())),), (Step(place, ("tc", "qdisc", "del", "dev", device, "root")),)
         )
-        return Effect((Step(place, words),), (Step(place, ("tc", "qdisc", "del", "dev", device, "root")),))
 
     return effect
 
@@ -405,10 +392,7 @@ def _percent(fault: Fault) -> str:
 def _mtu(fault: Fault, network: Network) -> Effect:
     ((node,), (rail,)) = fault.nodes, fault.rails
     device = f"eth{rail}"
-    return Effect(
-        (_link(node, device, "mtu", f"{fault.value:g}"),),
-        (_link(node, device, "mtu", str(network.mtu)),),
-    )
+    return Effect((_link(node, device, "mtu", f"{fault.value:g}"),), (_link(node, device, "mtu", str(network.mtu)),))
 
 
 def _port_rule(match: Callable[[Fault], str], towards: str = "saddr") -> Callable[[Fault, Network], Effect]:
@@ -487,3 +471,79 @@ _EFFECTS: dict[tuple[str, str], Callable[[Fault, Network], Effect]] = {
     ("node", "stop"): _stop,
     ("node", "down"): _down,
 }
+
+
+def missing() -> str | None:
+    """Return why namespaces cannot be made here, or None."""
+    if os.getuid() != 0:
+        return "only root makes network namespaces"
+    for tool in _TOOLS:
+        if path_of(tool) is None:
+            return f"no {tool} on this machine"
+    done = subprocess.run(["unshare", *NAMESPACES, "--fork", "true"], capture_output=True, text=True, check=False)
+    return None if done.returncode == 0 else f"namespaces cannot be made: {done.stderr.strip()[:100]}"
+
+
+def path_of(tool: str) -> str | None:
+    """Return the path of a command, of those of the administrator as well; None if it is not installed."""
+    return shutil.which(tool, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+
+
+class Holder:
+    """A process that holds namespaces, and ends with the thread that made it."""
+
+    def __init__(self, name: str) -> None:
+        # The shell, which waits, collects orphans as the first process of a machine does.
+        script = f"hostname {name} && mount -t sysfs sysfs /sys && echo up && while :; do sleep 3600; done"
+        argv = ["setpriv", "--pdeathsig", "KILL", "unshare", *NAMESPACES, "--mount-proc", "--fork"]
+        self._process = subprocess.Popen(
+            [*argv, "--kill-child=KILL", "sh", "-c", script],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            # On its way out it complains of a signal mask.
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self.pid = 0  #: The process whose namespaces they are, once `wait` has returned.
+
+    def wait(self) -> None:
+        """Wait until the namespaces are there.
+
+        Raises:
+            RuntimeError: They could not be made.
+        """
+        assert self._process.stdout is not None
+        if self._process.stdout.readline() != b"up\n":
+            raise RuntimeError("namespaces could not be made")
+        pid = self._process.pid
+        (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        self.pid = int(child)
+
+    def enter(self, argv: Iterable[str], *, only_net: bool = False) -> list[str]:
+        into = ["--net"] if only_net else NAMESPACES
+        return ["nsenter", "--target", str(self.pid), *into, "--", *argv]
+
+    def run(self, *argv: str, text: str = "", only_net: bool = False) -> str:
+        """Run a command inside and return what it printed.
+
+        Raises:
+            RuntimeError: It failed.
+        """
+        done = subprocess.run(
+            self.enter(argv, only_net=only_net),
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(argv)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def end(self) -> None:
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        self._process.kill()
+        self._process.wait(5)

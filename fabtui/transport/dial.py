@@ -1,4 +1,4 @@
-"""Connect sockets: name lookup, addresses and proxy commands."""
+"""Connections to hosts: names, sockets, proxy commands, limits on concurrent logins, and retries of busy servers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import asyncio
 import contextlib
 import errno
 import os
+import random
 import re
 import shlex
 import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from fabtui.sanitize import last_line
 from fabtui.transport.byte_pipe import Tail, kill, wait_gone
@@ -19,6 +22,13 @@ from fabtui.transport.ssh_config import SshSettings, expand
 _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
 #: What may be put into a shell's command line as a user's name.
 _USER = re.compile(r"[A-Za-z0-9_.@\\+-]+\Z")
+#: Time (s) a server may take to send its banner before its place is released.
+PATIENCE = 1.5
+#: Range of the pause (s) before the first retry.
+BACK_OFF = (0.2, 0.6)
+TRIES = 5
+
+Result = TypeVar("Result")
 
 
 class Proxy:
@@ -64,9 +74,9 @@ class Dialer:
         """Release the threads and the connections that nobody took."""
         for task in self._begun.values():
             task.cancel()
-        for found in await asyncio.gather(*self._begun.values(), return_exceptions=True):
-            if isinstance(found, socket.socket):
-                found.close()
+        for result in await asyncio.gather(*self._begun.values(), return_exceptions=True):
+            if isinstance(result, socket.socket):
+                result.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def begin(self, resolved: SshSettings, within: float) -> None:
@@ -105,8 +115,8 @@ class Dialer:
 
         def look_up(flags: int) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
             host = resolved.hostname.removeprefix("[").removesuffix("]")
-            found = socket.getaddrinfo(host, resolved.port, family, socket.SOCK_STREAM, flags=flags)
-            return [(item[0], item[4]) for item in found]  # type: ignore[misc]
+            entries = socket.getaddrinfo(host, resolved.port, family, socket.SOCK_STREAM, flags=flags)
+            return [(item[0], item[4]) for item in entries]  # type: ignore[misc]
 
         # An address needs no server to be asked, and so no thread.
         with contextlib.suppress(socket.gaierror):
@@ -199,3 +209,49 @@ def proxy_words(errors: str) -> str:
     """Return the last output line of a proxy command in brackets, or nothing."""
     line = last_line(errors, 200)
     return f" ({line})" if line else ""
+
+
+class Gates:
+    """Limits on concurrent logins: ``each`` through one jump host or proxy command, ``direct`` without."""
+
+    def __init__(self, each: int, direct: int) -> None:
+        self._each = each
+        self._direct = direct
+        self._gates: dict[str, asyncio.Semaphore] = {}
+
+    @contextlib.asynccontextmanager
+    async def login(self, via: str, greeted: Callable[[], bool]) -> AsyncIterator[None]:
+        """Hold a place for the length of a login via a jump host or proxy command, empty for none.
+
+        The place is released early if the server has sent no banner: a host that hangs must not block others.
+        """
+        gate = self._gates.setdefault(via, asyncio.Semaphore(self._each if via else self._direct))
+        async with contextlib.AsyncExitStack() as place:
+            await place.enter_async_context(gate)
+
+            def check() -> None:
+                if not greeted():
+                    place.pop_all()
+                    gate.release()
+
+            timer = asyncio.get_running_loop().call_later(PATIENCE, check)
+            try:
+                yield
+            finally:
+                timer.cancel()
+
+
+async def with_retries(attempt: Callable[[], Awaitable[Result]]) -> Result:
+    """Repeat a login while the server drops it before the greeting, with growing, jittered pauses.
+
+    Raises:
+        NodeUnreachable: The last try's, or at once one of a kind other than ``busy``.
+    """
+    for number in range(TRIES - 1):
+        try:
+            return await attempt()
+        except NodeUnreachable as error:
+            if error.kind != "busy":
+                raise
+        await asyncio.sleep(min(2.0, random.uniform(*BACK_OFF) * 2**number))
+    return await attempt()

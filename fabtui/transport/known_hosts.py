@@ -24,6 +24,7 @@ from fabtui.transport.ssh_config import SshSettings, home
 
 _FILE_CAP = 256 * 1024 * 1024
 _LOCK_PATIENCE = 2.0
+_State = tuple[int, int, int] | None
 
 
 @dataclass(slots=True)
@@ -49,9 +50,6 @@ def lookup_name(resolved: SshSettings) -> str:
     return host if resolved.port == 22 else f"[{host}]:{resolved.port}"
 
 
-_State = tuple[int, int, int] | None
-
-
 @dataclass(slots=True)
 class _File:
     state: _State
@@ -61,10 +59,10 @@ class _File:
 def state_of(path: str | int) -> _State:
     """Return what changes with a file, None if there is no file."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def load_file(path: str) -> SSHKnownHosts | None:

@@ -1,1 +1,0 @@
-"""The transport over asyncssh: connections, jump hosts, keys."""
