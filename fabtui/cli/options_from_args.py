@@ -16,13 +16,11 @@ from fabtui.cli.nodes_from_args import nodes_from
 from fabtui.cli.written_files import output_path
 from fabtui.config.file import ConfigFile, merged
 from fabtui.config.options import OUTPUTS, session_changes
-from fabtui.config.values import nearest
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable
 from fabtui.export.exposition import Exposition
 from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.paths import (
-    RECORDING,
     UnsafeFileError,
     check_folder,
     free_path,
@@ -30,7 +28,6 @@ from fabtui.paths import (
     private_folder,
     recording_name,
     recordings_folder,
-    shipped_recordings_folder,
     user_path,
     user_probe_folder,
 )
@@ -127,20 +124,6 @@ def exposition_of(given: dict[str, Any]) -> Exposition:
 def own_recordings(config: ConfigFile) -> Path:
     own = config.values.get("recording.folder")
     return recordings_folder() if own is None else user_path(str(own.value))
-
-
-def shipped_recording(name: str) -> Path:
-    """Return the recording of a name, or the only one whose name has this part, among those that ship with fabtui.
-
-    Raises:
-        InputError: There is none, or there are several.
-    """
-    folder = shipped_recordings_folder()
-    known = sorted(path.name.removesuffix(RECORDING) for path in folder.glob(f"*{RECORDING}"))
-    found = [one for one in known if one == name] or [one for one in known if name in one]
-    if len(found) != 1:
-        raise InputError(f"--demo: no recording {name[:60]!r}; there are {', '.join(known)}{nearest(name, known)}")
-    return folder / f"{found[0]}{RECORDING}"
 
 
 def recording_path(given: dict[str, Any], names: Sequence[str]) -> Path | None:

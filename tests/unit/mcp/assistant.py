@@ -16,9 +16,8 @@ from mcp_types import CallToolResult, TextContent
 from fabtui.cli.commands.mcp import CommandRequests
 from fabtui.cli.parser import build_parser
 from fabtui.config.file import read_config
-from fabtui.mcp.door import Door
 from fabtui.mcp.permission import Permission
-from fabtui.mcp.server import build_server
+from fabtui.mcp.server import Door, build_server
 
 
 def door(*options: str) -> Door:
