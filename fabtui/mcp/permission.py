@@ -1,4 +1,4 @@
-"""What assistants may: nodes, tests and node seconds, from the person who starts the server, and files of the user."""
+"""Permissions of assistants: nodes, tests and node seconds, by the person who starts the server, and files."""
 
 from __future__ import annotations
 

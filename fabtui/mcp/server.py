@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn
@@ -23,7 +23,7 @@ from fabtui.argument_name import asked_by_tool
 from fabtui.errors import InputError
 from fabtui.mcp.answer import OUTPUT_SCHEMA, Answer, as_json, text_of
 from fabtui.mcp.permission import Permission
-from fabtui.mcp.tool import Call, OutOfTime, Requests, Tool
+from fabtui.mcp.tool import OutOfTime, Requests, Tool, ToolCall
 from fabtui.mcp.tools import TOOLS
 from fabtui.nodeset import chosen_nodes
 from fabtui.sanitize import one_line
@@ -71,7 +71,7 @@ class Door:
             tool = msgspec.convert(given, kind)
         except msgspec.ValidationError as error:
             raise InputError(f"{name}: {one_line(str(error), 300)}") from None
-        call = Call(self.requests, self.permission, tool.seconds)
+        call = ToolCall(self.requests, self.permission, tool.seconds)
         # A task of its own: it is cancelled once, so that it can end what runs on the nodes.
         work = asyncio.ensure_future(self._work(tool, call))
         self.running.add(work)
@@ -90,7 +90,7 @@ class Door:
             await _ended(work)
         return as_json(work.result(), name)
 
-    async def _work(self, tool: Tool, call: Call) -> Answer:
+    async def _work(self, tool: Tool, call: ToolCall) -> Answer:
         with asked_by_tool(tool.__struct_encode_fields__):
             for name in ("nodes", "exclude"):
                 if "^" in getattr(tool, name, ""):
@@ -155,8 +155,11 @@ def _described(name: str, kind: type[Tool]) -> types.Tool:
     )
 
 
-async def serve(door: Door) -> None:
+async def serve(
+    requests: Requests, crash: Callable[[Exception], str], nodes: Sequence[str], *, tests: bool, budget: float
+) -> None:
     """Serve one client until it closes standard input, or a signal arrives; then end all work on the nodes."""
+    door = Door(requests, Permission(nodes, tests=tests, budget=budget), crash)
     ending: set[asyncio.Task[NoReturn]] = set()
 
     async def end(code: int) -> NoReturn:

@@ -41,7 +41,7 @@ class Requests(Protocol):
 
 
 @dataclass
-class Call:
+class ToolCall:
     """A call of a tool."""
 
     requests: Requests
@@ -74,14 +74,14 @@ class Call:
 
 
 class Tool(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """Arguments of a call. The docstring of a tool is its description for assistants, its name that of the class."""
+    """Arguments of a call. Its docstring is what assistants read about it, its class has its name."""
 
     seconds: ClassVar[float] = 120.0  #: How long (s) it may take.
     tests: ClassVar[bool] = False  #: Whether it loads GPUs and links.
 
     @classmethod
     def input_schema(cls) -> dict[str, Any]:
-        """Return the JSON Schema of the arguments; its ``description`` is that of the tool."""
+        """Return the JSON Schema of the arguments; its ``description`` describes the tool."""
         _, schemas = msgspec.json.schema_components([cls])
         schema: dict[str, Any] = schemas[cls.__name__]
         return schema | {"description": " ".join(schema["description"].split())}
@@ -98,15 +98,15 @@ class Tool(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_on
 
     @property
     def is_short(self) -> bool:
-        """Whether the call reads no file."""
+        """Return True if the call reads no file."""
         return False
 
-    async def answered(self, call: Call) -> Answer:
+    async def answered(self, call: ToolCall) -> Answer:
         if self.is_short:
             return await asyncio.to_thread(self.answer, call)
         return await asyncio.get_running_loop().run_in_executor(_FILES, copy_context().run, self.answer, call)
 
-    def answer(self, call: Call) -> Answer:
+    def answer(self, call: ToolCall) -> Answer:
         """Return the answer; blocks."""
         raise NotImplementedError
 

@@ -48,7 +48,7 @@ from fabtui.mcp.answer import (
     unseen_lines,
 )
 from fabtui.mcp.permission import check_logs, checked_file, checked_files
-from fabtui.mcp.tool import Call, Text, Tool, about
+from fabtui.mcp.tool import Text, Tool, ToolCall, about
 from fabtui.model.endpoints import node_of
 from fabtui.nodeset import count, fold
 from fabtui.presentation.component_history import empty_text, overview_sentence
@@ -73,7 +73,7 @@ _PASTED, _WIDTH = 512 * 1024, 120
 _FORMAT = "of a format that is not known"
 
 
-async def _session(call: Call, options: SessionOptions, seconds: float) -> tuple[LiveFeed, tuple[str, ...]]:
+async def _session(call: ToolCall, options: SessionOptions, seconds: float) -> tuple[LiveFeed, tuple[str, ...]]:
     """Run a session to its end, or for a time (s); return it closed, and why it is not whole.
 
     It is closed when the call is cancelled, too: nothing is left on the nodes.
@@ -93,7 +93,7 @@ async def _session(call: Call, options: SessionOptions, seconds: float) -> tuple
     return feed, problems
 
 
-class NodeTool(Tool):
+class OnNodes(Tool):
     """A tool that asks nodes."""
 
     nodes: Annotated[str, about("Node set, as of Slurm: n[060-067],n070. Default: all of this server.")] = ""
@@ -101,18 +101,18 @@ class NodeTool(Tool):
     jobid: Annotated[str, about("Job of Slurm, instead of nodes, or with them for some of its nodes.", 60)] = ""
 
 
-class JobTool(NodeTool):
+class OnJob(OnNodes):
     """A tool about a running job."""
 
     logs: Annotated[tuple[Text, ...], about("Where the logs are: '../log/{job}/*.out'. Default: Slurm's.", 16)] = ()
 
-    def asked(self, call: Call) -> tuple[SessionOptions, JobQuery | None]:
-        """Return the options of the command, with the logs checked; blocks."""
+    def asked(self, call: ToolCall, command: str) -> tuple[SessionOptions, JobQuery | None]:
+        """Return the options of a command, with the logs checked; blocks."""
         check_logs(self.logs, "logs")
-        return call.requests.options(type(self).__name__.lower(), self.given)
+        return call.requests.options(command, self.given)
 
 
-class Preflight(NodeTool):
+class PreflightTool(OnNodes):
     """Inspects nodes with light probes: GPUs, NICs, drivers, limits, clocks, and what differs between nodes.
 
     It starts no rank and loads no link: it does not show that pairs or collectives work.
@@ -121,7 +121,7 @@ class Preflight(NodeTool):
     seconds = 300.0
     expect: Annotated[tuple[Text, ...], about("Expected values of facts: gpus=8 x H200, numa_nodes=2.")] = ()
 
-    async def answered(self, call: Call) -> Answer:
+    async def answered(self, call: ToolCall) -> Answer:
         expected = expectations(self.expect)
         given = {name: value for name, value in self.given.items() if name != "expect"}
         options, _ = await asyncio.to_thread(call.requests.options, "preflight", given)
@@ -138,11 +138,11 @@ class Preflight(NodeTool):
         return await asyncio.to_thread(judged)
 
 
-class Run(NodeTool):
+class RunTool(OnNodes):
     """Tests GPU pairs and collectives between nodes, and finds what is slow or broken.
 
     It loads GPUs and links, needs --allow-tests and spends node seconds of the budget. GPUs that a job uses are not
-    tested; they are listed in not_examined. Call preflight first.
+    tested; they are listed in not_examined. ToolCall preflight first.
     """
 
     seconds = 1800.0
@@ -151,7 +151,7 @@ class Run(NodeTool):
     mode: Annotated[
         Literal["quick", "sampled", "full"] | UnsetType, Meta(description="Which pairs are tested. Default: by size.")
     ] = UNSET
-    pair: Annotated[tuple[Text, ...], about("Only these pairs of endpoints, both ways: n060:3>n061:5.")] = ()
+    pair: Annotated[tuple[Text, ...], about("Only these pairs of endpoints, both directions: n060:3>n061:5.")] = ()
     layers: Annotated[tuple[Text, ...], about("Pair layers to test: world (all ranks), p2p (two ranks).", 2)] = ()
     bytes: Annotated[str, about("Message sizes of pairs: 256M or 8M,256M.", 200)] = ""
     collectives: Annotated[tuple[Text, ...], about("Collectives, or all. Default: all_reduce.")] = ()
@@ -161,7 +161,7 @@ class Run(NodeTool):
     bidirectional: Annotated[bool, Meta(description="Also test both directions at once.")] = False
     confirm: Annotated[bool, Meta(description="After the sweep, test what the first five findings blame.")] = False
 
-    async def answered(self, call: Call) -> Answer:
+    async def answered(self, call: ToolCall) -> Answer:
         call.permission.check_tests()
         options, _ = await asyncio.to_thread(call.requests.options, "run", self.given)
         call.permission.check(options.hosts)
@@ -172,7 +172,7 @@ class Run(NodeTool):
         return replace(answer, data={**answer.data, "node_seconds_left": round(call.permission.left)})
 
 
-class Hang(JobTool):
+class HangTool(OnJob):
     """Reports whether a running job hangs, which rank is behind, by which evidence, and what a person should type next.
 
     It only observes: NVML, /proc, stacks, RAS, flight recorders, logs. The job does not notice.
@@ -180,8 +180,8 @@ class Hang(JobTool):
 
     seconds = 180.0
 
-    async def answered(self, call: Call) -> Answer:
-        options, query = await asyncio.to_thread(self.asked, call)
+    async def answered(self, call: ToolCall) -> Answer:
+        options, query = await asyncio.to_thread(self.asked, call, "hang")
         call.permission.check(options.hosts)
         notices: list[str] = []
         call.step = lambda: f"observing the job on {count(len(options.hosts), 'node')}"
@@ -205,7 +205,7 @@ class Hang(JobTool):
         )
 
 
-class Job(JobTool):
+class JobTool(OnJob):
     """Reports on a running or ended job.
 
     Its state, errors in its logs, GPUs, iteration times, and settings that differ between nodes. It only reads logs,
@@ -214,8 +214,8 @@ class Job(JobTool):
 
     seconds = 120.0
 
-    async def answered(self, call: Call) -> Answer:
-        options, query = await asyncio.to_thread(self.asked, call)
+    async def answered(self, call: ToolCall) -> Answer:
+        options, query = await asyncio.to_thread(self.asked, call, "job")
         assert query is not None
         call.permission.check(query.nodes)
         notices: list[str] = []
@@ -273,7 +273,7 @@ def read_latest(path: Path, progress: Callable[[float], object]) -> tuple[Diagno
     return session
 
 
-class SessionTool(Tool):
+class OnSession(Tool):
     """A tool about a recorded session."""
 
     file: Annotated[
@@ -282,7 +282,7 @@ class SessionTool(Tool):
     ] = ""
     demo: Annotated[str, about("Instead of file: a recording that ships with fabtui: h200x4-lab-2x2-faults.", 100)] = ""
 
-    def read(self, call: Call) -> tuple[Path, Diagnosis, tuple[str, ...]]:
+    def read(self, call: ToolCall) -> tuple[Path, Diagnosis, tuple[str, ...]]:
         """Return the file, its session and why it is not whole; raise `InputError` if it is not to be read."""
         folder, name = call.requests.recordings, self.file
         if self.demo and name:
@@ -303,24 +303,24 @@ class SessionTool(Tool):
         return path, diagnosis, problems
 
 
-class Findings(SessionTool):
+class FindingsTool(OnSession):
     """Returns the verdict and the findings of a recorded session, the worst first.
 
     Each has its rule, confidence, evidence and next commands. It asks no node: what the session has not tested is in
     not_examined.
     """
 
-    def answer(self, call: Call) -> Answer:
+    def answer(self, call: ToolCall) -> Answer:
         path, diagnosis, problems = self.read(call)
         return session_answer(diagnosis, path, problems)
 
 
-class Pair(SessionTool, kw_only=True):
+class PairTool(OnSession, kw_only=True):
     """Returns all measurements of one pair in both directions, and the findings about it and its ends."""
 
     pair: Annotated[str, about("Two endpoints: n060:3>n061:5.", 600)]
 
-    def answer(self, call: Call) -> Answer:
+    def answer(self, call: ToolCall) -> Answer:
         (src, dst), *_ = values.pairs([self.pair], "pair")
         call.permission.check([node_of(src), node_of(dst)], "pair")
         path, diagnosis, problems = self.read(call)
@@ -329,21 +329,21 @@ class Pair(SessionTool, kw_only=True):
             if model.table.number(end) is None:
                 known = one_line(fold(model.nodes), 200)
                 raise InputError(f"pair: there is no endpoint {end!r} in {path.name}; it has the nodes {known!r}")
-        ways = {f"{a} > {b}": _direction(diagnosis, a, b) for a, b in ((src, dst), (dst, src))}
+        directions = {f"{a} > {b}": _direction(diagnosis, a, b) for a, b in ((src, dst), (dst, src))}
         own = [finding for finding in diagnosis.all_findings if {(src, dst), (dst, src)} & finding.cells]
         about = [finding for finding in diagnosis.all_findings if finding not in own and _is_about(finding, {src, dst})]
         return Answer(
-            "; ".join(f"{name}: {way['summary']}" for name, way in ways.items()),
+            "; ".join(f"{name}: {way['summary']}" for name, way in directions.items()),
             {
-                "directions": list(ways.values()),
+                "directions": list(directions.values()),
                 "findings": list(map(finding_json, own)),
                 "findings_of_its_ends": list(map(finding_json, about)),
                 "session": sentence_of(diagnosis),
             },
-            [f"{name}: {count(len(way['measurements']), 'measurement')}" for name, way in ways.items()],
+            [f"{name}: {count(len(way['measurements']), 'measurement')}" for name, way in directions.items()],
             [
                 *problems,
-                *(f"{name}: {way['untested']}" for name, way in ways.items() if way["untested"]),
+                *(f"{name}: {way['untested']}" for name, way in directions.items() if way["untested"]),
                 *not_asked_lines(model),
             ],
             recording=path,
@@ -367,13 +367,13 @@ def _direction(diagnosis: Diagnosis, src: str, dst: str) -> dict[str, Any]:
     return {"src": src, "dst": dst, "summary": shown, "untested": untested, "measurements": measured}
 
 
-class Diff(Tool):
+class DiffTool(Tool):
     """Compares two recorded sessions: pairs, facts of nodes and findings that are worse, new or gone."""
 
     before: Annotated[str, about("Earlier recording, CSV or JSON.")]
     after: Annotated[str, about("Later one.")]
 
-    def answer(self, call: Call) -> Answer:
+    def answer(self, call: ToolCall) -> Answer:
         folder = call.requests.recordings
         paths = checked_file(self.before, "before", folder), checked_file(self.after, "after", folder)
         names = (str(paths[0]), str(paths[1]))
@@ -400,7 +400,7 @@ class Diff(Tool):
         )
 
 
-class History(Tool):
+class HistoryTool(Tool):
     """Returns components that are getting worse, flapping or new, or the course of one over all sessions."""
 
     seconds = 60.0
@@ -408,7 +408,7 @@ class History(Tool):
     since: Annotated[str, about("Since a date, or a time ago: 2026-09-01, 30d, 2w, 1y.", 40)] = ""
     labs: Annotated[bool, Meta(description="The history of the labs on this machine, kept in its own file.")] = False
 
-    def answer(self, call: Call) -> Answer:
+    def answer(self, call: ToolCall) -> Answer:
         subject, check = self.subject.strip(), call.permission.check
         since = values.since(self.since, "since") if self.since else usual_start(subject)
         found = read_overview(history_file(self.labs), since, subject)
@@ -433,7 +433,7 @@ class History(Tool):
         )
 
 
-def _allowed(call: Call, found: Overview) -> Overview:
+def _allowed(call: ToolCall, found: Overview) -> Overview:
     if not call.permission.nodes:
         return found
     is_within = call.permission.is_within
@@ -443,7 +443,7 @@ def _allowed(call: Call, found: Overview) -> Overview:
     return replace(found, total=len(sessions), sessions=sessions, standouts=standouts, version_steps=())
 
 
-class TextTool(Tool):
+class OnText(Tool):
     """A tool about a text, or files."""
 
     seconds = 60.0
@@ -461,14 +461,14 @@ class TextTool(Tool):
         return checked_files(self.files, "files")
 
 
-class Explain(TextTool):
+class ExplainTool(OnText):
     """Explains offline what a text of NCCL, CUDA, RDMA, PyTorch or the kernel means. It asks no node.
 
     A rule (FT012), an error (E13), 'xid 79', a transport (NET/IB/0/GDRDMA), an error line, or a whole log, of which it
     names the earliest cause.
     """
 
-    def answer(self, call: Call) -> Answer:
+    def answer(self, call: ToolCall) -> Answer:
         files = self.checked_files()
         logs = call.while_wanted(sources(files))
         found = explained_logs(logs, _WIDTH) if files else explained_text(self.text, _WIDTH)
@@ -482,7 +482,7 @@ class Explain(TextTool):
         )
 
 
-class Read(TextTool):
+class ReadTool(OnText):
     """Recognises and judges outputs of tools, offline: what is wrong in them.
 
     Of nccl-tests, perftest, ibstat, nvidia-smi, Slurm, RAS, flight recorders and many others. A format that it does not
@@ -493,7 +493,7 @@ class Read(TextTool):
         name="as", default=""
     )
 
-    def answer(self, call: Call) -> Answer:
+    def answer(self, call: ToolCall) -> Answer:
         files = self.checked_files()
         if self.form and files:
             # Read as a list of names, any file of the user would be quoted.
@@ -535,7 +535,7 @@ def _body(result: Result, of_file: bool) -> dict[str, Any]:
     return body
 
 
-class Rules(Tool):
+class RulesTool(Tool):
     """Lists the rules that findings cite, and the errors that logs are searched for. It asks no node."""
 
     seconds = 30.0
@@ -546,7 +546,7 @@ class Rules(Tool):
     def is_short(self) -> bool:
         return True
 
-    def answer(self, call: Call) -> Answer:
+    def answer(self, call: ToolCall) -> Answer:
         rules = sorted(RULES, key=lambda rule: rule.id)
         errors = sorted(explained_errors(), key=lambda error: int(error.code[1:]))
         catalogues = {
@@ -575,6 +575,9 @@ class Rules(Tool):
 
 
 TOOLS: dict[str, type[Tool]] = {
-    kind.__name__.lower(): kind
-    for kind in (Preflight, Run, Hang, Job, Findings, Pair, Diff, History, Explain, Read, Rules)
+    kind.__name__.removesuffix("Tool").lower(): kind
+    for kind in (
+        *(PreflightTool, RunTool, HangTool, JobTool, FindingsTool, PairTool),
+        *(DiffTool, HistoryTool, ExplainTool, ReadTool, RulesTool),
+    )
 }

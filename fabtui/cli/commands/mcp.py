@@ -50,8 +50,7 @@ def execute(args: argparse.Namespace) -> int:
     # Versions of the package below 2 have no mcp_types.
     if any(find_spec(name) is None for name in ("mcp", "mcp_types", "anyio")):
         raise InputError("mcp needs packages that are not installed; pip install 'fabtui[mcp]'")
-    from fabtui.mcp.permission import Permission
-    from fabtui.mcp.server import Door, serve
+    from fabtui.mcp.server import serve
 
     given = vars(args)
     if "-" in given.get("hostfile", []):
@@ -65,8 +64,7 @@ def execute(args: argparse.Namespace) -> int:
     if sys.stdin.isatty():
         what = "waiting for a client on standard input; assistants start this command (docs/mcp.md)"
         print(f"fabtui: {what}", file=sys.stderr)
-    permission = Permission(requests.nodes, tests="allow_tests" in given, budget=budget)
-    asyncio.run(serve(Door(requests, permission, report_crash)))
+    asyncio.run(serve(requests, report_crash, requests.nodes, tests="allow_tests" in given, budget=budget))
     return 0
 
 

@@ -20,7 +20,7 @@ from fabtui.mcp import server, tools
 from fabtui.mcp.answer import OUTPUT_SCHEMA, Answer
 from fabtui.mcp.permission import Permission
 from fabtui.mcp.server import Door
-from fabtui.mcp.tool import Call, Tool
+from fabtui.mcp.tool import Tool, ToolCall
 from fabtui.mcp.tools import TOOLS, read_latest
 from fabtui.paths import shipped_recordings_folder
 
@@ -108,7 +108,7 @@ async def test_progress_is_reported_and_a_cancelled_call_ends_its_work(monkeypat
     begun = asyncio.Event()
 
     class Long(Tool):
-        async def answered(self, call: Call) -> Answer:
+        async def answered(self, call: ToolCall) -> Answer:
             call.step = lambda: "testing"
             try:
                 await asyncio.sleep(60)
