@@ -318,14 +318,14 @@ class PriceFact(NamedTuple):
 
 def priced(model: Model, findings: Sequence[Finding]) -> Steps[list[Finding]]:
     """Return findings with their prices, the first on bandwidth; none without a collective over several nodes."""
-    found = list(findings)
-    if not found or not model.layers & set(COLLECTIVES.values()) or not len(model.pair_table(Layer.P2P)):
-        return found
+    listed = list(findings)
+    if not listed or not model.layers & set(COLLECTIVES.values()) or not len(model.pair_table(Layer.P2P)):
+        return listed
     rates = yield from fabric_rates(model)
     if rates is None:
-        return found
+        return listed
     wanted: list[tuple[int, list[tuple[int, int]]]] = []
-    for at, finding in enumerate(found):
+    for at, finding in enumerate(listed):
         cells = yield from _slow_cells(model, rates, finding)
         if cells and len(wanted) < _MOST_PRICED:
             wanted.append((at, cells))
@@ -333,14 +333,14 @@ def priced(model: Model, findings: Sequence[Finding]) -> Steps[list[Finding]]:
     for kind in _KINDS if wanted else ():
         of = of or (yield from costs.calibrated(kind))
     if of is None or len(np.unique(rates.node[of.ranks])) < 2:
-        return found
+        return listed
     verdict = job_verdict(model)
     share = iteration_share(of, verdict.per_minute if verdict is not None else None)
     for at, cells in wanted:
         yield
-        fact = yield from _price(costs, of, found[at].subject.node, cells, share)
-        found[at] = found[at].replace(facts={**found[at].facts, "price": fact})
-    return found
+        fact = yield from _price(costs, of, listed[at].subject.node, cells, share)
+        listed[at] = listed[at].replace(facts={**listed[at].facts, "price": fact})
+    return listed
 
 
 def iteration_share(of: Calibration, per_minute: float | None) -> float | None:

@@ -102,9 +102,8 @@ class Tool(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_on
         return False
 
     async def answered(self, call: ToolCall) -> Answer:
-        if self.is_short:
-            return await asyncio.to_thread(self.answer, call)
-        return await asyncio.get_running_loop().run_in_executor(_FILES, copy_context().run, self.answer, call)
+        pool = None if self.is_short else _FILES
+        return await asyncio.get_running_loop().run_in_executor(pool, copy_context().run, self.answer, call)
 
     def answer(self, call: ToolCall) -> Answer:
         """Return the answer; blocks."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -142,7 +143,7 @@ class RunTool(OnNodes):
     """Tests GPU pairs and collectives between nodes, and finds what is slow or broken.
 
     It loads GPUs and links, needs --allow-tests and spends node seconds of the budget. GPUs that a job uses are not
-    tested; they are listed in not_examined. ToolCall preflight first.
+    tested; they are listed in not_examined. Call preflight first.
     """
 
     seconds = 1800.0
@@ -256,21 +257,27 @@ def _unasked(report: JobReport) -> Iterator[str]:
         yield "its nodes: no node was asked, as only those of a running job are"
 
 
-#: The session that was asked about last, by path, time and size, with what is wrong with it: assistants ask several
-#: questions about one, and large ones take 20 s to read.
+#: The session that was asked about last, by path, time and size, with why it is not whole: assistants ask several
+#: questions about one, and large ones take 20 s to read. One is read at a time.
 _LATEST: dict[tuple[Path, int, int], tuple[Diagnosis, tuple[str, ...]]] = {}
+_READING = threading.Lock()
 
 
 def read_latest(path: Path, progress: Callable[[float], object]) -> tuple[Diagnosis, tuple[str, ...]]:
     """Return the session of a file, and why it is not whole; blocks. What ``progress`` raises ends the reading."""
-    status = path.stat()
-    key = (path, status.st_mtime_ns, status.st_size)
-    if (session := _LATEST.get(key)) is None:
-        _LATEST.clear()
-        model, damage = replayed(path, progress) if is_recording(path) else (read_session(str(path), progress), None)
-        problems = () if damage is None else (f"{damage}; the part before it was examined, the rest was not",)
-        session = _LATEST[key] = diagnose(model), problems
-    return session
+    while not _READING.acquire(timeout=1.0):
+        progress(0.0)
+    try:
+        status = path.stat()
+        key = (path, status.st_mtime_ns, status.st_size)
+        if key not in _LATEST:
+            _LATEST.clear()
+            model, why = replayed(path, progress) if is_recording(path) else (read_session(str(path), progress), None)
+            problems = () if why is None else (f"{why}; the part before it was examined, the rest was not",)
+            _LATEST[key] = diagnose(model), problems
+        return _LATEST[key]
+    finally:
+        _READING.release()
 
 
 class OnSession(Tool):
@@ -377,12 +384,11 @@ class DiffTool(Tool):
         folder = call.requests.recordings
         paths = checked_file(self.before, "before", folder), checked_file(self.after, "after", folder)
         names = (str(paths[0]), str(paths[1]))
-        found = compared(names, lambda path: call.reading(path.name))
-        then, now, diff = found.then, found.now, found.diff
+        then, now, diff, notices = compared(names, lambda path: call.reading(path.name))
         call.permission.check([*then.nodes, *now.nodes], "nodes of the sessions")
         worse = "something is worse" if diff.worse else "nothing is worse"
         changes = ", ".join(f"{count(len(getattr(diff, name)), 'finding')} {name}" for name in ("new", "gone", "still"))
-        examined, unread = list[str](), list(found.notices)
+        examined, unread = list[str](), list(notices)
         for path, name, model, other in zip(paths, ("earlier", "later"), (then, now), (now, then), strict=True):
             examined.append(
                 f"{path.name}: {count(len(model.nodes), 'node')}, {count(len(model.endpoints), 'endpoint')}"
@@ -411,16 +417,16 @@ class HistoryTool(Tool):
     def answer(self, call: ToolCall) -> Answer:
         subject, check = self.subject.strip(), call.permission.check
         since = values.since(self.since, "since") if self.since else usual_start(subject)
-        found = read_overview(history_file(self.labs), since, subject)
-        if subject and not found.courses:
+        overview = read_overview(history_file(self.labs), since, subject)
+        if subject and not overview.courses:
             check([node_at(subject)], "subject")
             raise InputError(f"{one_line(subject, 80)!r} is not a node, endpoint, port or identity in the history")
         # An identity has no name of a node in it, and may have been in several.
-        places = {course.component.node for course in found.courses}
-        places |= {node_at(stay.place) for course in found.courses for stay in course.stays}
+        places = {course.component.node for course in overview.courses}
+        places |= {node_at(stay.place) for course in overview.courses for stay in course.stays}
         check(sorted(places - {""}), "subject")
-        shown = _allowed(call, found)
-        left_out = found.total - shown.total
+        shown = _allowed(call, overview)
+        left_out = overview.total - shown.total
         unknown = "what no recorded session has tested, and what has happened since the last one"
         return Answer(
             overview_sentence(shown) if shown.total else empty_text(shown),
@@ -433,14 +439,14 @@ class HistoryTool(Tool):
         )
 
 
-def _allowed(call: ToolCall, found: Overview) -> Overview:
+def _allowed(call: ToolCall, overview: Overview) -> Overview:
     if not call.permission.nodes:
-        return found
+        return overview
     is_within = call.permission.is_within
-    sessions = [session for session in found.sessions if is_within(session.nodes)]
-    standouts = [row for row in found.standouts if row.component.node and is_within([row.component.node])]
+    sessions = [session for session in overview.sessions if is_within(session.nodes)]
+    standouts = [row for row in overview.standouts if row.component.node and is_within([row.component.node])]
     # Versions are those of all nodes.
-    return replace(found, total=len(sessions), sessions=sessions, standouts=standouts, version_steps=())
+    return replace(overview, total=len(sessions), sessions=sessions, standouts=standouts, version_steps=())
 
 
 class OnText(Tool):
@@ -471,14 +477,14 @@ class ExplainTool(OnText):
     def answer(self, call: ToolCall) -> Answer:
         files = self.checked_files()
         logs = call.while_wanted(sources(files))
-        found = explained_logs(logs, _WIDTH) if files else explained_text(self.text, _WIDTH)
-        lines = [line.rstrip() for line in found.lines]
+        texts, known, notices = explained_logs(logs, _WIDTH) if files else explained_text(self.text, _WIDTH)
+        lines = [line.rstrip() for line in texts]
         return Answer(
             next((line for line in lines if line), "nothing found"),
-            {"known": found.known, "lines": lines},
+            {"known": known, "lines": lines},
             examined=[f"{one_line(', '.join(files), 400) or 'the text'}; no node"],
-            not_examined=[*found.notices, *([] if found.known else ["what is unknown is not known to be harmless"])],
-            code=ALL_OK if found.known else BAD,
+            not_examined=[*notices, *([] if known else ["what is unknown is not known to be harmless"])],
+            code=ALL_OK if known else BAD,
         )
 
 

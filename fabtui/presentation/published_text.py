@@ -24,7 +24,7 @@ def published_text(comparison: PublishedComparison) -> str:
     text = f"{shown} GB/s over {one_line(comparison.where, 80)}: published for {what}: {', '.join(map(_part, rows))}"
     if any(row.algorithm for row in rows) and comparison.algorithm:
         text += f"; NVLS was {'used' if comparison.algorithm.startswith('nvls') else 'not used'}"
-    least = min((row.bytes for row in rows if row.bytes is not None), default=0)
+    least = min((row.bytes for row in rows if row.bytes), default=0)
     if size < least:
         text += f"; these are from {size_text(least)} on, this is {size_text(size)}"
     return f"{text} ({'; '.join(dict.fromkeys(row.source for row in rows))})"
@@ -40,7 +40,13 @@ def as_json(model: Model) -> list[dict[str, Any]]:
             "busbw": comparison.measured.value,
             "text": published_text(comparison),
             "ranges": [
-                {"low": row.busbw[0], "high": row.busbw[1], "bytes": row.bytes, "source": row.source, "date": row.date}
+                {
+                    "low": row.busbw[0],
+                    "high": row.busbw[1],
+                    "bytes": row.bytes or None,
+                    "source": row.source,
+                    "date": row.date,
+                }
                 | {"algorithm": row.algorithm or None}
                 for row in comparison.rows
             ],

@@ -257,8 +257,8 @@ class Bridge:
                     self._show(payload)
 
     async def _read_errors(self, stderr: asyncio.StreamReader) -> None:
-        while found := await stderr.read(4096):
-            self._errors = (self._errors + found)[-_MOST_ERRORS:]
+        while text := await stderr.read(4096):
+            self._errors = (self._errors + text)[-_MOST_ERRORS:]
 
 
 _WIDEST = 1000
@@ -369,14 +369,14 @@ class Window:
 
 def size_from(values: object) -> tuple[int, int]:
     """Return the size of a terminal within sane limits."""
-    found = []
+    sizes = []
     for name, usual in (("width", 80), ("height", 24)):
         value = values.get(name, usual) if hasattr(values, "get") else usual
         try:
-            found.append(max(1, min(int(value), _WIDEST)))
+            sizes.append(max(1, min(int(value), _WIDEST)))
         except (TypeError, ValueError, OverflowError):
-            found.append(usual)
-    return found[0], found[1]
+            sizes.append(usual)
+    return sizes[0], sizes[1]
 
 
 #: Modes of the terminal in a page that was loaded again: alternate screen, mouse, no cursor, bracketed paste.
@@ -586,10 +586,10 @@ async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
 
 def static_folder() -> Path:
     """Return the folder with the browser's terminal, which textual-serve brings."""
-    found = find_spec("textual_serve")
-    assert found is not None
-    assert found.origin is not None
-    return Path(found.origin).parent / "static"
+    package = find_spec("textual_serve")
+    assert package is not None
+    assert package.origin is not None
+    return Path(package.origin).parent / "static"
 
 
 @contextlib.asynccontextmanager

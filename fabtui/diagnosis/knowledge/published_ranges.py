@@ -21,19 +21,19 @@ from fabtui.model.session_model import Model
 _BRIDGED = "NVL"
 
 
-class PublishedRange(msgspec.Struct, frozen=True):
+class PublishedRange(msgspec.Struct, frozen=True, array_like=True):
     """A row of ``published.toml``, which explains the fields."""
 
     gpu: str
     gpus: int
     nodes: tuple[int, int]
+    nics: tuple[int, ...]
     test: str
+    bytes: int
+    algorithm: str
     busbw: tuple[float, float]
-    source: str
     date: str
-    nics: tuple[int, int] | None = None
-    bytes: int | None = None
-    algorithm: str = ""
+    source: str
 
     def is_of(self, gpu: str) -> bool:
         """Return whether the product name of a GPU is one of this row."""
@@ -60,7 +60,7 @@ def published_ranges() -> tuple[PublishedRange, ...]:
 
 def published(model: Model, kind: str) -> list[PublishedComparison]:
     """Return a collective over all nodes, and over the slowest node, beside what was published for such hardware."""
-    found = []
+    comparisons = []
     for where, ends, measured in _groups(model, kind):
         nodes = Counter(end.node for end in ends)
         alike = len(set(nodes.values())) == len({end.name for end in ends}) == 1
@@ -68,8 +68,10 @@ def published(model: Model, kind: str) -> list[PublishedComparison]:
             rows = tuple(row for row in published_ranges() if row.test == kind and _fits(model, row, ends, len(nodes)))
             if rows:
                 algorithm = str((measured.extra or {}).get("algorithm") or "").lower()
-                found.append(PublishedComparison(measured, where, len(nodes), len(ends), rows[0].gpu, algorithm, rows))
-    return found
+                comparisons.append(
+                    PublishedComparison(measured, where, len(nodes), len(ends), rows[0].gpu, algorithm, rows)
+                )
+    return comparisons
 
 
 def _groups(model: Model, kind: str) -> Iterator[tuple[str, Sequence[Endpoint], Measurement]]:
@@ -94,7 +96,7 @@ def _groups(model: Model, kind: str) -> Iterator[tuple[str, Sequence[Endpoint], 
 def _fits(model: Model, row: PublishedRange, ends: Sequence[Endpoint], nodes: int) -> bool:
     if not row.is_of(ends[0].name) or row.gpus * nodes != len(ends) or not row.nodes[0] <= nodes <= row.nodes[1]:
         return False
-    if row.nics is None:
+    if not row.nics:
         # Without NICs the value is of one node, or of one NVLink domain.
         domains = {model.table.domains.get(end.number) for end in ends}
         return nodes == 1 or (len(domains) == 1 and None not in domains)
