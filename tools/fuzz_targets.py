@@ -977,9 +977,7 @@ async def _asked(data: bytes) -> None:
         name: file if value == "FILE" else [file] if value == ["FILE"] else value
         for name, value in request["arguments"].items()
     }
-    requests = mock.Mock(**{"options.side_effect": refuse})
-    requests.recordings = place()
-    door = Door(requests, Permission(("n000", "n001"), tests=True, budget=1e6), str)
+    door = Door(refuse, place(), Permission(("n000", "n001"), tests=True, budget=1e6), str)
     with mock.patch.dict(os.environ, {"XDG_STATE_HOME": str(place())}):
         answer = await door.call(request["tool"], given, quiet)
     text = text_of(answer)

@@ -77,7 +77,7 @@ def _rings(ranks: Ints, node: Ints, port: Ints) -> list[list[tuple[int, int]]]:
     members = [ranks[node[ranks] == number].tolist() for number in dict.fromkeys(node[ranks].tolist())]
     if len(members) == 1:
         return [list(_cycle(members[0]))]
-    # Of each node the first endpoint of each NIC, in their order.
+    # The first endpoint of each NIC of a node, in their order.
     heads = [sorted({port[end]: at for at, end in reversed([*enumerate(ends)])}.values()) for ends in members]
     rings = []
     for places in zip(*heads, strict=False):
@@ -101,7 +101,7 @@ class FabricRates:
 
     @functools.cached_property
     def most(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """What each NIC sends and receives and each endpoint sends and receives within, GB/s: the best of its pairs."""
+        """Most that NICs send and receive, and endpoints within their node or domain, GB/s: the best of their pairs."""
         across, inside = (np.where(where, np.nan_to_num(self.rate), 0.0) for where in (~self.within, self.within))
         sends, receives = (np.zeros(len(self.ends)) for _ in range(2))
         np.maximum.at(sends, self.port, across.max(axis=1))
@@ -141,7 +141,7 @@ def fabric_rates(model: Model) -> Steps[FabricRates | None]:
     shapes, shape_of, _ = model.results.store.columns()
     made = np.array([shape is None or shape.made or shape.layer is not Layer.P2P for shape in shapes], dtype=bool)
     made = made[np.array(shape_of)]
-    # Of half the usual size, as a step must be short.
+    # Half the usual size, as a step must be short.
     rate, usual = (np.full((len(ends), len(ends)), np.nan, dtype=np.float32) for _ in range(2))
     slow = np.zeros(rate.shape, dtype=bool)
     yield

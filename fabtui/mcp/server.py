@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 import anyio
@@ -23,7 +24,7 @@ from fabtui.argument_name import asked_by_tool
 from fabtui.errors import InputError
 from fabtui.mcp.answer import OUTPUT_SCHEMA, Answer, as_json, text_of
 from fabtui.mcp.permission import Permission
-from fabtui.mcp.tool import OutOfTime, Requests, Tool, ToolCall
+from fabtui.mcp.tool import Options, OutOfTime, Tool, ToolCall
 from fabtui.mcp.tools import TOOLS
 from fabtui.nodeset import chosen_nodes
 from fabtui.sanitize import one_line
@@ -51,7 +52,8 @@ Progress = Callable[[float, str], Awaitable[None]]
 class Door:
     """The door between a client and the tools."""
 
-    requests: Requests
+    options: Options  #: Makes options of sessions.
+    recordings: Path  #: Folder of the user's recordings.
     permission: Permission
     crash: Callable[[Exception], str]  #: Keeps an error of fabtui itself, and returns the line about it.
     running: set[asyncio.Task[Answer]] = field(default_factory=set)  #: Work of calls in progress.
@@ -71,7 +73,7 @@ class Door:
             tool = msgspec.convert(given, kind)
         except msgspec.ValidationError as error:
             raise InputError(f"{name}: {one_line(str(error), 300)}") from None
-        call = ToolCall(self.requests, self.permission, tool.seconds)
+        call = ToolCall(self.options, self.recordings, self.permission, tool.seconds)
         # A task of its own: it is cancelled once, so that it can end what runs on the nodes.
         work = asyncio.ensure_future(self._work(tool, call))
         self.running.add(work)
@@ -156,10 +158,16 @@ def _described(name: str, kind: type[Tool]) -> types.Tool:
 
 
 async def serve(
-    requests: Requests, crash: Callable[[Exception], str], nodes: Sequence[str], *, tests: bool, budget: float
+    options: Options,
+    recordings: Path,
+    crash: Callable[[Exception], str],
+    nodes: Sequence[str],
+    *,
+    tests: bool,
+    budget: float,
 ) -> None:
     """Serve one client until it closes standard input, or a signal arrives; then end all work on the nodes."""
-    door = Door(requests, Permission(nodes, tests=tests, budget=budget), crash)
+    door = Door(options, recordings, Permission(nodes, tests=tests, budget=budget), crash)
     ending: set[asyncio.Task[NoReturn]] = set()
 
     async def end(code: int) -> NoReturn:

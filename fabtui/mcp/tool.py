@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -19,6 +19,8 @@ from fabtui.sanitize import one_line
 from fabtui.session.options import JobQuery, SessionOptions
 
 ItemT = TypeVar("ItemT")
+#: Returns the options of a command with some arguments, as the command line does, and where the logs of a job are.
+Options = Callable[[str, dict[str, Any]], tuple[SessionOptions, JobQuery | None]]
 #: For files. One of 64 MiB takes seconds, in which its thread cannot be interrupted, and 400 MiB of memory; more at
 #: once would also take the processor from sessions on nodes, whose heartbeats must not wait.
 _FILES = ThreadPoolExecutor(4, "fabtui-mcp-files")
@@ -29,22 +31,12 @@ class OutOfTime(TimeoutError):
     """The time limit of a call has passed, or the client has gone."""
 
 
-class Requests(Protocol):
-    """Makes options of sessions, as the command line does; arguments are named as there."""
-
-    @property
-    def recordings(self) -> Path:
-        """Folder of the user's recordings."""
-
-    def options(self, command: str, given: Mapping[str, Any]) -> tuple[SessionOptions, JobQuery | None]:
-        """Return the options of a command, and where the logs of a job are; raise `InputError` for bad arguments."""
-
-
 @dataclass
 class ToolCall:
     """A call of a tool."""
 
-    requests: Requests
+    options: Options
+    recordings: Path  #: Folder of the user's recordings.
     permission: Permission  #: What is allowed.
     seconds: float  #: How long (s) it may take.
     step: Callable[[], str] = lambda: "working"  #: Returns what is done now, for people who wait.

@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, field
 
 from fabtui.config import values
 from fabtui.diagnosis.diagnosis import RULES, Diagnosis, Evidence, diagnose
@@ -38,7 +37,6 @@ from fabtui.importers.session import is_recording, read_session, replayed
 from fabtui.importers.sources import Source, sources
 from fabtui.importers.to_model.dispatch import findings_about
 from fabtui.jobs.monitor.report import JobReport
-from fabtui.lab.faults import LabSpec
 from fabtui.mcp.answer import (
     Answer,
     not_asked_lines,
@@ -72,6 +70,10 @@ _MOST_NOTICES = 10
 #: Longest text (characters) that may be pasted, and width of the lines of an explanation.
 _PASTED, _WIDTH = 512 * 1024, 120
 _FORMAT = "of a format that is not known"
+#: The session that was asked about last, by path, time and size, with why it is not whole: assistants ask several
+#: questions about one, and large ones take 20 s to read. One is read at a time.
+_LATEST: dict[tuple[Path, int, int], tuple[Diagnosis, tuple[str, ...]]] = {}
+_READING = threading.Lock()
 
 
 async def _session(call: ToolCall, options: SessionOptions, seconds: float) -> tuple[LiveFeed, tuple[str, ...]]:
@@ -110,7 +112,7 @@ class OnJob(OnNodes):
     def asked(self, call: ToolCall, command: str) -> tuple[SessionOptions, JobQuery | None]:
         """Return the options of a command, with the logs checked; blocks."""
         check_logs(self.logs, "logs")
-        return call.requests.options(command, self.given)
+        return call.options(command, self.given)
 
 
 class PreflightTool(OnNodes):
@@ -124,8 +126,7 @@ class PreflightTool(OnNodes):
 
     async def answered(self, call: ToolCall) -> Answer:
         expected = expectations(self.expect)
-        given = {name: value for name, value in self.given.items() if name != "expect"}
-        options, _ = await asyncio.to_thread(call.requests.options, "preflight", given)
+        options, _ = await asyncio.to_thread(call.options, "preflight", self.given)
         call.permission.check(options.hosts)
         feed, problems = await _session(call, options, call.seconds)
 
@@ -164,10 +165,10 @@ class RunTool(OnNodes):
 
     async def answered(self, call: ToolCall) -> Answer:
         call.permission.check_tests()
-        options, _ = await asyncio.to_thread(call.requests.options, "run", self.given)
+        options, _ = await asyncio.to_thread(call.options, "run", self.given)
         call.permission.check(options.hosts)
-        names = options.hosts if options.lab is None else LabSpec.parse(options.lab).names
-        with call.permission.spend(names, call.seconds) as seconds:
+        # Those of a lab are the nodes that are allowed.
+        with call.permission.spend(options.hosts or call.permission.nodes, call.seconds) as seconds:
             feed, problems = await _session(call, options, seconds)
         answer = await asyncio.to_thread(lambda: session_answer(feed.diagnosis(), options.record, problems))
         return replace(answer, data={**answer.data, "node_seconds_left": round(call.permission.left)})
@@ -257,12 +258,6 @@ def _unasked(report: JobReport) -> Iterator[str]:
         yield "its nodes: no node was asked, as only those of a running job are"
 
 
-#: The session that was asked about last, by path, time and size, with why it is not whole: assistants ask several
-#: questions about one, and large ones take 20 s to read. One is read at a time.
-_LATEST: dict[tuple[Path, int, int], tuple[Diagnosis, tuple[str, ...]]] = {}
-_READING = threading.Lock()
-
-
 def read_latest(path: Path, progress: Callable[[float], object]) -> tuple[Diagnosis, tuple[str, ...]]:
     """Return the session of a file, and why it is not whole; blocks. What ``progress`` raises ends the reading."""
     while not _READING.acquire(timeout=1.0):
@@ -291,7 +286,7 @@ class OnSession(Tool):
 
     def read(self, call: ToolCall) -> tuple[Path, Diagnosis, tuple[str, ...]]:
         """Return the file, its session and why it is not whole; raise `InputError` if it is not to be read."""
-        folder, name = call.requests.recordings, self.file
+        folder, name = call.recordings, self.file
         if self.demo and name:
             raise InputError("give either file or demo")
         if not name and not self.demo:
@@ -381,7 +376,7 @@ class DiffTool(Tool):
     after: Annotated[str, about("Later one.")]
 
     def answer(self, call: ToolCall) -> Answer:
-        folder = call.requests.recordings
+        folder = call.recordings
         paths = checked_file(self.before, "before", folder), checked_file(self.after, "after", folder)
         names = (str(paths[0]), str(paths[1]))
         then, now, diff, notices = compared(names, lambda path: call.reading(path.name))
@@ -495,7 +490,7 @@ class ReadTool(OnText):
     know is not examined.
     """
 
-    form: Annotated[str, about("With text: name of its format, instead of detecting it.", 60)] = msgspec.field(
+    form: Annotated[str, about("With text: name of its format, instead of detecting it.", 60)] = field(
         name="as", default=""
     )
 

@@ -6,10 +6,8 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from fabtui.cli.commands.hang import hang_options
@@ -64,7 +62,9 @@ def execute(args: argparse.Namespace) -> int:
     if sys.stdin.isatty():
         what = "waiting for a client on standard input; assistants start this command (docs/mcp.md)"
         print(f"fabtui: {what}", file=sys.stderr)
-    asyncio.run(serve(requests, report_crash, requests.nodes, tests="allow_tests" in given, budget=budget))
+    tests = "allow_tests" in given
+    made = serve(requests.options, own_recordings(config), report_crash, requests.nodes, tests=tests, budget=budget)
+    asyncio.run(made)
     return 0
 
 
@@ -91,11 +91,7 @@ class CommandRequests:
         if self._lab:
             self.nodes = tuple(LabSpec.parse(self._base["lab"]).names)
 
-    @property
-    def recordings(self) -> Path:
-        return own_recordings(self._config)
-
-    def options(self, command: str, given: Mapping[str, Any]) -> tuple[SessionOptions, JobQuery | None]:
+    def options(self, command: str, given: dict[str, Any]) -> tuple[SessionOptions, JobQuery | None]:
         """Return the options of a command, and where the logs of a job are."""
         args = self._arguments(command, dict(given))
         match command:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +25,12 @@ from fabtui.mcp.tools import TOOLS, read_latest
 from fabtui.paths import shipped_recordings_folder
 
 
-class NoRequests:
-    """Requests of tests that ask no node."""
-
-    recordings = Path("/nowhere")
-
-    def options(self, command: str, given: Mapping[str, Any]) -> Any:
-        raise InputError("no nodes here")
+def no_options(command: str, given: dict[str, Any]) -> Any:
+    raise InputError("no nodes here")
 
 
 def a_door(*nodes: str, tests: bool = False) -> Door:
-    return Door(NoRequests(), Permission(nodes, tests=tests, budget=60), str)
+    return Door(no_options, Path("/nowhere"), Permission(nodes, tests=tests, budget=60), str)
 
 
 async def quiet(passed: float, text: str) -> None:
