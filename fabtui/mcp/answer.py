@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -113,30 +114,38 @@ def text_of(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
+class _TooLargeError(Exception):
+    """Texts of a value do not fit."""
+
+
 def _fitted(value: Mapping[str, Any], most_bytes: int, path: str, left: Counter[str]) -> dict[str, Any]:
     """Return a cleaned object of a maximum size as JSON; ``left`` gets the number of what was left out, by path."""
     for most in _TRIED:
         counted = Counter[str]()
-        body: dict[str, Any] = cleaned(_cut(value, path, most, counted))
-        if len(text_of(body).encode()) <= most_bytes:
-            left.update(counted)
-            return body
+        with contextlib.suppress(_TooLargeError):
+            body: dict[str, Any] = cleaned(_cut(value, path, most, counted, [most_bytes]))
+            if len(text_of(body).encode()) <= most_bytes:
+                left.update(counted)
+                return body
     left[path] += len(value)
     return {}
 
 
-def _cut(value: Any, path: str, most: int, left: Counter[str]) -> Any:
-    """Return a value with bounded lists and texts."""
+def _cut(value: Any, path: str, most: int, left: Counter[str], room: list[int]) -> Any:
+    """Return a value with bounded lists and texts; ``room``: number of characters that are left for all texts."""
     if isinstance(value, str):
+        room[0] -= min(len(value), MOST_TEXT)
+        if room[0] < 0:
+            raise _TooLargeError
         return value if len(value) <= MOST_TEXT else clean(value, MOST_TEXT)
     if isinstance(value, dict):
         left[path] += max(0, len(value) - most - _MEMBERS)
         members = list(value.items())[: most + _MEMBERS]
-        cut = {name: _cut(inner, f"{path}.{name[:60]}".lstrip("."), most, left) for name, inner in members}
-        return {_cut(name, path, most, left): inner for name, inner in cut.items()}
+        cut = {name: _cut(inner, f"{path}.{name[:60]}".lstrip("."), most, left, room) for name, inner in members}
+        return {_cut(name, path, most, left, room): inner for name, inner in cut.items()}
     if isinstance(value, (list, tuple)):
         left[path] += max(0, len(value) - most)
-        return [_cut(item, f"{path}[]", most, left) for item in value[:most]]
+        return [_cut(item, f"{path}[]", most, left, room) for item in value[:most]]
     return value
 
 
