@@ -99,7 +99,7 @@ async def _session(call: ToolCall, options: SessionOptions, seconds: float) -> t
 class OnNodes(Tool):
     """A tool that asks nodes."""
 
-    nodes: Annotated[str, about("Node set, as of Slurm: n[060-067],n070. Default: all of this server.")] = ""
+    nodes: Annotated[str, about("Node set, as of Slurm: n[060-067],n070. Default: those of this server.")] = ""
     exclude: Annotated[str, about("Nodes to leave out, same syntax.")] = ""
     jobid: Annotated[str, about("Job of Slurm, instead of nodes, or with them for some of its nodes.", 60)] = ""
 
@@ -208,10 +208,9 @@ class HangTool(OnJob):
 
 
 class JobTool(OnJob):
-    """Reports on a running or ended job.
+    """Reports on a running or ended job: state, errors in its logs, GPUs, iteration times, settings that differ.
 
-    Its state, errors in its logs, GPUs, iteration times, and settings that differ between nodes. It only reads logs,
-    Slurm and the nodes.
+    It only reads logs, Slurm and the nodes.
     """
 
     seconds = 120.0
@@ -278,11 +277,8 @@ def read_latest(path: Path, progress: Callable[[float], object]) -> tuple[Diagno
 class OnSession(Tool):
     """A tool about a recorded session."""
 
-    file: Annotated[
-        str,
-        about("Recording, CSV or JSON of a session: a path, or a name in the folder of recordings. Default: newest"),
-    ] = ""
-    demo: Annotated[str, about("Instead of file: a recording that ships with fabtui: h200x4-lab-2x2-faults.", 100)] = ""
+    file: Annotated[str, about("Recording, CSV or JSON: a path, or a name among the recordings. Default: newest.")] = ""
+    demo: Annotated[str, about("Instead of file: a recording that ships: h200x4-lab-2x2-faults.", 100)] = ""
 
     def read(self, call: ToolCall) -> tuple[Path, Diagnosis, tuple[str, ...]]:
         """Return the file, its session and why it is not whole; raise `InputError` if it is not to be read."""
