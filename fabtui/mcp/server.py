@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from mcp.server.stdio import stdio_server
 from fabtui.argument_name import asked_by_tool
 from fabtui.errors import InputError
 from fabtui.mcp.answer import OUTPUT_SCHEMA, Answer, as_json, text_of
-from fabtui.mcp.permission import Permission
+from fabtui.mcp.permission import Permission as Permission
 from fabtui.mcp.tool import Options, OutOfTime, Tool, ToolCall
 from fabtui.mcp.tools import TOOLS
 from fabtui.nodeset import chosen_nodes
@@ -157,17 +157,8 @@ def _described(name: str, kind: type[Tool]) -> types.Tool:
     )
 
 
-async def serve(
-    options: Options,
-    recordings: Path,
-    crash: Callable[[Exception], str],
-    nodes: Sequence[str],
-    *,
-    tests: bool,
-    budget: float,
-) -> None:
+async def serve(door: Door) -> None:
     """Serve one client until it closes standard input, or a signal arrives; then end all work on the nodes."""
-    door = Door(options, recordings, Permission(nodes, tests=tests, budget=budget), crash)
     ending: set[asyncio.Task[NoReturn]] = set()
 
     async def end(code: int) -> NoReturn:

@@ -48,7 +48,7 @@ def execute(args: argparse.Namespace) -> int:
     # Versions of the package below 2 have no mcp_types.
     if any(find_spec(name) is None for name in ("mcp", "mcp_types", "anyio")):
         raise InputError("mcp needs packages that are not installed; pip install 'fabtui[mcp]'")
-    from fabtui.mcp.server import serve
+    from fabtui.mcp.server import Door, Permission, serve
 
     given = vars(args)
     if "-" in given.get("hostfile", []):
@@ -62,9 +62,8 @@ def execute(args: argparse.Namespace) -> int:
     if sys.stdin.isatty():
         what = "waiting for a client on standard input; assistants start this command (docs/mcp.md)"
         print(f"fabtui: {what}", file=sys.stderr)
-    tests = "allow_tests" in given
-    made = serve(requests.options, own_recordings(config), report_crash, requests.nodes, tests=tests, budget=budget)
-    asyncio.run(made)
+    permission = Permission(requests.nodes, tests="allow_tests" in given, budget=budget)
+    asyncio.run(serve(Door(requests.options, own_recordings(config), permission, report_crash)))
     return 0
 
 
