@@ -15,6 +15,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
+from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import WSMsgType, web
@@ -226,10 +227,6 @@ class Bridge:
                 child.kill()
             await child.wait()
 
-    async def resize(self, width: int, height: int) -> None:
-        """Send the app the size of its terminal."""
-        await self.signal(type="resize", width=width, height=height)
-
     async def signal(self, **values: object) -> None:
         """Send the app an event of its terminal or its window."""
         await self.send(b"M", json.dumps(values).encode())
@@ -362,21 +359,20 @@ class Window:
         elif kind == "stdin" and isinstance(value, str):
             await self._app.send(b"D", value.encode("utf-8", "replace"))
         elif kind == "resize" and isinstance(value, dict):
-            await self._app.resize(*self.size)
+            await self._app.signal(type="resize", width=self.size[0], height=self.size[1])
         elif kind in ("focus", "blur"):
             await self._app.signal(type=kind)
 
 
-def size_from(values: object) -> tuple[int, int]:
+def size_from(values: Any) -> tuple[int, int]:
     """Return the size of a terminal within sane limits."""
-    sizes = []
-    for name, usual in (("width", 80), ("height", 24)):
-        value = values.get(name, usual) if hasattr(values, "get") else usual
-        try:
-            sizes.append(max(1, min(int(value), _WIDEST)))
-        except (TypeError, ValueError, OverflowError):
-            sizes.append(usual)
-    return sizes[0], sizes[1]
+
+    def bounded(name: str, usual: int) -> int:
+        with contextlib.suppress(AttributeError, TypeError, ValueError, OverflowError):
+            return max(1, min(int(values.get(name, usual)), _WIDEST))
+        return usual
+
+    return bounded("width", 80), bounded("height", 24)
 
 
 #: Modes of the terminal in a page that was loaded again: alternate screen, mouse, no cursor, bracketed paste.
@@ -408,7 +404,7 @@ class Session:
             self._window.connection.cancel()
         self._attend(window)
         window.show(_MODES)
-        await self._app.resize(*window.size)
+        await self._app.signal(type="resize", width=window.size[0], height=window.size[1])
         await self._app.signal(type="redraw")
         return True
 
