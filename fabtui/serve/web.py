@@ -154,13 +154,6 @@ const connecting = setInterval(() => {
   window.addEventListener("focus", take);
 }, 50);
 """
-
-
-def index(host: str) -> str:
-    """Return the page; ``host`` is the name of this machine."""
-    return _INDEX.substitute(host=html.escape(host), seconds=RECONNECT_SECONDS, gone=GONE)
-
-
 _DRIVER = "fabtui.screen.terminal.serve_driver:ServedDriver"
 #: First line of the driver.
 _READY = b"__GANGLION__\n"
@@ -169,6 +162,42 @@ _MOST_PACKET = 16 << 20
 _MOST_ERRORS = 64 << 10
 #: Timeout (s) for the app to stop everything on the nodes before it is killed.
 END_DEADLINE = 25.0
+_WIDEST = 1000
+#: Output held for a window that does not take it (bytes). Beyond that it is dropped, and the screen is drawn again
+#: later: a stalled window must not stall the app, whose deadlines would pass.
+_MOST_HELD = 4 << 20
+#: Longest value of a ping that is answered (characters).
+_MOST_PING = 100
+#: Timeout (s) for a window to take the last output.
+_LAST = 5.0
+#: Modes of the terminal in a page that was loaded again: alternate screen, mouse, no cursor, bracketed paste.
+_MODES = b"\x1b[?1049h\x1b[?1000h\x1b[?1003h\x1b[?1015h\x1b[?1006h\x1b[?25l\x1b[?2004h"
+HOST = "127.0.0.1"
+#: Names of this machine in a browser; a request with a different name comes from a foreign page.
+_NAMES = ("127.0.0.1", "localhost", "::1")
+_MOST_MESSAGE = 1 << 20
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Content-Security-Policy": (
+        "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+        "connect-src 'self' ws://127.0.0.1:* ws://localhost:*; frame-ancestors 'none'"
+    ),
+}
+_BUSY = "fabtui is open in another window; this one begins when that one is closed ..."
+_CUT = "The connection of another window was cut; this one begins when that one has not come back in time ..."
+_ENDING = "The session before this one stops its processes on the nodes ..."
+#: Number of connections that have not sent the token, and the time (s) that each has for it.
+_MOST_STRANGERS = 64
+_TIME_OF_STRANGERS = 10.0
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def index(host: str) -> str:
+    """Return the page; ``host`` is the name of this machine."""
+    return _INDEX.substitute(host=html.escape(host), seconds=RECONNECT_SECONDS, gone=GONE)
 
 
 class Bridge:
@@ -256,16 +285,6 @@ class Bridge:
     async def _read_errors(self, stderr: asyncio.StreamReader) -> None:
         while text := await stderr.read(4096):
             self._errors = (self._errors + text)[-_MOST_ERRORS:]
-
-
-_WIDEST = 1000
-#: Output held for a window that does not take it (bytes). Beyond that it is dropped, and the screen is drawn again
-#: later: a stalled window must not stall the app, whose deadlines would pass.
-_MOST_HELD = 4 << 20
-#: Longest value of a ping that is answered (characters).
-_MOST_PING = 100
-#: Timeout (s) for a window to take the last output.
-_LAST = 5.0
 
 
 class Window:
@@ -375,10 +394,6 @@ def size_from(values: Any) -> tuple[int, int]:
     return bounded("width", 80), bounded("height", 24)
 
 
-#: Modes of the terminal in a page that was loaded again: alternate screen, mouse, no cursor, bracketed paste.
-_MODES = b"\x1b[?1049h\x1b[?1000h\x1b[?1003h\x1b[?1015h\x1b[?1006h\x1b[?25l\x1b[?2004h"
-
-
 class Session:
     """Runs the app (a command) for the window with a key; ``task`` ends with the session."""
 
@@ -444,31 +459,6 @@ class Session:
     def _show(self, data: bytes) -> None:
         if self._window is not None:
             self._window.show(data)
-
-
-HOST = "127.0.0.1"
-#: Names of this machine in a browser; a request with a different name comes from a foreign page.
-_NAMES = ("127.0.0.1", "localhost", "::1")
-_MOST_MESSAGE = 1 << 20
-_HEADERS = {
-    "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Content-Security-Policy": (
-        "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
-        "connect-src 'self' ws://127.0.0.1:* ws://localhost:*; frame-ancestors 'none'"
-    ),
-}
-_BUSY = "fabtui is open in another window; this one begins when that one is closed ..."
-_CUT = "The connection of another window was cut; this one begins when that one has not come back in time ..."
-_ENDING = "The session before this one stops its processes on the nodes ..."
-
-#: Number of connections that have not sent the token, and the time (s) that each has for it.
-_MOST_STRANGERS = 64
-_TIME_OF_STRANGERS = 10.0
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class WebServer:
