@@ -47,7 +47,7 @@ _MOST_FINDINGS = 10
 _SOURCES = tuple(name for fact, name in SOURCE_OF_FACT.items() if fact != "inspector")
 #: Tests that a session runs by default.
 _TESTS = (*probes_in("mesh", "load"), *TESTS)
-#: JSON Schema of all answers; ``data`` is what the command writes as JSON (``fabtui schema``), bounded.
+#: JSON Schema of all answers; ``data`` is what the command writes as JSON, bounded.
 _TYPES: dict[str, str | list[str]] = {
     **{"tool": "string", "answer": "string", "exit": ["integer", "null"], "examined": "array", "not_examined": "array"},
     **{"recording": ["string", "null"], "next": "array", "left_out": "object", "untrusted": "array", "note": "string"},
