@@ -1,8 +1,8 @@
 """Price of a finding (docs/price.md): what a collective gains without its node, or once its links are as usual.
 
-``seconds = factor x bytes x max(share / rate)``, over hops, NICs and GPUs: the bandwidth term of the alpha-beta model
-of NCCL's own tuning (src/graph/tuning.cc), with measured rates in place of tables. ``factor`` is the measured time over
-that of the model. A tree counts as a ring: both send each byte through a NIC about as often.
+``seconds = factor x (steps x latency + bytes x max(share / rate))``, over hops, NICs and GPUs: the alpha-beta model of
+NCCL's own tuning (src/graph/tuning.cc), with measured rates in place of tables. ``factor`` is the measured time over
+that of the model.
 """
 
 from __future__ import annotations
@@ -37,22 +37,19 @@ _MOST_GROUPS, _MOST_PRICED = 64, 8
 
 
 class Hops(NamedTuple):
-    """Hops of a collective, each with the same share of the message size."""
+    """Hops of a collective, each with the same share of the message size, and the number of its steps."""
 
     source: Ints  #: Number of the endpoint that sends, for each hop.
     target: Ints  #: The one that receives.
     share: float
+    steps: int  #: Number of messages one after the other, each with one latency.
 
 
-def traffic(kind: str, ranks: Ints, node: Ints, port: Ints, rings: Sequence[Ints] = ()) -> Hops | None:
-    """Return the traffic of a collective; None if it is not modelled.
+def traffic(kind: str, algorithm: str, ranks: Ints, node: Ints, port: Ints, rings: Sequence[Ints] = ()) -> Hops | None:
+    """Return the traffic of a collective over endpoints (``ranks``, in rank order); None if it is not modelled.
 
-    Args:
-        kind: The collective, such as ``all_reduce``.
-        ranks: Numbers of the endpoints that take part, in rank order.
-        node: Number of the node of each endpoint of the session.
-        port: Number of the NIC of each endpoint.
-        rings: The rings of NCCL's channels, numbers of endpoints; without any, a ring per rail in rank order.
+    ``node`` and ``port`` are numbers of node and NIC of each endpoint of the session, ``rings`` those of NCCL's
+    channels; without any, there is a ring per rail in rank order.
     """
     count = len(ranks)
     if count < 2:
@@ -60,31 +57,60 @@ def traffic(kind: str, ranks: Ints, node: Ints, port: Ints, rings: Sequence[Ints
     if kind == "alltoall":
         # Each rank sends an n-th of its buffer to every other.
         source, target = np.nonzero(~np.eye(count, dtype=bool))
-        return Hops(ranks[source], ranks[target], 1 / count)
-    if kind not in _PASSES:
+        return Hops(ranks[source], ranks[target], 1 / count, 1)
+    if kind not in _PASSES or algorithm not in _MODELLED or (algorithm == "tree" and kind != "all_reduce"):
         return None
-    orders = [list(_cycle(ring.tolist())) for ring in rings] or _rings(ranks, node, port)
+    rails = _rails(ranks, node, port)
+    if algorithm == "tree":
+        trees = double_tree(len(rails[0]))
+        edges = [edge for chains in rails for parents in trees for edge in _tree(chains, parents)]
+        source, target = np.array([way for edge in edges for way in (edge, edge[::-1])], dtype=np.int64).T
+        steps = 2 * (max(map(len, rails[0])) - 1 + max(1, len(rails[0]) - 1).bit_length())
+        return Hops(source, target, 1 / (len(rails) * len(trees)), steps)
+    orders = [list(_cycle(ring.tolist())) for ring in rings] or [_ring(chains) for chains in rails]
     source, target = np.array([hop for order in orders for hop in order], dtype=np.int64).T
-    return Hops(source, target, _PASSES[kind] * (count - 1) / count / len(orders))
+    passes = _PASSES[kind]
+    return Hops(source, target, passes * (count - 1) / count / len(orders), passes * (count - 1))
+
+
+def _rails(ranks: Ints, node: Ints, port: Ints) -> list[list[list[int]]]:
+    """Return for each rail the endpoints of each node, turned so that the one of the rail comes first."""
+    members = [ranks[node[ranks] == number].tolist() for number in dict.fromkeys(node[ranks].tolist())]
+    # The first endpoint of each NIC of a node, in their order.
+    heads = [sorted({port[end]: at for at, end in reversed([*enumerate(ends)])}.values()) for ends in members]
+    rails = zip(*heads, strict=False)
+    return [[ends[at:] + ends[:at] for ends, at in zip(members, places, strict=True)] for places in rails]
 
 
 def _cycle(ring: list[int]) -> Iterator[tuple[int, int]]:
     return zip(ring, [*ring[1:], ring[0]], strict=True)
 
 
-def _rings(ranks: Ints, node: Ints, port: Ints) -> list[list[tuple[int, int]]]:
-    """Return the hops of a ring for each rail: node after node, in and out by its NIC, and a chain within each node."""
-    members = [ranks[node[ranks] == number].tolist() for number in dict.fromkeys(node[ranks].tolist())]
-    if len(members) == 1:
-        return [list(_cycle(members[0]))]
-    # The first endpoint of each NIC of a node, in their order.
-    heads = [sorted({port[end]: at for at, end in reversed([*enumerate(ends)])}.values()) for ends in members]
-    rings = []
-    for places in zip(*heads, strict=False):
-        chains = [ends[at:] + ends[:at] for ends, at in zip(members, places, strict=True)]
-        within = [hop for chain in chains for hop in itertools.pairwise(chain)]
-        rings.append([*within, *_cycle([chain[0] for chain in chains])])
-    return rings
+def _ring(chains: list[list[int]]) -> list[tuple[int, int]]:
+    """Return the hops of the ring of a rail: node after node, in and out by its NIC, and a chain within each node."""
+    if len(chains) == 1:
+        return list(_cycle(chains[0]))
+    within = [hop for chain in chains for hop in itertools.pairwise(chain)]
+    return [*within, *_cycle([chain[0] for chain in chains])]
+
+
+def _tree(chains: list[list[int]], parents: list[int]) -> list[tuple[int, int]]:
+    """Return the edges of a tree of a rail, upwards: between nodes, and along a chain within each."""
+    edges = [(chains[child][0], chains[parent][0]) for child, parent in enumerate(parents) if parent >= 0]
+    return edges + [hop[::-1] for chain in chains for hop in itertools.pairwise(chain)]
+
+
+def double_tree(count: int) -> list[list[int]]:
+    """Return the parents of each node in both of NCCL's trees (ncclGetDtree of src/graph/trees.cc); -1: the root."""
+    up = [-1]
+    for number in range(1, count):
+        bit = number & -number
+        parent = (number ^ bit) | (bit << 1)
+        up.append(number ^ bit if parent >= count else parent)
+    # The second is shifted by one, or mirrored for an even number.
+    if count % 2:
+        return [up, [-1 if up[at - 1] < 0 else (up[at - 1] + 1) % count for at in range(count)]]
+    return [up, [-1 if parent < 0 else count - 1 - parent for parent in reversed(up)]]
 
 
 @dataclass(frozen=True)
@@ -94,6 +120,7 @@ class FabricRates:
     rate: Floats  #: One way, GB/s; NaN where nothing passes or nothing is known.
     usual: Floats  #: What is usual in the class of the pair, GB/s; NaN if unknown.
     slow: Flags  #: Whether a pair is slow.
+    latency: Floats | None  #: Half a round trip of a small message, s; NaN if unknown, None if none was measured.
     within: Flags  #: Whether a pair uses no NIC: it is within a node or an NVLink domain.
     node: Ints  #: Number of the node of each endpoint.
     port: Ints  #: Number of the NIC of each endpoint; endpoints that share a NIC have the same.
@@ -114,8 +141,11 @@ class FabricRates:
         rate[source, target] = np.fmax(rate[source, target], self.usual[source, target])
         return replace(self, rate=rate)
 
-    def slowest(self, hops: Hops) -> float | None:
-        """Return the time (s) of a GB by the busiest hop, NIC or GPU; None if a rate on the way is unknown."""
+    def seconds(self, kind: str, algorithm: str, ranks: Ints, size: int, rings: Sequence[Ints] = ()) -> float | None:
+        """Return the time (s) of a collective; None if it is not modelled, or a rate on the way is unknown."""
+        hops = traffic(kind, algorithm, ranks, self.node, self.port, rings)
+        if hops is None:
+            return None
         source, target = hops.source, hops.target
         rate = self.rate[source, target]
         if np.isnan(rate).any():
@@ -129,14 +159,15 @@ class FabricRates:
             *((source[inside], out), (target[inside], into)),
         )
         shares = [np.bincount(at, minlength=len(most)) / np.where(most > 0, most, np.inf) for at, most in parts]
-        return hops.share * max(float(share.max(initial=0.0)) for share in shares)
+        longest = size / 1e9 * hops.share * max(float(share.max(initial=0.0)) for share in shares)
+        # An unknown latency is left out: the calibration has it, at the size that was measured.
+        waits = np.empty(0) if self.latency is None else self.latency[source, target]
+        waits = waits[np.isfinite(waits)]
+        return longest + (hops.steps * quantile(waits) if len(waits) else 0.0)
 
 
 def fabric_rates(model: Model) -> Steps[FabricRates | None]:
-    """Return the rates of a session; None if no pair of endpoints has a value.
-
-    Pairs that a lab slows by itself are unknown: a collective does not meet such a fault.
-    """
+    """Return the rates of a session; None if no pair has a value. Those that a lab slows by itself count as unknown."""
     ends, table = model.endpoints, model.pair_table(Layer.P2P)
     shapes, shape_of, _ = model.results.store.columns()
     made = np.array([shape is None or shape.made or shape.layer is not Layer.P2P for shape in shapes], dtype=bool)
@@ -161,10 +192,16 @@ def fabric_rates(model: Model) -> Steps[FabricRates | None]:
         yield
     if np.isnan(rate).all():
         return None
+    latency = None
+    if Layer.LATENCY in model.layers:
+        latency, trips = np.full(rate.shape, np.nan, dtype=np.float32), model.pair_table(Layer.LATENCY)
+        yield
+        # From microseconds.
+        latency[trips.source, trips.target] = trips.value * 1e-6
     node, port = _numbers(end.node for end in ends), _numbers(map(_port, ends))
     domain = _numbers(model.table.domains.get(end.number, end.number) for end in ends)
     within = (node[:, None] == node) | (domain[:, None] == domain)
-    return FabricRates(rate, usual, slow, within, node, port, ends)
+    return FabricRates(rate, usual, slow, latency, within, node, port, ends)
 
 
 def _numbers(names: Iterator[object]) -> Ints:
@@ -188,6 +225,7 @@ class Calibration(NamedTuple):
     kind: str  #: The collective.
     ranks: Ints  #: Endpoints of the group, in rank order.
     bytes: int  #: Message size.
+    algorithm: str  #: ``ring`` or ``tree``.
     rings: tuple[Ints, ...]  #: The rings of NCCL's channels in its log; empty: a ring per rail, in rank order.
     busbw: float  #: What was measured, GB/s.
     factor: float  #: Measured time over time of the model.
@@ -211,16 +249,8 @@ class CostModel:
         """Return the busbw (GB/s) of a collective over some endpoints; None if a rate on its way is unknown."""
         # Rings of a log count for its own ranks only.
         rings = of.rings if len(ranks) == len(of.ranks) and set(ranks.tolist()) == set(of.ranks.tolist()) else ()
-        plain = self._plain(of.kind, ranks, rings, rates)
-        return None if plain is None else plain / of.factor
-
-    def _plain(
-        self, kind: str, ranks: Ints, rings: Sequence[Ints] = (), rates: FabricRates | None = None
-    ) -> float | None:
-        rates = rates or self.rates
-        hops = traffic(kind, ranks, rates.node, rates.port, rings)
-        slowest = None if hops is None else rates.slowest(hops)
-        return busbw_factor(kind, len(ranks)) / slowest if slowest else None
+        seconds = (rates or self.rates).seconds(of.kind, of.algorithm, ranks, of.bytes, rings)
+        return None if seconds is None else of.bytes / 1e9 * busbw_factor(of.kind, len(ranks)) / seconds / of.factor
 
     def calibration(self, kind: str) -> Calibration | None:
         """Return the model beside what was measured of a collective; None if nothing comparable was measured."""
@@ -239,19 +269,23 @@ class CostModel:
         if not groups:
             return None
         largest = max(groups, key=lambda group: (len(group[0]), group[3][0]))
-        whole, measured, busbw, shape = largest
+        whole, measured, busbw, (size, algorithm, _) = largest
         rings = _rings_of(measured, whole)
-        plain = self._plain(kind, whole, rings)
+        plain = self.rates.seconds(kind, algorithm, whole, size, rings)
         if plain is None:
             return None
-        factor, errors = plain / busbw, list[float]()
-        alike = [group for group in groups if group[3] == shape and group is not largest]
+        factor, errors = _measured_seconds(kind, whole, size, busbw) / plain, list[float]()
+        alike = [group for group in groups if group[3] == largest[3] and group is not largest]
         for ranks, _, value, _ in alike[:: max(1, len(alike) // _MOST_GROUPS)]:
-            if (other := self._plain(kind, ranks)) is not None:
-                errors.append(abs(other / value / factor - 1))
+            if (other := self.rates.seconds(kind, algorithm, ranks, size)) is not None:
+                errors.append(abs(_measured_seconds(kind, ranks, size, value) / other / factor - 1))
             yield
         error = quantile(np.array(errors), _COVERED) if errors else abs(1 / factor - 1)
-        return Calibration(kind, whole, shape[0], rings, busbw, factor, error, len(errors))
+        return Calibration(kind, whole, size, algorithm, rings, busbw, factor, error, len(errors))
+
+
+def _measured_seconds(kind: str, ranks: Ints, size: int, busbw: float) -> float:
+    return size / 1e9 * busbw_factor(kind, len(ranks)) / busbw
 
 
 def cost_model(model: Model) -> CostModel | None:
@@ -347,7 +381,7 @@ def iteration_share(of: Calibration, per_minute: float | None) -> float | None:
     """Return the time of one measured collective as a share of an iteration; None if the log shows no iterations."""
     if not per_minute:
         return None
-    return of.bytes / 1e9 * busbw_factor(of.kind, len(of.ranks)) / of.busbw / (60.0 / per_minute)
+    return _measured_seconds(of.kind, of.ranks, of.bytes, of.busbw) / (60.0 / per_minute)
 
 
 def _slow_cells(model: Model, rates: FabricRates, finding: Finding) -> Steps[list[tuple[int, int]]]:
@@ -366,20 +400,19 @@ def _slow_cells(model: Model, rates: FabricRates, finding: Finding) -> Steps[lis
 def _price(
     costs: CostModel, of: Calibration, node: str | None, cells: list[tuple[int, int]], share: float | None
 ) -> Steps[PriceFact]:
+    def gain(busbw: float | None) -> Gain | None:
+        return None if busbw is None else Gain(busbw, busbw / of.busbw)
+
     rates = costs.rates
     nodes = len(np.unique(rates.node[of.ranks]))
     without = fixed = None
     if of.fits:
         if node is not None and nodes > 2:
             left = [number for number in of.ranks.tolist() if rates.ends[number].node != node]
-            without = _gain(of, costs.busbw(of, np.array(left, dtype=np.int64)))
+            without = gain(costs.busbw(of, np.array(left, dtype=np.int64)))
             yield
         # An array takes ten times as long to make of tuples.
         ends = np.fromiter(itertools.chain.from_iterable(cells), np.int64, 2 * len(cells))
-        fixed = _gain(of, costs.busbw(of, of.ranks, rates.with_usual(ends[::2], ends[1::2])))
+        fixed = gain(costs.busbw(of, of.ranks, rates.with_usual(ends[::2], ends[1::2])))
         yield
     return PriceFact(of.kind, of.bytes, nodes, of.busbw, node, without, fixed, share, of.error, of.others, of.fits)
-
-
-def _gain(of: Calibration, busbw: float | None) -> Gain | None:
-    return None if busbw is None else Gain(busbw, busbw / of.busbw)

@@ -11,7 +11,15 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose, search
 from fabtui.diagnosis.pairs.tally import Survey
-from fabtui.diagnosis.price import Calibration, CostModel, PriceFact, cost_model, iteration_share, traffic
+from fabtui.diagnosis.price import (
+    Calibration,
+    CostModel,
+    PriceFact,
+    cost_model,
+    double_tree,
+    iteration_share,
+    traffic,
+)
 from fabtui.export.json import as_json
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, Measured, NodeState, NodeUpdate, PhaseStart, PlanUpdate, SessionStart
@@ -210,7 +218,7 @@ def test_a_maximum_of_channels_that_misleads_p2p_is_admitted(
 
 def test_a_ring_of_each_rail_goes_in_and_out_of_a_node_by_its_nic() -> None:
     ranks, node = np.arange(6), np.array([0, 0, 0, 1, 1, 1])
-    hops = traffic("all_reduce", ranks, node, np.array([0, 0, 1, 2, 2, 3]))
+    hops = traffic("all_reduce", "ring", ranks, node, np.array([0, 0, 1, 2, 2, 3]))
     assert hops is not None
     first = {(0, 1), (1, 2), (3, 4), (4, 5), (0, 3), (3, 0)}
     second = {(2, 0), (0, 1), (5, 3), (3, 4), (2, 5), (5, 2)}
@@ -218,14 +226,27 @@ def test_a_ring_of_each_rail_goes_in_and_out_of_a_node_by_its_nic() -> None:
     assert hops.share == pytest.approx(2 * 5 / 6 / 2)
 
 
-def test_a_tree_has_the_price_of_a_ring() -> None:
-    gains = []
-    for algorithm in ("RING/SIMPLE", "TREE/LL128"):
-        model = fabric(slow_n2)
-        measured(model, 38.0, algorithm=algorithm)
-        costs, of = calibrated(model)
-        gains.append(costs.busbw(of, np.array([end.number for end in model.endpoints if end.node != "n2"])))
-    assert gains[0] == gains[1] == pytest.approx(92 * 38 / 40)
+@pytest.mark.parametrize("count", range(1, 12))
+def test_both_trees_reach_every_node(count: int) -> None:
+    for parents in double_tree(count):
+        assert parents.count(-1) == 1
+        for at in range(count):
+            seen = set()
+            while at >= 0:
+                assert at not in seen
+                seen.add(at)
+                at = parents[at]
+    # A node that others hang on in one tree is a leaf of the other, so that the load is even.
+    first, second = (set(parents) - {-1} for parents in double_tree(count))
+    assert count < 3 or count % 2 or not first & second
+
+
+def test_a_tree_sends_as_much_as_a_ring_at_most() -> None:
+    node = np.arange(8)
+    for algorithm in ("ring", "tree"):
+        made = traffic("all_reduce", algorithm, node, node, node)
+        assert made is not None
+        assert np.bincount(made.source).max() * made.share <= 2.0
 
 
 def test_a_collective_is_a_share_of_an_iteration_of_the_job() -> None:
