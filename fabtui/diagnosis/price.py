@@ -1,8 +1,7 @@
 """Price of a finding (docs/price.md): what a collective gains without its node, or once its links are as usual.
 
 ``seconds = factor x (steps x latency + bytes x max(share / rate))``, over hops, NICs and GPUs: the alpha-beta model of
-NCCL's own tuning (src/graph/tuning.cc), with measured rates in place of tables. ``factor`` is the measured time over
-that of the model.
+NCCL's tuning (src/graph/tuning.cc), with measured rates. ``factor`` is the measured time over that of the model.
 """
 
 from __future__ import annotations
@@ -379,9 +378,7 @@ def priced(model: Model, findings: Sequence[Finding]) -> Steps[list[Finding]]:
 
 def iteration_share(of: Calibration, per_minute: float | None) -> float | None:
     """Return the time of one measured collective as a share of an iteration; None if the log shows no iterations."""
-    if not per_minute:
-        return None
-    return _measured_seconds(of.kind, of.ranks, of.bytes, of.busbw) / (60.0 / per_minute)
+    return _measured_seconds(of.kind, of.ranks, of.bytes, of.busbw) * per_minute / 60.0 if per_minute else None
 
 
 def _slow_cells(model: Model, rates: FabricRates, finding: Finding) -> Steps[list[tuple[int, int]]]:

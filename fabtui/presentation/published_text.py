@@ -15,15 +15,16 @@ _WORDS = {"nvls": "with NVLS", "ring": "without NVLS"}
 
 def published_text(comparison: PublishedComparison) -> str:
     """Return a measured collective beside the published values, with their message size and sources."""
-    rows, nics = comparison.rows, comparison.rows[0].nics
-    value, size = comparison.measured.value, comparison.measured.asked_bytes or 0
-    what = f"{comparison.gpus} x {comparison.gpu}"
-    if comparison.nodes > 1:
-        what += f" on {comparison.nodes} nodes" + (f" with {nics[0]} x {nics[1]} Gb/s" if nics else "")
+    measured, where, ends, rows = comparison
+    value, size, nics = measured.value, measured.asked_bytes or 0, rows[0].nics
+    algorithm = str((measured.extra or {}).get("algorithm") or "").lower()
+    what = f"{len(ends)} x {rows[0].gpu}"
+    if (nodes := len({end.node for end in ends})) > 1:
+        what += f" on {nodes} nodes" + (f" with {nics[0]} x {nics[1]} Gb/s" if nics else "")
     shown = "-" if value is None else value_text(value)
-    text = f"{shown} GB/s over {one_line(comparison.where, 80)}: published for {what}: {', '.join(map(_part, rows))}"
-    if any(row.algorithm for row in rows) and comparison.algorithm:
-        text += f"; NVLS was {'used' if comparison.algorithm.startswith('nvls') else 'not used'}"
+    text = f"{shown} GB/s over {one_line(where, 80)}: published for {what}: {', '.join(map(_part, rows))}"
+    if any(row.algorithm for row in rows) and algorithm:
+        text += f"; NVLS was {'used' if algorithm.startswith('nvls') else 'not used'}"
     least = min((row.bytes for row in rows if row.bytes), default=0)
     if size < least:
         text += f"; these are from {size_text(least)} on, this is {size_text(size)}"
@@ -40,14 +41,8 @@ def as_json(model: Model) -> list[dict[str, Any]]:
             "busbw": comparison.measured.value,
             "text": published_text(comparison),
             "ranges": [
-                {
-                    "low": row.busbw[0],
-                    "high": row.busbw[1],
-                    "bytes": row.bytes or None,
-                    "source": row.source,
-                    "date": row.date,
-                }
-                | {"algorithm": row.algorithm or None}
+                {"low": row.busbw[0], "high": row.busbw[1], "bytes": row.bytes or None}
+                | {"source": row.source, "date": row.date, "algorithm": row.algorithm or None}
                 for row in comparison.rows
             ],
         }

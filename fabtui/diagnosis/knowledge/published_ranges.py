@@ -17,9 +17,6 @@ from fabtui.model.layers import COLLECTIVES
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 
-#: Boards with a bridge of a few NVLinks: values of others are not theirs.
-_BRIDGED = "NVL"
-
 
 class PublishedRange(msgspec.Struct, frozen=True, array_like=True):
     """A row of ``published.toml``, which explains the fields."""
@@ -38,7 +35,8 @@ class PublishedRange(msgspec.Struct, frozen=True, array_like=True):
     def is_of(self, gpu: str) -> bool:
         """Return whether the product name of a GPU is one of this row."""
         words, wanted = set(re.split(r"[ -]", gpu)), self.gpu.split(" ")
-        return words.issuperset(wanted) and (_BRIDGED not in words or _BRIDGED in wanted)
+        # Boards with a bridge of a few NVLinks: values of others are not theirs.
+        return words.issuperset(wanted) and ("NVL" not in words or "NVL" in wanted)
 
 
 class PublishedComparison(NamedTuple):
@@ -46,10 +44,7 @@ class PublishedComparison(NamedTuple):
 
     measured: Measurement
     where: str  #: The node or nodes, as the group is named.
-    nodes: int  #: Number of nodes.
-    gpus: int  #: Number of GPUs.
-    gpu: str  #: GPU, in the words of the rows.
-    algorithm: str  #: Algorithm that the library reported, in lower case; "" if it is unknown.
+    ends: Sequence[Endpoint]  #: The GPUs that took part.
     rows: tuple[PublishedRange, ...]
 
 
@@ -67,10 +62,7 @@ def published(model: Model, kind: str) -> list[PublishedComparison]:
         if alike and all(end.kind == "gpu" for end in ends):
             rows = tuple(row for row in published_ranges() if row.test == kind and _fits(model, row, ends, len(nodes)))
             if rows:
-                algorithm = str((measured.extra or {}).get("algorithm") or "").lower()
-                comparisons.append(
-                    PublishedComparison(measured, where, len(nodes), len(ends), rows[0].gpu, algorithm, rows)
-                )
+                comparisons.append(PublishedComparison(measured, where, ends, rows))
     return comparisons
 
 
