@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 from bars import held
 
-from fabtui.diagnosis.pricing.cost_model import Calibration, CostModel, cost_model
+from fabtui.diagnosis.price import Calibration, CostModel, cost_model
 from fabtui.importers.session import read_session
 from fabtui.model.layers import COLLECTIVES
 from fabtui.model.session_model import Model

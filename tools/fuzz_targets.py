@@ -957,10 +957,10 @@ def _typed() -> Iterator[bytes]:
 
 async def _asked(data: bytes) -> None:
     from fabtui.mcp.answer import MOST_BYTES, text_of
-    from fabtui.mcp.door import Door
     from fabtui.mcp.permission import Permission
+    from fabtui.mcp.server import Door
 
-    def refuse(given: object) -> Any:
+    def refuse(*given: object) -> Any:
         raise InputError("no node is asked here")
 
     async def quiet(seconds: float, step: str) -> None:
@@ -976,9 +976,7 @@ async def _asked(data: bytes) -> None:
         name: file if value == "FILE" else [file] if value == ["FILE"] else value
         for name, value in request["arguments"].items()
     }
-    requests = mock.Mock(**{f"{name}.side_effect": refuse for name in ("run", "preflight", "hang", "job")})
-    requests.recordings = place()
-    door = Door(requests, Permission(("n000", "n001"), tests=True, budget=1e6), str)
+    door = Door(refuse, place(), Permission(("n000", "n001"), tests=True, budget=1e6), str)
     with mock.patch.dict(os.environ, {"XDG_STATE_HOME": str(place())}):
         answer = await door.call(request["tool"], given, quiet)
     text = text_of(answer)
@@ -1010,7 +1008,7 @@ def _mcp(data: bytes) -> None:
 
 
 def _calls() -> Iterator[bytes]:
-    from fabtui.mcp.door import TOOLS
+    from fabtui.mcp.tools import TOOLS
 
     values: dict[str, Any] = {
         "nodes": "n[000-001]",
@@ -1021,11 +1019,13 @@ def _calls() -> Iterator[bytes]:
     }
     values |= {"demo": "h200x4-lab-2x2", "before": "FILE", "after": "FILE", "text": "NCCL WARN x", "subject": "n000"}
     contents = [b"", *itertools.islice(_recordings(), 0, 60, 12), b"NCCL WARN x\n"]
-    for tool in TOOLS.values():
-        samples = {name: values.get(name, _sample(schema)) for name, schema in tool.arguments.items()}
-        chosen = [tool.required, tuple(tool.arguments), *({*tool.required, name} for name in tool.arguments)]
+    for tool, kind in TOOLS.items():
+        schema = kind.input_schema()
+        samples = {name: values.get(name, _sample(each)) for name, each in schema["properties"].items()}
+        needed = schema["required"]
+        chosen = [needed, tuple(samples), *({*needed, name} for name in samples)]
         for names in chosen:
-            call = json.dumps({"tool": tool.name, "arguments": {name: samples[name] for name in sorted(names)}})
+            call = json.dumps({"tool": tool, "arguments": {name: samples[name] for name in sorted(names)}})
             reads = any(samples[name] in ("FILE", ["FILE"]) for name in names)
             yield from (call.encode() + b"\n" + content for content in (contents if reads else contents[:1]))
 

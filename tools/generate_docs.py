@@ -228,28 +228,24 @@ def errors() -> str:
 
 def assistant_tools() -> str:
     """Return the page of the tools for assistants."""
-    from fabtui.mcp.door import TOOLS
+    from fabtui.mcp.tools import TOOLS
 
-    rows = [
-        [
-            *(code(tool.name), cell(tool.title), "yes" if tool.on_nodes else "no", "yes" if tool.tests else "no"),
-            f"{tool.seconds:g} s",
-        ]
-        for tool in TOOLS.values()
-    ]
-    parts = []
-    for tool in TOOLS.values():
+    rows, parts = [], []
+    for name, kind in TOOLS.items():
+        schema = kind.input_schema()
+        marks = ["yes" if each else "no" for each in (kind.takes_nodes(), kind.tests)]
+        rows.append([code(name), *marks, f"{kind.seconds:g} s"])
         arguments = [
-            [code(name), "yes" if name in tool.required else "", cell(schema["description"])]
-            for name, schema in tool.arguments.items()
+            [code(argument), "yes" if argument in schema["required"] else "", cell(each["description"])]
+            for argument, each in schema["properties"].items()
         ]
-        listed = table(["argument", "needed", "meaning"], arguments) if arguments else "It takes no arguments.\n"
-        parts.append(f"## {tool.name}\n\n{cell(tool.description)}\n\n{listed}")
+        listed = table(["argument", "needed", "meaning"], arguments)
+        parts.append(f"## {name}\n\n{cell(schema['description'])}\n\n{listed}")
     intro = (
         "The tools of `fabtui mcp` ([setup, and what they may do](../mcp.md)), declared in `fabtui/mcp/`. *nodes*: it "
         "connects to nodes. *tests*: it loads GPUs and links, and needs `--allow-tests`. *time*: limit of a call."
     )
-    return page("Tools for assistants", intro, table(["tool", "does", "nodes", "tests", "time"], rows), *parts)
+    return page("Tools for assistants", intro, table(["tool", "nodes", "tests", "time"], rows), *parts)
 
 
 def manual() -> str:

@@ -16,20 +16,17 @@ from typing import Any, NamedTuple
 from fabtui.cli.printing import new_file, output_path
 from fabtui.config.file import ConfigFile, merged
 from fabtui.config.options import OUTPUTS, session_changes
-from fabtui.config.values import nearest
 from fabtui.errors import InputError, argument
 from fabtui.export.exposition import Exposition
 from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.nodeset import chosen_nodes, fold
 from fabtui.paths import (
-    RECORDING,
     UnsafeFileError,
     free_path,
     history_file,
     private_folder,
     recording_name,
     recordings_folder,
-    shipped_recordings_folder,
     user_path,
     user_probe_folder,
 )
@@ -130,20 +127,6 @@ def exposition_of(given: dict[str, Any]) -> Exposition:
 def own_recordings(config: ConfigFile) -> Path:
     own = config.values.get("recording.folder")
     return recordings_folder() if own is None else user_path(str(own.value))
-
-
-def shipped_recording(name: str) -> Path:
-    """Return the recording of a name, or the only one whose name has this part, among those that ship with fabtui.
-
-    Raises:
-        InputError: There is none, or there are several.
-    """
-    folder = shipped_recordings_folder()
-    known = sorted(path.name.removesuffix(RECORDING) for path in folder.glob(f"*{RECORDING}"))
-    matches = [one for one in known if one == name] or [one for one in known if name in one]
-    if len(matches) != 1:
-        raise InputError(f"--demo: no recording {name[:60]!r}; there are {', '.join(known)}{nearest(name, known)}")
-    return folder / f"{matches[0]}{RECORDING}"
 
 
 def recording_path(given: dict[str, Any], names: Sequence[str]) -> Path | None:

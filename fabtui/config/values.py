@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fabtui.errors import InputError
+from fabtui.errors import InputError, argument
 from fabtui.model.layers import COLLECTIVES
-from fabtui.paths import user_path
+from fabtui.paths import RECORDING, shipped_recordings_folder, user_path
 from fabtui_node.probes.network.perftest_options import checked
 from fabtui_node.registry import DEFAULT, OPTIONAL, PREFLIGHT, PROBES
 
@@ -315,3 +315,19 @@ def _words(text: str, option: str, such_as: str = "a command line such as 'docke
     if not words:
         raise InputError(f"{option}: empty; expected {such_as}")
     return words
+
+
+def shipped_recording(name: str) -> Path:
+    """Return the recording of a name, or the only one whose name has this part, among those that ship with fabtui.
+
+    Raises:
+        InputError: There is none, or there are several.
+    """
+    folder = shipped_recordings_folder()
+    known = sorted(path.name.removesuffix(RECORDING) for path in folder.glob(f"*{RECORDING}"))
+    alike = [name] if name in known else [path for path in known if name in path]
+    if len(alike) != 1:
+        raise InputError(
+            f"{argument('demo')}: no recording {name[:60]!r}; there are {', '.join(known)}{nearest(name, known)}"
+        )
+    return folder / f"{alike[0]}{RECORDING}"

@@ -47,7 +47,7 @@ from fabtui.diagnosis.pairs.pair_context import PairContext, group_results, uses
 from fabtui.diagnosis.pairs.tally import Survey, Tally
 from fabtui.diagnosis.pairs.traffic_path import Carriers, carriers
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, latest_preflight_in_steps, preflight
-from fabtui.diagnosis.pricing.price import priced
+from fabtui.diagnosis.price import priced
 from fabtui.diagnosis.running_job import running_job_rules as running_job_rules
 from fabtui.diagnosis.running_job import uneven_traffic as uneven_traffic
 from fabtui.diagnosis.running_job.job_verdict import JobVerdict

@@ -196,9 +196,9 @@ def _slow_by_load(tally: Tally, findings: Sequence[Finding]) -> list[int]:
 def _cause(model: Model, name: str, findings: Sequence[Finding]) -> Finding | str:
     """Return the finding that explains the bad pairs of a node: one about the node alone, or else the first."""
     about = [one for one in findings if one.severity is Severity.BAD and name in one.nodes]
-    found = sorted((one for one in about if one.cells or len(one.nodes) == 1), key=lambda one: len(one.nodes) > 1)
-    if found:
-        return found[0]
+    causes = sorted((one for one in about if one.cells or len(one.nodes) == 1), key=lambda one: len(one.nodes) > 1)
+    if causes:
+        return causes[0]
     record = model.gone(name)
     return "some of its pairs are bad" if record is None else record.text or str(record.state)
 
@@ -335,6 +335,6 @@ def _ordered(names: Sequence[str], chosen: Ints, hops: Floats, kinds: Sequence[s
     nodes = [names[number] for number in chosen.tolist()]
     if len(nodes) < _FEWEST_OF_RING or np.isnan(hops).all():
         return nodes, None
-    found = rank_order(nodes, hops, kinds)
-    ring = None if found.before is None or found.after is None else Ring(found.before, found.after)
-    return found.nodes, ring
+    order = rank_order(nodes, hops, kinds)
+    ring = None if order.before is None or order.after is None else Ring(order.before, order.after)
+    return order.nodes, ring

@@ -1,65 +1,60 @@
-"""Permissions of assistants, from the person who starts the server: nodes, tests, and node seconds of tests."""
+"""Permissions of assistants: nodes, tests and node seconds, by the person who starts the server, and files."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from fabtui.errors import InputError
 from fabtui.nodeset import count, fold
+from fabtui.paths import user_path
 from fabtui.sanitize import one_line
 
 #: Least time (s) in which a test is worth its start.
 _LEAST = 5.0
+#: Maximum size (bytes) of a file, and of all logs and outputs of a call: those are read in about its time limit, and
+#: the thread that reads them cannot be interrupted.
+MOST_BYTES, MOST_TOGETHER = 256 << 20, 64 << 20
+#: Folders of the kernel, whose files are none.
+_KERNEL = ("/proc", "/sys", "/dev")
 
 
 class Permission:
-    """Nodes and tests that are allowed.
-
-    Args:
-        nodes: The only nodes that they may name, in order; empty for any.
-        tests: Whether they may test GPUs and links.
-        budget: Node seconds of all tests together.
-    """
+    """Nodes and tests that are allowed."""
 
     def __init__(self, nodes: Sequence[str] = (), *, tests: bool = False, budget: float = 0.0) -> None:
-        self.nodes = tuple(nodes)
-        self.tests = tests
-        self.left = budget  #: Node seconds that are left for tests.
+        self.nodes = tuple(nodes)  #: The only nodes that they may name, in order; empty for any.
+        self.tests = tests  #: Whether they may test GPUs and links.
+        self.left = budget  #: Node seconds that are left for all tests together.
         self._allowed = frozenset(nodes)
-        #: Nodes that are being tested.
         self._tested: set[str] = set()
+
+    def is_within(self, nodes: Iterable[str]) -> bool:
+        return not self._allowed or self._allowed.issuperset(nodes)
 
     def check(self, nodes: Iterable[str], what: str = "nodes") -> None:
         """Raise `InputError` if some nodes are not allowed; ``what`` names them.
 
         They are quoted: a recording or a job may have any words for names.
         """
-        strangers = [name for name in nodes if self._allowed and name not in self._allowed]
-        if strangers:
+        if strangers := [name for name in nodes if not self.is_within([name])]:
             raise InputError(
                 f"{what}: {one_line(fold(strangers), 200)!r} not allowed; "
                 f"this server was started for {one_line(fold(self.nodes), 200)} (--nodes)"
             )
 
-    def is_within(self, nodes: Iterable[str]) -> bool:
-        return not self._allowed or self._allowed.issuperset(nodes)
-
     def check_tests(self) -> None:
-        """Raise `InputError` if tests are not allowed."""
         if not self.tests:
             raise InputError("tests are not allowed: this server was started without --allow-tests")
 
     @contextlib.contextmanager
     def spend(self, nodes: Sequence[str], seconds: float) -> Iterator[float]:
-        """Take node seconds out of the budget, yield the time (s) that a test may take, and give back what it did not.
-
-        Two tests of one node at once would measure each other.
-
-        Raises:
-            InputError: Another call tests some of the nodes, or too little of the budget is left.
-        """
+        """Take node seconds out of the budget, yield the time (s) of a test, and give back what it did not take."""
+        # Two tests of one node at once would measure each other.
         if common := self._tested.intersection(nodes):
             raise InputError(
                 f"nodes: another call tests {one_line(fold(sorted(common)), 200)} now; "
@@ -80,3 +75,51 @@ class Permission:
         finally:
             self._tested.difference_update(nodes)
             self.left += len(nodes) * max(0.0, time_given - (time.monotonic() - began))
+
+
+def checked_file(text: str, where: str, recordings: Path | None = None) -> Path:
+    """Return the path of a regular file of the user, with links followed; raise `InputError` for any other.
+
+    Hidden files and folders hold keys, tokens and histories of shells, which no assistant is to see. The folder of the
+    recordings may be in a hidden one. ``where`` is the argument that has the path.
+    """
+    name = one_line(text, 200)
+    try:
+        path = Path(os.path.realpath(user_path(text)))
+        status = path.stat()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{where}: cannot read {name}: {reason}") from None
+    _check_place(path, name, where, recordings)
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(f"{where}: {name} is not a regular file; name files one by one")
+    if status.st_size > MOST_BYTES:
+        raise InputError(f"{where}: {name} has {status.st_size >> 20} MiB; the maximum is {MOST_BYTES >> 20} MiB")
+    return path
+
+
+def checked_files(texts: Iterable[str], where: str) -> list[str]:
+    """Return the paths of some logs and outputs, see `checked_file`."""
+    paths = [checked_file(text, where) for text in texts]
+    if (size := sum(path.stat().st_size for path in paths)) > MOST_TOGETHER:
+        raise InputError(f"{where}: {size >> 20} MiB; the maximum is {MOST_TOGETHER >> 20} MiB together")
+    return [str(path) for path in paths]
+
+
+def check_logs(patterns: Iterable[str], where: str) -> None:
+    """Raise `InputError` for patterns of logs that name hidden files; what they match is checked when it is opened."""
+    for text in patterns:
+        name = one_line(text, 200)
+        _check_place(Path(*(part for part in Path(text).parts if part not in (".", ".."))), name, where, None)
+        with contextlib.suppress(OSError, ValueError):
+            _check_place(Path(os.path.realpath(user_path(text))), name, where, None)
+
+
+def _check_place(path: Path, name: str, where: str, recordings: Path | None) -> None:
+    """Raise `InputError` if a file without links is hidden, or one of the kernel."""
+    own = None if recordings is None else Path(os.path.realpath(recordings))
+    parts = path.relative_to(own).parts if own is not None and path.is_relative_to(own) else path.parts
+    if any(part.startswith(".") for part in parts):
+        raise InputError(f"{where}: {name} is hidden, or in a hidden folder: not read for assistants")
+    if any(path.is_relative_to(folder) for folder in _KERNEL):
+        raise InputError(f"{where}: {name} is not a regular file; name files one by one")

@@ -1,159 +1,107 @@
-"""A tool: its name, its arguments, how long it may take, and the function that answers."""
+"""A tool: its arguments, how long it may take, and what answers a call."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, ClassVar, TypeVar
+
+import msgspec
 
 from fabtui.mcp.answer import Answer
-from fabtui.mcp.latest_session import LatestSession
 from fabtui.mcp.permission import Permission
+from fabtui.sanitize import one_line
 from fabtui.session.options import JobQuery, SessionOptions
 
-Schema = dict[str, Any]
+ItemT = TypeVar("ItemT")
+#: Returns the options of a command with some arguments, as the command line does, and where the logs of a job are.
+Options = Callable[[str, dict[str, Any]], tuple[SessionOptions, JobQuery | None]]
+#: For files. One of 64 MiB takes seconds, in which its thread cannot be interrupted, and 400 MiB of memory; more at
+#: once would also take the processor from sessions on nodes, whose heartbeats must not wait.
+_FILES = ThreadPoolExecutor(4, "fabtui-mcp-files")
+Text = Annotated[str, msgspec.Meta(min_length=1, max_length=4000)]
 
 
-class Requests(Protocol):
-    """Makes options of sessions of words, as the command line does; arguments are named as there."""
-
-    @property
-    def recordings(self) -> Path:
-        """Folder of the user's recordings."""
-
-    def run(self, given: Mapping[str, Any]) -> SessionOptions:
-        """Return the options of ``fabtui run``; raise `InputError` for arguments that are not valid."""
-
-    def preflight(self, given: Mapping[str, Any]) -> SessionOptions:
-        """Return the options of ``fabtui preflight``."""
-
-    def hang(self, given: Mapping[str, Any]) -> tuple[SessionOptions, JobQuery | None]:
-        """Return the options of ``fabtui hang``, and where the logs of the job are."""
-
-    def job(self, given: Mapping[str, Any]) -> tuple[SessionOptions, JobQuery]:
-        """Return the options of ``fabtui job``, and what is asked about the job."""
+class OutOfTime(TimeoutError):
+    """The time limit of a call has passed, or the client has gone."""
 
 
 @dataclass
 class ToolCall:
     """A call of a tool."""
 
-    given: dict[str, Any]  #: Its arguments, checked against the schema of the tool.
-    requests: Requests  #: Makes options of sessions.
+    options: Options
+    recordings: Path  #: Folder of the user's recordings.
     permission: Permission  #: What is allowed.
     seconds: float  #: How long (s) it may take.
-    latest: LatestSession = field(default_factory=LatestSession)  #: The session that was asked about last.
     step: Callable[[], str] = lambda: "working"  #: Returns what is done now, for people who wait.
     given_up: bool = False  #: Whether nobody is waiting for the answer.
+    began: float = field(default_factory=time.monotonic)
+
+    def check_wanted(self) -> None:
+        """Raise `OutOfTime` when nobody is waiting for the answer, or its time is over."""
+        if self.given_up or time.monotonic() > self.began + self.seconds:
+            raise OutOfTime
+
+    def while_wanted(self, items: Iterable[ItemT]) -> Iterator[ItemT]:
+        for item in items:
+            self.check_wanted()
+            yield item
+
+    def reading(self, name: str) -> Callable[[float], None]:
+        """Return what is called with the share of a file that was read; it ends the reading when the time is over."""
+
+        def progress(share: float) -> None:
+            self.step = lambda: f"reading {one_line(name, 80)}: {share:.0%}" if share < 1.0 else "looking for causes"
+            # After the last event, what was read is used.
+            if share < 1.0:
+                self.check_wanted()
+
+        return progress
 
 
-@dataclass(frozen=True)
-class Tool:
-    """A tool of the server."""
+class Tool(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """Arguments of a call. Its docstring is what assistants read about it, its class has its name."""
 
-    name: str  #: Name of the command.
-    title: str  #: What it does, in a few words.
-    description: str  #: What it does, for assistants: when to call it, and what it does not do.
-    seconds: float  #: How long (s) it may take.
-    answer: Callable[[ToolCall], Awaitable[Answer]]  #: Answers a call.
-    arguments: dict[str, Schema] = field(default_factory=dict)  #: JSON Schema of each argument.
-    required: tuple[str, ...] = ()  #: Arguments that have to be given.
-    body: dict[str, Schema] = field(default_factory=dict)  #: JSON Schema of members of ``data``.
-    tests: bool = False  #: Whether it loads GPUs and links.
-    on_nodes: bool = False  #: Whether it asks nodes.
+    seconds: ClassVar[float] = 120.0  #: How long (s) it may take.
+    tests: ClassVar[bool] = False  #: Whether it loads GPUs and links.
+
+    @classmethod
+    def input_schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of the arguments; its ``description`` describes the tool."""
+        _, schemas = msgspec.json.schema_components([cls])
+        schema: dict[str, Any] = schemas[cls.__name__]
+        return schema | {"description": " ".join(schema["description"].split())}
+
+    @classmethod
+    def takes_nodes(cls) -> bool:
+        return "nodes" in cls.__struct_fields__
 
     @property
-    def input_schema(self) -> Schema:
-        return {
-            "type": "object",
-            "properties": self.arguments,
-            "required": list(self.required),
-            "additionalProperties": False,
-        }
+    def given(self) -> dict[str, Any]:
+        """The arguments that were given."""
+        values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        return values
 
     @property
-    def output_schema(self) -> Schema:
-        body = OUTPUT_SCHEMA["properties"]["data"] | {"properties": self.body}
-        return OUTPUT_SCHEMA | {"properties": OUTPUT_SCHEMA["properties"] | {"data": body}}
+    def is_short(self) -> bool:
+        """Return True if the call reads no file."""
+        return False
+
+    async def answered(self, call: ToolCall) -> Answer:
+        pool = None if self.is_short else _FILES
+        return await asyncio.get_running_loop().run_in_executor(pool, copy_context().run, self.answer, call)
+
+    def answer(self, call: ToolCall) -> Answer:
+        """Return the answer; blocks."""
+        raise NotImplementedError
 
 
-def text(description: str, longest: int = 4000, **more: Any) -> Schema:
-    return {"type": "string", "description": description, "minLength": 1, "maxLength": longest, **more}
-
-
-def texts(description: str, most: int = 64) -> Schema:
-    items = {"type": "string", "minLength": 1, "maxLength": 4000}
-    return {"type": "array", "description": description, "items": items, "minItems": 1, "maxItems": most}
-
-
-def switch(description: str) -> Schema:
-    return {"type": "boolean", "description": description}
-
-
-_STEP: Schema = {
-    "type": "object",
-    "properties": {
-        "finding": {"type": ["string", "null"], "description": "Rule that suggests it, such as FT010."},
-        "text": {"type": "string", "description": "The command as a person types it."},
-        "node": {"type": ["string", "null"], "description": "Node it runs on; null for this machine."},
-        "argv": {"type": "array", "items": {"type": "string"}},
-    },
-    "required": ["finding", "text", "node", "argv"],
-    "additionalProperties": False,
-}
-#: JSON Schema of lists of objects, of lists of lines, and of a sentence, in bodies.
-ROWS: Schema = {"type": "array", "items": {"type": "object"}}
-LINES: Schema = {"type": "array", "items": {"type": "string"}}
-SENTENCE: Schema = {"type": "string"}
-#: JSON Schema of findings, of members that assistants read (all are in ``fabtui help --schema``).
-FINDINGS: Schema = {
-    "type": "array",
-    "description": "The worst first.",
-    "items": {
-        "type": "object",
-        "properties": {
-            "id": {"type": "string", "description": "Rule, such as FT010; the tool explain has its meaning."},
-            "rule": {"type": "string"},
-            "severity": {"enum": ["bad", "warn", "note"]},
-            "title": {"type": "string"},
-            "nodes": LINES,
-            "confidence": {"type": ["number", "null"], "description": "Probability among the causes that fit."},
-            "evidence": LINES,
-            "next": {**LINES, "description": "Commands for the person."},
-        },
-        "required": ["id", "severity", "title", "confidence", "evidence", "next"],
-    },
-}
-#: JSON Schema of the body about a session.
-SESSION_BODY = {"sentence": SENTENCE, "findings": FINDINGS, "nodes": ROWS, "preflight": FINDINGS}
-_EXIT = (
-    "Exit code of the command: of sessions, jobs and diff 0 nothing bad, 1 something bad, 3 not known; of explain and "
-    "read 0 only means that the text is known. Null: the tool does not judge."
-)
-#: JSON Schema of all answers; the body, ``data``, is what the command writes as JSON (`fabtui help --schema`), bounded.
-OUTPUT_SCHEMA: Schema = {
-    "type": "object",
-    "properties": {
-        "tool": {"type": "string"},
-        "answer": {"type": "string", "description": "The answer in one sentence."},
-        "exit": {"type": ["integer", "null"], "description": _EXIT},
-        "examined": {**LINES, "description": "What was examined."},
-        "not_examined": {**LINES, "description": "What was not, and why: it is not known to be ok."},
-        "recording": {"type": ["string", "null"], "description": "File with all of the evidence."},
-        "next": {"type": "array", "items": _STEP, "description": "Commands for the person; none of them was run."},
-        "left_out": {
-            "type": "object",
-            "additionalProperties": {"type": "integer"},
-            "description": "Number of items that the limits of an answer left out, by path.",
-        },
-        "untrusted": {**LINES, "description": "Members that may quote nodes, files and jobs."},
-        "note": {"type": "string"},
-        "data": {"type": "object", "description": "The body: what the command writes as JSON, bounded."},
-    },
-    "required": [
-        *("tool", "answer", "exit", "examined", "not_examined", "recording", "next"),
-        *("left_out", "untrusted", "note", "data"),
-    ],
-    "additionalProperties": False,
-}
+def about(description: str, most: int = 4000) -> msgspec.Meta:
+    """Return what is known of an argument; ``most``: its maximum number of characters, or of items."""
+    return msgspec.Meta(description=description, min_length=1, max_length=most)

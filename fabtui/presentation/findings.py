@@ -13,8 +13,7 @@ from fabtui.diagnosis.finding import Direction, Domain, Finding, NextStep, Route
 from fabtui.diagnosis.mesh.affected_components import ComponentKind
 from fabtui.model.measurement import Verdict
 from fabtui.nodeset import count, fold
-from fabtui.presentation.numbers import percent_text, share_text, value_text
-from fabtui.presentation.price_lines import price_lines
+from fabtui.presentation.numbers import percent_text, share_text, size_text, spoken_texts, value_text
 from fabtui.presentation.recurrence import recurrence_json, recurrence_text
 from fabtui.presentation.wording import verdict_words
 from fabtui.sanitize import one_line
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from fabtui.diagnosis.knowledge.error_catalogue import ErrorFact
     from fabtui.diagnosis.mesh.mesh import ScopeFact
     from fabtui.diagnosis.pairs.pair_context import InWorldFact
+    from fabtui.diagnosis.price import Gain, PriceFact
 
 _LONGEST = 300
 #: Maximum numbers of pairs that are named in a finding that only counts them, and of its next commands.
@@ -279,6 +279,37 @@ def _retest(text: str) -> list[str]:
     return [what, f"passed: {with_whom[:-1]}"] if with_whom.endswith(")") else [text]
 
 
+def _price_lines(fact: PriceFact) -> list[str]:
+    """Return the price of a finding, and how far the model behind it is off."""
+    what = f"{fact.collective} of {size_text(fact.bytes)} over these {count(fact.nodes, 'node')}"
+    others = count(fact.compared, "other measured collective")
+    off = percent_text(fact.error)
+    if not fact.fits:
+        return [
+            f"price unknown: for {what}, the cost model is {off} off in "
+            f"{others if fact.compared else 'the measured collective'}"
+        ]
+    changes = []
+    if fact.without is not None and fact.node is not None:
+        changes.append(f"without {one_line(fact.node, 80)}: {_change(fact.busbw, fact.without)}")
+    if fact.fixed is not None:
+        changes.append(f"with its slow links as usual: {_change(fact.busbw, fact.fixed)}")
+    if not changes:
+        return [f"price unknown: a bandwidth on the path of {what} is unknown"]
+    lines = [f"{what}: {'; '.join(changes)}"]
+    if fact.share is not None:
+        lines.append(f"one such {fact.collective} takes {percent_text(fact.share)} of an iteration of the job")
+    alone = f"{off} off what was measured, without another collective to compare with"
+    return [*lines, f"by the cost model: {f'error {off} in {others}' if fact.compared else alone}"]
+
+
+def _change(before: float, gain: Gain) -> str:
+    percent = 100 * (gain.ratio - 1)
+    first, second = spoken_texts([before, gain.busbw], "GB/s")
+    # A smaller change does not count.
+    return f"{first} -> {second} ({'no change' if abs(percent) < 0.5 else f'{percent:+.0f} %'})"
+
+
 _COMMON: dict[str, Callable[[Any], list[str]]] = {
     "known": _related,
     "bad_of_tested": lambda counts: (
@@ -290,7 +321,7 @@ _COMMON: dict[str, Callable[[Any], list[str]]] = {
     "slowest": lambda one: [f"{one.source} > {one.destination}: {share_text(one.value, one.median, one.unit)}"],
     "of_usual": lambda one: [share_text(one.value, one.median, one.unit)],
     "in_world": _in_world,
-    "price": price_lines,
+    "price": _price_lines,
     "meaning": lambda text: [f"means: {text}"],
     "ports": list,
     "counted": list,

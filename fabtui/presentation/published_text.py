@@ -13,21 +13,21 @@ from fabtui.sanitize import one_line
 _WORDS = {"nvls": "with NVLS", "ring": "without NVLS"}
 
 
-def published_text(one: PublishedComparison) -> str:
+def published_text(comparison: PublishedComparison) -> str:
     """Return a measured collective beside the published values, with their message size and sources."""
-    rows = one.rows
-    parts = [_part(row) for row in rows]
-    nics = rows[0].nics
-    what = f"{one.gpus} x {one.gpu}"
-    if one.nodes > 1:
-        what += f" on {one.nodes} nodes" + (f" with {nics[0]} x {nics[1]} Gb/s" if nics else "")
-    value = "-" if one.measured.value is None else value_text(one.measured.value)
-    text = f"{value} GB/s over {one_line(one.where, 80)}: published for {what}: {', '.join(parts)}"
-    if any(row.algorithm for row in rows) and (used := one.nvls_used) is not None:
-        text += f"; NVLS was {'used' if used else 'not used'}"
-    least = min((row.bytes for row in rows if row.bytes is not None), default=0)
-    if (one.measured.asked_bytes or 0) < least:
-        text += f"; these are from {size_text(least)} on, this is {size_text(one.measured.asked_bytes or 0)}"
+    measured, where, ends, rows = comparison
+    value, size, nics = measured.value, measured.asked_bytes or 0, rows[0].nics
+    algorithm = str((measured.extra or {}).get("algorithm") or "").lower()
+    what = f"{len(ends)} x {rows[0].gpu}"
+    if (nodes := len({end.node for end in ends})) > 1:
+        what += f" on {nodes} nodes" + (f" with {nics[0]} x {nics[1]} Gb/s" if nics else "")
+    shown = "-" if value is None else value_text(value)
+    text = f"{shown} GB/s over {one_line(where, 80)}: published for {what}: {', '.join(map(_part, rows))}"
+    if any(row.algorithm for row in rows) and algorithm:
+        text += f"; NVLS was {'used' if algorithm.startswith('nvls') else 'not used'}"
+    least = min((row.bytes for row in rows if row.bytes), default=0)
+    if size < least:
+        text += f"; these are from {size_text(least)} on, this is {size_text(size)}"
     return f"{text} ({'; '.join(dict.fromkeys(row.source for row in rows))})"
 
 
@@ -36,27 +36,22 @@ def as_json(model: Model) -> list[dict[str, Any]]:
     return [
         {
             "collective": kind,
-            "over": one.where,
-            "bytes": one.measured.asked_bytes,
-            "busbw": one.measured.value,
-            "text": published_text(one),
-            "ranges": [_row(row) for row in one.rows],
+            "over": comparison.where,
+            "bytes": comparison.measured.asked_bytes,
+            "busbw": comparison.measured.value,
+            "text": published_text(comparison),
+            "ranges": [
+                {"low": row.busbw[0], "high": row.busbw[1], "bytes": row.bytes or None}
+                | {"source": row.source, "date": row.date, "algorithm": row.algorithm or None}
+                for row in comparison.rows
+            ],
         }
         for kind in COLLECTIVES
-        for one in published(model, kind)
+        for comparison in published(model, kind)
     ]
 
 
-def _row(row: PublishedRange) -> dict[str, Any]:
-    names = ("low", "high", "bytes", "source", "date")
-    return {**{name: getattr(row, name) for name in names}, "algorithm": row.algorithm or None}
-
-
 def _part(row: PublishedRange) -> str:
-    low, high = value_text(row.low), value_text(row.high)
-    words = [low if low == high else f"{low} to {high}", "GB/s"]
-    if row.algorithm in _WORDS:
-        words.append(_WORDS[row.algorithm])
-    if row.bytes is None:
-        words.append("at an unknown size")
-    return " ".join(words)
+    low, high = map(value_text, row.busbw)
+    words = [low if low == high else f"{low} to {high}", "GB/s", _WORDS.get(row.algorithm, "")]
+    return " ".join(filter(None, [*words, "" if row.bytes else "at an unknown size"]))

@@ -15,6 +15,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
+from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import WSMsgType, web
@@ -153,13 +154,6 @@ const connecting = setInterval(() => {
   window.addEventListener("focus", take);
 }, 50);
 """
-
-
-def index(host: str) -> str:
-    """Return the page; ``host`` is the name of this machine."""
-    return _INDEX.substitute(host=html.escape(host), seconds=RECONNECT_SECONDS, gone=GONE)
-
-
 _DRIVER = "fabtui.screen.terminal.serve_driver:ServedDriver"
 #: First line of the driver.
 _READY = b"__GANGLION__\n"
@@ -168,6 +162,42 @@ _MOST_PACKET = 16 << 20
 _MOST_ERRORS = 64 << 10
 #: Timeout (s) for the app to stop everything on the nodes before it is killed.
 END_DEADLINE = 25.0
+_WIDEST = 1000
+#: Output held for a window that does not take it (bytes). Beyond that it is dropped, and the screen is drawn again
+#: later: a stalled window must not stall the app, whose deadlines would pass.
+_MOST_HELD = 4 << 20
+#: Longest value of a ping that is answered (characters).
+_MOST_PING = 100
+#: Timeout (s) for a window to take the last output.
+_LAST = 5.0
+#: Modes of the terminal in a page that was loaded again: alternate screen, mouse, no cursor, bracketed paste.
+_MODES = b"\x1b[?1049h\x1b[?1000h\x1b[?1003h\x1b[?1015h\x1b[?1006h\x1b[?25l\x1b[?2004h"
+HOST = "127.0.0.1"
+#: Names of this machine in a browser; a request with a different name comes from a foreign page.
+_NAMES = ("127.0.0.1", "localhost", "::1")
+_MOST_MESSAGE = 1 << 20
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Content-Security-Policy": (
+        "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+        "connect-src 'self' ws://127.0.0.1:* ws://localhost:*; frame-ancestors 'none'"
+    ),
+}
+_BUSY = "fabtui is open in another window; this one begins when that one is closed ..."
+_CUT = "The connection of another window was cut; this one begins when that one has not come back in time ..."
+_ENDING = "The session before this one stops its processes on the nodes ..."
+#: Number of connections that have not sent the token, and the time (s) that each has for it.
+_MOST_STRANGERS = 64
+_TIME_OF_STRANGERS = 10.0
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def index(host: str) -> str:
+    """Return the page; ``host`` is the name of this machine."""
+    return _INDEX.substitute(host=html.escape(host), seconds=RECONNECT_SECONDS, gone=GONE)
 
 
 class Bridge:
@@ -226,10 +256,6 @@ class Bridge:
                 child.kill()
             await child.wait()
 
-    async def resize(self, width: int, height: int) -> None:
-        """Send the app the size of its terminal."""
-        await self.signal(type="resize", width=width, height=height)
-
     async def signal(self, **values: object) -> None:
         """Send the app an event of its terminal or its window."""
         await self.send(b"M", json.dumps(values).encode())
@@ -257,18 +283,8 @@ class Bridge:
                     self._show(payload)
 
     async def _read_errors(self, stderr: asyncio.StreamReader) -> None:
-        while found := await stderr.read(4096):
-            self._errors = (self._errors + found)[-_MOST_ERRORS:]
-
-
-_WIDEST = 1000
-#: Output held for a window that does not take it (bytes). Beyond that it is dropped, and the screen is drawn again
-#: later: a stalled window must not stall the app, whose deadlines would pass.
-_MOST_HELD = 4 << 20
-#: Longest value of a ping that is answered (characters).
-_MOST_PING = 100
-#: Timeout (s) for a window to take the last output.
-_LAST = 5.0
+        while text := await stderr.read(4096):
+            self._errors = (self._errors + text)[-_MOST_ERRORS:]
 
 
 class Window:
@@ -362,25 +378,20 @@ class Window:
         elif kind == "stdin" and isinstance(value, str):
             await self._app.send(b"D", value.encode("utf-8", "replace"))
         elif kind == "resize" and isinstance(value, dict):
-            await self._app.resize(*self.size)
+            await self._app.signal(type="resize", width=self.size[0], height=self.size[1])
         elif kind in ("focus", "blur"):
             await self._app.signal(type=kind)
 
 
-def size_from(values: object) -> tuple[int, int]:
+def size_from(values: Any) -> tuple[int, int]:
     """Return the size of a terminal within sane limits."""
-    found = []
-    for name, usual in (("width", 80), ("height", 24)):
-        value = values.get(name, usual) if hasattr(values, "get") else usual
-        try:
-            found.append(max(1, min(int(value), _WIDEST)))
-        except (TypeError, ValueError, OverflowError):
-            found.append(usual)
-    return found[0], found[1]
 
+    def bounded(name: str, usual: int) -> int:
+        with contextlib.suppress(AttributeError, TypeError, ValueError, OverflowError):
+            return max(1, min(int(values.get(name, usual)), _WIDEST))
+        return usual
 
-#: Modes of the terminal in a page that was loaded again: alternate screen, mouse, no cursor, bracketed paste.
-_MODES = b"\x1b[?1049h\x1b[?1000h\x1b[?1003h\x1b[?1015h\x1b[?1006h\x1b[?25l\x1b[?2004h"
+    return bounded("width", 80), bounded("height", 24)
 
 
 class Session:
@@ -408,7 +419,7 @@ class Session:
             self._window.connection.cancel()
         self._attend(window)
         window.show(_MODES)
-        await self._app.resize(*window.size)
+        await self._app.signal(type="resize", width=window.size[0], height=window.size[1])
         await self._app.signal(type="redraw")
         return True
 
@@ -448,31 +459,6 @@ class Session:
     def _show(self, data: bytes) -> None:
         if self._window is not None:
             self._window.show(data)
-
-
-HOST = "127.0.0.1"
-#: Names of this machine in a browser; a request with a different name comes from a foreign page.
-_NAMES = ("127.0.0.1", "localhost", "::1")
-_MOST_MESSAGE = 1 << 20
-_HEADERS = {
-    "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Content-Security-Policy": (
-        "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
-        "connect-src 'self' ws://127.0.0.1:* ws://localhost:*; frame-ancestors 'none'"
-    ),
-}
-_BUSY = "fabtui is open in another window; this one begins when that one is closed ..."
-_CUT = "The connection of another window was cut; this one begins when that one has not come back in time ..."
-_ENDING = "The session before this one stops its processes on the nodes ..."
-
-#: Number of connections that have not sent the token, and the time (s) that each has for it.
-_MOST_STRANGERS = 64
-_TIME_OF_STRANGERS = 10.0
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class WebServer:
@@ -586,10 +572,10 @@ async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
 
 def static_folder() -> Path:
     """Return the folder with the browser's terminal, which textual-serve brings."""
-    found = find_spec("textual_serve")
-    assert found is not None
-    assert found.origin is not None
-    return Path(found.origin).parent / "static"
+    package = find_spec("textual_serve")
+    assert package is not None
+    assert package.origin is not None
+    return Path(package.origin).parent / "static"
 
 
 @contextlib.asynccontextmanager

@@ -81,9 +81,9 @@ class Pseudonyms:
 
     def _distinct(self, kind: str, real: str, make: Callable[[bytes], str]) -> str:
         for attempt in range(1 << 20):
-            found = make(self._digest(kind, real, attempt))
-            if found != real and self._used.setdefault((kind, found), real) == real:
-                return found
+            pseudonym = make(self._digest(kind, real, attempt))
+            if pseudonym != real and self._used.setdefault((kind, pseudonym), real) == real:
+                return pseudonym
         raise AssertionError("no pseudonym is left")
 
     def host(self, name: str) -> str:
@@ -112,9 +112,9 @@ class Pseudonyms:
             for attempt in range(1 << 20):
                 length = min(len(run), _LONGEST_RUN) + attempt // _TRIES
                 digest = self._digest("word", run, attempt)
-                found = "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:length])
-                if found not in used:
-                    self._words[run] = found
+                letters = "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:length])
+                if letters not in used:
+                    self._words[run] = letters
                     break
         return self._words[run]
 
@@ -136,8 +136,8 @@ class Pseudonyms:
 
     def digits(self, kind: str, real: str) -> str:
         """Return as many hexadecimal digits for those of a UUID or another hash; case and dashes stay."""
-        found = iter(self._distinct(kind, real.lower(), lambda digest: digest.hex()))
-        text = "".join(next(found) if char.isalnum() else char for char in real)
+        hexadecimal = iter(self._distinct(kind, real.lower(), lambda digest: digest.hex()))
+        text = "".join(next(hexadecimal) if char.isalnum() else char for char in real)
         return text.upper() if any(char.isupper() for char in real) else text
 
     def guid(self, value: int) -> int:
@@ -438,8 +438,8 @@ class Rewriter:
                 name = lower[at : at + size]
                 if name in self._glued and _stands_out(name, text, at):
                     is_host = name in self._identities.hosts
-                    kind, one = ("host", self._pseudonyms.host(name)) if is_host else self._name(name)
-                    made += text[end:at] + one
+                    kind, pseudonym = ("host", self._pseudonyms.host(name)) if is_host else self._name(name)
+                    made += text[end:at] + pseudonym
                     at = end = at + size
                     break
             else:

@@ -184,12 +184,12 @@ async def test_two_calls_at_once_do_not_wait_for_each_other(client: Client, plac
 STUCK = """
 import sys, time
 from fabtui.cli.main import main
-from fabtui.mcp import knowledge_tools
+from fabtui.mcp import tools
 def stuck(*given):
     with open(sys.argv[1], "a") as file:
         file.write("x")
     time.sleep(600)
-knowledge_tools.explained_text = knowledge_tools.read = stuck
+tools.explained_text = tools.read = stuck
 sys.exit(main(["mcp", *sys.argv[2:]]))
 """
 

@@ -10,11 +10,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from fabtui.cli.commands.app import screen_settings, show
-from fabtui.cli.options_from_args import files_request, own_recordings, shipped_recording
+from fabtui.cli.options_from_args import files_request, own_recordings
 from fabtui.cli.printing import is_plain, output_path, shown_from
 from fabtui.config.file import read_config
 from fabtui.config.options import OUTPUT_OPTIONS
-from fabtui.config.values import ratio
+from fabtui.config.values import ratio, shipped_recording
 from fabtui.errors import InputError
 from fabtui.model.recording import DamagedRecording, check_recording
 from fabtui.paths import user_path

@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from fabtui.cli.options_from_args import files_request, own_recordings, shipped_recording
+from fabtui.cli.options_from_args import files_request, own_recordings
 from fabtui.cli.outputs import output_files, reading_progress
 from fabtui.cli.printing import print_lines, print_text, write_each
 from fabtui.config.file import read_config
-from fabtui.config.values import listed
+from fabtui.config.values import listed, shipped_recording
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable, write_bytes

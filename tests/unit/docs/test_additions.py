@@ -17,7 +17,8 @@ from .running import check_transcript
 
 PAGE = (ROOT / "docs" / "development.md").read_text()
 _CODE = re.compile(
-    r"^`(?P<path>\S+)`, (?:a new file|at the end|in `(?P<name>[\w.\[\]]+)`):\n\n<!-- [^\n]* -->\n\n```\w+\n(?P<text>.*?)^```",
+    r"^`(?P<path>\S+)`, (?:a new file|at the end|in `(?P<name>[\w.\[\]]+)`):\n\n<!-- [^\n]* -->\n\n"
+    r"```\w+\n(?P<text>.*?)^```",
     re.MULTILINE | re.DOTALL,
 )
 _SHOWN = re.compile(r"^```console\n\$ (?P<command>[^\n]+)\n(?P<output>.*?)^```", re.MULTILINE | re.DOTALL)
@@ -70,7 +71,8 @@ def add(root: Path, addition: Addition) -> None:
     if path.suffix == ".toml":
         # A row of the same name gives way; the table ends where the next one begins.
         rows, mark, others = after.partition("\n[")
-        after = re.sub(rf"^{re.escape(addition.text.split()[0])} = [^\n]*\n", "", rows, flags=re.MULTILINE) + mark + others
+        row = re.compile(rf"^{re.escape(addition.text.split()[0])} = [^\n]*\n", re.MULTILINE)
+        after = row.sub("", rows) + mark + others
     path.write_text(before[: opening.end()] + addition.text + after)
 
 
@@ -93,7 +95,19 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_page_has_each_kind() -> None:
     kinds = [addition.title.split()[-1] for addition in ADDITIONS]
-    assert kinds == ["probe", "layer", "key", "rule", "catalogue", "Xid", "format", "option", "launcher", "theme", "verdict"]
+    assert kinds == [
+        "probe",
+        "layer",
+        "key",
+        "rule",
+        "catalogue",
+        "Xid",
+        "format",
+        "option",
+        "launcher",
+        "theme",
+        "verdict",
+    ]
 
 
 @pytest.mark.slow

@@ -14,19 +14,21 @@ from mcp import Client
 from mcp_types import CallToolResult, TextContent
 
 from fabtui.cli.commands.mcp import CommandRequests
+from fabtui.cli.options_from_args import own_recordings
 from fabtui.cli.parser import build_parser
 from fabtui.config.file import read_config
-from fabtui.mcp.door import Door
 from fabtui.mcp.permission import Permission
-from fabtui.mcp.server import build_server
+from fabtui.mcp.server import Door, build_server
 
 
 def door(*options: str) -> Door:
     """Return what serves the calls of clients, started with some options."""
     args = build_parser(["mcp"]).parse_args(["mcp", *options])
-    requests = CommandRequests(args, read_config(args))
+    config = read_config(args)
+    requests = CommandRequests(args, config)
     budget = float(getattr(args, "budget", "3600"))
-    return Door(requests, Permission(requests.nodes, tests="allow_tests" in args, budget=budget), _crashed)
+    permission = Permission(requests.nodes, tests="allow_tests" in args, budget=budget)
+    return Door(requests.options, own_recordings(config), permission, _crashed)
 
 
 def _crashed(error: Exception) -> str:

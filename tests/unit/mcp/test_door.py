@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,29 +16,21 @@ from fabtui.cli.main import main
 from fabtui.cli.parser import COMMANDS, FURTHER
 from fabtui.errors import InputError
 from fabtui.importers.sources import Source
-from fabtui.mcp import door as door_module
-from fabtui.mcp import knowledge_tools
-from fabtui.mcp.answer import Answer
-from fabtui.mcp.door import TOOLS, Door
-from fabtui.mcp.latest_session import LatestSession
+from fabtui.mcp import server, tools
+from fabtui.mcp.answer import OUTPUT_SCHEMA, Answer
 from fabtui.mcp.permission import Permission
+from fabtui.mcp.server import Door
 from fabtui.mcp.tool import Tool, ToolCall
+from fabtui.mcp.tools import TOOLS, read_latest
 from fabtui.paths import shipped_recordings_folder
 
 
-class NoRequests:
-    """Requests of tests that ask no node."""
-
-    recordings = Path("/nowhere")
-
-    def run(self, given: Mapping[str, Any]) -> Any:
-        raise InputError("no nodes here")
-
-    preflight = hang = job = run
+def no_options(command: str, given: dict[str, Any]) -> Any:
+    raise InputError("no nodes here")
 
 
 def a_door(*nodes: str, tests: bool = False) -> Door:
-    return Door(NoRequests(), Permission(nodes, tests=tests, budget=60), str)
+    return Door(no_options, Path("/nowhere"), Permission(nodes, tests=tests, budget=60), str)
 
 
 async def quiet(passed: float, text: str) -> None:
@@ -49,18 +41,20 @@ def test_tools_have_names_of_commands_and_valid_schemas() -> None:
     commands = {*COMMANDS, *FURTHER}
     assert [name for name in TOOLS if name not in commands] == ["findings", "pair", "rules"]
     for tool in TOOLS.values():
-        Draft202012Validator.check_schema(tool.input_schema)
-        assert set(tool.required) <= tool.arguments.keys()
-        Draft202012Validator.check_schema(tool.output_schema)
+        schema = tool.input_schema()
+        Draft202012Validator.check_schema(schema)
+        assert schema["additionalProperties"] is False
+        assert all(argument["description"] for argument in schema["properties"].values())
+    Draft202012Validator.check_schema(OUTPUT_SCHEMA)
 
 
 @pytest.mark.parametrize(
     ("name", "given", "why"),
     [
         ("shell", {}, "there is no tool 'shell'"),
-        ("rules", {"kind": "x"}, "rules: kind: 'x'; choose one of rules, errors"),
-        ("rules", {"unknown": "x"}, "rules: there is no argument 'unknown'; there are search, kind"),
-        ("pair", {}, "pair: pair is missing: Two endpoints: n060:3>n061:5"),
+        ("rules", {"kind": "x"}, r"rules: Invalid enum value 'x' - at `\$.kind`"),
+        ("rules", {"unknown": "x"}, "rules: Object contains unknown field `unknown`"),
+        ("pair", {}, "pair: Object missing required field `pair`"),
         ("preflight", {"nodes": "^/etc/passwd"}, r"nodes: name the nodes; \^FILE"),
         ("preflight", {"nodes": "n2"}, "'n2' not allowed; this server was started for"),
         ("hang", {"nodes": "n2"}, "'n2' not allowed"),
@@ -100,7 +94,7 @@ async def test_offline_tools_answer_with_their_coverage() -> None:
     assert unknown["not_examined"] == ["text: of a format that is not known"]
     assert unknown["exit"] == 3
     for one in (found, pair, rule, unknown):
-        Draft202012Validator(TOOLS[one["tool"]].output_schema).validate(one)
+        Draft202012Validator(OUTPUT_SCHEMA).validate(one)
 
 
 async def test_progress_is_reported_and_a_cancelled_call_ends_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,22 +102,23 @@ async def test_progress_is_reported_and_a_cancelled_call_ends_its_work(monkeypat
     reported: list[str] = []
     begun = asyncio.Event()
 
-    async def long(call: ToolCall) -> Answer:
-        call.step = lambda: "testing"
-        try:
-            await asyncio.sleep(60)
-        finally:
-            # As a session does that ends what runs on its nodes.
-            await asyncio.sleep(0.01)
-            left.append("closed")
-        return Answer("done", {})
+    class Long(Tool):
+        async def answered(self, call: ToolCall) -> Answer:
+            call.step = lambda: "testing"
+            try:
+                await asyncio.sleep(60)
+            finally:
+                # As a session does that ends what runs on its nodes.
+                await asyncio.sleep(0.01)
+                left.append("closed")
+            return Answer("done", {})
 
     async def note(passed: float, text: str) -> None:
         reported.append(text)
         begun.set()
 
-    monkeypatch.setitem(door_module.TOOLS, "long", Tool("long", "Long", "Takes long.", 60.0, long))
-    monkeypatch.setattr(door_module, "PROGRESS_EVERY", 0.01)
+    monkeypatch.setitem(TOOLS, "long", Long)
+    monkeypatch.setattr(server, "PROGRESS_EVERY", 0.01)
     door = a_door()
     calls = [asyncio.ensure_future(door.call("long", {}, note)) for _ in range(2)]
     await begun.wait()
@@ -145,8 +140,8 @@ async def test_files_that_are_read_for_nobody_hold_no_other_call_up(monkeypatch:
             read.append(name)
             yield Source(name, "")
 
-    monkeypatch.setattr(knowledge_tools, "sources", slow)
-    monkeypatch.setattr(knowledge_tools, "checked_files", lambda texts, where: texts)
+    monkeypatch.setattr(tools, "sources", slow)
+    monkeypatch.setattr(tools, "checked_files", lambda texts, where: list(texts))
     door = a_door()
     stuck = [asyncio.ensure_future(door.call("explain", {"files": ["a", "b"]}, quiet)) for _ in range(2)]
     await asyncio.sleep(0)
@@ -197,12 +192,12 @@ def test_bad_usage_is_one_line(words: list[str], why: str, capsys: pytest.Captur
 def test_a_session_is_read_once_until_its_file_changes(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl.gz"
     file.write_bytes((shipped_recordings_folder() / "h200x4-lab-2x2-faults.jsonl.gz").read_bytes())
-    latest, shares = LatestSession(), list[float]()
-    first = latest.read(file, shares.append)
+    shares = list[float]()
+    first = read_latest(file, shares.append)
     assert shares
     shares.clear()
-    assert latest.read(file, shares.append) is first
+    assert read_latest(file, shares.append) is first
     assert not shares
     os.utime(file, (1, 1))
-    assert latest.read(file, shares.append) is not first
+    assert read_latest(file, shares.append) is not first
     assert shares

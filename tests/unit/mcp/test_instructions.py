@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fabtui.mcp import node_tools
+from fabtui.mcp import tools
 from fabtui.mcp.answer import MOST_BYTES, NOTE
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import (
@@ -223,7 +223,7 @@ async def test_a_node_that_gives_instructions_is_asked_what_others_are(monkeypat
     asked = []
     for words in (texts, [f"mlx5_{number}" for number in range(len(texts))]):
         nodes = FakeNodes(_spoken(words))
-        monkeypatch.setattr(node_tools, "LiveFeed", lambda options, nodes=nodes: LiveFeed(options, nodes))
+        monkeypatch.setattr(tools, "LiveFeed", lambda options, nodes=nodes: LiveFeed(options, nodes))
         async with assistant("--nodes", "a,b", "--allow-tests") as one:
             found = await one.ask("preflight")
             assert shown(words[4])[:_KEPT] in json.dumps(found, ensure_ascii=False)

@@ -30,10 +30,10 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("job", {"logs": ["/nowhere"]}, "logs: no logs were found: /nowhere"),
     ("job", {"logs": ["/nowhere", "/nor/here"]}, "logs: no such file or folder: /nowhere"),
     ("job", {"jobid": "\u0661"}, "is not a job id"),
-    ("explain", {"text": "x" * (1 << 20)}, "explain: text: 1048576 characters; the maximum is 524288"),
-    ("explain", {"files": ["/x"] * 65}, "explain: files: 65 items; the maximum is 64"),
-    ("explain", {"files": []}, "explain: files: empty"),
-    ("preflight", {"nodes": ["a"]}, "preflight: nodes: expected string, got ['a']"),
+    ("explain", {"text": "x" * (1 << 20)}, "explain: Expected `str` of length <= 524288 - at `$.text`"),
+    ("explain", {"files": ["/x"] * 65}, "explain: Expected `array` of length <= 64 - at `$.files`"),
+    ("explain", {"files": []}, "explain: Expected `array` of length >= 1 - at `$.files`"),
+    ("preflight", {"nodes": ["a"]}, "preflight: Expected `str`, got `array` - at `$.nodes`"),
     ("read", {"text": "x", "as": "foo"}, "as: there is no kind 'foo'"),
 ]
 

@@ -1,0 +1,580 @@
+"""The tools: preflight and tests of a session, questions about a job, recorded sessions, and texts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from fabtui.config import values
+from fabtui.diagnosis.diagnosis import RULES, Diagnosis, Evidence, diagnose
+from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.knowledge.failure_stage import explained_errors
+from fabtui.diagnosis.preflight.environment import expectations
+from fabtui.diagnosis.running_job.job_verdict import exit_code
+from fabtui.diagnosis.running_job.who_is_behind import NO_RANK
+from fabtui.errors import InputError
+from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
+from fabtui.export.history import json_text as history_text
+from fabtui.export.job import job_values as report_values
+from fabtui.export.json import job_values, pair_json
+from fabtui.export.preflight import json_text
+from fabtui.export.session_diff import json_text as diff_text
+from fabtui.history.components import node_at
+from fabtui.history.file import history_file
+from fabtui.history.query import Overview, read_overview, usual_start
+from fabtui.importers.catalogue import chosen, recognise
+from fabtui.importers.comparison import compared
+from fabtui.importers.formats.job_dumps import results_of
+from fabtui.importers.result import Result, read
+from fabtui.importers.session import is_recording, read_session, replayed
+from fabtui.importers.sources import Source, sources
+from fabtui.importers.to_model.dispatch import findings_about
+from fabtui.jobs.monitor.report import JobReport
+from fabtui.mcp.answer import (
+    Answer,
+    not_asked_lines,
+    seen_lines,
+    session_answer,
+    steps_from,
+    steps_of,
+    unseen_lines,
+)
+from fabtui.mcp.permission import check_logs, checked_file, checked_files
+from fabtui.mcp.tool import Text, Tool, ToolCall, about
+from fabtui.model.endpoints import node_of
+from fabtui.nodeset import count, fold
+from fabtui.presentation.component_history import empty_text, overview_sentence
+from fabtui.presentation.findings import as_json as finding_json
+from fabtui.presentation.findings import placed_title
+from fabtui.presentation.progress_estimate import phase_text
+from fabtui.presentation.verdict_line import sentence_of
+from fabtui.presentation.wording import verdict_words
+from fabtui.report.explained import explained_logs, explained_text
+from fabtui.report.recordings import recordings_in
+from fabtui.sanitize import one_line
+from fabtui.session.feeds.live import LiveFeed
+from fabtui.session.options import JobQuery, SessionOptions
+from fabtui.session.running_job.job_report import reported
+from fabtui.session.running_job.job_session import PATIENCE, observed
+from fabtui.session.running_job.monitor import JobMonitor
+
+#: Maximum number of notices of connections.
+_MOST_NOTICES = 10
+#: Longest text (characters) that may be pasted, and width of the lines of an explanation.
+_PASTED, _WIDTH = 512 * 1024, 120
+_FORMAT = "of a format that is not known"
+#: The session that was asked about last, by path, time and size, with why it is not whole: assistants ask several
+#: questions about one, and large ones take 20 s to read. One is read at a time.
+_LATEST: dict[tuple[Path, int, int], tuple[Diagnosis, tuple[str, ...]]] = {}
+_READING = threading.Lock()
+
+
+async def _session(call: ToolCall, options: SessionOptions, seconds: float) -> tuple[LiveFeed, tuple[str, ...]]:
+    """Run a session to its end, or for a time (s); return it closed, and why it is not whole.
+
+    It is closed when the call is cancelled, too: nothing is left on the nodes.
+    """
+    feed = LiveFeed(options)
+    call.step = lambda: phase_text(feed.model)
+    problems: tuple[str, ...] = ()
+    try:
+        async with asyncio.timeout(seconds):
+            await feed.run()
+    except TimeoutError:
+        problems = (f"the session was ended after {seconds:.0f} s, in {feed.model.phase.name}: the rest is not known",)
+    finally:
+        await feed.close()
+    if feed.recording_stopped is not None:
+        problems += (f"the recording is incomplete: {feed.recording_stopped}",)
+    return feed, problems
+
+
+class OnNodes(Tool):
+    """A tool that asks nodes."""
+
+    nodes: Annotated[str, about("Node set, as of Slurm: n[060-067],n070. Default: those of this server.")] = ""
+    exclude: Annotated[str, about("Nodes to leave out, same syntax.")] = ""
+    jobid: Annotated[str, about("Job of Slurm, instead of nodes, or with them for some of its nodes.", 60)] = ""
+
+
+class OnJob(OnNodes):
+    """A tool about a running job."""
+
+    logs: Annotated[tuple[Text, ...], about("Where the logs are: '../log/{job}/*.out'. Default: Slurm's.", 16)] = ()
+
+    def asked(self, call: ToolCall, command: str) -> tuple[SessionOptions, JobQuery | None]:
+        """Return the options of a command, with the logs checked; blocks."""
+        check_logs(self.logs, "logs")
+        return call.options(command, self.given)
+
+
+class PreflightTool(OnNodes):
+    """Inspects nodes with light probes: GPUs, NICs, drivers, limits, clocks, and what differs between nodes.
+
+    It starts no rank and loads no link: it does not show that pairs or collectives work.
+    """
+
+    seconds = 300.0
+    expect: Annotated[tuple[Text, ...], about("Expected values of facts: gpus=8 x H200, numa_nodes=2.")] = ()
+
+    async def answered(self, call: ToolCall) -> Answer:
+        expected = expectations(self.expect)
+        options, _ = await asyncio.to_thread(call.options, "preflight", self.given)
+        call.permission.check(options.hosts)
+        feed, problems = await _session(call, options, call.seconds)
+
+        def judged() -> Answer:
+            diagnosis = diagnose(Evidence(feed.model, expected=expected))
+            inspected = diagnosis.preflight
+            answer = session_answer(diagnosis, options.record, problems)
+            data, steps = json.loads(json_text(feed.model, inspected)), steps_of(inspected.findings)
+            return replace(answer, data=data, code=inspected.exit_code, next=steps)
+
+        return await asyncio.to_thread(judged)
+
+
+class RunTool(OnNodes):
+    """Tests GPU pairs and collectives between nodes, and finds what is slow or broken.
+
+    It loads GPUs and links, needs --allow-tests and spends node seconds of the budget. GPUs that a job uses are not
+    tested; they are listed in not_examined. Call preflight first.
+    """
+
+    seconds = 1800.0
+    tests = True
+    probes: Annotated[tuple[Text, ...], about("Probes and tests, such as ping, p2p, all_reduce. Default: all.")] = ()
+    mode: Annotated[
+        Literal["quick", "sampled", "full"] | UnsetType, Meta(description="Which pairs are tested. Default: by size.")
+    ] = UNSET
+    pair: Annotated[tuple[Text, ...], about("Only these pairs of endpoints, both directions: n060:3>n061:5.")] = ()
+    layers: Annotated[tuple[Text, ...], about("Pair layers to test: world (all ranks), p2p (two ranks).", 2)] = ()
+    bytes: Annotated[str, about("Message sizes of pairs: 256M or 8M,256M.", 200)] = ""
+    collectives: Annotated[tuple[Text, ...], about("Collectives, or all. Default: all_reduce.")] = ()
+    sizes: Annotated[str, about("Message sizes of collectives: 1M,64M or 8-1G:4.", 200)] = ""
+    groups: Annotated[str, about("Collectives over the first 2, then 4, ... GPUs: 2,4,8.", 200)] = ""
+    isolated: Annotated[bool, Meta(description="One pair at a time, without other traffic.")] = False
+    bidirectional: Annotated[bool, Meta(description="Also test both directions at once.")] = False
+    confirm: Annotated[bool, Meta(description="After the sweep, test what the first five findings blame.")] = False
+
+    async def answered(self, call: ToolCall) -> Answer:
+        call.permission.check_tests()
+        options, _ = await asyncio.to_thread(call.options, "run", self.given)
+        call.permission.check(options.hosts)
+        # Those of a lab are the nodes that are allowed.
+        with call.permission.spend(options.hosts or call.permission.nodes, call.seconds) as seconds:
+            feed, problems = await _session(call, options, seconds)
+        answer = await asyncio.to_thread(lambda: session_answer(feed.diagnosis(), options.record, problems))
+        return replace(answer, data={**answer.data, "node_seconds_left": round(call.permission.left)})
+
+
+class HangTool(OnJob):
+    """Reports whether a running job hangs, which rank is behind, by which evidence, and what a person should type next.
+
+    It only observes: NVML, /proc, stacks, RAS, flight recorders, logs. The job does not notice.
+    """
+
+    seconds = 180.0
+
+    async def answered(self, call: ToolCall) -> Answer:
+        options, query = await asyncio.to_thread(self.asked, call, "hang")
+        call.permission.check(options.hosts)
+        notices: list[str] = []
+        call.step = lambda: f"observing the job on {count(len(options.hosts), 'node')}"
+        query = query and query._replace(assistant=True)
+        async with asyncio.timeout(call.seconds), observed(options, notices.append, query, PATIENCE) as session:
+            verdict = await session.snapshot()
+            unread, logs = session.unread(), session.unread_logs()
+        findings = (await asyncio.to_thread(diagnose, session.model)).findings
+        data: dict[str, Any] = {"findings": list(map(finding_json, findings)), "notices": notices[:_MOST_NOTICES]}
+        if verdict is None:
+            unread = unread or [f"{NO_RANK} {fold(options.hosts)}"]
+            return Answer(unread[0], data, [], [*unread, *logs], exit_code(verdict), options.record)
+        return Answer(
+            verdict.sentence,
+            {**job_values(verdict), **data},
+            examined=list(seen_lines(verdict)),
+            not_examined=[*unread, *logs, *unseen_lines(verdict)],
+            code=exit_code(verdict),
+            recording=options.record,
+            next=[*steps_from(verdict.next), *steps_of(findings)],
+        )
+
+
+class JobTool(OnJob):
+    """Reports on a running or ended job: state, errors in its logs, GPUs, iteration times, settings that differ.
+
+    It only reads logs, Slurm and the nodes.
+    """
+
+    seconds = 120.0
+
+    async def answered(self, call: ToolCall) -> Answer:
+        options, query = await asyncio.to_thread(self.asked, call, "job")
+        assert query is not None
+        call.permission.check(query.nodes)
+        notices: list[str] = []
+        call.step = lambda: f"reading the logs of job {query.job}" if query.job else "reading the logs"
+        monitor = JobMonitor(query._replace(assistant=True))
+        check = call.permission.check
+        async with asyncio.timeout(call.seconds), reported(monitor, options, notices.append, check=check) as report:
+            pass
+        check([row.node for row in report.rows])
+        body, logs = report_values(report), [log.path for log in report.facts.logs.files.values()]
+        if self.logs:
+            # Not to be had: the text of any file that is called a log.
+            for log in body["logs"]:
+                log.pop("tail")
+        state = report.status.state or "unknown to Slurm"
+        name = f"Job {query.job} ({state})" if query.job else "The job of these logs"
+        first = f": {report.findings[0].facts['text']}" if report.findings else ""
+        asked = [node for node, facts in report.facts.nodes.items() if not facts.problem]
+        return Answer(
+            one_line(f"{name}: {report.verdict}{first}", 1000),
+            {**body, "notices": notices[:_MOST_NOTICES]},
+            examined=[
+                f"{count(len(logs), 'log')}: {one_line(', '.join(logs), 600)}",
+                *([f"{count(len(asked), 'node')}: {one_line(fold(asked), 400)}"] if asked else []),
+            ],
+            not_examined=[*report.unread, *_unasked(report)],
+            code=report.exit_code,
+            next=steps_of(report.findings),
+        )
+
+
+def _unasked(report: JobReport) -> Iterator[str]:
+    if not report.status.job:
+        quiet = report.facts.logs.quiet()
+        last = "" if quiet is None else f"; its last output is {quiet:.0f} s old"
+        yield f"whether the job still runs: without jobid Slurm was not asked{last}"
+    if not report.facts.nodes:
+        yield "its nodes: no node was asked, as only those of a running job are"
+
+
+def read_latest(path: Path, progress: Callable[[float], object]) -> tuple[Diagnosis, tuple[str, ...]]:
+    """Return the session of a file, and why it is not whole; blocks. What ``progress`` raises ends the reading."""
+    while not _READING.acquire(timeout=1.0):
+        progress(0.0)
+    try:
+        status = path.stat()
+        key = (path, status.st_mtime_ns, status.st_size)
+        if key not in _LATEST:
+            _LATEST.clear()
+            model, why = replayed(path, progress) if is_recording(path) else (read_session(str(path), progress), None)
+            problems = () if why is None else (f"{why}; the part before it was examined, the rest was not",)
+            _LATEST[key] = diagnose(model), problems
+        return _LATEST[key]
+    finally:
+        _READING.release()
+
+
+class OnSession(Tool):
+    """A tool about a recorded session."""
+
+    file: Annotated[str, about("Recording, CSV or JSON: a path, or a name among the recordings. Default: newest.")] = ""
+    demo: Annotated[str, about("Instead of file: a recording that ships: h200x4-lab-2x2-faults.", 100)] = ""
+
+    def read(self, call: ToolCall) -> tuple[Path, Diagnosis, tuple[str, ...]]:
+        """Return the file, its session and why it is not whole; raise `InputError` if it is not to be read."""
+        folder, name = call.recordings, self.file
+        if self.demo and name:
+            raise InputError("give either file or demo")
+        if not name and not self.demo:
+            # The newest. An empty one belongs to a session that has only begun.
+            name = next((path.name for path in recordings_in(folder) if path.stat().st_size), "")
+            if not name:
+                raise InputError(f"there is no recording in {folder}; give file, or call preflight or run")
+        if self.demo:
+            path = values.shipped_recording(self.demo)
+        else:
+            # A recording is named without its folder, too.
+            inside = "/" not in name and (folder / name).is_file()
+            path = checked_file(str(folder / name) if inside else name, "file", folder)
+        diagnosis, problems = read_latest(path, call.reading(path.name))
+        call.permission.check(diagnosis.model.nodes, f"{path.name}: nodes of the session")
+        return path, diagnosis, problems
+
+
+class FindingsTool(OnSession):
+    """Returns the verdict and the findings of a recorded session, the worst first.
+
+    Each has its rule, confidence, evidence and next commands. It asks no node: what the session has not tested is in
+    not_examined.
+    """
+
+    def answer(self, call: ToolCall) -> Answer:
+        path, diagnosis, problems = self.read(call)
+        return session_answer(diagnosis, path, problems)
+
+
+class PairTool(OnSession, kw_only=True):
+    """Returns all measurements of one pair in both directions, and the findings about it and its ends."""
+
+    pair: Annotated[str, about("Two endpoints: n060:3>n061:5.", 600)]
+
+    def answer(self, call: ToolCall) -> Answer:
+        (src, dst), *_ = values.pairs([self.pair], "pair")
+        call.permission.check([node_of(src), node_of(dst)], "pair")
+        path, diagnosis, problems = self.read(call)
+        model = diagnosis.model
+        for end in (src, dst):
+            if model.table.number(end) is None:
+                known = one_line(fold(model.nodes), 200)
+                raise InputError(f"pair: there is no endpoint {end!r} in {path.name}; it has the nodes {known!r}")
+        directions = {f"{a} > {b}": _direction(diagnosis, a, b) for a, b in ((src, dst), (dst, src))}
+        own = [finding for finding in diagnosis.all_findings if {(src, dst), (dst, src)} & finding.cells]
+        about = [finding for finding in diagnosis.all_findings if finding not in own and _is_about(finding, {src, dst})]
+        return Answer(
+            "; ".join(f"{name}: {way['summary']}" for name, way in directions.items()),
+            {
+                "directions": list(directions.values()),
+                "findings": list(map(finding_json, own)),
+                "findings_of_its_ends": list(map(finding_json, about)),
+                "session": sentence_of(diagnosis),
+            },
+            [f"{name}: {count(len(way['measurements']), 'measurement')}" for name, way in directions.items()],
+            [
+                *problems,
+                *(f"{name}: {way['untested']}" for name, way in directions.items() if way["untested"]),
+                *not_asked_lines(model),
+            ],
+            recording=path,
+            next=steps_of([*own, *about]),
+        )
+
+
+def _is_about(finding: Finding, ends: set[str]) -> bool:
+    """Return whether a finding is about endpoints or their nodes; one that explains pairs is about its subject."""
+    nodes = set(map(node_of, ends))
+    return finding.subject.name in ends | nodes or (not finding.cells and not nodes.isdisjoint(finding.nodes))
+
+
+def _direction(diagnosis: Diagnosis, src: str, dst: str) -> dict[str, Any]:
+    measured = pair_json(diagnosis, src, dst)
+    why = one_line(diagnosis.model.untested.get((src, dst), ""), 400)
+    untested = why or (None if measured else "not tested in this session")
+    verdicts = {row["layer"]: verdict_words(row["verdict"]) for row in measured}
+    summary = ", ".join(f"{layer} {verdict}" for layer, verdict in verdicts.items())
+    shown = summary or (f"not tested: {why}" if why else untested)
+    return {"src": src, "dst": dst, "summary": shown, "untested": untested, "measurements": measured}
+
+
+class DiffTool(Tool):
+    """Compares two recorded sessions: pairs, facts of nodes and findings that are worse, new or gone."""
+
+    before: Annotated[str, about("Earlier recording, CSV or JSON.")]
+    after: Annotated[str, about("Later one.")]
+
+    def answer(self, call: ToolCall) -> Answer:
+        folder = call.recordings
+        paths = checked_file(self.before, "before", folder), checked_file(self.after, "after", folder)
+        names = (str(paths[0]), str(paths[1]))
+        then, now, diff, notices = compared(names, lambda path: call.reading(path.name))
+        call.permission.check([*then.nodes, *now.nodes], "nodes of the sessions")
+        worse = "something is worse" if diff.worse else "nothing is worse"
+        changes = ", ".join(f"{count(len(getattr(diff, name)), 'finding')} {name}" for name in ("new", "gone", "still"))
+        examined, unread = list[str](), list(notices)
+        for path, name, model, other in zip(paths, ("earlier", "later"), (then, now), (now, then), strict=True):
+            examined.append(
+                f"{path.name}: {count(len(model.nodes), 'node')}, {count(len(model.endpoints), 'endpoint')}"
+            )
+            if alone := [node for node in model.nodes if node not in other.nodes]:
+                unread.append(f"{one_line(fold(alone), 200)}: only in the {name} session, so not compared")
+        return Answer(
+            f"Between {paths[0].name} and {paths[1].name} {worse}: {changes}.",
+            json.loads(diff_text(names, diff)),
+            examined=examined,
+            not_examined=unread,
+            code=1 if diff.worse else 0,
+            recording=paths[1],
+            next=steps_of(diff.new),
+        )
+
+
+class HistoryTool(Tool):
+    """Returns components that are getting worse, flapping or new, or the course of one over all sessions."""
+
+    seconds = 60.0
+    subject: Annotated[str, about("A node, endpoint, port or identity; none: what stands out.", 200)] = ""
+    since: Annotated[str, about("Since a date, or a time ago: 2026-09-01, 30d, 2w, 1y.", 40)] = ""
+    labs: Annotated[bool, Meta(description="The history of the labs on this machine, kept in its own file.")] = False
+
+    def answer(self, call: ToolCall) -> Answer:
+        subject, check = self.subject.strip(), call.permission.check
+        since = values.since(self.since, "since") if self.since else usual_start(subject)
+        overview = read_overview(history_file(self.labs), since, subject)
+        if subject and not overview.courses:
+            check([node_at(subject)], "subject")
+            raise InputError(f"{one_line(subject, 80)!r} is not a node, endpoint, port or identity in the history")
+        # An identity has no name of a node in it, and may have been in several.
+        places = {course.component.node for course in overview.courses}
+        places |= {node_at(stay.place) for course in overview.courses for stay in course.stays}
+        check(sorted(places - {""}), "subject")
+        shown = _allowed(call, overview)
+        left_out = overview.total - shown.total
+        unknown = "what no recorded session has tested, and what has happened since the last one"
+        return Answer(
+            overview_sentence(shown) if shown.total else empty_text(shown),
+            json.loads(history_text(shown)),
+            examined=[f"the history of this site: {count(len(shown.sessions), 'session')}; no node was asked"],
+            not_examined=[
+                unknown if shown.total else "everything: no session is known",
+                *([f"{count(left_out, 'session')} on nodes that are not allowed"] if left_out else []),
+            ],
+        )
+
+
+def _allowed(call: ToolCall, overview: Overview) -> Overview:
+    if not call.permission.nodes:
+        return overview
+    is_within = call.permission.is_within
+    sessions = [session for session in overview.sessions if is_within(session.nodes)]
+    standouts = [row for row in overview.standouts if row.component.node and is_within([row.component.node])]
+    # Versions are those of all nodes.
+    return replace(overview, total=len(sessions), sessions=sessions, standouts=standouts, version_steps=())
+
+
+class OnText(Tool):
+    """A tool about a text, or files."""
+
+    seconds = 60.0
+    text: Annotated[str, about("A code, a line, a log, or the output of one command, as it was printed.", _PASTED)] = ""
+    files: Annotated[tuple[Text, ...], about("Regular files on the machine of this server, none hidden.", 64)] = ()
+
+    @property
+    def is_short(self) -> bool:
+        return not self.files
+
+    def checked_files(self) -> list[str]:
+        """Return the paths; raise `InputError` unless there is either a text or files."""
+        if bool(self.text) == bool(self.files):
+            raise InputError("give either text or files")
+        return checked_files(self.files, "files")
+
+
+class ExplainTool(OnText):
+    """Explains offline what a text of NCCL, CUDA, RDMA, PyTorch or the kernel means. It asks no node.
+
+    A rule (FT012), an error (E13), 'xid 79', a transport (NET/IB/0/GDRDMA), an error line, or a whole log, of which it
+    names the earliest cause.
+    """
+
+    def answer(self, call: ToolCall) -> Answer:
+        files = self.checked_files()
+        logs = call.while_wanted(sources(files))
+        texts, known, notices = explained_logs(logs, _WIDTH) if files else explained_text(self.text, _WIDTH)
+        lines = [line.rstrip() for line in texts]
+        return Answer(
+            next((line for line in lines if line), "nothing found"),
+            {"known": known, "lines": lines},
+            examined=[f"{one_line(', '.join(files), 400) or 'the text'}; no node"],
+            not_examined=[*notices, *([] if known else ["what is unknown is not known to be harmless"])],
+            code=ALL_OK if known else BAD,
+        )
+
+
+class ReadTool(OnText):
+    """Recognises and judges outputs of tools, offline: what is wrong in them.
+
+    Of nccl-tests, perftest, ibstat, nvidia-smi, Slurm, RAS, flight recorders and many others. A format that it does not
+    know is not examined.
+    """
+
+    form: Annotated[str, about("With text: name of its format, instead of detecting it.", 60)] = field(
+        name="as", default=""
+    )
+
+    def answer(self, call: ToolCall) -> Answer:
+        files = self.checked_files()
+        if self.form and files:
+            # Read as a list of names, any file of the user would be quoted.
+            raise InputError("as: only with text; the format of a file has to be recognised")
+        kind = chosen(self.form).name if self.form else None
+        results = list(call.while_wanted(results_of(files, None))) if files else [read(Source("text", self.text), kind)]
+        every, bodies, seen, unread = list[Finding](), list[dict[str, Any]](), list[str](), list[str]()
+        for result in results:
+            findings, name = findings_about(result), one_line(result.source.name, 200)
+            every += findings
+            bodies.append(_body(result, bool(files)) | {"findings": list(map(finding_json, findings))})
+            if not result.known:
+                unread.append(f"{name}: {_FORMAT}")
+                continue
+            seen.append(f"{name}: {result.kind}: {result.title}; no node")
+            unread += [f"{name}: {one_line(line, 300)}" for line in result.warnings]
+            if result.unknown:
+                unread.append(f"{name}: {count(len(result.unknown), 'line')} not understood")
+        known = [f"{one_line(result.source.name, 200)}: {result.kind}" for result in results if result.known]
+        what = "; ".join(known[:5])
+        head = f"{count(len(every), 'finding')}: {placed_title(every[0])}" if every else "No finding"
+        sure = kind is None or ((form := recognise(self.text).format) is not None and form.name == kind)
+        return Answer(
+            f"{head} ({what})." if what else f"{count(len(results), 'text')} {_FORMAT}.",
+            {"results": bodies},
+            examined=seen,
+            not_examined=[*([] if sure else [f"whether this is {kind}: only `as` names it so"]), *unread],
+            code=ALL_OK if len(known) == len(results) else NOT_TESTED,
+            next=steps_of(every),
+        )
+
+
+def _body(result: Result, of_file: bool) -> dict[str, Any]:
+    body = result.as_json()
+    if of_file:
+        # Text of a file of the user that is not an output of a tool may be anything.
+        body.pop("raw", None)
+        body["unknown"] = len(result.unknown)
+    return body
+
+
+class RulesTool(Tool):
+    """Lists the rules that findings cite, and the errors that logs are searched for. It asks no node."""
+
+    seconds = 30.0
+    search: Annotated[str, about("Only those that contain this text.", 200)] = ""
+    kind: Annotated[Literal["rules", "errors"] | UnsetType, Meta(description="Only one of the two.")] = UNSET
+
+    @property
+    def is_short(self) -> bool:
+        return True
+
+    def answer(self, call: ToolCall) -> Answer:
+        rules = sorted(RULES, key=lambda rule: rule.id)
+        errors = sorted(explained_errors(), key=lambda error: int(error.code[1:]))
+        catalogues = {
+            "rules": [{name: str(getattr(row, name)) for name in ("id", "name", "severity", "title")} for row in rules],
+            "errors": [{"code": row.code, "id": row.id, "prints": row.prints} for row in errors],
+        }
+        means = {"rules": [row.description for row in rules], "errors": [row.text for row in errors]}
+        wanted = self.search.lower()
+        data = {
+            name: [
+                # All of them do not fit with their meanings: `explain` has these.
+                entry | ({"means": text} if wanted else {})
+                for entry, text in zip(entries, means[name], strict=True)
+                if wanted in " ".join((*entry.values(), text)).lower()
+            ]
+            for name, entries in catalogues.items()
+            if self.kind in (UNSET, name)
+        }
+        numbers = " and ".join(count(len(entries), name.removesuffix("s")) for name, entries in data.items())
+        return Answer(
+            f"{numbers} {f'with {one_line(wanted, 80)!r}' if wanted else 'are known'}.",
+            data,
+            examined=["the catalogues of this version of fabtui; no node"],
+            not_examined=["what these catalogues do not list: it is not known to be harmless"],
+        )
+
+
+TOOLS: dict[str, type[Tool]] = {
+    kind.__name__.removesuffix("Tool").lower(): kind
+    for kind in (
+        *(PreflightTool, RunTool, HangTool, JobTool, FindingsTool, PairTool),
+        *(DiffTool, HistoryTool, ExplainTool, ReadTool, RulesTool),
+    )
+}
