@@ -296,6 +296,7 @@ class RankPairTest:
             self._name_of_link = "%slink%d" % (task.prefix, self._attempts)
         link = self._link
         assert link is not None
+        link.test = task.id
         report["phase"] = TRANSFER
         op = self._op
         rate = fault.rate if fault.kind == "slow" else None
