@@ -48,7 +48,7 @@ class Order:
     def from_json(cls, text: str) -> Order:
         given = json.loads(text)
         spec = given["spec"]
-        spec = LabSpec(tuple(spec["endpoints"]), spec["rails"], spec["standing"])
+        spec = LabSpec(tuple(spec["endpoints"]), spec["rails"], spec["standing"], gpus=spec["gpus"])
         return cls(spec, given["folder"], tuple(given["faults"]))
 
 
@@ -190,7 +190,7 @@ class StandingLab:
                 return None
             os.close(lock)
 
-    def up(self, nodes: int, rails: int, endpoints: int) -> None:
+    def up(self, nodes: int, rails: int, endpoints: int, gpus: int = 0) -> None:
         """Make it; it is up when this returns, and outlives this process.
 
         Raises:
@@ -209,7 +209,7 @@ class StandingLab:
             # Leftovers of a lab that was killed.
             shutil.rmtree(self.folder, ignore_errors=True)
             private_folder(self.folder)
-            found = self._start(Order(LabSpec((endpoints,) * nodes, rails, True), str(self.folder)), lock)
+            found = self._start(Order(LabSpec((endpoints,) * nodes, rails, True, gpus=gpus), str(self.folder)), lock)
         except BaseException:
             self._remove()
             raise
