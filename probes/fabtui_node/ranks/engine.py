@@ -78,12 +78,15 @@ THROTTLED_MESSAGE = 0.05
 """Maximum duration (s) of one message of a source that the lab throttles."""
 
 SLOW = 0.01
-"""Duration (s) of a message from which on the first timed one is not preceded by an untimed one."""
+"""Duration (s) of a full message from which on the first timed one is not preceded by an untimed one.
+
+Smaller ones may be in a queue at the other end before their time begins.
+"""
 
 MAX_TIMED = 1000
 """Maximum number of timed iterations: NCCL ranks agree on it as a float32."""
 
-PROBES = (64 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20)
+PROBES = (64 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
 """Sizes of the first messages, each of which is answered, as far as the ones before were fast.
 
 The second one is smaller: sockets, queues and shapers swallow the first, and its time says nothing of a slow link.
@@ -96,7 +99,8 @@ LEAST_BYTES = 1 << 10
 """Minimum size of a message, for very slow links."""
 
 Setup = Tuple[int, int, int]
-"""Setup message: size, warm-up count and round trips; then number of timed messages, of untimed ones before, and 0.
+"""Setup message: size, warm-up count and round trips; then number of timed messages, of untimed ones before, and,
+where the message is smaller than requested, the duration (ns) of one until its answer, else 0.
 
 A warm-up count of 0 announces one message that is answered, and another setup message.
 """
@@ -201,8 +205,9 @@ class PairLink(Keepable):
             if job.rate:
                 each, budget = max(each, size / job.rate), THROTTLED_BUDGET
             count = base.repetitions(each, min(budget, base.remaining(end) / 3), job.iters)
-            untimed = 0 if each > SLOW else 1
-            self._send_setup((count, untimed, 0), end)
+            untimed = 0 if each > SLOW and size == job.bytes else 1
+            # On a slow link the other end may have the next message in a queue when its time begins.
+            self._send_setup((count, untimed, round(each * 1e9) if size < job.bytes else 0), end)
             self._send_timed(job, size, count, untimed, end)
             self._lap("data")
             trips = self._ping(job.latency_iters, end)
@@ -222,7 +227,6 @@ class PairLink(Keepable):
             rate, what = size / seconds, "setup message"
             if number and (seconds > PROBED or 4 * size > job.bytes):
                 break
-        self._lap("probe")
         return rate
 
     def _affordable(self, job: PairJob, rate: float, end: float) -> Tuple[int, int]:
@@ -249,12 +253,11 @@ class PairLink(Keepable):
                 self._expect(1 <= size <= job.bytes, "a probe of %d bytes" % size)
                 self._receive_answered(size, end)
                 size, warmup, trips = self._receive_setup(end)
-            self._lap("probe")
             self._expect(1 <= size <= job.bytes and 1 <= warmup <= max(1, job.warmup), "%d x %d bytes" % (warmup, size))
             self._expect(0 <= trips <= job.latency_iters, "%d round trips" % trips)
             self._receive_warmup(size, warmup, end)
-            count, untimed, _ = self._receive_setup(end)
-            self._expect(1 <= count <= job.iters and untimed in (0, 1), "%d messages" % count)
+            count, untimed, answered = self._receive_setup(end)
+            self._expect(1 <= count <= job.iters and untimed in (0, 1) and answered >= 0, "%d messages" % count)
             times = self._receive_timed(size, count, untimed, end)
             self._lap("data")
             difference = self._difference(size, end)
@@ -263,7 +266,7 @@ class PairLink(Keepable):
             self._lap("ping")
             self._verify(difference)
             typical = statistics.median(times) if self.by_median and times else sum(times) / count
-            rate, transport = size / max(typical, 1e-9), self._peer_transport
+            rate, transport = size / max(answered / 1e9 or typical, 1e-9), self._peer_transport
             summary = base.summarize(times)
             return {"bytes": size, "rate": rate, "latency": None, "times": summary, "transport": transport}
         finally:

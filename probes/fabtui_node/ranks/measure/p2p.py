@@ -349,7 +349,7 @@ class RankPairTest:
         except Exception as error:
             log, problem = None, "; teardown: %s" % base.describe(error)
         if report is not None:
-            report["raw"] = log or report["raw"]
+            report["raw"] = "\n".join(dict.fromkeys(part for part in (log, report["raw"]) if part)) or None
             if problem:
                 report["error"] = "%s%s" % (report["error"], problem)
 

@@ -264,7 +264,7 @@ class Member:
     def laps(self) -> str:
         """Return the durations (s) of the steps since the last call, as text."""
         laps, self._laps = self._laps, []
-        return "seconds: " + ", ".join(laps)
+        return "seconds: " + ", ".join(laps) if laps else ""
 
     def guard(
         self, phase: str, what: str, end: float, work: Callable[[], None], late: Optional[ErrorKind] = None
@@ -343,7 +343,7 @@ class Member:
             if kind is ErrorKind.LIBRARY and log_lines.is_peer_lost(reason):
                 kind = ErrorKind.PEER_LOST
         notes = "set for this test: " + " ".join(self.gpu.notes) if self.gpu.notes else ""
-        raw = "\n".join(part for part in (log_capture.summary(lines), notes) if part)
+        raw = "\n".join(part for part in (log_capture.summary(lines), notes, self.laps()) if part)
         return Failed(phase, text, late, raw or None, kind)
 
     def _process_reason(self) -> Optional[str]:

@@ -6,6 +6,7 @@ import struct
 import time
 from typing import Callable, List, Optional, Tuple
 
+from fabtui_node.parsers.lines import bytes_text
 from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
@@ -123,32 +124,39 @@ class NcclLink(PairLink):
         return verify.shift(self._peer, self._rank, self.test)
 
     def _send_answered(self, size: int, end: float) -> float:
-        data, gpu, comm, stream = self._source(size), self._gpu, self._member.comm, self._device.stream
-
-        def work() -> None:
-            self._queue(True, data, size, [1], end)
-            comm.receive(gpu.small, 8, self._other, stream, end)
-
-        return self._timed(self._not_sent, end, work)
+        return self._send_warmup(size, 1, end)
 
     def _receive_answered(self, size: int, end: float) -> None:
-        data, gpu, comm, stream = self._data(size), self._gpu, self._member.comm, self._device.stream
-
-        def work() -> None:
-            self._queue(False, data, size, [1], end)
-            comm.send(gpu.small, 8, self._other, stream, end)
-
-        self._guard(self._not_received, end, work)
+        self._receive_counted(size, 1, end)
 
     def _send_warmup(self, size: int, count: int, end: float) -> float:
         data, batches = self._source(size), self._batches(size, count)
-        return self._timed(self._not_sent, end, lambda: self._queue(True, data, size, batches, end))
+        comm, stream = self._member.comm, self._device.stream
+
+        def work() -> None:
+            self._queue(True, data, size, batches, end)
+            # What is in sockets and queues has not arrived.
+            comm.receive(self._gpu.small, 8, self._other, stream, end)
+
+        seconds = self._timed(self._not_sent, end, work)
+        self._lap("%d x %s" % (count, bytes_text(size)))
+        return seconds
 
     def _receive_warmup(self, size: int, count: int, end: float) -> None:
-        data, batches = self._data(size), self._batches(size, count)
-        self._guard(self._not_received, end, lambda: self._queue(False, data, size, batches, end))
+        self._receive_counted(size, count, end)
         # The data of the warm-up must not pass for the data of the timed messages.
-        self._device.fill(data, verify.BLANK, size)
+        self._device.fill(self._data(size), verify.BLANK, size)
+
+    def _receive_counted(self, size: int, count: int, end: float) -> None:
+        data, batches = self._data(size), self._batches(size, count)
+        comm, stream = self._member.comm, self._device.stream
+
+        def work() -> None:
+            self._queue(False, data, size, batches, end)
+            comm.send(self._gpu.small, 8, self._other, stream, end)
+
+        self._guard(self._not_received, end, work)
+        self._lap("%d x %s" % (count, bytes_text(size)))
 
     def _send_timed(self, job: PairJob, size: int, count: int, untimed: int, end: float) -> None:
         data = self._source(size)
