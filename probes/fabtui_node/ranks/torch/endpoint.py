@@ -147,7 +147,8 @@ class TorchLink(PairLink):
     def _pattern(self, src: int, dst: int, size: int) -> Any:
         torch = self._torch
         steps = torch.arange(PERIOD, dtype=torch.int64)
-        tile = (steps * 7919 + src * 104729 + dst * 1299709 + self.test * 15485863 + 1) % 251
+        begin = (src * 104729 + dst * 1299709 + self.test * 15485863 + 1) % 251
+        tile = (steps * 7919 + begin) % 251
         return tile.to(torch.uint8).repeat(size // PERIOD + 1)[:size].contiguous()
 
     def _check(self, buffer: Any, number: int) -> None:
