@@ -350,6 +350,7 @@ _LAB = (
     OptionSpec("nodes", "up: number of nodes", "lab", ("lab",), "number", "N", "8"),
     OptionSpec("rails", "up: number of rails", "lab", ("lab",), "number", "N", "2"),
     OptionSpec("endpoints", "up: CPU ranks of each node", "lab", ("lab",), "number", "N", "one for each rail"),
+    OptionSpec("gpu", "up: the nodes share the GPUs of this machine", "lab", ("lab",), "switch"),
     OptionSpec("loopback", "up: loopback addresses, even as root", "lab", ("lab",), "switch"),
     OptionSpec("list", "fault: list the kinds of faults", "lab", ("lab",), "switch"),
 )

@@ -48,6 +48,7 @@ class LabSpec:
     rails: int = 0  #: The number of rails; 0: loopback addresses, without network namespaces.
     standing: bool = False  #: Whether `fabtui lab` made it, and no session.
     names: tuple[str, ...] = ()  #: The nodes' names: n000, n001 and so on.
+    gpus: int = 0  #: The number of GPUs of this machine, which its nodes share; 0: they have CPU ranks.
 
     def __post_init__(self) -> None:
         if not self.names:

@@ -182,7 +182,7 @@ class StandingLab:
                 return None
             os.close(lock)
 
-    def up(self, nodes: int, rails: int, endpoints: int) -> None:
+    def up(self, nodes: int, rails: int, endpoints: int, gpus: int = 0) -> None:
         """Make it; it is up when this returns, and outlives this process.
 
         Raises:
@@ -201,7 +201,7 @@ class StandingLab:
             # Leftovers of a lab that was killed.
             shutil.rmtree(self.folder, ignore_errors=True)
             private_folder(self.folder)
-            report = self._start(Order(LabSpec((endpoints,) * nodes, rails, True), str(self.folder)), lock)
+            report = self._start(Order(LabSpec((endpoints,) * nodes, rails, True, gpus=gpus), str(self.folder)), lock)
         except BaseException:
             self._remove()
             raise

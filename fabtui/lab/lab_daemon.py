@@ -61,21 +61,27 @@ class HeldNetwork:
         return {"ssh_config": str((await self._in_thread(self._made)).ssh_config)}
 
     def _made(self) -> Network:
-        variables = {
-            "FABTUI_LAB_ENDPOINTS": str(self._spec.endpoints[0]),
-            "FABTUI_LAB_PYTHON": sys.executable,
-            # All nodes would have the same GPUs.
-            "CUDA_VISIBLE_DEVICES": "",
-        }
         self._network = Network(
             self._folder,
             rails=self._spec.rails,
             management="mgmt0",
             relayed=True,
-            variables=variables,
+            own=self._variables,
             names=self._spec.names,
         )
         return self._network.__enter__()
+
+    def _variables(self, name: str) -> dict[str, str]:
+        """Return the variables of a node: of its CPU ranks, or its part of the GPUs of this machine."""
+        spec, variables = self._spec, {"FABTUI_LAB_PYTHON": sys.executable}
+        endpoints = spec.endpoints[0]
+        if not spec.gpus:
+            # All nodes would have the same GPUs.
+            return {**variables, "FABTUI_LAB_ENDPOINTS": str(endpoints), "CUDA_VISIBLE_DEVICES": ""}
+        first = spec.names.index(name) * endpoints
+        chosen = dict.fromkeys(str((first + number) % spec.gpus) for number in range(endpoints))
+        # Without it NCCL would take the management network.
+        return {**variables, "CUDA_VISIBLE_DEVICES": ",".join(chosen), "NCCL_SOCKET_IFNAME": "eth"}
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -66,6 +66,7 @@ class Network:
         management: The interface of each node in a management network, which has no route to the rails; "" without.
         relayed: Whether the controller is outside the management network, and reaches the nodes by a ProxyCommand.
         variables: Variables of logins on the nodes.
+        own: Returns the variables of logins on one node, instead of these.
         names: The nodes' names, instead of a number.
     """
 
@@ -79,6 +80,7 @@ class Network:
         *,
         relayed: bool = False,
         variables: Mapping[str, str] | None = None,
+        own: Callable[[str], Mapping[str, str]] = lambda _: {},
         names: Sequence[str] = (),
     ) -> None:
         self.names = list(names) or [f"n{number}" for number in range(nodes)]  #: The nodes' names.
@@ -93,6 +95,7 @@ class Network:
         self._console = Holder("console") if management else None
         self._relayed = relayed
         self._variables = dict(variables or {})
+        self._own = own
         self._rules: list[str] = []
         self._loops: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -184,11 +187,12 @@ class Network:
         """Return the command that starts the SSH server of a node in the management network."""
         if self._console is None:
             return ("true",)
-        return (*self._sshd, "-o", f"ListenAddress={self.login_address(node)}")
+        return (*self._sshd(node), "-o", f"ListenAddress={self.login_address(node)}")
 
-    @property
-    def _sshd(self) -> tuple[str, ...]:
-        return (path_of("sshd") or "sshd", "-f", str(self.folder / "sshd_config"))
+    def _sshd(self, node: str) -> tuple[str, ...]:
+        command = (path_of("sshd") or "sshd", "-f", str(self.folder / "sshd_config"))
+        own = _variables_text(self._own(node))
+        return (*command, "-o", f"SetEnv={own}") if own else command
 
     def _serve(self) -> None:
         os.makedirs("/run/sshd", exist_ok=True)
@@ -196,7 +200,7 @@ class Network:
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.folder / key], check=True)
         public = " ".join((self.folder / "host.pub").read_text().split()[:2])
         (self.folder / "known_hosts").write_text("".join(f"{name} {public}\n" for name in self.names))
-        variables = " ".join(f'"{name}={value}"' for name, value in self._variables.items())
+        variables = _variables_text(self._variables)
         (self.folder / "sshd_config").write_text(
             f'HostKey "{self.folder}/host"\nAuthorizedKeysFile "{self.folder}/id.pub"\nStrictModes no\nUsePAM no\n'
             "PasswordAuthentication no\nPermitRootLogin prohibit-password\nPidFile none\nMaxSessions 64\n"
@@ -204,7 +208,7 @@ class Network:
         )
         blocks = []
         for name, host in self._hosts.items():
-            block = f"ProxyCommand {_escaped(shlex.join(host.enter([*self._sshd, '-i'])))} 2>/dev/null"
+            block = f"ProxyCommand {_escaped(shlex.join(host.enter([*self._sshd(name), '-i'])))} 2>/dev/null"
             if self._console is not None:
                 host.run(*self.server(name))
                 block = f"HostName {self.login_address(name)}\n HostKeyAlias {name}"
@@ -304,6 +308,10 @@ class Network:
         lines = [f"flush chain {family} mesh faults" for family in _TABLES]
         lines += [f"add rule {family} mesh faults {match} drop" for family in _TABLES for match in matches]
         self.fabric("nft", "-f", "-", text="\n".join(lines) + "\n")
+
+
+def _variables_text(variables: Mapping[str, str]) -> str:
+    return " ".join(f'"{name}={value}"' for name, value in variables.items())
 
 
 class Step(NamedTuple):

@@ -12,10 +12,15 @@ from fabtui_node.protocol import ErrorKind
 #: Errors of tests as fabtui writes them; until version 0.2, recordings call them failed, and 0.1 gave no kind.
 _OURS = re.compile(
     r"(?:peer: )?verify: |\d{1,15} (?:of \d{1,15} )?(?:bytes|values|elements)"
-    r"(?: of the result)?(?: checked around offset \d{1,15})? (?:are|is) wrong|the first message is wrong"
+    r"(?: of the result)?(?: checked around offset \d{1,15})? (?:(?:are|is) )?wrong|the first message is wrong"
     r"|message \d{1,9} of \d{1,9} carries the number -?\d|the data that \S{1,200} sent at the same time is wrong"
 )
 _AMOUNT = re.compile(r"(\d{1,15}) (?:of (\d{1,15}) )?(byte|value|element)s?\b")
+
+
+_CHECKED = re.compile(
+    r"(\d{1,15} bytes?) wrong in the (\S{1,20} \w{1,3}) that were checked(?: \(message ([^()]{1,30})\))?"
+)
 
 
 def is_wrong_data(error: str | None, extra: Mapping[str, Any] | None) -> bool:
@@ -27,7 +32,12 @@ def is_wrong_data(error: str | None, extra: Mapping[str, Any] | None) -> bool:
 
 
 def wrong_amount(error: str | None, size: int | None) -> str:
-    """Return how much of a message was wrong: ``1 byte of 4 MiB``, or "" if the error lacks it."""
+    """Return how much of what was checked was wrong: ``1 byte of the 1 MiB checked (message 256 MiB)``.
+
+    For errors of earlier versions, how much of the message: ``1 byte of 4 MiB``; "" if the error lacks it.
+    """
+    if now := _CHECKED.search((error or "")[:500]):
+        return f"{now[1]} of the {now[2]} checked" + (f" (message {now[3]})" if now[3] else "")
     found = _AMOUNT.search((error or "")[:500])
     if found is None:
         return ""

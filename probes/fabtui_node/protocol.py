@@ -46,6 +46,8 @@ class ErrorKind(str, Enum):
     SETUP_MISSING = "setup_missing", "a peer joined but never sent its setup message"
     NOT_READY = "not_ready", "the rank could not be started, so it takes part in no test"
     VERIFY = "verify", "the data that arrived is not the data that was sent"
+    STALE = "stale", "the data in the buffer is of an earlier test, or of another rank: the test failed, not a GPU"
+    BLANK = "blank", "the transfer ended, and nothing had arrived in the buffer"
     # Resources and libraries
     OUT_OF_MEMORY = "out_of_memory", "not enough free GPU memory"
     NO_LIBRARY = "no_library", "a library (NCCL, CUDA, PyTorch) is missing, too old or cannot be loaded"

@@ -125,7 +125,7 @@ def test_absent_and_corrupt(controller: Controller) -> None:
         assert good["ok"]
         assert good["both_rate"] is None
         assert (bad["ok"], bad["timeout"], bad["made"], bad["phase"]) == (False, False, True, "verify")
-        assert "1 of 1048576 bytes are wrong" in bad["error"]
+        assert "1 byte wrong in the 1 MiB that were checked" in bad["error"]
     controller.pair(3, 1, 2)
     free(controller, 3, 2)
     assert all(side["ok"] for side in sides(controller, 3).values())

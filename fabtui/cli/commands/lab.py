@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import time
+from pathlib import Path
 from typing import Any
 
 from fabtui.config.values import count
@@ -21,6 +22,7 @@ Make nodes and networks on this machine, plant faults in them and heal them, whi
 
 examples:
   fabtui lab up --nodes 8 --rails 2            prints the command that tests its nodes
+  fabtui lab up --nodes 3 --rails 1 --gpu      real NCCL between nodes that share the GPUs of this machine
   fabtui lab fault --list                      all kinds of faults
   fabtui lab fault n003.eth1=slow-in:6MB n005=stop
   fabtui lab fault 'n001>n002=drop'            one direction between two nodes
@@ -35,7 +37,7 @@ exit codes: 0 done; 2 bad usage or input, or the lab could not be made
 """
 
 #: What only some actions take.
-_ONLY = {"nodes": "up", "rails": "up", "endpoints": "up", "loopback": "up", "list": "fault"}
+_ONLY = {"nodes": "up", "rails": "up", "endpoints": "up", "loopback": "up", "gpu": "up", "list": "fault"}
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -69,9 +71,10 @@ def _up(lab: StandingLab, given: dict[str, Any]) -> None:
     if why and "rails" in given:
         raise InputError(f"--rails needs network namespaces, and this lab has none ({why})")
     rails = 0 if why else count(given.get("rails", "2"), "--rails", 1, MAX_RAILS)
-    endpoints = count(given.get("endpoints", str(rails or 2)), "--endpoints", 1, MAX_ENDPOINTS)
+    gpus = _gpus(why) if "gpu" in given else 0
+    endpoints = count(given.get("endpoints", "1" if gpus else str(rails or 2)), "--endpoints", 1, gpus or MAX_ENDPOINTS)
     began = time.monotonic()
-    lab.up(nodes, rails, endpoints)
+    lab.up(nodes, rails, endpoints, gpus)
     print(f"{_title(lab, lab.ask('status'))}, made in {time.monotonic() - began:.1f} s")
     if why and "loopback" not in given:
         print(f"these nodes have no networks of their own, so only the faults stop and down can be planted: {why}")
@@ -83,7 +86,20 @@ def _up(lab: StandingLab, given: dict[str, Any]) -> None:
         ["heal it:", f"fabtui lab heal{named}"],
         ["end it:", f"fabtui lab down{named}"],
     ]
+    if gpus:
+        rows[0][1] += " --force"
+        rows[0].append("(each node shows the others' processes on the GPUs)")
     print("\n".join(f"  {row[0]:<10} {'  '.join(row[1:])}" for row in rows))
+
+
+def _gpus(why: str | None) -> int:
+    """Return the number of GPUs of this machine; ``why`` is the reason why there are no namespaces, if any."""
+    if why:
+        raise InputError(f"--gpu needs network namespaces, and this lab has none ({why})")
+    numbers = [path for path in Path("/dev").glob("nvidia*") if path.name.removeprefix("nvidia").isdigit()]
+    if not numbers:
+        raise InputError("--gpu: this machine has no GPU of NVIDIA (/dev/nvidia0); without it nodes have CPU ranks")
+    return len(numbers)
 
 
 def _use(lab: StandingLab, nodes: int) -> str:

@@ -100,6 +100,7 @@ class CommunicatorPool:
         self._used: defaultdict[int, int] = defaultdict(int)
         self._measured = dict(ESTIMATES)  #: Size of the last one that was measured, or the estimate.
         self._count: defaultdict[int, int] = defaultdict(int)
+        self._largest = 0
         self._capacity = bound(0)
         #: Endpoints without room for one more, by its number of CTAs; kept, as there may be tens of thousands.
         self._full: dict[int, set[int]] = {}
@@ -109,6 +110,7 @@ class CommunicatorPool:
 
     def resize(self, largest: int) -> None:
         """Set the size of the largest message, whose buffers are part of the bound."""
+        self._largest = largest
         self._capacity = max(0, bound(largest) - BUFFERS * largest)
         self._full.clear()
 
@@ -184,10 +186,18 @@ class CommunicatorPool:
                 a, b = kept.sizes
                 kept.sizes = _shared((size, b) if end == key.a else (a, size))
 
-    def failed(self, key: CommunicatorKey) -> None:
-        """Note that a test failed: both ends close the communicator, as far as they can."""
-        if key in self._kept:
-            self._kept[key].broken = True
+    def failed(self, key: CommunicatorKey, *, midway: bool = False) -> None:
+        """Note that a test failed: both ends close the communicator, as far as they can.
+
+        One that failed ``midway`` in a transfer may still write to its buffer: the next test has another one.
+        """
+        if (kept := self._kept.get(key)) is None:
+            return
+        kept.broken = True
+        for end in self._held_by(key) if midway else ():
+            self._count_in(end, self._largest)
+        if midway:
+            kept.sizes = _shared(tuple(size + self._largest if size >= 0 else size for size in kept.sizes))
 
     def _forget(self, key: tuple[int, ...]) -> None:
         for end, size in self._held_by(key).items():
@@ -327,8 +337,8 @@ class CommunicatorCache:
         if isinstance(held, int) and not isinstance(held, bool) and 0 <= held <= 8 * ESTIMATES[0]:
             self.pool.measured(key, end, held)
 
-    def failed(self, key: CommunicatorKey) -> None:
-        self.pool.failed(key)
+    def failed(self, key: CommunicatorKey, *, midway: bool) -> None:
+        self.pool.failed(key, midway=midway)
 
     def lose(self) -> None:
         """Forget what rank hosts held that have ended."""
@@ -388,12 +398,15 @@ class CommunicatorCache:
             return
         request = GroupRequest(ready, {"op": "rest", **what}, RELEASE_DEADLINE - GRACE)
         await Gathering(self._context, paused_too=True).run([request])
-        problems = [
-            f"{self._context.endpoints[rank].node}: {one_line(str(report['error']), 300)}"
-            for rank, report in request.last_reports("rested").items()
-            if report and report.get("error")
-        ]
+        problems = {}
+        for rank, report in request.last_reports("rested").items():
+            if report and report.get("error"):
+                host = self._context.host_of(rank)
+                problems[host.node] = one_line(str(report["error"]), 300)
+                # What does not end would be part of the next tests: the next one starts the rank host again.
+                await host.leave_down()
         nodes = {self._context.endpoints[rank].node: text for rank, text in request.gone.items()}
-        problems += [f"{node}: communicators were not released: {text}" for node, text in nodes.items()]
-        for problem in problems:
-            self._context.pump.log("warning", problem)
+        problems |= {node: f"communicators were not released: {text}" for node, text in nodes.items()}
+        for node, problem in problems.items():
+            self._context.pump.log("warning", f"{node}: {problem}")
+        self.lose()

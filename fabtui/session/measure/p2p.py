@@ -398,7 +398,8 @@ class PairSweep:
     def _end(self, pair: _Running) -> None:
         del self._running[pair.number]
         if pair.void is not None or not all(side.ok for side in pair.sides.values()):
-            self._kept.failed(pair.key)
+            midway = any(side.timeout and side.phase == "transfer" for side in pair.sides.values())
+            self._kept.failed(pair.key, midway=pair.void is not None or midway)
         self._dispatcher.done(pair.a.number, pair.b.number)
         self._context.forget(pair.number)
         if self._alone:

@@ -12,7 +12,7 @@ from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import TRANSFER, VERIFY, CollectiveResult, Failed, PairJob, Rank, Task, TransferResult
 from fabtui_node.ranks.controller_channel import Store
-from fabtui_node.ranks.measure.verify import TWICE, TransferShape, shape
+from fabtui_node.ranks.measure.verify import TWICE, Difference, TransferShape, shape
 
 Key = Tuple[int, int]
 """The other rank, and the maximum number of CTAs (0: the library's default)."""
@@ -78,13 +78,32 @@ THROTTLED_MESSAGE = 0.05
 """Maximum duration (s) of one message of a source that the lab throttles."""
 
 SLOW = 0.01
-"""Duration (s) of a message from which on the first timed one is not preceded by an untimed one."""
+"""Duration (s) of a full message from which on the first timed one is not preceded by an untimed one.
+
+Smaller ones may be in a queue at the other end before their time begins.
+"""
 
 MAX_TIMED = 1000
 """Maximum number of timed iterations: NCCL ranks agree on it as a float32."""
 
+PROBES = (64 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
+"""Sizes of the first messages, each of which is answered, as far as the ones before were fast.
+
+The second one is smaller: sockets, queues and shapers swallow the first, and its time says nothing of a slow link.
+"""
+
+PROBED = 0.05
+"""Duration (s) of an answered message whose rate is known well enough."""
+
+LEAST_BYTES = 1 << 10
+"""Minimum size of a message, for very slow links."""
+
 Setup = Tuple[int, int, int]
-"""Setup message: size, warm-up count and round trips; then number of timed messages, of untimed ones before, and 0."""
+"""Setup message: size, warm-up count and round trips; then number of timed messages, of untimed ones before, and,
+where the message is smaller than requested, the duration (ns) of one until its answer, else 0.
+
+A warm-up count of 0 announces one message that is answered, and another setup message.
+"""
 
 
 class PairLink(Keepable):
@@ -98,28 +117,34 @@ class PairLink(Keepable):
     budget = 0.05
     """Timed messages (s) in one direction."""
 
-    probe_bytes = 4 << 20
-    """Maximum size of the first message, which shows how long a full one would take."""
-
     by_median = False
     """True if the median message counts: ranks that share cores wait for their turn now and then."""
+
+    test = 0
+    """Number of the test, on which its data depends."""
 
     def __init__(self, rank: int, peer: int) -> None:
         self._rank = rank
         self._peer = peer
         self._peer_transport: Optional[str] = None
 
-    def _send_setup(self, setup: Setup, end: float, transport: Optional[str] = None) -> None:
+    def _send_setup(
+        self, setup: Setup, end: float, transport: Optional[str] = None, what: str = "setup message"
+    ) -> None:
         raise NotImplementedError
 
-    def _receive_setup(self, end: float) -> Setup:
+    def _receive_setup(self, end: float, what: str = "setup message") -> Setup:
         raise NotImplementedError
 
-    def _send_probe(self, job: PairJob, end: float) -> float:
-        """Send the first messages; return bytes per second."""
+    def _prepare(self, job: PairJob, sending: bool) -> None:
+        """Take memory for one direction."""
         raise NotImplementedError
 
-    def _receive_probe(self, job: PairJob, end: float) -> None:
+    def _send_answered(self, size: int, end: float) -> float:
+        """Send a message; return the duration (s) until its answer."""
+        raise NotImplementedError
+
+    def _receive_answered(self, size: int, end: float) -> None:
         raise NotImplementedError
 
     def _send_warmup(self, size: int, count: int, end: float) -> float:
@@ -138,7 +163,7 @@ class PairLink(Keepable):
         """Send and receive ``count`` messages at once; return the duration (s) of all."""
         raise NotImplementedError
 
-    def _difference(self, size: int, end: float) -> Optional[str]:
+    def _difference(self, size: int, end: float) -> Optional[Difference]:
         """Return how the received data differs from what was sent; None if it does not."""
         raise NotImplementedError
 
@@ -172,16 +197,17 @@ class PairLink(Keepable):
     def send(self, job: PairJob, end: float) -> TransferResult:
         """Act as the source: probe, setup, warm-up, as many timed messages as fit the budget, round trips."""
         try:
-            rate = self._send_probe(job, end)
-            size, warmup = self._affordable(job, rate, end)
+            self._prepare(job, True)
+            size, warmup = self._affordable(job, self._probe(job, end), end)
             self._send_setup((size, warmup, job.latency_iters), end, self._announced_transport())
             each = self._send_warmup(size, warmup, end) / warmup
             budget = self.budget
             if job.rate:
                 each, budget = max(each, size / job.rate), THROTTLED_BUDGET
             count = base.repetitions(each, min(budget, base.remaining(end) / 3), job.iters)
-            untimed = 0 if each > SLOW else 1
-            self._send_setup((count, untimed, 0), end)
+            untimed = 0 if each > SLOW and size == job.bytes else 1
+            # On a slow link the other end may have the next message in a queue when its time begins.
+            self._send_setup((count, untimed, round(each * 1e9) if size < job.bytes else 0), end)
             self._send_timed(job, size, count, untimed, end)
             self._lap("data")
             trips = self._ping(job.latency_iters, end)
@@ -191,6 +217,18 @@ class PairLink(Keepable):
         finally:
             self._forget()
 
+    def _probe(self, job: PairJob, end: float) -> float:
+        """Send answered messages until the rate is known; return it in bytes per second."""
+        rate, what = 0.0, "first byte"
+        for number, most in enumerate(PROBES):
+            size = min(job.bytes, most)
+            self._send_setup((size, 0, 0), end, what=what)
+            seconds = max(1e-9, self._send_answered(size, end))
+            rate, what = size / seconds, "setup message"
+            if number and (seconds > PROBED or 4 * size > job.bytes):
+                break
+        return rate
+
     def _affordable(self, job: PairJob, rate: float, end: float) -> Tuple[int, int]:
         """Return message size and warm-up count: as requested, or smaller if the deadline would pass."""
         size = job.bytes
@@ -198,7 +236,7 @@ class PairLink(Keepable):
             return max(1, min(size, int(job.rate * THROTTLED_MESSAGE))), 1
         affordable = int(rate * base.remaining(end) / 8)
         if affordable < size:
-            size = max(min(size, self.probe_bytes), base.floor_power_of_two(affordable))
+            size = max(min(size, LEAST_BYTES), base.floor_power_of_two(affordable))
         return size, max(1, job.warmup)
 
     def receive(self, job: PairJob, end: float) -> TransferResult:
@@ -207,13 +245,19 @@ class PairLink(Keepable):
         After a failure with phase ``verify`` the link still works.
         """
         try:
-            self._receive_probe(job, end)
-            size, warmup, trips = self._receive_setup(end)
+            self._prepare(job, False)
+            size, warmup, trips = self._receive_setup(end, "first byte")
+            for _ in PROBES:
+                if warmup:
+                    break
+                self._expect(1 <= size <= job.bytes, "a probe of %d bytes" % size)
+                self._receive_answered(size, end)
+                size, warmup, trips = self._receive_setup(end)
             self._expect(1 <= size <= job.bytes and 1 <= warmup <= max(1, job.warmup), "%d x %d bytes" % (warmup, size))
             self._expect(0 <= trips <= job.latency_iters, "%d round trips" % trips)
             self._receive_warmup(size, warmup, end)
-            count, untimed, _ = self._receive_setup(end)
-            self._expect(1 <= count <= job.iters and untimed in (0, 1), "%d messages" % count)
+            count, untimed, answered = self._receive_setup(end)
+            self._expect(1 <= count <= job.iters and untimed in (0, 1) and answered >= 0, "%d messages" % count)
             times = self._receive_timed(size, count, untimed, end)
             self._lap("data")
             difference = self._difference(size, end)
@@ -222,7 +266,7 @@ class PairLink(Keepable):
             self._lap("ping")
             self._verify(difference)
             typical = statistics.median(times) if self.by_median and times else sum(times) / count
-            rate, transport = size / max(typical, 1e-9), self._peer_transport
+            rate, transport = size / max(answered / 1e9 or typical, 1e-9), self._peer_transport
             summary = base.summarize(times)
             return {"bytes": size, "rate": rate, "latency": None, "times": summary, "transport": transport}
         finally:
@@ -246,9 +290,9 @@ class PairLink(Keepable):
         self._verify(difference)
         return size * count / max(seconds, 1e-9)
 
-    def _verify(self, difference: Optional[str]) -> None:
-        if difference:
-            raise Failed(VERIFY, difference, raw=self.log(), kind=ErrorKind.VERIFY)
+    def _verify(self, difference: Optional[Difference]) -> None:
+        if difference is not None:
+            raise Failed(VERIFY, difference.text, raw=self.log(), kind=difference.kind)
 
     def _expect(self, good: bool, what: str) -> None:
         if not good:

@@ -6,6 +6,7 @@
  * FAKE_TRACE=path  there it is noted when the driver is initialised, in which order of devices, and when a context is made
  * FAKE_LATE=n        what is held back on device n goes on a second later than it should
  * FAKE_LOSE=a>b     messages of rank a of a communicator to its rank b never arrive, but for those that make connections
+ * FAKE_CUT=n        the n-th message over 1 MB never ends: the first half of it comes again and again until the abort
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -134,6 +135,15 @@ static int lost(int src, const op *o) {
     return which && o->size != 64 && sscanf(which, "%d>%d", &a, &b) == 2 && a == src && b == o->peer;
 }
 
+/* Whether a message is the one that is cut off, or has been. */
+static int cut(op *o, size_t size) {
+    static int number;
+    const char *which = getenv("FAKE_CUT");
+    if (!which || size < 1000000 || o->state == 3)
+        return o->state == 3;
+    return ++number == atoi(which);
+}
+
 /* One step of a send or receive, as far as it can go now; returns whether it got anywhere. */
 static int step(comm *c, op *o) {
     group *g = c->of;
@@ -143,6 +153,11 @@ static int step(comm *c, op *o) {
     if (o->kind == RECV) {
         if (!s->full)
             return 0;
+        if (cut(o, s->size)) {
+            memcpy(o->to, s->data, s->size / 2);
+            o->state = 3;
+            return 0;
+        }
         memcpy(o->to, s->data, s->size < o->size ? s->size : o->size);
         if (o->size > 1000 && getenv("FAKE_CORRUPT"))
             ((char *)o->to)[o->size / 2] ^= 1;
@@ -162,16 +177,21 @@ static int step(comm *c, op *o) {
 static void transfer(op *o) {
     comm *c = o->comm;
     for (;;) {
-        int left = 0, moved = 0;
+        int left = 0, moved = 0, again = 0;
         for (op *part = o->parts; part; part = part->next) {
             moved |= step(c, part);
             left += part->state != 2;
+            again |= part->state == 3;
         }
         if (moved)
             pthread_cond_broadcast(&change);
         if (!left || c->aborted)
             break;
-        if (!moved)
+        if (!moved && again) {
+            pthread_mutex_unlock(&all);
+            usleep(2000);
+            pthread_mutex_lock(&all);
+        } else if (!moved)
             pthread_cond_wait(&change, &all);
     }
     for (op *part = o->parts, *next; part; part = next)

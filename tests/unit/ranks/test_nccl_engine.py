@@ -276,3 +276,23 @@ def test_without_any_driver_it_is_what_is_missed(controller: Controller, tmp_pat
     controller.init("n0", [0, 1], 2, "127.0.60.25", engine="nccl")
     controller.until(lambda: bool(controller.of("failed")), 30)
     assert "libcuda.so.1" in controller.of("failed")[0]["error"]
+
+
+@pytest.mark.parametrize("healed", [True, False])
+def test_what_is_left_of_a_cut_transfer_reaches_no_later_test(
+    controller: Controller, fake_gpu: Path, healed: bool
+) -> None:
+    started(controller, fake_gpu, env={"FAKE_CUT": "2"})
+    # In mid-transfer; until its communicator is aborted, its old data arrives again and again.
+    cut = pair(controller, 1, 0, 1, deadline=3.0)
+    assert cut[0, 1, "dst"]["timeout"]
+    if healed:
+        assert all(side["ok"] for side in pair(controller, 2, 0, 1).values())
+    # A test of one of its ends with a third rank, in both directions.
+    for number, (a, b) in enumerate([(1, 2), (3, 1), (0, 3)], 3):
+        sides = pair(controller, number, a, b, iters=30, both=True)
+        assert {key: side["error"] for key, side in sides.items()} == dict.fromkeys(sides)
+    controller.hosts["n0"].send({"op": "rest", "id": 20, "whole": True})
+    controller.until(lambda: len(controller.of("rested", id=20)) == 4, 10)
+    assert [m["error"] for m in controller.of("rested", id=20)] == [None] * 4
+    assert all(side["ok"] for side in pair(controller, 21, 0, 1).values())

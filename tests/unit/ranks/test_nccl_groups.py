@@ -172,7 +172,7 @@ def test_wrong_data_in_a_world_fails_its_rows_alone(controller: Controller, fake
     for m in controller.of("worlded", id=1):
         assert (m["ok"], m["timeout"], m["phase"], m["error_kind"]) == (False, False, "verify", "verify")
         assert len(m["rows"]) == 3
-        assert all(row[3] is None and row[4] is False and "bytes" in row[5] for row in m["rows"])
+        assert all(row[3] is None and row[4] is False and "byte" in row[5] for row in m["rows"])
         assert {row[7] for row in m["rows"]} == {"verify"}
 
 
@@ -202,7 +202,7 @@ def test_a_transfer_that_hangs_ends_a_world_at_its_deadline(controller: Controll
     assert reports[1]["rows"] == reports[2]["rows"] == []
     controller.hosts["n0"].send({"op": "rest", "id": 2})
     free(controller, 2, 4, 20)
-    controller.world(3, [1, 2, 3], [[(2, 1)], [(2, 3)]])
+    controller.world(3, [1, 2, 3], [[(3, 1)], [(2, 3)]])
     free(controller, 3, 3)
     assert all(m["ok"] for m in controller.of("worlded", id=3))
 
@@ -271,7 +271,7 @@ def test_corrupt(controller: Controller, fake_gpu: Path, size: int) -> None:
             bad = found[1, 0, role]
             assert (bad["ok"], bad["timeout"], bad["made"], bad["phase"]) == (False, False, True, "verify")
             assert bad["error_kind"] == "verify"
-            assert "1 of" in bad["error"]
+            assert "1 byte wrong in" in bad["error"]
             assert "made by the lab: corrupt" in bad["error"]
     controller.pair(3, 1, 2, bytes=size)
     free(controller, 3, 2)

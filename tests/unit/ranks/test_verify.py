@@ -7,13 +7,24 @@ import ctypes
 
 import pytest
 
+from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
 from fabtui_node.ranks.measure import verify
 from fabtui_node.ranks.nccl import ctypes_nccl
 
 
+#: Number of the test in progress.
+TEST = 7
+
+
+def differs(data: bytes | bytearray, size: int, *earlier: int) -> verify.Difference | None:
+    """Return how a message from rank 0 to rank 1 differs from what was sent."""
+    blocks = verify.blocks(size)
+    return verify.compare(sample(data, blocks), blocks, size, verify.shift(0, 1, TEST), earlier)
+
+
 def message(src: int, dst: int, size: int) -> bytearray:
-    tile = verify.tile(src, dst)
+    tile = verify.tile(src, dst, TEST)
     return bytearray((tile * (size // len(tile) + 1))[:size])
 
 
@@ -28,44 +39,77 @@ def test_what_was_sent_passes(size: int) -> None:
     assert sum(blocks[-1]) == size
     assert all(length <= verify.BLOCK for _, length in blocks)
     assert len(sample(bytes(size), blocks)) <= verify.SAMPLE
-    assert verify.compare(sample(message(3, 1, size), blocks), blocks, 3, 1) is None
+    assert verify.compare(sample(message(3, 1, size), blocks), blocks, size, verify.shift(3, 1, TEST)) is None
 
 
 def test_one_wrong_byte_is_named() -> None:
     data = message(0, 1, 1000)
     data[777] ^= 0x10
-    blocks = verify.blocks(1000)
-    assert "1 of 1000 bytes" in (verify.compare(bytes(data), blocks, 0, 1) or "")
-    assert "the first at 777" in (verify.compare(bytes(data), blocks, 0, 1) or "")
+    text = "1 byte wrong in the 1000 B that were checked, the first at 777"
+    assert differs(data, 1000) == (ErrorKind.VERIFY, text)
+
+
+def test_how_much_was_checked_is_stated() -> None:
+    data = message(0, 1, 4 << 20)
+    data[:2] = bytes(byte ^ 1 for byte in data[:2])
+    found = differs(data, 4 << 20)
+    assert found is not None
+    assert found.text == "2 bytes wrong in the 1 MiB that were checked (message 4 MiB), the first at 0"
 
 
 def test_what_another_pair_sent_fails() -> None:
-    blocks = verify.blocks(4096)
     for src, dst in ((1, 0), (0, 2), (2, 1)):
-        assert verify.compare(bytes(message(src, dst, 4096)), blocks, 0, 1)
+        assert differs(message(src, dst, 4096), 4096)
 
 
-def test_a_chunk_in_the_wrong_place_fails() -> None:
+@pytest.mark.parametrize("whole", [True, False])
+def test_data_of_an_earlier_test_is_told_from_wrong_data(whole: bool) -> None:
+    size = 4 << 20
+    tile = verify.tile(2, 1, 3)
+    old = (tile * (size // len(tile) + 1))[:size]
+    new = message(0, 1, size)
+    data = bytearray(old) if whole else new[: size // 2] + old[size // 2 :]
+    found = differs(data, size, verify.shift(5, 1, 2), verify.shift(2, 1, 3))
+    assert found is not None
+    assert found.kind is ErrorKind.STALE
+    assert "are data of an earlier test" in found.text
+    # A byte that is neither is wrong data, whatever else there is.
+    data[size - 100] ^= 0xFF
+    changed = differs(data, size, verify.shift(2, 1, 3))
+    assert changed is not None
+    assert changed.kind is ErrorKind.VERIFY
+
+
+def test_a_chunk_in_the_wrong_place_is_wrong_data() -> None:
     size, chunk = 4 << 20, 512 << 10
     data = message(0, 1, size)
     data[0:chunk], data[chunk : 2 * chunk] = data[chunk : 2 * chunk], data[0:chunk]
-    blocks = verify.blocks(size)
-    assert verify.compare(sample(data, blocks), blocks, 0, 1)
+    found = differs(data, size, verify.shift(2, 1, 3))
+    assert found is not None
+    assert found.kind is ErrorKind.VERIFY
 
 
 def test_data_that_never_came_is_reported() -> None:
-    blocks = verify.blocks(4096)
-    assert "nothing was written" in (verify.compare(bytes([verify.BLANK]) * 4096, blocks, 0, 1) or "")
+    found = differs(bytes([verify.BLANK]) * 4096, 4096)
+    assert found is not None
+    assert found.kind is ErrorKind.BLANK
+    assert found.text.startswith("nothing arrived in ")
+
+
+def test_the_same_pair_sends_other_data_in_each_test() -> None:
+    shifts = {verify.shift(0, 1, test) for test in range(1000)}
+    assert len(shifts) > 990
+    assert all(shift % 16 == 0 and 0 <= shift < verify.PERIOD for shift in shifts)
 
 
 @pytest.mark.parametrize(("ranks", "rounds"), [(2, 1), (8, 20), (3, 1), (3, 20), (6, 12)])
 def test_sums(ranks: int, rounds: int) -> None:
     count = 70_000
-    values = [sum(step % verify.STEPS + rank for rank in range(ranks)) for step in range(count)]
+    values = [sum((step + TEST) % verify.STEPS + rank for rank in range(ranks)) for step in range(count)]
     grown = [float(value) * float(ranks) ** (rounds - 1) for value in values]
     data = array.array("f", grown).tobytes()
     blocks = verify.blocks(len(data))
-    sums, _ = verify.expected_sums("all_reduce", ranks, rounds, 0)
+    sums, _ = verify.expected_sums("all_reduce", ranks, rounds, 0, TEST)
     assert verify.count_wrong(sample(data, blocks), blocks, sums) == 0
     grown[123] *= 1.01
     data = array.array("f", grown).tobytes()

@@ -296,6 +296,7 @@ class RankPairTest:
             self._name_of_link = "%slink%d" % (task.prefix, self._attempts)
         link = self._link
         assert link is not None
+        link.test = task.id
         report["phase"] = TRANSFER
         op = self._op
         rate = fault.rate if fault.kind == "slow" else None
@@ -348,7 +349,7 @@ class RankPairTest:
         except Exception as error:
             log, problem = None, "; teardown: %s" % base.describe(error)
         if report is not None:
-            report["raw"] = log or report["raw"]
+            report["raw"] = "\n".join(dict.fromkeys(part for part in (log, report["raw"]) if part)) or None
             if problem:
                 report["error"] = "%s%s" % (report["error"], problem)
 

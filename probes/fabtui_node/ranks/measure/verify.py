@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import array
 import hashlib
-from typing import List, NamedTuple, Optional, Tuple
+import zlib
+from typing import Collection, List, NamedTuple, Optional, Tuple
+
+from fabtui_node.parsers.lines import bytes_text
+from fabtui_node.protocol import ErrorKind
 
 PERIOD = 16 * 65521
 """Bytes after which the pattern repeats: no multiple of NCCL's chunks, so a chunk in the wrong place is noticed."""
@@ -73,15 +77,18 @@ def arrived(form: TransferShape, me: int) -> List[Piece]:
     return [Piece(0, form.bytes, (me - 1) % form.ranks, me)]
 
 
-def tile(src: int, dst: int) -> bytes:
-    """Return one period of what ``src`` sends to ``dst``."""
-    start = shift(src, dst)
+def tile(src: int, dst: int, test: int) -> bytes:
+    """Return one period of what ``src`` sends to ``dst`` in a test."""
+    start = shift(src, dst, test)
     return PATTERN[start : start + PERIOD]
 
 
-def shift(src: int, dst: int) -> int:
-    """Return the offset of the data from ``src`` to ``dst`` in memory that repeats the pattern; a multiple of 16."""
-    return (src * 7919 + dst * 104729 + 1) * 16 % PERIOD
+def shift(src: int, dst: int, test: int) -> int:
+    """Return the offset of the data of a test from ``src`` to ``dst`` in memory that repeats the pattern.
+
+    It is a multiple of 16 below `PERIOD`. Two tests have the same one in 1 of 65,521 cases.
+    """
+    return zlib.crc32(b"%d>%d/%d" % (src, dst, test)) % (PERIOD // 16) * 16
 
 
 def blocks(size: int, most: int = SAMPLE) -> Blocks:
@@ -104,7 +111,7 @@ def piece_blocks(pieces: List[Piece]) -> List[Tuple[Piece, Blocks]]:
     return [(piece, blocks(piece.length, most)) for piece in pieces]
 
 
-def words_wrong(sample: bytes, checked: List[Tuple[Piece, Blocks]]) -> int:
+def words_wrong(sample: bytes, checked: List[Tuple[Piece, Blocks]], test: int) -> int:
     """Return the number of 4-byte values of a sample that differ from the data sent.
 
     The sample is the blocks of all pieces one behind the other, as ``piece_blocks`` returned them.
@@ -112,7 +119,7 @@ def words_wrong(sample: bytes, checked: List[Tuple[Piece, Blocks]]) -> int:
     wrong, at = 0, 0
     for piece, where in checked:
         for offset, length in where:
-            start = (offset + shift(piece.src, piece.dst)) % PERIOD
+            start = (offset + shift(piece.src, piece.dst, test)) % PERIOD
             got, sent = sample[at : at + length], PATTERN[start : start + length]
             at += length
             if got != sent:
@@ -120,27 +127,77 @@ def words_wrong(sample: bytes, checked: List[Tuple[Piece, Blocks]]) -> int:
     return wrong
 
 
-def compare(sample: bytes, where: Blocks, src: int, dst: int) -> Optional[str]:
-    """Return how a sample differs from the data sent; None if it does not."""
+class Difference(NamedTuple):
+    """How received data differs from what was sent."""
+
+    kind: ErrorKind  #: `ErrorKind.VERIFY`, `ErrorKind.STALE` or `ErrorKind.BLANK`.
+    text: str
+
+
+def checked_text(checked: int, size: int) -> str:
+    """Return how much of a message was checked: ``the 1 MiB that were checked (message 256 MiB)``."""
+    whole = "" if checked >= size else " (message %s)" % bytes_text(size)
+    return "the %s that were checked%s" % (bytes_text(checked), whole)
+
+
+def compare(sample: bytes, where: Blocks, size: int, start: int, earlier: Collection[int] = ()) -> Optional[Difference]:
+    """Return how a sample differs from the data sent; None if it does not.
+
+    Args:
+        sample: Blocks of the message, one behind the other.
+        where: Their offsets and lengths in the message.
+        size: Size of the message.
+        start: The `shift` of what was sent.
+        earlier: The shifts of other tests whose data this memory may have.
+    """
+    wrong, first, blank, stale = 0, -1, 0, 0
     at = 0
     for offset, length in where:
-        start = (offset + shift(src, dst)) % PERIOD
-        got, sent = sample[at : at + length], PATTERN[start : start + length]
-        if got != sent:
-            wrong = [index for index in range(length) if got[index] != sent[index]]
-            blank = ": nothing was written there" if all(got[index] == BLANK for index in wrong) else ""
-            found = len(wrong), length, offset, offset + wrong[0], blank
-            return "%d of %d bytes checked around offset %d are wrong, the first at %d%s" % found
+        begin = (offset + start) % PERIOD
+        got, sent = sample[at : at + length], PATTERN[begin : begin + length]
         at += length
-    return None
+        if got == sent:
+            continue
+        places = [index for index in range(length) if got[index] != sent[index]]
+        first = offset + places[0] if first < 0 else first
+        wrong += len(places)
+        blank += sum(got[index] == BLANK for index in places)
+        stale += _earlier_bytes(got, places, offset, earlier)
+    if not wrong:
+        return None
+    checked = checked_text(at, size)
+    if blank == wrong:
+        return Difference(
+            ErrorKind.BLANK, "nothing arrived in %d bytes of %s, from offset %d on" % (wrong, checked, first)
+        )
+    if stale == wrong:
+        text = "%d bytes of %s, from offset %d on, are data of an earlier test" % (wrong, checked, first)
+        return Difference(ErrorKind.STALE, text)
+    text = "%d %s wrong in %s, the first at %d" % (wrong, "byte" if wrong == 1 else "bytes", checked, first)
+    return Difference(ErrorKind.VERIFY, text)
 
 
-def reduce_tile(rank: int) -> bytes:
-    """Return one period of a rank's contribution to an all_reduce: float32, ``index % STEPS + rank``."""
-    return array.array("f", [float(step + rank) for step in range(STEPS)] * 64).tobytes()
+def _earlier_bytes(got: bytes, places: List[int], offset: int, earlier: Collection[int]) -> int:
+    """Return how many of the wrong bytes of a block are data of one of the earlier tests, or blank."""
+    best = 0
+    for start in earlier:
+        begin = (offset + start) % PERIOD
+        old = PATTERN[begin : begin + len(got)]
+        best = max(best, sum(got[index] in (old[index], BLANK) for index in places))
+    return best
 
 
-def expected_sums(kind: str, ranks: int, rounds: int, me: int) -> Tuple[List[float], float]:
+def steps(test: int) -> List[int]:
+    """Return one period of what all ranks of a test add, without their own number: another order in each test."""
+    return [(step + test) % STEPS for step in range(STEPS)]
+
+
+def reduce_tile(rank: int, test: int) -> bytes:
+    """Return one period of a rank's contribution to an all_reduce: float32, a step plus the rank's number."""
+    return array.array("f", [float(step + rank) for step in steps(test)] * 64).tobytes()
+
+
+def expected_sums(kind: str, ranks: int, rounds: int, me: int, test: int) -> Tuple[List[float], float]:
     """Return the values of one period after ``rounds`` in-place sums in a row, and the relative error to allow.
 
     An all_reduce multiplies the sum by the number of ranks in each round; a reduce_scatter adds the other ranks' values
@@ -149,9 +206,9 @@ def expected_sums(kind: str, ranks: int, rounds: int, me: int) -> Tuple[List[flo
     ranks_sum = ranks * (ranks - 1) // 2
     if kind == "all_reduce":
         factor = float(ranks) ** (rounds - 1)
-        total = [(step * ranks + ranks_sum) * factor for step in range(STEPS)]
+        total = [(step * ranks + ranks_sum) * factor for step in steps(test)]
     else:
-        total = [float(step + me + rounds * (step * (ranks - 1) + ranks_sum - me)) for step in range(STEPS)]
+        total = [float(step + me + rounds * (step * (ranks - 1) + ranks_sum - me)) for step in steps(test)]
     exact = max(total) < 2**24 or ranks & (ranks - 1) == 0
     # Sums over a number of ranks that is not a power of two round a little more with each iteration.
     return total, 0.0 if exact else 2.0**-22 * ranks * rounds

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Callable, Dict, List, Optional, Set, Tuple
+from collections import deque
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.parsers.nccl.log_lines import NcclLine
@@ -28,6 +29,27 @@ SMALL = 256
 """Size of the buffers for setup messages and pings."""
 
 
+EARLIER = 64
+"""Number of earlier tests whose data is recognised."""
+
+
+class Scratch(NamedTuple):
+    """Memory for small messages and for what is read back."""
+
+    small: int  #: Device memory for setup messages and pings.
+    note: Any  #: Pinned host memory for setup messages.
+    sample: Any  #: Pinned host memory for the blocks that are checked.
+
+
+class Abandoned(NamedTuple):
+    """A stream with work of a broken communicator, and the memory to which that work may still write."""
+
+    stream: Any
+    scratch: Scratch
+    data: int  #: Device memory for messages, 0 for none.
+    size: int
+
+
 class RankGpu:
     """A GPU with its stream, its memory and the communicators to be released; used by the thread of one rank."""
 
@@ -38,9 +60,10 @@ class RankGpu:
         self.notes = notes  #: NCCL variables set for the tests.
         self.address = address  #: Data address of the node.
         self.device = CudaDevice(driver, driver.find(rank.index, rank.uuid))
-        self.small = self.device.allocate(SMALL)  #: Device memory for small messages.
-        self.note = self.device.pinned(SMALL)  #: Pinned host memory for small messages.
-        self.sample = self.device.pinned(verify.SAMPLE)  #: Pinned host memory for the blocks that are checked.
+        self._scratch = self._new_scratch()
+        self._spare: List[Scratch] = []
+        self._abandoned: List[Abandoned] = []
+        self._shifts: Deque[int] = deque(maxlen=EARLIER)
         self._data, self._data_size = 0, 0
         self._source, self._source_size = 0, 0
         self._outgrown: List[Tuple[int, int]] = []
@@ -49,6 +72,41 @@ class RankGpu:
         self._broken: List[Communicator] = []
         self.buffers = 0  #: Bytes of device memory for messages.
         self.largest = 0  #: Size of the largest message to come, for which memory is allocated at once.
+
+    def _new_scratch(self) -> Scratch:
+        return Scratch(self.device.allocate(SMALL), self.device.pinned(SMALL), self.device.pinned(verify.SAMPLE))
+
+    @property
+    def small(self) -> int:
+        return self._scratch.small
+
+    @property
+    def note(self) -> Any:
+        return self._scratch.note
+
+    @property
+    def sample(self) -> Any:
+        return self._scratch.sample
+
+    def abandon(self) -> None:
+        """Go on with another stream and other memory: queued work of a broken communicator may still write to these.
+
+        They are kept until the communicator has been aborted and the stream is idle, see `release`. The memory that is
+        sent from stays, as nothing writes to it.
+        """
+        self._abandoned.append(Abandoned(self.device.stream, self._scratch, self._data, self._data_size))
+        self.device.renew_stream()
+        self._scratch = self._spare.pop() if self._spare else self._new_scratch()
+        self._data, self._data_size = 0, 0
+
+    def expect(self, start: int) -> None:
+        """Note the shift of the data that is to come, by which it is recognised where it arrives too late."""
+        if start not in self._shifts:
+            self._shifts.append(start)
+
+    def earlier(self, start: int) -> List[int]:
+        """Return the shifts of the data of other tests."""
+        return [shift for shift in self._shifts if shift != start]
 
     def _allocate(self, size: int) -> int:
         pointer = self.device.allocate(size)
@@ -108,11 +166,26 @@ class RankGpu:
         for comm in done:
             comm.retire(DESTROY_TIMEOUT)
         if not stuck:
+            stuck = self._reclaim(end)
+        if not stuck:
             outgrown, self._outgrown = self._outgrown, []
             for pointer, size in outgrown:
                 self.device.free(pointer)
                 self.buffers -= size
         return stuck[0] if stuck else None
+
+    def _reclaim(self, end: float) -> List[str]:
+        """Take back the memory of aborted communicators; return an error if their work still runs at ``end``."""
+        while self._abandoned:
+            stream, scratch, data, size = self._abandoned[-1]
+            while self.device.driver.busy(stream):
+                if time.monotonic() > end:
+                    return ["abort stuck: work of an aborted communicator has not ended"]
+                time.sleep(0.001)
+            self._abandoned.pop()
+            self._spare.append(scratch)
+            self._outgrow(data, size)
+        return []
 
 
 MOST_RINGS = 32
@@ -191,7 +264,7 @@ class Member:
     def laps(self) -> str:
         """Return the durations (s) of the steps since the last call, as text."""
         laps, self._laps = self._laps, []
-        return "seconds: " + ", ".join(laps)
+        return "seconds: " + ", ".join(laps) if laps else ""
 
     def guard(
         self, phase: str, what: str, end: float, work: Callable[[], None], late: Optional[ErrorKind] = None
@@ -270,7 +343,7 @@ class Member:
             if kind is ErrorKind.LIBRARY and log_lines.is_peer_lost(reason):
                 kind = ErrorKind.PEER_LOST
         notes = "set for this test: " + " ".join(self.gpu.notes) if self.gpu.notes else ""
-        raw = "\n".join(part for part in (log_capture.summary(lines), notes) if part)
+        raw = "\n".join(part for part in (log_capture.summary(lines), notes, self.laps()) if part)
         return Failed(phase, text, late, raw or None, kind)
 
     def _process_reason(self) -> Optional[str]:
@@ -288,4 +361,4 @@ class Member:
             try:
                 self.gpu.device.wait(time.monotonic() + 0.2)
             except CudaError:
-                self.gpu.device.renew_stream()
+                self.gpu.abandon()

@@ -117,6 +117,7 @@ class NcclGroup(RankGroup):
         self._member = member
         self._gpu = member.gpu
         self._device = member.gpu.device
+        self._test = member.task.id  # Its data depends on it.
         self._mark = 0
 
     def connect(self, peers: List[int], end: float) -> None:
@@ -133,7 +134,9 @@ class NcclGroup(RankGroup):
         self._member.survey()
 
     def link(self, peer: int) -> NcclLink:
-        return NcclLink(self._member, peer, self._ranks.index(peer), alone=False)
+        link = NcclLink(self._member, peer, self._ranks.index(peer), alone=False)
+        link.test = self._test
+        return link
 
     def _allocate(self, form: TransferShape) -> int:
         self._mark = self._gpu.log.mark()
@@ -158,13 +161,13 @@ class NcclGroup(RankGroup):
         me, ranks, chunk = self._me, form.ranks, form.chunk
         if form.kind == "sendrecv":
             after, before = (me + 1) % ranks, (me - 1) % ranks
-            begin = source + verify.shift(me, after)
+            begin = source + verify.shift(me, after, self._test)
             return [Transfer(True, begin, form.bytes, after), Transfer(False, buffer, form.bytes, before)]
         transfers = []
         for rank in range(ranks):
             # Every rank's chunk has memory of its own, at the place where the pattern is the one for that rank.
             offset = rank * chunk
-            offset += (verify.shift(me, rank) - offset) % verify.PERIOD
+            offset += (verify.shift(me, rank, self._test) - offset) % verify.PERIOD
             transfers.append(Transfer(True, source + offset, chunk, rank))
             transfers.append(Transfer(False, buffer + rank * chunk, chunk, rank))
         return transfers
@@ -172,13 +175,13 @@ class NcclGroup(RankGroup):
     def _fill(self, form: TransferShape, buffer: int, end: float) -> None:
         device, me = self._device, self._me
         if form.kind in ADDING:
-            at, length, tile = buffer, form.bytes, verify.reduce_tile(me)
+            at, length, tile = buffer, form.bytes, verify.reduce_tile(me, self._test)
         else:
             device.fill(buffer, verify.BLANK, form.bytes)
             if form.kind == "all_gather":
-                at, length, tile = buffer + me * form.chunk, form.chunk, verify.tile(me, me)
+                at, length, tile = buffer + me * form.chunk, form.chunk, verify.tile(me, me, self._test)
             elif form.kind == "broadcast" and me == 0:
-                at, length, tile = buffer, form.bytes, verify.tile(0, 0)
+                at, length, tile = buffer, form.bytes, verify.tile(0, 0, self._test)
             else:
                 return
 
@@ -226,11 +229,11 @@ class NcclGroup(RankGroup):
         if form.kind not in ADDING:
             pieces = verify.piece_blocks(arrived(form, me))
             blocks = [(piece.offset + offset, length) for piece, found in pieces for offset, length in found]
-            return verify.words_wrong(self._member.fetch(buffer, blocks, end), pieces)
+            return verify.words_wrong(self._member.fetch(buffer, blocks, end), pieces, self._test)
         blocks = verify.blocks(form.bytes)
         if form.kind == "reduce_scatter":
             blocks = [(me * form.chunk + offset, length) for offset, length in verify.blocks(form.chunk)]
-        sums, rounding = verify.expected_sums(form.kind, form.ranks, rounds, me)
+        sums, rounding = verify.expected_sums(form.kind, form.ranks, rounds, me, self._test)
         return verify.count_wrong(self._member.fetch(buffer, blocks, end), blocks, sums, rounding)
 
     def _algorithm(self) -> Optional[str]:

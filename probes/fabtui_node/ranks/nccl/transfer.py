@@ -6,6 +6,7 @@ import struct
 import time
 from typing import Callable, List, Optional, Tuple
 
+from fabtui_node.parsers.lines import bytes_text
 from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
@@ -86,7 +87,7 @@ class NcclLink(PairLink):
         return None if self._alone else self.transport(True)[0]
 
     def _source(self, size: int) -> int:
-        return self._member.memory(TRANSFER, self._gpu.source, size) + verify.shift(self._rank, self._peer)
+        return self._member.memory(TRANSFER, self._gpu.source, size) + verify.shift(self._rank, self._peer, self.test)
 
     def _data(self, size: int) -> int:
         return self._member.memory(TRANSFER, self._gpu.data, size)
@@ -112,29 +113,50 @@ class NcclLink(PairLink):
         self._guard(what, end, stamped)
         return self._device.laps(events)[0]
 
-    def _send_probe(self, job: PairJob, end: float) -> float:
-        data, size = self._source(job.bytes), min(job.bytes, self.probe_bytes)
-        self._send_setup((size, 0, 0), end, what="first byte")
-        self._member.lap("first byte")
-        return size / max(1e-9, self._timed(self._not_sent, end, lambda: self._queue(True, data, size, [1], end)))
+    def _prepare(self, job: PairJob, sending: bool) -> None:
+        if sending:
+            self._source(job.bytes)
+        else:
+            self._gpu.expect(self._expected())
+            self._device.fill(self._data(job.bytes), verify.BLANK, job.bytes)
 
-    def _receive_probe(self, job: PairJob, end: float) -> None:
-        data = self._data(job.bytes)
-        self._device.fill(data, verify.BLANK, job.bytes)
-        size = self._receive_setup(end, "first byte")[0]
-        self._member.lap("first byte")
-        self._expect(1 <= size <= job.bytes, "a probe of %d bytes" % size)
-        self._guard(self._not_received, end, lambda: self._queue(False, data, size, [1], end))
+    def _expected(self) -> int:
+        return verify.shift(self._peer, self._rank, self.test)
+
+    def _send_answered(self, size: int, end: float) -> float:
+        return self._send_warmup(size, 1, end)
+
+    def _receive_answered(self, size: int, end: float) -> None:
+        self._receive_counted(size, 1, end)
 
     def _send_warmup(self, size: int, count: int, end: float) -> float:
         data, batches = self._source(size), self._batches(size, count)
-        return self._timed(self._not_sent, end, lambda: self._queue(True, data, size, batches, end))
+        comm, stream = self._member.comm, self._device.stream
+
+        def work() -> None:
+            self._queue(True, data, size, batches, end)
+            # What is in sockets and queues has not arrived.
+            comm.receive(self._gpu.small, 8, self._other, stream, end)
+
+        seconds = self._timed(self._not_sent, end, work)
+        self._lap("%d x %s" % (count, bytes_text(size)))
+        return seconds
 
     def _receive_warmup(self, size: int, count: int, end: float) -> None:
-        data, batches = self._data(size), self._batches(size, count)
-        self._guard(self._not_received, end, lambda: self._queue(False, data, size, batches, end))
+        self._receive_counted(size, count, end)
         # The data of the warm-up must not pass for the data of the timed messages.
-        self._device.fill(data, verify.BLANK, size)
+        self._device.fill(self._data(size), verify.BLANK, size)
+
+    def _receive_counted(self, size: int, count: int, end: float) -> None:
+        data, batches = self._data(size), self._batches(size, count)
+        comm, stream = self._member.comm, self._device.stream
+
+        def work() -> None:
+            self._queue(False, data, size, batches, end)
+            comm.send(self._gpu.small, 8, self._other, stream, end)
+
+        self._guard(self._not_received, end, work)
+        self._lap("%d x %s" % (count, bytes_text(size)))
 
     def _send_timed(self, job: PairJob, size: int, count: int, untimed: int, end: float) -> None:
         data = self._source(size)
@@ -146,7 +168,7 @@ class NcclLink(PairLink):
 
     def _send_with_fault(self, job: PairJob, data: int, size: int, count: int, end: float) -> None:
         at = min(size, verify.BLOCK) // 2
-        right = verify.tile(self._rank, self._peer)[at % verify.PERIOD]
+        right = verify.tile(self._rank, self._peer, self.test)[at % verify.PERIOD]
         pause = size / job.rate if job.rate else 0.0
         for number in range(count):
             if job.fault in ("kill", "stop") and number == count // 2:
@@ -190,9 +212,10 @@ class NcclLink(PairLink):
         self._guard("no data in both directions at once with rank %d" % self._peer, end, work)
         return device.laps([first, last])[0]
 
-    def _difference(self, size: int, end: float) -> Optional[str]:
+    def _difference(self, size: int, end: float) -> Optional[verify.Difference]:
         blocks = verify.blocks(size)
-        return verify.compare(self._member.fetch(self._data(size), blocks, end), blocks, self._peer, self._rank)
+        sample, start = self._member.fetch(self._data(size), blocks, end), self._expected()
+        return verify.compare(sample, blocks, size, start, self._gpu.earlier(start))
 
     def _ping(self, count: int, end: float) -> List[float]:
         device, comm, small = self._device, self._member.comm, self._gpu.small

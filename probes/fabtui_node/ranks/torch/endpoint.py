@@ -20,9 +20,6 @@ TRANSPORT = "TCP"
 LATENCY_BUDGET = 0.05
 """Maximum duration (s) of all round trips."""
 
-PROBES = 2
-"""Round trips of the probe: the first answer may wait until the connection back is made."""
-
 PERIOD = 4099
 """Length of the data pattern: prime, so that data in the wrong place is noticed."""
 
@@ -47,7 +44,6 @@ class TorchLink(PairLink):
 
     by_median = True
     budget = 0.2
-    probe_bytes = 65536
 
     def __init__(
         self,
@@ -99,12 +95,14 @@ class TorchLink(PairLink):
         except Exception as error:
             raise failure(TRANSFER, lost, error) from None
 
-    def _send_setup(self, setup: Setup, end: float, transport: Optional[str] = None) -> None:
-        self._put(self._numbers(*setup), end, "setup message")
+    def _send_setup(
+        self, setup: Setup, end: float, transport: Optional[str] = None, what: str = "setup message"
+    ) -> None:
+        self._put(self._numbers(*setup), end, what)
 
-    def _receive_setup(self, end: float) -> Setup:
+    def _receive_setup(self, end: float, what: str = "setup message") -> Setup:
         numbers = self._numbers(0, 0, 0)
-        self._take(numbers, end, "setup message", ErrorKind.SETUP_MISSING)
+        self._take(numbers, end, what, ErrorKind.SETUP_MISSING if what == "setup message" else None)
         first, second, third = (int(value) for value in numbers)
         return first, second, third
 
@@ -149,7 +147,8 @@ class TorchLink(PairLink):
     def _pattern(self, src: int, dst: int, size: int) -> Any:
         torch = self._torch
         steps = torch.arange(PERIOD, dtype=torch.int64)
-        tile = (steps * 7919 + src * 104729 + dst * 1299709 + 1) % 251
+        begin = (src * 104729 + dst * 1299709 + self.test * 15485863 + 1) % 251
+        tile = (steps * 7919 + begin) % 251
         return tile.to(torch.uint8).repeat(size // PERIOD + 1)[:size].contiguous()
 
     def _check(self, buffer: Any, number: int) -> None:
@@ -160,8 +159,8 @@ class TorchLink(PairLink):
         wrong, first = self._wrong_bytes(buffer, expected)
         expected[:8].copy_(head)
         if self._wrong is None and wrong:
-            found = wrong, buffer.numel(), number + 1, first
-            self._wrong = "%d of %d bytes are wrong in message %d, the first at offset %d" % found
+            what, checked = "byte" if wrong == 1 else "bytes", verify.checked_text(buffer.numel(), buffer.numel())
+            self._wrong = "%d %s wrong in %s, the first at %d of message %d" % (wrong, what, checked, first, number + 1)
 
     def _wrong_bytes(self, buffer: Any, expected: Any) -> Tuple[int, int]:
         """Return the number of bytes that differ, and the offset of the first; part by part, to spare memory."""
@@ -174,28 +173,28 @@ class TorchLink(PairLink):
             wrong += count
         return wrong, first
 
-    def _send_probe(self, job: PairJob, end: float) -> float:
-        pattern, self._note = self._pattern(self._rank, self._peer, job.bytes), self._bytes(8)
-        self._buffers = [pattern]
-        probe = pattern[: min(job.bytes, self.probe_bytes)].clone()
-        self._put(probe, end, "first byte")
-        seconds = []
-        for _ in range(PROBES):
-            began = time.perf_counter()
-            self._put(probe, end)
-            self._take(self._note, end, "answer")
-            seconds.append(time.perf_counter() - began)
-        return float(probe.numel() / max(1e-9, min(seconds)))
+    def _prepare(self, job: PairJob, sending: bool) -> None:
+        ends = (self._rank, self._peer) if sending else (self._peer, self._rank)
+        pattern, self._note = self._pattern(*ends, job.bytes), self._bytes(8)
+        self._wrong = None
+        if sending:
+            self._buffers = [pattern]
+        else:
+            self._expected = pattern
 
-    def _receive_probe(self, job: PairJob, end: float) -> None:
-        self._expected, self._note = self._pattern(self._peer, self._rank, job.bytes), self._bytes(8)
-        probe = self._bytes(min(job.bytes, self.probe_bytes))
-        self._take(probe, end, "first byte")
-        for _ in range(PROBES):
-            self._take(probe, end)
-            self._put(self._note, end, "answer")
-        same = self._torch.equal(probe, self._expected[: probe.numel()])
-        self._wrong = None if same else "the first message is wrong"
+    def _send_answered(self, size: int, end: float) -> float:
+        message = self._buffers[0][:size].clone()
+        began = time.perf_counter()
+        self._put(message, end)
+        self._take(self._note, end, "answer")
+        return time.perf_counter() - began
+
+    def _receive_answered(self, size: int, end: float) -> None:
+        message = self._bytes(size)
+        self._take(message, end)
+        self._put(self._note, end, "answer")
+        if self._wrong is None and not self._torch.equal(message, self._expected[:size]):
+            self._wrong = "the first message is wrong"
 
     def _send_warmup(self, size: int, count: int, end: float) -> float:
         self._buffers = [self._buffers[0][:size].clone() for _ in range(2)]
@@ -245,8 +244,8 @@ class TorchLink(PairLink):
             self._wrong = "the data that rank %d sent at the same time is wrong" % self._peer
         return seconds
 
-    def _difference(self, size: int, end: float) -> Optional[str]:
-        return self._wrong
+    def _difference(self, size: int, end: float) -> Optional[verify.Difference]:
+        return None if self._wrong is None else verify.Difference(ErrorKind.VERIFY, self._wrong)
 
     def _ping(self, count: int, end: float) -> List[float]:
         ball = self._numbers(1)
@@ -296,8 +295,9 @@ TAGS = 1 << 20
 class TorchGroup(RankGroup):
     """A process group of many ranks."""
 
-    def __init__(self, engine: TorchEngine, group: Any, rank: int, ranks: List[int]) -> None:
+    def __init__(self, engine: TorchEngine, group: Any, rank: int, ranks: List[int], test: int) -> None:
         super().__init__(ranks, ranks.index(rank))
+        self._test = test  # Its data depends on it.
         self._engine = engine
         self._torch, self._dist = engine.torch, engine.dist
         self._group = group
@@ -331,6 +331,7 @@ class TorchGroup(RankGroup):
         if peer not in self._links:
             ends, indices = (self._rank, peer), (self._me, self._ranks.index(peer))
             self._links[peer] = TorchLink(self._engine, self._group, ends, indices, inside=True)
+            self._links[peer].test = self._test
         return self._links[peer]
 
     def _allocate(self, form: TransferShape) -> Any:
@@ -394,12 +395,13 @@ class TorchGroup(RankGroup):
 
     def _copied(self, src: int, dst: int, count: int) -> Any:
         """Return what one rank sends to another: integers that float32 holds, unique per place and pair of ranks."""
-        return self._repeated(self._steps(PERIOD) * 1024 + (src * 37 + dst * 101 + 1) % 1024, count)
+        return self._repeated(self._steps(PERIOD) * 1024 + (src * 37 + dst * 101 + self._test * 211 + 1) % 1024, count)
 
     def _fill(self, form: TransferShape, buffer: Any, end: float) -> None:
         me, chunk = self._me, form.values
         if form.kind in ADDING:
-            buffer.copy_(self._repeated(self._steps(verify.STEPS) + me, buffer.numel()))
+            steps = self._torch.tensor(verify.steps(self._test))
+            buffer.copy_(self._repeated(steps + me, buffer.numel()))
             return
         buffer.fill_(-1.0)
         if form.kind == "all_gather":
@@ -415,7 +417,7 @@ class TorchGroup(RankGroup):
                 got = buffer[piece.offset // 4 : (piece.offset + piece.length) // 4]
                 wrong += int((got != self._copied(piece.src, piece.dst, got.numel())).sum())
             return wrong
-        total, rounding = verify.expected_sums(form.kind, self._size, rounds, me)
+        total, rounding = verify.expected_sums(form.kind, self._size, rounds, me, self._test)
         expected = self._repeated(self._torch.tensor(total, device=buffer.device), buffer.numel())
         if form.kind == "reduce_scatter":
             own = slice(me * form.values, (me + 1) * form.values)
@@ -481,4 +483,4 @@ class TorchEndpoint(RankEndpoint):
         """Make a process group of many."""
         own = self.rank.address
         group = self._engine.group(task, "group/", ranks.index(self.rank.rank), len(ranks), end, own)
-        return TorchGroup(self._engine, group, self.rank.rank, ranks)
+        return TorchGroup(self._engine, group, self.rank.rank, ranks, task.id)
