@@ -34,10 +34,9 @@ from planted import Fabric, Plan, Shape
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Finding
-from fabtui.history.entry import SessionEntry, entry_of
-from fabtui.history.file import DAY, HistoryWriter, reading
+from fabtui.history.entry import add_recordings, entry_of
+from fabtui.history.file import DAY, HistoryWriter, SessionEntry, reading
 from fabtui.history.query import SiteHistory
-from fabtui.history.recordings import add_recordings
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import Event
 from fabtui.model.session_model import Model
@@ -217,7 +216,7 @@ def truth(seeds: range, show: bool, folder: Path) -> int:
         path = folder / f"site-{seed}" / "history.sqlite"
         HistoryWriter(path).add(site.entries())
         with reading(path) as base:
-            wrong = judged([] if base is None else SiteHistory(base).findings(), site.truths())
+            wrong = judged([] if base is None else SiteHistory(base).findings, site.truths())
         right += not wrong
         for line in wrong if show else wrong[:3]:
             print(f"  seed {seed}: {line}", flush=True)

@@ -16,8 +16,8 @@ class Recurrence:
     times: int  #: Which time this is, this session included: 3 for the third time.
     days: float  #: Days from the first sighting to this session.
     running: int  #: Sessions in a row that found it, this one included.
-    moved_from: str = ""  #: Place at which the component had the finding before: it moved with it; "" if it did not.
     moved: str = ""  #: What moved with it: ``gpu``, ``cable``, ``port``; "" if nothing did.
+    moved_from: str = ""  #: Place at which the component had the finding before: it moved with it; "" if it did not.
 
 
 class FindingPast(Protocol):
