@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fabtui.model.events import NodeState
-from fabtui.model.facts.node_view import dicts, field
+from fabtui.model.facts.node_view import Entry, dicts, field
 from fabtui.model.measurement import Measurement, Verdict
 
 
@@ -29,22 +29,22 @@ class NodeRecord:
     hint: str | None = None  #: Suggested action, or None.
     backend: str = ""  #: Transport of the link (``asyncssh``, ``openssh``, ``local``), or "".
     note: str = ""  #: Why it has no endpoint to test, or "".
-    inventory: dict[str, Any] | None = None  #: Value of the inventory probe, or None.
+    inventory: Entry | None = None  #: Value of the inventory probe, or None.
     #: Latest value of each probe, by its name; ``{"error": text}`` if it failed.
-    probe_results: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    probe_results: dict[str, Entry] = dataclasses.field(default_factory=dict)
     #: First value of each probe, for deltas over the session.
-    first_probe_results: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    first_probe_results: dict[str, Entry] = dataclasses.field(default_factory=dict)
     absence: Absence | None = None  #: The latest time in which it was gone; None if it never came back.
     since: float = 0.0  #: Start of this state, seconds since the epoch; of a node that is gone, of its absence.
     retry: float | None = None  #: Time of the next try to reach it (seconds since the epoch), or None if there is none.
 
 
-def listed(record: NodeRecord | None, *path: str) -> list[dict[str, Any]]:
+def listed(record: NodeRecord | None, *path: str) -> list[Entry]:
     """Return the objects of a list in the inventory of a node; none if it is unknown."""
     return [] if record is None else dicts(field(record.inventory, *path))
 
 
-def probed(record: NodeRecord | None, probe: str, *path: str) -> list[dict[str, Any]]:
+def probed(record: NodeRecord | None, probe: str, *path: str) -> list[Entry]:
     """Return the objects of a list in the latest value of a probe; none if it is unknown."""
     return [] if record is None else dicts(field(record.probe_results.get(probe), *path))
 

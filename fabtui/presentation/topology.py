@@ -199,8 +199,8 @@ class Topology:
         parts: list[Part] = [(glyph, style), (" ", ""), (one_line(name, 60), ON_PATH if on_path else "")]
         by_gravity = sorted(Counter(bad).items(), key=lambda item: -SEVERITY.index(item[0]))
         counts: list[Part] = []
-        for word, pairs in by_gravity:
-            counts += [(", " if counts else "  ", ""), (f"{pairs} {verdict_words(word)}", verdict_style(word))]
+        for word, times in by_gravity:
+            counts += [(", " if counts else "  ", ""), (f"{times} {verdict_words(word)}", verdict_style(word))]
         parts += counts if bad else [] if tested else [("  untested", MUTED)]
         parts.append((f"  {about}", MUTED))
         return Branch(key, parts, below or _none, node, on_path, below is not None)

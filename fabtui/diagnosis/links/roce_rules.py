@@ -21,6 +21,8 @@ from fabtui.sanitize import one_line
 _DSCPS = range(64)
 #: Share of the rate of a port from which the PCIe link of one function fills it.
 _FILLS = 0.9
+#: Share of what the busier half of a port carried, below which the other one is unused.
+_UNUSED = 0.02
 _Ports = list[Entry]
 
 
@@ -159,10 +161,6 @@ def _whole(value: Any) -> int | None:
         return int(str(value), 0) if 0 <= int(str(value), 0) < 256 else None
     except ValueError:
         return None
-
-
-#: Share of what the busier half of a port carried, below which the other one is unused.
-_UNUSED = 0.02
 
 
 @register

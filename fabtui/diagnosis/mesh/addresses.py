@@ -26,6 +26,8 @@ from fabtui.sanitize import one_line
 #: Node and interface.
 _Nic = tuple[str, str]
 _Network = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+#: ``rp_filter``: what comes in is dropped unless its answer leaves by the same interface.
+_STRICT = 1
 
 
 class _Interface(NamedTuple):
@@ -122,10 +124,6 @@ def reaches_other_rails_only(mesh: Mesh, node: str) -> bool:
         return False
     across = {path: here != there for path in sent for here, there in (mesh.rails(path),)}
     return len({*across.values()}) == 2 and all(mesh.paths[path].small_arrived is far for path, far in across.items())
-
-
-#: ``rp_filter``: what comes in is dropped unless its answer leaves by the same interface.
-_STRICT = 1
 
 
 class AddressRule(MeshRule):

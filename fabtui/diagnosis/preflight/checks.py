@@ -48,6 +48,31 @@ _OF_LINKS = (74, 149, 150)
 _OTHER_END = (21, *range(32, 38))
 #: Maximum number of lines about GPUs of a fault.
 _MOST = 12
+#: An RDMA port as the subject of a judgement.
+_PORT = re.compile(r"([A-Za-z][A-Za-z0-9_]{1,40})/([0-9]{1,3})", re.ASCII)
+_XID = re.compile(r"Xid [0-9]{1,4}\b")
+_DIGIT = re.compile(r"[0-9]")
+#: Texts that differ in numbers only are grouped.
+_NUMBERS = re.compile(r"[0-9][0-9.,]*(?: [KMGT]iB)?")
+#: Maximum number of shared values that are kept as evidence.
+_MOST_SHARED = 20
+_NEXT = "set NCCL_SOCKET_IFNAME to an interface that leads to the other nodes (ip -br addr)"
+#: Maximum number of nodes and interfaces that are listed.
+_MOST_LISTED = 8
+#: Maximum number of values of a fact that are named in a title.
+_MOST_VALUES = 4
+#: Facts that differ where an interface is down.
+_OF_INTERFACES = ("addresses_number", "nccl_interfaces")
+_WORDS = re.compile(r"[^\s,:]+")
+#: Facts that differ as a consequence of what other rules report, with the ids of these rules.
+_FOLLOWS = {
+    "nccl_interfaces": ("FT320", "FT321"),
+    "nccl_network": ("FT320", "FT321"),
+    "nccl_env": ("FT316", "FT320", "FT321", "FT322"),
+    "other_env": ("FT322",),
+}
+#: Latest preflight of each model, and the version of its nodes.
+_LATEST: WeakKeyDictionary[Model, tuple[int, Preflight]] = WeakKeyDictionary()
 
 
 class _Report(NamedTuple):
@@ -178,14 +203,6 @@ def _few(lines: list[str]) -> tuple[str, ...]:
     return (*lines[:_MOST], *([f"and {len(lines) - _MOST} more"] if len(lines) > _MOST else []))
 
 
-#: An RDMA port as the subject of a judgement.
-_PORT = re.compile(r"([A-Za-z][A-Za-z0-9_]{1,40})/([0-9]{1,3})", re.ASCII)
-_XID = re.compile(r"Xid [0-9]{1,4}\b")
-_DIGIT = re.compile(r"[0-9]")
-#: Texts that differ in numbers only are grouped.
-_NUMBERS = re.compile(r"[0-9][0-9.,]*(?: [KMGT]iB)?")
-
-
 @register
 class ProbeJudgement(NodeRule):
     """A probe judged its own result on one or several nodes. Equal judgements are one finding.
@@ -309,25 +326,6 @@ def _rule(row: Mapping[str, Any]) -> type[ProbeJudgement]:
 
 for _row in load("node_checks")["check"]:
     register(_rule(_row))
-
-
-#: Maximum number of shared values that are kept as evidence.
-_MOST_SHARED = 20
-_NEXT = "set NCCL_SOCKET_IFNAME to an interface that leads to the other nodes (ip -br addr)"
-#: Maximum number of nodes and interfaces that are listed.
-_MOST_LISTED = 8
-#: Maximum number of values of a fact that are named in a title.
-_MOST_VALUES = 4
-#: Facts that differ where an interface is down.
-_OF_INTERFACES = ("addresses_number", "nccl_interfaces")
-_WORDS = re.compile(r"[^\s,:]+")
-#: Facts that differ as a consequence of what other rules report, with the ids of these rules.
-_FOLLOWS = {
-    "nccl_interfaces": ("FT320", "FT321"),
-    "nccl_network": ("FT320", "FT321"),
-    "nccl_env": ("FT316", "FT320", "FT321", "FT322"),
-    "other_env": ("FT322",),
-}
 
 
 class NodeVerdict(NamedTuple):
@@ -671,9 +669,6 @@ def _in_steps(model: Model, expected: Mapping[str, str] | None = None) -> Steps[
         findings[at] = finding.replace(next=commands)
     findings.sort(key=lambda finding: (finding.severity.rank, -len(finding.nodes)))
     return Preflight(findings, context.table, [*_missing(model), *unknown(context)])
-
-
-_LATEST: WeakKeyDictionary[Model, tuple[int, Preflight]] = WeakKeyDictionary()
 
 
 def latest_preflight(model: Model) -> Preflight:

@@ -20,6 +20,11 @@ from fabtui_node.probes.judgement import texts
 _LONGER, _TIMES = {"login": 4.0, "lookup": 1.0}, 4.0
 #: Time (s) that counts for a reverse query without an answer: what the probe waits for.
 _NO_ANSWER = 2.0
+_PROBLEMS = {
+    "refused": "connection refused: nothing listens there, or a firewall rejects",
+    "timeout": "no answer to a connection within 3 s",
+    "unresolved": "the name does not resolve",
+}
 
 
 class _Resolved(NamedTuple):
@@ -249,10 +254,3 @@ class MasterNotReached(NodeRule):
             severity = Severity.WARN if nobody and problem == _PROBLEMS["refused"] else Severity.BAD
             commands = (_getent(nodes[0], host),)
             yield self.finding("master", severity=severity, nodes=nodes, facts=facts, commands=commands)
-
-
-_PROBLEMS = {
-    "refused": "connection refused: nothing listens there, or a firewall rejects",
-    "timeout": "no answer to a connection within 3 s",
-    "unresolved": "the name does not resolve",
-}

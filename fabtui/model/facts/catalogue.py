@@ -26,6 +26,18 @@ from fabtui.model.facts.node_view import (
 )
 from fabtui_node import registry
 
+A, N, U = Compare.ALL, Compare.NONE, Compare.UNLIKE
+_GIB = 1 << 30
+#: Reasons for slower clocks that do not indicate a fault.
+_USUAL_REASONS = {"idle", "applications_clocks_setting", "sync_boost", "display_clock_setting"}
+_QUERY = "ssh {node} nvidia-smi -q"
+_FABRIC = _QUERY + " | grep -A4 Fabric"
+_IMEX = "ssh {node} nvidia-imex-ctl -N -H"
+_LINK = _QUERY + " | grep -A9 'GPU Link Info'"
+#: Maximum number of values compared per user probe.
+MOST_OWN = 40
+_OWN_COMPARED = ("kind", "all", "near", "near-all", "none")
+
 
 def _python(name: str) -> Callable[[ProbedNode], Value]:
     return lambda node: text(field(next((p for p in dicts(node.part("pythons")) if p.get("torch")), None), name))
@@ -121,8 +133,6 @@ def _container(node: ProbedNode) -> Value:
     return text(field(identity, "container")) or (None if identity is None else "none")
 
 
-A, N, U = Compare.ALL, Compare.NONE, Compare.UNLIKE
-
 # One argument per line, as the formatter has it, would hide the table.
 # fmt: off
 SYSTEM_FACTS: tuple[Fact, ...] = (
@@ -181,15 +191,6 @@ SYSTEM_FACTS: tuple[Fact, ...] = (
     Fact("addresses", "addresses", _addresses, U),
 )
 # fmt: on
-
-
-_GIB = 1 << 30
-#: Reasons for slower clocks that do not indicate a fault.
-_USUAL_REASONS = {"idle", "applications_clocks_setting", "sync_boost", "display_clock_setting"}
-_QUERY = "ssh {node} nvidia-smi -q"
-_FABRIC = _QUERY + " | grep -A4 Fabric"
-_IMEX = "ssh {node} nvidia-imex-ctl -N -H"
-_LINK = _QUERY + " | grep -A9 'GPU Link Info'"
 
 
 def _named(value: Any, *path: str) -> list[tuple[str, Any]]:
@@ -360,9 +361,6 @@ GPU_FACTS: tuple[Fact, ...] = (
 
 
 FACTS: tuple[Fact, ...] = (*GPU_FACTS, *NETWORK_FACTS, *SYSTEM_FACTS)
-#: Maximum number of values compared per user probe.
-MOST_OWN = 40
-_OWN_COMPARED = ("kind", "all", "near", "near-all", "none")
 
 
 def facts_for(nodes: Sequence[ProbedNode]) -> list[Fact]:

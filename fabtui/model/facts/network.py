@@ -27,6 +27,7 @@ from fabtui.nodeset import ranges
 _MOST = 16
 #: Interfaces that NCCL uses only if there are no others.
 _LAST = ("docker", "lo", "virbr")
+_QOS = "ssh {node} mlnx_qos -i {nic}"
 
 
 def candidates(nics: Any, indexes: Any = None) -> list[str]:
@@ -205,8 +206,6 @@ def _leaves(node: ProbedNode) -> Value:
         leaves = [text(entry.get("system")) or text(entry.get("chassis")) for entry in heard]
     return counted(leaf for leaf in leaves if leaf is not None)
 
-
-_QOS = "ssh {node} mlnx_qos -i {nic}"
 
 # One argument per line, as the formatter has it, would hide the table.
 # fmt: off
