@@ -68,7 +68,7 @@ class RoceClass(NodeRule):
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         given = context.model.options.get("env")
-        session = dict(str(one).partition("=")[::2] for one in given) if isinstance(given, (list, tuple)) else {}
+        session = dict(str(word).partition("=")[::2] for word in given) if isinstance(given, (list, tuple)) else {}
         groups: dict[_Problem, dict[str, list[str]]] = {}
         interface = ""
         for node in context.nodes:
@@ -77,16 +77,16 @@ class RoceClass(NodeRule):
                 for problem in _problems(port, variables):
                     groups.setdefault(problem, {}).setdefault(node.name, []).append(_device(port))
                     interface = interface or text(port.get("interface")) or ""
-        for problem, found in groups.items():
-            devices = tuple(dict.fromkeys(name for names in found.values() for name in names))
-            command = f"ssh {fold([next(iter(found))])} mlnx_qos -i {interface or '{nic}'}"
+        for problem, ports in groups.items():
+            devices = tuple(dict.fromkeys(name for names in ports.values() for name in names))
+            command = f"ssh {fold([next(iter(ports))])} mlnx_qos -i {interface or '{nic}'}"
             yield self.finding(
                 "roce-class",
                 severity=Severity.WARN if problem.given else Severity.NOTE,
-                nodes=tuple(found),
+                nodes=tuple(ports),
                 facts={**problem._asdict(), "dscps": problem.dscps or None, "devices": devices},
                 commands=[command],
-            ).replace(about=tuple(_nic(node, name) for node, names in found.items() for name in names))
+            ).replace(about=tuple(_nic(node, name) for node, names in ports.items() for name in names))
 
 
 def _device(port: Mapping[str, Any]) -> str:

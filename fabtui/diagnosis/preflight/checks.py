@@ -80,12 +80,11 @@ class _Report(NamedTuple):
 
     node: str
     gpu: str  #: The GPU as texts name it: ``GPU 3``, or by its PCI address.
-    device: str  #: The GPU as judgements name it.
-    found: xids.LinkReports
+    link: xids.LinkReports
 
     @property
     def place(self) -> str:
-        link = self.found.report.link
+        link = self.link.report.link
         return f"NVLink {link} of {self.gpu}" if link is not None else f"NVLinks of {self.gpu}"
 
     def __str__(self) -> str:
@@ -93,49 +92,35 @@ class _Report(NamedTuple):
 
     @property
     def kind(self) -> tuple[int, str]:
-        return self.found.report.code, self.found.report.unit
+        return self.link.report.code, self.link.report.unit
 
     @property
     def rank(self) -> tuple[bool, bool, bool, float]:
         """Order of reports: the first of a domain is where a fault began."""
-        report, old = self.found.report, self.found.severity is Severity.NOTE
-        start = number(self.found.entry.get("first")) or 0.0
+        report, old = self.link.report, self.link.severity is Severity.NOTE
+        start = number(self.link.entry.get("first")) or 0.0
         return not report.fatal or old, report.code not in _OF_LINKS, report.subcode in _OTHER_END, start
 
 
-class NvlinkFault(NamedTuple):
-    """A fault of NVLinks of one or several GPUs."""
-
-    severity: Severity
-    text: str
-    nodes: tuple[str, ...]
-    devices: tuple[str, ...]  #: GPUs at fault: ``bus:0009:01:00``, each with its node before a blank.
-    code: int
-    details: tuple[str, ...]  #: What the driver's numbers mean.
-    echoes: tuple[str, ...]  #: What follows from it.
-    action: str
-
-
-def nvlink_faults(context: NodeContext) -> Iterator[NvlinkFault]:
-    """Yield the faults of NVLinks: of a domain, the link at which it began with what others report because of it.
+def _nvlink_faults(context: NodeContext) -> Iterator[tuple[list[_Report], list[_Report]]]:
+    """Yield the faults of NVLinks: reports of the link at which each began, and what others report because of it.
 
     A link that went down (Xid 149) is the cause of reports of other units (144 to 148). Ended programs (45) follow.
     """
     domains: dict[str, list[_Report]] = {}
     for node in context.nodes:
         links, _ = xids.sorted_out(node.probe_results.get("kernel", {}))
-        domains.setdefault(_domain(node), []).extend(
-            _Report(node.name, _gpu(context, node, link.bus), f"{node.name} bus:{link.bus}", link) for link in links
-        )
+        mine = [_Report(node.name, _gpu(context, node, link.bus), link) for link in links]
+        domains.setdefault(_domain(node), []).extend(mine)
     for reports in domains.values():
         while reports:
             root = min(reports, key=lambda report: report.rank)
-            near = [report for report in reports if xids.together(report.found.entry, root.found.entry)]
+            near = [report for report in reports if xids.together(report.link.entry, root.link.entry)]
             alike = [report for report in near if (report.rank[:3], report.kind) == (root.rank[:3], root.kind)]
             # What is not fatal has no consequences on other GPUs.
-            echoes = [report for report in near if report not in alike] if root.found.report.fatal else []
+            echoes = [report for report in near if report not in alike] if root.link.report.fatal else []
             reports = [report for report in reports if report not in alike and report not in echoes]
-            yield _fault(alike, echoes)
+            yield alike, echoes
 
 
 def _domain(node: ProbedNode) -> str:
@@ -154,43 +139,19 @@ def _gpu(context: NodeContext, node: ProbedNode, bus: str) -> str:
     return f"GPU {end.rpartition(':')[2]}" if end else f"GPU {index if isinstance(index, int) else bus}"
 
 
-def _fault(alike: list[_Report], echoes: list[_Report]) -> NvlinkFault:
-    first, first_node = alike[0].found, alike[0].node
-    gpus = {(each.node, each.gpu) for each in alike}
-    links = list(dict.fromkeys(str(link) for each in alike if (link := each.found.report.link) is not None))
-    place = f"NVLinks {some(links, 18)} of {alike[0].gpu}" if len(links) > 1 else alike[0].place
-    place = f"NVLinks of {len(gpus)} GPUs" if len(gpus) > 1 else place
-    ages = [age for each in alike if (age := number(each.found.entry.get("age"))) is not None]
-    words = [f"{place}: Xid {first.report.code}: {first.report.what}"]
-    words += [f"{times} times" for times in [sum(xids.times_of(each.found.entry) for each in alike)] if times > 1]
-    words += [f"last {kernel_log.ago(min(ages))} ago"] if ages else []
-    details = [f"{each.place}: {line}" for each in alike for line in each.found.report.details]
-    kind = xids.known(first.entry)
-    return NvlinkFault(
-        min((each.found.severity for each in alike), key=lambda severity: severity.rank),
-        "; ".join(words),
-        tuple(dict.fromkeys(each.node for each in alike)),
-        tuple(dict.fromkeys(each.device for each in alike)),
-        first.report.code,
-        _few([*(map(str, alike) if len(gpus) > 1 else ()), *details]),
-        _few([*_also(echoes, first_node), *_following([*alike, *echoes])]),
-        kind.advice if kind else "",
-    )
-
-
 def _also(echoes: list[_Report], node: str) -> list[str]:
     """Return what others report because of a fault on a node: a line for each number."""
     lines = []
-    for code in sorted({echo.found.report.code for echo in echoes}):
-        same = [echo for echo in echoes if echo.found.report.code == code]
+    for code in sorted({echo.link.report.code for echo in echoes}):
+        same = [echo for echo in echoes if echo.link.report.code == code]
         places = list(dict.fromkeys(echo.place if echo.node == node else str(echo) for echo in same))
-        lines.append(f"Xid {code} follows on {some(places, 3)}: {same[0].found.report.what}")
+        lines.append(f"Xid {code} follows on {some(places, 3)}: {same[0].link.report.what}")
     return lines
 
 
 def _following(reports: list[_Report]) -> list[str]:
     """Return what the GPUs did because of a fault: programs that they ended, and the recovery that they need."""
-    entries = [entry for report in reports for entry in report.found.followed]
+    entries = [entry for report in reports for entry in report.link.followed]
     ended = sum(xids.times_of(entry) for entry in entries if entry.get("code") == 45)
     lines = [f"Xid 45 follows ({count(ended, 'report')}): programs were ended"] if ended else []
     wanted = [str(entry.get("text", "")).rpartition(" to 0x")[2] for entry in entries if entry.get("code") == 154]
@@ -290,26 +251,39 @@ class XidJudgement(ProbeJudgement):
     evidence = ("NVIDIA's action: {action}", "{details:lines}", "{echoes:lines}")
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
-        yield from (self._of_links(fault, context) for fault in nvlink_faults(context))
+        yield from (self._of_links(context, *fault) for fault in _nvlink_faults(context))
         yield from super().check(context)
 
-    def _of_links(self, fault: NvlinkFault, context: NodeContext) -> Finding:
+    def _of_links(self, context: NodeContext, alike: list[_Report], echoes: list[_Report]) -> Finding:
+        first, gpus = alike[0].link, {(report.node, report.gpu) for report in alike}
+        links = list(dict.fromkeys(str(link) for report in alike if (link := report.link.report.link) is not None))
+        place = f"NVLinks {some(links, 18)} of {alike[0].gpu}" if len(links) > 1 else alike[0].place
+        place = f"NVLinks of {len(gpus)} GPUs" if len(gpus) > 1 else place
+        ages = [age for report in alike if (age := number(report.link.entry.get("age"))) is not None]
+        words = [f"{place}: Xid {first.report.code}: {first.report.what}"]
+        times = sum(xids.times_of(report.link.entry) for report in alike)
+        words += [f"{times} times"] if times > 1 else []
+        words += [f"last {kernel_log.ago(min(ages))} ago"] if ages else []
+        details = list(map(str, alike)) if len(gpus) > 1 else []
+        details += [f"{report.place}: {line}" for report in alike for line in report.link.report.details]
+        kind, nodes = xids.known(first.entry), list(dict.fromkeys(report.node for report in alike))
         facts = {
             "probe": "kernel",
-            "text": fault.text,
-            "action": fault.action or None,
-            "details": fault.details or None,
-            "echoes": fault.echoes or None,
+            "text": "; ".join(words),
+            "action": (kind.advice if kind else "") or None,
+            "details": _few(details) or None,
+            "echoes": _few([*_also(echoes, alike[0].node), *_following([*alike, *echoes])]) or None,
         }
-        command = _command_for("xid", "kernel").replace("{node}", fold(fault.nodes[:1]))
-        commands = (command, f"fabtui explain xid {fault.code}")
-        finding = self.finding("xid", severity=fault.severity, nodes=fault.nodes, facts=facts, commands=commands)
-        ends = [device.partition(" ")[::2] for device in fault.devices]
-        known = [context.buses.get((node, slot_of(bus.removeprefix("bus:")))) for node, bus in ends]
-        about = tuple(Subject(Kind.GPU, end) for end in known if end) or tuple(
-            Subject(Kind.NODE, node) for node in fault.nodes
-        )
-        return finding.replace(about=about)
+        command = _command_for("xid", "kernel").replace("{node}", fold(nodes[:1]))
+        ends = (context.buses.get((report.node, slot_of(report.link.bus))) for report in alike)
+        about = [Subject(Kind.GPU, end) for end in dict.fromkeys(ends) if end]
+        return self.finding(
+            "xid",
+            severity=min((report.link.severity for report in alike), key=lambda severity: severity.rank),
+            nodes=nodes,
+            facts=facts,
+            commands=(command, f"fabtui explain xid {first.report.code}"),
+        ).replace(about=tuple(about or [Subject(Kind.NODE, node) for node in nodes]))
 
 
 #: Rules of checks that do more than to group judgements.

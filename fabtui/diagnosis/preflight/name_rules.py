@@ -61,9 +61,9 @@ def _resolved(context: NodeContext) -> Iterator[_Resolved]:
     owners = _owners(context)
     for node in context.nodes:
         names = node.seen("names", "names")
-        for name, found in names.items() if isinstance(names, Mapping) else ():
-            if (owner := owners.get(str(name))) is not None and isinstance(found, list) and found:
-                yield _Resolved(node.name, str(name), owner, tuple(text(one) or "?" for one in found))
+        for name, listed in names.items() if isinstance(names, Mapping) else ():
+            if (owner := owners.get(str(name))) is not None and isinstance(listed, list) and listed:
+                yield _Resolved(node.name, str(name), owner, tuple(text(address) or "?" for address in listed))
 
 
 @register
@@ -91,19 +91,19 @@ class WrongAddressOfName(NodeRule):
         every = list(_resolved(context))
         #: The addresses of its owner that a name resolves to on any node.
         good: dict[str, dict[str, None]] = {}
-        for one in every:
-            good.setdefault(one.name, {}).update(dict.fromkeys(_right(one, held[one.owner])))
+        for name in every:
+            good.setdefault(name.name, {}).update(dict.fromkeys(_right(name, held[name.owner])))
         groups: dict[tuple[_Wrong, str], list[str]] = {}
-        for one in every:
-            if one.node != one.owner and held[one.owner] and not _right(one, held[one.owner]):
-                holders = [name for name in held if name != one.owner and held[name].intersection(one.addresses)]
-                if (wrong := _wrong(one, holders, known=bool(good[one.name]))) is not None:
-                    groups.setdefault((wrong, one.name), []).append(one.node)
-        for (wrong, name), nodes in groups.items():
-            facts = {"peer": name, "address": wrong.address, "whose": wrong.whose}
-            if right := ", ".join(good[name]):
+        for name in every:
+            if name.node != name.owner and held[name.owner] and not _right(name, held[name.owner]):
+                holders = [node for node in held if node != name.owner and held[node].intersection(name.addresses)]
+                if (wrong := _wrong(name, holders, known=bool(good[name.name]))) is not None:
+                    groups.setdefault((wrong, name.name), []).append(name.node)
+        for (wrong, peer), nodes in groups.items():
+            facts = {"peer": peer, "address": wrong.address, "whose": wrong.whose}
+            if right := ", ".join(good[peer]):
                 facts["right"] = f"its address is {right}"
-            yield self._finding(name, wrong.severity, nodes, facts)
+            yield self._finding(peer, wrong.severity, nodes, facts)
         yield from self._own_names(context, every)
 
     def _own_names(self, context: NodeContext, every: list[_Resolved]) -> Iterator[Finding]:
