@@ -20,7 +20,7 @@ from fabtui.errors import InputError
 from fabtui.history.components import Component, PartKind, Parts, rule_of
 from fabtui.history.file import DAY, history_file, mapping, moment, reading
 from fabtui.history.rules import FoundOn, HourlyRate, PastEvidence, Share, StepOfVersion, history_findings
-from fabtui.model.recurrence import Recurrence
+from fabtui.model.records import Recurrence
 
 if TYPE_CHECKING:
     import sqlite3

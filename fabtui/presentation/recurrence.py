@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from fabtui.history.components import PartKind, date_of
-from fabtui.model.recurrence import Recurrence
+from fabtui.model.records import Recurrence
 from fabtui.nodeset import count
 from fabtui.sanitize import one_line
 

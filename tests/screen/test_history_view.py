@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from fabtui.diagnosis.finding import Finding
 from fabtui.history.file import history_file
 from fabtui.history.query import VersionStep
-from fabtui.model.recurrence import Recurrence
+from fabtui.model.records import Recurrence
 from fabtui.model.session_model import Model
 from fabtui.screen.app import FabricApp
 from fabtui.screen.views.history import HistoryScreen
