@@ -162,11 +162,9 @@ def _connect(path: Path, *, create: bool) -> sqlite3.Connection:
     os.close(open_strictly(path))
     quoted = str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     # Its files beside it get the mode of the file itself.
-    base = sqlite3.connect(
+    return sqlite3.connect(
         f"file:{quoted}?mode=rw", uri=True, timeout=LOCK_PATIENCE, isolation_level=None, check_same_thread=False
     )
-    base.execute(f"PRAGMA cache_size = {_CACHE}")
-    return base
 
 
 def _is_ours(path: Path, base: sqlite3.Connection) -> bool:
@@ -201,6 +199,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
         raise _refuse(path, f"is not read: {_reason(path, error)}") from None
     try:
         base.execute("PRAGMA query_only = ON")
+        base.execute(f"PRAGMA cache_size = {_CACHE}")
         yield base if _is_ours(path, base) else None
     except sqlite3.Error as error:
         why = _reason(path, error)
@@ -239,6 +238,7 @@ def writing(path: Path, patience: float = LOCK_PATIENCE) -> Iterator[sqlite3.Con
         try:
             base = _connect(path, create=True)
             base.execute("PRAGMA foreign_keys = ON")
+            base.execute(f"PRAGMA cache_size = {_CACHE}")
             if not _is_ours(path, base):
                 # Before anything is written: it cannot be changed later.
                 base.execute("PRAGMA auto_vacuum = INCREMENTAL")
