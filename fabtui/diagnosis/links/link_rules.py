@@ -8,7 +8,7 @@ racks, and no pair among them stands out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, register
@@ -69,9 +69,9 @@ def _kinds(model: Model) -> Iterator[_Kind]:
             kinds.setdefault(tuple(sorted(set(gpu_models(probed)))), []).append(placed)
     for nodes in kinds.values():
         domains: dict[NvlinkDomain, list[str]] = {}
-        for one in nodes:
-            if one.domain is not None:
-                domains.setdefault(one.domain, []).append(one.name)
+        for node in nodes:
+            if node.domain is not None:
+                domains.setdefault(node.domain, []).append(node.name)
         if any(len(names) >= _FEWEST for names in domains.values()):
             yield _Kind(nodes, dict(sorted(domains.items(), key=lambda item: -len(item[1]))))
 
@@ -118,15 +118,15 @@ class OutsideDomain(_DomainRule):
 
     def check(self, context: Model) -> Iterator[Finding]:
         for kind in _kinds(context):
-            placed = [one.name for one in kind.nodes if one.domain is not None]
-            for one in kind.nodes:
-                if one.domain is None:
-                    facts = {"alone": one.name, "unlike": fold(placed)}
-                    yield self._outside(context, one.name, facts, severity=Severity.BAD)
-                elif one.odd:
-                    gpus = [f"{one.name}:{index}" for index in one.odd]
-                    facts = {"where": fold(gpus), "others": fold(kind.domains[one.domain])}
-                    yield self._outside(context, one.name, facts, gpus=gpus, severity=Severity.BAD)
+            placed = [node.name for node in kind.nodes if node.domain is not None]
+            for name, domain, odd in kind.nodes:
+                if domain is None:
+                    facts = {"alone": name, "unlike": fold(placed)}
+                    yield self._outside(context, name, facts, severity=Severity.BAD)
+                elif odd:
+                    gpus = [f"{name}:{index}" for index in odd]
+                    facts = {"where": fold(gpus), "others": fold(kind.domains[domain])}
+                    yield self._outside(context, name, facts, gpus=gpus, severity=Severity.BAD)
             for (domain, others), *rest in (mine for mine in _cluster_parts(kind) if not _is_split(mine)):
                 for own, (name,) in rest:
                     facts = {"where": name, "others": fold(others)}
@@ -137,10 +137,10 @@ class OutsideDomain(_DomainRule):
         model: Model,
         node: str,
         facts: Mapping[str, object],
-        gpus: list[str] | None = None,
+        gpus: Sequence[str] = (),
         severity: Severity | None = None,
     ) -> Finding:
-        subject = Subject(Kind.GPU, gpus[0]) if gpus and len(gpus) == 1 else Subject(Kind.NODE, node)
+        subject = Subject(Kind.GPU, gpus[0]) if len(gpus) == 1 else Subject(Kind.NODE, node)
         return self.finding(
             node,
             nodes=(node,),
