@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fabtui.history.components import Component, Counted, PartKind
-from fabtui.history.entry import Noted, PartShare, SessionEntry
-from fabtui.history.file import HistoryWriter, reading
+from fabtui.history.file import HistoryWriter, Noted, PartShare, SessionEntry, reading
 from fabtui.history.query import SiteHistory
 
 DAY = 86400.0
@@ -29,8 +28,8 @@ def entry(number: int, later: float = 0.0) -> SessionEntry:
     port = Component(PartKind.PORT, PORT, "n060 mlx5_0/1")
     others = [Component(PartKind.NODE, f"machine-{node}", node) for node in NODES]
     worse = max(0, number - _STAYED) * 0.025
-    shares = [PartShare(gpu, "p2p same-rail", 1.0 - worse, 12, int(worse > 0.3))]
-    shares += [PartShare(one, "p2p same-rail", 1.0 + 0.004 * (number % 3), 12, 0) for one in others]
+    shares = [PartShare(gpu, "p2p same-rail", 1.0 - worse, int(worse > 0.3))]
+    shares += [PartShare(one, "p2p same-rail", 1.0 + 0.004 * (number % 3), 0) for one in others]
     findings = []
     if number in (5, 6, 8, 9, 12, 24, 26, 28):
         findings.append(Noted("flap", "FT030", "warn", port, "n060 mlx5_0", "n060 mlx5_0/1: link went down"))

@@ -41,9 +41,9 @@ from fabtui.errors import InputError
 from fabtui.export import history as history_output
 from fabtui.export.csv import COLUMNS, rows
 from fabtui.export.json import as_json
+from fabtui.history.entry import add_recordings
 from fabtui.history.file import HistoryWriter, reading
 from fabtui.history.query import RememberedFindings, read_overview
-from fabtui.history.recordings import add_recordings
 from fabtui.importers import sources
 from fabtui.importers.catalogue import formats
 from fabtui.importers.formats.job_dumps import FlightDumps
@@ -549,7 +549,7 @@ def _replace_values(path: Path, data: bytes) -> None:
         base.commit()
 
 
-_WITH_ROWID = ("session", "component", "word", "finding")
+_WITH_ROWID = ("session", "component", "finding")
 
 
 def _histories() -> Iterator[bytes]:

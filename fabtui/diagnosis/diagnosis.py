@@ -35,7 +35,6 @@ from fabtui.diagnosis.finding import (
 )
 from fabtui.diagnosis.healthy_set import HealthySet, healthy_set
 from fabtui.diagnosis.knowledge.log_causes import Causes, error_findings
-from fabtui.diagnosis.links import domain_rules as domain_rules
 from fabtui.diagnosis.links import link_rules as link_rules
 from fabtui.diagnosis.merge_findings import in_order, joined
 from fabtui.diagnosis.mesh.addresses import AddressRule, explained_endpoints

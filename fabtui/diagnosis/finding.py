@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from fabtui.model.endpoints import node_of
 from fabtui.model.layers import Layer
-from fabtui.model.recurrence import Recurrence
+from fabtui.model.records import Recurrence
 from fabtui.nodeset import fold
 
 if TYPE_CHECKING:

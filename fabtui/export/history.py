@@ -27,15 +27,15 @@ _FINDING = ("rule", "severity", "subject", "title")
 _TIMES = frozenset({"day", "first", "last", "since", "until"})
 
 
-def json_text(found: Overview) -> str:
+def json_text(overview: Overview) -> str:
     """Return the history as the text of a JSON file; times are ISO 8601 in UTC."""
     value = {
         "kind": KIND,
         "format": FORMATS["history"],
         "$schema": address("history"),
-        "since": when(found.since) or None,
-        "subject": found.subject or None,
-        "sentence": overview_sentence(found),
+        "since": when(overview.since) or None,
+        "subject": overview.subject or None,
+        "sentence": overview_sentence(overview),
         "sessions": [
             {
                 "started": when(one.started),
@@ -47,11 +47,13 @@ def json_text(found: Overview) -> str:
                 "sentence": one.text,
                 "versions": dict(one.versions),
             }
-            for one in found.sessions
+            for one in overview.sessions
         ],
-        "standouts": [{"component": _component(one.component), **_values(one, _STANDOUT)} for one in found.standouts],
-        "version_steps": [_values(one, _STEP) for one in found.version_steps],
-        "courses": [_course(one) for one in found.courses],
+        "standouts": [
+            {"component": _values(one.component, _COMPONENT), **_values(one, _STANDOUT)} for one in overview.standouts
+        ],
+        "version_steps": [_values(one, _STEP) for one in overview.version_steps],
+        "courses": [_course(one) for one in overview.courses],
     }
     return json.dumps(cleaned(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -61,13 +63,9 @@ def _values(one: object, names: Sequence[str]) -> dict[str, Any]:
     return values | {name: when(values[name]) for name in names if name in _TIMES}
 
 
-def _component(one: Component) -> dict[str, Any]:
-    return _values(one, _COMPONENT)
-
-
 def _course(course: Course) -> dict[str, Any]:
     return {
-        "component": _component(course.component),
+        "component": _values(course.component, _COMPONENT),
         "stays": [_values(one, _STAY) for one in course.stays],
         "shares": {name: [_values(one, _SHARE) for one in shares] for name, shares in course.shares.items()},
         "rates": {name: [_values(one, _RATE) for one in rates] for name, rates in course.rates.items()},
@@ -75,26 +73,26 @@ def _course(course: Course) -> dict[str, Any]:
     }
 
 
-def csv_text(found: Overview) -> str:
+def csv_text(overview: Overview) -> str:
     """Return the history as the text of a CSV file; unknown values are empty.
 
     Without a subject it has a row for each component that stands out, and for each step with new versions. Else it has
     one for each day and value, and finding.
     """
-    rows = [*_course_rows(found)] if found.subject else [*_standout_rows(found)]
+    rows = [*_course_rows(overview)] if overview.subject else [*_standout_rows(overview)]
     return table_text(COLUMNS, ([one_line(cell) if isinstance(cell, str) else cell for cell in row] for row in rows))
 
 
-def _standout_rows(found: Overview) -> Iterator[list[Any]]:
-    for one in found.standouts:
+def _standout_rows(overview: Overview) -> Iterator[list[Any]]:
+    for one in overview.standouts:
         values = [str(one.turn), one.rule, one.sessions, f"of {one.of} sessions", one.sessions, one.lowest, one.title]
         yield [*_names(one.component), when(one.last), *values]
-    for step in found.version_steps:
+    for step in overview.version_steps:
         yield ["", "", "", when(step.since), "version", step.rule, None, None, None, None, step.title]
 
 
-def _course_rows(found: Overview) -> Iterator[list[Any]]:
-    for course in found.courses:
+def _course_rows(overview: Overview) -> Iterator[list[Any]]:
+    for course in overview.courses:
         names = _names(course.component)
         for name, shares in course.shares.items():
             for share in shares:

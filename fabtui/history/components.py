@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fabtui.model.counter_log import CounterLog, is_error
 from fabtui.model.facts.leaf_switches import Port, guids_of, ports_of
 from fabtui.model.facts.node_view import dicts, field, number, text
-from fabtui.model.records import NodeRecord, probed
+from fabtui.model.records import NodeRecord, listed, probed
 
 if TYPE_CHECKING:
+    from fabtui.diagnosis.finding import Finding
     from fabtui.model.session_model import Model
 
 #: Values that firmware and containers give where there is no number.
@@ -28,12 +30,10 @@ class PartKind(StrEnum):
     NVLINK = "nvlink"  #: One link of a GPU: the UUID of the GPU, and the index of the link.
     PORT = "port"  #: RDMA port of a node, by its port GUID.
     CABLE = "cable"  #: Cable or module in a port, by its serial number.
-    SWITCH_PORT = "switch-port"  #: Port of a switch; only files of earlier versions have them.
 
     @property
     def words(self) -> str:
-        special = {PartKind.GPU: "GPU", PartKind.NVLINK: "NVLink", PartKind.SWITCH_PORT: "switch port"}
-        return special.get(self, str(self))
+        return {PartKind.GPU: "GPU", PartKind.NVLINK: "NVLink"}.get(self, str(self))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -52,8 +52,7 @@ class Component:
 
     @property
     def node(self) -> str:
-        """Node of the place; "" for a port of a switch."""
-        return "" if self.kind is PartKind.SWITCH_PORT else node_at(self.place)
+        return node_at(self.place)
 
     def __str__(self) -> str:
         return self.place or self.identity
@@ -73,9 +72,19 @@ class Counted(NamedTuple):
     increase: int  #: Its increase in the session.
 
 
+def date_of(seconds: float) -> str:
+    """Return the day of a time (epoch seconds) in UTC: ``2026-11-12``."""
+    return time.strftime("%Y-%m-%d", time.gmtime(seconds))
+
+
+def rule_of(finding: Finding) -> str:
+    """Return the id of the rule of a finding, with the code of the error catalogue where there is one."""
+    return f"{finding.rule.id} {finding.code}".strip()
+
+
 def _known(value: Any) -> str | None:
-    found = text(value)
-    return None if found is None or found.strip().lower() in _NO_IDENTITY else found.strip()
+    word = (text(value) or "").strip()
+    return None if word.lower() in _NO_IDENTITY else word
 
 
 def _component(kind: PartKind, identity: str | None, place: str) -> Component:
@@ -118,12 +127,12 @@ class Parts:
 
     def _add_ports(self, record: NodeRecord) -> None:
         guids = guids_of(record)
-        for listed in dicts(field(record.inventory, "ib")):
-            ca, port_number = text(listed.get("ca")), listed.get("port")
+        for entry in listed(record, "ib"):
+            ca, port_number = text(entry.get("ca")), entry.get("port")
             if ca is None or not isinstance(port_number, int):
                 continue
             port = Port(ca, port_number)
-            guid = guids.get(port) or text(listed.get("guid"))
+            guid = guids.get(port) or text(entry.get("guid"))
             self.ports[record.name, str(port)] = _component(PartKind.PORT, _known(guid), f"{record.name} {port}")
         interfaces = {
             text(port.get("netdev")): f"{text(port.get('ca'))}/{port.get('port')}"
@@ -146,29 +155,23 @@ class Parts:
         times = Counter(part.key for part in self.cables.values())
         self.cables = {place: part for place, part in self.cables.items() if times[part.key] == 1}
 
-    def all(self) -> Iterator[Component]:
-        """Yield all components but links, each once."""
-        yield from self.nodes.values()
-        yield from self.gpus.values()
-        yield from self.ports.values()
-        yield from self.cables.values()
+    def all(self) -> list[Component]:
+        """Return all components but links, each once."""
+        return [*self.nodes.values(), *self.gpus.values(), *self.ports.values(), *self.cables.values()]
 
     def named(self, place: str) -> Component | None:
         """Return the component of a name of the session: ``n061:3``, ``n061 mlx5_0``, ``n061 mlx5_0/1``, ``n061``."""
-        if found := self.gpus.get(place) or self.nodes.get(place):
-            return found
         node, _, port = place.partition(" ")
-        known = self.ports.get((node, port))
-        if known is None:
-            mine = [one for (name, part), one in self.ports.items() if name == node and part.startswith(f"{port}/")]
-            known = mine[0] if len(mine) == 1 else None
-        return known
+        if known := self.gpus.get(place) or self.nodes.get(place) or self.ports.get((node, port)):
+            return known
+        mine = [part for (name, other), part in self.ports.items() if name == node and other.startswith(f"{port}/")]
+        return mine[0] if len(mine) == 1 else None
 
     def blamed(self, place: str) -> list[Component]:
         """Return the component of a name, and the cable in it: what is wrong with a port may be its cable."""
         known = self.named(place)
         cable = self.cables.get(known.place) if known is not None and known.kind is PartKind.PORT else None
-        return [one for one in (known, cable) if one is not None]
+        return [part for part in (known, cable) if part is not None]
 
     def counted(self) -> Iterator[Counted]:
         """Yield the counters of errors of all components; a link of a GPU only where it has counted anything.
@@ -187,35 +190,38 @@ class Parts:
             component = self.gpus.get(str(end)) if end is not None else None
             if component is None:
                 continue
-            before = {one.get("link"): one for one in dicts(first.get(component.identity, {}).get("links"))}
-            sums: dict[str, list[int]] = {}
+            before = {link.get("link"): link for link in dicts(first.get(component.identity, {}).get("links"))}
+            totals, increases = Counter[str](), Counter[str]()
             for link in dicts(gpu.get("links")):
                 for name, count in _counts(link.get("counters")):
                     # A counter that went down was reset.
                     increase = max(0, count - (number(field(before.get(link.get("link")), "counters", name)) or 0))
                     increase = int(increase) if link.get("link") in before else 0
-                    found = sums.setdefault(name, [0, 0])
-                    found[0] += count
-                    found[1] += increase
+                    totals[name] += count
+                    increases[name] += increase
                     if count:
                         yield Counted(_link(component, link.get("link")), name, count, increase)
-            for name, (total, increase) in sums.items():
-                yield Counted(component, name, total, increase)
+            for name, total in totals.items():
+                yield Counted(component, name, total, increases[name])
 
     def _of_ports(self, record: NodeRecord, counters: CounterLog) -> Iterator[Counted]:
         moved = counters.between(record.name, 0.0, float("inf")).get("hca", {})
-        for listed in probed(record, "rdma", "ports"):
-            place = f"{text(listed.get('ca'))}/{listed.get('port')}"
+        for port in probed(record, "rdma", "ports"):
+            place = f"{text(port.get('ca'))}/{port.get('port')}"
             component = self.ports.get((record.name, place))
-            if component is None or not isinstance(listed.get("errors"), dict):
+            if component is None or not isinstance(port.get("errors"), dict):
                 continue
-            totals = dict(_counts(listed["errors"]))
-            full = set(listed.get("saturated") or ()) if isinstance(listed.get("saturated"), list) else set()
+            totals, full = dict(_counts(port["errors"])), port.get("saturated")
             names = [name for name in {*totals, *moved.get(place, {})} if is_error(name)]
             for name in names:
                 total = totals.get(name, 0)
                 # A counter at its limit has stopped: its total is unknown from then on.
-                yield Counted(component, name, None if name in full else total, moved.get(place, {}).get(name, 0))
+                yield Counted(
+                    component,
+                    name,
+                    None if isinstance(full, list) and name in full else total,
+                    moved.get(place, {}).get(name, 0),
+                )
             if not names:
                 yield Counted(component, "errors", 0, 0)
 

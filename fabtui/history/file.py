@@ -6,12 +6,13 @@ import contextlib
 import json
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from fabtui.errors import InputError
-from fabtui.history.components import Component
+from fabtui.history.components import Component, Counted
 from fabtui.paths import UnsafeFileError, open_strictly, private_folder, wait_for_lock
 from fabtui.paths import history_file as history_file
 from fabtui.sanitize import one_line
@@ -24,10 +25,6 @@ except ModuleNotFoundError:
 else:
     _WITHOUT_SQLITE = ""
 
-if TYPE_CHECKING:
-    # It needs numpy, which nobody who reads the file does.
-    from fabtui.history.entry import SessionEntry
-
 #: Seconds of a day, the step in which sessions are summed up and compared.
 DAY = 86400.0
 #: Marks a file of SQLite as one of ours ("fbtu").
@@ -38,75 +35,88 @@ _REMEDY, _FULL = "; move it away, and add your recordings again", "its disk is f
 LOCK_PATIENCE = 5.0
 #: Pages (4 KiB) of the cache of a connection, as a negative number of KiB.
 _CACHE = -16384
-#: Size (B) of the file beyond which detail of the oldest sessions is dropped.
+#: Size (B) of the file beyond which the oldest sessions are dropped.
 MOST_BYTES = 200 << 20
-#: Share of the size that is freed at once, so that not every session thins it again; sessions thinned in one step.
+#: Share of the size that is freed at once, so that not every session thins it again; sessions dropped in one step.
 _SPARE, _STEP = 0.1, 200
-#: State of sessions whose detail is being dropped.
-_MARKED = 2
-#: What drops the detail of marked sessions (what days saw, and findings, stay), and what drops the rest of them.
-_OF_MARKED = "DELETE FROM {} WHERE session IN (SELECT number FROM session WHERE thinned = 2)"
-_DROP_DETAIL = tuple(map(_OF_MARKED.format, ("seen", "share", "usual", "xid")))
-_DROP_REST = (_OF_MARKED.format("finding"), "DELETE FROM session WHERE thinned = 2")
-#: What drops the sums of days before one, and of days without a session.
-_DROP_DAYS = tuple(
-    map(
-        "DELETE FROM {} WHERE day < ? OR sessions < 1".format,  # nosec B608: names of tables, below
-        ("share_day", "reading", "seen_day", "usual_day"),
-    )
-)
 #: What reading of values that no fabtui wrote raises: a damaged disk, or another program, left them in the file.
 _READING_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
 #: The latest time (epoch seconds) that dates can have, end of the year 9999.
 _LATEST = 253_402_300_799.0
-#: What makes each version of the tables from the one before; a new file has all steps. Steps that files have stay as
-#: they are.
-_STEPS = (
-    """
+#: Version of the tables: a file with a different one is refused.
+FORMAT = 3
+_OF_SESSION = "session INTEGER NOT NULL REFERENCES session ON DELETE CASCADE"
+_TABLES = f"""
 CREATE TABLE session(number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, started REAL NOT NULL, ended REAL NOT NULL,
     recording TEXT NOT NULL, software TEXT NOT NULL, nodes TEXT NOT NULL, endpoints INTEGER NOT NULL, exit INTEGER,
-    text TEXT NOT NULL, lab TEXT NOT NULL, verdicts TEXT NOT NULL, versions TEXT NOT NULL, settings TEXT NOT NULL,
-    thinned INTEGER NOT NULL DEFAULT 0);
+    text TEXT NOT NULL, lab TEXT NOT NULL, versions TEXT NOT NULL,
+    day INTEGER AS (cast(started / 86400 AS INTEGER)));
 CREATE INDEX session_by_time ON session(started);
 CREATE TABLE component(number INTEGER PRIMARY KEY, kind TEXT NOT NULL, identity TEXT NOT NULL, by_name INTEGER NOT NULL,
     UNIQUE(kind, identity, by_name));
-CREATE TABLE word(number INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
-CREATE TABLE seen(component INTEGER, session INTEGER, place INTEGER, PRIMARY KEY(component, session)) WITHOUT ROWID;
-CREATE TABLE stay(component INTEGER, place INTEGER, since REAL, until REAL, PRIMARY KEY(component, place))
-    WITHOUT ROWID;
-CREATE INDEX stay_by_place ON stay(place);
+CREATE TABLE stay(component INTEGER, place TEXT, since REAL, until REAL, PRIMARY KEY(component, place)) WITHOUT ROWID;
 CREATE TABLE carrier(gpu INTEGER, port INTEGER, until REAL, PRIMARY KEY(gpu, port)) WITHOUT ROWID;
-CREATE TABLE share(component INTEGER, kind INTEGER, session INTEGER, share REAL, pairs INTEGER, bad INTEGER,
-    PRIMARY KEY(component, kind, session)) WITHOUT ROWID;
-CREATE TABLE share_day(component INTEGER, kind INTEGER, day INTEGER, first REAL, total REAL, lowest REAL,
-    sessions INTEGER, bad INTEGER, PRIMARY KEY(component, kind, day)) WITHOUT ROWID;
-CREATE INDEX share_by_day ON share_day(day);
-CREATE TABLE reading(component INTEGER, counter INTEGER, day INTEGER, first REAL, time REAL, total INTEGER,
+CREATE TABLE reading(component INTEGER, counter TEXT, day INTEGER, first REAL, time REAL, total INTEGER,
     increase INTEGER, hours REAL, sessions INTEGER, PRIMARY KEY(component, counter, day)) WITHOUT ROWID;
-CREATE INDEX reading_by_day ON reading(day);
-CREATE TABLE usual(session INTEGER, kind INTEGER, size INTEGER, value REAL, PRIMARY KEY(kind, size, session))
-    WITHOUT ROWID;
-CREATE TABLE finding(session INTEGER NOT NULL, key INTEGER NOT NULL, rule INTEGER NOT NULL, severity TEXT NOT NULL,
-    component INTEGER, subject INTEGER NOT NULL, title INTEGER NOT NULL);
+CREATE TABLE seen({_OF_SESSION}, component INTEGER, place TEXT, PRIMARY KEY(session, component)) WITHOUT ROWID;
+CREATE TABLE share({_OF_SESSION}, component INTEGER, kind TEXT, share REAL, bad INTEGER,
+    PRIMARY KEY(session, component, kind)) WITHOUT ROWID;
+CREATE TABLE usual({_OF_SESSION}, kind TEXT, size INTEGER, value REAL, PRIMARY KEY(session, kind, size)) WITHOUT ROWID;
+CREATE TABLE finding({_OF_SESSION}, key TEXT NOT NULL, rule TEXT NOT NULL, severity TEXT NOT NULL, component INTEGER,
+    place TEXT NOT NULL, subject TEXT NOT NULL, title TEXT NOT NULL);
 CREATE INDEX finding_by_session ON finding(session);
-CREATE INDEX finding_by_component ON finding(component, rule);
-CREATE INDEX finding_by_key ON finding(key);
-CREATE TABLE xid(component INTEGER, session INTEGER, xid INTEGER, count INTEGER, PRIMARY KEY(component, session, xid))
-    WITHOUT ROWID;
-""",
-    # What is read for each overview, summed up by day: 10,000 sessions take 0.1 s less.
-    """
-CREATE TABLE seen_day(component INTEGER, day INTEGER, sessions INTEGER, PRIMARY KEY(component, day)) WITHOUT ROWID;
-INSERT INTO seen_day SELECT component, cast(started / 86400 AS INTEGER), count(*) FROM seen
-    JOIN session ON session = number GROUP BY 1, 2;
-CREATE TABLE usual_day(kind INTEGER, size INTEGER, day INTEGER, first REAL, total REAL, sessions INTEGER,
-    PRIMARY KEY(kind, size, day)) WITHOUT ROWID;
-INSERT INTO usual_day SELECT kind, size, cast(started / 86400 AS INTEGER), min(started), total(value), count(*)
-    FROM usual JOIN session ON session = number GROUP BY 1, 2, 3;
-""",
-)
-#: Version of the tables. A newer file is refused; an older one gets the steps that it lacks.
-FORMAT = len(_STEPS)
+"""
+
+
+class PartShare(NamedTuple):
+    """Bandwidth of a component in a session."""
+
+    component: Component
+    kind: str  #: Layer and class: ``p2p same-rail``.
+    share: float  #: Median of its pairs over what is usual; 1.0 is usual.
+    bad: int  #: Number of its pairs with a bad verdict.
+
+
+class UsualValue(NamedTuple):
+    """Usual value of a class in a session."""
+
+    kind: str  #: Layer, class and hardware.
+    size: int  #: Message size (B); 0 if unknown.
+    value: float  #: In the unit of the layer.
+
+
+class Noted(NamedTuple):
+    """A finding of a session."""
+
+    key: str  #: Key of the finding, by which notes of the user find it as well.
+    rule: str  #: Id of the rule, with the code of the error catalogue where there is one.
+    severity: str
+    component: Component | None  #: What it blames, if that is one component.
+    subject: str
+    title: str
+
+
+@dataclass(frozen=True)
+class SessionEntry:
+    """One session for the history."""
+
+    key: str  #: Identifies the session; copies of its recording have the same.
+    started: float  #: Epoch seconds.
+    ended: float  #: Epoch seconds.
+    recording: str
+    software: str
+    nodes: tuple[str, ...]
+    endpoints: int
+    exit_code: int | None
+    text: str
+    lab: str
+    versions: dict[str, str] = field(default_factory=dict)
+    components: list[Component] = field(default_factory=list)
+    carriers: list[tuple[Component, Component]] = field(default_factory=list)  #: Each GPU with a port that it uses.
+    shares: list[PartShare] = field(default_factory=list)
+    usual: list[UsualValue] = field(default_factory=list)
+    counted: list[Counted] = field(default_factory=list)
+    findings: list[Noted] = field(default_factory=list)
 
 
 def moment(value: Any) -> float:
@@ -136,11 +146,6 @@ def _reason(path: Path, error: Exception) -> str:
     return one_line(getattr(error, "strerror", None) or str(error) or type(error).__name__, 200)
 
 
-def _unreadable(path: Path, error: Exception) -> InputError:
-    why = _reason(path, error)
-    return _refuse(path, f"cannot be read: {why}{'' if why == _FULL else _REMEDY}")
-
-
 def _refuse(path: Path, why: str) -> InputError:
     return InputError(f"the history {path} {why}")
 
@@ -162,36 +167,18 @@ def _connect(path: Path, *, create: bool) -> sqlite3.Connection:
     )
 
 
-def _version(path: Path, base: sqlite3.Connection) -> int:
-    """Return the version of the tables, 0 without any; a file of another program or of a newer fabtui is refused."""
-    (owner,), (version,) = (
-        base.execute("PRAGMA application_id").fetchone(),
-        base.execute("PRAGMA user_version").fetchone(),
-    )
+def _is_ours(path: Path, base: sqlite3.Connection) -> bool:
+    """Return False for an empty file; a file of another program or with tables of another version is refused."""
+    (owner,), (version,) = (base.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
     if owner != _APPLICATION:
         if base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             raise _refuse(path, "is a file of another program; move it away")
-        return 0
+        return False
     if version > FORMAT:
         raise _refuse(path, f"was written by a newer fabtui (format {version}, this one knows {FORMAT}); update fabtui")
-    return int(version)
-
-
-def _make_tables(path: Path, base: sqlite3.Connection) -> None:
-    # Before anything is written: it cannot be changed later.
-    base.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    base.execute("BEGIN IMMEDIATE")
-    try:
-        for step in _STEPS[_version(path, base) :]:
-            for statement in step.split(";"):
-                if statement.strip():
-                    base.execute(statement)
-        base.execute(f"PRAGMA application_id = {_APPLICATION}")
-        base.execute(f"PRAGMA user_version = {FORMAT}")
-        base.execute("COMMIT")
-    except BaseException:
-        base.rollback()
-        raise
+    if version < FORMAT:
+        raise _refuse(path, f"was written by an earlier fabtui (format {version}, this one has {FORMAT}){_REMEDY}")
+    return True
 
 
 @contextlib.contextmanager
@@ -206,35 +193,21 @@ def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
         return
     if _WITHOUT_SQLITE:
         raise _refuse(path, f"is not read: {_WITHOUT_SQLITE}")
-    if 0 < _version_of(path) < FORMAT:
-        with writing(path):
-            # It has the tables of this version now.
-            pass
-    with _opened(path) as base:
-        base.execute("PRAGMA query_only = ON")
-        base.execute(f"PRAGMA cache_size = {_CACHE}")
-        yield base if _version(path, base) else None
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         base = _connect(path, create=False)
     except (UnsafeFileError, OSError, sqlite3.Error) as error:
         raise _refuse(path, f"is not read: {_reason(path, error)}") from None
     try:
-        yield base
+        base.execute("PRAGMA query_only = ON")
+        base.execute(f"PRAGMA cache_size = {_CACHE}")
+        yield base if _is_ours(path, base) else None
     except sqlite3.Error as error:
-        raise _unreadable(path, error) from None
+        why = _reason(path, error)
+        raise _refuse(path, f"cannot be read: {why}{'' if why == _FULL else _REMEDY}") from None
     except _READING_ERRORS as error:
         raise _foreign(path, error) from error
     finally:
         base.close()
-
-
-def _version_of(path: Path) -> int:
-    with _opened(path) as base:
-        return _version(path, base)
 
 
 @contextlib.contextmanager
@@ -261,40 +234,36 @@ def writing(path: Path, patience: float = LOCK_PATIENCE) -> Iterator[sqlite3.Con
         except OSError as error:
             why = f"its file system has no locks: {_reason(path.parent, error)}; set XDG_STATE_HOME to a local folder"
             raise _refuse(path, f"is not written: {why}") from None
-        yield from _written(path)
+        base = None
+        try:
+            base = _connect(path, create=True)
+            base.execute("PRAGMA foreign_keys = ON")
+            base.execute(f"PRAGMA cache_size = {_CACHE}")
+            if not _is_ours(path, base):
+                # Before anything is written: it cannot be changed later.
+                base.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                marks = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {FORMAT};"
+                base.executescript(f"BEGIN IMMEDIATE; {_TABLES} {marks} COMMIT;")
+            yield base
+        except (OSError, sqlite3.Error) as error:
+            raise _refuse(path, f"is not written: {_reason(path, error)}") from None
+        except _READING_ERRORS as error:
+            raise _foreign(path, error) from error
+        finally:
+            if base is not None:
+                with contextlib.suppress(sqlite3.Error):
+                    base.close()
     finally:
         os.close(lock)
 
 
-def _written(path: Path) -> Iterator[sqlite3.Connection]:
-    base = None
-    try:
-        base = _connect(path, create=True)
-        base.execute(f"PRAGMA cache_size = {_CACHE}")
-        if _version(path, base) < FORMAT:
-            _make_tables(path, base)
-        yield base
-    except (OSError, sqlite3.Error) as error:
-        raise _refuse(path, f"is not written: {_reason(path, error)}") from None
-    except _READING_ERRORS as error:
-        raise _foreign(path, error) from error
-    finally:
-        if base is not None:
-            with contextlib.suppress(sqlite3.Error):
-                base.close()
-
-
 class HistoryWriter:
-    """Writes sessions into the file of a site.
-
-    Args:
-        path: The file.
-        most_bytes: Size beyond which detail of the oldest sessions is dropped.
-    """
+    """Writes sessions into the file of a site, which loses its oldest sessions beyond `most_bytes`."""
 
     def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
         self.path = path
         self._most = most_bytes
+        self._components: dict[tuple[str, str, bool], int] = {}
 
     def add(self, entries: Iterable[SessionEntry], patience: float = LOCK_PATIENCE) -> int:
         """Add sessions, all or none; return how many are new or longer than before.
@@ -302,13 +271,12 @@ class HistoryWriter:
         Raises:
             InputError: The file cannot be written: what it held stays.
         """
-        added = 0
         with writing(self.path, patience) as base:
+            # Numbers of a transaction that failed are not kept.
+            self._components.clear()
             base.execute("BEGIN IMMEDIATE")
             try:
-                batch = _Batch(base)
-                for entry in entries:
-                    added += batch.add(entry)
+                added = sum([self._add(base, entry) for entry in entries])
                 base.execute("COMMIT")
             except BaseException:
                 base.rollback()
@@ -317,153 +285,75 @@ class HistoryWriter:
                 _thin(base, self._most)
         return added
 
-
-class _Batch:
-    """Sessions of one transaction."""
-
-    def __init__(self, base: sqlite3.Connection) -> None:
-        self._base = base
-        self._words: dict[str, int] = {}
-        self._components: dict[tuple[str, str, bool], int] = {}
-
-    def add(self, entry: SessionEntry) -> bool:
-        base = self._base
-        known = base.execute("SELECT number, ended FROM session WHERE key = ?", (entry.key,)).fetchone()
-        if known is not None:
-            if known[1] >= entry.ended:
-                return False
-            # It was resumed: its recording is longer now.
-            self._forget(known[0])
-        words = (entry.recording, entry.software, _json(entry.nodes), entry.endpoints, entry.exit_code, entry.text)
-        number = base.execute(
-            "INSERT INTO session(key, started, ended, recording, software, nodes, endpoints, exit, text, lab, versions,"
-            " verdicts, settings) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '{}', '{}')",
-            (entry.key, entry.started, entry.ended, *words, entry.lab, _json(entry.versions)),
+    def _add(self, base: sqlite3.Connection, entry: SessionEntry) -> bool:
+        known = base.execute("SELECT ended FROM session WHERE key = ?", (entry.key,)).fetchone()
+        if known is not None and known[0] >= entry.ended:
+            return False
+        # One that was resumed has a longer recording now.
+        base.execute("DELETE FROM session WHERE key = ?", (entry.key,))
+        session = base.execute(
+            "INSERT INTO session(key, started, ended, recording, software, nodes, endpoints, exit, text, lab, versions)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(entry.key, entry.started, entry.ended, entry.recording, entry.software, _json(entry.nodes)),
+                *(entry.endpoints, entry.exit_code, entry.text, entry.lab, _json(entry.versions)),
+            ),
         ).lastrowid
-        assert number is not None
-        self._add_places(number, entry)
-        self._add_shares(number, entry)
-        self._add_readings(entry)
-        self._add_usual(number, entry)
-        self._add_findings(number, entry)
-        return True
+        self._add_places(base, session, entry)
 
-    def _word(self, text: str) -> int:
-        if (number := self._words.get(text)) is None:
-            self._base.execute("INSERT OR IGNORE INTO word(text) VALUES (?)", (text,))
-            (number,) = self._base.execute("SELECT number FROM word WHERE text = ?", (text,)).fetchone()
-            self._words[text] = number
-        return number
+        def number(part: Component) -> int:
+            return self._component(base, part)
 
-    def _component(self, part: Component) -> int:
-        key = str(part.kind), part.identity, part.by_name
-        if (number := self._components.get(key)) is None:
-            self._base.execute("INSERT OR IGNORE INTO component(kind, identity, by_name) VALUES (?, ?, ?)", key)
-            (number,) = self._base.execute(
-                "SELECT number FROM component WHERE kind = ? AND identity = ? AND by_name = ?", key
-            ).fetchone()
-            self._components[key] = number
-        return number
-
-    def _add_places(self, session: int, entry: SessionEntry) -> None:
-        links = {one.component for one in entry.counted}
-        rows = {self._component(one): self._word(one.place) for one in (*entry.components, *links)}
-        self._base.executemany(
-            "INSERT OR REPLACE INTO seen VALUES (?, ?, ?)", [(one, session, at) for one, at in rows.items()]
-        )
-        self._base.executemany(
-            "INSERT INTO stay VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-            " since = min(since, excluded.since), until = max(until, excluded.until)",
-            [(one, at, entry.started, entry.started) for one, at in rows.items()],
-        )
-        self._base.executemany(
-            "INSERT INTO seen_day VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET sessions = sessions + 1",
-            [(one, int(entry.started // DAY)) for one in rows],
-        )
-        self._base.executemany(
-            "INSERT INTO carrier VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET until = max(until, excluded.until)",
-            [(self._component(gpu), self._component(port), entry.started) for gpu, port in entry.carriers],
-        )
-
-    def _add_shares(self, session: int, entry: SessionEntry) -> None:
-        day = int(entry.started // DAY)
-        rows = [
-            (self._component(one.component), self._word(one.kind), round(one.share, 4), one.pairs, one.bad)
-            for one in entry.shares
-        ]
-        self._base.executemany(
-            "INSERT OR REPLACE INTO share VALUES (?, ?, ?, ?, ?, ?)",
-            [(part, kind, session, share, pairs, bad) for part, kind, share, pairs, bad in rows],
-        )
-        self._base.executemany(
-            "INSERT INTO share_day VALUES (?, ?, ?, ?, ?, ?, 1, ?) ON CONFLICT DO UPDATE SET"
-            " first = min(first, excluded.first), total = total + excluded.total,"
-            " lowest = min(lowest, excluded.lowest), sessions = sessions + 1, bad = bad + excluded.bad",
-            [(part, kind, day, entry.started, share, share, int(bad > 0)) for part, kind, share, _, bad in rows],
-        )
-
-    def _add_usual(self, session: int, entry: SessionEntry) -> None:
-        values = {(self._word(one.kind), one.size): one.value for one in entry.usual}
-        self._base.executemany(
-            "INSERT INTO usual VALUES (?, ?, ?, ?)", [(session, *key, value) for key, value in values.items()]
-        )
-        self._base.executemany(
-            "INSERT INTO usual_day VALUES (?, ?, ?, ?, ?, 1) ON CONFLICT DO UPDATE SET"
-            " first = min(first, excluded.first), total = total + excluded.total, sessions = sessions + 1",
-            [(*key, int(entry.started // DAY), entry.started, value) for key, value in values.items()],
-        )
-
-    def _add_readings(self, entry: SessionEntry) -> None:
         day, hours = int(entry.started // DAY), max(0.0, entry.ended - entry.started) / 3600
-        self._base.executemany(
+        base.executemany(
             "INSERT INTO reading VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1) ON CONFLICT DO UPDATE SET"
             " first = min(first, excluded.first),"
             " total = CASE WHEN excluded.time >= time THEN excluded.total ELSE total END,"
             " time = max(time, excluded.time),"
             " increase = increase + excluded.increase, hours = hours + excluded.hours, sessions = sessions + 1",
             [
-                (self._component(part), self._word(name), day, entry.started, entry.ended, total, increase, hours)
+                (number(part), name, day, entry.started, entry.ended, total, increase, hours)
                 for part, name, total, increase in entry.counted
             ],
         )
-
-    def _add_findings(self, session: int, entry: SessionEntry) -> None:
-        word = self._word
-        self._base.executemany(
-            "INSERT INTO finding VALUES (?, ?, ?, ?, ?, ?, ?)",
+        base.executemany(
+            "INSERT OR REPLACE INTO share VALUES (?, ?, ?, ?, ?)",
+            [(session, number(part), kind, round(share, 4), bad) for part, kind, share, bad in entry.shares],
+        )
+        base.executemany(
+            "INSERT OR REPLACE INTO usual VALUES (?, ?, ?, ?)", [(session, *usual) for usual in entry.usual]
+        )
+        base.executemany(
+            "INSERT INTO finding VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [
-                (session, *map(word, (key, rule)), severity, part and self._component(part), *map(word, texts))
+                (session, key, rule, severity, part and number(part), part.place if part else "", *texts)
                 for key, rule, severity, part, *texts in entry.findings
             ],
         )
+        return True
 
-    def _forget(self, session: int) -> None:
-        """Remove a session. What its day saw of it is corrected; readings are, as totals, replaced by later ones."""
-        base = self._base
-        (started,) = base.execute("SELECT started FROM session WHERE number = ?", (session,)).fetchone()
-        day = int(started // DAY)
-        base.execute(
-            "UPDATE share_day SET total = total - gone.share, sessions = sessions - 1,"
-            " bad = share_day.bad - (gone.bad > 0)"
-            " FROM share AS gone WHERE gone.session = ? AND day = ?"
-            " AND share_day.component = gone.component AND share_day.kind = gone.kind",
-            (session, day),
+    def _component(self, base: sqlite3.Connection, part: Component) -> int:
+        key = str(part.kind), part.identity, part.by_name
+        if key not in self._components:
+            base.execute("INSERT OR IGNORE INTO component(kind, identity, by_name) VALUES (?, ?, ?)", key)
+            (self._components[key],) = base.execute(
+                "SELECT number FROM component WHERE kind = ? AND identity = ? AND by_name = ?", key
+            ).fetchone()
+        return self._components[key]
+
+    def _add_places(self, base: sqlite3.Connection, session: int | None, entry: SessionEntry) -> None:
+        links = {count.component for count in entry.counted}
+        places = {self._component(base, part): part.place for part in (*entry.components, *links)}
+        base.executemany("INSERT INTO seen VALUES (?, ?, ?)", [(session, *place) for place in places.items()])
+        base.executemany(
+            "INSERT INTO stay VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+            " since = min(since, excluded.since), until = max(until, excluded.until)",
+            [(*place, entry.started, entry.started) for place in places.items()],
         )
-        base.execute(
-            "UPDATE usual_day SET total = total - gone.value, sessions = sessions - 1 FROM usual AS gone"
-            " WHERE gone.session = ? AND day = ? AND usual_day.kind = gone.kind AND usual_day.size = gone.size",
-            (session, day),
+        base.executemany(
+            "INSERT INTO carrier VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET until = max(until, excluded.until)",
+            [(self._component(base, gpu), self._component(base, port), entry.started) for gpu, port in entry.carriers],
         )
-        base.execute(
-            "UPDATE seen_day SET sessions = sessions - 1"
-            " WHERE day = ? AND component IN (SELECT component FROM seen WHERE session = ?)",
-            (day, session),
-        )
-        for statement in _DROP_DAYS:
-            base.execute(statement, (0,))
-        base.execute("UPDATE session SET thinned = ? WHERE number = ?", (_MARKED, session))
-        for statement in (*_DROP_DETAIL, *_DROP_REST):
-            base.execute(statement)
 
 
 def _json(value: object) -> str:
@@ -477,26 +367,14 @@ def _size(base: sqlite3.Connection) -> int:
 
 
 def _thin(base: sqlite3.Connection, most: int) -> None:
-    """Drop detail of the oldest sessions until the file is small enough; at last these sessions, and what days saw."""
+    """Drop the oldest sessions, and readings of days before the others, until a file that is too large is small."""
     if _size(base) <= most:
         return
-    while _size(base) > most * (1 - _SPARE):
-        oldest = base.execute(
-            "SELECT number, started, thinned FROM session ORDER BY thinned, started LIMIT ?", (_STEP,)
-        )
-        rows = oldest.fetchall()
-        if not rows:
-            break
-        again = all(thinned for *_, thinned in rows)
-        base.execute("BEGIN IMMEDIATE")
-        base.executemany("UPDATE session SET thinned = 2 WHERE number = ?", [(number,) for number, *_ in rows])
-        for statement in (*_DROP_DETAIL, *(_DROP_REST if again else ())):
-            base.execute(statement)
-        if again:
-            before = int(rows[-1][1] // DAY)
-            for statement in _DROP_DAYS:
-                base.execute(statement, (before,))
-        base.execute("UPDATE session SET thinned = 1 WHERE thinned = 2")
-        base.execute("COMMIT")
+    dropped = 1
+    while dropped and _size(base) > most * (1 - _SPARE):
+        dropped = base.execute(
+            "DELETE FROM session WHERE number IN (SELECT number FROM session ORDER BY started LIMIT ?)", (_STEP,)
+        ).rowcount
+        base.execute("DELETE FROM reading WHERE day < (SELECT min(started) FROM session) / ? - 1", (DAY,))
     # As a script: `execute` would stop after the first page.
     base.executescript("PRAGMA incremental_vacuum")

@@ -6,9 +6,10 @@ import json
 import math
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Severity
 from fabtui.diagnosis.merge_findings import finding_key
 from fabtui.errors import InputError
-from fabtui.history.components import Component, PartKind, Parts
+from fabtui.history.components import Component, PartKind, Parts, rule_of
 from fabtui.history.file import DAY, history_file, mapping, moment, reading
 from fabtui.history.rules import FoundOn, HourlyRate, PastEvidence, Share, StepOfVersion, history_findings
-from fabtui.model.recurrence import Recurrence
+from fabtui.model.records import Recurrence
 
 if TYPE_CHECKING:
     import sqlite3
@@ -140,7 +141,7 @@ class Overview:
 
 
 def usual_start(subject: str) -> float:
-    """Return the start (epoch seconds) of what is shown where no other is asked for: of a subject its whole course."""
+    """Return the start (epoch seconds) of what is shown by default: of a subject its whole course."""
     return 0.0 if subject else start_before(time.time())
 
 
@@ -152,14 +153,10 @@ def start_before(when: float) -> float:
 def read_overview(
     path: Path, since: float, subject: str = "", *, until: float = math.inf, courses: int = 0
 ) -> Overview:
-    """Read the overview of a history.
+    """Read the overview of a history: of the sessions from a time to a time (epoch seconds).
 
-    Args:
-        path: File of the history.
-        since: Start of the time (epoch seconds).
-        subject: A node, an endpoint, a port or an identity; "" for none.
-        until: Sessions that began then (epoch seconds) or later are left out.
-        courses: Number of components that stand out whose courses are read, if there is no subject.
+    It has the courses of a subject (a node, an endpoint, a port or an identity), or of the first components that stand
+    out.
 
     Raises:
         InputError: The file cannot be used.
@@ -171,20 +168,23 @@ def read_overview(
 
 
 class SiteHistory:
-    """Queries over the file of a site.
-
-    Args:
-        base: A connection to the file.
-        until: Sessions that began then (epoch seconds) or later are left out; what days saw ends with the day before.
-    """
+    """Queries over the file of a site, about the sessions that began before a time; of counters, before its day."""
 
     def __init__(self, base: sqlite3.Connection, until: float = math.inf) -> None:
         self._base = base
         self._until = until
-        self._last_day = 1 << 40 if until == math.inf else int(until // DAY)
-        self._components: dict[int, Component] = {}
-        self._evidence: PastEvidence | None = None
-        self._findings: list[Finding] | None = None
+        ((latest,),) = base.execute("SELECT max(started) FROM session WHERE started < ?", (until,))
+        self._latest = float(latest or 0.0)
+        self._stays: dict[int, list[tuple[str, float, float]]] = {}
+        for number, place, *times in base.execute("SELECT * FROM stay WHERE since < ? ORDER BY since", (until,)):
+            began, last = map(moment, times)
+            self._stays.setdefault(number, []).append((str(place), began, last))
+        #: Components by their numbers in the file.
+        self.components: dict[int, Component] = {}
+        for number, kind, identity, by_name in base.execute("SELECT * FROM component"):
+            if stays := self._stays.get(number):
+                place = max(stays, key=lambda stay: stay[2])[0]
+                self.components[number] = Component(PartKind(kind), identity, place, bool(by_name))
 
     def overview(self, path: Path, since: float, subject: str = "", courses: int = 0) -> Overview:
         """Return the overview of the sessions since a time (epoch seconds); see `read_overview`."""
@@ -193,37 +193,36 @@ class SiteHistory:
             return Overview(path, since, self._until, subject=subject)
         standouts = self.worst(since)
         parts = self.find(subject)[:MOST_COURSES] if subject else [each.component for each in standouts[:courses]]
-        shown = [self._course(number, since) for part in parts for number in self._numbers(part)]
-        sessions, steps = self.sessions(since), self.version_steps(since)
+        shown, sessions, steps = self.courses(parts, since), self.sessions(since), self.version_steps(since)
         return Overview(path, since, self._until, total, sessions, standouts, subject, shown, steps)
+
+    def rows(
+        self, query: str, since: float, *more: object, only: Collection[int] | None = None
+    ) -> Iterator[tuple[Any, ...]]:
+        """Return the rows of a query about the sessions of a time, or some of their components: its ``{where}``."""
+        among = "" if only is None else f" AND component IN ({', '.join(map(str, only))})"
+        where = f"WHERE started >= ? AND started < ?{among}"
+        return self._base.execute(query.format(where=where), (since, self._until, *more))
 
     def sessions(self, since: float = 0.0) -> list[PastSession]:
         """Return the latest sessions that began after a time (epoch seconds), the newest first."""
-        rows = self._base.execute(
-            "SELECT started, nodes, endpoints, exit, versions, recording, software, text FROM session"
-            " WHERE started >= ? AND started < ? ORDER BY started DESC LIMIT ?",
-            (since, self._until, _MOST_LISTED),
+        rows = self.rows(
+            "SELECT started, nodes, endpoints, exit, versions, recording, software, text FROM session {where}"
+            " ORDER BY started DESC LIMIT ?",
+            since,
+            _MOST_LISTED,
         )
-        found = []
+        sessions = []
         for started, nodes, endpoints, code, versions, *words in rows:
             recording, software, text = map(str, words)
             names, code = tuple(map(str, json.loads(str(nodes)))), None if code is None else int(code)
             values = (int(endpoints), code, text, mapping(versions))
-            found.append(PastSession(moment(started), recording, software, names, *values))
-        return found
+            sessions.append(PastSession(moment(started), recording, software, names, *values))
+        return sessions
 
     def count(self, since: float = 0.0) -> int:
         """Return the number of sessions that began after a time (epoch seconds)."""
-        rows = self._base.execute(
-            "SELECT count(*) FROM session WHERE started >= ? AND started < ?", (since, self._until)
-        )
-        return int(rows.fetchone()[0])
-
-    @property
-    def latest(self) -> float:
-        """Start of the latest session (epoch seconds); 0 without any."""
-        rows = self._base.execute("SELECT max(started) FROM session WHERE started < ?", (self._until,))
-        return float(rows.fetchone()[0] or 0.0)
+        return sum(1 for _ in self.rows("SELECT 1 FROM session {where}", since))
 
     def find(self, subject: str) -> list[Component]:
         """Return the components that a subject names; [] if it names none.
@@ -231,165 +230,147 @@ class SiteHistory:
         A node stands for itself and its parts, an endpoint for its GPU, its links and ports. Also names of ports
         (``n061 mlx5_0/1``), identities (GUID, UUID, serial number), and the beginning of one identity.
         """
-        by_place = self._base.execute(
-            "SELECT DISTINCT component FROM stay JOIN word ON number = place"
-            " WHERE text = ? OR substr(text, 1, ?) IN (?, ?) LIMIT ?",
-            (subject, len(subject) + 1, f"{subject} ", f"{subject}:", _MOST_PARTS),
-        )
-        named = {self._component(number): True for (number,) in by_place}
-        keys = {part.key for part in named if part.kind is PartKind.GPU}
-        if keys:
+        within = f"{subject} ", f"{subject}:"
+        parts = {
+            part
+            for number, part in self.components.items()
+            if any(place == subject or place.startswith(within) for place, *_ in self._stays[number])
+        }
+        if gpus := {part.key for part in parts if part.kind is PartKind.GPU}:
             gpu_of = self._gpu_of()
-            named |= {part: True for part in self._components.values() if gpu_of.get(part.key) in keys}
-        if not named:
-            by_identity = self._base.execute(
-                "SELECT number FROM component WHERE substr(identity, 1, ?) = ? COLLATE NOCASE LIMIT ?",
-                (len(subject), subject, _MOST_PARTS),
-            )
-            named = {self._component(number): True for (number,) in by_identity}
-            named = {part: True for part in named if part.identity.lower() == subject.lower()} or named
+            parts |= {part for part in self.components.values() if gpu_of.get(part.key) in gpus}
+        if not parts:
+            word = subject.lower()
+            parts = {part for part in self.components.values() if part.identity.lower().startswith(word)}
+            parts = {part for part in parts if part.identity.lower() == word} or parts
         order = list(PartKind)
-        return sorted(named, key=lambda part: (order.index(part.kind), part.place, part.identity))
+        return sorted(parts, key=lambda part: (order.index(part.kind), part.place, part.identity))[:_MOST_PARTS]
 
-    def course_of(self, part: Component, since: float = 0.0) -> Course:
-        """Return the course of a component since a time (epoch seconds)."""
-        return next((self._course(number, since) for number in self._numbers(part)), Course(part))
-
-    def _numbers(self, part: Component) -> Iterable[int]:
-        rows = self._base.execute(
-            "SELECT number FROM component WHERE kind = ? AND identity = ? AND by_name = ?",
-            (str(part.kind), part.identity, part.by_name),
+    def courses(self, parts: Iterable[Component], since: float = 0.0) -> list[Course]:
+        """Return the courses of components since a time (epoch seconds)."""
+        wanted = dict.fromkeys(parts)
+        numbers = {part: number for number, part in self.components.items() if part in wanted}
+        only = {*numbers.values()}
+        shares, rates = self._shares(since, only), self._rates(since, only)
+        visits = self.rows(
+            "SELECT component, place, count(*) FROM seen JOIN session ON session = number {where}"
+            " GROUP BY component, place",
+            0.0,
+            only=only,
         )
-        return [number for (number,) in rows]
-
-    def _course(self, number: int, since: float) -> Course:
-        stays = self._base.execute(
-            "SELECT text, since, until, (SELECT count(*) FROM seen WHERE seen.component = stay.component"
-            " AND seen.place = stay.place) FROM stay JOIN word ON number = place"
-            " WHERE component = ? AND since < ? ORDER BY since",
-            (number, self._until),
-        )
-        sightings = self._base.execute(
-            "SELECT started, rules.text, severity, subjects.text, titles.text FROM finding"
-            " JOIN session ON session.number = session JOIN word AS rules ON rules.number = rule"
-            " JOIN word AS subjects ON subjects.number = subject JOIN word AS titles ON titles.number = title"
-            " WHERE component = ? AND started >= ? AND started < ? ORDER BY started",
-            (number, since, self._until),
-        )
-        return Course(
-            self._component(number),
-            [Stay(str(place), moment(began), moment(until), int(count)) for place, began, until, count in stays],
-            {kind: shares for (_, kind), shares in self._shares(since, number).items()},
-            {name: rates for (_, name), rates in self._rates(since, number).items()},
-            [Sighting(moment(started), *map(str, words)) for started, *words in sightings],
-        )
+        times = {(number, place): count for number, place, count in visits}
+        findings: dict[int, list[Sighting]] = {}
+        for number, started, *words in self.rows(
+            "SELECT component, started, rule, severity, subject, title FROM finding"
+            " JOIN session ON session = number {where} ORDER BY started",
+            since,
+            only=only,
+        ):
+            findings.setdefault(number, []).append(Sighting(moment(started), *map(str, words)))
+        return [
+            Course(
+                part,
+                [Stay(*stay, int(times.get((number, stay[0]), 0))) for stay in self._stays[number]],
+                {kind: days for (other, kind), days in shares.items() if other == part},
+                {name: days for (other, name), days in rates.items() if other == part},
+                findings.get(number, ()),
+            )
+            for part, number in ((part, numbers[part]) for part in wanted)
+        ]
 
     def worst(self, since: float) -> list[Standout]:
         """Return the components that stand out since a time (epoch seconds), the worst first."""
-        evidence, first_day = self.evidence(), int(since // DAY)
+        evidence, first_day = self.evidence, int(since // DAY)
         lowest: dict[Component, float] = {}
         for (component, _), shares in evidence.shares.items():
-            if recent := [day.lowest for day in shares if day.first >= since]:
-                lowest[component] = min(*recent, lowest.get(component, recent[0]))
+            if values := [day.lowest for day in shares if day.first >= since]:
+                lowest[component] = min(*values, lowest.get(component, values[0]))
         worst: dict[Component, Standout] = {}
-        for (component, rule), days in evidence.findings.items():
+        for (component, rule), every in evidence.findings.items():
+            days = [day for day in every if day.day >= first_day]
             # A finding about a cable is one about its port.
-            if component.kind is not PartKind.CABLE and days[-1].day >= first_day:
-                seen = {day: count for day, count in evidence.probed.get(component, {}).items() if day >= first_day}
-                standout = _standout(component, rule, days, seen, first_day, lowest.get(component))
-                if component not in worst or standout.badness < worst[component].badness:
-                    worst[component] = standout
-        for finding in self.findings():
-            part = finding.facts.get("component")
+            if component.kind is PartKind.CABLE or not days:
+                continue
+            seen = {day: count for day, count in evidence.probed.get(component, {}).items() if day >= first_day}
+            bad, last, times = {day.day for day in days}, days[-1], sum(day.sessions for day in days)
+            turn = Turn.NEW if every[0].day >= first_day and len(days) <= 2 else Turn.LASTS
+            if sum(a in bad and b not in bad for a, b in pairwise(seen)) > 1:
+                turn = Turn.FLAPS
+            when, counts = (every[0].time, last.time), (times, max(times, sum(seen.values())))
+            standout = Standout(
+                component, turn, rule, str(last.title), last.severity, *when, *counts, lowest.get(component)
+            )
+            if component not in worst or standout.badness < worst[component].badness:
+                worst[component] = standout
+        for finding in self.findings:
+            facts, part = finding.facts, finding.facts.get("component")
             if isinstance(part, Component):
-                worst[part] = self._judged(part, finding, worst.get(part), lowest.get(part))
+                known = worst.get(part)
+                turn = Turn.DEGRADES if facts.get("degrades") else Turn.FLAPS
+                severities = [str(finding.severity), *([known.severity] if known else [])]
+                when = float(facts.get("since_time") or 0.0), float(facts.get("last_time") or self._latest)
+                counts, words = (
+                    (known.sessions, known.of) if known else (0, 0),
+                    str(facts.get("words") or finding.rule.title),
+                )
+                worse = min(severities, key=_SEVERITIES.index)
+                worst[part] = Standout(part, turn, finding.rule.id, words, worse, *when, *counts, lowest.get(part))
         return sorted(worst.values(), key=lambda standout: standout.badness)[:MOST_COMPONENTS]
-
-    def _judged(self, part: Component, finding: Finding, known: Standout | None, lowest: float | None) -> Standout:
-        facts = finding.facts
-        severities = [str(finding.severity)] + ([known.severity] if known else [])
-        return Standout(
-            part,
-            Turn.DEGRADES if facts.get("degrades") else Turn.FLAPS,
-            finding.rule.id,
-            str(facts.get("words") or finding.rule.title),
-            min(severities, key=_SEVERITIES.index),
-            float(facts.get("since_time") or 0.0),
-            float(facts.get("last_time") or self.latest),
-            known.sessions if known else 0,
-            known.of if known else 0,
-            lowest,
-        )
 
     def version_steps(self, since: float) -> list[VersionStep]:
         """Return new versions since a time (epoch seconds) that changed what is usual, the latest first."""
         steps = [
             VersionStep(finding.facts["since_time"], finding.rule.id, finding.rule.message.format_map(finding.facts))
-            for finding in self.findings()
+            for finding in self.findings
             if isinstance(finding.rule, StepOfVersion) and finding.facts["since_time"] >= since
         ]
         return sorted(steps, key=lambda step: -step.since)
 
+    @cached_property
     def findings(self) -> list[Finding]:
-        """Return what the rules about earlier sessions find, the worst first."""
-        if self._findings is None:
-            self._findings = history_findings(self.evidence())
-        return self._findings
+        """Findings of the rules about earlier sessions, the worst first."""
+        return history_findings(self.evidence)
 
+    @cached_property
     def evidence(self) -> PastEvidence:
-        """Return the evidence of the days before the latest session."""
-        if self._evidence is None:
-            since = self.latest - WINDOW * DAY
-            findings = self._found_on(since)
-            self._evidence = PastEvidence(
-                shares=self._shares(since),
-                rates=self._rates(since),
-                usual=self._usual(since),
-                versions=self._versions(since),
-                findings=findings,
-                probed=self._probed({component for component, _ in findings}, since),
-                holders=self._holders(),
-                gpu_of=self._gpu_of(),
-            )
-        return self._evidence
-
-    def _component(self, number: int) -> Component:
-        if (part := self._components.get(number)) is None:
-            kind, identity, by_name = self._base.execute(
-                "SELECT kind, identity, by_name FROM component WHERE number = ?", (number,)
-            ).fetchone()
-            place = self._base.execute(
-                "SELECT text FROM stay JOIN word ON number = place WHERE component = ? ORDER BY until DESC LIMIT 1",
-                (number,),
-            ).fetchone()
-            part = Component(PartKind(kind), identity, place[0] if place else identity, bool(by_name))
-            self._components[number] = part
-        return part
-
-    def _days(self, columns: str, table: str, name: str, since: float, only: int | None) -> Iterator[tuple[Any, ...]]:
-        """Return rows of a table that days are summed up in, of all components or of one."""
-        # The unary plus keeps SQLite from the index that serves all components.
-        day, of = ("day", "") if only is None else ("+day", f"AND component = {only:d}")
-        query = (
-            f"SELECT component, text, {columns} FROM {table} JOIN word ON number = {name}"  # noqa: S608  # nosec B608
-            f" WHERE {day} >= ? AND {day} < ? {of} ORDER BY component, {name}, day"
+        """Evidence of the days before the latest session."""
+        since = (self._latest - WINDOW * DAY) // DAY * DAY
+        return PastEvidence(
+            shares=self._shares(since),
+            rates=self._rates(since),
+            usual=self._usual(since),
+            versions=self._versions(since),
+            findings=self._found_on(since),
+            probed=self._probed(since),
+            holders=self._holders(),
+            gpu_of=self._gpu_of(),
         )
-        return self._base.execute(query, (int(since // DAY), self._last_day))
 
-    def _shares(self, since: float, only: int | None = None) -> dict[tuple[Component, str], list[Share]]:
+    def _shares(self, since: float, only: Collection[int] | None = None) -> dict[tuple[Component, str], list[Share]]:
+        """Return the shares of a day by component, and by layer and class, of all components or of some."""
         shares: dict[tuple[Component, str], list[Share]] = {}
-        rows = self._days("day, first, total, lowest, sessions, bad", "share_day", "kind", since, only)
-        for number, kind, day, first, total, lowest, sessions, bad in rows:
-            share = Share(moment(day * DAY), moment(first), total / sessions, float(lowest), int(sessions), int(bad))
-            shares.setdefault((self._component(number), str(kind)), []).append(share)
+        for number, kind, day, first, mean, lowest, sessions, bad in self.rows(
+            "SELECT component, kind, day, min(started), avg(share), min(share), count(*), sum(bad > 0)"
+            " FROM share JOIN session ON session = number {where}"
+            " GROUP BY component, kind, day ORDER BY component, kind, day",
+            since // DAY * DAY,
+            only=only,
+        ):
+            share = Share(moment(day * DAY), moment(first), float(mean), float(lowest), int(sessions), int(bad))
+            shares.setdefault((self.components[number], str(kind)), []).append(share)
         return shares
 
-    def _rates(self, since: float, only: int | None = None) -> dict[tuple[Component, str], list[HourlyRate]]:
+    def _rates(
+        self, since: float, only: Collection[int] | None = None
+    ) -> dict[tuple[Component, str], list[HourlyRate]]:
         """Return the counts of each component by counter: differences of totals, else increases within sessions."""
-        rows = self._days("day, first, time, total, increase, hours, sessions", "reading", "counter", since, only)
+        last = min(self._until, 1e12) // DAY
+        rows = self._base.execute(
+            "SELECT * FROM reading WHERE day >= ? AND day < ? ORDER BY component, counter, day", (since // DAY, last)
+        )
         readings: dict[tuple[Component, str], list[tuple[Any, ...]]] = {}
-        for number, name, *values in rows:
-            readings.setdefault((self._component(number), str(name)), []).append(tuple(values))
+        for number, name, *values in rows if only is None else (row for row in rows if row[0] in only):
+            readings.setdefault((self.components[number], str(name)), []).append(tuple(values))
         rates: dict[tuple[Component, str], list[HourlyRate]] = {}
         by_key: dict[tuple[_Key, str], list[HourlyRate]] = {}
         for key in sorted(readings, key=lambda key: (key[0].kind is PartKind.NVLINK, key[1] != "errors")):
@@ -404,23 +385,20 @@ class SiteHistory:
 
     def _usual(self, since: float) -> dict[tuple[str, int], list[tuple[int, float]]]:
         usual: dict[tuple[str, int], list[tuple[int, float]]] = {}
-        rows = self._base.execute(
-            "SELECT text, size, day, total / sessions FROM usual_day JOIN word ON number = kind"
-            " WHERE day >= ? AND day < ? ORDER BY day",
-            (int(since // DAY), self._last_day),
-        )
-        for kind, size, day, value in rows:
+        for kind, size, day, value in self.rows(
+            "SELECT kind, size, day, avg(value) FROM usual JOIN session ON session = number {where}"
+            " GROUP BY kind, size, day ORDER BY day",
+            since,
+        ):
             usual.setdefault((kind, size), []).append((day, value))
         return usual
 
     def _versions(self, since: float) -> dict[int, dict[str, tuple[str, float]]]:
         versions: dict[int, dict[str, tuple[str, float]]] = {}
-        rows = self._base.execute(
-            "SELECT cast(started / ? AS INTEGER) AS day, versions, min(started) FROM session"
-            " WHERE started >= ? AND started < ? GROUP BY day, versions ORDER BY min(started)",
-            (DAY, since, self._until),
-        )
-        for day, text, started in rows:
+        for day, text, started in self.rows(
+            "SELECT day, versions, min(started) FROM session {where} GROUP BY day, versions ORDER BY min(started)",
+            since,
+        ):
             known = versions.setdefault(day, {})
             for fact, version in mapping(text).items():
                 if fact not in known or known[fact][0] != version:
@@ -429,45 +407,37 @@ class SiteHistory:
 
     def _found_on(self, since: float) -> dict[tuple[Component, str], list[FoundOn]]:
         days: dict[tuple[Component, str], list[FoundOn]] = {}
-        rows = self._base.execute(
-            # Texts are joined to the days, which are few.
-            "SELECT found.component, rules.text, day, first, sessions, places.text, titles.text, severity FROM"
-            " (SELECT component, rule, cast(started / ? AS INTEGER) AS day, min(started) AS first,"
-            " count(DISTINCT session) AS sessions, session, title, min(severity) AS severity"
-            " FROM finding JOIN session ON session.number = finding.session"
-            " WHERE started >= ? AND started < ? AND severity != 'note' AND component IS NOT NULL"
-            " GROUP BY component, rule, day) AS found"
-            " JOIN word AS rules ON rules.number = rule JOIN word AS titles ON titles.number = title"
-            " LEFT JOIN seen ON seen.component = found.component AND seen.session = found.session"
-            " LEFT JOIN word AS places ON places.number = seen.place ORDER BY day",
-            (DAY, since, self._until),
-        )
-        for number, rule, day, first, sessions, place, title, severity in rows:
-            each = FoundOn(day, moment(first), sessions, place or "", title, severity)
-            days.setdefault((self._component(number), rule), []).append(each)
+        for number, rule, day, first, *values in self.rows(
+            "SELECT component, rule, day, min(started), count(DISTINCT session), place, title, min(severity)"
+            " FROM finding JOIN session ON session = number {where}"
+            " AND severity != 'note' AND component IS NOT NULL GROUP BY component, rule, day ORDER BY day",
+            since,
+        ):
+            days.setdefault((self.components[number], rule), []).append(FoundOn(day, moment(first), *values))
         return days
 
-    def _probed(self, components: set[Component], since: float) -> dict[Component, dict[int, int]]:
-        query = "SELECT day, sessions FROM seen_day WHERE component = ? AND day >= ? AND day < ? ORDER BY day"
-        times = int(since // DAY), self._last_day
-        known = [(number, part) for number, part in self._components.items() if part in components]
-        return {part: dict(self._base.execute(query, (number, *times))) for number, part in known}
+    def _probed(self, since: float) -> dict[Component, dict[int, int]]:
+        days: dict[Component, dict[int, int]] = {}
+        for number, day, sessions in self.rows(
+            "SELECT component, day, count(*) FROM seen JOIN session ON session = number {where}"
+            " AND component IN (SELECT component FROM finding WHERE severity != 'note')"
+            " GROUP BY component, day ORDER BY day",
+            since,
+        ):
+            days.setdefault(self.components[number], {})[day] = sessions
+        return days
 
     def _holders(self) -> dict[_Key, list[tuple[Component, float, float]]]:
         holders: dict[_Key, list[tuple[Component, float, float]]] = {}
-        rows = self._base.execute(
-            "SELECT stay.component, text, since, until FROM stay JOIN word ON word.number = place"
-            " WHERE place IN (SELECT place FROM stay GROUP BY place HAVING count(*) > 1) ORDER BY since"
-        )
-        for number, place, since, until in rows:
-            part = self._component(number)
-            if not part.by_name:
+        for number, part in self.components.items():
+            for place, since, until in self._stays[number] if not part.by_name else ():
                 holders.setdefault((part.kind, place), []).append((part, since, until))
-        return {key: held for key, held in holders.items() if len(held) > 1}
+        return {key: sorted(held, key=lambda stay: stay[1]) for key, held in holders.items() if len(held) > 1}
 
     def _gpu_of(self) -> dict[_Key, _Key]:
+        known = self.components
         rows = self._base.execute("SELECT port, gpu FROM carrier ORDER BY until")
-        return {self._component(port).key: self._component(gpu).key for port, gpu in rows}
+        return {known[port].key: known[gpu].key for port, gpu in rows if port in known and gpu in known}
 
 
 def _counted(readings: Iterable[tuple[Any, ...]], zeros: Sequence[HourlyRate]) -> Iterator[HourlyRate]:
@@ -484,93 +454,58 @@ def _counted(readings: Iterable[tuple[Any, ...]], zeros: Sequence[HourlyRate]) -
         yield HourlyRate(moment(day * DAY), moment(first), int(count), float(length), int(sessions))
 
 
-def _standout(
-    component: Component,
-    rule: str,
-    days: Sequence[FoundOn],
-    seen: Mapping[int, int],
-    first_day: int,
-    lowest: float | None,
-) -> Standout:
-    recent = [day for day in days if day.day >= first_day]
-    bad, times = {day.day for day in recent}, sum(day.sessions for day in recent)
-    last, of = recent[-1], max(times, sum(seen.values()))
-    turn = Turn.NEW if days[0].day >= first_day and len(recent) <= 2 else Turn.LASTS
-    if sum(a in bad and b not in bad for a, b in pairwise(seen)) > 1:
-        turn = Turn.FLAPS
-    return Standout(component, turn, rule, str(last.title), last.severity, days[0].time, last.time, times, of, lowest)
-
-
 class RememberedFindings:
-    """Findings of the latest sessions of a site in memory, asked about while a frame is made; a `FindingPast`.
-
-    Args:
-        base: A connection to the file of the site.
-        path: The file.
-        before: Time (epoch seconds) from which sessions are left out.
-    """
+    """Findings of the latest sessions of a site in memory, asked about while a frame is made; a `FindingPast`."""
 
     def __init__(self, base: sqlite3.Connection, path: Path, before: float) -> None:
         #: Start of each session that a rule found something in about a component, by kind and identity, and its place.
-        self._of_component: dict[tuple[str, str, str], list[tuple[float, str]]] = {}
+        self._of_component: dict[tuple[str, _Key], list[tuple[float, str]]] = {}
         self._of_key: dict[str, list[float]] = {}
-        self._seen: dict[tuple[str, str], list[float]] = {}
+        self._seen: dict[_Key, list[float]] = {}
         self._parts: tuple[object, Parts] | None = None
         past = SiteHistory(base, before)
         #: What the rules about earlier sessions find.
-        self.findings = tuple(past.findings())
+        self.findings = tuple(past.findings)
         #: What stands out in the 30 days before.
         self.overview = past.overview(path, start_before(before) if math.isfinite(before) else 0.0)
         rows = base.execute(
             "SELECT started FROM session WHERE started < ? ORDER BY started DESC LIMIT ?", (before, _MOST_REMEMBERED)
         )
         self._sessions = sorted(started for (started,) in rows)
-        if self._sessions:
-            self._read(base, (self._sessions[0], before))
-
-    def _read(self, base: sqlite3.Connection, times: tuple[float, float]) -> None:
-        found = base.execute(
-            "SELECT started, keys.text, rules.text, kind, identity, places.text FROM finding"
-            " JOIN session ON session.number = finding.session JOIN word AS keys ON keys.number = finding.key"
-            " JOIN word AS rules ON rules.number = rule LEFT JOIN component ON component.number = finding.component"
-            " LEFT JOIN seen ON seen.component = finding.component AND seen.session = finding.session"
-            " LEFT JOIN word AS places ON places.number = seen.place"
-            " WHERE started >= ? AND started < ? ORDER BY started",
-            times,
-        )
-        for started, key, rule, kind, identity, place in found:
+        since = self._sessions[0] if self._sessions else math.inf
+        for started, key, rule, number, place in past.rows(
+            "SELECT started, finding.key, rule, component, place FROM finding JOIN session ON session = number {where}"
+            " ORDER BY started",
+            since,
+        ):
             self._of_key.setdefault(key, []).append(started)
-            if kind is not None:
-                self._of_component.setdefault((rule, kind, identity), []).append((started, place or ""))
-        seen = base.execute(
-            "SELECT kind, identity, started FROM seen JOIN session ON session.number = seen.session"
-            " JOIN component ON component.number = seen.component WHERE started >= ? AND started < ?"
-            " AND seen.component IN (SELECT component FROM finding) ORDER BY started",
-            times,
-        )
-        for kind, identity, started in seen:
-            self._seen.setdefault((kind, identity), []).append(started)
+            if number is not None:
+                self._of_component.setdefault((rule, past.components[number].key), []).append((started, place))
+        for number, started in past.rows(
+            "SELECT component, started FROM seen JOIN session ON session = number {where}"
+            " AND component IN (SELECT component FROM finding) ORDER BY started",
+            since,
+        ):
+            self._seen.setdefault(past.components[number].key, []).append(started)
 
     def about(self, model: Model, finding: Finding) -> Recurrence | None:
         """Return how earlier sessions had a finding; None if none did."""
         if not self._sessions or finding.rule.domain in (Domain.HISTORY, Domain.SUMMARY):
             return None
         components = self._blamed(model, finding)
-        rule = f"{finding.rule.id} {finding.code}".strip()
         if not components:
             # No component is to blame, so that the same names are all that is known.
             return self._recurrence(model, self._of_key.get(finding_key(finding)[:500], []), self._sessions)
-        return next(filter(None, (self._own(model, rule, component) for component in components)), None)
+        return next(filter(None, (self._own(model, rule_of(finding), part) for part in components)), None)
 
     def _own(self, model: Model, rule: str, part: Component) -> Recurrence | None:
         """Return how earlier sessions had a finding about a component, at any place."""
-        key = str(part.kind), part.identity
-        own = [(when, place) for when, place in self._of_component.get((rule, *key), []) if when < model.started]
+        own = [(when, place) for when, place in self._of_component.get((rule, part.key), []) if when < model.started]
         if not own:
             return None
         moved = "" if part.by_name or own[-1][1] in ("", part.place) else own[-1][1]
-        more = {"moved_from": moved, "moved": key[0] if moved else ""}
-        return self._recurrence(model, [when for when, _ in own], self._seen.get(key, self._sessions), **more)
+        more = {"moved_from": moved, "moved": str(part.kind) if moved else ""}
+        return self._recurrence(model, [when for when, _ in own], self._seen.get(part.key, self._sessions), **more)
 
     def _blamed(self, model: Model, finding: Finding) -> list[Component]:
         subject = finding.subject

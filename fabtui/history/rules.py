@@ -5,16 +5,17 @@ docs/history.md explains the formulas.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from statistics import median
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
+
+import numpy as np
 
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, findings_of, register
-from fabtui.history.components import Component, PartKind
+from fabtui.history.components import Component, PartKind, date_of
 from fabtui.history.file import DAY
 
 #: Minimum number of days with results before a change, and from it on: two sessions are not a trend.
@@ -23,7 +24,7 @@ FEWEST = 3
 _LEAST_FALL, _DEVIATIONS = 0.05, 4.0
 #: Standard deviation below which shares of a day are never taken to be.
 _LEAST_NOISE = 0.005
-#: Standard deviation of the root of a count (`_root_rate`), and by how much that rises at least.
+#: Standard deviation of the root of a count (`rise_of`), and by how much that rises at least.
 _ROOT_NOISE, _LEAST_ROOT = 1.0, 3.0
 #: Square of the t-value from which a slope is one.
 _SURE = 30.0
@@ -35,7 +36,7 @@ _BEFORE, _AFTER = 2, 2
 #: Days in which changes of components that contain each other are one.
 _TOGETHER = 14 * DAY
 #: The smallest component is blamed: what it does also shows in what contains it.
-_PARTICULAR = (PartKind.NVLINK, PartKind.CABLE, PartKind.SWITCH_PORT, PartKind.PORT, PartKind.GPU, PartKind.NODE)
+_PARTICULAR = (PartKind.NVLINK, PartKind.CABLE, PartKind.PORT, PartKind.GPU, PartKind.NODE)
 #: Days within which a finding that comes back is a recurring one, and number of times that it was found then.
 RECURRING_DAYS, _TIMES = 90, 3
 #: A step of a whole class is at least this share of what was usual; days before and after that are compared.
@@ -119,34 +120,47 @@ class Fall(NamedTuple):
     gain: float  #: Square of the t-value of its slope.
 
 
-def noise_of(courses: Iterable[Sequence[Point]]) -> float:
+def noise_of(courses: Iterable[Sequence[float]]) -> float:
     """Return the standard deviation of values about their course, from differences of neighbours: no drift moves it."""
-    steps = [abs(b.value - a.value) for course in courses for a, b in pairwise(course)]
+    steps = [abs(b - a) for course in courses for a, b in pairwise(course)]
     return max(_LEAST_NOISE, median(steps) / (_NORMAL * 2**0.5)) if steps else _LEAST_NOISE
 
 
 def fall_of(points: Sequence[Point], noise: float, least: float) -> Fall | None:
     """Return the fall that a course ends in, or None.
 
-    A constant, a line that falls to a later day, and a constant from there on are fitted to it. A step is a line from
-    one day to the next. The slope of the best fit is tested.
+    A constant, a line that falls to a later day, and a constant from there on are fitted to it by weighted least
+    squares. A step is a line from one day to the next. The slope of the best fit is tested.
 
     Args:
         points: The days of the course.
         noise: Standard deviation of a value of weight 1.
         least: The least difference of the two constants.
     """
-    values, count = [point.value for point in points], len(points)
+    count = len(points)
+    if count < 2 * FEWEST:
+        return None
+    time, value, weight = np.array(points).T
     # Most courses are flat, and are done here.
-    flat = count < 2 * FEWEST or median(values) - median(values[-FEWEST:]) < least / 2
-    if flat and (count < 2 * FEWEST or max(values[:-FEWEST]) - values[-1] < least):
+    flat = np.median(value) - np.median(value[-FEWEST:]) < least / 2
+    if flat and value[:-FEWEST].max() - value[-1] < least:
         return None
-    best = _best_ramp(points)
-    if best is None:
-        return None
-    at, before, now, gain, rest = best
+    start, end = np.triu_indices(count, 1)
+    known = (start >= FEWEST - 1) & (start < count - FEWEST)
+    start, end = start[known], end[known]
+    ramps = np.clip((time - time[start, None]) / np.maximum(1.0, time[end] - time[start])[:, None], 0.0, 1.0)
+    middles, level = ramps @ weight / weight.sum(), value @ weight / weight.sum()
+    ramps -= middles[:, None]
+    spreads = np.maximum(1e-12, ramps**2 @ weight)
+    slopes = ramps @ (weight * (value - level)) / spreads
+    gains = np.where(slopes < 0, slopes**2 * spreads, 0.0)
+    best = int(gains.argmax())
+    before, gain, at = float(level - slopes[best] * middles[best]), float(gains[best]), int(start[best]) + 1
+    # Rounded: no text shows more, and halves stay halves.
+    before, now = round(before, 9), round(before + float(slopes[best]), 9)
+    rest = float(weight @ (value - level) ** 2) - gain
     sureness = gain / max(noise**2, rest / (count - 3))
-    low = [value < before - least / 2 for value in values[at:]]
+    low = [bool(day < before - least / 2) for day in value[at:]]
     if before - now < least or sureness <= _SURE or not all(low[-2:]) or sum(low) < FEWEST:
         return None
     # A line through a bend begins before it, and one day may be low by chance.
@@ -154,50 +168,14 @@ def fall_of(points: Sequence[Point], noise: float, least: float) -> Fall | None:
     return Fall(at, points[at].time, before, now, count - at, sureness)
 
 
-def _best_ramp(points: Sequence[Point]) -> tuple[int, float, float, float, float] | None:
-    """Return the ramp that fits a course best by weighted least squares; None if none falls.
-
-    It has the first day that is lower, and the values before and after. Sums of squares follow: the gain over a
-    constant, and the rest.
-    """
-    times = [(point.time - points[0].time) / DAY for point in points]
-    columns = [
-        (weight, weight * at, weight * at * at, weight * value, weight * at * value, weight * value * value)
-        for at, (_, value, weight) in zip(times, points, strict=True)
-    ]
-    # Sums up to each day, from which least squares of its parts need no loop.
-    w, t, tt, y, ty, yy = ([0.0, *accumulate(column)] for column in zip(*columns, strict=True))
-    best = 0.0, 0, 0.0, 0.0
-    for start in range(FEWEST - 1, len(points) - FEWEST):
-        first, s = times[start], start + 1
-        for end in range(start + 1, len(points)):
-            length, within, after = times[end] - first, w[end] - w[s], w[-1] - w[end]
-            x = (t[end] - t[s] - within * first) / length + after
-            xx = (tt[end] - tt[s] - 2 * first * (t[end] - t[s]) + within * first * first) / length**2 + after
-            xy = (ty[end] - ty[s] - first * (y[end] - y[s])) / length + y[-1] - y[end]
-            slope, spread = xy - x * y[-1] / w[-1], xx - x * x / w[-1]
-            if slope < 0 < spread and slope * slope / spread > best[0]:
-                best = slope * slope / spread, s, slope / spread, x
-    gain, at, drop, x = best
-    if not gain:
-        return None
-    before = (y[-1] - drop * x) / w[-1]
-    return at, before, before + drop, gain, yy[-1] - y[-1] ** 2 / w[-1] - gain
-
-
-def _root_rate(day: HourlyRate) -> Point:
-    """Return twice the root of events per day, with a minus: its variance is 1 for a day at each rate."""
-    days = day.hours / 24
-    return Point(day.first, -2 * (day.events / days) ** 0.5, days)
-
-
 def rise_of(course: Sequence[HourlyRate]) -> tuple[Fall, float, float] | None:
     """Return the rise that a course of counts ends in, and its events per day before and now; None without one."""
     known = [day for day in course if day.hours > 0]
     if len(known) < 2 * FEWEST or sum(day.events > 0 for day in known[-FEWEST:]) < FEWEST - 1:
         return None
-    fall = fall_of([_root_rate(day) for day in known], _ROOT_NOISE, _LEAST_ROOT)
-    if fall is None:
+    # Twice the root of events per day has the variance 1 for a day at each rate.
+    roots = [Point(day.first, -2 * (24 * day.events / day.hours) ** 0.5, day.hours / 24) for day in known]
+    if (fall := fall_of(roots, _ROOT_NOISE, _LEAST_ROOT)) is None:
         return None
     before, now = _per_day(known[: fall.at]), _per_day(known[-FEWEST:])
     more = sum(day.events - before * day.hours / 24 for day in known[fall.at :])
@@ -226,11 +204,7 @@ class Transfer(NamedTuple):
 
 
 class HistoryContext:
-    """Conclusions from the evidence of earlier sessions that several rules need.
-
-    Args:
-        evidence: The evidence.
-    """
+    """Conclusions from the evidence of earlier sessions that several rules need."""
 
     def __init__(self, evidence: PastEvidence) -> None:
         self.evidence = evidence
@@ -245,8 +219,13 @@ class HistoryContext:
             if not any(self._same(change, other) for other in kept):
                 kept.append(change)
         # Only now: what a replaced component explains needs no other.
-        left_out = self._gone() | self.moves.keys()
-        return [change for change in kept if change.component not in left_out]
+        gone = {
+            part
+            for (_, place), held in self.evidence.holders.items()
+            for part, _, until in held
+            if part.place == place and until < max(last for *_, last in held)
+        }
+        return [change for change in kept if change.component not in gone | self.moves.keys()]
 
     @cached_property
     def moves(self) -> dict[Component, Transfer]:
@@ -265,15 +244,6 @@ class HistoryContext:
                 moves[component] = Transfer(rule, max(came, default=after[0].time), after, before[-1].place)
         return moves
 
-    def _gone(self) -> set[Component]:
-        """Return the components that were replaced: the last place of each has had a different one since."""
-        return {
-            part
-            for (_, place), held in self.evidence.holders.items()
-            for part, _, until in held
-            if part.place == place and until < max(last for *_, last in held)
-        }
-
     def _same(self, change: Degradation, other: Degradation) -> bool:
         """Return whether a change shows what the change of a part of it, or of the component itself, is already."""
         a, b = change.component, other.component
@@ -285,31 +255,30 @@ class HistoryContext:
             return b.identity.rpartition("/")[0] == a.identity
         if a.kind is PartKind.GPU and self.evidence.gpu_of.get(b.key) == a.key:
             return True
-        if a.kind in (PartKind.PORT, PartKind.CABLE, PartKind.SWITCH_PORT) and a.kind is not b.kind:
+        if a.kind in (PartKind.PORT, PartKind.CABLE) and a.kind is not b.kind:
             return bool(a.node) and a.node == b.node
         return a.kind is PartKind.NODE and a.node == b.node
 
     def _falls(self) -> Iterator[Degradation]:
-        courses = {key: [Point(day.first, day.share) for day in days] for key, days in self.evidence.shares.items()}
-        by_class: dict[str, list[list[Point]]] = {}
-        for (_, kind), course in courses.items():
-            by_class.setdefault(kind, []).append(course)
-        usual = {kind: noise_of(each) for kind, each in by_class.items()}
-        for (component, kind), course in courses.items():
-            noise = max(usual[kind], noise_of([course[: len(course) // 2]]))
-            least = max(_LEAST_FALL * median(day.value for day in course), _DEVIATIONS * noise)
-            if fall := fall_of(course, noise, least):
+        by_class: dict[str, list[list[float]]] = {}
+        for (_, kind), days in self.evidence.shares.items():
+            by_class.setdefault(kind, []).append([day.share for day in days])
+        usual = {kind: noise_of(courses) for kind, courses in by_class.items()}
+        for (component, kind), days in self.evidence.shares.items():
+            values = [day.share for day in days]
+            noise = max(usual[kind], noise_of([values[: len(values) // 2]]))
+            least = max(_LEAST_FALL * median(values), _DEVIATIONS * noise)
+            if fall := fall_of([Point(day.first, day.share) for day in days], noise, least):
                 words = f"fell from {100 * fall.before:.0f} % to {100 * fall.now:.0f} % of what is usual"
                 yield Degradation(component, fall, f"bandwidth ({kind}) {words}")
 
     def _rises(self) -> Iterator[Degradation]:
         changes: dict[tuple[PartKind, str], list[Degradation | None]] = {}
         for (component, name), days in self.evidence.rates.items():
-            rise, change = rise_of(days), None
-            if rise is not None:
+            change = None
+            if rise := rise_of(days):
                 fall, before, now = rise
-                words = f"{name}: {before:.3g} per day before, {now:.3g} per day now"
-                change = Degradation(component, fall, words)
+                change = Degradation(component, fall, f"{name}: {before:.3g} per day before, {now:.3g} per day now")
             changes.setdefault((component.kind, name), []).append(change)
         for each in changes.values():
             rising = [change for change in each if change is not None]
@@ -318,14 +287,9 @@ class HistoryContext:
                 yield from rising
 
 
-def date_of(seconds: float) -> str:
-    """Return a time (epoch seconds) as a date in UTC."""
-    return time.strftime("%Y-%m-%d", time.gmtime(seconds))
-
-
 def history_findings(evidence: PastEvidence) -> list[Finding]:
     """Return the findings of all rules about earlier sessions, the worst first."""
-    return sorted(findings_of(Domain.HISTORY, HistoryContext(evidence)), key=lambda one: one.severity.rank)
+    return sorted(findings_of(Domain.HISTORY, HistoryContext(evidence)), key=lambda finding: finding.severity.rank)
 
 
 class HistoryRule(Rule[HistoryContext]):
@@ -334,17 +298,14 @@ class HistoryRule(Rule[HistoryContext]):
     domain = Domain.HISTORY
     severity = Severity.WARN
 
-    def about(self, component: Component, facts: dict[str, Any], *, severity: Severity | None = None) -> Finding:
+    def about(self, component: Component, since: float, **facts: object) -> Finding:
         kind = _KINDS.get(component.kind)
         name = component.place.partition("/")[0] if kind is Kind.NIC else component.place
         nodes = [component.node] if component.node else []
-        given = {"part": _named(component), "component": component, **facts}
+        part = component.place if component.by_name else f"{component.place} ({component.identity})"
+        facts |= {"part": part, "component": component, "since": date_of(since), "since_time": since}
         blames = Subject(kind, name) if kind is not None else None
-        return self.finding(component.place, severity=severity, nodes=nodes, facts=given, blames=blames)
-
-
-def _named(component: Component) -> str:
-    return component.place if component.by_name else f"{component.place} ({component.identity})"
+        return self.finding(component.place, nodes=nodes, facts=facts, blames=blames)
 
 
 @register
@@ -365,27 +326,15 @@ class Degrades(HistoryRule):
     next_step = "Plan its replacement before it fails; look at the course first."
 
     def check(self, context: HistoryContext) -> Iterator[Finding]:
-        for one in context.degradations:
-            facts = {
-                "since": date_of(one.fall.since),
-                "since_time": one.fall.since,
-                "words": one.words,
-                "days": one.fall.days,
-                "place": one.component.place,
-                "degrades": True,
-            }
-            yield self.about(one.component, facts)
+        for component, fall, words in context.degradations:
+            facts = {"words": words, "days": fall.days, "place": component.place, "degrades": True}
+            yield self.about(component, fall.since, **facts)
 
 
-def _episodes(found: Iterable[int], probed: Iterable[int]) -> list[int]:
+def _episodes(days: Collection[int], probed: Iterable[int]) -> list[int]:
     """Return the first days of the times that something was found, apart where a session looked and found nothing."""
-    days, starts, was = set(found), list[int](), False
-    for day in sorted({*probed, *days}):
-        now = day in days
-        if now and not was:
-            starts.append(day)
-        was = now
-    return starts
+    known = sorted({*probed, *days})
+    return [day for before, day in pairwise([-1, *known]) if day in days and before not in days]
 
 
 @register
@@ -400,28 +349,25 @@ class Recurs(HistoryRule):
     next_step = "Do not close it when it disappears: look for what the occurrences have in common."
 
     def check(self, context: HistoryContext) -> Iterator[Finding]:
-        explained = {one.component for one in context.degradations} | context.moves.keys()
+        explained = {change.component for change in context.degradations} | context.moves.keys()
         # What comes back about a cable comes back about its port.
-        explained |= {one for one, _ in context.evidence.findings if one.kind is PartKind.CABLE}
+        explained |= {part for part, _ in context.evidence.findings if part.kind is PartKind.CABLE}
         probed = context.evidence.probed
         latest = max((day for days in probed.values() for day in days), default=0)
         for (component, rule), days in context.evidence.findings.items():
-            recent = [one for one in days if one.day > latest - RECURRING_DAYS]
-            starts = _episodes((one.day for one in recent), probed.get(component, ()))
+            recent = [each for each in days if each.day > latest - RECURRING_DAYS]
+            starts = _episodes({each.day for each in recent}, probed.get(component, ()))
             if len(starts) < _TIMES or component in explained:
                 continue
             last = recent[-1]
-            facts = {
+            facts: dict[str, object] = {
                 "rule": rule,
                 "times": len(starts),
                 "days": last.day - recent[0].day + 1,
-                "since": date_of(days[0].time),
-                "since_time": days[0].time,
-                "last": date_of(last.time),
-                "last_time": last.time,
                 "words": last.title,
             }
-            yield self.about(component, facts)
+            facts |= {"last": date_of(last.time), "last_time": last.time}
+            yield self.about(component, days[0].time, **facts)
 
 
 @register
@@ -437,17 +383,14 @@ class MovedWithIt(HistoryRule):
 
     def check(self, context: HistoryContext) -> Iterator[Finding]:
         for component, move in context.moves.items():
-            facts = {
+            facts: dict[str, object] = {
                 "rule": move.rule,
                 "kind": component.kind.words,
                 "place": component.place,
-                "since": date_of(move.came),
-                "since_time": move.came,
-                "sessions": sum(day.sessions for day in move.days),
-                "words": move.days[-1].title,
                 "old": move.old,
             }
-            yield self.about(component, facts)
+            facts |= {"sessions": sum(day.sessions for day in move.days), "words": move.days[-1].title}
+            yield self.about(component, move.came, **facts)
 
 
 @register
@@ -471,7 +414,7 @@ class StepOfVersion(HistoryRule):
             steps = [step for (kind, _), course in usual if (step := _step(kind, course, day))]
             if not steps:
                 continue
-            steps.sort(key=lambda one: -abs(one[1]))
+            steps.sort(key=lambda step: -abs(step[1]))
             since = min(first for _, first in changed.values())
             facts = {
                 "since": date_of(since),
@@ -490,7 +433,7 @@ def _step(kind: str, course: Sequence[tuple[int, float]], day: int) -> tuple[str
     after = [value for at, value in course if at >= day][:_AROUND]
     if min(len(before), len(after)) < FEWEST or not (was := median(before)):
         return None
-    noise = noise_of([[Point(0.0, value / was) for value in each] for each in (before, after)])
+    noise = noise_of([[value / was for value in each] for each in (before, after)])
     step = median(after) / was - 1
     least = max(_LEAST_STEP, _DEVIATIONS * noise * (1 / len(before) + 1 / len(after)) ** 0.5)
     return (kind, step, len(before), len(after)) if abs(step) >= least else None

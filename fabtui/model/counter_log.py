@@ -108,7 +108,7 @@ def is_congested(found: Mapping[str, Deltas]) -> bool:
     return max(counts, default=0) >= LEAST_CONGESTION
 
 
-def flatten(value: dict[str, Any]) -> dict[Path, int]:
+def flatten(value: Deltas) -> dict[Path, int]:
     """Return the counts of a probe's value, or of deltas, by path; other values are ignored."""
     found: dict[Path, int] = {}
     for part, depth in _PARTS.items():
@@ -119,7 +119,7 @@ def flatten(value: dict[str, Any]) -> dict[Path, int]:
     return found
 
 
-def counts_anything(value: dict[str, Any]) -> bool:
+def counts_anything(value: Deltas) -> bool:
     """Return True if a probe's value has any count."""
     return any(True for part, depth in _PARTS.items() for _ in _leaves(value.get(part), (part,), depth))
 

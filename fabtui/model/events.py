@@ -59,9 +59,9 @@ class Event:
     #: Number within the session, from 0; None before the event pump has numbered it.
     seq: int | None = field(default=None, kw_only=True)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the event as a JSON object."""
-        value: dict[str, Any] = {} if self.seq is None else {"seq": self.seq}
+        value: JsonObject = {} if self.seq is None else {"seq": self.seq}
         value |= {"time": self.time, "kind": self.kind}
         for one in fields(self)[2:]:
             found = getattr(self, one.name)
@@ -130,7 +130,7 @@ class EndpointsAdded(Event):
     endpoints: Sequence[Endpoint]
     notes: Mapping[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the event as a JSON object."""
         return Event.to_json(self) | {"endpoints": [asdict(endpoint) for endpoint in self.endpoints]}
 
@@ -183,7 +183,7 @@ class Measured(Event):
 
     measurements: Sequence[Measurement]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the event as a JSON object."""
         return Event.to_json(self) | {"measurements": [one.to_json() for one in self.measurements]}
 

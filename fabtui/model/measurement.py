@@ -60,6 +60,10 @@ def worst(verdicts: list[Verdict]) -> Verdict:
     return max(verdicts, key=_RANK.__getitem__, default=Verdict.UNTESTED)
 
 
+#: More of what a test learnt, by name: its layer decides which names there are.
+Extra = dict[str, Any]
+
+
 # A frozen class takes three times as long to make an object.
 @dataclass(slots=True, repr=False, eq=False)
 class Measurement:
@@ -81,7 +85,7 @@ class Measurement:
     error: str | None = None  #: What went wrong, or None.
     made: bool = False  #: Whether a lab fault made it so.
     raw: str | None = None  #: The text it was read from, or None.
-    extra: dict[str, Any] | None = None  #: More of what was learnt (loss of a ping, algbw, wrong elements).
+    extra: Extra | None = None  #: More of what was learnt (loss of a ping, algbw, wrong elements).
     #: The arm of an A/B comparison it belongs to (``NCCL_P2P_DISABLE=1``); None for the first, and without one.
     arm: str | None = None
 

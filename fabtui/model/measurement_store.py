@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator
 from typing import IO, Any, NamedTuple
 
 from fabtui.model.layers import Layer
-from fabtui.model.measurement import FIELDS, Measurement, Verdict
+from fabtui.model.measurement import FIELDS, Extra, Measurement, Verdict
 
 # Raw texts and extras of measurements, compressed in chunks in an unlinked temporary file.
 #
@@ -40,7 +40,7 @@ _CACHED = 4
 #: Measurements are validated: they have no cycles.
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
-Text = tuple[str | None, dict[str, Any] | None]
+Text = tuple[str | None, Extra | None]
 
 
 class TextSpool:
@@ -74,7 +74,7 @@ class TextSpool:
             self._lengths[number] = 0
             self._store(number, data)
 
-    def add(self, raw: str | None, extra: dict[str, Any] | None) -> int:
+    def add(self, raw: str | None, extra: Extra | None) -> int:
         if raw is None and extra is None:
             return NO_TEXT
         if len(self._pending) == CHUNK_TEXTS or self._characters >= CHUNK_CHARACTERS:
@@ -230,7 +230,7 @@ class _Stored(Measurement):
         return self._texts.read(self._place)[0]
 
     @property
-    def extra(self) -> dict[str, Any] | None:  # type: ignore[override]
+    def extra(self) -> Extra | None:  # type: ignore[override]
         return self._texts.read(self._place)[1]
 
     @property

@@ -7,12 +7,12 @@ from array import array
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fabtui.model.class_statistics import ATTEMPTS, ClassValues, flapping, lasting
 from fabtui.model.endpoints import ClassKey, EndpointTable, PairClass
 from fabtui.model.layers import Layer
-from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.measurement import Extra, Measurement, Verdict
 from fabtui.model.measurement_store import NONE, MeasurementStore
 from fabtui.model.pair_index import Key, Names, PairIndex
 from fabtui.model.places import Places, values_by_class
@@ -421,7 +421,7 @@ class PairResults:
         return Verdict.SLOW if values.is_slow(value, self.slow_below) else own
 
 
-def _stalls(extra: dict[str, Any]) -> bool:
+def _stalls(extra: Extra) -> bool:
     """Return True if the 99th percentile of the message times is far above the median."""
     times = extra.get("times")
     median, p99 = (times.get(name) for name in ("median", "p99")) if isinstance(times, dict) else (None, None)

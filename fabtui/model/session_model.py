@@ -45,7 +45,7 @@ from fabtui.model.records import Absence, Cell, LogLine, NodeRecord, Phase
 from fabtui.model.verdict_changes import FOLLOWED, VerdictChanges
 
 if TYPE_CHECKING:
-    from fabtui.model.recurrence import FindingPast
+    from fabtui.model.records import FindingPast
 
 __all__ = ["Cell", "LogLine", "Model", "NodeRecord", "Phase"]
 

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fabtui.history.components import Component
+from fabtui.history.components import Component, date_of
 from fabtui.history.query import Course, Overview, Standout, Turn
 from fabtui.history.rules import HourlyRate, Share
 from fabtui.nodeset import count
 from fabtui.paths import recordings_folder
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.numbers import percent_text, value_text
-from fabtui.presentation.recurrence import date_text, span_text
+from fabtui.presentation.recurrence import span_text
 from fabtui.sanitize import one_line
 
 #: Headings of components that stand out.
@@ -29,8 +29,7 @@ FINDING_HEADINGS = ("session", "rule", "severity", "finding")
 GRAPH_WIDTH = 40
 #: Width of the columns beside a graph without the name of the value, and the least width of a graph.
 _BESIDE, _LEAST_GRAPH = 48, 8
-#: What stands out, in words for a list and for a sentence (one, several).
-TURN_WORDS = {Turn.DEGRADES: "degrades", Turn.FLAPS: "flaps", Turn.NEW: "new", Turn.LASTS: "lasts"}
+#: What stands out, in words for a sentence (one, several).
 _SENTENCES = {
     Turn.DEGRADES: ("degrades", "degrade"),
     Turn.FLAPS: ("flaps", "flap"),
@@ -41,57 +40,53 @@ _WIDEST, _LONGEST = 60, 200
 _DAY = 86400.0
 
 
-def part_text(one: Component) -> str:
+def part_text(part: Component) -> str:
     """Return the kind, the place and the identity of a component: ``GPU n061:3 (GPU-5d1a...)``."""
-    identity = "" if one.by_name or one.identity == one.place else f" ({one_line(one.identity, _WIDEST)})"
-    return f"{one.kind.words} {one_line(str(one), _WIDEST)}{identity}"
+    identity = "" if part.by_name or part.identity == part.place else f" ({one_line(part.identity, _WIDEST)})"
+    return f"{_named(part)}{identity}"
 
 
-def overview_sentence(found: Overview) -> str:
+def _named(part: Component) -> str:
+    return f"{part.kind.words} {one_line(str(part), _WIDEST)}"
+
+
+def overview_sentence(overview: Overview) -> str:
     """Return how many sessions are known, and how many components degrade, flap, are new, or have lasting findings."""
-    since = f" since {date_text(found.since)}" if found.since else ""
-    where = f"in {count(found.total, 'session')}{since}"
-    numbers = Counter(one.turn for one in found.standouts)
-    parts = [f"{numbers[turn]} {_SENTENCES[turn][numbers[turn] > 1]}" for turn in TURN_WORDS if numbers[turn]]
+    since = f" since {date_of(overview.since)}" if overview.since else ""
+    where = f"in {count(overview.total, 'session')}{since}"
+    numbers = Counter(standout.turn for standout in overview.standouts)
+    parts = [f"{numbers[turn]} {_SENTENCES[turn][numbers[turn] > 1]}" for turn in Turn if numbers[turn]]
     return f"{', '.join(parts) or 'no component stands out'} {where}"
 
 
-def version_step_texts(found: Overview) -> list[str]:
-    return [f"{one_line(one.title, _LONGEST)}  {one.rule}" for one in found.version_steps]
+def version_step_texts(overview: Overview) -> list[str]:
+    return [f"{one_line(step.title, _LONGEST)}  {step.rule}" for step in overview.version_steps]
 
 
-def empty_text(found: Overview) -> str:
-    if math.isfinite(found.until):
-        days = span_text((found.until - found.since) // _DAY)
+def empty_text(overview: Overview) -> str:
+    if math.isfinite(overview.until):
+        days = span_text((overview.until - overview.since) // _DAY)
         return f"the history has no session of the {days} before this recording"
-    if found.path.exists() and found.since:
-        return f"no session since {date_text(found.since)} is in the history {found.path}; fabtui history --since 1y"
+    if overview.path.exists() and overview.since:
+        return (
+            f"no session since {date_of(overview.since)} is in the history {overview.path}; fabtui history --since 1y"
+        )
     adds = f"fabtui history add {recordings_folder()}/*.jsonl.gz adds recordings"
     return f"no session is in the history yet: each session adds itself at its end, and {adds}"
 
 
-def standout_cells(one: Standout) -> list[str]:
+def standout_cells(standout: Standout) -> list[str]:
     """Return the cells of a component that stands out, below `STANDOUT_HEADINGS`."""
     return [
-        f"{one.component.kind.words} {one_line(str(one.component), _WIDEST)}",
-        TURN_WORDS[one.turn],
-        share_text(one.lowest),
-        f"{one.sessions} of {one.of}" if one.of else "-",
-        date_text(one.first),
-        one_line(one.title, _LONGEST),
-        one.rule,
-        date_text(one.last),
+        _named(standout.component),
+        str(standout.turn),
+        "-" if standout.lowest is None else percent_text(standout.lowest),
+        f"{standout.sessions} of {standout.of}" if standout.of else "-",
+        date_of(standout.first),
+        one_line(standout.title, _LONGEST),
+        standout.rule,
+        date_of(standout.last),
     ]
-
-
-def share_text(share: float | None) -> str:
-    """Return a share of what is usual; ``-`` if it is not known."""
-    return "-" if share is None else percent_text(share)
-
-
-def rate_text(rate: HourlyRate) -> str:
-    """Return events per hour; ``-`` if the time is not known."""
-    return value_text(rate.per_hour)
 
 
 def place_lines(course: Course) -> list[str]:
@@ -100,7 +95,7 @@ def place_lines(course: Course) -> list[str]:
         return []
     lines = []
     for at, stay in enumerate(reversed(course.stays)):
-        when = f"since {date_text(stay.since)}" if not at else f"{date_text(stay.since)} to {date_text(stay.until)}"
+        when = f"since {date_of(stay.since)}" if not at else f"{date_of(stay.since)} to {date_of(stay.until)}"
         lines.append(f"{one_line(stay.place, _WIDEST)} {when} ({count(stay.sessions, 'session')})")
     return lines
 
@@ -110,7 +105,7 @@ def moved_text(course: Course) -> str:
     if len(course.stays) < 2:
         return ""
     before, now = course.stays[-2:]
-    return f"moved from {one_line(before.place, _WIDEST)} on {date_text(now.since)}"
+    return f"moved from {one_line(before.place, _WIDEST)} on {date_of(now.since)}"
 
 
 class CourseRow(NamedTuple):
@@ -125,30 +120,32 @@ class CourseRow(NamedTuple):
     on: str  #: Day of that value.
 
 
+def _counting(course: Course) -> dict[str, Sequence[HourlyRate]]:
+    """Return the counters of a component that have ever counted."""
+    return {name: rates for name, rates in course.rates.items() if any(day.events for day in rates)}
+
+
 def course_rows(course: Course, glyphs: Glyphs, width: int | None = None) -> list[CourseRow]:
     """Return a row for each bandwidth and each counter of a component; counters that never counted are left out.
 
     The graphs leave room for the other columns in lines of a width; None: they have at most `GRAPH_WIDTH` days.
     """
-    rows = [_share_row(name, shares, glyphs) for name, shares in course.shares.items() if shares]
-    rows += [_rate_row(name, rates, glyphs) for name, rates in course.rates.items() if any(one.events for one in rates)]
+    rows = []
+    for name, shares in course.shares.items():
+        lowest, values = min(shares, key=lambda day: day.lowest), [day.share for day in shares]
+        first, latest, worst = map(percent_text, (values[0], values[-1], lowest.lowest))
+        graph = bars(values, max(1.0, *values), glyphs)
+        what = f"{one_line(name, _WIDEST)}, of usual"
+        rows.append(CourseRow(what, graph, str(len(shares)), first, latest, worst, date_of(lowest.day)))
+    for name, days in _counting(course).items():
+        highest, rates = max(days, key=lambda day: day.per_hour or 0.0), [day.per_hour for day in days]
+        first, latest, worst = map(value_text, (rates[0], rates[-1], highest.per_hour))
+        graph = bars(rates, highest.per_hour or 0.0, glyphs)
+        what = f"{one_line(name, _WIDEST)}, per hour"
+        rows.append(CourseRow(what, graph, str(len(days)), first, latest, worst, date_of(highest.day)))
     room = max([len(row.what) for row in rows], default=0) + _BESIDE
     most = GRAPH_WIDTH if width is None else min(GRAPH_WIDTH, max(_LEAST_GRAPH, width - room))
     return [row._replace(graph=row.graph[-most:]) for row in rows]
-
-
-def _share_row(name: str, shares: Sequence[Share], glyphs: Glyphs) -> CourseRow:
-    worst = min(shares, key=lambda one: one.lowest)
-    ends = (share_text(shares[0].share), share_text(shares[-1].share), share_text(worst.lowest))
-    graph = bars([one.share for one in shares], max(1.0, *(one.share for one in shares)), glyphs)
-    return CourseRow(f"{one_line(name, _WIDEST)}, of usual", graph, str(len(shares)), *ends, date_text(worst.day))
-
-
-def _rate_row(name: str, rates: Sequence[HourlyRate], glyphs: Glyphs) -> CourseRow:
-    worst = max(rates, key=lambda one: one.per_hour or 0.0)
-    ends = (rate_text(rates[0]), rate_text(rates[-1]), rate_text(worst))
-    graph = bars([one.per_hour for one in rates], worst.per_hour or 0.0, glyphs)
-    return CourseRow(f"{one_line(name, _WIDEST)}, per hour", graph, str(len(rates)), *ends, date_text(worst.day))
 
 
 def bars(values: Sequence[float | None], most: float, glyphs: Glyphs) -> str:
@@ -162,27 +159,24 @@ def bars(values: Sequence[float | None], most: float, glyphs: Glyphs) -> str:
 def day_rows(course: Course) -> list[list[str]]:
     """Return a table of the days, the latest first, with a heading: of each bandwidth the share of usual, and rates."""
     sessions: dict[float, int] = {}
-    columns: list[tuple[str, dict[float, str]]] = []
+    columns: dict[str, dict[float, str]] = {}
     for name, shares in course.shares.items():
-        sessions |= {one.day: max(one.sessions, sessions.get(one.day, 0)) for one in shares}
-        columns.append((one_line(name, _WIDEST), {one.day: share_text(one.share) for one in shares}))
-    for name, rates in course.rates.items():
-        if any(one.events for one in rates):
-            sessions |= {one.day: max(one.sessions, sessions.get(one.day, 0)) for one in rates}
-            columns.append((f"{one_line(name, _WIDEST)}/h", {one.day: rate_text(one) for one in rates}))
-    if not columns:
-        return []
-    head = ["day", "sessions", *(name for name, _ in columns)]
-    days = sorted(sessions, reverse=True)
-    return [
-        head,
-        *([date_text(day), str(sessions[day]), *(texts.get(day, "-") for _, texts in columns)] for day in days),
-    ]
+        columns[one_line(name, _WIDEST)] = {day.day: percent_text(day.share) for day in shares}
+    for name, rates in _counting(course).items():
+        columns[f"{one_line(name, _WIDEST)}/h"] = {day.day: value_text(day.per_hour) for day in rates}
+    every: list[Sequence[Share | HourlyRate]] = [*course.shares.values(), *_counting(course).values()]
+    for each in (each for days in every for each in days):
+        sessions[each.day] = max(each.sessions, sessions.get(each.day, 0))
+    rows = (
+        [date_of(day), str(sessions[day]), *(texts.get(day, "-") for texts in columns.values())]
+        for day in sorted(sessions, reverse=True)
+    )
+    return [["day", "sessions", *columns], *rows] if columns else []
 
 
 def finding_rows(course: Course) -> list[list[str]]:
     """Return the cells of each finding about a component below `FINDING_HEADINGS`, the latest first."""
     return [
-        [date_text(each.time), each.rule, each.severity, one_line(each.title, _LONGEST)]
+        [date_of(each.time), each.rule, each.severity, one_line(each.title, _LONGEST)]
         for each in reversed(course.findings)
     ]

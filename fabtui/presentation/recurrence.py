@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import Any
 
-from fabtui.history.components import PartKind
-from fabtui.model.recurrence import Recurrence
+from fabtui.history.components import PartKind, date_of
+from fabtui.model.records import Recurrence
 from fabtui.nodeset import count
 from fabtui.sanitize import one_line
 
 _ORDINALS = ("", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 #: How parts are called in a sentence, by their kind.
 _PARTS = {str(kind): kind.words for kind in PartKind}
-_DAY, _HOUR = 86400.0, 3600.0
 #: Longest identity and place in a sentence.
 _WIDEST = 60
 
@@ -23,7 +23,7 @@ def recurrence_text(past: Recurrence) -> str:
 
     The second time needs no number: the finding was seen before.
     """
-    parts = [f"first seen {count(past.sessions_ago, 'session')} ago ({date_text(past.first)})"]
+    parts = [f"first seen {count(past.sessions_ago, 'session')} ago ({date_of(past.first)})"]
     if past.times > 2:
         parts.append(f"{ordinal(past.times)} time in {span_text(past.days)}")
     if past.moved_from:
@@ -34,17 +34,8 @@ def recurrence_text(past: Recurrence) -> str:
 
 def recurrence_json(past: Recurrence) -> dict[str, Any]:
     """Return the same as a JSON object; times are ISO 8601 in UTC."""
-    return {
-        "first": _stamp(past.first),
-        "last": _stamp(past.last),
-        "sessions_ago": past.sessions_ago,
-        "times": past.times,
-        "days": round(past.days, 3),
-        "running": past.running,
-        "moved": past.moved,
-        "moved_from": past.moved_from,
-        "text": recurrence_text(past),
-    }
+    times = {"first": _stamp(past.first), "last": _stamp(past.last), "days": round(past.days, 3)}
+    return {**asdict(past), **times, "text": recurrence_text(past)}
 
 
 def ordinal(number: int) -> str:
@@ -59,12 +50,7 @@ def span_text(days: float) -> str:
     """Return a time in whole days, of less than a day in hours: ``14 days``, ``5 hours``."""
     if days >= 1:
         return count(round(days), "day")
-    return count(max(1, round(days * _DAY / _HOUR)), "hour")
-
-
-def date_text(when: float) -> str:
-    """Return the day of a time in UTC: ``2026-11-12``."""
-    return time.strftime("%Y-%m-%d", time.gmtime(when))
+    return count(max(1, round(24 * days)), "hour")
 
 
 def _stamp(when: float) -> str:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fabtui.diagnosis.pairs.tally import Pair, Tally
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.facts.leaf_switches import leaf_names
-from fabtui.model.facts.node_layout import Device, node_layout
+from fabtui.model.facts.node_view import Entry, connections, dicts, field, number, text
 from fabtui.model.facts.nvlink_domains import domain_names
 from fabtui.model.measurement import SEVERITY, Verdict, worst
+from fabtui.model.records import NodeRecord, probed
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import Glyphs, style_of
@@ -21,6 +23,8 @@ from fabtui.presentation.wording import MUTED, Part, verdict_style, verdict_word
 from fabtui.presentation.wrapping import HEADING
 from fabtui.sanitize import one_line
 
+#: Connections through PCIe switches alone.
+SWITCHED = ("PIX", "PXB")
 #: Style of what the selected pair passes through.
 ON_PATH = "bold reverse"
 
@@ -127,9 +131,9 @@ class Topology:
 
     def _inside(self, name: str) -> list[Branch]:
         record = self._model.nodes[name]
-        layout = node_layout(record)
+        layout = _node_layout(record)
         ends = {end.index: end for end in self._model.table.of_node(name) if end.kind == "gpu"}
-        by_numa: defaultdict[int | None, list[list[Device]]] = defaultdict(list)
+        by_numa: defaultdict[int | None, list[list[_Device]]] = defaultdict(list)
         for group in layout.groups:
             by_numa[next((one.numa for one in group if one.numa is not None), None)].append(group)
         lines: list[Branch] = []
@@ -150,7 +154,7 @@ class Topology:
             lines.append(self._plain(key, title, "", name, passed, found))
         return lines or [self._plain(f"node {name} -", "no device is known", "", name, False)]
 
-    def _switch(self, key: str, node: str, group: list[Device], ends: dict[int, Endpoint]) -> list[Branch]:
+    def _switch(self, key: str, node: str, group: list[_Device], ends: dict[int, Endpoint]) -> list[Branch]:
         used = {end.nic for end in self._pair if end.node == node}
         lines = []
         for device in group:
@@ -195,8 +199,8 @@ class Topology:
         parts: list[Part] = [(glyph, style), (" ", ""), (one_line(name, 60), ON_PATH if on_path else "")]
         by_gravity = sorted(Counter(bad).items(), key=lambda item: -SEVERITY.index(item[0]))
         counts: list[Part] = []
-        for word, number in by_gravity:
-            counts += [(", " if counts else "  ", ""), (f"{number} {verdict_words(word)}", verdict_style(word))]
+        for word, times in by_gravity:
+            counts += [(", " if counts else "  ", ""), (f"{times} {verdict_words(word)}", verdict_style(word))]
         parts += counts if bad else [] if tested else [("  untested", MUTED)]
         parts.append((f"  {about}", MUTED))
         return Branch(key, parts, below or _none, node, on_path, below is not None)
@@ -209,3 +213,106 @@ def flat(branches: Iterable[Branch], depth: int = 0) -> list[str]:
         lines.append("  " * depth + "".join(word for word, _ in one.parts).rstrip())
         lines += flat(one.children(), depth + 1)
     return lines
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    """A GPU (by its index) or a NIC (None)."""
+
+    name: str  #: Name of the NIC, or ``GPU 3``.
+    gpu: int | None  #: Index of the GPU.
+    numa: int | None  #: NUMA node, or None if it is unknown.
+    about: str = ""  #: Details.
+
+
+@dataclass(frozen=True, slots=True)
+class _NodeLayout:
+    """Devices of a node."""
+
+    groups: list[
+        list[_Device]
+    ]  #: Devices that PCIe switches alone connect; a device without such a neighbour is alone.
+    nvlink: str = ""  #: How NVLinks connect the GPUs, "" if that is unknown.
+    switched: bool | None = None  #: Whether the NVLinks lead to NVSwitches; None if that is unknown.
+
+
+def _node_layout(record: NodeRecord) -> _NodeLayout:
+    """Return the devices of a node as far as they are known."""
+    inventory = record.inventory or {}
+    matrix = record.probe_results.get("topology", {}).get("matrix")
+    affinity, cells = field(matrix, "affinity"), _cells(matrix)
+    # Names in the matrix, and the devices of the inventory that they are.
+    devices: dict[str, _Device] = {}
+    for gpu in dicts(inventory.get("gpus")):
+        index = number(gpu.get("index"))
+        if isinstance(index, int):
+            place = f"GPU{gpu.get('nvml_index', index)}"
+            near = gpu.get("numa")
+            numa = _whole(field(affinity, place, "numa") if near is None else near)
+            devices[place] = _Device(f"GPU {index}", index, numa, (text(gpu.get("name")) or "").removeprefix("NVIDIA "))
+    devices |= _nics(inventory)
+    switched = {pair for pair, word in cells.items() if word in SWITCHED}
+    for gpu in dicts(inventory.get("gpus")):
+        if gpu.get("nic_path") in SWITCHED:
+            switched.add((f"GPU{gpu.get('nvml_index', gpu.get('index'))}", str(gpu.get("nic"))))
+    gpus = [name for name, device in devices.items() if device.gpu is not None]
+    return _NodeLayout(_grouped(devices, switched), *_nvlink(record, cells, gpus))
+
+
+def _whole(value: Any) -> int | None:
+    """Return the number of a NUMA node; the matrix has it as text."""
+    whole = int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 4 else number(value)
+    return whole if isinstance(whole, int) and whole >= 0 else None
+
+
+def _nics(inventory: Entry) -> dict[str, _Device]:
+    devices: dict[str, _Device] = {}
+    nics = dicts(inventory.get("nics"))
+    numa_of = {text(nic.get("rdma")): _whole(nic.get("numa")) for nic in nics}
+    for port in dicts(inventory.get("ib")):
+        if (name := text(port.get("ca"))) is not None:
+            rate, numa = number(port.get("rate")), _whole(port.get("numa"))
+            about = " ".join([text(port.get("state")) or "state unknown", *([f"{rate:g} Gb/s"] if rate else [])])
+            devices.setdefault(name, _Device(name, None, numa_of.get(name) if numa is None else numa, about))
+    for nic in nics if not devices else ():
+        name = text(nic.get("name"))
+        if name is not None and nic.get("kind") not in ("loopback", "virtual"):
+            devices[name] = _Device(name, None, _whole(nic.get("numa")), text(nic.get("state")) or "state unknown")
+    return devices
+
+
+def _cells(matrix: Any) -> dict[tuple[str, str], str]:
+    nics = field(matrix, "nics")
+    names = {name: ca for name, ca in nics.items() if isinstance(ca, str)} if isinstance(nics, dict) else {}
+    return {
+        (names.get(row, row), names.get(column, column)): word for (row, column), word in connections(matrix).items()
+    }
+
+
+def _grouped(devices: dict[str, _Device], near: set[tuple[str, str]]) -> list[list[_Device]]:
+    group = {name: name for name in devices}
+    for one, other in near:
+        if one in group and other in group and group[one] != group[other]:
+            before, after = group[other], group[one]
+            group = {name: after if root == before else root for name, root in group.items()}
+    groups: dict[str, list[_Device]] = {}
+    for name, root in group.items():
+        groups.setdefault(root, []).append(devices[name])
+    return list(groups.values())
+
+
+def _nvlink(record: NodeRecord, cells: dict[tuple[str, str], str], gpus: list[str]) -> tuple[str, bool | None]:
+    per_gpu = [dicts(gpu.get("links")) for gpu in probed(record, "nvlink", "gpus")]
+    most = max(map(len, per_gpu), default=0)
+    words = [cells.get((one, other)) for one in gpus for other in gpus if one != other]
+    bonds = [int(word[2:]) for word in words if word is not None and word.startswith("NV") and word[2:].isdecimal()]
+    if bonds and len(bonds) == len(words):
+        sums = Counter(bonds)
+        about = f"NV{bonds[0]} between all GPUs" if len(sums) == 1 else "NVLink between all GPUs"
+        # More links than a GPU has cannot lead to the other GPUs directly.
+        peers = (len(gpus) - 1) * min(bonds)
+        return about, (peers > most if most else None)
+    if most:
+        active = min(sum(link.get("state") == "active" for link in links) for links in per_gpu)
+        return f"at least {active} of {most} links active per GPU", None
+    return ("NVLink between some GPUs", None) if bonds else ("", None)

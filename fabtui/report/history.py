@@ -33,26 +33,26 @@ if TYPE_CHECKING:
 _MOST_DAYS, _MOST_FINDINGS = 14, 10
 
 
-def history_blocks(found: Overview, glyphs: Glyphs, width: int | None = None) -> Iterator[Block]:
+def history_blocks(overview: Overview, glyphs: Glyphs, width: int | None = None) -> Iterator[Block]:
     """Yield the components that stand out, or the courses of the subject."""
-    if not found.subject:
-        yield Paragraph(overview_sentence(found))
-        if steps := version_step_texts(found):
+    if not overview.subject:
+        yield Paragraph(overview_sentence(overview))
+        if steps := version_step_texts(overview):
             yield Items("", steps)
-        if found.standouts:
-            yield Table("", [STANDOUT_HEADINGS, *map(standout_cells, found.standouts)], STANDOUT_TEXTS)
+        if overview.standouts:
+            yield Table("", [STANDOUT_HEADINGS, *map(standout_cells, overview.standouts)], STANDOUT_TEXTS)
         return
-    for course in found.courses:
+    for course in overview.courses:
         yield from course_blocks(course, glyphs, width)
 
 
 def past_blocks(model: Model) -> Iterator[Block]:
     """Yield what stands out at the nodes of a session in the days before it; nothing without earlier sessions."""
-    found: Overview | None = None if model.past is None else model.past.overview
-    if found is None or not found.total:
+    overview: Overview | None = None if model.past is None else model.past.overview
+    if overview is None or not overview.total:
         return
-    here = [one for one in found.standouts if one.component.node in model.nodes]
-    yield from history_blocks(replace(found, standouts=here), UNICODE)
+    here = [standout for standout in overview.standouts if standout.component.node in model.nodes]
+    yield from history_blocks(replace(overview, standouts=here), UNICODE)
 
 
 def course_blocks(course: Course, glyphs: Glyphs, width: int | None = None) -> Iterator[Block]:

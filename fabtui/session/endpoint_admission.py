@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fabtui.model.endpoints import Endpoint, is_index
-from fabtui.model.facts.node_view import dicts, number
+from fabtui.model.facts.node_view import Entry, dicts, number
 from fabtui.sanitize import one_line
 from fabtui_node.system import limits
 
@@ -48,7 +48,7 @@ class Admission:
         self.endpoints = known
 
 
-def engine_for(inventories: Mapping[str, dict[str, Any]]) -> tuple[str, str]:
+def engine_for(inventories: Mapping[str, Entry]) -> tuple[str, str]:
     """Return the engine of a sweep, ``nccl`` if nodes have usable GPUs, and a note for the log, or "".
 
     One node with GPUs among several without leaves nothing to test between nodes; and it may be mistaken.
@@ -59,7 +59,7 @@ def engine_for(inventories: Mapping[str, dict[str, Any]]) -> tuple[str, str]:
     return ("nccl" if having else "gloo"), ""
 
 
-def _gpus(inventory: dict[str, Any]) -> list[dict[str, Any]]:
+def _gpus(inventory: Entry) -> list[Entry]:
     return [gpu for gpu in dicts(inventory.get("gpus")) if is_index(gpu.get("index"))][:MAX_ENDPOINTS]
 
 
@@ -69,7 +69,7 @@ def absent(node: str, number: int, why: str) -> Admission:
 
 
 def admit(
-    node: str, inventory: dict[str, Any], first: int, engine: str, ranks_per_node: int | None, remote_python: str | None
+    node: str, inventory: Entry, first: int, engine: str, ranks_per_node: int | None, remote_python: str | None
 ) -> Admission:
     """Return the admission of a node; its endpoints are numbered from ``first``."""
     if engine == "nccl":
@@ -81,7 +81,7 @@ def admit(
     return admission
 
 
-def _reported(inventory: dict[str, Any]) -> frozenset[str]:
+def _reported(inventory: Entry) -> frozenset[str]:
     addresses = set()
     for entry in (entry for nic in dicts(inventory.get("nics")) for entry in dicts(nic.get("addresses"))):
         with contextlib.suppress(ValueError):
@@ -93,7 +93,7 @@ def _text(value: Any, limit: int = 80) -> str | None:
     return one_line(value, limit) if isinstance(value, str) and value else None
 
 
-def _admit_gpus(node: str, inventory: dict[str, Any], first: int, remote_python: str | None) -> Admission:
+def _admit_gpus(node: str, inventory: Entry, first: int, remote_python: str | None) -> Admission:
     gpus = _gpus(inventory)
     if not gpus:
         reason = _text(inventory.get("nvml_error"), 200)
@@ -144,19 +144,19 @@ def _with_rails(endpoints: list[Endpoint]) -> list[Endpoint]:
     return [replace(end, rail=nics.index(end.nic)) for end in endpoints]
 
 
-def _user(process: dict[str, Any]) -> str:
+def _user(process: Entry) -> str:
     name, owner = _text(process.get("name"), 60) or "a process", _text(process.get("user"), 30)
     return f"{name} (pid {process.get('pid', '?')}{f', user {owner}' if owner else ''})"
 
 
-def _nccl_library(inventory: dict[str, Any]) -> str | None:
+def _nccl_library(inventory: Entry) -> str | None:
     paths = [python.get("nccl") for python in dicts(inventory.get("pythons"))]
     paths += [library.get("path") for library in dicts(inventory.get("nccl"))]
     return next((path for path in paths if isinstance(path, str)), None)
 
 
 def _admit_cpu(
-    node: str, inventory: dict[str, Any], first: int, ranks_per_node: int | None, remote_python: str | None
+    node: str, inventory: Entry, first: int, ranks_per_node: int | None, remote_python: str | None
 ) -> Admission:
     pythons = dicts(inventory.get("pythons"))
     having = (p for p in pythons if p.get("torch") and isinstance(p.get("path"), str))
@@ -172,7 +172,7 @@ def _admit_cpu(
     return Admission([_cpu_rank(node, inventory, first + i, i) for i in range(count)], argv=[str(python)])
 
 
-def _cpu_rank(node: str, inventory: dict[str, Any], number: int, index: int) -> Endpoint:
+def _cpu_rank(node: str, inventory: Entry, number: int, index: int) -> Endpoint:
     """Return a CPU rank: ranks take the data rails in turn; where the rail of one is down it takes another."""
     data = [entry for entry in dicts(inventory.get("data_addresses")) if _text(entry.get("address"))]
     listed = [*data, *dicts(inventory.get("down_addresses"))]

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
 
 from fabtui.transport.link import Link, LinkLost, Message
 from fabtui_node import registry
@@ -23,7 +22,7 @@ MAX_LINES = 20_000
 #: Messages of one node that are processed at once.
 _TURN = 256
 
-OnPart = Callable[[dict[str, Any]], None]
+OnPart = Callable[[Message], None]
 
 
 class ProbeFailed(Exception):
@@ -35,7 +34,7 @@ class ProbeFailed(Exception):
         self.text = text
 
 
-def fail(future: asyncio.Future[dict[str, Any]], error: ProbeFailed) -> None:
+def fail(future: asyncio.Future[Message], error: ProbeFailed) -> None:
     """Fail a future; its exception is retrieved here, as the caller may still be sending and never wait for it."""
     if not future.done():
         future.set_exception(error)
@@ -56,12 +55,12 @@ class NodeClient:
         self._rejected: LinkLost | None = None
         self._closing: asyncio.Task[None] | None = None
         self._ids = itertools.count(1)
-        self._probes: dict[int, tuple[asyncio.Future[dict[str, Any]], OnPart | None]] = {}
-        self._spawned: asyncio.Future[dict[str, Any]] | None = None
+        self._probes: dict[int, tuple[asyncio.Future[Message], OnPart | None]] = {}
+        self._spawned: asyncio.Future[Message] | None = None
         self._rank_host_runs = False
         self._lines = 0
         self._received = 0
-        self._posted: list[dict[str, Any]] = []
+        self._posted: list[Message] = []
         self._posting: asyncio.Task[None] | None = None
 
     async def messages(self, room: Callable[[], Awaitable[None]] | None = None) -> AsyncIterator[Message]:
@@ -135,7 +134,7 @@ class NodeClient:
                 return {**message, "text": f"{MAX_LINES} lines were printed here; further lines are dropped"}
         return None
 
-    def _answer_probe(self, kind: str, message: dict[str, Any]) -> None:
+    def _answer_probe(self, kind: str, message: Message) -> None:
         number = message.get("id")
         request = self._probes.get(number) if isinstance(number, int) else None
         if request is None:
@@ -153,9 +152,7 @@ class NodeClient:
                 error = error if isinstance(error, dict) else {}
                 fail(future, ProbeFailed(str(error.get("kind", "failed")), str(error.get("text", "gave no reason"))))
 
-    async def probe(
-        self, name: str, args: dict[str, Any], deadline: float, on_part: OnPart | None = None
-    ) -> dict[str, Any]:
+    async def probe(self, name: str, args: Message, deadline: float, on_part: OnPart | None = None) -> Message:
         """Run a probe on the node and return its value.
 
         Raises:
@@ -166,7 +163,7 @@ class NodeClient:
         if self._read_only and not (registry.PROBES[name].passive or name == "command"):
             raise ProbeFailed("refused", f"the session is read-only, and {name} is not passive")
         number = next(self._ids)
-        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._probes[number] = (future, on_part)
         try:
             # Outside the deadline: the probe's modules may have to be sent first. The link has its own deadline.
@@ -180,12 +177,12 @@ class NodeClient:
         finally:
             self._probes.pop(number, None)
 
-    async def rank(self, message: dict[str, Any]) -> None:
+    async def rank(self, message: Message) -> None:
         """Send a message to the rank host; it is dropped if the node is lost."""
         with contextlib.suppress(LinkLost):
             await self.link.send({"t": "rank", "m": message})
 
-    def post(self, message: dict[str, Any]) -> None:
+    def post(self, message: Message) -> None:
         """Send a message to the rank host soon; what is posted in one turn of the loop travels as one message."""
         self._posted.append(message)
         if len(self._posted) == 1 and self._posting is None:
@@ -198,7 +195,7 @@ class NodeClient:
                 self._posting = asyncio.ensure_future(self._send_posted(message))
                 return
 
-    async def _send_posted(self, message: dict[str, Any]) -> None:
+    async def _send_posted(self, message: Message) -> None:
         try:
             await self.rank(message)
             while self._posted:
@@ -207,7 +204,7 @@ class NodeClient:
             self._posting = None
             self._posted.clear()
 
-    def _take_posted(self) -> dict[str, Any]:
+    def _take_posted(self) -> Message:
         if len(self._posted) == 1:
             return self._posted.pop()
         size = count = 0
@@ -218,7 +215,7 @@ class NodeClient:
         taken, self._posted = self._posted[:count], self._posted[count:]
         return {"op": "several", "messages": taken} if count > 1 else taken[0]
 
-    async def spawn(self, config: dict[str, Any], env: dict[str, str], argv: list[str] | None, deadline: float) -> None:
+    async def spawn(self, config: Message, env: dict[str, str], argv: list[str] | None, deadline: float) -> None:
         """Start the rank host, after ending a running one.
 
         Raises:
@@ -237,9 +234,7 @@ class NodeClient:
         except LinkLost as lost:
             raise ProbeFailed("lost", lost.text) from None
 
-    async def stand_by(
-        self, config: dict[str, Any], env: dict[str, str], argv: list[str] | None, *, on: bool = True
-    ) -> None:
+    async def stand_by(self, config: Message, env: dict[str, str], argv: list[str] | None, *, on: bool = True) -> None:
         """Keep a standby process for the next `spawn` with the same configuration, or end it."""
         if self._read_only:
             return

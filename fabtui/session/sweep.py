@@ -15,6 +15,7 @@ from fabtui.lab.faults import Fault
 from fabtui.model.counter_log import deltas
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import CounterDeltas, EndpointsAdded, Experiment, Pair, PhaseStart, PlanUpdate, RanksReady
+from fabtui.model.facts.node_view import Entry
 from fabtui.model.facts.nvlink_domains import DOMAIN_PROBE
 from fabtui.model.layers import MESH
 from fabtui.model.measurement import Verdict
@@ -72,9 +73,7 @@ class Sweep:
         self.observer: JobObserver | None = None  #: Observer of the job on the nodes; None without a sign of one.
         self.monitor: JobMonitor | None = None  #: Reader of the logs of that job; None if they are not known.
 
-    def admit(
-        self, ready: dict[str, tuple[NodeClient, dict[str, Any]]], gone: dict[str, str], order: list[str]
-    ) -> None:
+    def admit(self, ready: dict[str, tuple[NodeClient, Entry]], gone: dict[str, str], order: list[str]) -> None:
         """Add the endpoints of ready nodes, and one row per failed node, in the given order.
 
         The endpoints of a node that comes back stay as they are: results refer to them.
@@ -115,7 +114,7 @@ class Sweep:
         self.context.endpoints += added
         self._pump.emit(EndpointsAdded(endpoints=added, notes=notes))
 
-    async def prepare_ranks(self, client: NodeClient, inventory: dict[str, Any] | None = None) -> None:
+    async def prepare_ranks(self, client: NodeClient, inventory: Entry | None = None) -> None:
         """Have a node load what its ranks will need while inventories are coming, without its own as far as it can.
 
         No GPU is touched. A process that turns out to be the wrong one is replaced when the ranks start.

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from fabtui.diagnosis.finding import Finding
 from fabtui.history.file import history_file
 from fabtui.history.query import VersionStep
-from fabtui.model.recurrence import Recurrence
+from fabtui.model.records import Recurrence
 from fabtui.model.session_model import Model
 from fabtui.screen.app import FabricApp
 from fabtui.screen.views.history import HistoryScreen
@@ -26,7 +26,7 @@ from tests.screen.fakefeed import START, FakeFeed, sweep_of_two
 async def _read(app: FabricApp, pilot: Pilot[int]) -> None:
     """Wait until the view that was opened has read the history."""
     for _ in range(400):
-        if isinstance(app.screen, HistoryScreen) and app.screen.was_read:
+        if isinstance(app.screen, HistoryScreen) and app.screen.overview:
             break
         await pilot.pause(0.02)
     await pilot.pause()
@@ -52,11 +52,11 @@ async def test_what_stands_out_and_the_course_of_the_component_of_the_cursor(ope
         await pilot.pause()
         assert screen.chosen is not None
         assert f" {screen.chosen.component.place} (" in screen_text(app)
-        assert screen.found is not None
+        assert screen.overview is not None
         step = VersionStep(
             START, "FT405", "what is usual changed on 2023-11-04 with driver 570 -> 580: p2p same-rail -9 %"
         )
-        screen.found = replace(screen.found, version_steps=[step])
+        screen.overview = replace(screen.overview, version_steps=[step])
         screen.draw()
         await pilot.pause()
         assert f"  {step.title}  FT405" in screen_text(app)

@@ -54,38 +54,40 @@ def execute(args: argparse.Namespace) -> int:
     subject = " ".join(words).strip()
     outputs = text_outputs(given)
     since = values.since(args.since, "--since") if "since" in args else usual_start(subject)
-    found = read_overview(path, since, subject)
-    if subject and not found.courses:
-        raise InputError(_unknown(found))
+    overview = read_overview(path, since, subject)
+    if subject and not overview.courses:
+        raise InputError(_unknown(overview))
 
     def report(lines: list[str]) -> None:
         if None not in outputs.values():
-            sys.stdout.write(_text(found, is_plain(given)))
+            sys.stdout.write(_text(overview, is_plain(given)))
             print_lines(lines)
 
-    write_first(write_texts({"json": partial(json_text, found), "csv": partial(csv_text, found)}, outputs), report)
+    write_first(
+        write_texts({"json": partial(json_text, overview), "csv": partial(csv_text, overview)}, outputs), report
+    )
     return 0
 
 
-def _text(found: Overview, plain: bool) -> str:
-    if not found.total:
-        return f"{empty_text(found)}\n"
+def _text(overview: Overview, plain: bool) -> str:
+    if not overview.total:
+        return f"{empty_text(overview)}\n"
     limited = sys.stdout.isatty() or "COLUMNS" in os.environ
     width = shutil.get_terminal_size().columns if limited else None
-    return text(history_blocks(found, ASCII if plain else UNICODE, width), width, plain)
+    return text(history_blocks(overview, ASCII if plain else UNICODE, width), width, plain)
 
 
-def _unknown(found: Overview) -> str:
-    if not found.total:
-        return f"{one_line(found.subject, 80)!r} is not in the history: {empty_text(found)}"
-    names = fold({name for session in found.sessions for name in session.nodes})
+def _unknown(overview: Overview) -> str:
+    if not overview.total:
+        return f"{one_line(overview.subject, 80)!r} is not in the history: {empty_text(overview)}"
+    names = fold({name for session in overview.sessions for name in session.nodes})
     known = f"; it has the nodes {one_line(names, 200)}" if names else ""
-    return f"{one_line(found.subject, 80)!r} is not a node, endpoint, port or identity in the history{known}"
+    return f"{one_line(overview.subject, 80)!r} is not a node, endpoint, port or identity in the history{known}"
 
 
 def _add(names: list[str], path: Path | None, given: dict[str, object]) -> int:
     """Add recordings to a history, that of the site or of labs for None; return the exit code."""
-    from fabtui.history.recordings import add_recordings, history_of
+    from fabtui.history.entry import add_recordings, history_of
 
     for option in ("since", "labs", "json", "csv"):
         if option in given:

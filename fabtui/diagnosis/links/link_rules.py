@@ -1,21 +1,178 @@
-"""Rules about NVLinks and RDMA ports."""
+"""Rules about NVLinks, the domains that they make of nodes, and RDMA ports.
+
+A domain (`fabtui.model.facts.nvlink_domains`) is a cluster UUID and a clique: trays of a rack that one set of NVLink
+switches should connect. GPUs of different domains reach each other over the network, as slowly as GPUs of different
+racks, and no pair among them stands out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, register
 from fabtui.diagnosis.knowledge.next_commands import on_node
-from fabtui.diagnosis.links.rdma_ports import PortProblem, port_problems
-from fabtui.model.endpoints import node_of
-from fabtui.model.facts.node_view import dicts, field
+from fabtui.diagnosis.links.rdma_ports import port_problems
+from fabtui.model.endpoints import PairClass, node_of
+from fabtui.model.facts.node_view import Entry, ProbedNode, dicts, field, gpu_models, number, text
+from fabtui.model.facts.nvlink_domains import NvlinkDomain, domain_in, fabrics_of
+from fabtui.model.layers import Layer
 from fabtui.model.records import NodeRecord, listed, probed
 from fabtui.model.session_model import Model
+from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.nvidia.smi_nvlink import ERRORS
 
-_Link = dict[str, Any]
+_FABRIC = "nvidia-smi -q | grep -A4 Fabric"
+#: Number of nodes that share a domain, from which others of their kind are expected in one.
+_FEWEST = 2
+#: Words for GPUs that have joined their fabric.
+_JOINED = ("completed", None)
+_Links = list[Entry]
+#: Links when the session started, by GPU and number, as texts: these may be of any type.
+_Before = dict[tuple[str, str], Entry]
+
+
+class _Placed(NamedTuple):
+    """A node of a kind whose GPUs belong to NVLink domains that span nodes."""
+
+    name: str
+    domain: NvlinkDomain | None  #: Domain of its GPUs; None if they have joined none.
+    odd: tuple[int, ...] = ()  #: Indexes of GPUs in a different domain, or in none.
+
+
+def _placed(record: NodeRecord) -> _Placed | None:
+    """Return where a node is; None if that is unknown, or it has no NVLink fabric or has not joined it (FT123)."""
+    fabrics = fabrics_of(record)
+    if not fabrics or any(text(field(fabric, "state")) not in _JOINED for fabric in fabrics.values()):
+        return None
+    domains = {index: domain_in({"fabric": fabric}) for index, fabric in fabrics.items()}
+    if any(domains[index] is None and number(field(fabrics[index], "clique")) is None for index in fabrics):
+        return None
+    usual = Counter(domains.values()).most_common(1)[0][0]
+    return _Placed(record.name, usual, tuple(index for index, domain in domains.items() if domain != usual))
+
+
+class _Kind(NamedTuple):
+    """Nodes with the same GPUs, some of which share a domain."""
+
+    nodes: list[_Placed]
+    domains: dict[NvlinkDomain, list[str]]  #: Nodes of each domain, the largest first.
+
+
+def _kinds(model: Model) -> Iterator[_Kind]:
+    kinds: dict[tuple[str, ...], list[_Placed]] = {}
+    for record in model.nodes.values():
+        if not record.state.gone and (placed := _placed(record)) is not None:
+            probed = ProbedNode(record.name, record.inventory or {}, record.probe_results)
+            kinds.setdefault(tuple(sorted(set(gpu_models(probed)))), []).append(placed)
+    for nodes in kinds.values():
+        domains: dict[NvlinkDomain, list[str]] = {}
+        for node in nodes:
+            if node.domain is not None:
+                domains.setdefault(node.domain, []).append(node.name)
+        if any(len(names) >= _FEWEST for names in domains.values()):
+            yield _Kind(nodes, dict(sorted(domains.items(), key=lambda item: -len(item[1]))))
+
+
+def _cluster_parts(kind: _Kind) -> Iterator[list[tuple[NvlinkDomain, list[str]]]]:
+    for cluster in dict.fromkeys(domain.cluster for domain in kind.domains):
+        mine = [(domain, names) for domain, names in kind.domains.items() if domain.cluster == cluster]
+        if len(mine) > 1:
+            yield mine
+
+
+def _is_split(mine: list[tuple[NvlinkDomain, list[str]]]) -> bool:
+    """Return True if a cluster is in parts, rather than a node or two out of it."""
+    (_, most), *others = mine
+    return len(most) < _FEWEST or len(others) > _FEWEST or any(len(names) > 1 for _, names in others)
+
+
+def _values(model: Model) -> dict[str, object]:
+    inside = model.median(Layer.P2P, PairClass.SAME_DOMAIN)
+    between = model.median(Layer.P2P, PairClass.SAME_RAIL) or model.median(Layer.P2P, PairClass.CROSS_RAIL)
+    return {"inside": inside, "between": between} if inside and between else {}
+
+
+class _DomainRule(Rule[Model]):
+    domain = Domain.LINKS
+    severity = Severity.WARN
+    evidence = ("usual values: {inside:value} GB/s within an NVLink domain, {between:value} GB/s between them",)
+
+
+@register
+class OutsideDomain(_DomainRule):
+    """A node, or some of its GPUs, is not in the NVLink domain of similar nodes: a different clique, or none."""
+
+    id = "FT124"
+    name = "outside-nvlink-domain"
+    title = "Node outside the NVLink domain of the others"
+    message = (
+        "[{alone} is in no NVLink domain (no cluster UUID), unlike {unlike}]"
+        "[{where} is outside the NVLink domain of {others}][: clique {clique}, theirs is {usual}]"
+    )
+    next_step = (
+        "Reset the GPUs of the node, or restart it; then compare its partition in the fabric manager (NMX) with theirs."
+    )
+
+    def check(self, context: Model) -> Iterator[Finding]:
+        for kind in _kinds(context):
+            placed = [node.name for node in kind.nodes if node.domain is not None]
+            for name, domain, odd in kind.nodes:
+                if domain is None:
+                    facts = {"alone": name, "unlike": fold(placed)}
+                    yield self._outside(context, name, facts, severity=Severity.BAD)
+                elif odd:
+                    gpus = [f"{name}:{index}" for index in odd]
+                    facts = {"where": fold(gpus), "others": fold(kind.domains[domain])}
+                    yield self._outside(context, name, facts, gpus=gpus, severity=Severity.BAD)
+            for (domain, others), *rest in (mine for mine in _cluster_parts(kind) if not _is_split(mine)):
+                for own, (name,) in rest:
+                    facts = {"where": name, "others": fold(others)}
+                    yield self._outside(context, name, facts | {"clique": own.clique, "usual": domain.clique})
+
+    def _outside(
+        self,
+        model: Model,
+        node: str,
+        facts: Mapping[str, object],
+        gpus: Sequence[str] = (),
+        severity: Severity | None = None,
+    ) -> Finding:
+        subject = Subject(Kind.GPU, gpus[0]) if len(gpus) == 1 else Subject(Kind.NODE, node)
+        return self.finding(
+            node,
+            nodes=(node,),
+            severity=severity,
+            facts={**facts, **_values(model)},
+            commands=(on_node(node, _FABRIC, model),),
+            blames=subject,
+        )
+
+
+@register
+class DomainSplit(_DomainRule):
+    """The nodes of one NVLink cluster are in several cliques: its switches connect them, but NCCL uses the network."""
+
+    id = "FT125"
+    name = "nvlink-domain-split"
+    title = "NVLink domain is split"
+    message = "the NVLink domain of {nodes} is split: {parts}"
+    next_step = "If it is not partitioned on purpose, compare the partitions in the fabric manager (NMX), and its log."
+
+    def check(self, context: Model) -> Iterator[Finding]:
+        for kind in _kinds(context):
+            for mine in filter(_is_split, _cluster_parts(kind)):
+                nodes = [name for name in context.nodes if any(name in names for _, names in mine)]
+                parts = ", ".join(f"{fold(names)} in clique {domain.clique}" for domain, names in mine)
+                yield self.finding(
+                    nodes[0],
+                    nodes=nodes,
+                    facts={"nodes": fold(nodes), "parts": parts, **_values(context)},
+                    commands=[on_node(names[0], _FABRIC, context) for _, names in mine[:2]],
+                    blames=Subject(Kind.NODES, fold(nodes)),
+                )
 
 
 class _LinkRule(Rule[Model]):
@@ -35,16 +192,16 @@ class _NvlinkRule(_LinkRule):
             for gpu in probed(record, "nvlink", "gpus"):
                 if facts := self._facts(dicts(gpu.get("links")), gpu, before):
                     index = one_line(str(gpu.get("index")), 8)
-                    found = self.finding(
+                    yield self.finding(
                         f"{record.name} GPU {index}",
                         nodes=(record.name,),
                         facts={"node": record.name, "gpu": index, **facts},
                         commands=[on_node(record.name, f"nvidia-smi nvlink -{letter}", model) for letter in "se"],
                         weight=1,
+                        blames=Subject(Kind.GPU, f"{record.name}:{index}"),
                     )
-                    yield found.replace(blames=Subject(Kind.GPU, f"{record.name}:{index}"))
 
-    def _facts(self, links: list[_Link], gpu: dict[str, Any], before: dict[tuple[str, str], _Link]) -> dict[str, Any]:
+    def _facts(self, links: _Links, gpu: Entry, before: _Before) -> dict[str, object]:
         raise NotImplementedError
 
 
@@ -62,17 +219,11 @@ class NvlinkInactive(_NvlinkRule):
     evidence = ("link {numbers}",)
     next_step = "Compare `nvidia-smi nvlink -s` of all GPUs; reset the GPU, then check the board."
 
-    def _facts(self, links: list[_Link], gpu: dict[str, Any], before: dict[tuple[str, str], _Link]) -> dict[str, Any]:
-        dark = [
-            link
-            for link in links
-            if link.get("state") not in (None, "active")
-            and before.get(_link_id(gpu, link), {}).get("state") == "active"
-        ]
-        if not dark:
-            return {}
+    def _facts(self, links: _Links, gpu: Entry, before: _Before) -> dict[str, object]:
+        dark = [link for link in links if link.get("state") not in (None, "active")]
+        dark = [link for link in dark if field(before.get(_link_id(gpu, link)), "state") == "active"]
         numbers = tuple(one_line(str(link.get("link")), 8) for link in dark)
-        return {"inactive": len(dark), "links": len(links), "numbers": numbers}
+        return {"inactive": len(dark), "links": len(links), "numbers": numbers} if dark else {}
 
 
 @register
@@ -86,13 +237,12 @@ class NvlinkErrors(_NvlinkRule):
     evidence = ("{counters} since the start",)
     next_step = "Watch the counters with `nvidia-smi nvlink -e`; if they grow, have the board checked."
 
-    def _facts(self, links: list[_Link], gpu: dict[str, Any], before: dict[tuple[str, str], _Link]) -> dict[str, Any]:
-        grown: dict[str, int] = {}
+    def _facts(self, links: _Links, gpu: Entry, before: _Before) -> dict[str, object]:
+        grown = Counter[str]()
         for link in links:
             first = error_counters(before.get(_link_id(gpu, link), {}))
-            for counter, value in error_counters(link).items():
-                if counter in first and value > first[counter]:
-                    grown[counter] = grown.get(counter, 0) + value - first[counter]
+            # A counter that went down was reset.
+            grown += +Counter({name: n - first[name] for name, n in error_counters(link).items() if name in first})
         return {"counters": tuple(f"{counter} +{n}" for counter, n in sorted(grown.items()))} if grown else {}
 
 
@@ -123,14 +273,13 @@ class RdmaPort(_PortRule):
 
     def check(self, model: Model) -> Iterator[Finding | None]:
         for record in model.nodes.values():
-            found: dict[PortProblem, None] = {}
-            for endpoint in model.table.of_node(record.name):
-                found.update(dict.fromkeys(port_problems(model, endpoint)))
+            ends = model.table.of_node(record.name)
+            problems = dict.fromkeys(problem for end in ends for problem in port_problems(model, end))
             yield None
-            for problem in found:
+            for problem in problems:
                 facts = {"port": str(problem.port), "problem": problem.text}
-                made = self._of_nic(model, record, problem.port.ca, facts)
-                yield made.replace(topic=f"{record.name} {problem.port}", severity=problem.severity)
+                finding = self._of_nic(model, record, problem.port.ca, facts)
+                yield finding.replace(topic=f"{record.name} {problem.port}", severity=problem.severity)
 
 
 @register
@@ -145,23 +294,17 @@ class RdmaPortInactive(_PortRule):
     next_step = "Check cable and switch port."
 
     def check(self, model: Model) -> Iterator[Finding]:
-        for record in model.nodes.values():
-            if "ibstat" not in record.probe_results:
-                yield from self._inactive(model, record)
-
-    def _inactive(self, model: Model, record: NodeRecord) -> Iterator[Finding]:
-        ends = model.table.of_node(record.name)
-        used = {endpoint.nic for endpoint in ends if endpoint.nic}
-        known = {problem.port for endpoint in ends for problem in port_problems(model, endpoint)}
-        for port in listed(record, "ib"):
-            names = {name for key in ("ca", "netdev") if isinstance(name := port.get(key), str)}
-            state = port.get("state")
-            # Values from a node may not be hashable: no look-up in a set.
-            if not used & names or state in (None, "Active") or (port.get("ca"), port.get("port")) in list(known):
-                continue
-            ca = one_line(str(port.get("ca")), 40)
-            facts = {"device": f"{ca} port {port.get('port')}", "state": str(state)}
-            yield self._of_nic(model, record, ca, {**facts, "physical": str(port.get("phys_state"))})
+        for record in (record for record in model.nodes.values() if "ibstat" not in record.probe_results):
+            ends = model.table.of_node(record.name)
+            used = {endpoint.nic for endpoint in ends if endpoint.nic}
+            known = [problem.port for endpoint in ends for problem in port_problems(model, endpoint)]
+            for port in listed(record, "ib"):
+                names = {name for key in ("ca", "netdev") if isinstance(name := port.get(key), str)}
+                place, state = (port.get("ca"), port.get("port")), port.get("state")
+                if used & names and state not in (None, "Active") and place not in known:
+                    ca = one_line(str(port.get("ca")), 40)
+                    facts = {"device": f"{ca} port {port.get('port')}", "state": str(state)}
+                    yield self._of_nic(model, record, ca, {**facts, "physical": str(port.get("phys_state"))})
 
 
 @register
@@ -185,24 +328,22 @@ class GpuInUse(_LinkRule):
 def gpus_in_use(model: Model) -> dict[str, str]:
     """Return the processes of others on each tested GPU that has any, as one text by endpoint."""
     tested = {str(end) for end in model.endpoints}
-    found = {}
+    processes = {}
     for record in model.nodes.values():
         for gpu in listed(record, "gpus"):
-            end, using = f"{record.name}:{gpu.get('index')}", dicts(gpu.get("processes"))
+            end, using = f"{record.name}:{gpu.get('index')}", dicts(gpu.get("processes"))[:2]
             if using and end in tested:
-                names = (f"{one.get('name') or 'a process'} (pid {one.get('pid')})" for one in using[:2])
-                found[end] = ", ".join(one_line(name, 80) for name in names)
-    return found
+                names = (f"{process.get('name') or 'a process'} (pid {process.get('pid')})" for process in using)
+                processes[end] = ", ".join(one_line(name, 80) for name in names)
+    return processes
 
 
-def _link_id(gpu: dict[str, Any], link: dict[str, Any]) -> tuple[str, str]:
-    """Return a key for a link of a node; its values may be of any type."""
+def _link_id(gpu: Entry, link: Entry) -> tuple[str, str]:
     return str(gpu.get("index")), str(link.get("link"))
 
 
-def error_counters(link: dict[str, Any]) -> dict[str, int]:
+def error_counters(link: Entry) -> dict[str, int]:
     """Return the error counters of a link. Traffic and corrected errors grow on healthy links too."""
-    found = link.get("counters")
-    if not isinstance(found, dict):
-        return {}
-    return {k: v for k, v in found.items() if k in ERRORS and isinstance(v, int) and not isinstance(v, bool)}
+    counters = link.get("counters")
+    items = counters.items() if isinstance(counters, dict) else ()
+    return {name: n for name, n in items if name in ERRORS and isinstance(n, int) and not isinstance(n, bool)}

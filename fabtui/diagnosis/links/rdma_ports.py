@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.preflight.node_context import judgements, severity_of
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.facts.leaf_switches import Port, guids_of, ports_of
-from fabtui.model.facts.node_view import ProbedNode, dicts, field
+from fabtui.model.facts.node_view import Entry, ProbedNode, dicts, field
 from fabtui.model.records import NodeRecord, probed
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
@@ -40,42 +40,25 @@ def port_problems(model: Model, endpoint: Endpoint) -> list[PortProblem]:
     ports = ports_of(endpoint, record)
     if record is None or not ports:
         return []
-    found = list(_reported(record, ports))
-    for port in ports:
-        if not _probed_itself(record, port):
-            found += _walked(model, record, port)
-    return list(dict.fromkeys(found))
+    # What a node reports of its own cable is better than reports of other nodes.
+    own = [(link.get("ca"), link.get("port")) for link in probed(record, "ibfabric", "ports") if field(link, "link")]
+    walked = (problem for port in ports if port not in own for problem in _walked(model, record, port))
+    return list(dict.fromkeys([*_reported(record, ports), *walked]))
 
 
 def _reported(record: NodeRecord, ports: list[Port]) -> Iterator[PortProblem]:
     results = {probe: record.probe_results[probe] for probe in _PORT_PROBES if probe in record.probe_results}
     names = {str(port): port for port in ports}
-    for one in judgements(ProbedNode(record.name, {}, results)):
+    for judged in judgements(ProbedNode(record.name, {}, results)):
         # A port without a cable may be intended, but not for an endpoint that sends over it.
-        dark = (one.probe, one.verdict) == ("ibstat", "inconclusive")
-        severity = Severity.BAD if dark else severity_of(one.verdict)
-        if one.subject in names and severity is not Severity.NOTE:
-            yield PortProblem(record.name, names[one.subject], severity, one.text)
+        dark = (judged.probe, judged.verdict) == ("ibstat", "inconclusive")
+        severity = Severity.BAD if dark else severity_of(judged.verdict)
+        if judged.subject in names and severity is not Severity.NOTE:
+            yield PortProblem(record.name, names[judged.subject], severity, judged.text)
 
 
-def _probed_itself(record: NodeRecord, port: Port) -> bool:
-    """Return True if the node inspected its own cable; its report is better than reports of other nodes."""
-    for own in probed(record, "ibfabric", "ports"):
-        if (own.get("ca"), own.get("port")) == port and isinstance(own.get("link"), dict):
-            return True
-    return False
-
-
-def _walks(model: Model) -> Iterator[Mapping[str, Any]]:
-    for record in model.nodes.values():
-        fabric = field(record.probe_results.get("ibfabric"), "fabric")
-        if isinstance(fabric, dict):
-            yield fabric
-
-
-def _peer(link: Mapping[str, Any]) -> Mapping[str, Any]:
-    peer = link.get("peer")
-    return peer if isinstance(peer, dict) else {}
+def _walks(model: Model) -> list[Entry]:
+    return dicts([field(record.probe_results.get("ibfabric"), "fabric") for record in model.nodes.values()])
 
 
 def _walked(model: Model, record: NodeRecord, port: Port) -> Iterator[PortProblem]:
@@ -84,18 +67,16 @@ def _walked(model: Model, record: NodeRecord, port: Port) -> Iterator[PortProble
         return
     for fabric in _walks(model):
         for link in dicts(fabric.get("below")):
-            if guid in (link.get("guid"), _peer(link).get("guid")):
+            if guid in (link.get("guid"), field(link, "peer", "guid")):
                 yield PortProblem(record.name, port, Severity.WARN, below_text(link))
-        leaves = fabric.get("leaves")
-        leaf = leaves.get(guid) if isinstance(leaves, dict) else None
-        theirs = (leaf.get("guid"), leaf.get("port")) if isinstance(leaf, dict) else None
+        leaf = field(fabric, "leaves", guid)
+        theirs = [leaf.get("guid"), leaf.get("port")] if isinstance(leaf, dict) else None
         for bad in dicts(fabric.get("errors")):
-            place = (bad.get("guid"), bad.get("port"))
-            if bad.get("guid") == guid or place == theirs:
-                at = "" if bad.get("guid") == guid else f", at {bad.get('node')} port {bad.get('port')}"
-                for verdict, text in judge_counts(bad):
-                    if (severity := severity_of(verdict)) is not Severity.NOTE:
-                        yield PortProblem(record.name, port, severity, text + at)
+            own = bad.get("guid") == guid
+            at = "" if own else f", at {bad.get('node')} port {bad.get('port')}"
+            for verdict, text in judge_counts(bad) if own or [bad.get("guid"), bad.get("port")] == theirs else ():
+                if (severity := severity_of(verdict)) is not Severity.NOTE:
+                    yield PortProblem(record.name, port, severity, text + at)
 
 
 class PortNotes:
@@ -106,7 +87,7 @@ class PortNotes:
         self._of_end: dict[int, list[str]] = {}
 
     @cached_property
-    def _cables(self) -> list[dict[str, Any]]:
+    def _cables(self) -> list[Entry]:
         return [link for fabric in _walks(self._model) for link in dicts(fabric.get("below"))]
 
     def of(self, src: str, dst: str) -> list[str]:
@@ -119,22 +100,19 @@ class PortNotes:
 
     def _end(self, number: int) -> list[str]:
         if number not in self._of_end:
-            found = port_problems(self._model, self._model.endpoints[number])
-            self._of_end[number] = [str(one) for one in found]
+            self._of_end[number] = list(map(str, port_problems(self._model, self._model.endpoints[number])))
         return self._of_end[number]
 
     def _between(self, here: str | None, there: str | None) -> list[str]:
         if here is None or there is None or here == there:
             return []
-        found = []
-        for link in self._cables:
-            peer = _peer(link)
-            if link.get("type") == "switch" and any(
-                guid in (here, there) for guid in (link.get("guid"), peer.get("guid"))
-            ):
-                ends = f"{link.get('name')} port {link.get('port')} to {peer.get('name')} port {peer.get('port')}"
-                found.append(one_line(f"a cable between the leaves, {ends}: {below_text(link)}", 300))
-        return found[:_MOST_CABLES]
+        notes = []
+        for link in (link for link in self._cables if link.get("type") == "switch"):
+            if any(guid in (here, there) for guid in (link.get("guid"), field(link, "peer", "guid"))):
+                other = f"{field(link, 'peer', 'name')} port {field(link, 'peer', 'port')}"
+                ends = f"{link.get('name')} port {link.get('port')} to {other}"
+                notes.append(one_line(f"a cable between the leaves, {ends}: {below_text(link)}", 300))
+        return notes[:_MOST_CABLES]
 
 
 def pair_notes(model: Model, src: str, dst: str) -> list[str]:

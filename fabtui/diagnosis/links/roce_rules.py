@@ -11,7 +11,7 @@ from fabtui.diagnosis.pairs.traffic_path import latest_pairs
 from fabtui.diagnosis.preflight.node_context import NodeContext, NodeRule
 from fabtui.model.endpoints import node_of
 from fabtui.model.facts.network import priorities_text
-from fabtui.model.facts.node_view import ProbedNode, active_ports, dicts, field, number, text
+from fabtui.model.facts.node_view import Entry, ProbedNode, active_ports, dicts, field, number, text
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.records import NodeRecord, listed
 from fabtui.model.session_model import Model
@@ -21,8 +21,9 @@ from fabtui.sanitize import one_line
 _DSCPS = range(64)
 #: Share of the rate of a port from which the PCIe link of one function fills it.
 _FILLS = 0.9
-_PortEntry = dict[str, Any]
-_Ports = list[_PortEntry]
+#: Share of what the busier half of a port carried, below which the other one is unused.
+_UNUSED = 0.02
+_Ports = list[Entry]
 
 
 class _Class(NamedTuple):
@@ -67,7 +68,7 @@ class RoceClass(NodeRule):
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         given = context.model.options.get("env")
-        session = dict(str(one).partition("=")[::2] for one in given) if isinstance(given, (list, tuple)) else {}
+        session = dict(str(word).partition("=")[::2] for word in given) if isinstance(given, (list, tuple)) else {}
         groups: dict[_Problem, dict[str, list[str]]] = {}
         interface = ""
         for node in context.nodes:
@@ -76,16 +77,16 @@ class RoceClass(NodeRule):
                 for problem in _problems(port, variables):
                     groups.setdefault(problem, {}).setdefault(node.name, []).append(_device(port))
                     interface = interface or text(port.get("interface")) or ""
-        for problem, found in groups.items():
-            devices = tuple(dict.fromkeys(name for names in found.values() for name in names))
-            command = f"ssh {fold([next(iter(found))])} mlnx_qos -i {interface or '{nic}'}"
+        for problem, ports in groups.items():
+            devices = tuple(dict.fromkeys(name for names in ports.values() for name in names))
+            command = f"ssh {fold([next(iter(ports))])} mlnx_qos -i {interface or '{nic}'}"
             yield self.finding(
                 "roce-class",
                 severity=Severity.WARN if problem.given else Severity.NOTE,
-                nodes=tuple(found),
+                nodes=tuple(ports),
                 facts={**problem._asdict(), "dscps": problem.dscps or None, "devices": devices},
                 commands=[command],
-            ).replace(about=tuple(_nic(node, name) for node, names in found.items() for name in names))
+            ).replace(about=tuple(_nic(node, name) for node, names in ports.items() for name in names))
 
 
 def _device(port: Mapping[str, Any]) -> str:
@@ -107,24 +108,22 @@ def _variables(node: ProbedNode, session: Mapping[str, str]) -> Mapping[str, Any
 
 
 def _problems(port: Mapping[str, Any], variables: Mapping[str, Any] | None) -> Iterator[_Problem]:
-    trust, chosen = text(port.get("trust")), None
-    if trust == "dscp":
-        chosen = _by_dscp(port, variables)
-    elif trust == "pcp" and variables is not None:
-        chosen = _by_level(variables)
+    trust = text(port.get("trust"))
+    by_level = _by_level(variables) if trust == "pcp" and variables is not None else None
+    chosen = _by_dscp(port, variables) if trust == "dscp" else by_level
     if chosen is None or trust is None:
         return
-    notified = [_priorities(port.get(name)) for name in ("ecn_np", "ecn_rp")]
-    ecn = None if None in notified else [one for one in notified[0] or () if one in (notified[1] or ())]
+    notify, slow = (_priorities(port.get(name)) or () for name in ("ecn_np", "ecn_rp"))
+    ecn = [priority for priority in notify if priority in slow]
     for what, having in (("PFC", _priorities(port.get("pfc"))), ("ECN", ecn)):
         if having and chosen.priority not in having:
-            dscps = [dscp for one in having for dscp in _dscps_of(port, one)]
+            dscps = [dscp for priority in having for dscp in _dscps_of(port, priority)]
             shown = priorities_text(having) or ""
             yield _Problem(what, chosen.priority, shown, chosen.chosen_by, chosen.given, trust, ranges(dscps))
 
 
 def _priorities(value: Any) -> list[int] | None:
-    return [one for one in value if isinstance(one, int)] if isinstance(value, list) else None
+    return [priority for priority in value if isinstance(priority, int)] if isinstance(value, list) else None
 
 
 def _dscps_of(port: Mapping[str, Any], priority: int) -> list[int]:
@@ -140,7 +139,7 @@ def _by_dscp(port: Mapping[str, Any], variables: Mapping[str, Any] | None) -> _C
     else:
         traffic, why = setting or 0, "NCCL_IB_TC is not set" if setting is None else f"NCCL_IB_TC={setting}"
     dscp = traffic >> 2
-    priority = next((one for one in range(8) if dscp in _dscps_of(port, one)), None)
+    priority = next((priority for priority in range(8) if dscp in _dscps_of(port, priority)), None)
     given = own is not None or setting is not None
     return None if priority is None else _Class(priority, f"{why}: DSCP {dscp}", given)
 
@@ -159,14 +158,9 @@ def _by_level(variables: Mapping[str, Any]) -> _Class | None:
 def _whole(value: Any) -> int | None:
     """Return a variable as NCCL reads it, decimal, hexadecimal or octal, if it is a traffic class."""
     try:
-        found = int(str(value), 0)
+        return int(str(value), 0) if 0 <= int(str(value), 0) < 256 else None
     except ValueError:
         return None
-    return found if 0 <= found < 256 else None
-
-
-#: Share of what the busier half of a port carried, below which the other one is unused.
-_UNUSED = 0.02
 
 
 @register
@@ -199,36 +193,34 @@ class HalfPort(Rule[Model]):
                 if unused is not None:
                     yield self._of_half(model, record, halves, unused, how)
 
-    def _of_half(self, model: Model, record: NodeRecord, halves: _Ports, unused: _PortEntry, how: str) -> Finding:
+    def _of_half(self, model: Model, record: NodeRecord, halves: _Ports, unused: Entry, how: str) -> Finding:
         used = next(port for port in halves if port is not unused)
         names = [one_line(str(port.get("ca")), 40) for port in halves]
         setting = field(record.inventory, "env", "NCCL_IB_HCA")
-        facts: dict[str, Any] = {"node": record.name, "unused": one_line(str(unused.get("ca")), 40), "how": how}
-        facts |= {"used": one_line(str(used.get("ca")), 40), "hca": ",".join(names)}
-        facts["variables"] = one_line(f"NCCL_IB_HCA={setting} on {record.name}", 120) if setting else None
+        variables = one_line(f"NCCL_IB_HCA={setting} on {record.name}", 120) if setting else None
+        name, hca = one_line(str(unused.get("ca")), 40), ",".join(names)
+        facts = {"node": record.name, "unused": name, "how": how, "hca": hca, "variables": variables}
+        facts |= {"used": one_line(str(used.get("ca")), 40)}
         numbers = {"pcie": number(used.get("pcie_rate")), "rate": number(used.get("rate"))}
         return self.finding(
-            f"{record.name} {facts['unused']}",
+            f"{record.name} {name}",
             nodes=(record.name,),
             facts={**facts, **numbers},
-            commands=(f"export NCCL_IB_HCA={facts['hca']}", on_node(record.name, "ibdev2netdev", model)),
+            commands=(f"export NCCL_IB_HCA={hca}", on_node(record.name, "ibdev2netdev", model)),
             weight=1,
-            blames=Subject(Kind.NIC, f"{record.name} {facts['unused']}"),
+            blames=Subject(Kind.NIC, f"{record.name} {name}"),
         )
 
 
 def _halves(ports: _Ports) -> Iterator[_Ports]:
-    found: dict[str, _Ports] = {}
-    for port in ports:
-        if isinstance(connector := port.get("connector"), str):
-            found.setdefault(connector, []).append(port)
-    for halves in found.values():
+    connectors = dict.fromkeys(name for port in ports if isinstance(name := port.get("connector"), str))
+    for halves in ([port for port in ports if port.get("connector") == name] for name in connectors):
         rates = [(number(port.get("pcie_rate")), number(port.get("rate"))) for port in active_ports(halves)]
         if len(halves) == 2 and rates and all(pcie and rate and pcie < _FILLS * rate for pcie, rate in rates):
             yield halves
 
 
-def _unused(model: Model, node: str, halves: _Ports, pairs: Iterable[Measurement]) -> tuple[_PortEntry | None, str]:
+def _unused(model: Model, node: str, halves: _Ports, pairs: Iterable[Measurement]) -> tuple[Entry | None, str]:
     down = [port for port in halves if port.get("state") != "Active"]
     if down:
         return down[0], "is not active"

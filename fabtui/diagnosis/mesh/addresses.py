@@ -26,6 +26,8 @@ from fabtui.sanitize import one_line
 #: Node and interface.
 _Nic = tuple[str, str]
 _Network = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+#: ``rp_filter``: what comes in is dropped unless its answer leaves by the same interface.
+_STRICT = 1
 
 
 class _Interface(NamedTuple):
@@ -90,7 +92,7 @@ def _interfaces(model: Model) -> tuple[dict[_Nic, _Interface], dict[str, _Nic]]:
             for entry in dicts(nic.get("addresses")):
                 with contextlib.suppress(ValueError):
                     networks.append(ipaddress.ip_interface(f"{entry.get('address')}/{entry.get('prefix')}"))
-            networks = [one for one in networks if not one.ip.is_link_local]
+            networks = [network for network in networks if not network.ip.is_link_local]
             if networks and isinstance(rail := rails.get(name), int):
                 interfaces[node, name] = _Interface(rail, tuple(networks))
                 owners[str(nic.get("mac")).lower()] = (node, name)
@@ -101,16 +103,14 @@ def _by_routers(
     strangers: dict[str, dict[str, set[str]]], interfaces: dict[_Nic, _Interface]
 ) -> list[tuple[_Nic, _Nic, str]]:
     """Return interfaces that see a router, each with one of others, which see it on the same rail; no witness."""
-    found = []
+    pairs = []
     for seen in strangers.values():
         places = [(node, next(iter(nics))) for node, nics in seen.items() if len(nics) == 1]
-        if len(places) < len(seen):
-            continue
-        for mine in places:
+        for mine in places if len(places) == len(seen) else ():
             others = [other for other in places if other != mine]
             if len(others) > 1 and len({interfaces[other].rail for other in others}) == 1:
-                found.append((mine, others[0], ""))
-    return found
+                pairs.append((mine, others[0], ""))
+    return pairs
 
 
 def reaches_other_rails_only(mesh: Mesh, node: str) -> bool:
@@ -122,14 +122,8 @@ def reaches_other_rails_only(mesh: Mesh, node: str) -> bool:
     came = [path for path in mesh.paths if path.dst == node]
     if len({path.dst for path in sent}) < 2 or any(mesh.paths[path].small_arrived is not False for path in came):
         return False
-    across = {here != there for path in sent for here, there in (mesh.rails(path),)}
-    return across == {True, False} and all(
-        mesh.paths[path].small_arrived is (here != there) for path in sent for here, there in (mesh.rails(path),)
-    )
-
-
-#: ``rp_filter``: what comes in is dropped unless its answer leaves by the same interface.
-_STRICT = 1
+    across = {path: here != there for path in sent for here, there in (mesh.rails(path),)}
+    return len({*across.values()}) == 2 and all(mesh.paths[path].small_arrived is far for path, far in across.items())
 
 
 class AddressRule(MeshRule):
@@ -145,9 +139,9 @@ class AddressRule(MeshRule):
         self, mesh: Mesh, scope: Scope, facts: Mapping[str, Any], command: str, cells: Iterable[Pair] = ()
     ) -> Finding:
         bad = sum(is_bad(mesh, path) for path in scope.pairs) or None
-        found = mesh.finding(self, scope, MESH, {**facts, "count": bad}, command)
+        finding = mesh.finding(self, scope, MESH, {**facts, "count": bad}, command)
         mesh.clouded |= scope.pairs
-        return found.replace(cells=found.cells | frozenset(cells))
+        return finding.replace(cells=finding.cells | frozenset(cells))
 
 
 def paths_of_seats(mesh: Mesh, seats: set[tuple[str, str]]) -> frozenset[AddressPair]:
@@ -157,17 +151,15 @@ def paths_of_seats(mesh: Mesh, seats: set[tuple[str, str]]) -> frozenset[Address
 
 def is_bad(mesh: Mesh, path: AddressPair) -> bool:
     """Return True if something that was tested on a path fails."""
-    found = mesh.paths[path]
-    return any(m is not None and m.verdict.bad for m in (found.ping, found.udp, found.tcp, found.mtu))
+    tests = mesh.paths[path]
+    return any(m is not None and m.verdict.bad for m in (tests.ping, tests.udp, tests.tcp, tests.mtu))
 
 
 def explained_endpoints(model: Model, finding: Finding) -> frozenset[str]:
-    if not isinstance(finding.rule, AddressRule) or not finding.rule.takes_endpoints:
+    rule, address = finding.rule, finding.facts.get("address")
+    if not isinstance(rule, AddressRule) or not rule.takes_endpoints or finding.severity is not Severity.BAD:
         return frozenset()
-    if finding.severity is not Severity.BAD:
-        return frozenset()
-    one = finding.facts.get("address")
-    addresses = finding.facts.get("addresses") or (() if one is None else (one,))
+    addresses = finding.facts.get("addresses") or (() if address is None else (address,))
     ends = (end for node in finding.nodes for end in model.table.of_node(node))
     return frozenset(str(end) for end in ends if not addresses or end.address in addresses)
 
@@ -194,18 +186,18 @@ class DuplicateAddress(AddressRule):
         holders: dict[str, list[Place]] = {}
         for place in mesh.places:
             holders.setdefault(place.address, []).append(place)
-        for address, found in holders.items():
+        for address, places in holders.items():
             # One machine under several names has one MAC address.
-            if len({place.mac for place in found}) < 2 or len({place.node for place in found}) < 2:
+            if len({place.mac for place in places}) < 2 or len({place.node for place in places}) < 2:
                 continue
-            paths = paths_of_seats(mesh, {(place.node, address) for place in found})
-            nodes = tuple(dict.fromkeys(place.node for place in found))
+            paths = paths_of_seats(mesh, {(place.node, address) for place in places})
+            nodes = tuple(dict.fromkeys(place.node for place in places))
             facts = {
                 "address": address,
                 "holders": fold(nodes),
-                "by_interface": tuple(f"{p.node} {p.nic}: MAC {one_line(p.mac, 40)}" for p in found[:8]),
+                "by_interface": tuple(f"{p.node} {p.nic}: MAC {one_line(p.mac, 40)}" for p in places[:8]),
             }
-            command = on_node(nodes[-1], f"ip -br addr show {shlex.quote(found[-1].nic)}", mesh.model)
+            command = on_node(nodes[-1], f"ip -br addr show {shlex.quote(places[-1].nic)}", mesh.model)
             yield self._finding(mesh, Scope(ComponentKind.MANY, nodes, pairs=paths), facts, command)
 
 
@@ -224,12 +216,11 @@ class RailsSwapped(AddressRule):
     next_step = "Swap the cables, or the VLANs of the switch ports."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
-        found = misconnected(mesh.model)
-        across = [node for node in mesh.order if node not in found and reaches_other_rails_only(mesh, node)]
-        for node in [*(node for node in mesh.order if node in found), *across]:
-            plugs = [
-                f"{one_line(nic, 40)} is connected to rail {rail}" for nic, rail in sorted(found.get(node, {}).items())
-            ]
+        wrong = misconnected(mesh.model)
+        across = [node for node in mesh.order if node not in wrong and reaches_other_rails_only(mesh, node)]
+        for node in [*(node for node in mesh.order if node in wrong), *across]:
+            nics = sorted(wrong.get(node, {}).items())
+            plugs = [f"{one_line(nic, 40)} is connected to rail {rail}" for nic, rail in nics]
             paths = frozenset(path for path in mesh.paths if node in (path.src, path.dst))
             facts = {"node": node, "plugs": ", ".join(plugs) or None, "across": node in across}
             rails = sorted({rail for path in paths for rail in mesh.rails(path) if rail is not None})
@@ -248,9 +239,9 @@ class WrongNetmask(AddressRule):
     next_step = "Set the netmask of the other nodes, and restore the routes of the interface."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
-        found = mesh.places
-        networks: Counter[Any] = Counter(place.network.network for place in found)
-        for place in found:
+        networks: Counter[Any] = Counter(place.network.network for place in mesh.places)
+        rails_of_all = len({place.rail for place in mesh.places})
+        for place in mesh.places:
             own = place.network.network
             around = [
                 (count, net)
@@ -259,7 +250,7 @@ class WrongNetmask(AddressRule):
             ]
             count, common = max(around, default=(0, own), key=lambda one: one[0])
             # Routed fabrics have a small network for each link, and one network may contain others.
-            if networks[own] > 1 or count <= len(found) / 2 / max(1, _rails(found)):
+            if networks[own] > 1 or count <= len(mesh.places) / 2 / max(1, rails_of_all):
                 continue
             paths = paths_of_seats(mesh, {(place.node, place.address)})
             bad = any(is_bad(mesh, path) for path in paths)
@@ -276,10 +267,6 @@ class WrongNetmask(AddressRule):
             scope = Scope(ComponentKind.ADDRESS, (place.node,), rails, place.address, pairs=paths)
             made = self._finding(mesh, scope, facts, command)
             yield made if bad else made.replace(severity=Severity.WARN)
-
-
-def _rails(found: Iterable[Place]) -> int:
-    return len({place.rail for place in found})
 
 
 @register

@@ -14,9 +14,9 @@ from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Rule, Subject
 from fabtui.diagnosis.finding import Kind as Component
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh.affected_components import ComponentKind, Rail, Scope, Seat, scopes
-from fabtui.model.facts.node_view import dicts, number, yes
+from fabtui.model.facts.node_view import Entry, dicts, number, yes
 from fabtui.model.layers import MESH, Layer
-from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.measurement import Extra, Measurement, Verdict
 from fabtui.model.records import listed
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
@@ -73,7 +73,7 @@ class InterfaceFault(NamedTuple):
 
 
 def interface_faults(model: Model, seats: Iterable[Seat]) -> dict[Seat, InterfaceFault]:
-    nics: dict[str, dict[str, dict[str, Any]]] = {}
+    nics: dict[str, dict[str, Entry]] = {}
     found = {}
     for node, address in seats:
         if node not in nics:
@@ -149,7 +149,7 @@ class PathMeasurements:
     #: Extras are read once, as many paths' are packed together: here what became of flows of UDP and of TCP,
     _flows: tuple[Flows | None, Flows | None] | None = field(default=None, init=False, repr=False)
     #: and here the numbers of datagrams that were sent and that arrived.
-    _datagrams: tuple[dict[str, Any] | None, dict[str, Any] | None] | None = field(default=None, init=False, repr=False)
+    _datagrams: tuple[Entry | None, Entry | None] | None = field(default=None, init=False, repr=False)
 
     def of(self, layer: Layer) -> Measurement | None:
         found: Measurement | None = getattr(self, str(layer))
@@ -209,7 +209,7 @@ class PathMeasurements:
         hop: Any = (self.udp.extra or {}).get("last_hop") if self.udp is not None else None
         return hop if isinstance(hop, str) else None
 
-    def _counted(self) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    def _counted(self) -> tuple[Entry | None, Entry | None]:
         if self._datagrams is None:
             extra: Mapping[str, Any] = (self.udp.extra or {}) if self.udp is not None else {}
             sent, arrived = extra.get("sent"), extra.get("arrived")
@@ -275,7 +275,7 @@ class Mesh:
             for measurement in model.addresses.pairs(layer):
                 setattr(self.paths.setdefault(address_pair(measurement), PathMeasurements()), str(layer), measurement)
         self.explained: set[tuple[Layer, AddressPair]] = set()
-        self._mtu_extras: dict[frozenset[AddressPair], list[dict[str, Any]]] = {}
+        self._mtu_extras: dict[frozenset[AddressPair], list[Extra]] = {}
         #: Paths that pass nothing.
         self.dead = {path for path in self.paths if self._is_dead(path)}
         seats = {(path.src, path.src_addr) for path in self.paths} | {(path.dst, path.dst_addr) for path in self.paths}
@@ -445,7 +445,7 @@ class Mesh:
     def rails(self, path: AddressPair) -> tuple[int | None, int | None]:
         return self._rail(path.src, path.src_addr), self._rail(path.dst, path.dst_addr)
 
-    def interface_state(self, scope: Scope) -> dict[str, Any]:
+    def interface_state(self, scope: Scope) -> dict[str, object]:
         """Return what the node itself reports about the interface of a scope of one address."""
         if scope.kind is not ComponentKind.ADDRESS:
             return {}
@@ -457,7 +457,7 @@ class Mesh:
                 return {"node": node, "interface": nic, "interface_state": state, "beyond": state == "up"}
         return {}
 
-    def udp_errors(self, scope: Scope) -> dict[str, Any]:
+    def udp_errors(self, scope: Scope) -> dict[str, object]:
         """Return why the lossy direction is unknown: datagrams were not sent, or could not be counted."""
         found = [self.paths[path] for path in scope.pairs]
         errors = Counter(one_line(one.udp.error, 120) for one in found if _uncounted(one) and one.udp and one.udp.error)
@@ -492,7 +492,7 @@ class Mesh:
             return [*found, on_node(scope.nodes[0], counters, self.model)]
         return [*found, self.route_command(scope)]
 
-    def mtu_extras(self, scope: Scope) -> list[dict[str, Any]]:
+    def mtu_extras(self, scope: Scope) -> list[Extra]:
         """Return the extras of large echoes in a scope, both directions. Several rules ask for them."""
         if scope.pairs not in self._mtu_extras:
             ends = (self.paths.get(one) for path in sorted(scope.pairs) for one in (path, path.reverse))

@@ -13,7 +13,7 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import islice, permutations
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
 from fabtui.diagnosis.finding import (
@@ -36,7 +36,7 @@ from fabtui.diagnosis.mesh.affected_components import ComponentKind, Scope
 from fabtui.diagnosis.mesh.mesh import DEAD, Flows, Mesh, MeshRule, PathMeasurements, endpoint_pairs
 from fabtui.model.facts.node_view import field
 from fabtui.model.layers import MESH, Layer
-from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.measurement import Extra, Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui_node.protocol import ErrorKind
@@ -852,13 +852,13 @@ def _failed_within(model: Model, node: str) -> set[Pair]:
     return {(str(a), str(b)) for a, b, m in rows if m is not None and m.verdict in DEAD}
 
 
-def _path_mtu(extras: list[dict[str, Any]]) -> int | None:
+def _path_mtu(extras: list[Extra]) -> int | None:
     values = [extra.get("path_mtu") for extra in extras]
     narrow = Counter(value for value in values if isinstance(value, (int, float)) and value > 0)
     return round(narrow.most_common(1)[0][0]) if narrow else None
 
 
-def _sizes(mesh: Mesh, scope: Scope, extras: list[dict[str, Any]]) -> dict[str, Any]:
+def _sizes(mesh: Mesh, scope: Scope, extras: list[Extra]) -> dict[str, int | None]:
     sizes = [size for extra in extras if isinstance(size := extra.get("payload"), int)]
     datagrams = [udp for path in sorted(scope.pairs) if (udp := mesh.paths[path].udp) is not None]
     sizes += [size for udp in datagrams if isinstance(size := (udp.extra or {}).get("payload"), int)]
@@ -866,7 +866,7 @@ def _sizes(mesh: Mesh, scope: Scope, extras: list[dict[str, Any]]) -> dict[str, 
     return {"blocked": min(sizes, default=None), "passes": min(passes) if sizes and passes else None}
 
 
-def _ping_command(mesh: Mesh, scope: Scope, extras: list[dict[str, Any]]) -> str:
+def _ping_command(mesh: Mesh, scope: Scope, extras: list[Extra]) -> str:
     path = min(scope.pairs)
     ends = f"{shlex.quote(path.src_addr)} {shlex.quote(path.dst_addr)}"
     if not extras:

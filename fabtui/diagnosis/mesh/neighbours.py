@@ -162,7 +162,7 @@ class _MacRule(AddressRule):
         return found.replace(next=tuple(dict.fromkeys(lines)))
 
     @staticmethod
-    def _address_facts(one: _Wrong) -> dict[str, Any]:
+    def _address_facts(one: _Wrong) -> dict[str, object]:
         place = one.place
         return {
             "node": place.node,

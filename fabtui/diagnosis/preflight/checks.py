@@ -23,18 +23,13 @@ from fabtui.diagnosis.knowledge import xids
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_of
 from fabtui.diagnosis.knowledge.next_commands import typed
 from fabtui.diagnosis.knowledge.toml_data import load
-from fabtui.diagnosis.links.roce_rules import RoceClass as RoceClass
+from fabtui.diagnosis.links import roce_rules as roce_rules
 from fabtui.diagnosis.mesh.mesh import Mesh
 from fabtui.diagnosis.mesh.neighbours import LINK_LAYER_RULES
+from fabtui.diagnosis.preflight import environment as environment
+from fabtui.diagnosis.preflight import imex_domain as imex_domain
+from fabtui.diagnosis.preflight import name_rules as name_rules
 from fabtui.diagnosis.preflight.environment import LOCAL_ONLY, unknown
-from fabtui.diagnosis.preflight.environment import OutOfService as OutOfService
-from fabtui.diagnosis.preflight.environment import VariableRefersToNothing as VariableRefersToNothing
-from fabtui.diagnosis.preflight.imex_domain import ImexNotReady as ImexNotReady
-from fabtui.diagnosis.preflight.imex_domain import ImexVersion as ImexVersion
-from fabtui.diagnosis.preflight.name_rules import MasterNotReached as MasterNotReached
-from fabtui.diagnosis.preflight.name_rules import SlowLogin as SlowLogin
-from fabtui.diagnosis.preflight.name_rules import SlowNameService as SlowNameService
-from fabtui.diagnosis.preflight.name_rules import WrongAddressOfName as WrongAddressOfName
 from fabtui.diagnosis.preflight.node_context import NodeContext, NodeJudgement, NodeRule, severity_of, slot_of
 from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
 from fabtui.model.facts.compare import Compare, FactTable, Odd, shown
@@ -53,6 +48,31 @@ _OF_LINKS = (74, 149, 150)
 _OTHER_END = (21, *range(32, 38))
 #: Maximum number of lines about GPUs of a fault.
 _MOST = 12
+#: An RDMA port as the subject of a judgement.
+_PORT = re.compile(r"([A-Za-z][A-Za-z0-9_]{1,40})/([0-9]{1,3})", re.ASCII)
+_XID = re.compile(r"Xid [0-9]{1,4}\b")
+_DIGIT = re.compile(r"[0-9]")
+#: Texts that differ in numbers only are grouped.
+_NUMBERS = re.compile(r"[0-9][0-9.,]*(?: [KMGT]iB)?")
+#: Maximum number of shared values that are kept as evidence.
+_MOST_SHARED = 20
+_NEXT = "set NCCL_SOCKET_IFNAME to an interface that leads to the other nodes (ip -br addr)"
+#: Maximum number of nodes and interfaces that are listed.
+_MOST_LISTED = 8
+#: Maximum number of values of a fact that are named in a title.
+_MOST_VALUES = 4
+#: Facts that differ where an interface is down.
+_OF_INTERFACES = ("addresses_number", "nccl_interfaces")
+_WORDS = re.compile(r"[^\s,:]+")
+#: Facts that differ as a consequence of what other rules report, with the ids of these rules.
+_FOLLOWS = {
+    "nccl_interfaces": ("FT320", "FT321"),
+    "nccl_network": ("FT320", "FT321"),
+    "nccl_env": ("FT316", "FT320", "FT321", "FT322"),
+    "other_env": ("FT322",),
+}
+#: Latest preflight of each model, and the version of its nodes.
+_LATEST: WeakKeyDictionary[Model, tuple[int, Preflight]] = WeakKeyDictionary()
 
 
 class _Report(NamedTuple):
@@ -60,61 +80,47 @@ class _Report(NamedTuple):
 
     node: str
     gpu: str  #: The GPU as texts name it: ``GPU 3``, or by its PCI address.
-    device: str  #: The GPU as judgements name it.
-    found: xids.LinkReports
+    link: xids.LinkReports
 
     @property
     def place(self) -> str:
-        link = self.found.report.link
+        link = self.link.report.link
         return f"NVLink {link} of {self.gpu}" if link is not None else f"NVLinks of {self.gpu}"
 
+    def __str__(self) -> str:
+        return f"{self.node}: {self.place}"
 
-class NvlinkFault(NamedTuple):
-    """A fault of NVLinks of one or several GPUs."""
+    @property
+    def kind(self) -> tuple[int, str]:
+        return self.link.report.code, self.link.report.unit
 
-    severity: Severity
-    text: str
-    nodes: tuple[str, ...]
-    devices: tuple[str, ...]  #: GPUs at fault: ``bus:0009:01:00``, each with its node before a blank.
-    code: int
-    details: tuple[str, ...]  #: What the driver's numbers mean.
-    echoes: tuple[str, ...]  #: What follows from it.
-    action: str
+    @property
+    def rank(self) -> tuple[bool, bool, bool, float]:
+        """Order of reports: the first of a domain is where a fault began."""
+        report, old = self.link.report, self.link.severity is Severity.NOTE
+        start = number(self.link.entry.get("first")) or 0.0
+        return not report.fatal or old, report.code not in _OF_LINKS, report.subcode in _OTHER_END, start
 
 
-def nvlink_faults(context: NodeContext) -> Iterator[NvlinkFault]:
-    """Yield the faults of NVLinks: of a domain, the link at which it began with what others report because of it.
+def _nvlink_faults(context: NodeContext) -> Iterator[tuple[list[_Report], list[_Report]]]:
+    """Yield the faults of NVLinks: reports of the link at which each began, and what others report because of it.
 
     A link that went down (Xid 149) is the cause of reports of other units (144 to 148). Ended programs (45) follow.
     """
     domains: dict[str, list[_Report]] = {}
     for node in context.nodes:
         links, _ = xids.sorted_out(node.probe_results.get("kernel", {}))
-        for found in links:
-            report = _Report(node.name, _gpu(context, node, found.bus), f"{node.name} bus:{found.bus}", found)
-            domains.setdefault(_domain(node), []).append(report)
+        mine = [_Report(node.name, _gpu(context, node, link.bus), link) for link in links]
+        domains.setdefault(_domain(node), []).extend(mine)
     for reports in domains.values():
         while reports:
-            root = min(reports, key=_rank)
-            near = [one for one in reports if xids.together(one.found.entry, root.found.entry)]
+            root = min(reports, key=lambda report: report.rank)
+            near = [report for report in reports if xids.together(report.link.entry, root.link.entry)]
+            alike = [report for report in near if (report.rank[:3], report.kind) == (root.rank[:3], root.kind)]
             # What is not fatal has no consequences on other GPUs.
-            echoing = bool(root.found.report.fatal)
-            alike = [one for one in near if _rank(one)[:3] == _rank(root)[:3] and _kind(one) == _kind(root)]
-            echoes = [one for one in near if one not in alike] if echoing else []
-            reports = [one for one in reports if one not in alike and one not in echoes]
-            yield _fault(alike, echoes)
-
-
-def _rank(one: _Report) -> tuple[bool, bool, bool, float]:
-    """Return what orders reports: the first of a domain is where a fault began."""
-    report = one.found.report
-    start = number(one.found.entry.get("first"))
-    old = one.found.severity is Severity.NOTE
-    return not report.fatal or old, report.code not in _OF_LINKS, report.subcode in _OTHER_END, start or 0.0
-
-
-def _kind(one: _Report) -> tuple[int, str]:
-    return one.found.report.code, one.found.report.unit
+            echoes = [report for report in near if report not in alike] if root.link.report.fatal else []
+            reports = [report for report in reports if report not in alike and report not in echoes]
+            yield alike, echoes
 
 
 def _domain(node: ProbedNode) -> str:
@@ -133,53 +139,19 @@ def _gpu(context: NodeContext, node: ProbedNode, bus: str) -> str:
     return f"GPU {end.rpartition(':')[2]}" if end else f"GPU {index if isinstance(index, int) else bus}"
 
 
-def _fault(alike: list[_Report], echoes: list[_Report]) -> NvlinkFault:
-    first, first_node = alike[0].found, alike[0].node
-    gpus = list(dict.fromkeys((one.node, one.gpu) for one in alike))
-    links = list(dict.fromkeys(str(one.found.report.link) for one in alike if one.found.report.link is not None))
-    if len(gpus) > 1:
-        place = f"NVLinks of {len(gpus)} GPUs"
-    elif len(links) > 1:
-        place = f"NVLinks {some(links, 18)} of {alike[0].gpu}"
-    else:
-        place = alike[0].place
-    ages = [age for one in alike if (age := number(one.found.entry.get("age"))) is not None]
-    words = [f"{place}: Xid {first.report.code}: {first.report.what}"]
-    words += [f"{times} times" for times in [sum(xids.times_of(one.found.entry) for one in alike)] if times > 1]
-    words += [f"last {kernel_log.ago(min(ages))} ago"] if ages else []
-    details = [f"{one.place}: {line}" for one in alike for line in one.found.report.details]
-    kind = xids.known(first.entry)
-    return NvlinkFault(
-        min((one.found.severity for one in alike), key=lambda severity: severity.rank),
-        "; ".join(words),
-        tuple(dict.fromkeys(one.node for one in alike)),
-        tuple(dict.fromkeys(one.device for one in alike)),
-        first.report.code,
-        _few([*(_on(one) for one in alike if len(gpus) > 1), *details]),
-        _few([*_also(echoes, first_node), *_following([*alike, *echoes])]),
-        kind.advice if kind else "",
-    )
-
-
-def _on(one: _Report) -> str:
-    return f"{one.node}: {one.place}"
-
-
 def _also(echoes: list[_Report], node: str) -> list[str]:
     """Return what others report because of a fault on a node: a line for each number."""
-    groups: dict[int, list[_Report]] = {}
-    for one in echoes:
-        groups.setdefault(one.found.report.code, []).append(one)
     lines = []
-    for code, same in sorted(groups.items()):
-        places = list(dict.fromkeys(one.place if one.node == node else _on(one) for one in same))
-        lines.append(f"Xid {code} follows on {some(places, 3)}: {same[0].found.report.what}")
+    for code in sorted({echo.link.report.code for echo in echoes}):
+        same = [echo for echo in echoes if echo.link.report.code == code]
+        places = list(dict.fromkeys(echo.place if echo.node == node else str(echo) for echo in same))
+        lines.append(f"Xid {code} follows on {some(places, 3)}: {same[0].link.report.what}")
     return lines
 
 
 def _following(reports: list[_Report]) -> list[str]:
     """Return what the GPUs did because of a fault: programs that they ended, and the recovery that they need."""
-    entries: list[Mapping[str, Any]] = [entry for one in reports for entry in one.found.followed]
+    entries = [entry for report in reports for entry in report.link.followed]
     ended = sum(xids.times_of(entry) for entry in entries if entry.get("code") == 45)
     lines = [f"Xid 45 follows ({count(ended, 'report')}): programs were ended"] if ended else []
     wanted = [str(entry.get("text", "")).rpartition(" to 0x")[2] for entry in entries if entry.get("code") == 154]
@@ -190,14 +162,6 @@ def _following(reports: list[_Report]) -> list[str]:
 def _few(lines: list[str]) -> tuple[str, ...]:
     lines = list(dict.fromkeys(lines))
     return (*lines[:_MOST], *([f"and {len(lines) - _MOST} more"] if len(lines) > _MOST else []))
-
-
-#: An RDMA port as the subject of a judgement.
-_PORT = re.compile(r"([A-Za-z][A-Za-z0-9_]{1,40})/([0-9]{1,3})", re.ASCII)
-_XID = re.compile(r"Xid [0-9]{1,4}\b")
-_DIGIT = re.compile(r"[0-9]")
-#: Texts that differ in numbers only are grouped.
-_NUMBERS = re.compile(r"[0-9][0-9.,]*(?: [KMGT]iB)?")
 
 
 @register
@@ -218,24 +182,25 @@ class ProbeJudgement(NodeRule):
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         groups: dict[tuple[str, str, Severity, str, str], dict[NodeJudgement, None]] = {}
-        for one in context.judged.get(self.check_name, ()):
+        for judged in context.judged.get(self.check_name, ()):
             # Devices such as mlx5_3/1 are many; equal judgements of them are grouped.
-            device = _DIGIT.search(one.subject) and one.subject not in load("next_commands")["preflight"]
-            topic = "" if device else one.subject
+            device = _DIGIT.search(judged.subject) and judged.subject not in load("next_commands")["preflight"]
+            topic = "" if device else judged.subject
             # Inconclusive may be intended: a port without a cable, a counter that was not reset for years.
-            severity = Severity.NOTE if one.verdict == "inconclusive" else severity_of(one.verdict)
-            key = one.probe, topic, severity, _NUMBERS.sub("#", one.text), one.action
-            groups.setdefault(key, {})[one] = None
+            severity = Severity.NOTE if judged.verdict == "inconclusive" else severity_of(judged.verdict)
+            key = judged.probe, topic, severity, _NUMBERS.sub("#", judged.text), judged.action
+            groups.setdefault(key, {})[judged] = None
         for (probe, topic, severity, *_), group in groups.items():
-            found = self._finding(severity, topic, probe, list(group))
-            yield found.replace(about=tuple(subject for one in group for subject in _devices(one, context.buses)))
+            about = tuple(subject for judged in group for subject in _devices(judged, context.buses))
+            yield self._finding(severity, topic, probe, list(group)).replace(about=about)
 
     def _finding(self, severity: Severity, topic: str, probe: str, group: Sequence[NodeJudgement]) -> Finding:
-        names = list(dict.fromkeys(one.node for one in group))
-        texts = list(dict.fromkeys(one.text for one in group))
+        names = list(dict.fromkeys(judged.node for judged in group))
+        texts = list(dict.fromkeys(judged.text for judged in group))
         by_text: dict[str, list[str]] = {}
-        for one in group:
-            by_text.setdefault(one.text if topic else f"{one.subject}: {one.text}", []).append(one.node)
+        for judged in group:
+            line = judged.text if topic else f"{judged.subject}: {judged.text}"
+            by_text.setdefault(line, []).append(judged.node)
         port = _PORT.fullmatch(group[0].subject)
         command = f"ssh {{node}} ibstat {port[1]} {port[2]}" if port else _command_for(topic, probe)
         facts = {
@@ -243,14 +208,14 @@ class ProbeJudgement(NodeRule):
             "text": texts[0],
             "more": len(texts) - 1 or None,
             "action": group[0].action or None,
-            "devices": None if topic else tuple(dict.fromkeys(one.subject for one in group)),
+            "devices": None if topic else tuple(dict.fromkeys(judged.subject for judged in group)),
             "by_node": tuple((tuple(nodes), text) for text, nodes in by_text.items()) if len(by_text) > 1 else None,
         }
         # The catalogue explains the errors of tools, and lines of the kernel log for which the vendor names no action.
         known = meaning_of(texts[0]) if not self.check_name or (probe == "kernel" and not group[0].action) else None
         if known is not None:
             facts |= known.facts
-            command = next((f"ssh {{node}} {one}" for _, one in known.commands if "{route}" not in one), command)
+            command = next((f"ssh {{node}} {line}" for _, line in known.commands if "{route}" not in line), command)
         named = dict(name.split(":", 1) for name in reversed(group[0].devices.split()) if ":" in name)
         command = command.replace(" {bus}", f" -s {named['bus']}" if "bus" in named else "")
         command = command.replace("{file}", shlex.quote(named.get("file", "FILE")))
@@ -259,26 +224,25 @@ class ProbeJudgement(NodeRule):
         return self.finding(topic or probe, severity=severity, nodes=names, facts=facts, commands=following)
 
 
-def _devices(one: NodeJudgement, buses: Mapping[tuple[str, str], str]) -> list[Subject]:
+def _devices(judged: NodeJudgement, buses: Mapping[tuple[str, str], str]) -> list[Subject]:
     """Return the GPUs and NICs that a judgement is about; the node if it names none."""
-    found = []
-    for device in one.devices.split():
-        kind, _, name = device.partition(":")
+    subjects = []
+    for kind, _, name in (device.partition(":") for device in judged.devices.split()):
         if kind == "nic":
-            found.append(Subject(Kind.NIC, f"{one.node} {name}"))
-        elif kind == "file":
-            continue
-        elif end := buses.get((one.node, slot_of(name))) if kind == "bus" else f"{one.node}:{name}":
-            found.append(Subject(Kind.GPU, end))
-    if port := _PORT.fullmatch(one.subject):
-        found.append(Subject(Kind.NIC, f"{one.node} {port[1]}"))
-    return found or [Subject(Kind.NODE, one.node)]
+            subjects.append(Subject(Kind.NIC, f"{judged.node} {name}"))
+        elif kind != "file" and (
+            end := buses.get((judged.node, slot_of(name))) if kind == "bus" else f"{judged.node}:{name}"
+        ):
+            subjects.append(Subject(Kind.GPU, end))
+    if port := _PORT.fullmatch(judged.subject):
+        subjects.append(Subject(Kind.NIC, f"{judged.node} {port[1]}"))
+    return subjects or [Subject(Kind.NODE, judged.node)]
 
 
 def _command_for(topic: str, probe: str) -> str:
-    found: str | None = load("next_commands")["preflight"].get(topic)
     specs = (registry.PROBES.get(name) for name in (topic, probe))
-    return found or next((spec.next for spec in specs if spec is not None and spec.next), "")
+    commands = (spec.next for spec in specs if spec is not None)
+    return next(filter(None, (load("next_commands")["preflight"].get(topic), *commands)), "")
 
 
 class XidJudgement(ProbeJudgement):
@@ -287,26 +251,39 @@ class XidJudgement(ProbeJudgement):
     evidence = ("NVIDIA's action: {action}", "{details:lines}", "{echoes:lines}")
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
-        yield from (self._of_links(fault, context) for fault in nvlink_faults(context))
+        yield from (self._of_links(context, *fault) for fault in _nvlink_faults(context))
         yield from super().check(context)
 
-    def _of_links(self, fault: NvlinkFault, context: NodeContext) -> Finding:
+    def _of_links(self, context: NodeContext, alike: list[_Report], echoes: list[_Report]) -> Finding:
+        first, gpus = alike[0].link, {(report.node, report.gpu) for report in alike}
+        links = list(dict.fromkeys(str(link) for report in alike if (link := report.link.report.link) is not None))
+        place = f"NVLinks {some(links, 18)} of {alike[0].gpu}" if len(links) > 1 else alike[0].place
+        place = f"NVLinks of {len(gpus)} GPUs" if len(gpus) > 1 else place
+        ages = [age for report in alike if (age := number(report.link.entry.get("age"))) is not None]
+        words = [f"{place}: Xid {first.report.code}: {first.report.what}"]
+        times = sum(xids.times_of(report.link.entry) for report in alike)
+        words += [f"{times} times"] if times > 1 else []
+        words += [f"last {kernel_log.ago(min(ages))} ago"] if ages else []
+        details = list(map(str, alike)) if len(gpus) > 1 else []
+        details += [f"{report.place}: {line}" for report in alike for line in report.link.report.details]
+        kind, nodes = xids.known(first.entry), list(dict.fromkeys(report.node for report in alike))
         facts = {
             "probe": "kernel",
-            "text": fault.text,
-            "action": fault.action or None,
-            "details": fault.details or None,
-            "echoes": fault.echoes or None,
+            "text": "; ".join(words),
+            "action": (kind.advice if kind else "") or None,
+            "details": _few(details) or None,
+            "echoes": _few([*_also(echoes, alike[0].node), *_following([*alike, *echoes])]) or None,
         }
-        command = _command_for("xid", "kernel").replace("{node}", fold(fault.nodes[:1]))
-        commands = (command, f"fabtui explain xid {fault.code}")
-        found = self.finding("xid", severity=fault.severity, nodes=fault.nodes, facts=facts, commands=commands)
-        ends = [device.partition(" ")[::2] for device in fault.devices]
-        known = [context.buses.get((node, slot_of(bus.removeprefix("bus:")))) for node, bus in ends]
-        about = tuple(Subject(Kind.GPU, end) for end in known if end) or tuple(
-            Subject(Kind.NODE, node) for node in fault.nodes
-        )
-        return found.replace(about=about)
+        command = _command_for("xid", "kernel").replace("{node}", fold(nodes[:1]))
+        ends = (context.buses.get((report.node, slot_of(report.link.bus))) for report in alike)
+        about = [Subject(Kind.GPU, end) for end in dict.fromkeys(ends) if end]
+        return self.finding(
+            "xid",
+            severity=min((report.link.severity for report in alike), key=lambda severity: severity.rank),
+            nodes=nodes,
+            facts=facts,
+            commands=(command, f"fabtui explain xid {first.report.code}"),
+        ).replace(about=tuple(about or [Subject(Kind.NODE, node) for node in nodes]))
 
 
 #: Rules of checks that do more than to group judgements.
@@ -323,25 +300,6 @@ def _rule(row: Mapping[str, Any]) -> type[ProbeJudgement]:
 
 for _row in load("node_checks")["check"]:
     register(_rule(_row))
-
-
-#: Maximum number of shared values that are kept as evidence.
-_MOST_SHARED = 20
-_NEXT = "set NCCL_SOCKET_IFNAME to an interface that leads to the other nodes (ip -br addr)"
-#: Maximum number of nodes and interfaces that are listed.
-_MOST_LISTED = 8
-#: Maximum number of values of a fact that are named in a title.
-_MOST_VALUES = 4
-#: Facts that differ where an interface is down.
-_OF_INTERFACES = ("addresses_number", "nccl_interfaces")
-_WORDS = re.compile(r"[^\s,:]+")
-#: Facts that differ as a consequence of what other rules report, with the ids of these rules.
-_FOLLOWS = {
-    "nccl_interfaces": ("FT320", "FT321"),
-    "nccl_network": ("FT320", "FT321"),
-    "nccl_env": ("FT316", "FT320", "FT321", "FT322"),
-    "other_env": ("FT322",),
-}
 
 
 class NodeVerdict(NamedTuple):
@@ -370,9 +328,9 @@ class Preflight(NamedTuple):
         return NOT_TESTED if self.missing else ALL_OK
 
     def verdict(self, node: str) -> NodeVerdict:
-        serious = [one for one in self.findings if node in one.nodes and one.severity is not Severity.NOTE]
-        if serious:
-            return NodeVerdict(str(serious[0].severity), tuple(dict.fromkeys(one.rule.id for one in serious)))
+        mine = [finding for finding in self.findings if node in finding.nodes]
+        if serious := [finding for finding in mine if finding.severity is not Severity.NOTE]:
+            return NodeVerdict(str(serious[0].severity), tuple(dict.fromkeys(each.rule.id for each in serious)))
         return NodeVerdict("unknown" if any(node in nodes for nodes, _ in self.missing) else "ok", ())
 
 
@@ -517,8 +475,8 @@ class SameGuid(_SharedValueRule):
     command = "ssh {node} ibstat"
 
     def _values(self, node: ProbedNode) -> list[str]:
-        found = [text(ca.get("node_guid")) for ca in dicts(node.seen("ibstat", "cas"))]
-        return [guid for guid in found if guid and guid.strip("0x:.")]
+        guids = [text(ca.get("node_guid")) for ca in dicts(node.seen("ibstat", "cas"))]
+        return [guid for guid in guids if guid and guid.strip("0x:.")]
 
 
 @register
@@ -564,7 +522,7 @@ class _InterfaceRule(NodeRule):
     least: ClassVar[int] = 1
     next_step = "Set NCCL_SOCKET_IFNAME to an interface that leads to the other nodes."
 
-    def _facts(self, found: list[str], setting: str | None) -> dict[str, str] | None:
+    def _facts(self, used: list[str], setting: str | None) -> dict[str, str] | None:
         raise NotImplementedError
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
@@ -572,8 +530,8 @@ class _InterfaceRule(NodeRule):
             return
         groups: dict[str, tuple[dict[str, str], list[tuple[tuple[str], str]]]] = {}
         for node in context.nodes:
-            names, found = nccl_interfaces(node)
-            facts = self._facts(found, text(node.part("env", "NCCL_SOCKET_IFNAME"))) if names else None
+            names, used = nccl_interfaces(node)
+            facts = self._facts(used, text(node.part("env", "NCCL_SOCKET_IFNAME"))) if names else None
             if facts is not None:
                 listed = f"has {', '.join(names[:_MOST_LISTED])}"
                 groups.setdefault(str(facts), (facts, []))[1].append(((node.name,), listed))
@@ -592,8 +550,8 @@ class NoSocketInterface(_InterfaceRule):
     title = "NCCL_SOCKET_IFNAME matches no interface"
     message = "NCCL_SOCKET_IFNAME={setting} matches no interface that has an address: NCCL does not start"
 
-    def _facts(self, found: list[str], setting: str | None) -> dict[str, str] | None:
-        return None if found else {"setting": str(setting)}
+    def _facts(self, used: list[str], setting: str | None) -> dict[str, str] | None:
+        return None if used else {"setting": str(setting)}
 
 
 @register
@@ -606,8 +564,8 @@ class LocalSocketInterface(_InterfaceRule):
     title = "NCCL picks an interface that leads to no other node"
     message = "NCCL picks {interface} for its bootstrap, which leads to no other node"
 
-    def _facts(self, found: list[str], setting: str | None) -> dict[str, str] | None:
-        return {"interface": found[0]} if found and found[0].startswith(LOCAL_ONLY) else None
+    def _facts(self, used: list[str], setting: str | None) -> dict[str, str] | None:
+        return {"interface": used[0]} if used and used[0].startswith(LOCAL_ONLY) else None
 
 
 @register
@@ -626,9 +584,9 @@ class FactDiffers(NodeRule):
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         down = {node.name: down_interfaces(node) for node in context.nodes}
-        for found in map(self.of_fact, context.table.odd):
-            about = [Subject(Kind.NIC, f"{node} {nic}") for node in found.nodes for nic in down[node]]
-            yield found.replace(about=tuple(about)) if found.topic in _OF_INTERFACES and about else found
+        for finding in map(self.of_fact, context.table.odd):
+            about = tuple(Subject(Kind.NIC, f"{node} {nic}") for node in finding.nodes for nic in down[node])
+            yield finding.replace(about=about) if finding.topic in _OF_INTERFACES and about else finding
 
     def of_fact(self, odd: Odd) -> Finding:
         fact = odd.fact
@@ -669,25 +627,22 @@ def _in_steps(model: Model, expected: Mapping[str, str] | None = None) -> Steps[
     context = NodeContext(model, expected=expected)
     yield from context.prepare()
     rules = [rule for rule in rules_of(Domain.NODES) if not (model.lab and getattr(rule, "not_in_lab", False))]
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for rule in rules:
-        found += rule.findings(context)
+        findings += rule.findings(context)
         yield
-    found = _merged(found, context.table)
+    findings = _merged(findings, context.table)
     # Where addresses were tested, the findings about them have the results as well.
     if not model.lab and not any(model.addresses.layers):
         mesh = Mesh(model)
         for rule in LINK_LAYER_RULES:
-            found += rule.findings(mesh)
+            findings += rule.findings(mesh)
             yield
-    for at, one in enumerate(found):
-        commands = tuple(typed(_with_interface(command, one, context.nodes), model) for command in one.next)
-        found[at] = one.replace(next=commands)
-    found.sort(key=lambda finding: (finding.severity.rank, -len(finding.nodes)))
-    return Preflight(found, context.table, [*_missing(model), *unknown(context)])
-
-
-_LATEST: WeakKeyDictionary[Model, tuple[int, Preflight]] = WeakKeyDictionary()
+    for at, finding in enumerate(findings):
+        commands = tuple(typed(_with_interface(command, finding, context.nodes), model) for command in finding.next)
+        findings[at] = finding.replace(next=commands)
+    findings.sort(key=lambda finding: (finding.severity.rank, -len(finding.nodes)))
+    return Preflight(findings, context.table, [*_missing(model), *unknown(context)])
 
 
 def latest_preflight(model: Model) -> Preflight:
@@ -697,11 +652,12 @@ def latest_preflight(model: Model) -> Preflight:
 
 def latest_preflight_in_steps(model: Model) -> Steps[Preflight]:
     """Return `latest_preflight`; yield after each small step."""
-    known = _LATEST.get(model)
-    if known is None or known[0] != model.nodes_version:
+    version, known = _LATEST.get(model, (None, None))
+    if known is None or version != model.nodes_version:
         version = model.nodes_version
-        known = _LATEST[model] = (version, (yield from _in_steps(model)))
-    return known[1]
+        known = yield from _in_steps(model)
+        _LATEST[model] = version, known
+    return known
 
 
 def _merged(findings: list[Finding], table: FactTable) -> list[Finding]:
@@ -710,11 +666,11 @@ def _merged(findings: list[Finding], table: FactTable) -> list[Finding]:
     What a probe reports of all nodes alike does not explain in what one of them differs.
     """
     judges = {odd.fact.name: odd.fact.judges for odd in table.odd}
-    found = [finding for finding in findings if not isinstance(finding.rule, FactDiffers)]
+    merged = [finding for finding in findings if not isinstance(finding.rule, FactDiffers)]
     for one in findings:
         if not isinstance(one.rule, FactDiffers):
             continue
-        for at, other in enumerate(found):
+        for at, other in enumerate(merged):
             same = other.rule.id in _FOLLOWS.get(one.topic, ())
             if isinstance(other.rule, ProbeJudgement):
                 same = other.topic == one.topic or other.topic in judges.get(one.topic, ())
@@ -725,19 +681,19 @@ def _merged(findings: list[Finding], table: FactTable) -> list[Finding]:
                 # A note about a node alone may be more serious where the others differ.
                 worse = min(one.severity, other.severity, key=lambda severity: severity.rank)
                 related = (*other.facts.get("related", ()), one)
-                found[at] = other.replace(severity=worse, facts={**other.facts, "related": related})
+                merged[at] = other.replace(severity=worse, facts={**other.facts, "related": related})
                 break
         else:
-            found.append(one)
-    return found
+            merged.append(one)
+    return merged
 
 
 def _with_interface(command: str, one: Finding, nodes: Sequence[ProbedNode]) -> str:
     if "{nic}" not in command:
         return command
     node = next((node for node in nodes if node.name in one.nodes), None)
-    names = [text(entry.get("nic")) for entry in dicts(node.part("data_addresses"))] if node is not None else []
-    known = [name for name in names if name]
+    entries = dicts(node.part("data_addresses")) if node is not None else []
+    known = [name for entry in entries if (name := text(entry.get("nic")))]
     named = _WORDS.findall(" ".join(map(str, (*one.facts.get("values", ()), *one.facts.get("split", ())))))
     nic = next((name for name in known if name in named), known[0] if known else "INTERFACE")
     return command.replace("{nic}", shlex.quote(one_line(nic, 40)))
@@ -747,10 +703,9 @@ def _missing(model: Model) -> Iterable[tuple[tuple[str, ...], str]]:
     failed: dict[str, list[str]] = {}
     waiting: list[str] = []
     for record in model.nodes.values():
-        one = (record.name,)
         if record.state.gone:
             hint = f" (next: {record.hint})" if record.hint else ""
-            yield one, one_line(f"{record.name}: {record.text or record.state}{hint}", 400)
+            yield (record.name,), one_line(f"{record.name}: {record.text or record.state}{hint}", 400)
         elif record.inventory is None:
             waiting.append(record.name)
         for probe, result in record.probe_results.items():

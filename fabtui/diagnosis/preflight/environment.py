@@ -30,24 +30,23 @@ class _Problem(NamedTuple):
     text: str
 
 
-def _names(node: ProbedNode, listed: str, name: str) -> list[str] | None:
-    found = node.part(listed)
-    return [str(one.get(name)) for one in dicts(found)] if isinstance(found, list) else None
+def _nics(node: ProbedNode) -> list[str] | None:
+    nics = node.part("nics")
+    return [str(nic.get("name")) for nic in dicts(nics)] if isinstance(nics, list) else None
 
 
-def _ports(node: ProbedNode) -> list[str] | None:
-    found = node.part("ib")
-    return [f"{one.get('ca')}:{one.get('port')}" for one in dicts(found)] if isinstance(found, list) else None
+def _ports(node: ProbedNode) -> list[tuple[str, str]] | None:
+    ports = node.part("ib")
+    return [(str(port.get("ca")), str(port.get("port"))) for port in dicts(ports)] if isinstance(ports, list) else None
 
 
 def _missing(value: str, wanted: str, matches: Callable[[str], bool], result: str) -> Iterator[_Problem]:
     """Yield the problem of listed words that match nothing: bad if none does."""
     words = [word for word in value.split(",") if word]
-    lost = [word for word in words if not matches(word)]
-    if lost:
+    if lost := [word for word in words if not matches(word)]:
         names = ", ".join(one_line(word, 40) for word in lost[:4])
-        none = f": {result}" if len(lost) == len(words) else ", and it is ignored"
-        yield _Problem(Severity.BAD if len(lost) == len(words) else Severity.WARN, f"no {wanted} {names}{none}")
+        severity, end = (Severity.BAD, f": {result}") if lost == words else (Severity.WARN, ", and it is ignored")
+        yield _Problem(severity, f"no {wanted} {names}{end}")
 
 
 def _ib_hca(node: ProbedNode, value: str) -> Iterator[_Problem]:
@@ -59,32 +58,28 @@ def _ib_hca(node: ProbedNode, value: str) -> Iterator[_Problem]:
 
     def matches(word: str) -> bool:
         name, _, number = word.partition(":")
-        # A node may put anything into a name, such as colons.
-        found = [port.rpartition(":") for port in ports]
-        return any(
-            (ca == name if exact else ca.startswith(name)) and (not number or number == port) for ca, _, port in found
-        )
+        same = [port for ca, port in ports if (ca == name if exact else ca.startswith(name))]
+        return bool(same) and (not number or number in same)
 
     yield from _missing(value.lstrip("="), "RDMA device", matches, "NCCL falls back to TCP")
 
 
 def _ucx_devices(node: ProbedNode, value: str) -> Iterator[_Problem]:
     """Judge UCX_NET_DEVICES: RDMA ports and interfaces by name; patterns and exclusions are not judged."""
-    ports, nics = _ports(node), _names(node, "nics", "name")
+    ports, nics = _ports(node), _nics(node)
     if ports is None or nics is None or value == "all" or re.search(r"[\^*?\[]", value):
         return
-    known = {*ports, *nics, *(port.rpartition(":")[0] for port in ports)}
+    known = {*nics, *(name for ca, port in ports for name in (ca, f"{ca}:{port}"))}
     yield from _missing(value, "device", known.__contains__, "UCX finds no network")
 
 
 def _gloo_interfaces(node: ProbedNode, value: str) -> Iterator[_Problem]:
     """Judge GLOO_SOCKET_IFNAME: names of interfaces, one of which each process group takes in turn."""
-    nics = _names(node, "nics", "name")
+    nics = _nics(node)
     if nics is None:
         return
     yield from _missing(value, "interface", nics.__contains__, "Gloo does not start")
-    local = [word for word in value.split(",") if word in nics and word.startswith(LOCAL_ONLY)]
-    if local:
+    if local := [word for word in value.split(",") if word in nics and word.startswith(LOCAL_ONLY)]:
         names = ", ".join(one_line(word, 40) for word in local[:4])
         yield _Problem(Severity.BAD, f"{names} leads to no other node: Gloo connects no ranks of different nodes")
 
@@ -96,9 +91,8 @@ def _visible_gpus(node: ProbedNode, value: str) -> Iterator[_Problem]:
     if not isinstance(shown, list) or node.part("driver") is None or value.lower() in _NO_GPUS:
         return
     if len(shown) < len(words):
-        yield _Problem(
-            Severity.BAD, f"it names {count(len(words), 'GPU')}, programs see {len(shown) or 'none'} of them"
-        )
+        few = f"programs see {len(shown) or 'none'} of them"
+        yield _Problem(Severity.BAD, f"it names {count(len(words), 'GPU')}, {few}")
 
 
 def _allocated_gpus(node: ProbedNode, value: str) -> Iterator[_Problem]:
@@ -122,10 +116,10 @@ def _problems(node: ProbedNode, alone: bool) -> Iterator[tuple[str, _Problem]]:
     env, paths = node.part("env"), node.part("env_paths")
     for variable, value in env.items() if isinstance(env, dict) else ():
         if variable in _CHECKS and isinstance(value, str) and value and not (alone and value == "lo"):
-            yield from ((variable, one) for one in _CHECKS[variable](node, value))
-    for variable, one in paths.items() if isinstance(paths, dict) else ():
-        if isinstance(one, dict) and (problem := _PATHS.get(str(one.get("state")))):
-            yield one_line(str(variable), 60), _Problem(Severity.BAD, f"{text(one.get('path'))} {problem}")
+            yield from ((variable, problem) for problem in _CHECKS[variable](node, value))
+    for variable, path in paths.items() if isinstance(paths, dict) else ():
+        if state := _PATHS.get(str(field(path, "state"))):
+            yield one_line(str(variable), 60), _Problem(Severity.BAD, f"{text(field(path, 'path'))} {state}")
 
 
 @register
@@ -196,24 +190,18 @@ def expectations(texts: Sequence[str]) -> dict[str, str]:
         InputError: There is no such fact, or no value.
     """
     known = {fact.name for fact in facts_for([])}
-    found: dict[str, str] = {}
-    for one in texts:
-        name, _, value = (part.strip() for part in one.partition("="))
+    expected: dict[str, str] = {}
+    for word in texts:
+        name, _, value = (part.strip() for part in word.partition("="))
         if not value:
             raise InputError(
-                f"{argument('expect')}: {one[:60]!r} is not FACT=VALUE; expected something like gpus='8 x H200'"
+                f"{argument('expect')}: {word[:60]!r} is not FACT=VALUE; expected something like gpus='8 x H200'"
             )
         if name not in known:
             near = difflib.get_close_matches(name, known, 3, 0.4) or sorted(known)
             raise InputError(f"{argument('expect')}: no fact {name[:40]!r}; similar facts: {', '.join(near)}")
-        found[name] = value
-    return found
-
-
-def _as_expected(fact: Fact, value: Value, wanted: str) -> bool:
-    """Return True if a value is the expected one, written as in JSON or as in the table."""
-    words = {str(value), shown(value, fact.unit)}
-    return wanted.casefold() in {word.casefold() for word in words}
+        expected[name] = value
+    return expected
 
 
 def unknown(context: NodeContext) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -249,9 +237,11 @@ class UnexpectedValue(NodeRule):
         for fact, wanted, values in _expected(context):
             groups: dict[str, list[str]] = {}
             for node, value in values.items():
-                if value is not None and not _as_expected(fact, value, wanted):
-                    groups.setdefault(shown(value, fact.unit), []).append(node)
-            for found, nodes in groups.items():
+                # Written as in JSON, or as in the table.
+                words = str(value), shown(value, fact.unit)
+                if value is not None and wanted.casefold() not in map(str.casefold, words):
+                    groups.setdefault(words[1], []).append(node)
+            for word, nodes in groups.items():
                 commands = [fact.next.replace("{node}", fold(nodes[:1]))] if fact.next else []
-                facts = {"title": fact.title, "found": found, "wanted": wanted}
+                facts = {"title": fact.title, "found": word, "wanted": wanted}
                 yield self.finding(fact.name, nodes=nodes, facts=facts, commands=commands)

@@ -44,9 +44,9 @@ class _Domains:
         self.nodes = {node.name: node for node in context.nodes if _relevant(node)}
         self._names: dict[str, str] = {}
         for node in self.nodes.values():
-            mine = [one for one in _listed(node) if yes(one.get("own"))]
-            words = [node.name, node.part("host"), *(one.get(key) for one in mine for key in ("host", "hostname"))]
-            words += [one.get("address") for one in dicts(node.part("data_addresses"))]
+            mine = [entry for entry in dicts(node.seen("imex", "nodes")) if yes(entry.get("own"))]
+            words = [node.name, node.part("host"), *(entry.get(key) for entry in mine for key in ("host", "hostname"))]
+            words += [entry.get("address") for entry in dicts(node.part("data_addresses"))]
             for word in filter(None, map(text, words)):
                 self._names.setdefault(word, node.name)
         #: State of each node of the session by its own report, and of others by the reports of these.
@@ -63,14 +63,13 @@ class _Domains:
         return next((self._names[word] for word in words if word in self._names), words[0] if words else "a node")
 
     def _listen(self, reporter: str, node: ProbedNode) -> None:
-        by_number = {number(entry.get("node")): entry for entry in _listed(node)}
+        by_number = {number(entry.get("node")): entry for entry in dicts(node.seen("imex", "nodes"))}
         for entry in by_number.values():
-            name, state = self.name(entry), text(entry.get("state"))
-            if state and state != _READY:
-                if self.states.get(name) == _READY and name != reporter:
-                    self.apart[_Apart(reporter, name, f"{reporter} gets no answer")] = None
-                elif name not in self.states:
-                    self.reported.setdefault(name, (state, []))[1].append(reporter)
+            name, state = self.name(entry), text(entry.get("state")) or _READY
+            if state != _READY and name not in self.states:
+                self.reported.setdefault(name, (state, []))[1].append(reporter)
+            elif state != _READY and self.states[name] == _READY and name != reporter:
+                self.apart[_Apart(reporter, name, f"{reporter} gets no answer")] = None
         for link in dicts(node.seen("imex", "apart")):
             one, two = sorted(self.name(by_number.get(number(link.get(end)))) for end in ("from", "to"))
             self.apart[_Apart(one, two, text(link.get("state")) or "not connected")] = None
@@ -78,10 +77,6 @@ class _Domains:
     def ready(self, name: str) -> bool:
         """Return True if a node is ready as far as is known."""
         return self.states.get(name, _READY) == _READY and name not in self.reported
-
-
-def _listed(node: ProbedNode) -> list[dict[str, object]]:
-    return dicts(node.seen("imex", "nodes"))
 
 
 def _relevant(node: ProbedNode) -> bool:
@@ -102,12 +97,6 @@ def _some(names: Iterable[str], known: Iterable[str]) -> str:
 
 
 class _ImexRule(NodeRule):
-    def check(self, context: NodeContext) -> Iterator[Finding]:
-        yield from self._found(_Domains(context))
-
-    def _found(self, domains: _Domains) -> Iterator[Finding]:
-        raise NotImplementedError
-
     def _about(self, nodes: Iterable[str], severity: Severity, facts: dict[str, object], command: str) -> Finding:
         names = list(dict.fromkeys(nodes))
         commands = [f"ssh {fold(names[:1])} {one}" for one in ("nvidia-imex-ctl -N -H", command)]
@@ -130,13 +119,14 @@ class ImexNotReady(_ImexRule):
         "Start nvidia-imex, compare /etc/nvidia-imex/nodes_config.cfg of all nodes, and read /var/log/nvidia-imex.log."
     )
 
-    def _found(self, domains: _Domains) -> Iterator[Finding]:
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        domains = _Domains(context)
         states = {name: (state, list[str]()) for name, state in domains.states.items() if state != _READY}
         mine = {**states, **{name: reported for name, reported in domains.reported.items() if name in domains.nodes}}
         waiting = [name for name, (state, _) in mine.items() if state == _WAITING]
         causes = {name: reported for name, reported in {**domains.reported, **mine}.items() if reported[0] != _WAITING}
-        apart = [one for one in domains.apart if domains.ready(one.one) and domains.ready(one.other)]
-        apart = [one for one in apart if one.why != _VERSIONS]
+        apart = [pair for pair in domains.apart if domains.ready(pair.one) and domains.ready(pair.other)]
+        apart = [pair for pair in apart if pair.why != _VERSIONS]
         follow = waiting if causes or apart else []
         groups: dict[str, list[str]] = {}
         for name, (state, _) in mine.items():
@@ -144,7 +134,7 @@ class ImexNotReady(_ImexRule):
                 groups.setdefault(state, []).append(name)
         for state, names in groups.items():
             facts: dict[str, object] = {"state": state, "meaning": _STATES.get(state, "it has not started yet")}
-            heard = [one for name in names for one in domains.reported.get(name, ("", []))[1] if one not in names]
+            heard = [node for name in names for node in domains.reported.get(name, ("", []))[1] if node not in names]
             facts |= {"reporters": _some(heard, domains.nodes) or None, "waiting": _some(follow, domains.nodes) or None}
             # Where it runs nowhere, it may be meant to start with a job.
             nowhere = len(names) == len(domains.states) > 1
@@ -167,7 +157,7 @@ class ImexNotReady(_ImexRule):
             mine = [pair for pair in left if end in pair[:2]]
             left = [pair for pair in left if end not in pair[:2]]
             others = [pair.other if pair.one == end else pair.one for pair in mine]
-            facts = {"apart": _some(others, domains.nodes), "why": ", ".join(dict.fromkeys(one.why for one in mine))}
+            facts = {"apart": _some(others, domains.nodes), "why": ", ".join(dict.fromkeys(pair.why for pair in mine))}
             nodes = [end]
             if end not in domains.nodes:
                 nodes = [name for name in others if name in domains.nodes] or list(domains.nodes)[:1]
@@ -181,9 +171,9 @@ def _version(value: object) -> tuple[str, ...] | None:
     return tuple(word.split(".")) if _VERSION.fullmatch(word) else None
 
 
-def _fits(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+def _fits(version: tuple[str, ...], other: tuple[str, ...]) -> bool:
     """Return True if two versions are one: IMEX shows fewer parts than the driver."""
-    return all(mine == theirs for mine, theirs in zip(one, other, strict=False))
+    return all(mine == theirs for mine, theirs in zip(version, other, strict=False))
 
 
 @register
@@ -202,21 +192,21 @@ class ImexVersion(_ImexRule):
         "Install the same driver and the nvidia-imex of its version on all nodes of the domain, and restart both."
     )
 
-    def _found(self, domains: _Domains) -> Iterator[Finding]:
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        domains = _Domains(context)
         command = "cat /proc/driver/nvidia/version"
         unfit: dict[tuple[str, str, bool], list[str]] = {}
         for name, node in domains.nodes.items():
             driver = text(node.part("driver")) or text(node.seen("gpus", "driver")) or ""
             mine, theirs = _version(node.seen("imex", "version")), _version(driver)
             if mine and theirs and not _fits(mine, theirs):
-                key = ".".join(mine), driver, domains.ready(name)
-                unfit.setdefault(key, []).append(name)
+                unfit.setdefault((".".join(mine), driver, domains.ready(name)), []).append(name)
         for (version, driver, ready), nodes in unfit.items():
             severity = Severity.WARN if ready else Severity.BAD
             yield self._about(nodes, severity, {"version": version, "driver": driver}, command)
         named = {name for nodes in unfit.values() for name in nodes}
-        refused = [one for one in domains.apart if one.why == _VERSIONS]
-        odd = list(dict.fromkeys(found for node in domains.nodes.values() for found in self._odd(domains, node)))
+        refused = [pair for pair in domains.apart if pair.why == _VERSIONS]
+        odd = list(dict.fromkeys(each for node in domains.nodes.values() for each in self._odd(domains, node)))
         severity = Severity.BAD if refused else Severity.WARN
         for peers, version, usual in odd:
             if not named & set(peers):
@@ -224,7 +214,7 @@ class ImexVersion(_ImexRule):
                 facts = {"peers": _some(peers, domains.nodes), "version_of": version, "usual": usual}
                 yield self._about(ours, severity, {**facts}, command)
         if refused and not odd and not unfit:
-            ends = [end for one in refused for end in one[:2]]
+            ends = [end for pair in refused for end in pair[:2]]
             nodes = [end for end in dict.fromkeys(ends) if end in domains.nodes] or list(domains.nodes)[:1]
             others = [end for end in ends if end not in nodes] or ends
             facts = {"apart": _some(others, domains.nodes), "why": _VERSIONS}
@@ -232,7 +222,7 @@ class ImexVersion(_ImexRule):
 
     def _odd(self, domains: _Domains, node: ProbedNode) -> Iterator[tuple[tuple[str, ...], str, str]]:
         by_version: dict[tuple[str, ...], list[str]] = {}
-        for entry in _listed(node):
+        for entry in dicts(node.seen("imex", "nodes")):
             if version := _version(entry.get("version")):
                 same = next((known for known in by_version if _fits(known, version)), version)
                 by_version.setdefault(same, []).append(domains.name(entry))

@@ -6,7 +6,7 @@ import ipaddress
 import shlex
 import statistics
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Finding, Severity, register
 from fabtui.diagnosis.preflight.node_context import NodeContext, NodeRule
@@ -20,6 +20,11 @@ from fabtui_node.probes.judgement import texts
 _LONGER, _TIMES = {"login": 4.0, "lookup": 1.0}, 4.0
 #: Time (s) that counts for a reverse query without an answer: what the probe waits for.
 _NO_ANSWER = 2.0
+_PROBLEMS = {
+    "refused": "connection refused: nothing listens there, or a firewall rejects",
+    "timeout": "no answer to a connection within 3 s",
+    "unresolved": "the name does not resolve",
+}
 
 
 class _Resolved(NamedTuple):
@@ -41,11 +46,11 @@ def _is_loopback(address: str) -> bool:
 
 
 def _owners(context: NodeContext) -> dict[str, str]:
-    found: dict[str, set[str]] = {}
+    owners: dict[str, set[str]] = {}
     for node in context.nodes:
         for name in {node.name, text(node.part("host")) or node.name}:
-            found.setdefault(name, set()).add(node.name)
-    return {name: next(iter(nodes)) for name, nodes in found.items() if len(nodes) == 1}
+            owners.setdefault(name, set()).add(node.name)
+    return {name: nodes.pop() for name, nodes in owners.items() if len(nodes) == 1}
 
 
 def _held(node: ProbedNode) -> set[str]:
@@ -56,9 +61,9 @@ def _resolved(context: NodeContext) -> Iterator[_Resolved]:
     owners = _owners(context)
     for node in context.nodes:
         names = node.seen("names", "names")
-        for name, found in names.items() if isinstance(names, Mapping) else ():
-            if (owner := owners.get(str(name))) is not None and isinstance(found, list) and found:
-                yield _Resolved(node.name, str(name), owner, tuple(text(one) or "?" for one in found))
+        for name, listed in names.items() if isinstance(names, Mapping) else ():
+            if (owner := owners.get(str(name))) is not None and isinstance(listed, list) and listed:
+                yield _Resolved(node.name, str(name), owner, tuple(text(address) or "?" for address in listed))
 
 
 @register
@@ -86,19 +91,19 @@ class WrongAddressOfName(NodeRule):
         every = list(_resolved(context))
         #: The addresses of its owner that a name resolves to on any node.
         good: dict[str, dict[str, None]] = {}
-        for one in every:
-            good.setdefault(one.name, {}).update(dict.fromkeys(_right(one, held[one.owner])))
+        for name in every:
+            good.setdefault(name.name, {}).update(dict.fromkeys(_right(name, held[name.owner])))
         groups: dict[tuple[_Wrong, str], list[str]] = {}
-        for one in every:
-            if one.node != one.owner and held[one.owner] and not _right(one, held[one.owner]):
-                holders = [name for name in held if name != one.owner and held[name].intersection(one.addresses)]
-                if (wrong := _wrong(one, holders, known=bool(good[one.name]))) is not None:
-                    groups.setdefault((wrong, one.name), []).append(one.node)
-        for (wrong, name), nodes in groups.items():
-            facts = {"peer": name, "address": wrong.address, "whose": wrong.whose}
-            if right := ", ".join(good[name]):
+        for name in every:
+            if name.node != name.owner and held[name.owner] and not _right(name, held[name.owner]):
+                holders = [node for node in held if node != name.owner and held[node].intersection(name.addresses)]
+                if (wrong := _wrong(name, holders, known=bool(good[name.name]))) is not None:
+                    groups.setdefault((wrong, name.name), []).append(name.node)
+        for (wrong, peer), nodes in groups.items():
+            facts = {"peer": peer, "address": wrong.address, "whose": wrong.whose}
+            if right := ", ".join(good[peer]):
                 facts["right"] = f"its address is {right}"
-            yield self._finding(name, wrong.severity, nodes, facts)
+            yield self._finding(peer, wrong.severity, nodes, facts)
         yield from self._own_names(context, every)
 
     def _own_names(self, context: NodeContext, every: list[_Resolved]) -> Iterator[Finding]:
@@ -141,27 +146,24 @@ def _wrong(one: _Resolved, holders: list[str], *, known: bool) -> _Wrong | None:
 
 
 def _slower(values: Mapping[str, float], kind: str) -> dict[str, float]:
-    found = {}
+    slower = {}
     for node, value in values.items():
-        if others := [other for name, other in values.items() if name != node]:
-            usual = statistics.median(others)
-            if value - usual >= _LONGER[kind] and value >= _TIMES * usual:
-                found[node] = usual
-    return found
+        usual = statistics.median([other for name, other in values.items() if name != node] or [value])
+        if value - usual >= _LONGER[kind] and value >= _TIMES * usual:
+            slower[node] = usual
+    return slower
 
 
 def _lookups(context: NodeContext) -> dict[str, tuple[float, str]]:
     """Return the slowest reverse look-up of each node, with its address; `_NO_ANSWER` stands for no answer."""
-    found = {}
+    slowest = {}
     for node in context.nodes:
         times = node.seen("names", "reverse")
-        known = [
-            (_NO_ANSWER if (seconds := number(value)) is None else float(seconds), str(address))
-            for address, value in (times.items() if isinstance(times, Mapping) else ())
-        ]
+        items = times.items() if isinstance(times, Mapping) else ()
+        known = [(_NO_ANSWER if number(time) is None else float(time), str(address)) for address, time in items]
         if known:
-            found[node.name] = max(known)
-    return found
+            slowest[node.name] = max(known)
+    return slowest
 
 
 def _lookup_text(seconds: float, address: str) -> str:
@@ -193,8 +195,7 @@ class SlowLogin(NodeRule):
             facts = {"seconds": shown(round(logins[node], 1), "s"), "usual": shown(round(usual, 1), "s")}
             if node in lookups and lookups[node][0] >= 1.0:
                 facts["lookup"] = _lookup_text(*lookups[node])
-            commands = [f"ssh -v {fold([node])} true"]
-            yield self.finding("login", nodes=(node,), facts=facts, commands=commands)
+            yield self.finding("login", nodes=(node,), facts=facts, commands=[f"ssh -v {fold([node])} true"])
 
 
 @register
@@ -212,12 +213,11 @@ class SlowNameService(NodeRule):
     def check(self, context: NodeContext) -> Iterator[Finding]:
         lookups = _lookups(context)
         times = {node: seconds for node, (seconds, _) in lookups.items()}
-        slow_login = {one.nodes[0] for one in SlowLogin().check(context)}
+        slow_login = {finding.nodes[0] for finding in SlowLogin().check(context)}
         for node, usual in _slower(times, "lookup").items():
             if node not in slow_login:
                 facts = {"lookup": _lookup_text(*lookups[node]), "usual": shown(usual, "s")}
-                commands = [_getent(node, lookups[node][1])]
-                yield self.finding("names", nodes=(node,), facts=facts, commands=commands)
+                yield self.finding("names", nodes=(node,), facts=facts, commands=[_getent(node, lookups[node][1])])
 
 
 @register
@@ -248,21 +248,9 @@ class MasterNotReached(NodeRule):
                 groups.setdefault((host, port, problem, addresses), []).append(node.name)
         nobody = not reached and len(groups) == 1
         for (host, port, problem, addresses), nodes in groups.items():
-            facts: dict[str, Any] = {
-                "target": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
-                "problem": problem,
-            }
-            if reached:
-                facts["reached"] = reached
-            if addresses not in ("", host):
-                facts["resolved"] = f"{host} is {addresses} there"
+            target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            facts: dict[str, object] = {"target": target, "problem": problem, "reached": reached or None}
+            facts["resolved"] = f"{host} is {addresses} there" if addresses not in ("", host) else None
             severity = Severity.WARN if nobody and problem == _PROBLEMS["refused"] else Severity.BAD
             commands = (_getent(nodes[0], host),)
             yield self.finding("master", severity=severity, nodes=nodes, facts=facts, commands=commands)
-
-
-_PROBLEMS = {
-    "refused": "connection refused: nothing listens there, or a firewall rejects",
-    "timeout": "no answer to a connection within 3 s",
-    "unresolved": "the name does not resolve",
-}

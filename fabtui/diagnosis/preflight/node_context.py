@@ -34,7 +34,7 @@ class NodeJudgement(NamedTuple):
 
 
 def judgements(node: ProbedNode) -> list[NodeJudgement]:
-    found: list[NodeJudgement] = []
+    judgements_of: list[NodeJudgement] = []
     for probe, value in [("inventory", node.inventory), *node.probe_results.items()]:
         spec = registry.PROBES.get(probe)
         judged: Any = _user_probe(probe, value)
@@ -45,23 +45,22 @@ def judgements(node: ProbedNode) -> list[NodeJudgement]:
                 # A malformed result of one probe must not hide the judgements of other probes.
                 text = f"cannot interpret the result of {probe}: {type(error).__name__}: {error}"
                 judged = [{"subject": probe, "verdict": "note", "text": text}]
-        for one in dicts(judged)[:_MOST]:
+        for entry in dicts(judged)[:_MOST]:
             # A user probe has no place in the catalogue.
             names = _FIELDS if spec is None else (*_FIELDS, "check", "action")
-            texts = {name: one_line(str(one.get(name, "")), 300) for name in names}
-            devices = one.get("devices")
+            texts = {name: one_line(str(entry.get(name, "")), 300) for name in names}
+            devices = entry.get("devices")
             listed = " ".join(map(str, devices))[:300] if isinstance(devices, list) else ""
-            found.append(NodeJudgement(node.name, probe, **texts, devices=listed))
-    return found
+            judgements_of.append(NodeJudgement(node.name, probe, **texts, devices=listed))
+    return judgements_of
 
 
 def _user_probe(probe: str, value: Mapping[str, Any]) -> list[Any]:
     if value.get("own") is not True:
         return []
-    found: list[Any] = dicts(value.get("judged"))
-    if problem := value.get("problem"):
-        found.append({"subject": probe, "verdict": "note", "text": f"your probe {probe} did not work: {problem}"})
-    return found
+    problem = f"your probe {probe} did not work: {value.get('problem')}"
+    own: list[Any] = [{"subject": probe, "verdict": "note", "text": problem}] if value.get("problem") else []
+    return [*dicts(value.get("judged")), *own]
 
 
 def severity_of(verdict: str) -> Severity:
@@ -87,12 +86,12 @@ class NodeContext:
     def prepare(self) -> Steps[None]:
         """Compare the facts and judge the nodes in small steps; otherwise the first rule that needs them does it."""
         self.__dict__["table"] = yield from fact_table(self.nodes, facts_for(self.nodes))
-        found: dict[str, list[NodeJudgement]] = {}
+        judged: dict[str, list[NodeJudgement]] = {}
         for node in self.nodes:
-            for one in judgements(node):
-                found.setdefault(one.check, []).append(one)
+            for each in judgements(node):
+                judged.setdefault(each.check, []).append(each)
             yield
-        self.__dict__["judged"] = found
+        self.__dict__["judged"] = judged
 
     @cached_property
     def table(self) -> FactTable:

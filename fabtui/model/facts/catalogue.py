@@ -26,6 +26,18 @@ from fabtui.model.facts.node_view import (
 )
 from fabtui_node import registry
 
+A, N, U = Compare.ALL, Compare.NONE, Compare.UNLIKE
+_GIB = 1 << 30
+#: Reasons for slower clocks that do not indicate a fault.
+_USUAL_REASONS = {"idle", "applications_clocks_setting", "sync_boost", "display_clock_setting"}
+_QUERY = "ssh {node} nvidia-smi -q"
+_FABRIC = _QUERY + " | grep -A4 Fabric"
+_IMEX = "ssh {node} nvidia-imex-ctl -N -H"
+_LINK = _QUERY + " | grep -A9 'GPU Link Info'"
+#: Maximum number of values compared per user probe.
+MOST_OWN = 40
+_OWN_COMPARED = ("kind", "all", "near", "near-all", "none")
+
 
 def _python(name: str) -> Callable[[ProbedNode], Value]:
     return lambda node: text(field(next((p for p in dicts(node.part("pythons")) if p.get("torch")), None), name))
@@ -33,34 +45,26 @@ def _python(name: str) -> Callable[[ProbedNode], Value]:
 
 def _torch(node: ProbedNode) -> Value:
     """Return the version of PyTorch that the ranks would use; ``none`` if all interpreters answered, without it."""
-    if (found := _python("torch")(node)) is not None:
-        return found
     pythons = node.part("pythons")
-    return "none" if isinstance(pythons, list) and not any(one.get("error") for one in dicts(pythons)) else None
+    without = isinstance(pythons, list) and not any(python.get("error") for python in dicts(pythons))
+    return _python("torch")(node) or ("none" if without else None)
 
 
 def _first_python(node: ProbedNode) -> Value:
-    path = text(node.part("tools", "python3"))
-    if path is None:
-        return None
-    pythons = {str(one.get("path")): text(one.get("version")) for one in dicts(node.part("pythons"))}
+    path = text(node.part("tools", "python3")) or ""
+    pythons = {str(python.get("path")): text(python.get("version")) for python in dicts(node.part("pythons"))}
     # One that is found by two names, such as python3.11, is inspected once.
     beside = (version for other, version in pythons.items() if other.rpartition("/")[0] == path.rpartition("/")[0])
-    return pythons.get(path) or next(beside, None)
+    return pythons.get(path) or next(beside, None) if path else None
 
 
 def _nccl(node: ProbedNode) -> Value:
     """Return the version of the NCCL that ranks would load: of the first Python that has one, else of the system."""
     libraries = dicts(node.part("nccl"))
-    for python in dicts(node.part("pythons")):
-        if python.get("nccl"):
-            same = [library for library in libraries if library.get("path") == python.get("nccl")]
-            return text(python.get("nccl_version")) or _first_version(same)
-    return _first_version(libraries)
-
-
-def _first_version(libraries: list[dict[str, Any]]) -> Value:
-    return text(libraries[0].get("version")) if libraries else None
+    python = next((python for python in dicts(node.part("pythons")) if python.get("nccl")), None)
+    if python is not None:
+        libraries = [library for library in libraries if library.get("path") == python.get("nccl")]
+    return text(field(python, "nccl_version")) or next((text(library.get("version")) for library in libraries), None)
 
 
 def _environment(*prefixes: str) -> Callable[[ProbedNode], Value]:
@@ -76,8 +80,8 @@ def _environment(*prefixes: str) -> Callable[[ProbedNode], Value]:
 
 def _limit(name: str, unlimited: Value = -1) -> Callable[[ProbedNode], Value]:
     def find(node: ProbedNode) -> Value:
-        found = number(node.seen("host", "limits", name, "soft")) or number(node.part("limits", name, "soft"))
-        return unlimited if found == -1 else found
+        soft = number(node.seen("host", "limits", name, "soft")) or number(node.part("limits", name, "soft"))
+        return unlimited if soft == -1 else soft
 
     return find
 
@@ -88,8 +92,8 @@ def _huge_pages(node: ProbedNode) -> Value:
 
 
 def _governor(node: ProbedNode) -> Value:
-    found = node.seen("host", "processors", "governors")
-    return ", ".join(sorted(filter(None, map(text, found)))) or None if isinstance(found, dict) else None
+    governors = node.seen("host", "processors", "governors")
+    return ", ".join(sorted(filter(None, map(text, governors)))) or None if isinstance(governors, dict) else None
 
 
 def _conntrack(node: ProbedNode) -> Value:
@@ -97,19 +101,17 @@ def _conntrack(node: ProbedNode) -> Value:
     return None if used is None or most is None else f"{used:.0f} of {most:.0f}"
 
 
-def _folders(flag: str) -> Callable[[ProbedNode], Value]:
-    def find(node: ProbedNode) -> Value:
-        found = node.seen("host", "folders", flag)
-        return (text(", ".join(map(str, found))) or "none") if isinstance(found, list) else None
+def _listed(paths: Any) -> Value:
+    return (text(", ".join(map(str, paths))) or "none") if isinstance(paths, list) else None
 
-    return find
+
+def _folders(flag: str) -> Callable[[ProbedNode], Value]:
+    return lambda node: _listed(node.seen("host", "folders", flag))
 
 
 def _plugins(node: ProbedNode) -> Value:
-    found = node.seen("host", "versions", "net_plugins")
-    if not isinstance(found, list):
-        return None
-    return text(", ".join(sorted(str(path).rpartition("/")[2] for path in found))) or "none"
+    paths = node.seen("host", "versions", "net_plugins")
+    return _listed(sorted(str(path).rpartition("/")[2] for path in paths) if isinstance(paths, list) else None)
 
 
 def _offset(node: ProbedNode) -> Value:
@@ -130,8 +132,6 @@ def _container(node: ProbedNode) -> Value:
     identity = node.seen("host", "identity")
     return text(field(identity, "container")) or (None if identity is None else "none")
 
-
-A, N, U = Compare.ALL, Compare.NONE, Compare.UNLIKE
 
 # One argument per line, as the formatter has it, would hide the table.
 # fmt: off
@@ -193,15 +193,6 @@ SYSTEM_FACTS: tuple[Fact, ...] = (
 # fmt: on
 
 
-_GIB = 1 << 30
-#: Reasons for slower clocks that do not indicate a fault.
-_USUAL_REASONS = {"idle", "applications_clocks_setting", "sync_boost", "display_clock_setting"}
-_QUERY = "ssh {node} nvidia-smi -q"
-_FABRIC = _QUERY + " | grep -A4 Fabric"
-_IMEX = "ssh {node} nvidia-imex-ctl -N -H"
-_LINK = _QUERY + " | grep -A9 'GPU Link Info'"
-
-
 def _named(value: Any, *path: str) -> list[tuple[str, Any]]:
     return [(f"GPU {gpu.get('index')}", field(gpu, *path)) for gpu in dicts(value)]
 
@@ -217,12 +208,11 @@ def _mig(node: ProbedNode) -> Value:
 
 def _gpu_pcie(node: ProbedNode) -> Value:
     """Return current width and best generation: the current generation drops while a GPU idles."""
-    found = []
-    for gpu in dicts(node.part("gpus")):
-        width, best = number(field(gpu, "pcie", "width")), number(field(gpu, "pcie", "gen_max"))
-        generation = f"gen{best} " if best else ""
-        found.append((f"GPU {gpu.get('index')}", f"{generation}x{width}" if width else None))
-    return spread(found)
+    links = (
+        (name, number(field(link, "width")), number(field(link, "gen_max")))
+        for name, link in _named(node.part("gpus"), "pcie")
+    )
+    return spread((name, f"{f'gen{best} ' if best else ''}x{width}" if width else None) for name, width, best in links)
 
 
 def _gpu_users(node: ProbedNode) -> Value:
@@ -262,36 +252,36 @@ def _sum(*path: str) -> Callable[[ProbedNode], Value]:
     """Return a reader of the sum over all GPUs; None if no GPU reports a value."""
 
     def find(node: ProbedNode) -> Value:
-        counts = [
-            count for _, value in _named(node.seen("gpus", "gpus"), *path) if (count := number(value)) is not None
-        ]
-        return sum(counts) if counts else None
+        counts = [number(value) for _, value in _named(node.seen("gpus", "gpus"), *path)]
+        known = [count for count in counts if count is not None]
+        return sum(known) if known else None
 
     return find
 
 
 def _under_load(node: ProbedNode) -> Value:
     """Return generation and width of the busy GPUs: an idle GPU lowers them."""
-    found = []
-    for gpu in dicts(node.seen("gpuload", "gpus")):
-        generation, width = number(field(gpu, "pcie", "generation")), number(field(gpu, "pcie", "width"))
-        if yes(gpu.get("busy")) and generation is not None and width is not None:
-            found.append((f"GPU {gpu.get('index')}", f"gen{generation} x{width}"))
-    return spread(found)
+    busy = [gpu for gpu in dicts(node.seen("gpuload", "gpus")) if yes(gpu.get("busy"))]
+    links = (
+        (name, number(field(link, "generation")), number(field(link, "width"))) for name, link in _named(busy, "pcie")
+    )
+    return spread(
+        (name, f"gen{best} x{width}") for name, best, width in links if best is not None and width is not None
+    )
 
 
 def _held_down(node: ProbedNode) -> Value:
     gpus = [gpu for probe in ("gpus", "gpuload") for gpu in dicts(node.seen(probe, "gpus"))]
     lists = [reasons for gpu in gpus if isinstance(reasons := gpu.get("reasons"), list)]
-    found = {reason for reasons in lists for reason in reasons if isinstance(reason, str)} - _USUAL_REASONS
-    return ", ".join(sorted(found)) or ("nothing" if lists else None)
+    reasons = {reason for reasons in lists for reason in reasons if isinstance(reason, str)} - _USUAL_REASONS
+    return ", ".join(sorted(reasons)) or ("nothing" if lists else None)
 
 
 def _pairs(node: ProbedNode) -> Value:
     """Return the connections of GPUs from the topology matrix: ``28 x NV18``."""
-    found = {ends: word for ends, word in connections(node.seen("topology", "matrix")).items() if ends[0][:3] == "GPU"}
-    place = {row: at for at, row in enumerate(dict.fromkeys(row for row, _ in found))}
-    return counted(word for (row, column), word in found.items() if place.get(column, -1) > place[row])
+    words = {ends: word for ends, word in connections(node.seen("topology", "matrix")).items() if ends[0][:3] == "GPU"}
+    place = {row: at for at, row in enumerate(dict.fromkeys(row for row, _ in words))}
+    return counted(word for (row, column), word in words.items() if place.get(column, -1) > place[row])
 
 
 def _p2p(name: str) -> Callable[[ProbedNode], Value]:
@@ -315,20 +305,17 @@ def _fabric_manager(node: ProbedNode) -> Value:
 
 
 def _clique(node: ProbedNode) -> Value:
-    found = [
-        (gpu, f"{cluster} clique {number(field(fabric, 'clique'))}")
-        for gpu, fabric in _named(node.seen("gpus", "gpus"), "fabric")
-        if (cluster := text(field(fabric, "cluster"))) is not None
-    ]
-    return spread(found)
+    fabrics = _named(node.seen("gpus", "gpus"), "fabric")
+    named = ((gpu, text(field(fabric, "cluster")), number(field(fabric, "clique"))) for gpu, fabric in fabrics)
+    return spread((gpu, f"{cluster} clique {clique}") for gpu, cluster, clique in named if cluster is not None)
 
 
 def _xids(node: ProbedNode) -> Value:
     if node.seen("kernel", "readable") != "yes":
         return None
-    found = node.seen("kernel", "xids")
-    counts = {str(code): number(count) for code, count in found.items()} if isinstance(found, dict) else {}
-    return ", ".join(f"{count} x {code}" for code, count in list(counts.items())[:8]) or "none"
+    xids = node.seen("kernel", "xids")
+    counts = list(xids.items())[:8] if isinstance(xids, dict) else ()
+    return ", ".join(f"{number(count)} x {code}" for code, count in counts) or "none"
 
 
 # One argument per line, as the formatter has it, would hide the table.
@@ -374,9 +361,6 @@ GPU_FACTS: tuple[Fact, ...] = (
 
 
 FACTS: tuple[Fact, ...] = (*GPU_FACTS, *NETWORK_FACTS, *SYSTEM_FACTS)
-#: Maximum number of values compared per user probe.
-MOST_OWN = 40
-_OWN_COMPARED = ("kind", "all", "near", "near-all", "none")
 
 
 def facts_for(nodes: Sequence[ProbedNode]) -> list[Fact]:
@@ -400,16 +384,13 @@ def _declared_fact(spec: registry.ProbeSpec, path: str, mode: str) -> Fact:
 
 
 def _own(nodes: Iterable[ProbedNode]) -> list[Fact]:
-    found: dict[str, Fact] = {}
-    for node in nodes:
-        for probe, look in node.probe_results.items():
-            value = look.get("value")
-            if look.get("own") is not True or not isinstance(value, dict):
-                continue
-            for name, one in list(value.items())[:MOST_OWN]:
-                if isinstance(one, (str, int, float)) and f"{probe}.{name}" not in found:
-                    found[f"{probe}.{name}"] = _own_fact(probe, name, one, look)
-    return list(found.values())
+    facts: dict[str, Fact] = {}
+    for probe, look in (item for node in nodes for item in node.probe_results.items() if item[1].get("own") is True):
+        values = look.get("value")
+        for name, value in list(values.items())[:MOST_OWN] if isinstance(values, dict) else ():
+            if isinstance(value, (str, int, float)) and f"{probe}.{name}" not in facts:
+                facts[f"{probe}.{name}"] = _own_fact(probe, name, value, look)
+    return list(facts.values())
 
 
 def _own_fact(probe: str, name: str, value: Any, look: Mapping[str, Any]) -> Fact:

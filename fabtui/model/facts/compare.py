@@ -133,12 +133,12 @@ def _unequal(fact: Fact, kind: str, values: Mapping[str, Value]) -> Odd | None:
     return Odd(fact, kind, usual, agreeing, {name: value for name, value in values.items() if value != usual})
 
 
-def _far(fact: Fact, kind: str, found: Mapping[str, Value], slack: Mapping[str, float]) -> Odd | None:
-    values = {n: float(v) for n, v in found.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
+def _far(fact: Fact, kind: str, known: Mapping[str, Value], slack: Mapping[str, float]) -> Odd | None:
+    values = {n: float(v) for n, v in known.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
     if len(values) < 2:
         return None
     median = statistics.median(values.values())
-    room = _room(fact, median)
+    room = max(fact.floor, fact.share * abs(median))
     far = {name: value for name, value in values.items() if abs(value - median) > room + slack.get(name, 0.0)}
     if len(values) == 2:
         a, b = values.values()
@@ -148,17 +148,13 @@ def _far(fact: Fact, kind: str, found: Mapping[str, Value], slack: Mapping[str, 
     return Odd(fact, kind, median, tuple(name for name in values if name not in far), dict(far)) if far else None
 
 
-def _room(fact: Fact, middle: float) -> float:
-    return max(fact.floor, fact.share * abs(middle))
-
-
 def differs(fact: Fact, before: Value, now: Value) -> bool:
     """Return True if a value differs from an earlier one by more than the fact tolerates."""
     if before is None or now is None or fact.compare is Compare.NONE:
         return False
     near = fact.compare in (Compare.NEAR, Compare.NEAR_ALL)
     if near and isinstance(before, (int, float)) and isinstance(now, (int, float)):
-        return abs(now - before) > _room(fact, (before + now) / 2)
+        return abs(now - before) > max(fact.floor, fact.share * abs(before + now) / 2)
     return before != now
 
 
@@ -221,15 +217,13 @@ def changes_since(before: Earlier, now: FactTable) -> PreflightChanges:
             old, new = before[node].get(fact.name), now.values[fact.name][node]
             if differs(fact, old, new):
                 groups.setdefault((shown(old, fact.unit), shown(new, fact.unit)), []).append(node)
-        changes += _changes(fact, groups.items())
+        if fact.name == "boot_id" and groups:
+            changes.append(
+                FactChange("rebooted", "-", "since then", [node for nodes in groups.values() for node in nodes])
+            )
+            continue
+        for words, nodes in groups.items():
+            parts = [[node] for node in nodes] if fact.compare is Compare.UNLIKE else [nodes]
+            changes += [FactChange(fact.title, *words, part) for part in parts]
     added = [node for node in now.nodes if node not in before]
     return PreflightChanges(changes, added, [node for node in before if node not in now.nodes])
-
-
-def _changes(fact: Fact, groups: Iterable[tuple[tuple[str, str], list[str]]]) -> list[FactChange]:
-    if fact.name == "boot_id":
-        restarted = [node for _, nodes in groups for node in nodes]
-        return [FactChange("rebooted", "-", "since then", restarted)] if restarted else []
-    if fact.compare is Compare.UNLIKE:
-        return [FactChange(fact.title, old, new, [node]) for (old, new), nodes in groups for node in nodes]
-    return [FactChange(fact.title, old, new, nodes) for (old, new), nodes in groups]

@@ -58,11 +58,7 @@ class _Links(NamedTuple):
 
 
 class LinkLimits:
-    """Limits of pairs, cached by endpoint for one state of a model.
-
-    Args:
-        model: The session model.
-    """
+    """Limits of pairs, cached by endpoint for one state of a model."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -77,10 +73,10 @@ class LinkLimits:
         if here is None or there is None:
             return None
         inside = self._model.endpoints[a].node == self._model.endpoints[b].node
-        found = min(self._parts(measurement, here, there, inside), default=None)
-        if found is None or (measurement.value or 0.0) > _ROUNDING * found.value:
+        limit = min(self._parts(measurement, here, there, inside), default=None)
+        if limit is None or (measurement.value or 0.0) > _ROUNDING * limit.value:
             return None
-        return found._replace(value=round(found.value, 3))
+        return limit._replace(value=round(limit.value, 3))
 
     def _links(self, number: int) -> _Links | None:
         if number not in self._of_end:
@@ -103,17 +99,13 @@ class LinkLimits:
         if inside:
             return []
         if path is Path.TCP and self._model.lab is None:
-            return _both(
-                INTERFACE,
-                _interface(here, transport, measurement.src_addr),
-                _interface(there, transport, measurement.dst_addr),
-            )
+            # The interface with the address, or the one that NCCL names.
+            other, ends = device_of(transport), ((here, measurement.src_addr), (there, measurement.dst_addr))
+            return _both(INTERFACE, *(end.interfaces.get(at or "", end.interfaces.get(other)) for end, at in ends))
         rates = (_rdma(end, kind, device_of(transport)) for end in (here, there))
         rdma = _both(RDMA, *rates) if path in (Path.RDMA, Path.GPUDIRECT) else []
-        if path is Path.GPUDIRECT:
-            return rdma + pcie if rdma and pcie else []
         # Through host memory, data still leaves each GPU over its PCIe link.
-        return rdma + pcie if rdma else []
+        return rdma + pcie if rdma and (pcie or path is not Path.GPUDIRECT) else []
 
 
 def limit_of(model: Model, measurement: Measurement) -> Limit | None:
@@ -141,12 +133,12 @@ def _rdma(links: _Links, kind: Transport, device: str) -> float | None:
 
 def _together(ports: Sequence[_Port | None]) -> float | None:
     """Return what ports pass together; those behind one connector share its rate. None if one is unknown."""
-    found: dict[str, list[_Port]] = {}
+    connectors: dict[str, list[_Port]] = {}
     for at, port in enumerate(ports):
         if port is None:
             return None
-        found.setdefault(port.connector or str(at), []).append(port)
-    return sum(min(sum(one.passes for one in alike), alike[0].rate) for alike in found.values()) or None
+        connectors.setdefault(port.connector or str(at), []).append(port)
+    return sum(min(sum(port.passes for port in alike), alike[0].rate) for alike in connectors.values()) or None
 
 
 def _port(entry: Mapping[str, Any]) -> _Port | None:
@@ -176,35 +168,27 @@ def _on_pcie(here: _Links, there: _Links) -> bool:
     return without if word is None else word in NEAR
 
 
-def _interface(links: _Links, transport: str, address: str | None) -> float | None:
-    """Return the rate of the interface with an address, or of the one that NCCL names."""
-    return links.interfaces.get(address or "", links.interfaces.get(device_of(transport)))
-
-
 def _links_of(model: Model, end: Endpoint) -> _Links:
     record = model.nodes[end.node]
     node = ProbedNode(record.name, record.inventory or {}, record.probe_results)
     gpu = gpu_of(node.part("gpus"), end)
     name = f"GPU{gpu.get('nvml_index')}"
-    ports = ports_of(end, record)
-    active = active_ports(node.part("ib"))
+    ports, active = ports_of(end, record), active_ports(node.part("ib"))
     mine = [_port(port) for port in active if (port.get("ca"), port.get("port")) in ports]
     by_device = {str(port.get("ca")): known for port in active if (known := _port(port)) is not None}
     return _Links(
         _nvlinks(gpu_of(node.seen("nvlink", "gpus"), end)),
         _pcie(gpu_of(node.seen("gpuload", "gpus"), end), gpu),
         # NCCL may use one of two ports.
-        max((one.passes for one in mine if one is not None), default=None),
-        _together([by_device.get(str(near)) for near in _names(gpu.get("near_nics"))]),
+        max((port.passes for port in mine if port is not None), default=None),
+        _together(
+            [by_device.get(str(near)) for near in nics] if isinstance(nics := gpu.get("near_nics"), list) else []
+        ),
         by_device,
         name,
         {column: word for (row, column), word in connections(node.seen("topology", "matrix")).items() if row == name},
         _interfaces(node),
     )
-
-
-def _names(value: Any) -> list[str]:
-    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
 
 
 def _nvlinks(gpu: Mapping[str, Any]) -> tuple[int, float] | None:
@@ -227,9 +211,9 @@ def _pcie(loaded: Mapping[str, Any], listed: Mapping[str, Any]) -> float | None:
 
 
 def _interfaces(node: ProbedNode) -> dict[str, float]:
-    found: dict[str, float] = {}
+    rates: dict[str, float] = {}
     for nic in dicts(node.part("nics")):
+        names = [nic.get("name"), *(entry.get("address") for entry in dicts(nic.get("addresses")))]
         if (speed := _rate(nic.get("speed_mbps"))) is not None:
-            names = [nic.get("name"), *(entry.get("address") for entry in dicts(nic.get("addresses")))]
-            found.update((name, speed / 8000) for name in names if isinstance(name, str))
-    return found
+            rates.update((name, speed / 8000) for name in names if isinstance(name, str))
+    return rates

@@ -8,6 +8,7 @@ from typing import Any
 
 from fabtui.model.facts.compare import Compare, Fact
 from fabtui.model.facts.node_view import (
+    Entry,
     ProbedNode,
     Value,
     counted,
@@ -26,6 +27,7 @@ from fabtui.nodeset import ranges
 _MOST = 16
 #: Interfaces that NCCL uses only if there are no others.
 _LAST = ("docker", "lo", "virbr")
+_QOS = "ssh {node} mlnx_qos -i {nic}"
 
 
 def candidates(nics: Any, indexes: Any = None) -> list[str]:
@@ -34,14 +36,14 @@ def candidates(nics: Any, indexes: Any = None) -> list[str]:
     ``indexes``: those that the probe ``host`` read, in recordings of earlier versions.
     """
     known = indexes if isinstance(indexes, Mapping) else {}
-    found = [
+    usable = [
         (place if isinstance(place := nic.get("index", known.get(name)), int) else 1 << 30, at, name)
         for at, nic in enumerate(dicts(nics))
         if (name := text(nic.get("name")))
         and nic.get("state") != "down"
         and any(str(entry.get("address")) != "::1" for entry in dicts(nic.get("addresses")))
     ]
-    return [name for _, _, name in sorted(found)]
+    return [name for _, _, name in sorted(usable)]
 
 
 def chosen(names: Sequence[str], setting: str | None = None) -> list[str]:
@@ -57,12 +59,10 @@ def chosen(names: Sequence[str], setting: str | None = None) -> list[str]:
 
 
 def _matches(name: str, setting: str) -> bool:
-    left_out = setting.startswith("^")
     wanted = setting.lstrip("^")
-    exact = wanted.startswith("=")
     words = [word.partition(":")[0] for word in wanted.lstrip("=").split(",") if word]
-    found = any(name == word if exact else name.startswith(word) for word in words)
-    return found is not left_out
+    listed = name in words if wanted.startswith("=") else name.startswith(tuple(words))
+    return listed is not setting.startswith("^")
 
 
 def nccl_interfaces(node: ProbedNode) -> tuple[list[str], list[str]]:
@@ -89,7 +89,7 @@ def _detail(probe: str, *path: str, unit: str = "") -> Callable[[ProbedNode], Va
     return lambda node: spread([(_name_of(p), field(p, *path)) for p in dicts(node.seen(probe, "ports"))], unit)
 
 
-def _data_nics(node: ProbedNode) -> list[dict[str, Any]]:
+def _data_nics(node: ProbedNode) -> list[Entry]:
     names = [entry.get("nic") for entry in dicts(node.part("data_addresses"))]
     return [nic for nic in dicts(node.part("nics")) if nic.get("name") in names]
 
@@ -99,34 +99,25 @@ def _mtu(node: ProbedNode) -> Value:
 
 
 def _nic_speed(node: ProbedNode) -> Value:
-    speeds = [
-        (nic.get("name"), f"{v / 1000:g}" if (v := number(nic.get("speed_mbps"))) else None) for nic in _data_nics(node)
-    ]
-    return spread(speeds, "Gb/s")
+    speeds = ((nic.get("name"), number(nic.get("speed_mbps"))) for nic in _data_nics(node))
+    return spread(((name, f"{speed / 1000:g}" if speed else None) for name, speed in speeds), "Gb/s")
 
 
 def _interfaces(node: ProbedNode) -> Value:
-    names, found = nccl_interfaces(node)
-    if len(found) > 1 and not _order_is_known(node):
+    names, used = nccl_interfaces(node)
+    indexes = [node.seen("host", "network", "indexes"), *(nic.get("index") for nic in dicts(node.part("nics")))]
+    if len(used) > 1 and not any(indexes):
+        # Without the kernel's order, by name, the same ones would seem to differ.
         return None
-    return text(", ".join(found)) or ("none" if names else None)
-
-
-def _order_is_known(node: ProbedNode) -> bool:
-    """Return whether the kernel's order of the interfaces is known: by name, the same ones would seem to differ."""
-    indexes = node.seen("host", "network", "indexes")
-    return bool(indexes) or any(isinstance(nic.get("index"), int) for nic in dicts(node.part("nics")))
+    return text(", ".join(used)) or ("none" if names else None)
 
 
 def _network(node: ProbedNode) -> Value:
     """Return the network of the interface that NCCL selects first; in a routed fabric each rack may have its own."""
-    _, found = nccl_interfaces(node)
-    for nic in dicts(node.part("nics")):
-        if found and nic.get("name") == found[0]:
-            for entry in dicts(nic.get("addresses")):
-                if entry.get("family") == 4 and isinstance(prefix := entry.get("prefix"), int):
-                    return str(ipaddress.ip_interface(f"{entry.get('address')}/{prefix}").network)
-    return None
+    first = nccl_interfaces(node)[1][:1]
+    entries = [e for nic in dicts(node.part("nics")) if [nic.get("name")] == first for e in dicts(nic.get("addresses"))]
+    networks = (f"{e.get('address')}/{e.get('prefix')}" for e in entries if e.get("family") == 4)
+    return next((str(ipaddress.ip_interface(network).network) for network in networks), None)
 
 
 def _gpudirect(node: ProbedNode) -> Value:
@@ -157,7 +148,7 @@ def down_interfaces(node: ProbedNode) -> list[str]:
 
 def _partitions(node: ProbedNode) -> Value:
     keys = [(_name_of(port), port.get("pkeys")) for port in dicts(node.seen("rdma", "ports"))]
-    return spread((port, ", ".join(map(str, found))) for port, found in keys if isinstance(found, list))
+    return spread((port, ", ".join(map(str, pkeys))) for port, pkeys in keys if isinstance(pkeys, list))
 
 
 def _nic_firmware(node: ProbedNode) -> Value:
@@ -166,15 +157,16 @@ def _nic_firmware(node: ProbedNode) -> Value:
 
 def _pause(node: ProbedNode) -> Value:
     nics = [(nic.get("interface"), nic.get("pause")) for nic in dicts(node.seen("rdma", "nics"))]
-    words = [(name, f"rx {found.get('rx')} tx {found.get('tx')}") for name, found in nics if isinstance(found, dict)]
-    return spread(words) if words else None
+    return spread(
+        (name, f"rx {pause.get('rx')} tx {pause.get('tx')}") for name, pause in nics if isinstance(pause, dict)
+    )
 
 
 def _qos(name: str, shown: Callable[[Any], Value]) -> Callable[[ProbedNode], Value]:
     """Return a reader of a value of the RoCE ports where it is known: that a tool shows less is not a difference."""
 
     def find(node: ProbedNode) -> Value:
-        ports = ((_name_of(one), shown(one.get(name))) for one in dicts(node.seen("rdma", "qos")))
+        ports = ((_name_of(port), shown(port.get(name))) for port in dicts(node.seen("rdma", "qos")))
         return spread((port, value) for port, value in ports if value is not None)
 
     return find
@@ -192,31 +184,28 @@ def priorities_text(value: Any) -> str | None:
     """Return the priorities of a list as ``3`` or ``0-2,5``; ``none`` for an empty list."""
     if not isinstance(value, list):
         return None
-    return ranges([one for one in value if isinstance(one, int)]) or "none"
+    return ranges([priority for priority in value if isinstance(priority, int)]) or "none"
 
 
 def _dscps(value: Any) -> str | None:
     """Return the DSCPs of each priority; ``by class`` for the default, in which it is a DSCP divided by eight."""
     if not isinstance(value, dict):
         return None
-    known = {str(key): [one for one in listed if isinstance(one, int)] for key, listed in value.items() if listed}
+    known = {str(key): [dscp for dscp in dscps if isinstance(dscp, int)] for key, dscps in value.items() if dscps}
     if known == {str(priority): list(range(8 * priority, 8 * priority + 8)) for priority in range(8)}:
         return "by class"
-    return "; ".join(f"{priority}: {ranges(found)}" for priority, found in sorted(known.items())) or None
+    return "; ".join(f"{priority}: {ranges(dscps)}" for priority, dscps in sorted(known.items())) or None
 
 
 def _leaves(node: ProbedNode) -> Value:
     leaves = [field(port, "leaf", "name") for port in dicts(node.seen("ibfabric", "ports"))]
     if not any(leaves):
         nics = {text(nic.get("name")) for nic in _data_nics(node)}
-        heard = [one for one in dicts(node.seen("lldp", "neighbours")) if text(one.get("interface")) in nics]
-        leaves = [
-            text(one.get("system")) or text(one.get("chassis")) for one in heard if one.get("switch") is not False
-        ]
+        heard = [entry for entry in dicts(node.seen("lldp", "neighbours")) if entry.get("switch") is not False]
+        heard = [entry for entry in heard if text(entry.get("interface")) in nics]
+        leaves = [text(entry.get("system")) or text(entry.get("chassis")) for entry in heard]
     return counted(leaf for leaf in leaves if leaf is not None)
 
-
-_QOS = "ssh {node} mlnx_qos -i {nic}"
 
 # One argument per line, as the formatter has it, would hide the table.
 # fmt: off

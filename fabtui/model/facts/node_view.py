@@ -15,7 +15,10 @@ LONGEST = 160
 #: Maximum number of differing devices listed by name.
 _NAMED = 3
 
+#: Value of a fact.
 Value = str | int | float | bool | None
+#: An object in what a node reported: any of its values may have any type.
+Entry = dict[str, Any]
 
 
 class ProbedNode(NamedTuple):
@@ -43,19 +46,18 @@ def field(value: Any, *path: str) -> Any:
     return value
 
 
-def dicts(value: Any) -> list[dict[str, Any]]:
+def dicts(value: Any) -> list[Entry]:
     """Return the objects of a list; empty if it is not a list."""
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
-def gpu_of(gpus: Any, end: Endpoint) -> dict[str, Any]:
+def gpu_of(gpus: Any, end: Endpoint) -> Entry:
     """Return the entry of a GPU in a list of a probe, by its UUID or else its index; {} if there is none."""
-    found = dicts(gpus)
-    same = (gpu for gpu in found if end.uuid and gpu.get("uuid") == end.uuid)
-    return next(same, next((gpu for gpu in found if gpu.get("index") == end.index), {}))
+    same = (gpu for gpu in dicts(gpus) if end.uuid and gpu.get("uuid") == end.uuid)
+    return next(same, next((gpu for gpu in dicts(gpus) if gpu.get("index") == end.index), {}))
 
 
-def active_ports(ports: Any) -> list[dict[str, Any]]:
+def active_ports(ports: Any) -> list[Entry]:
     """Return the active RDMA ports among those of an inventory (``ib``)."""
     return [port for port in dicts(ports) if port.get("state") == "Active"]
 
@@ -68,9 +70,8 @@ def is_efa(port: Mapping[str, Any]) -> bool:
 
 def connections(matrix: Any) -> dict[tuple[str, str], str]:
     """Return the words of a topology matrix by the names of row and column."""
-    rows, columns, cells = (
-        found if isinstance(found := field(matrix, key), list) else [] for key in ("rows", "columns", "cells")
-    )
+    lists = (field(matrix, key) for key in ("rows", "columns", "cells"))
+    rows, columns, cells = (value if isinstance(value, list) else [] for value in lists)
     return {
         (str(row), str(column)): word
         for row, words in zip(rows, cells, strict=False)
@@ -117,7 +118,7 @@ def host_text(*path: str) -> Callable[[ProbedNode], Value]:
 
 def known_text(probe: str, *path: str) -> Callable[[ProbedNode], Value]:
     """Return a reader of a text at a path of a probe; ``unknown`` is not a value."""
-    return lambda node: found if (found := text(node.seen(probe, *path))) != "unknown" else None
+    return lambda node: word if (word := text(node.seen(probe, *path))) != "unknown" else None
 
 
 def host_number(*path: str) -> Callable[[ProbedNode], Value]:
@@ -127,8 +128,8 @@ def host_number(*path: str) -> Callable[[ProbedNode], Value]:
 
 def counted(values: Iterable[Any]) -> str | None:
     """Return the count of each value, the most frequent first: ``8 x H200``; None for no values."""
-    found = Counter(text(value) or "unknown" for value in values)
-    return ", ".join(f"{many} x {word}" for word, many in found.most_common()) or None
+    counts = Counter(text(value) or "unknown" for value in values)
+    return ", ".join(f"{many} x {word}" for word, many in counts.most_common()) or None
 
 
 def spread(values: Iterable[tuple[Any, Any]], unit: str = "") -> str | None:
@@ -136,15 +137,14 @@ def spread(values: Iterable[tuple[Any, Any]], unit: str = "") -> str | None:
 
     Their number is a separate fact: a node that lost one device should not differ in all facts of them.
     """
-    known = [(text(str(name)) or "?", _word(value, unit)) for name, value in values]
-    found: dict[str, list[str]] = {}
-    for name, word in known:
-        found.setdefault(word, []).append(name)
-    if not found or set(found) == {"unknown"}:
+    devices: dict[str, list[str]] = {}
+    for name, value in values:
+        devices.setdefault(_word(value, unit), []).append(text(str(name)) or "?")
+    if devices.keys() <= {"unknown"}:
         return None
-    ranked = sorted(found.items(), key=lambda item: -len(item[1]))
-    parts = [ranked[0][0]]
-    for word, names in ranked[1:]:
+    (usual, _), *others = sorted(devices.items(), key=lambda item: -len(item[1]))
+    parts = [usual]
+    for word, names in others:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         parts.append(f"{word} on {', '.join(names[:_NAMED])}{more}")
     return one_line(", ".join(parts), LONGEST)
@@ -171,19 +171,19 @@ class Hardware(NamedTuple):
 
 def gpu_models(node: ProbedNode) -> list[str]:
     """Return the model of each GPU, also of GPUs without a driver."""
-    found = [(text(gpu.get("name")) or "GPU").removeprefix("NVIDIA ") for gpu in dicts(node.part("gpus"))]
+    models = [(text(gpu.get("name")) or "GPU").removeprefix("NVIDIA ") for gpu in dicts(node.part("gpus"))]
     on_pci = node.part("pci_gpus")
-    return found or (["NVIDIA GPU without a driver"] * len(on_pci) if isinstance(on_pci, list) else [])
+    return models or (["NVIDIA GPU without a driver"] * len(on_pci) if isinstance(on_pci, list) else [])
 
 
 def rdma_models(node: ProbedNode) -> list[str]:
     """Return the type of each RDMA device as in ibstat; the kind of its link if the type is unknown."""
     types = {str(ca.get("ca")): text(ca.get("type")) for ca in dicts(node.seen("ibstat", "cas"))}
-    found = {}
-    for port in dicts(node.part("ib")):
-        name = str(port.get("ca"))
-        found[name] = text(port.get("type")) or types.get(name) or f"{text(port.get('link_layer')) or 'RDMA'} device"
-    return list(found.values())
+    ports = {str(port.get("ca")): port for port in dicts(node.part("ib"))}
+    return [
+        text(port.get("type")) or types.get(name) or f"{text(port.get('link_layer')) or 'RDMA'} device"
+        for name, port in ports.items()
+    ]
 
 
 def _hardware(node: ProbedNode) -> Hardware:
@@ -202,8 +202,7 @@ def kinds_of(nodes: Iterable[ProbedNode]) -> dict[str, Hardware]:
     """
     own = {node.name: _hardware(node) for node in nodes}
     sizes = Counter(own.values())
-    found = {}
-    for name, one in own.items():
-        alike = [other for other in sizes if other.model == one.model]
-        found[name] = one if sizes[one] > 1 else max(alike, key=lambda other: sizes[other])
-    return found
+    largest: dict[str, Hardware] = {}
+    for hardware in sizes:
+        largest[hardware.model] = max(largest.get(hardware.model, hardware), hardware, key=lambda kind: sizes[kind])
+    return {name: kind if sizes[kind] > 1 else largest[kind.model] for name, kind in own.items()}

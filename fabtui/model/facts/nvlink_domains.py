@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.facts.node_view import dicts, field, gpu_of, number, text
+from fabtui.model.facts.node_view import Entry, dicts, field, gpu_of, number, text
 from fabtui.model.records import NodeRecord
 
 #: Probe that reports the domains.
@@ -28,7 +28,7 @@ class NvlinkDomain(NamedTuple):
         return f"{self.cluster}/{self.clique}"
 
 
-def domain_in(gpu: dict[str, Any]) -> NvlinkDomain | None:
+def domain_in(gpu: Entry) -> NvlinkDomain | None:
     """Return the domain in an entry of the probe ``gpus``; None if the GPU is in none, or it is unknown."""
     fabric = gpu.get("fabric")
     cluster, clique = text(field(fabric, "cluster")), number(field(fabric, "clique"))
@@ -48,8 +48,8 @@ def domain_names(domains: Iterable[str]) -> dict[str, str]:
     return {domain: name if counts[name] == 1 else f"NVLink {domain}" for domain, name in short.items()}
 
 
-def fabrics_of(record: NodeRecord) -> dict[int, dict[str, Any]]:
+def fabrics_of(record: NodeRecord) -> dict[int, Entry]:
     """Return what each GPU of a node reports about its NVLink fabric, by index, those that report any."""
     gpus = dicts(field(record.probe_results.get(DOMAIN_PROBE), "gpus"))
-    found = {number(gpu.get("index")): gpu for gpu in gpus if isinstance(gpu.get("fabric"), dict)}
-    return {int(index): gpu["fabric"] for index, gpu in found.items() if index is not None}
+    known = ((number(gpu.get("index")), gpu.get("fabric")) for gpu in gpus)
+    return {int(index): fabric for index, fabric in known if index is not None and isinstance(fabric, dict)}

@@ -13,7 +13,7 @@ from textual.containers import VerticalScroll
 
 from fabtui.errors import InputError
 from fabtui.history.file import history_file
-from fabtui.history.query import MOST_COMPONENTS, Course, Overview, Standout, read_overview, start_before
+from fabtui.history.query import MOST_COMPONENTS, Course, Overview, Standout, Turn, read_overview, start_before
 from fabtui.presentation.cell_levels import CellStyle
 from fabtui.presentation.component_history import (
     FINDING_HEADINGS,
@@ -44,8 +44,6 @@ from fabtui.screen.widgets.text_line import TextLine
 _LEAST_TABLE = 3
 #: Maximum number of days and of findings of a course.
 _MOST_DAYS, _MOST_FINDINGS = 60, 40
-#: Order of what stands out, the worst first.
-_TURNS = ("degrades", "flaps", "new", "lasts")
 
 
 class HistoryTable(SortedTable):
@@ -63,7 +61,7 @@ def standout_row(place: int, one: Standout) -> TableRow:
     """Return the row of a component that stands out; ``place`` is its place, the worst being 1."""
     texts = standout_cells(one)
     lowest = 9.0 if one.lowest is None else one.lowest
-    keys = (texts[0], _TURNS.index(one.turn), lowest, -one.sessions, -one.first, one.title, one.rule, -one.last)
+    keys = (texts[0], [*Turn].index(one.turn), lowest, -one.sessions, -one.first, one.title, one.rule, -one.last)
     styles = ("bold", SEVERITY_STYLES[one.severity], "", "", "", "", MUTED, MUTED)
     cells = [TableCell(text, key, style) for text, key, style in zip(texts, keys, styles, strict=True)]
     return TableRow((one.component.key, one.rule), [TableCell(str(place), place, MUTED), *cells])
@@ -86,7 +84,7 @@ class HistoryScreen(DetailScreen):
     def __init__(self) -> None:
         super().__init__()
         #: What was read; None until then.
-        self.found: Overview | None = None
+        self.overview: Overview | None = None
         self._problem = ""
 
     def compose(self) -> ComposeResult:
@@ -114,22 +112,17 @@ class HistoryScreen(DetailScreen):
         since = start_before(context.now())
         path = history_file(bool(context.model.lab))
         try:
-            self.found = await asyncio.to_thread(read_overview, path, since, until=until, courses=MOST_COMPONENTS)
+            self.overview = await asyncio.to_thread(read_overview, path, since, until=until, courses=MOST_COMPONENTS)
         except (InputError, OSError) as error:
             self._problem = one_line(str(error), 300)
         self.draw()
 
     @property
-    def was_read(self) -> bool:
-        """True once the history was read, or cannot be."""
-        return self.found is not None or bool(self._problem)
-
-    @property
     def chosen(self) -> Course | None:
         row = self.table.selected
-        if row is None or self.found is None:
+        if row is None or self.overview is None:
             return None
-        return next((one for one in self.found.courses if one.component.key == row.name[0]), None)
+        return next((one for one in self.overview.courses if one.component.key == row.name[0]), None)
 
     @property
     def node(self) -> str | None:
@@ -142,7 +135,7 @@ class HistoryScreen(DetailScreen):
         """Draw the table, and the course of the component of its cursor."""
         if not self.is_mounted or not self.query("#history-table"):
             return
-        standouts = self.found.standouts if self.found is not None else ()
+        standouts = self.overview.standouts if self.overview is not None else ()
         rows = [standout_row(place, one) for place, one in enumerate(standouts, 1)]
         shown = self.matching_rows(rows)
         self.table.display = bool(rows)
@@ -152,8 +145,8 @@ class HistoryScreen(DetailScreen):
 
     def title_parts(self) -> list[Part]:
         parts: list[Part] = [(" history ", "bold")]
-        if self.found is not None and self.found.total:
-            text = overview_sentence(self.found)
+        if self.overview is not None and self.overview.total:
+            text = overview_sentence(self.overview)
             if len(plain([*crumbs(self), *parts])) + len(text) + 3 > self.size.width:
                 text = text.rpartition(" since ")[0] or text
             parts.append((f"  {text}", MUTED))
@@ -166,18 +159,18 @@ class HistoryScreen(DetailScreen):
     def body_lines(self, width: int) -> Lines:
         if self._problem:
             return [[], [(f"  {self._problem}", "$warning")]]
-        if self.found is None:
+        if self.overview is None:
             return [[], [("  reading the history", MUTED)]]
-        if not self.found.total:
-            return [[], [(f"  {empty_text(self.found)}", "")]]
-        steps = stacked([[(f"  {one}", MUTED)] for one in version_step_texts(self.found)], width, 2)
+        if not self.overview.total:
+            return [[], [(f"  {empty_text(self.overview)}", "")]]
+        steps = stacked([[(f"  {one}", MUTED)] for one in version_step_texts(self.overview)], width, 2)
         if (course := self.chosen) is None:
-            return [[], [(f"  {overview_sentence(self.found)}", "")], *steps]
+            return [[], [(f"  {overview_sentence(self.overview)}", "")], *steps]
         glyphs = self.context.glyphs
         lines = [*steps, *section(part_text(course.component), moved_text(course))]
         # Whole: the table has no room for it on a narrow terminal.
-        found = [one.title for one in self.found.standouts if one.component.key == course.component.key]
-        lines += stacked([[(f"  {one_line(text, 300)}", "bold")] for text in found], width, 2)
+        titles = [one.title for one in self.overview.standouts if one.component.key == course.component.key]
+        lines += stacked([[(f"  {one_line(text, 300)}", "bold")] for text in titles], width, 2)
         lines += [[(f"  {line}", "")] for line in place_lines(course)]
         rows = course_rows(course, glyphs, width)
         graphs: list[list[Cell]] = [[row.what, (row.graph, f"$tone-{CellStyle.GOOD.key}"), *row[2:]] for row in rows]

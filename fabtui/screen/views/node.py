@@ -18,7 +18,7 @@ from fabtui.diagnosis.links.link_rules import error_counters
 from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.model.endpoints import Endpoint, node_of
 from fabtui.model.facts.compare import shown
-from fabtui.model.facts.node_view import dicts, field, single, yes
+from fabtui.model.facts.node_view import Entry, dicts, field, single, yes
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import worst
 from fabtui.model.session_model import Model, NodeRecord
@@ -283,7 +283,7 @@ def _limit_text(value: Any, *, size: bool = False) -> str:
     return "unlimited" if soft == -1 else text_of(soft)
 
 
-def system_lines(inventory: dict[str, Any]) -> list[tuple[str, str]]:
+def system_lines(inventory: Entry) -> list[tuple[str, str]]:
     host, system, kernel, cpus, driver, cuda = _texts(inventory, "host", "os", "kernel", "cpus", "driver", "cuda")
     rows = [
         ("host", host),
@@ -309,7 +309,7 @@ def system_lines(inventory: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def gpu_lines(inventory: dict[str, Any], gpus_probe: dict[str, Any] | None = None) -> Lines:
+def gpu_lines(inventory: Entry, gpus_probe: Entry | None = None) -> Lines:
     """Return the table of GPUs: inventory and latest probe result."""
     states = {str(one.get("bus")).lower(): one for one in reversed(dicts(field(gpus_probe, "gpus"))) if one.get("bus")}
     rows: list[Sequence[Cell]] = []
@@ -347,7 +347,7 @@ def gpu_lines(inventory: dict[str, Any], gpus_probe: dict[str, Any] | None = Non
     return table_section("GPUs", [*headings, "NUMA", "", "problem", "UUID"], rows)
 
 
-def process_lines(inventory: dict[str, Any]) -> Lines:
+def process_lines(inventory: Entry) -> Lines:
     rows = [
         [
             (text, "$warning")
@@ -359,7 +359,7 @@ def process_lines(inventory: dict[str, Any]) -> Lines:
     return table_section("processes on its GPUs", ["GPU", "process", "user", "name", "memory"], rows)
 
 
-def gpu_state_lines(gpus_probe: dict[str, Any] | None, load: dict[str, Any] | None) -> Lines:
+def gpu_state_lines(gpus_probe: Entry | None, load: Entry | None) -> Lines:
     busy = {text_of(gpu.get("index")): gpu for gpu in dicts(field(load, "gpus")) if gpu.get("busy") is True}
     rows = [_state_cells(gpu, busy.get(text_of(gpu.get("index")))) for gpu in dicts(field(gpus_probe, "gpus"))]
     headings = ["GPU", "PCIe", "under load", "SM MHz", "throttled by", "power W", "C", "ECC", "rows", "fabric"]
@@ -374,7 +374,7 @@ def gpu_state_lines(gpus_probe: dict[str, Any] | None, load: dict[str, Any] | No
     return lines
 
 
-def _state_cells(gpu: dict[str, Any], busy: dict[str, Any] | None) -> list[Cell]:
+def _state_cells(gpu: Entry, busy: Entry | None) -> list[Cell]:
     problem = text_of(gpu["lost"]) if gpu.get("lost") else _first(gpu.get("errors"))
     fabric = field(gpu, "fabric", "state")
     return [
@@ -404,7 +404,7 @@ def _of(now: Any, most: Any) -> str:
     return "-" if _measured(now) == _measured(most) == "-" else f"{_measured(now)} of {_measured(most)}"
 
 
-def _pcie(gpu: dict[str, Any], *, idle: bool) -> Part:
+def _pcie(gpu: Entry, *, idle: bool) -> Part:
     """Return a PCIe link. On an idle GPU only the width is judged: power saving lowers the generation."""
     names = ("generation", "generation_max", "width", "width_max")
     now, best, width, widest = (field(gpu, "pcie", name) for name in names)
@@ -416,7 +416,7 @@ def _pcie(gpu: dict[str, Any], *, idle: bool) -> Part:
     return text, ""
 
 
-def _reasons(gpu: dict[str, Any], busy: dict[str, Any] | None) -> Part:
+def _reasons(gpu: Entry, busy: Entry | None) -> Part:
     found: list[str] = []
     for one in (gpu, busy or {}):
         reasons = one.get("reasons")
@@ -428,14 +428,14 @@ def _reasons(gpu: dict[str, Any], busy: dict[str, Any] | None) -> Part:
     return plain, "" if found == ["sw_power_cap"] else "bold $warning"
 
 
-def _ecc(gpu: dict[str, Any]) -> Cell:
+def _ecc(gpu: Entry) -> Cell:
     bad = field(gpu, "ecc_errors", "uncorrected")
     if isinstance(bad, int) and not isinstance(bad, bool) and bad > 0:
         return f"{bad} uncorrected", "bold $error"
     return {True: "on", False: "off", None: "-"}[yes(field(gpu, "ecc", "on"))]
 
 
-def _rows(gpu: dict[str, Any]) -> Cell:
+def _rows(gpu: Entry) -> Cell:
     rows = gpu.get("rows")
     if field(rows, "failure") is True:
         return "failed", "bold $error"
@@ -444,7 +444,7 @@ def _rows(gpu: dict[str, Any]) -> Cell:
     return text_of(field(rows, "uncorrectable"))
 
 
-def nvlink_lines(nvlink: dict[str, Any] | None, first: dict[str, Any] | None) -> Lines:
+def nvlink_lines(nvlink: Entry | None, first: Entry | None) -> Lines:
     """Return the table of NVLinks: one line per GPU, and one per link that is inactive or has errors.
 
     Links of cards that no bridge connects are inactive by design.
@@ -472,11 +472,11 @@ def nvlink_lines(nvlink: dict[str, Any] | None, first: dict[str, Any] | None) ->
     return table_section("NVLink", headings, rows, f"from {text_of(field(nvlink, 'source'))}") + odd
 
 
-def _place_of(gpu: dict[str, Any], link: dict[str, Any]) -> tuple[str, str]:
+def _place_of(gpu: Entry, link: Entry) -> tuple[str, str]:
     return text_of(gpu.get("uuid") or gpu.get("index")), text_of(link.get("link"))
 
 
-def _odd_link(gpu: dict[str, Any], link: dict[str, Any], old: dict[str, Any] | None) -> Lines:
+def _odd_link(gpu: Entry, link: Entry, old: Entry | None) -> Lines:
     now, was = error_counters(link), error_counters(old or {})
     counted = {name: value for name, value in now.items() if value}
     by_design = link.get("state") == "inactive" and is_card(gpu.get("name"))
@@ -493,7 +493,7 @@ def _odd_link(gpu: dict[str, Any], link: dict[str, Any], old: dict[str, Any] | N
     return [parts]
 
 
-def ib_lines(ibstat: dict[str, Any] | None, inventory: dict[str, Any] | None) -> Lines:
+def ib_lines(ibstat: Entry | None, inventory: Entry | None) -> Lines:
     """Return the table of InfiniBand and RoCE ports: from the probe ibstat, else from the inventory."""
     if cas := dicts(field(ibstat, "cas")):
         source = text_of(field(ibstat, "source"))
@@ -558,7 +558,7 @@ def port_lines(record: NodeRecord) -> Lines:
     return lines + _interface_lines(rdma)
 
 
-def _place(port: dict[str, Any]) -> str:
+def _place(port: Entry) -> str:
     return f"{text_of(port.get('ca'), 40)}/{text_of(port.get('port'), 6)}"
 
 
@@ -572,14 +572,14 @@ def _counts_text(counts: dict[str, int], saturated: Any) -> str:
     return ", ".join(f"{name} {count}{' or more' if name in full else ''}" for name, count in counts.items()) or "-"
 
 
-def _mtu(port: dict[str, Any], far: dict[str, Any]) -> str:
+def _mtu(port: Entry, far: Entry) -> str:
     now, most = port.get("active_mtu") or far.get("mtu"), port.get("max_mtu")
     if now is None:
         return "-"
     return f"{text_of(now)} B" if most in (None, now) else f"{text_of(now)} of {text_of(most)} B"
 
 
-def _gid(port: dict[str, Any]) -> str:
+def _gid(port: Entry) -> str:
     index = port.get("gid_index")
     return "-" if index is None else f"index {text_of(index, 6)}, {text_of(port.get('ipv4'), 20)}"
 
@@ -604,7 +604,7 @@ def _link(value: Any) -> str:
     return f"{text} of {could:g}" if value.get("below") and isinstance(could, (int, float)) else text
 
 
-def _interface_lines(rdma: dict[str, Any]) -> Lines:
+def _interface_lines(rdma: Entry) -> Lines:
     rows: list[Sequence[Cell]] = []
     for nic in dicts(rdma.get("nics")):
         lost, pause = _counts(nic.get("discards")), nic.get("pause")
@@ -617,7 +617,7 @@ def _interface_lines(rdma: dict[str, Any]) -> Lines:
     return table_section("interfaces, from ethtool", headings, rows)
 
 
-def nic_lines(inventory: dict[str, Any]) -> Lines:
+def nic_lines(inventory: Entry) -> Lines:
     rows = []
     for nic in dicts(inventory.get("nics")):
         if nic.get("kind") != "loopback":
@@ -629,7 +629,7 @@ def nic_lines(inventory: dict[str, Any]) -> Lines:
     return table_section("network interfaces", headings, rows)
 
 
-def library_lines(inventory: dict[str, Any]) -> Lines:
+def library_lines(inventory: Entry) -> Lines:
     names = ("path", "version", "torch", "torch_cuda", "nccl_version")
     rows = [[*_texts(one, *names), text_of(one.get("error"), 80)] for one in dicts(inventory.get("pythons"))]
     lines = table_section("Pythons", ["Python", "version", "torch", "torch CUDA", "torch NCCL", "problem"], rows)
@@ -637,7 +637,7 @@ def library_lines(inventory: dict[str, Any]) -> Lines:
     return lines + table_section("system NCCL libraries", ["path", "version"], rows)
 
 
-def kernel_lines(kernel: dict[str, Any] | None) -> Lines:
+def kernel_lines(kernel: Entry | None) -> Lines:
     """Return the kernel reports since boot, each kind once."""
     if not kernel or kernel.keys() == {"error"}:
         return []

@@ -31,7 +31,7 @@ from fabtui.model.events import (
     SessionResumed,
     SessionStart,
 )
-from fabtui.model.facts.node_view import ProbedNode, number, text
+from fabtui.model.facts.node_view import Entry, ProbedNode, number, text
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
@@ -119,7 +119,7 @@ class LiveFeed(Feed):
         self._testing = asyncio.Lock()
         self._life: asyncio.Task[None] | None = None
         self._order: list[str] = list(options.hosts)
-        self._ready: dict[str, tuple[NodeClient, dict[str, Any]]] = {}
+        self._ready: dict[str, tuple[NodeClient, Entry]] = {}
         self._gone: dict[str, str] = {}
         #: Nodes whose login has been timed.
         self._logged_in: set[str] = set()

@@ -12,7 +12,7 @@ from fabtui.errors import InputError
 from fabtui.history.query import past_of
 from fabtui.model.events import Event, LogEntry, SessionResumed, SessionStart
 from fabtui.model.recording import apply_recorded, last_time, read_events
-from fabtui.model.recurrence import FindingPast
+from fabtui.model.records import FindingPast
 from fabtui.model.session_model import Model
 from fabtui.model.verdict_changes import VerdictChange
 from fabtui.session.feeds.base import Feed, Playback

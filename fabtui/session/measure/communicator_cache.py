@@ -22,6 +22,7 @@ from fabtui.session.measure.measurement_context import MeasurementContext
 from fabtui.session.node_client import GRACE
 from fabtui.session.options import MIB
 from fabtui.session.ranks.gather import Gathering, GroupRequest
+from fabtui.transport.link import Message
 
 #: Minimum of the bound, and its multiple of the largest message.
 BOUND = 2048 * MIB
@@ -392,7 +393,7 @@ class CommunicatorCache:
             self.pool.clear()
             await self._release({"whole": True})
 
-    async def _release(self, what: dict[str, Any]) -> None:
+    async def _release(self, what: Message) -> None:
         self._after_group = False
         if not (ready := tuple(sorted(self._context.ready()))):
             return

@@ -18,6 +18,7 @@ from fabtui.session.measure.measurement_context import MeasurementContext
 from fabtui.session.measure.p2p_result import number
 from fabtui.session.measure.ping_mesh import addresses_of
 from fabtui.session.node_client import NodeClient, ProbeFailed
+from fabtui.transport.link import Message
 from fabtui_node.probes.network.perftest_options import of_tool
 
 #: The layers of each probe, in the order they run.
@@ -102,7 +103,7 @@ class PairTools:
         loop = asyncio.get_running_loop()
         opened: asyncio.Future[int | None] = loop.create_future()
 
-        def part(value: dict[str, Any]) -> None:
+        def part(value: Message) -> None:
             port = value.get("port")
             if not opened.done():
                 opened.set_result(port if isinstance(port, int) else None)
@@ -126,23 +127,23 @@ class PairTools:
             server.cancel()
         return self._measurement(layer, src, source, dst, target, value)
 
-    def _args(self, layer: Layer, target: ToolPort, mine: ToolPort) -> dict[str, Any]:
-        args: dict[str, Any] = {"tool": str(layer), "address": target.address, "seconds": SECONDS}
+    def _args(self, layer: Layer, target: ToolPort, mine: ToolPort) -> Message:
+        args: Message = {"tool": str(layer), "address": target.address, "seconds": SECONDS}
         if mine.device is not None:
             args |= {"device": mine.device, "ib_port": mine.ib_port, "gid_index": mine.gid_index}
             args["options"] = self._options
         return args
 
     async def _call(
-        self, probe: str, node: str, args: dict[str, Any], deadline: float, part: Callable[..., None] | None = None
-    ) -> dict[str, Any]:
+        self, probe: str, node: str, args: Message, deadline: float, part: Callable[..., None] | None = None
+    ) -> Message:
         try:
             return await self._clients[node].probe(probe, args, deadline, part)
         except ProbeFailed as failed:
             return {"error": one_line(failed.text, 300), "timed_out": failed.kind == "timeout"}
 
     def _measurement(
-        self, layer: Layer, src: str, source: ToolPort, dst: str, target: ToolPort, value: dict[str, Any]
+        self, layer: Layer, src: str, source: ToolPort, dst: str, target: ToolPort, value: Message
     ) -> Measurement:
         found, unit, size = read(layer, value.get("values"))
         error = one_line(str(value["error"]), 300) if value.get("error") else None
@@ -215,7 +216,7 @@ def ports_of(probe: str, inventory: Any) -> list[ToolPort]:
     return found
 
 
-def _gid_index(port: dict[str, Any]) -> int | None:
+def _gid_index(port: Message) -> int | None:
     """Return the index of a RoCE port's first RoCE v2 GID of an IPv4 address, or None where there is none."""
     if port.get("link_layer") != "Ethernet":
         return None

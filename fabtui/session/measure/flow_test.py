@@ -20,6 +20,7 @@ from fabtui.sanitize import one_line
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.p2p_result import number
 from fabtui.session.measure.ping_mesh import Target
+from fabtui.transport.link import Message
 
 #: Source ports of a pair in each direction and for each protocol; rounds, and the pause (s) between them.
 FLOWS, ROUNDS, PAUSE = 16, 2, 2.0
@@ -33,7 +34,7 @@ DEADLINE, TRACE_DEADLINE = 30.0, 15.0
 DEAD = (Verdict.TIMEOUT, Verdict.FAILED)
 
 #: Runs the probe on a node: its name, the arguments, a deadline.
-Call = Callable[[str, dict[str, Any], float], Coroutine[Any, Any, dict[str, Any]]]
+Call = Callable[[str, Message, float], Coroutine[Any, Any, Message]]
 #: Ports for datagrams and connections, by node and address.
 Ports = Mapping[tuple[str, str], tuple[int | None, int | None]]
 
@@ -189,7 +190,7 @@ class FlowTest:
         await self._pump.flush()
         return found
 
-    def _entry(self, target: Target, number_: int) -> dict[str, Any]:
+    def _entry(self, target: Target, number_: int) -> Message:
         udp, tcp = self._ports.get((target.peer, target.there.address), (None, None))
         return {"number": number_, "src": target.here.address, "dst": target.there.address, "udp": udp, "tcp": tcp}
 

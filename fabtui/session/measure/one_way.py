@@ -12,12 +12,13 @@ from typing import Any
 from fabtui.model.events import Measured, PhaseStart
 from fabtui.model.facts.node_view import dicts
 from fabtui.model.layers import Layer
-from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.measurement import Extra, Measurement, Verdict
 from fabtui.sanitize import one_line
 from fabtui.session.measure.flow_test import DEAD, FlowTest, is_silent, lost_flows
 from fabtui.session.measure.p2p_result import number
 from fabtui.session.measure.ping_mesh import A_REQUEST, MeshTest, Target, header_bytes
 from fabtui.session.node_client import OnPart, ProbeFailed
+from fabtui.transport.link import Message
 from fabtui_node.protocol import ErrorKind
 
 SMALL, BIG = 5, 3
@@ -102,7 +103,7 @@ class OneWay(MeshTest):
         await self._round(list(enumerate(targets, first)), ports, small, BIG_AGAIN, TRIES_AGAIN)
 
     async def _listen(self, node: str, addresses: list[str], opened: asyncio.Future[Any]) -> None:
-        def part(value: dict[str, Any]) -> None:
+        def part(value: Message) -> None:
             if not opened.done() and isinstance(value.get("ports"), list):
                 opened.set_result(_ports(value["ports"]))
 
@@ -119,9 +120,7 @@ class OneWay(MeshTest):
         for task in late:
             task.cancel()
 
-    async def _call(
-        self, node: str, args: dict[str, Any], deadline: float = 10.0, on_part: OnPart | None = None
-    ) -> dict[str, Any]:
+    async def _call(self, node: str, args: Message, deadline: float = 10.0, on_part: OnPart | None = None) -> Message:
         try:
             return await self._clients[node].probe("udp", {"token": self._token, **args}, deadline, on_part)
         except ProbeFailed as failed:
@@ -155,9 +154,9 @@ class OneWay(MeshTest):
 
     async def _send(
         self, targets: list[tuple[int, Target]], ports: Ports, plan: dict[str, int]
-    ) -> dict[tuple[str, int], dict[str, Any]]:
+    ) -> dict[tuple[str, int], Message]:
         """Have the nodes send; return the report of each node about each target."""
-        by_node: dict[str, list[dict[str, Any]]] = {}
+        by_node: dict[str, list[Message]] = {}
         for number_, target in targets:
             udp, tcp = ports.get((target.peer, target.there.address), (None, None))
             entry = {"number": number_, "src": target.here.address, "dst": target.there.address, "udp": udp, "tcp": tcp}
@@ -176,12 +175,10 @@ class OneWay(MeshTest):
         )
         return _rows((node, value) for (node, _), value in zip(parts, values, strict=True))
 
-    def _datagrams(
-        self, target: Target, row: dict[str, Any] | None, came: dict[str, Any] | None, counted: dict[str, Any]
-    ) -> Measurement:
+    def _datagrams(self, target: Target, row: Message | None, came: Message | None, counted: Message) -> Measurement:
         size = target.here.payload(target.there) or 0
         packet = size + header_bytes(target.here.address) if size else None
-        extra: dict[str, Any] = {"payload": size or None}
+        extra: Extra = {"payload": size or None}
         verdict, error, loss = Verdict.INCONCLUSIVE, "the sender reported nothing", None
         extra |= self._failure_of(target.node if came is not None else target.peer) or {}
         if came is None:
@@ -211,7 +208,7 @@ class OneWay(MeshTest):
             extra=None if verdict is Verdict.OK else extra,
         )
 
-    def _connection(self, target: Target, row: dict[str, Any] | None, ports: Ports) -> Measurement:
+    def _connection(self, target: Target, row: Message | None, ports: Ports) -> Measurement:
         took, extra = number(row.get("connected")) if row else None, None
         failed = one_line(str(row["connect_error"]), 200) if row and row.get("connect_error") else None
         timed_out = row is not None and ErrorKind.of(row.get("connect_error_kind")) is ErrorKind.TIMEOUT
@@ -245,7 +242,7 @@ def judge(sent: dict[str, int], got: dict[str, int], size: int, error: str | Non
     return Verdict.OK, ""
 
 
-def _rows(answers: Iterable[tuple[str, dict[str, Any]]]) -> dict[tuple[str, int], dict[str, Any]]:
+def _rows(answers: Iterable[tuple[str, Message]]) -> dict[tuple[str, int], Message]:
     rows = ((node, row) for node, value in answers for row in dicts(value.get("rows")))
     return {(node, row["number"]): row for node, row in rows if isinstance(row.get("number"), int)}
 

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import PairsStarted
@@ -30,6 +30,7 @@ from fabtui.session.ranks.rank_host import (
     RankHost,
     Report,
 )
+from fabtui.transport.link import Message
 from fabtui_node.protocol import ErrorKind
 
 #: How often a pair is tested again that ran on a rank host which ended, when an earlier test had failed in its process.
@@ -314,7 +315,7 @@ class PairSweep:
         due = pair.began + self._test.deadline + GRACE
         return due if pair.hopeless is None else min(due, pair.hopeless + pair.lag)
 
-    def _take(self, host: RankHost, message: dict[str, Any]) -> None:
+    def _take(self, host: RankHost, message: Message) -> None:
         pair = self._running.get(message.get("id", -1))
         if pair is None:
             return

@@ -12,8 +12,9 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from fabtui.model.layers import Layer
-from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.measurement import Extra, Measurement, Verdict
 from fabtui.sanitize import clean, one_line
+from fabtui.transport.link import Message
 from fabtui_node.protocol import CONSEQUENCES, MAX_NUMBER, ErrorKind
 
 #: Maximum length of the raw text of one side of a pair.
@@ -63,7 +64,7 @@ class Side(msgspec.Struct):
         return self.kind in CONSEQUENCES
 
     @classmethod
-    def read(cls, message: dict[str, Any], names: Sequence[object] = ()) -> Side:
+    def read(cls, message: Message, names: Sequence[object] = ()) -> Side:
         """Return the side of a rank host's unvalidated message; ``names`` are the names of the ranks."""
         side = read_struct(message, cls)
         side.gone = False
@@ -86,7 +87,7 @@ def _line(text: str | None, limit: int) -> str | None:
     return one_line(text, limit) if text else None
 
 
-def read_struct(message: dict[str, Any], kind: type[_Read]) -> _Read:
+def read_struct(message: Message, kind: type[_Read]) -> _Read:
     """Return an unvalidated message as an object of a type; a field of a wrong type counts as absent.
 
     So does half of a surrogate pair, which JSON can hold and UTF-8 cannot, as a key or as a word of a list.
@@ -160,9 +161,9 @@ def _judge(src: Side, dst: Side) -> tuple[Verdict, str | None, ErrorKind | None]
     return Verdict.WRONG if wrong else Verdict.TIMEOUT if side.timeout else Verdict.FAILED, error, kind
 
 
-def _extra(dst_side: Side, asked: int | None, kind: ErrorKind | None) -> dict[str, Any]:
+def _extra(dst_side: Side, asked: int | None, kind: ErrorKind | None) -> Extra:
     """Return further results of a direction: requested size, rate of both directions at once, message times."""
-    extra: dict[str, Any] = {} if kind is None else {"error_kind": kind.value}
+    extra: Extra = {} if kind is None else {"error_kind": kind.value}
     if asked is not None and dst_side.bytes is not None and dst_side.bytes != asked:
         extra["asked_bytes"] = asked
     if dst_side.both_rate is not None:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from fabtui.model.events import Measured, PhaseStart
-from fabtui.model.facts.node_view import dicts
+from fabtui.model.facts.node_view import Entry, dicts
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.nodeset import count
@@ -24,6 +24,7 @@ from fabtui.sanitize import clean, one_line
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.p2p_result import number, whole
 from fabtui.session.node_client import NodeClient, ProbeFailed
+from fabtui.transport.link import Message
 
 #: Maximum number of targets per request.
 A_REQUEST = 4096
@@ -97,7 +98,7 @@ class MeshTest:
             self._failures[node] = why
         return why
 
-    def _failure_of(self, node: str) -> dict[str, Any] | None:
+    def _failure_of(self, node: str) -> Message | None:
         """Return further values of a measurement that is missing because the probe failed on a node."""
         return {"probe_failed": node, "reason": self._failures[node]} if node in self._failures else None
 
@@ -128,7 +129,7 @@ def addresses_of(inventories: Mapping[str, Any]) -> dict[str, list[Address]]:
     return found
 
 
-def _listed(inventory: dict[str, Any], name: str, *, up: bool) -> list[Address]:
+def _listed(inventory: Entry, name: str, *, up: bool) -> list[Address]:
     mtus = {str(nic.get("name")): nic.get("mtu") for nic in dicts(inventory.get("nics"))}
     found = []
     for entry in dicts(inventory.get(name)):
@@ -143,7 +144,7 @@ def _listed(inventory: dict[str, Any], name: str, *, up: bool) -> list[Address]:
     return found
 
 
-def _networks(inventory: dict[str, Any]) -> dict[str, str]:
+def _networks(inventory: Entry) -> dict[str, str]:
     found = {}
     for nic in dicts(inventory.get("nics")):
         for entry in dicts(nic.get("addresses")):
@@ -224,7 +225,7 @@ SMALL = 56
 Asked = list[tuple[Target, int | None]]
 Key = tuple[str, str, str]
 #: Makes the result of a row; of a target without a row, from the reason.
-Read = Callable[[dict[str, Any] | str, Target, int | None], Measurement | None]
+Read = Callable[[Message | str, Target, int | None], Measurement | None]
 
 
 class PingMesh(MeshTest):
@@ -269,7 +270,7 @@ class PingMesh(MeshTest):
         asked: Asked = [(target, None) for target in targets]
         await self._ask(asked, {"wait": WAIT, **plan}, partial(self._read, Layer.PING))
 
-    def _read(self, layer: Layer, row: dict[str, Any] | str, target: Target, size: int | None) -> Measurement:
+    def _read(self, layer: Layer, row: Message | str, target: Target, size: int | None) -> Measurement:
         if isinstance(row, str):
             unit = "ms" if layer is Layer.PING else "B"
             extra = self._failure_of(target.node)
@@ -312,7 +313,7 @@ class PingMesh(MeshTest):
         ]
         passed: dict[Target, int] = {}
 
-        def read(row: dict[str, Any] | str, target: Target, size: int | None) -> None:
+        def read(row: Message | str, target: Target, size: int | None) -> None:
             if not isinstance(row, str) and row.get("received") and size:
                 passed[target] = max(passed.get(target, 0), size)
 
@@ -335,7 +336,7 @@ class PingMesh(MeshTest):
         self._report(found)
         await self._pump.flush()
 
-    async def _ask(self, asked: Asked, plan: dict[str, Any], read: Read) -> None:
+    async def _ask(self, asked: Asked, plan: Message, read: Read) -> None:
         """Have all nodes ask their targets; each target gives one result, or a failure."""
         by_node: dict[str, Asked] = {}
         for target, size in asked:
@@ -344,12 +345,12 @@ class PingMesh(MeshTest):
             for node, mine in by_node.items():
                 group.create_task(self._ask_node(node, mine, plan, read))
 
-    async def _ask_node(self, node: str, asked: Asked, plan: dict[str, Any], read: Read) -> None:
+    async def _ask_node(self, node: str, asked: Asked, plan: Message, read: Read) -> None:
         for start in range(0, len(asked), A_REQUEST):
             part = asked[start : start + A_REQUEST]
             open_targets = {(target.key, size): (target, size) for target, size in part}
 
-            def take(value: dict[str, Any], waiting: dict[Any, tuple[Target, int | None]] = open_targets) -> None:
+            def take(value: Message, waiting: dict[Any, tuple[Target, int | None]] = open_targets) -> None:
                 rows = value.get("rows")
                 found = []
                 for row in rows if isinstance(rows, list) else []:
@@ -363,9 +364,7 @@ class PingMesh(MeshTest):
             why = await self._request(node, part, plan, take)
             self._report(m for target, size in open_targets.values() if (m := read(why, target, size)) is not None)
 
-    async def _request(
-        self, node: str, asked: Asked, plan: dict[str, Any], take: Callable[[dict[str, Any]], None]
-    ) -> str:
+    async def _request(self, node: str, asked: Asked, plan: Message, take: Callable[[Message], None]) -> str:
         """Run the probe on a node, and return the reason for targets without an answer."""
         targets = [
             {"id": t.peer, "src": t.here.address, "dst": t.there.address, **({} if size is None else {"size": size})}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from fabtui.model.events import PhaseStart, ProbeResult
 from fabtui.sanitize import one_line
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.p2p_result import number
 from fabtui.session.node_client import NodeClient, ProbeFailed
+from fabtui.transport.link import Message
 
 #: Bytes that a read takes at most, and its time (s).
 MOST, SECONDS = 1 << 30, 5.0
@@ -36,7 +36,7 @@ class StorageRead:
         if len(alone) < len(nodes):
             self._pump.log("notice", f"storage: {len(alone)} of {len(nodes)} nodes read alone; all read at once")
         first = {node: await self._read(node, at / len(nodes)) for at, node in enumerate(nodes) if node in alone}
-        reads: dict[str, asyncio.Task[dict[str, Any] | str]] = {}
+        reads: dict[str, asyncio.Task[Message | str]] = {}
         if len(nodes) > 1:
             async with asyncio.TaskGroup() as group:
                 for at, node in enumerate(nodes):
@@ -50,7 +50,7 @@ class StorageRead:
             text = f"{sum(rates):.0f} MB/s, {statistics.median(rates):.0f} MB/s each (median)"
             self._pump.log("info", f"storage: {len(rates)} nodes read at once: {text}")
 
-    async def _read(self, node: str, share: float) -> dict[str, Any] | str:
+    async def _read(self, node: str, share: float) -> Message | str:
         """Return what a node measured, or why it could not."""
         args = {"path": self._path, "bytes": MOST, "seconds": SECONDS, "share": share}
         try:
@@ -58,13 +58,13 @@ class StorageRead:
         except ProbeFailed as failed:
             return one_line(failed.text, 500)
 
-    def _report(self, node: str, alone: dict[str, Any] | str | None, together: dict[str, Any] | str | None) -> None:
+    def _report(self, node: str, alone: Message | str | None, together: Message | str | None) -> None:
         values = [read for read in (together, alone) if isinstance(read, dict)]
         problems = dict.fromkeys(read for read in (alone, together) if isinstance(read, str))
         if not values:
             self._pump.emit(ProbeResult(node=node, probe="storage", error="; ".join(problems)))
             return
-        value: dict[str, Any] = {name: values[0].get(name) for name in ("path", "filesystem", "file_bytes", "how")}
+        value: Message = {name: values[0].get(name) for name in ("path", "filesystem", "file_bytes", "how")}
         rates = {"alone": _rate(alone), "together": _rate(together)}
         value |= {name: rate for name, rate in rates.items() if rate is not None}
         if problems:
@@ -72,5 +72,5 @@ class StorageRead:
         self._pump.emit(ProbeResult(node=node, probe="storage", value=value))
 
 
-def _rate(read: dict[str, Any] | str | None) -> float | None:
+def _rate(read: Message | str | None) -> float | None:
     return number(read.get("mb_s")) if isinstance(read, dict) else None

@@ -15,6 +15,7 @@ from fabtui.session.measure.measurement_context import ABORT_PATIENCE, LAG, Meas
 from fabtui.session.measure.p2p_result import name_ranks
 from fabtui.session.node_client import GRACE
 from fabtui.session.ranks.rank_host import HostFrozen, HostLost, HostMessage, HostReports, RankHost, Report
+from fabtui.transport.link import Message
 from fabtui_node.protocol import CONSEQUENCES, ErrorKind
 
 #: Maximum number of reports of a rank about one request: one for each message size.
@@ -30,10 +31,10 @@ class GroupRequest:
     """Request to a group of ranks."""
 
     ranks: tuple[int, ...]
-    message: dict[str, Any]  #: The message, without its number.
+    message: Message  #: The message, without its number.
     seconds: float  #: Time (s) the ranks may take by themselves.
     #: Returns the part of the message that only one node gets.
-    for_node: Callable[[str], dict[str, Any]] = lambda node: {}
+    for_node: Callable[[str], Message] = lambda node: {}
     #: Processes a report of a rank at once; returns False if it is to be kept.
     take: Callable[[int, RankReport], bool] = lambda rank, report: False
     keep: Callable[[RankReport], RankReport] = lambda report: report  #: Returns the part of a report that is kept.
@@ -59,7 +60,7 @@ class GroupRequest:
         for known in (self.free, self.reports, self.gone):
             known.clear()
 
-    def message_for(self, node: str) -> dict[str, Any]:
+    def message_for(self, node: str) -> Message:
         return {**self.message, **self.for_node(node), "id": self.number}
 
     def last_reports(self, op: str, **fields: Any) -> dict[int, RankReport | None]:
@@ -186,7 +187,7 @@ class Gathering:
             case HostLost(host, text) | HostFrozen(host, text):
                 self._lose(host, text)
 
-    def _take(self, host: RankHost, message: dict[str, Any]) -> None:
+    def _take(self, host: RankHost, message: Message) -> None:
         request = self._running.get(message.get("id", -1))
         rank = message.get("rank")
         if request is None or not isinstance(rank, int) or rank not in request.members:

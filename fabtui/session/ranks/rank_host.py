@@ -16,6 +16,7 @@ from fabtui.session.endpoint_admission import Admission
 from fabtui.session.measure.p2p_result import number
 from fabtui.session.node_client import GRACE, NodeClient, ProbeFailed, fail
 from fabtui.session.ranks.rendezvous_store import StoreServer
+from fabtui.transport.link import Message
 from fabtui_node.protocol import ErrorKind
 
 #: Deadline (s) for ready ranks. Importing torch and creating CUDA contexts takes seconds, on a loaded node many.
@@ -50,12 +51,12 @@ class RankSettings:
     timeout: float  #: Deadline of one test (s).
     env: dict[str, str] = field(default_factory=dict)
     #: Lab faults for the ranks: ``{"src", "dst", "kind", "rate"}`` with endpoint numbers.
-    faults: tuple[dict[str, Any], ...] = ()
+    faults: tuple[Message, ...] = ()
     epoch: str = "e"  #: Prefix of the store keys of this session.
     largest: int = 0  #: Size (bytes) of the largest message to come.
 
 
-def process_config(engine: str) -> dict[str, Any]:
+def process_config(engine: str) -> Message:
     """Return the configuration of the process of an engine; a standby process serves only a start with an equal one."""
     return {"engine": engine}
 
@@ -64,7 +65,7 @@ class HostMessage(NamedTuple):
     """Message of a rank host about a test."""
 
     host: RankHost
-    message: dict[str, Any]
+    message: Message
 
 
 class HostLost(NamedTuple):
@@ -137,7 +138,7 @@ class RankHost:
         self._restart: asyncio.Task[None] | None = None
         self._admission = admission
         self._store = store
-        self._ready: asyncio.Future[dict[str, Any]] | None = None  #: Its report of a start that is under way.
+        self._ready: asyncio.Future[Message] | None = None  #: Its report of a start that is under way.
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -155,7 +156,7 @@ class RankHost:
         return not (self.process == 0 or self.starting or self.stopped or self.down or self.broken)
 
     @property
-    def _config(self) -> dict[str, Any]:
+    def _config(self) -> Message:
         return process_config(self.engine.name)
 
     @property
@@ -210,7 +211,7 @@ class RankHost:
     def address_of(self, rank: int) -> str | None:
         return self._addresses.get(rank, self.address)
 
-    def _init(self, world: int) -> dict[str, Any]:
+    def _init(self, world: int) -> Message:
         return {
             "op": "init",
             "engine": self.engine.name,
@@ -286,7 +287,7 @@ class RankHost:
         for put in self.subscribers:
             put(report)
 
-    def receive(self, message: dict[str, Any]) -> None:
+    def receive(self, message: Message) -> None:
         """Process a message of the rank host, or several that came as one."""
         self.heard = time.monotonic()
         op = message.get("op")
@@ -298,7 +299,7 @@ class RankHost:
         else:
             self._receive(message, op)
 
-    def _receive(self, message: dict[str, Any], op: Any) -> None:
+    def _receive(self, message: Message, op: Any) -> None:
         if op == "store":
             self._store.handle(self.node, message, self.client.post)
         elif op == "loaded":
@@ -311,7 +312,7 @@ class RankHost:
         elif isinstance(message.get("id", 0), int) and isinstance(message.get("rank", 0), int):
             self._publish(HostMessage(self, message))
 
-    def _settle(self, ready: dict[str, Any] | ProbeFailed) -> None:
+    def _settle(self, ready: Message | ProbeFailed) -> None:
         if self._ready is None or self._ready.done():
             return
         if isinstance(ready, ProbeFailed):
@@ -336,11 +337,11 @@ class RankHost:
         else:
             self.broken = text
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: Message) -> None:
         """Send a message soon, together with others; the loss of the node is reported elsewhere."""
         self.client.post(message)
 
-    def send_late(self, build: Callable[[], dict[str, Any]]) -> None:
+    def send_late(self, build: Callable[[], Message]) -> None:
         """Build a message when it is sent, as the large ones of all nodes together may not fit into memory."""
 
         async def send() -> None:
@@ -442,7 +443,7 @@ class HostReports:
             host.send({"op": "alive", "n": next(self._numbers)})
 
 
-def exit_reason(node: str, message: dict[str, Any]) -> tuple[str, ErrorKind]:
+def exit_reason(node: str, message: Message) -> tuple[str, ErrorKind]:
     """Return why the rank host of a node ended, from its unvalidated ``exit`` message: one line, and the kind."""
     killed = bool(message.get("signal"))
     status = one_line(f"signal {message['signal']}" if killed else f"exit code {message.get('code')}", 60)

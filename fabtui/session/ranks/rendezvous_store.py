@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any, NamedTuple
 
-from fabtui.transport.link import LinkLost
+from fabtui.transport.link import LinkLost, Message
 
 #: Maximum size of all keys and values together; a node that fills it gets errors, the controller lives on.
 MAX_TOTAL = 32 * 1024 * 1024
@@ -48,7 +48,7 @@ MAX_WAIT = 600.0
 #: Minimum time (s) between two searches for requests whose time is over.
 _TICK = 0.02
 
-Answer = Callable[[dict[str, Any]], object]
+Answer = Callable[[Message], object]
 
 
 class StoreMember(NamedTuple):
@@ -261,7 +261,7 @@ class StoreServer:
         """Let the ranks of a test use the keys that begin with ``epoch/id/``, until `forget`."""
         self._tests[prefix] = _Test(members, gloo=gloo)
 
-    def handle(self, node: str, request: dict[str, Any], answer: Answer) -> None:
+    def handle(self, node: str, request: Message, answer: Answer) -> None:
         """Answer a ``store`` message of a node, now or when the key it waits for is there.
 
         A ``set`` without a number gets no answer.
@@ -297,7 +297,7 @@ class StoreServer:
         if number is not None:
             answer(_reply(number, value))
 
-    def _permitted(self, node: str, command: Any, request: dict[str, Any]) -> tuple[_Test, list[str]]:
+    def _permitted(self, node: str, command: Any, request: Message) -> tuple[_Test, list[str]]:
         if command == "num_keys":
             return _NO_TEST, []
         given = request["key"]
@@ -321,7 +321,7 @@ class StoreServer:
         if count > MAX_REFUSED:
             raise LinkLost("protocol", f"its ranks send messages about tests of other nodes, or far too many ({error})")
 
-    def _do(self, node: str, test: _Test, command: str, keys: list[str], request: dict[str, Any]) -> Any:
+    def _do(self, node: str, test: _Test, command: str, keys: list[str], request: Message) -> Any:
         if command == "check":
             return all(key in test.values for key in keys)
         if command == "num_keys":
@@ -466,5 +466,5 @@ def _seconds(timeout: Any) -> float:
     return float(min(timeout, MAX_WAIT)) if isinstance(timeout, (int, float)) and timeout > 0 else 0.0
 
 
-def _reply(number: Any, value: Any = None, error: str | None = None) -> dict[str, Any]:
+def _reply(number: Any, value: Any = None, error: str | None = None) -> Message:
     return {"op": "store", "q": number, "value": value, "error": error}

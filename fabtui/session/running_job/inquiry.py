@@ -16,6 +16,7 @@ from fabtui.diagnosis.running_job.who_is_behind import JobPlace
 from fabtui.model.facts.node_view import dicts, text
 from fabtui.sanitize import one_line
 from fabtui.session.node_client import NodeClient, ProbeFailed
+from fabtui.transport.link import Message
 
 #: Nodes that are asked at the same time.
 TOGETHER = 8
@@ -31,8 +32,8 @@ class Reply(NamedTuple):
     """
 
     node: str
-    value: dict[str, Any] | None
-    parts: list[dict[str, Any]]
+    value: Message | None
+    parts: list[Message]
     problem: str = ""
     hint: str = ""
     backend: str = ""
@@ -43,14 +44,14 @@ ClientOf = Callable[[str], Awaitable[NodeClient]]
 
 
 #: Returns the answers of nodes to a probe with arguments and a deadline (s), up to one that is enough.
-AskNodes = Callable[[Sequence[str], str, dict[str, Any], float, Callable[[Reply], bool]], Awaitable[list[Reply]]]
+AskNodes = Callable[[Sequence[str], str, Message, float, Callable[[Reply], bool]], Awaitable[list[Reply]]]
 
 
 def over_open_links(client_of: ClientOf, job: str) -> AskNodes:
     """Return an asker that uses open links. It asks about one Slurm job only."""
 
     async def ask(
-        nodes: Sequence[str], probe: str, args: dict[str, Any], deadline: float, enough: Callable[[Reply], bool]
+        nodes: Sequence[str], probe: str, args: Message, deadline: float, enough: Callable[[Reply], bool]
     ) -> list[Reply]:
         args = {**args, "job": job}
         return await _in_groups(nodes, enough, lambda node: ask_node(client_of, node, probe, args, deadline))
@@ -59,7 +60,7 @@ def over_open_links(client_of: ClientOf, job: str) -> AskNodes:
 
 
 async def ask_node(
-    client_of: ClientOf, node: str, probe: str, args: dict[str, Any], deadline: float, most_text: int = MOST_TEXT
+    client_of: ClientOf, node: str, probe: str, args: Message, deadline: float, most_text: int = MOST_TEXT
 ) -> Reply:
     """Return the answer of a node over its open link, with parts of at most ``most_text`` characters."""
     try:
@@ -95,12 +96,12 @@ async def _together(asked: Sequence[asyncio.Task[Reply]], enough: Callable[[Repl
 
 
 async def _ask(
-    client: NodeClient, node: str, probe: str, args: dict[str, Any], deadline: float, most_text: int = MOST_TEXT
+    client: NodeClient, node: str, probe: str, args: Message, deadline: float, most_text: int = MOST_TEXT
 ) -> Reply:
-    parts: list[dict[str, Any]] = []
+    parts: list[Message] = []
     size = 0
 
-    def take(part: dict[str, Any]) -> None:
+    def take(part: Message) -> None:
         nonlocal size
         size += _A_PART + len(str(part.get("text", ""))) + len(str(part.get("head", "")))
         if size <= most_text:

@@ -24,6 +24,7 @@ from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import JobStatus, node_addresses, status_of
 from fabtui.session.options import JobQuery
 from fabtui.session.running_job.inquiry import ClientOf, ask_node
+from fabtui.transport.link import Message
 from fabtui_node.system import log_files
 
 #: Least time (s) between two questions to Slurm: sites forbid more.
@@ -46,7 +47,7 @@ class _Read(NamedTuple):
     """Result of reading on this machine: paths, parts, problems, and the time."""
 
     paths: list[str]
-    parts: list[dict[str, Any]]
+    parts: list[Message]
     problems: list[str]
     now: float
 
@@ -204,7 +205,7 @@ class JobMonitor:
         except (TypeError, ValueError, KeyError, OverflowError) as error:
             self._nodes[node] = NodeFacts(problem=f"its answer cannot be read: {type(error).__name__}")
 
-    def _take(self, node: str, value: dict[str, Any], parts: list[dict[str, Any]], before: NodeFacts) -> NodeFacts:
+    def _take(self, node: str, value: Message, parts: list[Message], before: NodeFacts) -> NodeFacts:
         own = [part for part in parts if not self._is_of_another(node, str(part["path"]), int(part["inode"]))]
         self._logs.take(node, own, float(value["now"]))
         files = self._logs.of(node, "gpu")
@@ -269,7 +270,7 @@ def _read(places: _Places, known: Mapping[str, log_files.Known], search: log_fil
                 other = paths.setdefault((about.st_dev, about.st_ino), path)
                 if other != path and os.path.islink(other) and accesses[other] == accesses[path]:
                     paths[about.st_dev, about.st_ino] = path
-    parts: list[dict[str, Any]] = []
+    parts: list[Message] = []
     problems = [] if search.problem is None else [search.problem]
     for access in dict.fromkeys(place.access for place in places):
         named = [path for path in paths.values() if accesses[path] == access]

@@ -21,8 +21,7 @@ from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
 from fabtui.diagnosis.running_job.flight_recorder import answer
 from fabtui.export.json import as_json
 from fabtui.history.components import Component, PartKind
-from fabtui.history.entry import Noted, PartShare, SessionEntry, UsualValue
-from fabtui.history.file import DAY, HistoryWriter, history_file
+from fabtui.history.file import DAY, HistoryWriter, Noted, PartShare, SessionEntry, UsualValue, history_file
 from fabtui.history.query import past_of
 from fabtui.importers.formats.job_dumps import dump_of
 from fabtui.importers.session import read_session
@@ -141,7 +140,7 @@ def _past(
         one, started = part(day), _BEGAN - (20 - day) * DAY
         noted = Noted("slow", "FT021", "warn", one, one.place, f"{one.place} was slow")
         session = SessionEntry(str(day), started, started + 60, "", "0.3.0", tuple("abc"), 6, 0, "", "")
-        shares = [PartShare(one, "p2p same-rail", share(day), 4, 0)]
+        shares = [PartShare(one, "p2p same-rail", share(day), 0)]
         sessions.append(replace(session, components=[one], shares=shares, findings=[noted] if day in found else []))
     return tuple(sessions)
 

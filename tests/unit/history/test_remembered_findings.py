@@ -11,10 +11,9 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.history.components import PartKind, Parts
-from fabtui.history.entry import entry_of
+from fabtui.history.entry import add_recordings, entry_of
 from fabtui.history.file import HistoryWriter
 from fabtui.history.query import past_of
-from fabtui.history.recordings import add_recordings
 from fabtui.importers.session import replayed
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, InventoryUpdate, ProbeResult, SessionStart

@@ -15,13 +15,13 @@ import pytest
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.history.components import PartKind
-from fabtui.history.entry import SessionEntry, entry_of
-from fabtui.history.file import FORMAT, HistoryWriter
+from fabtui.history.entry import entry_of
+from fabtui.history.file import HistoryWriter, SessionEntry
 from fabtui.history.query import read_overview
 from fabtui.importers.session import replayed
 from fabtui.paths import shipped_recordings_folder
 from fabtui.presentation.findings import title
-from tests.past import open_history, write_past
+from tests.past import open_history
 
 NAMES = ("h200x4-lab-2x2.jsonl.gz", "h200x4-lab-2x2-faults.jsonl.gz")
 
@@ -49,13 +49,13 @@ def test_components_are_found_by_name_and_by_identity(path: Path, entries: list[
         (gpu,) = (one for one in past.find("n000:1") if one.kind is PartKind.GPU)
         assert gpu.identity.startswith("GPU-")
         assert past.find(gpu.identity) == [gpu]
-        course = past.course_of(gpu)
+        (course,) = past.courses([gpu])
         (day,) = course.shares["p2p same-node"]
         assert (day.sessions, day.bad) == (2, 1)
         assert day.lowest < 0.1
         assert course.rates["replay"][0].events == 0
         assert past.find("no such part") == []
-        assert (past.worst(0.0), past.findings()) == ([], [])
+        assert (past.worst(0.0), past.findings) == ([], [])
 
 
 def test_a_session_is_kept_once_and_a_resumed_one_replaces_its_beginning(
@@ -64,31 +64,22 @@ def test_a_session_is_kept_once_and_a_resumed_one_replaces_its_beginning(
     writer = HistoryWriter(path)
     assert [writer.add(entries), writer.add(entries)] == [2, 0]
     with open_history(path) as past:
-        usual = past.evidence().usual
+        usual = past.evidence.usual
     assert writer.add([replace(entries[0], ended=entries[0].ended + 60)]) == 1
     with open_history(path) as past:
         assert past.count() == 2
         assert {key: [(day, round(value, 6)) for day, value in days] for key, days in usual.items()} == {
-            key: [(day, round(value, 6)) for day, value in days] for key, days in past.evidence().usual.items()
+            key: [(day, round(value, 6)) for day, value in days] for key, days in past.evidence.usual.items()
         }
-        assert past.course_of(past.find("n000:1")[0]).shares["p2p same-rail"][0].sessions == 2
+        assert past.courses(past.find("n000:1")[:1])[0].shares["p2p same-rail"][0].sessions == 2
 
 
-def test_a_file_of_the_first_format_gets_the_sums_of_its_days(path: Path) -> None:
-    with open_history(write_past(path)) as past:
-        known = past.worst(0.0)
-        evidence = past.evidence()
-    assert [(one.sessions, one.of) for one in known] == [(8, 30), (8, 30), (1, 30)]
-    with contextlib.closing(sqlite3.connect(path)) as base:
-        base.executescript("DROP TABLE seen_day; DROP TABLE usual_day; PRAGMA user_version = 1")
-    with open_history(path) as past:
-        assert (past.worst(0.0), past.evidence()) == (known, evidence)
-    with contextlib.closing(sqlite3.connect(path)) as base:
-        assert base.execute("PRAGMA user_version").fetchone() == (FORMAT,)
-
-
-def test_a_newer_file_and_one_of_others_are_refused(path: Path, entries: list[SessionEntry]) -> None:
+def test_a_file_of_another_version_and_one_of_others_are_refused(path: Path, entries: list[SessionEntry]) -> None:
     HistoryWriter(path).add(entries[:1])
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        base.execute("PRAGMA user_version = 2")
+    with pytest.raises(InputError, match=r"written by an earlier fabtui .*; move it away"), open_history(path):
+        pass
     with contextlib.closing(sqlite3.connect(path)) as base:
         base.execute("PRAGMA user_version = 99")
     with pytest.raises(InputError, match="written by a newer fabtui"):
@@ -110,7 +101,7 @@ def test_a_newer_file_and_one_of_others_are_refused(path: Path, entries: list[Se
         "UPDATE stay SET until = 'x'",
         "UPDATE session SET nodes = '{'",
         "UPDATE session SET started = 1e300",
-        "UPDATE share_day SET total = NULL",
+        "UPDATE share SET share = NULL",
         "UPDATE component SET kind = 'x'",
     ],
 )
@@ -125,18 +116,19 @@ def test_values_that_no_fabtui_wrote_are_refused_in_one_line(
         read_overview(path, 0.0, "n000")
 
 
-def test_an_old_history_loses_detail_when_it_is_too_large(path: Path, entries: list[SessionEntry]) -> None:
+def test_a_history_loses_its_oldest_sessions_when_it_is_too_large(path: Path, entries: list[SessionEntry]) -> None:
     many = [
         replace(entries[0], key=str(number), started=entries[0].started + number, ended=entries[0].ended + number)
         for number in range(300)
     ]
     HistoryWriter(path).add(many)
     whole = path.stat().st_size
-    HistoryWriter(path, most_bytes=whole * 4 // 5).add([replace(many[0], key="last", ended=many[-1].ended + 1)])
+    HistoryWriter(path, most_bytes=whole * 4 // 5).add([replace(many[-1], key="last", ended=many[-1].ended + 1)])
     with open_history(path) as past:
         assert path.stat().st_size < whole * 0.8
-        course = past.course_of(past.find("n000:1")[0])
-        assert sum(one.sessions for one in course.shares["p2p same-rail"]) == 301
+        (course,) = past.courses(past.find("n000:1")[:1])
+        assert sum(one.sessions for one in course.shares["p2p same-rail"]) == past.count() == 101
+        assert min(one.started for one in past.sessions()) == many[200].started
 
 
 @pytest.mark.slow

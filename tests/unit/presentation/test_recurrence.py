@@ -12,7 +12,7 @@ from fabtui.diagnosis.finding import Finding
 from fabtui.export.json import as_json
 from fabtui.export.json_schemas import schema
 from fabtui.importers.session import replayed
-from fabtui.model.recurrence import Recurrence
+from fabtui.model.records import Recurrence
 from fabtui.model.session_model import Model
 from fabtui.paths import shipped_recordings_folder
 from fabtui.presentation.findings import evidence

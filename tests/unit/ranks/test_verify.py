@@ -12,7 +12,6 @@ from fabtui_node.ranks import base
 from fabtui_node.ranks.measure import verify
 from fabtui_node.ranks.nccl import ctypes_nccl
 
-
 #: Number of the test in progress.
 TEST = 7
 
