@@ -19,7 +19,7 @@ from fabtui.config.options import OUTPUTS, session_changes
 from fabtui.config.values import nearest
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable
-from fabtui.export.exposition import Exposition
+from fabtui.export.formats import Exposition
 from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.paths import (
     RECORDING,

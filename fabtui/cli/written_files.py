@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fabtui.errors import InputError
-from fabtui.export.atomic_write import check_writable, write_atomically
+from fabtui.export.atomic_write import check_writable, write_text
 from fabtui.paths import user_path
 from fabtui.report.file_format import check_suffix
 
@@ -88,14 +88,11 @@ def text_outputs(given: dict[str, Any]) -> dict[str, Path | None]:
 def write_texts(texts: Mapping[str, Callable[[], str]], outputs: Mapping[str, Path | None]) -> Iterator[str]:
     """Write the texts of formats to files or standard output; see `write_each`."""
 
-    def put(text: str, path: Path) -> None:
-        write_atomically(path, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
-
     def files() -> Iterator[tuple[Path, Callable[[Path], None]]]:
         for name, path in outputs.items():
             if path is None:
                 sys.stdout.write(texts[name]())
             else:
-                yield path, partial(put, texts[name]())
+                yield path, partial(write_text, text=texts[name]())
 
     return write_each(files())

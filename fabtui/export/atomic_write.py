@@ -92,3 +92,14 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     write_atomically(path, lambda file: file.write(data))
+
+
+def write_text(path: Path, text: str, mode: int | None = None) -> None:
+    """Write a text, whole or not at all (OSError); ``mode``: also for a file that is new."""
+
+    def write(file: BinaryIO) -> None:
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
+        file.write(text.encode("utf-8", "backslashreplace"))
+
+    write_atomically(path, write)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.pairs.ab_comparison import KINDS, group_name
-from fabtui.export import csv_table
+from fabtui.export.atomic_write import write_text
+from fabtui.export.formats import members, table_text
 from fabtui.model.endpoints import FIRST_RANKS
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -85,29 +86,20 @@ def sweep_json(model: Model) -> list[dict[str, Any]]:
     def arm(name: str, row: CollectiveRow | None) -> dict[str, Any]:
         if row is None:
             return {"arm": name, "verdict": None}
-        gigabits = {f"{field}_gbit": None if value is None else 8 * value for field, value in _bandwidths(row)}
-        values = {**dict(_bandwidths(row)), **gigabits}
-        return {"arm": name, "verdict": row.verdict, "transport": row.transport, "error": row.error, **values}
+        rates = members(row, "busbw", "algbw")
+        gigabits = {f"{field}_gbit": None if value is None else 8 * value for field, value in rates.items()}
+        return {"arm": name, **members(row, "verdict", "transport", "error"), **rates, **gigabits}
 
     return [
-        {
-            "collective": row.kind,
-            "bytes": row.bytes,
-            "ranks": row.ranks,
-            "arms": [arm(*pair) for pair in zip(names, row.arms, strict=True)],
-        }
+        {"collective": row.kind, **members(row, "bytes", "ranks"), "arms": [*map(arm, names, row.arms)]}
         for row in group_sweep(model)
     ]
-
-
-def _bandwidths(row: CollectiveRow) -> list[tuple[str, float | None]]:
-    return [("busbw", row.busbw), ("algbw", row.algbw)]
 
 
 def write_table(model: Model, path: Path) -> int:
     """Write the tables as CSV, whole or not at all (OSError); return the number of rows."""
     rows = table_rows(model)
-    csv_table.write_table(path, CollectiveRow._fields, rows)
+    write_text(path, table_text(CollectiveRow._fields, rows))
     return len(rows)
 
 

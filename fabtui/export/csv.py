@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fabtui.export.csv_table import when, write_table
+from fabtui.export.atomic_write import write_text
+from fabtui.export.formats import members, table_text, when
 from fabtui.model.counter_log import is_congested
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.layers import MESH, Layer, all_layers
@@ -53,23 +54,11 @@ def rows(model: Model, more: Callable[[Measurement], Row] = lambda _: {}) -> lis
 
 
 def _measured(model: Model, m: Measurement) -> Row:
-    return _row(
-        model,
-        m.layer if m.arm is None else f"{m.layer}{ARM_MARK}{m.arm}",
-        m.src,
-        m.dst,
-        time=when(m.time),
-        verdict=model.verdict(m).value,
-        value=None if m.value is None else float(m.value),
-        unit=m.unit,
-        bytes=m.bytes,
-        transport=m.transport,
-        src_addr=m.src_addr,
-        dst_addr=m.dst_addr,
-        attempts=m.attempts,
-        error=m.error or _slow(model, m),
-        **{"class": model.key_of(m).kind.value},
-    )
+    layer = m.layer if m.arm is None else f"{m.layer}{ARM_MARK}{m.arm}"
+    own = members(m, "unit", "bytes", "transport", "src_addr", "dst_addr", "attempts")
+    own |= {"time": when(m.time), "class": model.key_of(m).kind.value, "verdict": model.verdict(m).value}
+    value = None if m.value is None else float(m.value)
+    return _row(model, layer, m.src, m.dst, value=value, error=m.error or _slow(model, m), **own)
 
 
 def _slow(model: Model, m: Measurement) -> str | None:
@@ -141,5 +130,5 @@ def write_csv(model: Model, path: Path) -> int:
     Numbers are written with every digit; unknown values are empty cells.
     """
     found = rows(model)
-    write_table(path, COLUMNS, ([row[name] for name in COLUMNS] for row in found))
+    write_text(path, table_text(COLUMNS, ([row[name] for name in COLUMNS] for row in found)))
     return len(found)

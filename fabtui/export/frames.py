@@ -19,7 +19,8 @@ from fabtui.diagnosis.finding import Severity
 from fabtui.errors import InputError
 from fabtui.export.collectives_table import CollectiveRow, table_rows
 from fabtui.export.csv import ARM_MARK, COLUMNS, INTEGERS, NUMBERS, rows
-from fabtui.export.csv_table import unescaped
+from fabtui.export.formats import unescaped
+from fabtui.export.preflight import fact_rows
 from fabtui.model.endpoints import PairClass
 from fabtui.model.events import NodeState
 from fabtui.model.layers import COLLECTIVES, Layer, all_layers
@@ -28,7 +29,51 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.sanitize import clean, one_line
 
+Row = dict[str, Any]
 _SEVERITIES = {str(verdict): rank for rank, verdict in enumerate(SEVERITY)}
+#: Types of columns that mean the same in every frame; others are text, which is None if it is unknown.
+_VERDICT = pd.CategoricalDtype([str(verdict) for verdict in SEVERITY], ordered=True)
+_TIME = pd.DatetimeTZDtype("ms", "UTC")
+_TYPES: dict[str, Any] = {
+    **dict.fromkeys((*INTEGERS, "ranks", "wrong", "pairs", "endpoints"), "Int64"),
+    **dict.fromkeys(("time_us", "time_min_us", "algbw", "algbw_max", "busbw"), "float64"),
+    **dict.fromkeys(("usual", "number", "share", "confidence"), "float64"),
+    **dict.fromkeys(("kind", "fact", "id", "rule", "component"), "category"),
+    **{"verdict": _VERDICT, "time": _TIME, "since": _TIME, "differs": "bool"},
+}
+
+
+def _types(names: Iterable[str], **own: Any) -> dict[str, Any]:
+    """Return the types of the columns of a frame, with some of its own."""
+    return {name: own.get(name, _TYPES.get(name, "object")) for name in names}
+
+
+#: The columns of the CSV: arms in one of their own, with usual values and methods, the time and the texts last.
+_PAIRS = _types(
+    (*("layer", "arm"), *COLUMNS[2:13], "usual", *COLUMNS[13:-1], *("time", "how", "error")),
+    **{"class": pd.CategoricalDtype([str(kind) for kind in PairClass])},
+    layer=pd.CategoricalDtype([str(layer) for layer in all_layers() if not layer.spec.derived]),
+    unit=pd.CategoricalDtype(sorted(UNITS - {""})),
+    value="float64",
+)
+_COLLECTIVES = _types(CollectiveRow._fields)
+_FACTS = _types(("node", "hardware", "fact", "title", "value", "number", "unit", "differs"), unit="category")
+_FINDINGS = _types(
+    (
+        *("id", "rule", "severity", "component", "subject", "title", "nodes", "pairs", "share", "confidence"),
+        *("evidence", "next", "note"),
+    ),
+    severity=pd.CategoricalDtype([str(one) for one in reversed(Severity)], ordered=True),
+)
+_NODES = _types(
+    ("node", "state", "endpoints", "kind", "hardware", "since", "text", "note", "hint"),
+    state=pd.CategoricalDtype([str(state) for state in NodeState]),
+)
+#: Units of columns of numbers; that of ``value`` and ``usual`` is in the column ``unit``.
+COLUMN_UNITS = {
+    **{"bytes": "B", "time_us": "us", "time_min_us": "us", "algbw": "GB/s", "algbw_max": "GB/s", "busbw": "GB/s"},
+    **{"share": "1", "confidence": "1"},
+}
 
 
 class SnapshotFrame(pd.DataFrame):
@@ -122,46 +167,6 @@ def _column(name: str, text: pd.Series[str]) -> pd.Series[Any]:
         numbers = pd.to_numeric(text.where(text != "", None))
         return numbers.astype("Int64" if name in INTEGERS else "float64")
     return pd.Series([unescaped(cell) if cell else None for cell in text], index=text.index, dtype=object)
-
-
-Row = dict[str, Any]
-#: Types of the columns of each frame; all have ``session`` before them. Text that is unknown is None.
-_VERDICT = pd.CategoricalDtype([str(verdict) for verdict in SEVERITY], ordered=True)
-_CLASS = pd.CategoricalDtype([str(kind) for kind in PairClass])
-_SEVERITY = pd.CategoricalDtype([str(one) for one in reversed(Severity)], ordered=True)
-_STATE = pd.CategoricalDtype([str(state) for state in NodeState])
-_TIME = pd.DatetimeTZDtype("ms", "UTC")
-_LAYER = pd.CategoricalDtype([str(layer) for layer in all_layers() if not layer.spec.derived])
-_UNIT = pd.CategoricalDtype(sorted(UNITS - {""}))
-_PAIRS: dict[str, Any] = {
-    **{"layer": _LAYER, "arm": "object", "src": "object", "dst": "object"},
-    **{"src_node": "object", "src_index": "Int64", "dst_node": "object", "dst_index": "Int64"},
-    **{"class": _CLASS, "verdict": _VERDICT, "value": "float64", "unit": _UNIT, "bytes": "Int64"},
-    **{"usual": "float64", "transport": "object", "src_addr": "object", "dst_addr": "object", "attempts": "Int64"},
-    **{"time": _TIME, "how": "object", "error": "object"},
-}
-_COLLECTIVES: dict[str, Any] = dict.fromkeys(CollectiveRow._fields, "float64") | {
-    **{"kind": "category", "group": "object", "ranks": "Int64", "bytes": "Int64", "wrong": "Int64"},
-    **{"algorithm": "object", "transport": "object", "arm": "object", "verdict": _VERDICT, "error": "object"},
-}
-_FACTS: dict[str, Any] = {
-    **{"node": "object", "hardware": "object", "fact": "category", "title": "object", "value": "object"},
-    **{"number": "float64", "unit": "category", "differs": "bool"},
-}
-_FINDINGS: dict[str, Any] = {
-    **{"id": "category", "rule": "category", "severity": _SEVERITY, "component": "category", "subject": "object"},
-    **{"title": "object", "nodes": "object", "pairs": "Int64", "share": "float64", "confidence": "float64"},
-    **{"evidence": "object", "next": "object", "note": "object"},
-}
-_NODES: dict[str, Any] = {
-    **{"node": "object", "state": _STATE, "endpoints": "Int64", "kind": "category", "hardware": "object"},
-    **{"since": _TIME, "text": "object", "note": "object", "hint": "object"},
-}
-#: Units of columns of numbers; that of ``value`` and ``usual`` is in the column ``unit``.
-COLUMN_UNITS = {
-    **{"bytes": "B", "time_us": "us", "time_min_us": "us", "algbw": "GB/s", "algbw_max": "GB/s", "busbw": "GB/s"},
-    **{"share": "1", "confidence": "1"},
-}
 
 
 class Frames:
@@ -295,16 +300,11 @@ def _time(seconds: float) -> pd.Timestamp | None:
 
 
 def _facts(found: Diagnosis) -> Iterator[Row]:
-    table = found.preflight.table
-    for node in table.nodes:
-        differs = table.differing(node)
-        for fact in table.facts:
-            value = table.values[fact.name][node]
-            text = one_line(value) if isinstance(value, str) else value
-            number = value if isinstance(value, (int, float)) else None
-            row = {"node": one_line(node), "hardware": one_line(str(table.kinds[node])), "fact": fact.name}
-            named = {"title": fact.title, "value": text, "number": number, "unit": fact.unit or None}
-            yield {**row, **named, "differs": fact.name in differs}
+    for row in fact_rows(found.preflight):
+        value = row["value"]
+        cells = {name: one_line(cell) or None if isinstance(cell, str) else cell for name, cell in row.items()}
+        number = value if isinstance(value, (int, float)) else None
+        yield {**cells, "number": number, "differs": row["verdict"] is not None}
 
 
 def _findings(diagnosis: Diagnosis) -> Iterator[Row]:

@@ -10,15 +10,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree  # nosec B405
 
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import RULES, Domain, Finding, Severity
 from fabtui.exit_status import BAD, NOT_TESTED
-from fabtui.export.atomic_write import write_bytes
-from fabtui.export.csv_table import when
+from fabtui.export.formats import when
 from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -64,11 +62,6 @@ def junit_text(found: Diagnosis) -> str:
             _add(suite, case)
     ElementTree.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
-
-
-def write_junit(found: Diagnosis, path: Path) -> None:
-    """Write a session as JUnit XML, whole or not at all (OSError)."""
-    write_bytes(path, junit_text(found).encode())
 
 
 def _verdict(found: Diagnosis) -> Case:

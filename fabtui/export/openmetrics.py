@@ -7,23 +7,22 @@ series. Units are base units: bytes, seconds, ratios. The text is valid as OpenM
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import Finding, Severity
 from fabtui.diagnosis.pairs.tally import Tally
-from fabtui.export.atomic_write import write_atomically
+from fabtui.export.atomic_write import write_text
 from fabtui.export.collectives_table import table_rows
 from fabtui.export.csv import untested_pairs
-from fabtui.export.exposition import Exposition
+from fabtui.export.formats import Exposition
 from fabtui.model.layers import Layer, all_layers, pair_layers
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -90,21 +89,6 @@ def families_text(families: Iterable[Family], contents: Exposition) -> str:
             series.setdefault(f"fabtui_{name}{part}{f'{{{inner}}}' if inner else ''}", value)
         lines += [f"{one} {value if isinstance(value, int) else float(value)!r}" for one, value in series.items()]
     return "".join(f"{line}\n" for line in (*lines, "# EOF"))
-
-
-def write_text(text: str, path: Path) -> None:
-    """Write metrics, whole or not at all (OSError), readable by node_exporter."""
-
-    def write(file: BinaryIO) -> None:
-        os.fchmod(file.fileno(), MODE)
-        file.write(text.encode())
-
-    write_atomically(path, write)
-
-
-def write_openmetrics(found: Diagnosis, path: Path, contents: Exposition) -> None:
-    """Write a session as metrics, whole or not at all (OSError)."""
-    write_text(metrics_text(found, contents), path)
 
 
 def families(found: Diagnosis, pairs: bool = False) -> Iterator[Family]:
@@ -273,7 +257,7 @@ def write_round(found: WatchRound, session: Diagnosis | None, path: Path, conten
         contents: Contents of the file.
     """
     values = _kept(path) if session is None else families_text(families(session, contents.pairs), contents)
-    write_text(values.removesuffix(_END) + families_text(_round_families(found), contents), path)
+    write_text(path, values.removesuffix(_END) + families_text(_round_families(found), contents), MODE)
 
 
 def _round_families(found: WatchRound) -> Iterator[Family]:

@@ -7,20 +7,15 @@ Both keep ``cluster_info[node] = [between nodes, within the node]`` as tensors i
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 from fabtui.diagnosis.node_bandwidth import NodeBandwidth, node_bandwidth
-from fabtui.export.atomic_write import write_atomically
-from fabtui.export.csv_table import when
-from fabtui.export.json_schemas import FORMATS, address, cleaned
+from fabtui.export.formats import cleaned, head, json_text, when
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
 from fabtui.presentation.numbers import size_text
 
-KIND = "fabtui planner"
 #: Unit of each program, and how many of it are 1 GB/s.
 _UNITS = {"fasop": ("bit/s", 8e9), "amp": ("fp32 elements/s", 1e9 / 4)}
 
@@ -35,9 +30,7 @@ def as_json(model: Model) -> dict[str, Any]:
     at = [found.nodes.index(node) for node in order]
     gpus = [found.gpus[one] for one in at]
     value = {
-        "kind": KIND,
-        "format": FORMATS["planner"],
-        "$schema": address("planner"),
+        **head("planner"),
         "software": f"fabtui {model.software}",
         "started": when(model.started),
         "lab": model.lab,
@@ -55,10 +48,8 @@ def as_json(model: Model) -> dict[str, Any]:
     return whole
 
 
-def write_planner(model: Model, path: Path) -> None:
-    """Write the bandwidths of a session as JSON, whole or not at all (OSError)."""
-    text = json.dumps(as_json(model), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_atomically(path, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
+def planner_text(model: Model) -> str:
+    return json_text(as_json(model))
 
 
 def source_text(found: NodeBandwidth) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fabtui.diagnosis.finding import Finding
-from fabtui.export.json_schemas import cleaned
+from fabtui.export.formats import cleaned
 from fabtui.presentation.findings import step_json, step_text
 from fabtui.sanitize import clean
 

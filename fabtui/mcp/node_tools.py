@@ -12,8 +12,7 @@ from fabtui.diagnosis.diagnosis import Evidence, diagnose
 from fabtui.diagnosis.preflight.environment import expectations
 from fabtui.diagnosis.running_job.job_verdict import exit_code
 from fabtui.diagnosis.running_job.who_is_behind import NO_RANK
-from fabtui.export.job import job_values as report_values
-from fabtui.export.json import job_values
+from fabtui.export.json import job_json, job_report_json
 from fabtui.export.preflight import json_text
 from fabtui.jobs.monitor.report import JobReport
 from fabtui.lab.faults import LabSpec
@@ -130,7 +129,7 @@ async def hang(call: ToolCall) -> Answer:
         return Answer(unread[0], data, [], [*unread, *logs], exit_code(verdict), options.record)
     return Answer(
         verdict.sentence,
-        {**job_values(verdict), **data},
+        {**job_json(verdict), **data},
         examined=list(seen_lines(verdict)),
         not_examined=[
             *unread,
@@ -156,7 +155,7 @@ async def job(call: ToolCall) -> Answer:
         pass
     call.permission.check([row.node for row in report.rows])
     logs = report.facts.logs.files
-    body = report_values(report)
+    body = job_report_json(report)
     if "logs" in call.given:
         # Not to be had: the text of any file that is called a log.
         for one in body["logs"]:

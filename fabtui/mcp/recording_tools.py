@@ -14,7 +14,6 @@ from fabtui.diagnosis.finding import Finding
 from fabtui.errors import InputError
 from fabtui.export.history import json_text as history_text
 from fabtui.export.json import pair_json
-from fabtui.export.session_diff import json_text as diff_text
 from fabtui.history.components import node_at
 from fabtui.history.file import history_file
 from fabtui.history.query import Overview, read_overview, usual_start
@@ -34,6 +33,7 @@ from fabtui.presentation.findings import as_json as finding_json
 from fabtui.presentation.verdict_line import sentence_of
 from fabtui.presentation.wording import verdict_words
 from fabtui.report.recordings import recordings_in
+from fabtui.report.session_diff import json_text as diff_text
 from fabtui.sanitize import one_line
 
 

@@ -13,8 +13,7 @@ from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.diagnosis.session_diff import has_facts, session_diff
 from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
-from fabtui.export.atomic_write import write_atomically
-from fabtui.export.csv_table import when
+from fabtui.export.formats import when
 from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import without_facts
 from fabtui.model.facts.compare import Fact, FactTable
@@ -290,12 +289,6 @@ def _described(name: str, model: Model) -> str:
     return f"{one_line(name, 200)} ({when(model.started) or 'time unknown'}, {count(len(model.nodes), 'node')})"
 
 
-def write_document(found: Document, path: Path) -> None:
-    """Write a report, whole or not at all (OSError)."""
-    text = markdown(found) if path.suffix.lower() in MARKDOWN else html(found)
-    write_atomically(path, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
-
-
-def write_report(found: Diagnosis, path: Path) -> None:
-    """Write the report of a session, whole or not at all (OSError)."""
-    write_document(document(found, ()), path)
+def document_text(found: Document, path: Path) -> str:
+    """Return a report in the format of the ending of a name."""
+    return markdown(found) if path.suffix.lower() in MARKDOWN else html(found)

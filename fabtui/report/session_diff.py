@@ -1,4 +1,4 @@
-"""Text of ``fabtui diff``."""
+"""Differences between two sessions: text of ``fabtui diff``, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.session_diff import PairChange, SessionDiff, Status
+from fabtui.export.formats import cleaned, head, table_text
+from fabtui.export.formats import json_text as text_of
 from fabtui.model.layers import all_layers
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import ASCII, UNICODE, Glyphs
+from fabtui.presentation.findings import as_json as finding_json
 from fabtui.presentation.findings import finding_text, pairs_text, placed_title
 from fabtui.presentation.numbers import size_text, spoken_text, value_text
 from fabtui.presentation.verdict_line import sentence_of
@@ -37,6 +40,10 @@ _LEFT = (0, 1, 3, 4)
 _ORDER = (Status.WORSE, Status.NEW, Status.GONE, Status.BETTER, Status.NOT_COMPARABLE)
 _TITLES = {Status.NEW: "no result then", Status.GONE: "no result now"}
 _WHERE = "--json has them all"
+COLUMNS = (
+    *("layer", "arm", "src", "dst", "src_addr", "dst_addr", "bytes", "status"),
+    *("verdict_then", "verdict_now", "value_then", "value_now", "unit", "ratio", "error"),
+)
 
 
 class _Row(NamedTuple):
@@ -245,3 +252,46 @@ def _with_evidence(finding: Finding) -> list[str]:
     text = finding_text(finding)
     lines = [*text.evidence, *(f"next: {command}" for command in text.next)]
     return [f"  {finding_line(finding)}", *(f"      {line}" for line in lines)]
+
+
+def json_text(names: tuple[str, str], diff: SessionDiff) -> str:
+    """Return the differences as the text of a JSON file; the names are those of the two sessions."""
+    facts = diff.facts
+    value = {
+        **head("diff"),
+        "then": names[0],
+        "now": names[1],
+        "worse": diff.worse,
+        "differences": [one._asdict() for one in diff.differences],
+        "layers": {str(layer): {str(status): n for status, n in found.items()} for layer, found in diff.counts.items()},
+        "pairs": [dict(zip(COLUMNS, _pair_row(one), strict=True)) for one in diff.pairs],
+        "facts": None if facts is None else [change._asdict() for change in facts.changes],
+        "nodes": None if facts is None else {"new": facts.new, "gone": facts.gone},
+        "findings": {name: list(map(finding_json, getattr(diff, name))) for name in ("new", "gone", "still")},
+    }
+    return text_of(cleaned(value))
+
+
+def csv_text(diff: SessionDiff) -> str:
+    """Return the changed pairs as the text of a CSV file, the worst first; unknown values are empty."""
+    rows = ([one_line(cell) if isinstance(cell, str) else cell for cell in _pair_row(one)] for one in diff.pairs)
+    return table_text(COLUMNS, rows)
+
+
+def _pair_row(one: PairChange) -> list[Any]:
+    key, latest = one.key, one.after or one.before
+    assert latest is not None
+    ends = [key.src, key.dst, key.src_addr or None, key.dst_addr or None]
+    values = [None if m is None or m.value is None else float(m.value) for m in (one.before, one.after)]
+    verdicts = [str(one.status), str(one.then), str(one.now)]
+    return [
+        str(key.layer),
+        key.arm or None,
+        *ends,
+        latest.bytes,
+        *verdicts,
+        *values,
+        latest.unit or None,
+        one.ratio,
+        latest.error,
+    ]

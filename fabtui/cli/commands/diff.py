@@ -10,10 +10,9 @@ from fabtui.cli.outputs import reading_progress
 from fabtui.cli.written_files import print_lines, text_outputs, write_first, write_texts
 from fabtui.errors import InputError
 from fabtui.exit_status import ALL_OK, BAD
-from fabtui.export.session_diff import csv_text, json_text
 from fabtui.importers.comparison import compared
 from fabtui.paths import user_path
-from fabtui.report.session_diff import print_diff
+from fabtui.report.session_diff import csv_text, json_text, print_diff
 
 HELP = """\
 Compare recordings, CSV snapshots and JSON sessions: pairs, facts of nodes, and findings that changed.

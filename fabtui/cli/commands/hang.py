@@ -26,7 +26,7 @@ from fabtui.diagnosis.running_job.who_is_behind import NO_RANK
 from fabtui.errors import InputError
 from fabtui.exit_status import BAD, INTERRUPTED, NOT_TESTED
 from fabtui.export.atomic_write import check_writable, write_bytes
-from fabtui.export.json import job_values
+from fabtui.export.json import job_json
 from fabtui.model.facts.node_view import dicts
 from fabtui.model.facts.node_view import text as text_of
 from fabtui.model.job_evidence import JobSource
@@ -241,7 +241,7 @@ class HangCommand:
         return None
 
     def _values(self, verdict: JobVerdict) -> dict[str, Any]:
-        values, record = job_values(verdict), self._options.record
+        values, record = job_json(verdict), self._options.record
         signals = [f"{one['name']}: {one['text']}" for one in values["sources"]]
         return {
             **values,

@@ -21,7 +21,7 @@ from fabtui.config.file import ConfigFile, read_config
 from fabtui.config.values import launcher, seconds
 from fabtui.errors import InputError
 from fabtui.exit_status import INTERRUPTED
-from fabtui.export.job import job_values
+from fabtui.export.json import job_report_json
 from fabtui.jobs.monitor.job_logs import missing
 from fabtui.jobs.monitor.report import JobReport
 from fabtui.nodeset import chosen_nodes
@@ -166,7 +166,7 @@ def _printer(args: argparse.Namespace) -> Callable[[JobReport], None]:
     def print_report(report: JobReport) -> None:
         lines = _lines(report)
         if "json" in given:
-            print_json(job_values(report), given)
+            print_json(job_report_json(report), given)
         elif not printed:
             width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 120
             print(job_text(report, max(60, width), ascii_only=is_plain(given)), end="", flush=True)

@@ -18,7 +18,7 @@ from fabtui.config.file import read_config
 from fabtui.config.values import listed
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
-from fabtui.export.atomic_write import check_writable, write_bytes
+from fabtui.export.atomic_write import check_writable, write_bytes, write_text
 from fabtui.export.collectives_table import table_rows
 from fabtui.importers.catalogue import is_ours
 from fabtui.importers.formats.job_dumps import results_of
@@ -35,7 +35,7 @@ from fabtui.pictures.heatmap import MODES, Mode, matrix_scene
 from fabtui.pictures.png import png
 from fabtui.pictures.scene import Scene
 from fabtui.pictures.svg import svg
-from fabtui.report.contents import Against, document, write_document
+from fabtui.report.contents import Against, document, document_text
 from fabtui.report.file_format import check_suffix
 from fabtui.report.grid import has_values
 from fabtui.report.markdown import markdown
@@ -84,7 +84,7 @@ def execute(args: argparse.Namespace) -> int:
     files_of_session = [] if model is None else output_files(model, request, diagnosis)
     outputs = [*picture_files(model, wanted), *files_of_session]
     if out is not None:
-        outputs.append((out, partial(write_document, found)))
+        outputs.append((out, lambda path: write_text(path, document_text(found, path))))
     progress.end()
     lines = write_each(outputs)
     if name == _STDOUT:

@@ -6,7 +6,7 @@ import argparse
 import json
 
 from fabtui.errors import InputError
-from fabtui.export.json_schemas import FORMATS, schema
+from fabtui.export.formats import FORMATS, schema
 
 HELP = """\
 Print the JSON Schema (2020-12) of what --json of run, preflight or diff, or --planner writes.

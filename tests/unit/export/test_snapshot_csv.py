@@ -12,8 +12,9 @@ import pytest
 import fabtui
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
+from fabtui.export.atomic_write import write_text
 from fabtui.export.csv import COLUMNS, rows, write_csv
-from fabtui.export.json import as_json, write_json
+from fabtui.export.json import as_json, session_text
 from fabtui.model.events import InventoryUpdate
 
 Maker = Callable[[], Any]
@@ -108,7 +109,7 @@ def test_a_slow_row_names_what_it_was_compared_with(make_model: Maker) -> None:
 
 def test_times_are_utc(make_model: Maker) -> None:
     model = make_model().start(["a"]).endpoints({"a": 2}).model()
-    from fabtui.export.csv_table import when
+    from fabtui.export.formats import when
 
     assert when(0.0) is None
     assert when(1_700_000_000.25) == "2023-11-14T22:13:20.250Z"
@@ -369,7 +370,7 @@ def test_the_json_holds_everything(make_model: Maker, tmp_path: Path) -> None:
     maker = whole(make_model)
     maker.events.append(InventoryUpdate("n9", {"host": "n9", "load": float("nan")}, time=maker.now))
     maker.add("log", level="info", text="\x1b[2Jcleared")
-    write_json(diagnose(maker.model()), path)
+    write_text(path, session_text(diagnose(maker.model())))
     value = json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(name))
     assert value == json.loads(json.dumps(as_json(diagnose(maker.model()))))
     assert [node["name"] for node in value["nodes"]] == ["n10", "n9"]
