@@ -35,7 +35,7 @@ from fabtui.report.document import Paragraph, Shown
 from fabtui.report.imported_output import text_of
 from fabtui.report.preflight import print_preflight
 from fabtui.report.progress import ReadingProgress
-from fabtui.report.running_job import job_blocks
+from fabtui.report.session_notes import job_blocks
 from fabtui.report.summary import summary
 from fabtui.report.text import text
 from fabtui.session.feeds.base import Feed

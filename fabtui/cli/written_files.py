@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable, write_text
 from fabtui.paths import user_path
-from fabtui.report.file_format import check_suffix
+from fabtui.report.document import check_suffix
 
 Returned = TypeVar("Returned")
 #: Formats of reports that may go to standard output.

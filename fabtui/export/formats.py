@@ -1,4 +1,4 @@
-"""What files have in common: times, CSV that no spreadsheet runs, JSON with its schemas, and labels of metrics."""
+"""Values of files: times, CSV that no spreadsheet runs, JSON with its schemas, and labels of metrics."""
 
 from __future__ import annotations
 

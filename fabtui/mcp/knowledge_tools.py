@@ -22,6 +22,7 @@ from fabtui.nodeset import count
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.presentation.findings import placed_title
 from fabtui.report.explained import explained_logs, explained_text
+from fabtui.report.text import text_lines
 from fabtui.sanitize import one_line
 
 #: Longest text (characters) that may be pasted.
@@ -78,11 +79,11 @@ def _is_text(call: ToolCall) -> bool:
 def _explain(call: ToolCall) -> Answer:
     given = _text_or_files(call)
     if "text" in given:
-        found, what = explained_text(given["text"], _WIDTH), "the text"
+        found, what = explained_text(given["text"]), "the text"
     else:
         files = checked_files(given["files"], "files")
-        found, what = explained_logs(while_wanted(call, sources(files)), _WIDTH), ", ".join(files)
-    lines = [line.rstrip() for line in found.lines]
+        found, what = explained_logs(while_wanted(call, sources(files))), ", ".join(files)
+    lines = text_lines(found.blocks, _WIDTH)
     head = next((line for line in lines if line), "nothing found")
     return Answer(
         head,

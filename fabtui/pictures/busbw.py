@@ -8,8 +8,7 @@ from typing import NamedTuple, TypeGuard
 
 from fabtui.export.collectives_table import CollectiveRow, table_rows
 from fabtui.model.session_model import Model
-from fabtui.pictures.palette import CURVES
-from fabtui.pictures.scene import CHARACTER, LINE, Item, Line, Scene, Text, label
+from fabtui.pictures.scene import CHARACTER, CURVES, LINE, Item, Line, Scene, Text, label
 from fabtui.presentation.numbers import size_text, value_text
 
 #: Marks of curves, so that they differ without colour.

@@ -12,8 +12,17 @@ from fabtui.model.facts.node_view import dicts
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
-from fabtui.pictures.cells import MOST_ENDPOINTS, by_node, method_of, usual_method
-from fabtui.pictures.heatmap import Heatmap, Mode, method_text, words_of
+from fabtui.pictures.heatmap import (
+    MOST_ENDPOINTS,
+    Cells,
+    Heatmap,
+    Mode,
+    by_node,
+    method_of,
+    method_text,
+    usual_method,
+    words_of,
+)
 from fabtui.pictures.scene import Scene, label
 from fabtui.presentation.cell_levels import CellStyle, style_of
 from fabtui.presentation.legends import layer_title
@@ -63,7 +72,8 @@ def connectivity_scene(model: Model, layer: Layer = Layer.PING, mode: Mode = "ve
         return f"{pair}: {', '.join(part for part in (verdict_words(model.verdict(one)), value, why) if part)}"
 
     title = f"{layer} by network segment: {layer_title(layer)}"
-    return Heatmap(title, names, groups, slots, values, method, notes, words_of(layer), describe).scene(mode)
+    shown = Cells(names, groups, [], slots, values, method, methods)
+    return Heatmap(title, shown, notes, words_of(layer), describe).scene(mode)
 
 
 def _seats(model: Model, found: list[Measurement]) -> dict[_Seat, str]:

@@ -11,8 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from fabtui.pictures.palette import colors, ink_on, rgb
-from fabtui.pictures.scene import LINES_FROM, MARKS_FROM, STRIPES_FROM, Box, Line, Scene, Text, Tiles
+from fabtui.pictures.scene import (
+    LINES_FROM,
+    MARKS_FROM,
+    STRIPES_FROM,
+    Box,
+    Line,
+    Scene,
+    Text,
+    Tiles,
+    colors,
+    ink_on,
+    rgb,
+)
 
 Dots = np.ndarray[Any, np.dtype[np.bool_]]
 

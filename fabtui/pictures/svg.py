@@ -9,8 +9,20 @@ from html import escape
 import numpy as np
 
 from fabtui.pictures import png
-from fabtui.pictures.palette import colors, css_class, ink_on
-from fabtui.pictures.scene import LINES_FROM, MARKS_FROM, STRIPES_FROM, Box, Item, Line, Scene, Text, Tiles
+from fabtui.pictures.scene import (
+    LINES_FROM,
+    MARKS_FROM,
+    STRIPES_FROM,
+    Box,
+    Item,
+    Line,
+    Scene,
+    Text,
+    Tiles,
+    colors,
+    css_class,
+    ink_on,
+)
 from fabtui.sanitize import clean
 
 #: Numbers of rows and of rectangles from which cells are an embedded PNG.

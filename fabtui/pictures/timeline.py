@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fabtui.pictures.palette import CURVES
-from fabtui.pictures.scene import CHARACTER, LINE, Box, Item, Line, Scene, Text, label
+from fabtui.pictures.scene import CHARACTER, CURVES, LINE, Box, Item, Line, Scene, Text, label
 from fabtui.presentation.numbers import value_text
 from fabtui.sanitize import one_line
 

@@ -13,9 +13,8 @@ from fabtui.jobs.monitor.settings import NAMES
 from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.findings import step_parts
-from fabtui.presentation.text_table import aligned
 from fabtui.presentation.wording import MUTED, Part, clock_text, plain
-from fabtui.presentation.wrapping import HEADING, Line, Lines, clipped, wrapped
+from fabtui.presentation.wrapping import HEADING, Line, Lines, aligned, clipped, wrapped
 from fabtui.sanitize import one_line
 
 _VERDICT_STYLES: dict[Verdict, str] = {

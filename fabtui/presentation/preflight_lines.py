@@ -16,8 +16,7 @@ from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.findings import evidence as evidence_of
 from fabtui.presentation.findings import step_parts, title
-from fabtui.presentation.text_table import padded
-from fabtui.presentation.wrapping import Line
+from fabtui.presentation.wrapping import Line, padded
 
 _WIDEST_NAME = 30
 _WIDEST_TITLE = 24

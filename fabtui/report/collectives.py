@@ -13,8 +13,8 @@ from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.numbers import brief_text, scales_text, size_text, spoken_text, value_text
 from fabtui.presentation.published_text import published_text
-from fabtui.presentation.text_table import filled
 from fabtui.presentation.wording import verdict_words
+from fabtui.presentation.wrapping import filled
 from fabtui.report.document import Table
 from fabtui.report.text import MOST_LINES
 from fabtui.sanitize import one_line

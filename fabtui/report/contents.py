@@ -38,8 +38,19 @@ from fabtui.presentation.preflight_lines import (
 from fabtui.presentation.verdict_line import sentence_of
 from fabtui.presentation.wording import CLASS_WORDS, failure_text, measured_text, plain, verdict_words
 from fabtui.report.collectives import collective_tables, comparison, sweep_tables
-from fabtui.report.document import FINDINGS, Block, Document, Items, Lines, Panel, Paragraph, Picture, Section, Table
-from fabtui.report.file_format import MARKDOWN
+from fabtui.report.document import (
+    FINDINGS,
+    MARKDOWN,
+    Block,
+    Document,
+    Items,
+    Lines,
+    Panel,
+    Paragraph,
+    Picture,
+    Section,
+    Table,
+)
 from fabtui.report.grid import MOST_ENDPOINTS, cell_rows, grid, has_values, sign_words, unit_text, used_signs
 from fabtui.report.healthy import what_to_do
 from fabtui.report.history import past_blocks
@@ -47,9 +58,8 @@ from fabtui.report.html import html
 from fabtui.report.imported_output import reading_section
 from fabtui.report.markdown import markdown
 from fabtui.report.problems import entries, entry, jitter, not_in_findings, not_tested
-from fabtui.report.running_job import job_blocks
 from fabtui.report.session_diff import change_blocks, diff_outcome
-from fabtui.report.session_notes import carrier_block, mesh_lines, networks, nodes, storage
+from fabtui.report.session_notes import carrier_block, job_blocks, mesh_lines, networks, nodes, storage
 from fabtui.report.summary import head_lines
 from fabtui.sanitize import one_line
 

@@ -12,7 +12,7 @@ from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
 from fabtui.presentation.healthy_text import cause_text, drain_commands, host_lines, shares, slurm_options
 from fabtui.presentation.numbers import spoken_text
-from fabtui.presentation.text_table import aligned
+from fabtui.presentation.wrapping import aligned
 from fabtui.report.document import Block, Items, Lines
 from fabtui.report.text import capped, text
 from fabtui.sanitize import one_line

@@ -10,7 +10,7 @@ from html import escape
 from importlib.resources import files
 from itertools import groupby, takewhile
 
-from fabtui.pictures.palette import colors, css
+from fabtui.pictures.scene import colors, css
 from fabtui.pictures.svg import svg
 from fabtui.report.document import (
     FINDINGS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from fabtui.presentation.text_table import aligned, padded
+from fabtui.presentation.wrapping import aligned, padded
 from fabtui.report.document import Block, Document, Entry, Items, Lines, Panel, Paragraph, Picture, Table
 from fabtui.sanitize import clean, one_line
 

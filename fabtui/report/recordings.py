@@ -13,8 +13,8 @@ from fabtui.model.events import SessionStart
 from fabtui.model.recording import apply_recorded, last_time, read_events
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
-from fabtui.presentation.text_table import aligned
 from fabtui.presentation.wording import clock_text
+from fabtui.presentation.wrapping import aligned
 from fabtui.report.text import cut
 from fabtui.sanitize import one_line
 

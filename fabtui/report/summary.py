@@ -15,16 +15,15 @@ from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import ASCII, UNICODE, Glyphs
 from fabtui.presentation.numbers import size_text, spoken_text
-from fabtui.presentation.text_table import aligned
 from fabtui.presentation.verdict_line import sentence_of
+from fabtui.presentation.wrapping import aligned
 from fabtui.report.collectives import collective_tables, comparison, sweep_tables
 from fabtui.report.document import Block, Items, Lines, Paragraph, Shown
 from fabtui.report.grid import grids
 from fabtui.report.healthy import what_to_do
 from fabtui.report.preflight import before_tests
 from fabtui.report.problems import jitter, not_tested, problems
-from fabtui.report.running_job import evidence_blocks
-from fabtui.report.session_notes import carrier_block, mesh_lines, networks, nodes, storage
+from fabtui.report.session_notes import carrier_block, evidence_blocks, mesh_lines, networks, nodes, storage
 from fabtui.report.text import shortened, text
 from fabtui.sanitize import one_line
 

@@ -32,7 +32,7 @@ from fabtui.model.facts.node_view import text as text_of
 from fabtui.model.job_evidence import JobSource
 from fabtui.nodeset import count, fold
 from fabtui.paths import private_folder, state_folder, user_path
-from fabtui.report.running_job import job_blocks
+from fabtui.report.session_notes import job_blocks
 from fabtui.report.text import text
 from fabtui.sanitize import one_line
 from fabtui.session.options import JobQuery, SessionOptions

@@ -18,7 +18,7 @@ from fabtui.importers.catalogue import chosen, formats
 from fabtui.importers.formats.job_dumps import results_of
 from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import check_comparable, convertible, events, model
-from fabtui.presentation.text_table import aligned
+from fabtui.presentation.wrapping import aligned
 from fabtui.session.feeds.replay import StillFeed
 from fabtui.session.options import SessionOptions
 

@@ -36,7 +36,7 @@ from fabtui.pictures.png import png
 from fabtui.pictures.scene import Scene
 from fabtui.pictures.svg import svg
 from fabtui.report.contents import Against, document, document_text
-from fabtui.report.file_format import check_suffix
+from fabtui.report.document import check_suffix
 from fabtui.report.grid import has_values
 from fabtui.report.markdown import markdown
 from fabtui.report.progress import ReadingProgress

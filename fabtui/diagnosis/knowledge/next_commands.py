@@ -291,7 +291,7 @@ def by_fabtui(model: Model, src: str, dst: str, *, debug: bool = False) -> str:
     ends = node_of(src), node_of(dst)
     words = ["fabtui", "run", *_reached(model, ends)]
     options = model.options
-    # Recordings of 0.2.0 may have another engine, which is no choice any more.
+    # Recordings of 0.2.0 may have another engine, which is no longer a choice.
     if options.get("engine") in ("nccl", "gloo"):
         words += ["--engine", str(options["engine"])]
     for name in ("bytes", "ranks_per_node"):

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from fabtui.presentation.text_table import aligned, filled, padded
+from fabtui.presentation.wrapping import aligned, filled, padded
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
