@@ -51,6 +51,13 @@ _WHAT = {
     "loss_ratio": "Share of packets that are lost",
 }
 
+#: Maximum size (bytes) of an earlier file whose values are kept.
+_LARGEST = 64 << 20
+_OURS = "# HELP fabtui_"
+#: At the start of a line: a label may hold this text.
+_OF_ROUNDS = f"\n{_OURS}watch_"
+_END = "# EOF\n"
+
 Labels = dict[str, object]
 
 
@@ -92,12 +99,7 @@ def families_text(families: Iterable[Family], contents: Exposition) -> str:
 
 
 def families(found: Diagnosis, pairs: bool = False) -> Iterator[Family]:
-    """Yield the metrics of a session.
-
-    Args:
-        found: The diagnosis of the session.
-        pairs: Whether each pair has series of its own.
-    """
+    """Yield the metrics of a session; ``pairs``: whether each pair has series of its own."""
     model, tally, listed = found.model, found.tally, found.all_findings
     yield Family("info", "Version of fabtui and library of the ranks.", [MetricSample(_about(model), 1)])
     for name, what, seconds in (("start_timestamp", "Start", model.started), ("timestamp", "End", model.now)):
@@ -222,14 +224,6 @@ def _escaped(text: object) -> str:
     return _limited(text).replace("\\", "\\\\").replace('"', '\\"')
 
 
-#: Maximum size (bytes) of an earlier file whose values are kept.
-_LARGEST = 64 << 20
-_OURS = "# HELP fabtui_"
-#: At the start of a line: a label may hold this text.
-_OF_ROUNDS = f"\n{_OURS}watch_"
-_END = "# EOF\n"
-
-
 class RoundState(StrEnum):
     """Outcome of a round."""
 
@@ -248,14 +242,7 @@ class WatchRound(NamedTuple):
 
 
 def write_round(found: WatchRound, session: Diagnosis | None, path: Path, contents: Exposition) -> None:
-    """Write the metrics of a round, whole or not at all (OSError).
-
-    Args:
-        found: The round.
-        session: Its diagnosis; None keeps the values that the file has.
-        path: File to write.
-        contents: Contents of the file.
-    """
+    """Write the metrics of a round, whole or not at all (OSError); without a session the file keeps its values."""
     values = _kept(path) if session is None else families_text(families(session, contents.pairs), contents)
     write_text(path, values.removesuffix(_END) + families_text(_round_families(found), contents), MODE)
 

@@ -75,12 +75,8 @@ def _plot(kind: str, curves: list[_Curve], y: int) -> Iterator[Item]:
     low, high = 10 ** math.floor(math.log10(min(values))), max(values) * 1.15
     upwards = _Axis(math.log2(low), math.log2(high), y + _TOP + _HEIGHT, y + _TOP)
     yield Text(_EDGE, y + 24, f"{kind}: bus bandwidth by message size", bold=True)
-    yield Text(
-        _EDGE,
-        y + 24 + LINE,
-        "GB/s (1e9 bytes per second), busbw as nccl-tests defines it; both axes logarithmic",
-        "muted",
-    )
+    about = "GB/s (1e9 bytes per second), busbw as nccl-tests defines it; both axes logarithmic"
+    yield Text(_EDGE, y + 24 + LINE, about, "muted")
     yield from _grid(across, upwards, low, high)
     chosen = _chosen(curves)
     for curve in curves:

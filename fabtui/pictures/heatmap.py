@@ -91,13 +91,7 @@ class Cells:
 
 
 def cells_of(model: Model, layer: Layer, numbers: Sequence[int] | None = None) -> Cells:
-    """Return the results of a layer.
-
-    Args:
-        model: The session.
-        layer: The layer.
-        numbers: Numbers of the endpoints in the order of the rows; None for all.
-    """
+    """Return the results of a layer; ``numbers`` of the endpoints in the order of the rows, None for all."""
     ends = model.rows if numbers is None else [model.endpoints[number] for number in numbers]
     levels = CellMatrix.of_model(model, layer).filled()
     values, counted = _values(model, layer, levels)
@@ -344,13 +338,7 @@ def method_text(method: Method, methods: int) -> str:
 def matrix_scene(
     model: Model, layer: LayerSpec | str, mode: Mode = "verdict", ends: Sequence[int] | None = None
 ) -> Scene:
-    """Return the matrix of a layer.
-
-    Args:
-        model: The session.
-        layer: The layer or its name.
-        mode: ``verdict``, or ``value`` for a scale of the values.
-        ends: Numbers of the endpoints in the order of the rows; None for all in their own order.
+    """Return the matrix of a layer, with the numbers of the endpoints in the order of its rows, None for all.
 
     Raises:
         InputError: The layer has no values, or a name is unknown.

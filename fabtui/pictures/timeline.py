@@ -48,8 +48,7 @@ def group_of(timer: str) -> str:
 def timeline_scene(rows: Sequence[Mapping[str, Any]]) -> Scene:
     """Return the timers of ranks; without starts, the total of each timer, one after the other.
 
-    Args:
-        rows: ``timeline`` of a log of Megatron-LM: ``rank``, ``timer``, ``spent`` (ms), ``starts`` and ``ends`` (s).
+    Rows of Megatron-LM have ``rank``, ``timer``, ``spent`` (ms), ``starts`` and ``ends`` (s).
     """
     timed = any(row["starts"] for row in rows)
     inner = [row for row in rows if row["timer"] not in _AROUND] or list(rows)

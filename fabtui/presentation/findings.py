@@ -86,12 +86,6 @@ def _confirmation(finding: Finding) -> list[str]:
     return [*fact.lines, f"{percent_text(fact.after)} confidence after {tried}{before}"]
 
 
-def _known_json(finding: Finding) -> dict[str, str] | None:
-    if (known := finding.acknowledged) is None:
-        return None
-    return {"note": known.note, "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(known.since))}
-
-
 def known_text(finding: Finding) -> str:
     """Return the note of the user with its date, or ""."""
     if (known := finding.acknowledged) is None:
@@ -152,6 +146,8 @@ def finding_text(finding: Finding) -> FindingText:
 
 
 def as_json(finding: Finding) -> dict[str, Any]:
+    known = finding.acknowledged
+    since = "" if known is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(known.since))
     return {
         "id": finding.rule.id,
         "rule": finding.rule.name,
@@ -169,7 +165,7 @@ def as_json(finding: Finding) -> dict[str, Any]:
         "evidence": list(evidence(finding)),
         "next": list(map(str, finding.next)),
         "steps": list(map(step_json, finding.next)),
-        "acknowledged": _known_json(finding),
+        "acknowledged": None if known is None else {"note": known.note, "since": since},
         **({} if finding.recurrence is None else {"recurrence": recurrence_json(finding.recurrence)}),
     }
 
@@ -266,11 +262,9 @@ def _named(subject: Subject) -> str:
 
 
 def _related(related: Iterable[Finding]) -> list[str]:
-    titles = ((one.nodes, title(one)) for one in related)
-    named = (
-        text if not nodes or (len(nodes) == 1 and text.startswith(nodes[0])) else f"{fold(nodes)}: {text}"
-        for nodes, text in titles
-    )
+    titles = dict.fromkeys((one.nodes, title(one)) for one in related)
+    own = [not nodes or (len(nodes) == 1 and text.startswith(nodes[0])) for nodes, text in titles]
+    named = (text if named else f"{fold(nodes)}: {text}" for named, (nodes, text) in zip(own, titles, strict=True))
     return list(dict.fromkeys(named))
 
 

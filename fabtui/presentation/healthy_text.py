@@ -65,11 +65,7 @@ def as_json(found: HealthySet | None) -> dict[str, Any] | None:
         "joining": _devices(found.joining),
         "most_endpoints": _devices(found.most),
         "left_out": [
-            {
-                "node": node,
-                "rule": cause.rule.id if isinstance(cause, Finding) else None,
-                "text": cause_text(cause),
-            }
+            {"node": node, "rule": cause.rule.id if isinstance(cause, Finding) else None, "text": cause_text(cause)}
             for node, cause in found.left_out.items()
         ],
         "relayed_pairs": found.relayed,

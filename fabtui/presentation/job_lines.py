@@ -13,7 +13,7 @@ from fabtui.jobs.monitor.settings import NAMES
 from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.findings import step_parts
-from fabtui.presentation.wording import MUTED, Part, clock_text, plain
+from fabtui.presentation.wording import MUTED, clock_text, plain
 from fabtui.presentation.wrapping import HEADING, Line, Lines, aligned, clipped, wrapped
 from fabtui.sanitize import one_line
 
@@ -211,14 +211,6 @@ def _of(values: dict[str, str], meaning: str) -> str:
     return next((values[name] for name in NAMES[meaning] if name in values), "")
 
 
-def count_parts(report: JobReport) -> Line:
-    texts = []
-    for stream, name in STREAM_NAMES.items():
-        number, exact = report.facts.logs.lines(stream)
-        texts += [f"{name} {'' if exact else 'over '}{number}"] if number else []
-    return [(" lines read: ", MUTED), (", ".join(texts), "")] if texts else []
-
-
 def tail_files(report: JobReport, node: str, stream: Stream) -> list[LogFile]:
     """Return the files of a node and a kind; those of the whole job where a node has none."""
     logs = report.facts.logs
@@ -240,20 +232,15 @@ def tail_lines(report: JobReport, width: int, glyphs: Glyphs) -> Lines:
             ends.setdefault(tuple(file.tail(_number(file, report))), []).append(file)
         total, exact = report.facts.logs.lines(stream)
         if files:
-            head: list[Part] = [(name, HEADING)]
-            head.append(
-                (f"  {count(total, 'line')}{'' if exact else ' and more'} in {count(len(files), 'file')}", MUTED)
-            )
-            lines += [[], head]
+            number = f"  {count(total, 'line')}{'' if exact else ' and more'} in {count(len(files), 'file')}"
+            lines += [[], [(name, HEADING), (number, MUTED)]]
         for group in ends.values():
             named = [file.node for file in group if file.node]
             title = fold(dict.fromkeys(named)) if named else group[0].path.rpartition("/")[2]
-            lines.append(
-                [(f" {one_line(title, width - 4)}", "bold"), ("" if any(group[0].tail(1)) else "  empty", MUTED)]
-            )
-            lines += [
-                [("  ", ""), *line] for line in tail_of(group[0], _number(group[0], report), width - 2, glyphs.ellipsis)
-            ]
+            empty = "" if any(group[0].tail(1)) else "  empty"
+            lines.append([(f" {one_line(title, width - 4)}", "bold"), (empty, MUTED)])
+            ends_of_group = tail_of(group[0], _number(group[0], report), width - 2, glyphs.ellipsis)
+            lines += [[("  ", ""), *line] for line in ends_of_group]
     return lines
 
 
@@ -272,9 +259,8 @@ def job_text(report: JobReport, width: int, *, ascii_only: bool) -> str:
     lines += [[], *table] if table else []
     iterations = iteration_line(report, glyphs)
     lines += [[], *wrapped(iterations, width, 11)] if iterations else []
-    lines += (
-        wrapped([(" compared  ", MUTED), (one_line(alone, 400), "")], width, 11) if (alone := _alone(report)) else []
-    )
+    if alone := _alone(report):
+        lines += wrapped([(" compared  ", MUTED), (one_line(alone, 400), "")], width, 11)
     lines += setting_lines(report, width)
     lines += tail_lines(report, width, glyphs)
     unread = [wrapped([(" could not be read: ", ""), (text, "")], width, 4) for text in report.unread]

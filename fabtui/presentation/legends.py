@@ -87,9 +87,7 @@ def usual_rows(model: Model, layer: Layer) -> list[UsualRow]:
     unit = layer.spec.unit
     return [
         UsualRow(
-            str(kind).replace("-", " "),
-            brief_text(median, unit),
-            "" if limit is None else brief_text(limit, unit),
+            str(kind).replace("-", " "), brief_text(median, unit), "" if limit is None else brief_text(limit, unit)
         )
         for kind in CLASS_WORDS
         if kind is not PairClass.ALL and (median := model.median(layer, kind)) is not None
@@ -148,21 +146,12 @@ def meanings(layer: Layer) -> list[tuple[CellStyle, str]]:
     if layer is Layer.HEALTH:
         return [(CellStyle.GOOD, "ok"), *problems]
     if layer.spec.less_is_better:
-        good = f"up to {1 / GOOD_FROM:.2f} x the usual value"
-        return [
-            (CellStyle.GOOD, good),
-            (CellStyle.FAIR, f"{1 / FAIR_FROM:.2f} x"),
-            (CellStyle.LOW, "more"),
-            *problems[1:],
-        ]
-    of = "what it was" if layer is Layer.CHANGE else "the usual value"
-    fair = f"ok, below {percent_text(GOOD_FROM)} of {of}"
-    return [
-        (CellStyle.GOOD, "ok"),
-        (CellStyle.FAIR, fair),
-        (CellStyle.LOW, f"below {percent_text(FAIR_FROM)}"),
-        *problems,
-    ]
+        grades = [f"up to {1 / GOOD_FROM:.2f} x the usual value", f"{1 / FAIR_FROM:.2f} x", "more"]
+        problems = problems[1:]
+    else:
+        of = "what it was" if layer is Layer.CHANGE else "the usual value"
+        grades = ["ok", f"ok, below {percent_text(GOOD_FROM)} of {of}", f"below {percent_text(FAIR_FROM)}"]
+    return [*zip((CellStyle.GOOD, CellStyle.FAIR, CellStyle.LOW), grades, strict=True), *problems]
 
 
 def class_rows(

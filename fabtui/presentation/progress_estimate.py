@@ -61,14 +61,9 @@ def phase_text(model: Model) -> str:
 
 
 def layer_to_show(model: Model, bad: Mapping[Layer, Mapping[Verdict, int]]) -> Layer | None:
-    """Return the layer that is being tested; after a sweep p2p, or the layer with the worst verdict.
+    """Return the layer that is being tested, None if the screen has none; after a sweep p2p, or the worst layer.
 
-    Args:
-        model: The session model.
-        bad: Number of pairs of each layer by bad verdict.
-
-    Returns:
-        The layer; None while no layer of the screen is being tested.
+    ``bad``: number of pairs of each layer by bad verdict.
     """
     name = model.phase.name
     if name in COLLECTIVES or name == "collectives":
@@ -123,8 +118,7 @@ def sweep_lines(model: Model, elapsed: float, pace: Pace, glyphs: Glyphs, width:
         [(phase_text(model), "bold"), (f"   {rounds}" if rounds else "", ""), *paused],
         [(glyphs.bar[0] * full, "$primary"), (glyphs.bar[1] * (bar - full), MUTED), (tail, "")],
         [
-            (f"{speed}   " if rate is not None else "", ""),
-            (clock, ""),
-            (f"   {about_text(left)}" if left is not None else "", MUTED),
+            (clock if rate is None else f"{speed}   {clock}", ""),
+            ("" if left is None else f"   {about_text(left)}", MUTED),
         ],
     ]

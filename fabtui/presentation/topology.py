@@ -25,17 +25,13 @@ from fabtui.sanitize import one_line
 ON_PATH = "bold reverse"
 
 
-def _none() -> list[Branch]:
-    return []
-
-
 @dataclass(frozen=True)
 class Branch:
     """A line of the tree."""
 
     key: str  #: Name of the place, which stays the same while verdicts change.
     parts: list[Part]  #: Text of the line.
-    children: Callable[[], list[Branch]] = _none  #: Lines below it.
+    children: Callable[[], list[Branch]] = list  #: Lines below it.
     node: str | None = None  #: Node that the line is about.
     on_path: bool = False  #: Whether the selected pair passes through it.
     leads: bool = False  #: Whether there are lines below.
@@ -199,7 +195,7 @@ class Topology:
             counts += [(", " if counts else "  ", ""), (f"{number} {verdict_words(word)}", verdict_style(word))]
         parts += counts if bad else [] if tested else [("  untested", MUTED)]
         parts.append((f"  {about}", MUTED))
-        return Branch(key, parts, below or _none, node, on_path, below is not None)
+        return Branch(key, parts, below or list, node, on_path, below is not None)
 
 
 def flat(branches: Iterable[Branch], depth: int = 0) -> list[str]:

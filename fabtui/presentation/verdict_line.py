@@ -149,12 +149,7 @@ def sentence_text(standing: Standing, width: int | None = None, glyphs: Glyphs =
 def verdict_sentence(standing: Standing, width: int | None = None, glyphs: Glyphs = UNICODE) -> Line:
     """Return the verdict in one sentence: numbers first, then what is wrong, worst first.
 
-    A width shortens the list of faults, and never the numbers.
-
-    Args:
-        standing: Everything that the sentence is made of.
-        width: Maximum number of characters; None for no limit, with few faults.
-        glyphs: Characters of the output.
+    A width (characters) shortens the list of faults, and never the numbers; without one, it has few faults.
     """
     link, faults = _faults(standing)
     if standing.lead:

@@ -23,6 +23,7 @@ from fabtui.nodeset import count
 from fabtui.pictures.busbw import busbw_scene
 from fabtui.pictures.connectivity import connectivity_scene
 from fabtui.pictures.heatmap import matrix_scene
+from fabtui.pictures.scene import Scene
 from fabtui.presentation.cell_levels import UNICODE
 from fabtui.presentation.legends import class_rows, layer_title
 from fabtui.presentation.preflight_lines import (
@@ -63,52 +64,56 @@ from fabtui.report.session_notes import carrier_block, job_blocks, mesh_lines, n
 from fabtui.report.summary import head_lines
 from fabtui.sanitize import one_line
 
+#: Maximum width of the names of nodes above a column.
+_WIDEST = 60
+#: Maximum number of rows of a table of address pairs.
+_MOST_ADDRESSES = 400
+#: Width of a grid of nodes: unlimited.
+_UNLIMITED = 10_000
+_ROWS = "a row sends, a column receives"
+#: Maximum width of a changed fact.
+_WIDEST_CHANGE = 180
+_HOW_TO_READ = (
+    "The verdict at the top sums up the session: pairs that are bad, and the worst findings.",
+    "Findings are ordered by severity and size, with the numbers that the app and the summary give them. Each has its "
+    "evidence, and commands that show more. A confidence is given where several components explain the same results.",
+    "A pair is ordered: a row of a matrix sends, a column receives. Bandwidths are in GB/s (10^9 bytes per second).",
+    "Pairs are judged among their class: node (within a node), rail (same rail), cross (between rails), leaf "
+    "(between leaf switches). A pair is slow if it is far below the usual value of its class; the tables "
+    "of classes have the limits.",
+    "Unknown is not zero: a dash or an empty cell means that nothing is known, with the reason where there is one.",
+    "busbw is the bus bandwidth as nccl-tests defines it, which is comparable between numbers of ranks.",
+)
+
 
 def state_of(code: int) -> str:
     return {ALL_OK: "ok", BAD: "bad"}.get(code, "unknown")
 
 
-#: Maximum width of the names of nodes above a column.
-_WIDEST = 60
-
-
 def preflight_blocks(found: Preflight) -> Iterator[Block]:
     yield Paragraph(plain(head_line(found)))
-    for number, finding in enumerate(found.findings, 1):
-        yield entry(number, finding)
+    yield from (entry(number, finding) for number, finding in enumerate(found.findings, 1))
     if found.missing:
         yield Items("not inspected", [line for _, line in found.missing])
-    if rows := list(_facts(found.table)):
-        head = ["fact", *(nodes_text(names, _WIDEST, UNICODE) for names in _groups(found.table))]
-        if len(head) > MOST_COLUMNS + 1:
-            head = ["fact", "value", "nodes"]
-        yield Table(f"facts; {UNICODE.differs} differs", [head, *rows], range(len(head)))
-
-
-def _groups(table: FactTable) -> list[list[str]]:
-    return alike(table, chosen_facts(table, everything=True)) if table.nodes else []
-
-
-def _facts(table: FactTable) -> Iterator[list[str]]:
-    """Yield a row for each fact, or for each of its values if there are many kinds of nodes."""
-    groups = _groups(table)
-    for fact in chosen_facts(table, everything=True):
-        roles = odd_roles(table, fact)
+    facts = chosen_facts(found.table, everything=True)
+    groups = alike(found.table, facts) if found.table.nodes else []
+    if rows := [row for fact in facts for row in _fact_rows(found.table, fact, groups)]:
+        head = ["value", "nodes"]
         if len(groups) <= MOST_COLUMNS:
-            cells = [_marked(fact_text(table, fact, names, UNICODE), names, roles) for names in groups]
-            yield [_name(fact, roles), *cells]
-            continue
-        for text, names in values_of(table, fact, roles, UNICODE):
-            who = "all" if len(names) == len(table.nodes) else nodes_text(names, _WIDEST, UNICODE)
-            yield [_name(fact, roles), _marked(text, names, roles), who]
+            head = [nodes_text(names, _WIDEST, UNICODE) for names in groups]
+        yield Table(f"facts; {UNICODE.differs} differs", [["fact", *head], *rows], range(len(head) + 1))
 
 
-def _name(fact: Fact, roles: dict[str, str]) -> str:
-    return f"{fact.title} {UNICODE.differs}" if roles else fact.title
-
-
-def _marked(text: str, names: list[str], roles: dict[str, str]) -> str:
-    return f"{text} {UNICODE.differs}" if names and names[0] in roles else text
+def _fact_rows(table: FactTable, fact: Fact, groups: Sequence[Sequence[str]]) -> Iterator[list[str]]:
+    """Yield the row of a fact, or a row for each of its values if there are many kinds of nodes."""
+    roles, mark = odd_roles(table, fact), f" {UNICODE.differs}"
+    title = fact.title + mark * bool(roles)
+    if len(groups) <= MOST_COLUMNS:
+        yield [title, *(fact_text(table, fact, names, UNICODE) + mark * (names[0] in roles) for names in groups)]
+        return
+    for text, names in values_of(table, fact, roles, UNICODE):
+        who = "all" if len(names) == len(table.nodes) else nodes_text(names, _WIDEST, UNICODE)
+        yield [title, text + mark * (names[0] in roles), who]
 
 
 def collective_blocks(one: Diagnosis) -> Iterator[Block]:
@@ -119,25 +124,18 @@ def collective_blocks(one: Diagnosis) -> Iterator[Block]:
     yield from (*tables, *sweep_tables(model))
 
 
-#: Maximum number of rows of a table of address pairs.
-_MOST_ADDRESSES = 400
-#: Width of a grid of nodes: unlimited.
-_UNLIMITED = 10_000
-_ROWS = "a row sends, a column receives"
-
-
 def layer_panels(one: Diagnosis) -> Iterator[Panel]:
     model = one.model
     for layer in grid_layers():
         if has_values(model, layer) and model.rows:
-            yield Panel(str(layer), [*_picture(model, layer), *_classes(one, layer), _values(model, layer)])
+            picture = Picture(layer_title(layer), _scene(model, layer))
+            yield Panel(str(layer), [picture, *_classes(one, layer), _values(model, layer)])
 
 
-def _picture(model: Model, layer: Layer) -> Iterator[Block]:
+def _scene(model: Model, layer: Layer) -> Scene:
     if layer.spec.by_address:
-        yield Picture(layer_title(layer), connectivity_scene(model, layer))
-    else:
-        yield Picture(layer_title(layer), matrix_scene(model, layer, "value" if layer.spec.better else "verdict"))
+        return connectivity_scene(model, layer)
+    return matrix_scene(model, layer, "value" if layer.spec.better else "verdict")
 
 
 def _classes(one: Diagnosis, layer: Layer) -> Iterator[Block]:
@@ -177,21 +175,6 @@ def _addresses(model: Model, layer: Layer) -> Table:
     return Table(f"address pairs of {layer}", rows, (0, 1, 2, 3, 4, 6), more, folded=True)
 
 
-#: Maximum width of a changed fact.
-_WIDEST_CHANGE = 180
-_HOW_TO_READ = (
-    "The verdict at the top sums up the session: pairs that are bad, and the worst findings.",
-    "Findings are ordered by severity and size, with the numbers that the app and the summary give them. Each has its "
-    "evidence, and commands that show more. A confidence is given where several components explain the same results.",
-    "A pair is ordered: a row of a matrix sends, a column receives. Bandwidths are in GB/s (10^9 bytes per second).",
-    "Pairs are judged among their class: node (within a node), rail (same rail), cross (between rails), leaf "
-    "(between leaf switches). A pair is slow if it is far below the usual value of its class; the tables "
-    "of classes have the limits.",
-    "Unknown is not zero: a dash or an empty cell means that nothing is known, with the reason where there is one.",
-    "busbw is the bus bandwidth as nccl-tests defines it, which is comparable between numbers of ranks.",
-)
-
-
 class Against(NamedTuple):
     """Earlier session to compare with, and its name."""
 
@@ -206,14 +189,10 @@ def document(
     against: Against | None = None,
     warnings: Sequence[str] = (),
 ) -> Document:
-    """Return the contents of a report.
+    """Return the contents of a report on a session, which may be None, and on outputs of other tools without pairs.
 
-    Args:
-        one: The diagnosis of the session; None if no file has one.
-        sources: Names of the files; none for a session that has just ended.
-        readings: Outputs of other tools without pairs.
-        against: Earlier session; None for no comparison.
-        warnings: Sentences about files that are incomplete.
+    ``sources``: names of the files, none for a session that has just ended; ``warnings``: sentences about incomplete
+    ones; ``against``: earlier session to compare with.
     """
     files = [f"from {one_line(', '.join(sources), 400)}"] if sources else []
     others = [reading_section(result, number) for number, result in enumerate(readings, 1)]

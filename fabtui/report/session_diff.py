@@ -63,14 +63,9 @@ def session_text(name: str, model: Model) -> str:
 def diff_text(
     names: tuple[str, str], sessions: tuple[str, str], diff: SessionDiff, width: int, glyphs: Glyphs = UNICODE
 ) -> str:
-    """Return the text of differences, ending in a newline.
+    """Return the text of differences, ending in a newline; ``sessions`` are descriptions, see `session_text`.
 
-    Args:
-        names: Names of the two sessions.
-        sessions: Descriptions of both, see `session_text`.
-        diff: The differences.
-        width: Width of lines of facts.
-        glyphs: Glyphs of these lines; with `ASCII` all of the text is ASCII.
+    ``width`` is that of lines of facts; with `ASCII` all of the text is ASCII.
     """
     blocks = [*change_blocks(sessions, names[0], diff, width, glyphs), Paragraph(diff_outcome(diff))]
     return clean(text(blocks, plain=glyphs.plain))
