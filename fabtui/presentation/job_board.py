@@ -60,7 +60,8 @@ _NO_TRAFFIC = "no counter separates pairs: NVLinks and NICs count a GPU's traffi
 
 
 def state_glyph(state: RankState, glyphs: Glyphs) -> str:
-    return _STATES[state][1 if glyphs.plain else 0]
+    unicode, plain, *_ = _STATES[state]
+    return plain if glyphs.plain else unicode
 
 
 class Quantity(NamedTuple):
