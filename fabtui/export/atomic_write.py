@@ -26,12 +26,12 @@ def _target(path: Path) -> Path:
     path = user_path(path)
     for _ in range(_LINKS):
         try:
-            found = path.lstat()
+            status = path.lstat()
         except FileNotFoundError:
             return path
-        if not stat.S_ISLNK(found.st_mode):
+        if not stat.S_ISLNK(status.st_mode):
             return path
-        if found.st_uid not in (0, os.geteuid()):
+        if status.st_uid not in (0, os.geteuid()):
             raise OSError(errno.EPERM, "a symbolic link of another user is not followed", str(path))
         path = path.parent / path.readlink()
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))

@@ -40,7 +40,7 @@ def table_rows(model: Model) -> list[CollectiveRow]:
     kinds = list(KINDS)
     places = {name: number for number, name in enumerate(model.nodes)}
     arms: dict[str | None, int] = {None: 0} | {arm: at for at, arm in enumerate(model.comparison) if at}
-    found = [*model.measurements(*KINDS), *(m for m in model.results.arms() if m.layer in KINDS)]
+    measured = [*model.measurements(*KINDS), *(m for m in model.results.arms() if m.layer in KINDS)]
 
     def place(m: Measurement) -> tuple[int, ...]:
         if m.src == m.dst == "all":
@@ -52,9 +52,9 @@ def table_rows(model: Model) -> list[CollectiveRow]:
             group = (3, places.get(m.src, -1), places.get(m.dst, -1))
         return (arms.get(m.arm, len(arms)), kinds.index(m.layer), *group, m.asked_bytes or 0)
 
-    found.sort(key=place)
-    ranks = {(m.layer, m.src, m.dst): n for m in found if (n := _number(m, "ranks")) is not None}
-    return [_row(model, m, ranks.get((m.layer, m.src, m.dst))) for m in found]
+    measured.sort(key=place)
+    ranks = {(m.layer, m.src, m.dst): n for m in measured if (n := _number(m, "ranks")) is not None}
+    return [_row(model, m, ranks.get((m.layer, m.src, m.dst))) for m in measured]
 
 
 class SweepRow(NamedTuple):
@@ -132,5 +132,5 @@ def _number(m: Measurement, name: str) -> Any:
 
 
 def _last_number(text: str) -> int:
-    found = re.search(r"[0-9]{1,9}$", text)
-    return int(found[0]) if found is not None else -1
+    match = re.search(r"[0-9]{1,9}$", text)
+    return int(match[0]) if match is not None else -1

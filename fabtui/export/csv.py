@@ -35,8 +35,8 @@ def rows(model: Model, more: Callable[[Measurement], Row] = lambda _: {}) -> lis
     Unknown values are None, never 0. All text is on one line and without control characters. Further arms of an A/B
     comparison come last, with the arm in the layer: ``p2p@NCCL_P2P_DISABLE=1``.
     """
-    found = [_measured(model, m) | more(m) for m in (*model.measurements(), *model.results.arms())]
-    found += _untested(model)
+    table = [_measured(model, m) | more(m) for m in (*model.measurements(), *model.results.arms())]
+    table += _untested(model)
     layers = {str(layer): number for number, layer in enumerate(all_layers())}
     nodes = {name: number for number, name in enumerate(model.nodes)}
     arms = {"": 0} | {one_line(arm): number for number, arm in enumerate(model.comparison) if number}
@@ -49,8 +49,8 @@ def rows(model: Model, more: Callable[[Measurement], Row] = lambda _: {}) -> lis
         layer, _, arm = row["layer"].partition(ARM_MARK)
         return (arms.get(arm, len(arms)), layers[layer], *ends, row["bytes"] or 0)
 
-    found.sort(key=place)
-    return found
+    table.sort(key=place)
+    return table
 
 
 def _measured(model: Model, m: Measurement) -> Row:
@@ -129,6 +129,6 @@ def write_csv(model: Model, path: Path) -> int:
 
     Numbers are written with every digit; unknown values are empty cells.
     """
-    found = rows(model)
-    write_text(path, table_text(COLUMNS, ([row[name] for name in COLUMNS] for row in found)))
-    return len(found)
+    table = rows(model)
+    write_text(path, table_text(COLUMNS, ([row[name] for name in COLUMNS] for row in table)))
+    return len(table)

@@ -198,8 +198,8 @@ class Frames:
 
         ``usual`` is the usual value of the class, in the same ``unit`` as ``value``.
         """
-        found = [self._measurements(name).assign(session=name) for name in self._sessions]
-        frame = pd.concat(found) if found else _typed([], {"session": "object", **_PAIRS})
+        parts = [self._measurements(name).assign(session=name) for name in self._sessions]
+        frame = pd.concat(parts) if parts else _typed([], {"session": "object", **_PAIRS})
         frame = frame[~frame["layer"].isin(list(COLLECTIVES.values()))].reset_index(drop=True)
         return self._marked(pd.DataFrame(frame[["session", *_PAIRS]]))
 
@@ -251,10 +251,10 @@ class Frames:
         frame = self._measurements(name).astype({"layer": "object", "verdict": "object"})
         arm = frame["arm"].notna()
         frame.loc[arm, "layer"] += ARM_MARK + frame.loc[arm, "arm"]
-        found = SnapshotFrame(frame).pivot_layer(layer, bytes, of)
+        table = SnapshotFrame(frame).pivot_layer(layer, bytes, of)
         if of == "value":
-            found.attrs["unit"] = Layer(layer.partition(ARM_MARK)[0]).spec.unit
-        return found
+            table.attrs["unit"] = Layer(layer.partition(ARM_MARK)[0]).spec.unit
+        return table
 
     def _measurements(self, session: str) -> pd.DataFrame:
         if session not in self._measured:
@@ -309,10 +309,10 @@ def _facts(found: Diagnosis) -> Iterator[Row]:
 
 def _findings(diagnosis: Diagnosis) -> Iterator[Row]:
     for finding in diagnosis.all_findings:
-        found = finding_json(finding)
-        row = {name: found[name] for name in ("id", "rule", "severity", "title", "share", "confidence")}
+        value = finding_json(finding)
+        row = {name: value[name] for name in ("id", "rule", "severity", "title", "share", "confidence")}
         row |= {"component": str(finding.subject.kind), "subject": one_line(finding.subject.name)}
-        row |= {name: tuple(map(clean, found[name])) for name in ("nodes", "evidence", "next")}
+        row |= {name: tuple(map(clean, value[name])) for name in ("nodes", "evidence", "next")}
         known = finding.acknowledged
         yield {**row, "pairs": len(finding.cells), "note": None if known is None else one_line(known.note)}
 

@@ -99,15 +99,15 @@ def _rules(diagnosis: Diagnosis) -> Iterator[Case]:
         of_rule.setdefault(one.rule.id, []).append(one)
     why = _without_data(diagnosis.model)
     for rule in sorted((rule for rule in RULES if rule.domain in _DOMAINS), key=lambda rule: rule.id):
-        found = of_rule.get(rule.id, [])
-        bad = [one for one in found if one.severity is Severity.BAD]
+        findings = of_rule.get(rule.id, [])
+        bad = [one for one in findings if one.severity is Severity.BAD]
         case = Case("rules", f"{rule.id} {rule.name}: {rule.title}")
         if bad:
             more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
             case = case._replace(failure=f"{headline(bad[0])}{more}", text="\n\n".join(map(_finding_text, bad)))
-        elif not found and rule.domain in why:
+        elif not findings and rule.domain in why:
             case = case._replace(skipped=why[rule.domain])
-        others = [one for one in found if one not in bad]
+        others = [one for one in findings if one not in bad]
         yield case._replace(output="\n\n".join(map(_finding_text, others)))
 
 

@@ -25,24 +25,24 @@ def as_json(model: Model) -> dict[str, Any]:
 
     Nodes are numbered in the rank order of ``fabtui nodes --order``, a ring. Rows of ``inter_matrix`` send.
     """
-    found = node_bandwidth(model)
-    order = found.order().nodes
-    at = [found.nodes.index(node) for node in order]
-    gpus = [found.gpus[one] for one in at]
+    bandwidth = node_bandwidth(model)
+    order = bandwidth.order().nodes
+    at = [bandwidth.nodes.index(node) for node in order]
+    gpus = [bandwidth.gpus[one] for one in at]
     value = {
         **head("planner"),
         "software": f"fabtui {model.software}",
         "started": when(model.started),
         "lab": model.lab,
-        "source": source_text(found),
+        "source": source_text(bandwidth),
         "order": order,
-        "left_out": [node for node in found.nodes if node not in order],
-        "failed": [[found.nodes[a], found.nodes[b]] for a in at for b in at if found.failed[a, b]],
+        "left_out": [node for node in bandwidth.nodes if node not in order],
+        "failed": [[bandwidth.nodes[a], bandwidth.nodes[b]] for a in at for b in at if bandwidth.failed[a, b]],
         "gpus_per_node": gpus[0] if len(set(gpus)) == 1 else None,
         "gpus": gpus,
-        "gpu": [found.kinds[one] for one in at],
-        "nics": [found.nics[one] or None for one in at],
-        **{name: _in_unit(found, at, *unit) for name, unit in _UNITS.items()},
+        "gpu": [bandwidth.kinds[one] for one in at],
+        "nics": [bandwidth.nics[one] or None for one in at],
+        **{name: _in_unit(bandwidth, at, *unit) for name, unit in _UNITS.items()},
     }
     whole: dict[str, Any] = cleaned(value)
     return whole

@@ -103,7 +103,7 @@ def _recorded(path: Path) -> Earlier:
         raise InputError(f"--baseline: {error}") from None
     except APPLY_ERRORS as error:
         raise InputError(f"--baseline: {path} is a recording that cannot be used ({error})") from None
-    found = earlier_of(preflight(model).table)
-    if not found:
+    earlier = earlier_of(preflight(model).table)
+    if not earlier:
         raise InputError(f"--baseline: there are no probe results in the recording {path}")
-    return found
+    return earlier

@@ -37,8 +37,8 @@ _Seat = tuple[str, str]
 
 
 def connectivity_scene(model: Model, layer: Layer = Layer.PING, mode: Mode = "verdict") -> Scene:
-    found = list(model.addresses.pairs(layer))
-    seats = _seats(model, found)
+    pairs = list(model.addresses.pairs(layer))
+    seats = _seats(model, pairs)
     domain = common_domain(model.nodes)
     names = list(dict.fromkeys(f"{without_domain(domain, node)} {segment}" for (node, _), segment in seats.items()))
     if len(names) < len(seats):
@@ -48,12 +48,12 @@ def connectivity_scene(model: Model, layer: Layer = Layer.PING, mode: Mode = "ve
     np.fill_diagonal(slots, CellStyle.DIAGONAL)
     values = np.full(slots.shape, np.nan)
     cells: dict[tuple[int, int], Measurement] = {}
-    for one in found:
+    for one in pairs:
         where = place[one.src, one.src_addr or ""], place[one.dst, one.dst_addr or ""]
         slots[where], cells[where] = style_of(model.verdict(one), None), one
         values[where] = np.nan if one.value is None else one.value
     groups = list(seats.values())
-    method, methods = usual_method(Counter(map(method_of, found)))
+    method, methods = usual_method(Counter(map(method_of, pairs)))
     notes = [method_text(method, methods), f"rows and columns by network segment: {len(set(groups))}"]
     if len(names) > MOST_ENDPOINTS:
         slots, values, names = by_node(
@@ -64,11 +64,11 @@ def connectivity_scene(model: Model, layer: Layer = Layer.PING, mode: Mode = "ve
 
     def describe(row: int, column: int) -> str:
         pair = f"{label(names[row])} > {label(names[column])}"
-        one = cells.get((row, column))
-        if one is None:
+        measured = cells.get((row, column))
+        if measured is None:
             return f"{pair}: {CellStyle(slots[row, column]).key}"
-        value = "" if one.value is None else spoken_text(one.value, one_line(one.unit, 20))
-        why = one_line(one.error, 120) if one.error else ""
+        value = "" if measured.value is None else spoken_text(measured.value, one_line(measured.unit, 20))
+        why = one_line(measured.error, 120) if measured.error else ""
         return f"{pair}: {', '.join(part for part in (verdict_words(model.verdict(one)), value, why) if part)}"
 
     title = f"{layer} by network segment: {layer_title(layer)}"

@@ -135,10 +135,10 @@ def _values(model: Model, layer: Layer, levels: Levels) -> tuple[Floats, Counter
         table = model.pair_table(layer)
         if len(table):
             by_number = np.full((len(model.endpoints),) * 2, np.nan)
-            shapes, shape_of, found = model.results.store.columns()
+            shapes, shape_of, stored = model.results.store.columns()
             of_row = np.array(shape_of)[table.row]
             known = np.array([shape is not None and shape.has_value for shape in shapes])[of_row]
-            by_number[table.source, table.target] = np.where(known, np.array(found)[table.row], np.nan)
+            by_number[table.source, table.target] = np.where(known, np.array(stored)[table.row], np.nan)
             values = by_number[np.ix_(numbers, numbers)]
             for number, count in enumerate(np.bincount(of_row, minlength=len(shapes)).tolist()):
                 if (shape := shapes[number]) is not None and count:
@@ -193,8 +193,8 @@ class Heatmap:
         if scale is not None:
             y = self._scale_legend(scene, scale, y)
         scene.height = self._legend(scene, scale, y, room * CHARACTER)
-        found = counts(self.cells.slots)
-        parts = ", ".join(f"{found[slot]} {word}" for slot, word in self.words if slot in found)
+        counted = counts(self.cells.slots)
+        parts = ", ".join(f"{counted[slot]} {word}" for slot, word in self.words if slot in counted)
         scene.label = f"{self.title}: {size} rows and {size} columns; {parts}"
         scene.data = {"origin": f"{left} {top} {pitch} {size}", "names": json.dumps(names, ensure_ascii=False)}
         return scene
@@ -272,12 +272,12 @@ class Heatmap:
 
     def _legend(self, scene: Scene, scale: _Scale | None, y: int, room: int) -> int:
         """Add the meanings of colours and marks with the number of cells; return the height of the picture."""
-        found = counts(self.cells.slots)
+        counted = counts(self.cells.slots)
         x = _MARGIN
         for slot, word in self.words:
-            if not found.get(slot) or (scale is not None and slot is CellStyle.GOOD):
+            if not counted.get(slot) or (scale is not None and slot is CellStyle.GOOD):
                 continue
-            text = f"{word} {found[slot]}"
+            text = f"{word} {counted[slot]}"
             if x + 24 + len(text) * CHARACTER > _MARGIN + room and x > _MARGIN:
                 x, y = _MARGIN, y + 20
             code = np.array([[slot]], dtype=np.uint8)
@@ -366,8 +366,12 @@ def _heatmap(model: Model, layer: Layer, cells: Cells) -> Heatmap:
 
 
 def words_of(layer: Layer) -> list[tuple[CellStyle, str]]:
-    found = [one for one in meanings(layer) if one[0] not in (CellStyle.GOOD, CellStyle.FAIR, CellStyle.LOW)]
-    return [*([] if layer is Layer.TRANSPORT else [(CellStyle.GOOD, "ok")]), *found, (CellStyle.UNTESTED, "not tested")]
+    marked = [one for one in meanings(layer) if one[0] not in (CellStyle.GOOD, CellStyle.FAIR, CellStyle.LOW)]
+    return [
+        *([] if layer is Layer.TRANSPORT else [(CellStyle.GOOD, "ok")]),
+        *marked,
+        (CellStyle.UNTESTED, "not tested"),
+    ]
 
 
 def _describe(model: Model, layer: Layer, cells: Cells, row: int, column: int) -> str:

@@ -143,14 +143,14 @@ def colors(theme: str = PAPER_THEME) -> dict[str, str]:
     value = tomllib.loads((theme_folder() / f"{theme}.toml").read_text(encoding="utf-8"))
     named = value["colors"]
     ink, paper, rule = named["foreground"], named["background"], named["panel"]
-    found = {"ink": ink, "paper": paper, "rule": rule, "muted": named["secondary"]}
+    shades = {"ink": ink, "paper": paper, "rule": rule, "muted": named["secondary"]}
     for slot in CellStyle:
         before, _, fill = value["ramp"]["24"].get(slot.key, "").partition(" on ")
-        found[slot.key] = fill or paper
-        found[f"{slot.key}-ink"] = next((word for word in before.split() if word.startswith("#")), ink)
-    found[CellStyle.DIAGONAL.key] = rule
-    found |= dict(zip(SCALE, _scale(*_SCALES[theme]), strict=True))
-    return found | dict(zip(CURVES, _CURVES[theme], strict=True))
+        shades[slot.key] = fill or paper
+        shades[f"{slot.key}-ink"] = next((word for word in before.split() if word.startswith("#")), ink)
+    shades[CellStyle.DIAGONAL.key] = rule
+    shades |= dict(zip(SCALE, _scale(*_SCALES[theme]), strict=True))
+    return shades | dict(zip(CURVES, _CURVES[theme], strict=True))
 
 
 def css_class(name: str) -> str:
@@ -178,11 +178,11 @@ def rgb(color: str) -> tuple[int, int, int]:
 
 
 def _scale(low: str, middle: str, high: str) -> list[str]:
-    found = []
+    shades = []
     for at in range(STEPS):
         place = 2 * at / (STEPS - 1)
         first, second = (low, middle) if place < 1 else (middle, high)
         share = place if place < 1 else place - 1
         mixed = (round(a + (b - a) * share) for a, b in zip(rgb(first), rgb(second), strict=True))
-        found.append("#" + "".join(f"{part:02x}" for part in mixed))
-    return found
+        shades.append("#" + "".join(f"{part:02x}" for part in mixed))
+    return shades

@@ -134,8 +134,8 @@ def _runs(cells: png.Flags) -> str:
     """Return a path over the cells that are set: one rectangle per run of a row."""
     edges = np.diff(np.pad(cells, ((0, 0), (1, 1))).astype(np.int8), axis=1)
     starts, ends = np.argwhere(edges == 1), np.argwhere(edges == -1)
-    found = zip(starts.tolist(), ends.tolist(), strict=True)
-    return "".join(f"M{first} {row}h{last - first}v1h{first - last}z" for (row, first), (_, last) in found)
+    spans = zip(starts.tolist(), ends.tolist(), strict=True)
+    return "".join(f"M{first} {row}h{last - first}v1h{first - last}z" for (row, first), (_, last) in spans)
 
 
 def _marks(item: Tiles) -> Iterator[str]:
@@ -148,7 +148,7 @@ def _marks(item: Tiles) -> Iterator[str]:
     by_color: dict[str, list[str]] = {}
     for (row, column), text in item.numbers.items():
         x, y = item.x + (column + 0.5) * item.pitch, item.y + (row + 0.5) * item.pitch + 3.5
-        found = by_color.setdefault(ink_on(item.colors[item.codes[row, column]]), [])
-        found.append(f'<text x="{_number(x)}" y="{_number(y)}">{_quoted(text)}</text>')
+        own = by_color.setdefault(ink_on(item.colors[item.codes[row, column]]), [])
+        own.append(f'<text x="{_number(x)}" y="{_number(y)}">{_quoted(text)}</text>')
     for name, texts in by_color.items():
         yield f'<g {_paint(name)} text-anchor="middle">{"".join(texts)}</g>'

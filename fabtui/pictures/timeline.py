@@ -115,9 +115,9 @@ def _bounded(
 ) -> tuple[float, dict[_Lane, list[_Span]]]:
     gap = 0.0
     while True:
-        found = {lane: [_closed(run) for run in _runs(spans, gap)] for lane, spans in lanes.items()}
-        if sum(map(len, found.values())) <= most:
-            return gap, found
+        closed = {lane: [_closed(run) for run in _runs(spans, gap)] for lane, spans in lanes.items()}
+        if sum(map(len, closed.values())) <= most:
+            return gap, closed
         gap = 2 * gap or length / _WIDTH / 16
 
 

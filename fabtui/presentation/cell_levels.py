@@ -117,8 +117,8 @@ def style_of(verdict: Verdict, share: float | None) -> CellStyle:
 
 
 def transport_style(text: str) -> tuple[CellStyle, str]:
-    found = transport_of(text)
-    return STYLES[BY_PATH[found.path]], found.short
+    transport = transport_of(text)
+    return STYLES[BY_PATH[transport.path]], transport.short
 
 
 def cell_text(slot: int, number: str, width: int, glyphs: Glyphs) -> str:

@@ -82,8 +82,8 @@ class Quantity(NamedTuple):
 
     def words(self, rows: Iterable[RankRow]) -> str:
         """Return its values with label and unit: ``NIC 18-46 GB/s``."""
-        found = self.span(rows)
-        return f"{self.label} {found} {self.unit}".strip() if found else ""
+        values = self.span(rows)
+        return f"{self.label} {values} {self.unit}".strip() if values else ""
 
 
 def rate_text(value: float | None) -> str:
@@ -192,20 +192,20 @@ class JobBoard:
 
     def at(self, node: str, column: int) -> RankRow | None:
         """Return the rank at a place: of several the worst one."""
-        found = self.places.get((node, column), ())
-        return max(found, key=lambda row: (self.style_of(row) in _BAD, row.state is RankState.WAITING), default=None)
+        ranks = self.places.get((node, column), ())
+        return max(ranks, key=lambda row: (self.style_of(row) in _BAD, row.state is RankState.WAITING), default=None)
 
     @cached_property
     def bad(self) -> list[tuple[str, int]]:
         """Places of the ranks at fault: those that the others wait for first."""
         behind = {place.rank for place in self.verdict.behind}
-        found = [
+        faults = [
             (row.rank not in behind, place)
             for place, rows in self.places.items()
             for row in rows
             if row.rank in behind or self.style_of(row) in _BAD
         ]
-        return list(dict.fromkeys(place for _, place in sorted(found, key=lambda one: one[0])))
+        return list(dict.fromkeys(place for _, place in sorted(faults, key=lambda one: one[0])))
 
     def row_of(self, place: JobPlace) -> RankRow | None:
         return next((row for row in self.verdict.ranks if row.rank == place.rank), None)
@@ -232,7 +232,7 @@ class JobBoard:
     @cached_property
     def traffic(self) -> list[PairTraffic]:
         """Traffic that counters prove: of two GPUs that have a node for themselves, and of two nodes."""
-        found = []
+        pairs = []
         of_node: dict[str, list[RankRow]] = {}
         for row in self.verdict.ranks:
             of_node.setdefault(node_of(row.endpoint) if row.endpoint else row.place.node, []).append(row)
@@ -241,14 +241,14 @@ class JobBoard:
             rates = [row.nvlink for row in rows if row.nvlink is not None]
             if len(ends) == 2 and len(rates) == 2:
                 proof = "NVLink: no other GPU of the node is in the job"
-                found.append(PairTraffic((ends[0], ends[1]), max(rates), proof))
+                pairs.append(PairTraffic((ends[0], ends[1]), max(rates), proof))
         if len(of_node) == 2:
             nics = [max((row.nic for row in rows if row.nic is not None), default=None) for rows in of_node.values()]
             known = [rate for rate in nics if rate is not None]
             if known:
                 first, second = of_node
-                found.append(PairTraffic((first, second), max(known), "NICs: the job has no other node"))
-        return found
+                pairs.append(PairTraffic((first, second), max(known), "NICs: the job has no other node"))
+        return pairs
 
     def rates(self, steps: int, seconds: float) -> list[Rate]:
         """Return the rates of the job over the last steps of some seconds each; of many nodes, those of some."""
@@ -273,12 +273,12 @@ class JobBoard:
                 line.add(samples, lambda one: _total((port.tx, port.rx) for port in one.nics))
         self.rated = len(nodes), len(log.nodes)
         before = int((verdict.since - start) / seconds) if verdict.bad else steps
-        found = [Rate("iterations/min", *_iterations(log, _Timeline(start, seconds, steps), before))]
-        found += [
+        rates = [Rate("iterations/min", *_iterations(log, _Timeline(start, seconds, steps), before))]
+        rates += [
             Rate(name, _scaled(line.values), _usual(line.values, before, 1e9), *_scaled(now.values))
             for name, line, now in (("NVLink GB/s", nvlink, nvlink_now), ("NIC GB/s", nic, nic_now))
         ]
-        return [one for one in found if one.now is not None]
+        return [one for one in rates if one.now is not None]
 
 
 class _Timeline:
@@ -295,8 +295,8 @@ class _Timeline:
 
     def add(self, samples: Sequence[JobSample], read: Callable[[JobSample], int | None]) -> None:
         begin = self._start - self._seconds
-        found = [(one.time, one.clock, read(one)) for one in samples if one.time >= begin]
-        for (time, clock, before), (end, later, after) in pairwise(found):
+        readings = [(one.time, one.clock, read(one)) for one in samples if one.time >= begin]
+        for (time, clock, before), (end, later, after) in pairwise(readings):
             if before is not None and after is not None and after >= before and later > clock:
                 self.put(time, end, (after - before) / (later - clock))
 
@@ -365,8 +365,8 @@ def joined(board: JobBoard) -> list[JoinedRanks]:
     groups: dict[RankState, list[RankRow]] = {}
     for row in board.verdict.ranks:
         groups.setdefault(row.state, []).append(row)
-    found = [JoinedRanks(state, tuple(rows)) for state, rows in groups.items()]
-    return sorted(found, key=lambda group: (board.style_of(group.rows[0]) not in _BAD, len(group.rows)))
+    states = [JoinedRanks(state, tuple(rows)) for state, rows in groups.items()]
+    return sorted(states, key=lambda group: (board.style_of(group.rows[0]) not in _BAD, len(group.rows)))
 
 
 def _numbers(rows: Sequence[RankRow], quantities: Iterable[Quantity]) -> str:

@@ -125,14 +125,14 @@ def usual_line(model: Model, layer: Layer, glyphs: Glyphs) -> Line:
 
 
 def _change_legend(model: Model) -> list[Part]:
-    found = model.baseline
+    baseline = model.baseline
     if not model.comparable:
         return [("nothing to compare with: sweep again (R), watch (w), or start with --baseline FILE", MUTED)]
-    when = time.strftime(" of %d %b %Y %H:%M", time.localtime(found.time)) if found and found.time else ""
+    when = time.strftime(" of %d %b %Y %H:%M", time.localtime(baseline.time)) if baseline and baseline.time else ""
     return [
         (f"{model.compared_layer} now / then", "bold"),
         (f"  slow below {percent_text(SLOW_BELOW)}  then: ", MUTED),
-        ("previous sweep" if found is None else one_line(found.name, 60), ""),
+        ("previous sweep" if baseline is None else one_line(baseline.name, 60), ""),
         (when, MUTED),
     ]
 

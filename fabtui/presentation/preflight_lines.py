@@ -186,5 +186,5 @@ def values_of(table: FactTable, fact: Fact, roles: dict[str, str], glyphs: Glyph
             groups.setdefault(shown(table.values[fact.name][name], fact.unit), []).append(name)
         else:
             together.append(name)
-    found = sorted(groups.items(), key=lambda item: -len(item[1]))
-    return ([(fact_text(table, fact, together, glyphs), together)] if together else []) + found
+    ranked = sorted(groups.items(), key=lambda item: -len(item[1]))
+    return ([(fact_text(table, fact, together, glyphs), together)] if together else []) + ranked

@@ -73,8 +73,8 @@ def layer_to_show(model: Model, bad: Mapping[Layer, Mapping[Verdict, int]]) -> L
 
     def badness(layer: Layer) -> int:
         # A value beside all other traffic may be low by chance.
-        found = [one for one in bad.get(layer, ()) if layer is not Layer.WORLD or one is not Verdict.SLOW]
-        return max(map(SEVERITY.index, found), default=0)
+        verdicts = [one for one in bad.get(layer, ()) if layer is not Layer.WORLD or one is not Verdict.SLOW]
+        return max(map(SEVERITY.index, verdicts), default=0)
 
     tested = [one for one in (Layer.P2P, Layer.WORLD, Layer.PING, Layer.BUSBW) if one in model.layers]
     return max(tested, key=badness, default=None)

@@ -136,14 +136,14 @@ class Topology:
         for numa, groups in sorted(by_numa.items(), key=lambda item: -1 if item[0] is None else item[0]):
             key = f"node {name} numa {numa}"
             below = [self._switch(f"{key} {at}", name, group, ends) for at, group in enumerate(groups)]
-            found = [line for lines_below in below for line in lines_below]
+            devices = [line for lines_below in below for line in lines_below]
             if numa is None and len(by_numa) == 1:
                 # Nothing is known of NUMA nodes: no line about them.
-                lines += found
+                lines += devices
                 continue
             title = "NUMA node unknown" if numa is None else f"NUMA node {numa}"
-            passed = any(line.on_path for line in found)
-            lines.append(self._plain(key, title, "", name, passed, found))
+            passed = any(line.on_path for line in devices)
+            lines.append(self._plain(key, title, "", name, passed, devices))
         return lines or [self._plain(f"node {name} -", "no device is known", "", name, False)]
 
     def _switch(self, key: str, node: str, group: list[Device], ends: dict[int, Endpoint]) -> list[Branch]:

@@ -172,10 +172,10 @@ def _after_lead(standing: Standing, width: int | None, glyphs: Glyphs) -> Line:
     lead = [(standing.lead if width is None else cut(standing.lead, width, glyphs), "bold")]
     room = None if width is None else width - len(standing.lead) - 2
     # Busy GPUs are not tested, which is not a statement about the job.
-    found = [one for one in standing.findings if standing.tested or one.severity is Severity.BAD]
-    rest = replace(standing, findings=found, lead="", reason="")
-    worth = standing.bad or _faults(rest)[1] or (standing.tested and standing.complete)
-    if not worth or (room is not None and room < _NARROWEST):
+    worth = [one for one in standing.findings if standing.tested or one.severity is Severity.BAD]
+    rest = replace(standing, findings=worth, lead="", reason="")
+    alone = not (standing.bad or _faults(rest)[1] or (standing.tested and standing.complete))
+    if alone or (room is not None and room < _NARROWEST):
         return lead
     if not standing.tested:
         return [*lead, ("; but ", ""), *_listed(_faults(rest)[1], None if room is None else room - 4, glyphs)]

@@ -165,12 +165,12 @@ def _values(model: Model, layer: Layer) -> Block:
 
 
 def _addresses(model: Model, layer: Layer) -> Table:
-    found = list(model.addresses.pairs(layer))
+    pairs = list(model.addresses.pairs(layer))
     rows = [["from", "address", "to", "address", "verdict", "value", ""]]
-    for m in islice(sorted(found, key=lambda m: not model.verdict(m).bad), _MOST_ADDRESSES):
+    for m in islice(sorted(pairs, key=lambda m: not model.verdict(m).bad), _MOST_ADDRESSES):
         ends = [m.src, m.src_addr or "", m.dst, m.dst_addr or ""]
         rows.append([*ends, verdict_words(model.verdict(m)), measured_text(m), failure_text(m)])
-    left = len(found) - _MOST_ADDRESSES
+    left = len(pairs) - _MOST_ADDRESSES
     more = [f"and {left} more address pairs; --csv and --json have them all"] if left > 0 else []
     return Table(f"address pairs of {layer}", rows, (0, 1, 2, 3, 4, 6), more, folded=True)
 

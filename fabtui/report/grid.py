@@ -74,9 +74,9 @@ def unit_text(model: Model, layer: Layer) -> str:
     """Return the unit and the message size of a layer, or its title."""
     if layer is Layer.CHANGE:
         return "current value / earlier value"
-    found = (m.unit for m in model.measurements(layer) if m.value is not None and m.unit)
+    units = (m.unit for m in model.measurements(layer) if m.value is not None and m.unit)
     # The first one is enough: a large fabric has hundreds of thousands.
-    unit = one_line(next(found, ""), 20)
+    unit = one_line(next(units, ""), 20)
     if not unit:
         return layer.spec.title
     if layer.spec.less_is_better:

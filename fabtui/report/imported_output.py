@@ -126,12 +126,12 @@ def _part(value: Any, units: dict[str, str], title: str, depth: int) -> Iterator
         if len(flat) == len(value[:MOST_ROWS]):
             yield _table(flat, units, title, _more(value))
             return
-        one = title[:-1] if title.endswith("s") and not title.endswith("ss") else title
+        singular = title[:-1] if title.endswith("s") and not title.endswith("ss") else title
         for number, item in enumerate(value[:MOST_ROWS], 1):
             if is_matrix(item):
                 yield from _part(item, units, title, depth)
             else:
-                yield from value_blocks(item, units, f"{one} {number} of {len(value)}", depth + 1)
+                yield from value_blocks(item, units, f"{singular} {number} of {len(value)}", depth + 1)
         yield from map(Paragraph, _more(value))
 
 

@@ -49,7 +49,7 @@ def findings_head(listed: Sequence[Finding]) -> str:
 
 def entries(one: Diagnosis) -> list[Entry]:
     """Return the findings, in the order and with the numbers of the app, with facts of single pairs."""
-    model, found = one.model, []
+    model, listed = one.model, []
     notes, sizes = PortNotes(model), _bad_sizes(model)
     for number, finding in enumerate(one.findings, 1):
         # The list of what is not ok leaves the pair out.
@@ -57,8 +57,10 @@ def entries(one: Diagnosis) -> list[Entry]:
         if LAB_FAULT in more:
             finding = finding.replace(facts={**finding.facts, "made_by_lab": None})
         text = finding_text(finding)
-        found.append(entry(number, finding, text._replace(evidence=[*text.evidence, *filter(None, ["; ".join(more)])])))
-    return found
+        listed.append(
+            entry(number, finding, text._replace(evidence=[*text.evidence, *filter(None, ["; ".join(more)])]))
+        )
+    return listed
 
 
 def entry(number: int, finding: Finding, text: FindingText | None = None) -> Entry:

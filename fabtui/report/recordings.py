@@ -39,11 +39,11 @@ def recordings_text(folder: Path) -> str:
     Raises:
         InputError: There is none.
     """
-    found = recordings_in(folder)
+    paths = recordings_in(folder)
     rows: list[tuple[str, ...]] = []
     newest = None
     left = WHOLE_IN_ALL
-    for path in found[:MOST]:
+    for path in paths[:MOST]:
         with contextlib.suppress(InputError, OSError):
             size = path.stat().st_size
             whole = size <= min(WHOLE, left)
@@ -55,7 +55,7 @@ def recordings_text(folder: Path) -> str:
             f"there is no recording in {folder}; every session makes one there, unless --no-record is given; "
             "to play one that ships with fabtui: fabtui replay --demo"
         )
-    more = [f"  and {len(found) - MOST} older ones"] if len(found) > MOST else []
+    more = [f"  and {len(paths) - MOST} older ones"] if len(paths) > MOST else []
     lines = [f"recordings in {folder}", *aligned([_HEAD, *rows], left=(0, 3, 4)), *more]
     return "\n".join([*lines, "", f"newest: fabtui replay {shlex.quote(str(newest))}", ""])
 

@@ -182,10 +182,10 @@ def _rows(changes: Sequence[PairChange]) -> list[_Row]:
         cells.setdefault((_place(one.key.src), _place(one.key.dst)), []).append(one)
     inside = [place for place in cells if place[0] == place[1]]
     across = [place for place in cells if place[0] != place[1]]
-    found = []
+    folded = []
     if inside:
         places = tuple(source for source, _ in inside)
-        found.append(_Row(places, places, [one for place in inside for one in cells[place]]))
+        folded.append(_Row(places, places, [one for place in inside for one in cells[place]]))
     folds = []
     for side in (0, 1):
         others: dict[str, list[str]] = {}
@@ -196,8 +196,8 @@ def _rows(changes: Sequence[PairChange]) -> list[_Row]:
             alike.setdefault(tuple(sorted(partners)), []).append(name)
         folds.append([(tuple(names), partners) for partners, names in alike.items()])
     pairs = folds[0] if len(folds[0]) <= len(folds[1]) else [(s, d) for d, s in folds[1]]
-    found += [_Row(s, d, [one for a in s for b in d for one in cells[a, b]]) for s, d in pairs]
-    return sorted(found, key=lambda row: -len(row.changes))
+    folded += [_Row(s, d, [one for a in s for b in d for one in cells[a, b]]) for s, d in pairs]
+    return sorted(folded, key=lambda row: -len(row.changes))
 
 
 def _place(end: str) -> str:

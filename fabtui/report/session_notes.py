@@ -115,13 +115,13 @@ def networks(model: Model) -> list[str]:
 
 
 def _listed(places: Places) -> str:
-    found = [
+    named = [
         f"{f'rail {rail} ' if rail >= 0 else ''}{network} ({', '.join(names)})"
         for (rail, network), names in sorted(places.items())
         if not network.startswith("fe80:")
     ]
-    more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
-    return ", ".join(found[:_MOST]) + more
+    more = f" and {len(named) - _MOST} more" if len(named) > _MOST else ""
+    return ", ".join(named[:_MOST]) + more
 
 
 def _network(entry: dict[str, Any]) -> str:
@@ -168,8 +168,8 @@ def storage(model: Model) -> Iterator[Table]:
     where = next((one_line(file, 200) for file in files if file), "")
     title = f"storage, MB/s: sequential read of {where}" if where else "storage"
     notes = [f"all nodes at once: {sum(together):.0f} MB/s"] if together else []
-    found = Table(title, [["", "alone", "all at once", "read by"], *rows], (0, 3), notes)
-    yield shortened(found, "nodes", "--json has them all")
+    table = Table(title, [["", "alone", "all at once", "read by"], *rows], (0, 3), notes)
+    yield shortened(table, "nodes", "--json has them all")
 
 
 def job_blocks(verdict: JobVerdict) -> Iterator[Block]:

@@ -25,8 +25,8 @@ def text(blocks: Iterable[Block], width: int | None = None, plain: bool = False)
 
     Sentences are wrapped to ``width``, None: they are not; ``plain``: ASCII only.
     """
-    found = "\n".join(text_lines(blocks, width)) + "\n"
-    return found.encode("ascii", "replace").decode("ascii") if plain else found
+    joined = "\n".join(text_lines(blocks, width)) + "\n"
+    return joined.encode("ascii", "replace").decode("ascii") if plain else joined
 
 
 def text_lines(blocks: Iterable[Block], width: int | None = None) -> list[str]:
@@ -116,13 +116,13 @@ def _heading(cell: str) -> list[str]:
 
 def _one_by_one(table: Table, width: int | None) -> list[str]:
     head, *rows = table.rows
-    found = []
+    parts = []
     for number, row in enumerate(rows, 1):
         named = [(*_heading(name), cell) for name, cell in zip(head, row, strict=True) if cell not in NOTHING]
         facts = [[f"{group} {name}".strip(), f"{cell} {unit}".strip()] for group, name, unit, cell in named]
         lines = _table(Table("", [["", ""], *facts], (0, 1)), None if width is None else width - 2)
-        found += ["", f"{number} of {len(rows)}", *(f"  {line}" for line in lines)]
-    return found[1:]
+        parts += ["", f"{number} of {len(rows)}", *(f"  {line}" for line in lines)]
+    return parts[1:]
 
 
 def _hanging(line: str, start: int, width: int | None) -> list[str]:

@@ -34,15 +34,15 @@ def execute(args: argparse.Namespace) -> int:
     for path in outputs.values():
         if path is not None and any(path == user_path(name).absolute() for name in names):
             raise InputError(f"{path} is one of the two files to compare; name another file to write")
-    found = compared(names, reading_progress)
-    for notice in found.notices:
+    comparison = compared(names, reading_progress)
+    for notice in comparison.notices:
         print(f"fabtui: {notice}", file=sys.stderr)
 
     def report(lines: list[str]) -> None:
         if None not in outputs.values():
-            print_diff(names, (found.then, found.now), found.diff)
+            print_diff(names, (comparison.then, comparison.now), comparison.diff)
             print_lines(lines)
 
-    texts = {"json": partial(json_text, names, found.diff), "csv": partial(csv_text, found.diff)}
+    texts = {"json": partial(json_text, names, comparison.diff), "csv": partial(csv_text, comparison.diff)}
     write_first(write_texts(texts, outputs), report)
-    return BAD if found.diff.worse else ALL_OK
+    return BAD if comparison.diff.worse else ALL_OK
