@@ -36,7 +36,9 @@ def rows(model: Model, more: Callable[[Measurement], Row] = lambda _: {}) -> lis
     comparison come last, with the arm in the layer: ``p2p@NCCL_P2P_DISABLE=1``.
     """
     table = [_measured(model, m) | more(m) for m in (*model.measurements(), *model.results.arms())]
-    table += _untested(model)
+    now, verdict = when(model.now), Verdict.UNTESTED.value
+    for src, dst, why in untested_pairs(model):
+        table.append(_row(model, Layer.P2P, src, dst, time=now, verdict=verdict, error=why))
     layers = {str(layer): number for number, layer in enumerate(all_layers())}
     nodes = {name: number for number, name in enumerate(model.nodes)}
     arms = {"": 0} | {one_line(arm): number for number, arm in enumerate(model.comparison) if number}
@@ -77,14 +79,7 @@ def _slow(model: Model, m: Measurement) -> str | None:
     return f"{percent_text(m.value / usual)} of the usual {usual:.3g} {m.unit}{made}{congested}"
 
 
-def _untested(model: Model) -> Iterator[Row]:
-    now = when(model.now)
-    for src, dst, why in untested_pairs(model):
-        yield _row(model, Layer.P2P, src, dst, time=now, verdict=Verdict.UNTESTED.value, error=why)
-
-
 def untested_pairs(model: Model) -> Iterator[tuple[str, str, str]]:
-    """Yield each ordered pair of endpoints that was not tested, with the reason."""
     if "p2p" not in model.asked("probes", ("p2p",)):
         return
     gone = {str(end): why for end in model.endpoints if (why := _why_not(model, end)) is not None}

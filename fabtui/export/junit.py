@@ -31,6 +31,7 @@ from fabtui.sanitize import clean, one_line
 MOST_LISTED = 50
 #: Domains of the rules that judge a session.
 _DOMAINS = (Domain.PAIRS, Domain.LINKS, Domain.MESH, Domain.NODES, Domain.RUNNING, Domain.HISTORY)
+_BAD = tuple(verdict for verdict in Verdict if verdict.bad)
 #: What XML 1.0 cannot hold, even as a reference; `clean` leaves only these of it.
 _NOT_XML = re.compile("[\ufffe\uffff]")
 
@@ -48,7 +49,8 @@ class Case(NamedTuple):
 
 def junit_text(found: Diagnosis) -> str:
     model, suites = found.model, dict[str, list[Case]]()
-    for case in (_verdict(found), *_rules(found), *_classes(model), *_left_out(found)):
+    left_out = (Case("not-tested", one_line(line, 200), skipped=line) for line in found.not_examined)
+    for case in (_verdict(found), *_rules(found), *_classes(model), *left_out):
         suites.setdefault(case.suite, []).append(case)
     seconds = f"{model.elapsed:.3f}"
     every = [case for cases in suites.values() for case in cases]
@@ -127,16 +129,14 @@ def _without_data(model: Model) -> dict[Domain, str]:
 
 
 def _finding_text(finding: Finding) -> str:
-    nodes = (
-        f"{one_line(fold(finding.nodes), 300)}: " if finding.nodes and finding.rule.domain is not Domain.NODES else ""
-    )
+    named = finding.nodes and finding.rule.domain is not Domain.NODES
+    nodes = f"{one_line(fold(finding.nodes), 300)}: " if named else ""
     lines = [f"{finding.severity}: {nodes}{headline(finding)}", *evidence(finding)]
     lines += [text for text in (known_text(finding), finding.rule.next_step) if text]
     return "\n".join([*lines, *(f"next: {step_text(command, 1000)}" for command in finding.next)])
 
 
 def _classes(model: Model) -> Iterator[Case]:
-    """Yield a case for each class of each layer; it fails if a measurement is bad."""
     found: dict[tuple[Layer, str], list[Measurement]] = {}
     for m in model.measurements():
         found.setdefault((m.layer, str(model.key_of(m).kind)), []).append(m)
@@ -157,9 +157,6 @@ def _classes(model: Model) -> Iterator[Case]:
         yield case
 
 
-_BAD = tuple(verdict for verdict in Verdict if verdict.bad)
-
-
 def _measured_text(model: Model, m: Measurement) -> str:
     addresses = f" ({m.src_addr} > {m.dst_addr})" if m.src_addr and m.dst_addr else ""
     size = f" at {size_text(m.bytes)}" if m.bytes is not None else ""
@@ -171,8 +168,3 @@ def _measured_text(model: Model, m: Measurement) -> str:
         + (f": {m.error}" if m.error else ""),
         500,
     )
-
-
-def _left_out(found: Diagnosis) -> Iterator[Case]:
-    for line in found.not_examined:
-        yield Case("not-tested", one_line(line, 200), skipped=line)

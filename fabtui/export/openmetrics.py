@@ -79,7 +79,6 @@ class Family(NamedTuple):
 
 
 def metrics_text(found: Diagnosis, contents: Exposition) -> str:
-    """Return a session as metrics; the same session gives the same text."""
     return families_text(families(found, contents.pairs), contents)
 
 
@@ -103,9 +102,8 @@ def families(found: Diagnosis, pairs: bool = False) -> Iterator[Family]:
     model, tally, listed = found.model, found.tally, found.all_findings
     yield Family("info", "Version of fabtui and library of the ranks.", [MetricSample(_about(model), 1)])
     for name, what, seconds in (("start_timestamp", "Start", model.started), ("timestamp", "End", model.now)):
-        yield Family(
-            f"run_{name}_seconds", f"{what} of the run that these values come from.", [MetricSample({}, seconds)]
-        )
+        help_ = f"{what} of the run that these values come from."
+        yield Family(f"run_{name}_seconds", help_, [MetricSample({}, seconds)])
     code = "Exit code of the run: 0 ok, 1 slow or failed, 3 not tested."
     yield Family("run_exit_code", code, [MetricSample({}, found.code)])
     yield Family("pairs", "Number of pairs of a layer by verdict.", _verdicts(model, tally))
@@ -210,9 +208,8 @@ def _pairs(model: Model) -> Iterator[Family]:
                 found.setdefault(base[0], []).append(MetricSample(sized, base[1]))
     for name in _WHAT:
         yield Family(f"pair_{name}", f"{_WHAT[name]}, from one endpoint to another.", found.get(name, []))
-    yield Family(
-        "pair_not_ok", "Pairs whose verdict is not ok.", [MetricSample(labels, 1) for labels in verdicts.values()]
-    )
+    bad = [MetricSample(labels, 1) for labels in verdicts.values()]
+    yield Family("pair_not_ok", "Pairs whose verdict is not ok.", bad)
 
 
 def _limited(text: object) -> str:
@@ -244,15 +241,14 @@ class WatchRound(NamedTuple):
 def write_round(found: WatchRound, session: Diagnosis | None, path: Path, contents: Exposition) -> None:
     """Write the metrics of a round, whole or not at all (OSError); without a session the file keeps its values."""
     values = _kept(path) if session is None else families_text(families(session, contents.pairs), contents)
-    write_text(path, values.removesuffix(_END) + families_text(_round_families(found), contents), MODE)
-
-
-def _round_families(found: WatchRound) -> Iterator[Family]:
-    yield Family("watch_round_timestamp_seconds", "End of the latest round.", [MetricSample({}, found.ended)])
     took = found.ended - found.began
-    yield Family("watch_round_duration_seconds", "Duration of the latest round.", [MetricSample({}, took)])
     states = [MetricSample({"state": state}, int(state is found.state)) for state in RoundState]
-    yield Family("watch_round_state", "Outcome of the latest round; 1 for the actual one.", states)
+    own = [
+        Family("watch_round_timestamp_seconds", "End of the latest round.", [MetricSample({}, found.ended)]),
+        Family("watch_round_duration_seconds", "Duration of the latest round.", [MetricSample({}, took)]),
+        Family("watch_round_state", "Outcome of the latest round; 1 for the actual one.", states),
+    ]
+    write_text(path, values.removesuffix(_END) + families_text(own, contents), MODE)
 
 
 def _kept(path: Path) -> str:

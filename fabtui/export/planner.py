@@ -74,8 +74,6 @@ def _method(one: Measurement) -> str:
 
 
 def _in_unit(found: NodeBandwidth, at: list[int], unit: str, per_gb: float) -> dict[str, Any]:
-    """Return the bandwidths in a unit; a node's between nodes is that to the slowest of the others."""
-
     def scaled(value: float) -> int | None:
         return round(value * per_gb) or None if math.isfinite(value) else None
 

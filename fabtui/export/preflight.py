@@ -25,7 +25,6 @@ COLUMNS = ("node", "hardware", "fact", "title", "value", "unit", "verdict")
 
 
 def json_text(model: Model, found: Preflight) -> str:
-    """Return a preflight as the text of a JSON file: findings, facts, and the value of each fact on each node."""
     table = found.table
     value = {
         "kind": KIND,
@@ -63,7 +62,6 @@ def fact_rows(found: Preflight) -> Iterator[dict[str, Any]]:
 
 
 def csv_text(found: Preflight) -> str:
-    """Return a preflight as the text of a CSV file: a row for each fact of each node; unknown values are empty."""
     return table_text(COLUMNS, (row.values() for row in fact_rows(found)))
 
 

@@ -30,7 +30,6 @@ class _Curve(NamedTuple):
 
 
 def busbw_scene(model: Model) -> Scene:
-    """Return one plot per collective, one below the other."""
     kinds: dict[str, dict[tuple[str, str | None], list[CollectiveRow]]] = {}
     for row in table_rows(model):
         if row.bytes and row.bytes > 0:

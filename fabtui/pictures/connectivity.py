@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -56,9 +55,8 @@ def connectivity_scene(model: Model, layer: Layer = Layer.PING, mode: Mode = "ve
     method, methods = usual_method(Counter(map(method_of, pairs)))
     notes = [method_text(method, methods), f"rows and columns by network segment: {len(set(groups))}"]
     if len(names) > MOST_ENDPOINTS:
-        slots, values, names = by_node(
-            slots, values, [without_domain(domain, node) for node, _ in seats], layer.spec.less_is_better
-        )
+        nodes = [without_domain(domain, node) for node, _ in seats]
+        slots, values, names = by_node(slots, values, nodes, layer.spec.less_is_better)
         groups, cells = names, {}
         notes[1] = f"{len(seats)} addresses: a cell is the worst pair of addresses of two nodes"
 
@@ -69,7 +67,7 @@ def connectivity_scene(model: Model, layer: Layer = Layer.PING, mode: Mode = "ve
             return f"{pair}: {CellStyle(slots[row, column]).key}"
         value = "" if measured.value is None else spoken_text(measured.value, one_line(measured.unit, 20))
         why = one_line(measured.error, 120) if measured.error else ""
-        return f"{pair}: {', '.join(part for part in (verdict_words(model.verdict(one)), value, why) if part)}"
+        return f"{pair}: {', '.join(part for part in (verdict_words(model.verdict(measured)), value, why) if part)}"
 
     title = f"{layer} by network segment: {layer_title(layer)}"
     shown = Cells(names, groups, [], slots, values, method, methods)
@@ -77,7 +75,13 @@ def connectivity_scene(model: Model, layer: Layer = Layer.PING, mode: Mode = "ve
 
 
 def _seats(model: Model, found: list[Measurement]) -> dict[_Seat, str]:
-    prefixes = dict(_prefixes(model))
+    prefixes = {
+        (node, str(entry.get("address"))): entry["prefix"]
+        for node, record in model.nodes.items()
+        for nic in dicts((record.inventory or {}).get("nics"))
+        for entry in dicts(nic.get("addresses"))
+        if isinstance(entry.get("prefix"), int)
+    }
     nodes = {name: at for at, name in enumerate(model.nodes)}
     ends = {
         (node, address or "") for one in found for node, address in ((one.src, one.src_addr), (one.dst, one.dst_addr))
@@ -85,14 +89,6 @@ def _seats(model: Model, found: list[Measurement]) -> dict[_Seat, str]:
     segments = {seat: _segment(model, seat, prefixes.get(seat)) for seat in ends}
     order = sorted(ends, key=lambda seat: (segments[seat][0], nodes.get(seat[0], len(nodes)), *seat))
     return {seat: segments[seat][1] for seat in order}
-
-
-def _prefixes(model: Model) -> Iterator[tuple[_Seat, int]]:
-    for node, record in model.nodes.items():
-        for nic in dicts((record.inventory or {}).get("nics")):
-            for entry in dicts(nic.get("addresses")):
-                if isinstance(entry.get("prefix"), int):
-                    yield (node, str(entry.get("address"))), entry["prefix"]
 
 
 def _segment(model: Model, seat: _Seat, prefix: int | None) -> tuple[tuple[int, int, str], str]:

@@ -109,7 +109,6 @@ def cells_of(model: Model, layer: Layer, numbers: Sequence[int] | None = None) -
 
 
 def by_node(slots: Slots, values: Floats, nodes: list[str], less_is_better: bool) -> tuple[Slots, Floats, list[str]]:
-    """Return the worst cell and the worst value of each two nodes."""
     places: dict[str, list[int]] = {}
     for at, node in enumerate(nodes):
         places.setdefault(node, []).append(at)
@@ -259,7 +258,6 @@ class Heatmap:
         return {(row, column): self.describe(row, column) for row, column in cells}
 
     def _scale_legend(self, scene: Scene, scale: _Scale, y: int) -> int:
-        """Add the bar of the scale; return the y of what follows."""
         step = 14
         scene.items += [Box(_MARGIN + at * step, y, step, 12, name) for at, name in enumerate(SCALE)]
         anchors: tuple[Anchor, ...] = ("start", "middle", "end")
@@ -271,7 +269,6 @@ class Heatmap:
         return y + 24 + 2 * LINE
 
     def _legend(self, scene: Scene, scale: _Scale | None, y: int, room: int) -> int:
-        """Add the meanings of colours and marks with the number of cells; return the height of the picture."""
         counted = counts(self.cells.slots)
         x = _MARGIN
         for slot, word in self.words:

@@ -25,10 +25,16 @@ from fabtui.pictures.scene import (
     rgb,
 )
 
-Dots = np.ndarray[Any, np.dtype[np.bool_]]
+#: Flags of a glyph, or other flags.
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
 #: Height of a glyph with its descender, and width of a glyph with the space after it.
 HEIGHT, ADVANCE = 8, 6
+#: Height of a glyph above the base line.
+_ASCENT = 7
+#: Number of pixels of a PNG per pixel of a scene, each way.
+SCALE = 2
 #: Five columns per character from the space to the tilde, a byte each; the lowest bit is the top.
 _COLUMNS = bytes.fromhex(
     "0000000000 00005F0000 0007000700 147F147F14 242A7F2A12 2313086462 3649552250 0005030000 001C224100 0041221C00 "
@@ -46,32 +52,16 @@ _COLUMNS = bytes.fromhex(
 _SIGNS = {"▾": bytes.fromhex("040C1C0C04"), "≠": bytes.fromhex("14341C1614")}
 
 
-def text_dots(text: str) -> Dots:
-    """Return a line of text as dots, `HEIGHT` high; characters without a glyph are question marks."""
-    if not text:
-        return np.zeros((HEIGHT, 0), dtype=bool)
-    return np.concatenate([_glyph(character) for character in text], axis=1)
-
-
 @cache
-def _glyph(character: str) -> Dots:
+def _glyph(character: str) -> Flags:
     if character == "\u2026":
         return np.concatenate([_glyph(".")[:, 1:4]] * 2, axis=1)
     known = " " <= character <= "~"
     first = 5 * (ord(character if known else "?") - ord(" "))
     columns = _SIGNS.get(character, _COLUMNS[first : first + 5]) + b"\0"
     bits = np.unpackbits(np.frombuffer(columns, dtype=np.uint8)[None, :], axis=0, bitorder="little")
-    found: Dots = bits.astype(bool)
+    found: Flags = bits.astype(bool)
     return found
-
-
-Flags = np.ndarray[Any, np.dtype[np.bool_]]
-Pixels = np.ndarray[Any, np.dtype[np.uint8]]
-
-#: Number of pixels of a PNG per pixel of a scene, each way.
-SCALE = 2
-#: Height of a glyph above the base line.
-_ASCENT = 7
 
 
 def png(scene: Scene) -> bytes:
@@ -91,7 +81,6 @@ def png(scene: Scene) -> bytes:
 
 
 def tiles_png(item: Tiles) -> bytes:
-    """Return the cells alone as a PNG of one pixel per cell."""
     names = [name or "paper" for name in item.colors]
     return encoded(item.codes, names)
 
@@ -104,11 +93,9 @@ def encoded(pixels: Pixels, names: Sequence[str]) -> bytes:
     palette = b"".join(bytes(rgb(colors()[name])) for name in names)
     head = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
     chunks = ((b"IHDR", head), (b"PLTE", palette), (b"IDAT", zlib.compress(rows.tobytes(), 6)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in chunks)
-
-
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    )
 
 
 class _Canvas:
@@ -141,7 +128,8 @@ class _Canvas:
             self.box(x + (x2 - x) * here - thick / 2, y + (y2 - y) * here - thick / 2, thick, thick, color)
 
     def text(self, item: Text) -> None:
-        dots = text_dots(item.text)
+        # Characters without a glyph are question marks.
+        dots = np.concatenate([np.zeros((HEIGHT, 0), dtype=bool), *map(_glyph, item.text)], axis=1)
         size = dots.shape[1] - (ADVANCE - 5)
         back = {"start": 0, "middle": size / 2, "end": size}[item.anchor]
         if item.turned:
@@ -151,7 +139,7 @@ class _Canvas:
         if item.bold:
             self._stamp(dots, item.x - back + 1 / SCALE, item.y - _ASCENT, item.color)
 
-    def _stamp(self, dots: Dots, x: float, y: float, color: str) -> None:
+    def _stamp(self, dots: Flags, x: float, y: float, color: str) -> None:
         large = dots.repeat(SCALE, axis=0).repeat(SCALE, axis=1)
         left, top = round(x * SCALE), round(y * SCALE)
         large = large[max(0, -top) :, max(0, -left) :]

@@ -131,7 +131,6 @@ def _tiles(item: Tiles) -> Iterator[str]:
 
 
 def _runs(cells: png.Flags) -> str:
-    """Return a path over the cells that are set: one rectangle per run of a row."""
     edges = np.diff(np.pad(cells, ((0, 0), (1, 1))).astype(np.int8), axis=1)
     starts, ends = np.argwhere(edges == 1), np.argwhere(edges == -1)
     spans = zip(starts.tolist(), ends.tolist(), strict=True)

@@ -87,14 +87,12 @@ def _confirmation(finding: Finding) -> list[str]:
 
 
 def known_text(finding: Finding) -> str:
-    """Return the note of the user with its date, or ""."""
     if (known := finding.acknowledged) is None:
         return ""
     return f"known since {time.strftime('%Y-%m-%d', time.gmtime(known.since))}: {one_line(known.note, _LONGEST)}"
 
 
 def pairs_text(finding: Finding) -> str:
-    """Return how many pairs a finding explains, or ""."""
     return count(len(finding.cells), "pair") if finding.cells else ""
 
 

@@ -187,7 +187,6 @@ class JobBoard:
 
     @cached_property
     def columns(self) -> int:
-        """Maximum number of ranks of a node."""
         return max((column + 1 for _, column in self.places), default=0)
 
     def at(self, node: str, column: int) -> RankRow | None:
@@ -330,7 +329,6 @@ def _iterations(log: JobEvidenceLog, line: _Timeline, before: int) -> tuple[tupl
 
 
 def rank_parts(board: JobBoard, row: RankRow, glyphs: Glyphs) -> Line:
-    """Return a rank on one line: place, state, numbers, and what shows its state."""
     where = one_line(row.endpoint or row.place.node, 80)
     return [
         (f"rank {row.rank} ", "bold"),
@@ -361,7 +359,6 @@ class JoinedRanks(NamedTuple):
 
 
 def joined(board: JobBoard) -> list[JoinedRanks]:
-    """Return the ranks by state, those at fault first."""
     groups: dict[RankState, list[RankRow]] = {}
     for row in board.verdict.ranks:
         groups.setdefault(row.state, []).append(row)
@@ -374,7 +371,6 @@ def _numbers(rows: Sequence[RankRow], quantities: Iterable[Quantity]) -> str:
 
 
 def group_lines(board: JobBoard, width: int, glyphs: Glyphs) -> Lines:
-    """Return the joined ranks: places, state, whom they wait for, and the range of their numbers."""
     lines: Lines = []
     behind = board.verdict.behind
     groups = joined(board)
@@ -395,7 +391,6 @@ def group_lines(board: JobBoard, width: int, glyphs: Glyphs) -> Lines:
 
 
 def behind_lines(board: JobBoard, width: int, glyphs: Glyphs) -> Lines:
-    """Return who is behind: rank, node, GPU, process, where it is, since when, and which sources name it."""
     verdict, tone = board.verdict, f"$tone-{board.style.key}"
     edge: Part = ("| " if glyphs.plain else "▌", tone)
     since = f" (for {clock_text(verdict.seconds)}, since {time_text(verdict.since)})" if verdict.since else ""
@@ -434,7 +429,6 @@ def steps_of(board: JobBoard) -> list[str]:
 
 
 def evidence_lines(board: JobBoard, width: int, *, blind: bool = True) -> Lines:
-    """Return what each source saw, and what it cannot see."""
     sources = board.verdict.sources
     label = min(16, max((len(one.name) for one in sources), default=0) + 2)
     lines: Lines = []
@@ -453,13 +447,11 @@ def evidence_lines(board: JobBoard, width: int, *, blind: bool = True) -> Lines:
 
 
 def traffic_lines(board: JobBoard, width: int) -> Lines:
-    """Return the traffic of pairs that counters prove, else why there is none."""
     lines: Lines = [traffic_of(board, *one.ends) for one in board.traffic]
     return stacked(lines or [[(_NO_TRAFFIC, MUTED)]], width, 2)
 
 
 def rate_lines(board: JobBoard, width: int, glyphs: Glyphs, seconds: float = 60.0) -> Lines:
-    """Return rates over the last time as sparklines with the value now and the usual one."""
     label, tail = 15, 17
     steps = max(8, min(30, width - label - tail))
     blocks = glyphs.blocks
@@ -503,7 +495,6 @@ def sentence_line(board: JobBoard, width: int, glyphs: Glyphs, now: float | None
 
 
 def traffic_of(board: JobBoard, src: str, dst: str) -> Line:
-    """Return the traffic of a pair of endpoints or nodes, or why it is unknown."""
     name = (f"{one_line(src, 80)} and {one_line(dst, 80)}  ", "bold")
     for ends, head in (((src, dst), ""), ((node_of(src), node_of(dst)), "their nodes: ")):
         known = next((one for one in board.traffic if ends[0] != ends[1] and set(ends) == set(one.ends)), None)
@@ -513,7 +504,6 @@ def traffic_of(board: JobBoard, src: str, dst: str) -> Line:
 
 
 def board_text(board: JobBoard, width: int, glyphs: Glyphs) -> str:
-    """Return the whole board as plain text for a mail or a ticket."""
     parts = [
         wrapped([(one_line(board.verdict.sentence, 2 * _TEXT), "")], width, 2),
         behind_lines(board, width, glyphs),

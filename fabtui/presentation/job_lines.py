@@ -32,6 +32,11 @@ _ITERATIONS = 5
 _ENOUGH = 5
 _SPARK = 24
 _GIB = 1 << 30
+#: Headings of the table of nodes, those that a narrow screen leaves out last.
+HEADINGS = ("node", "state", "last output", "in", "iteration", "GPUs busy", "memory GiB", "power W", "ranks", "errors")
+_LEAVE_OUT = ("power W", "in", "memory GiB", "ranks")
+#: Headings above numbers.
+RIGHT = frozenset(HEADINGS[2:]) - {"in"}
 #: Settings of the summary line: label and meaning.
 _SHORT = (("TP", "tensor"), ("DP", "data"), ("PP", "pipeline"), ("CP", "context"))
 
@@ -45,7 +50,6 @@ class JobCells(NamedTuple):
 
 
 def title_line(report: JobReport) -> Line:
-    """Return job, verdict, state, times, nodes and name on one line; what is cut off first comes last."""
     status = report.status
     name = f"job {status.job}" if status.job else "logs without a job"
     parts: Line = [(f" {one_line(name, 40)}", "bold"), ("  ", ""), (report.verdict, _VERDICT_STYLES[report.verdict])]
@@ -74,7 +78,6 @@ def finding_lines(finding: Finding, width: int, glyphs: Glyphs, *, with_next: bo
 
 
 def node_cells(report: JobReport, *, folded: bool = True) -> list[JobCells]:
-    """Return the table of nodes; if there are many, identical ones share a line."""
     groups: dict[object, list[NodeRow]] = {}
     for row in report.rows:
         sample = row.sample
@@ -112,13 +115,6 @@ def _cells(rows: list[NodeRow]) -> JobCells:
     return JobCells(tuple(row.node for row in rows), texts, first.state)
 
 
-#: Headings of the table of nodes, those that a narrow screen leaves out last.
-HEADINGS = ("node", "state", "last output", "in", "iteration", "GPUs busy", "memory GiB", "power W", "ranks", "errors")
-_LEAVE_OUT = ("power W", "in", "memory GiB", "ranks")
-#: Headings above numbers.
-RIGHT = frozenset(HEADINGS[2:]) - {"in"}
-
-
 def headings_for(rows: Sequence[JobCells], width: int) -> list[str]:
     shown = [name for name in HEADINGS if name in ("node", "state") or any(row.texts[name] for row in rows)]
     for name in _LEAVE_OUT:
@@ -149,7 +145,6 @@ def state_style(state: str) -> str:
 
 
 def iteration_line(report: JobReport, glyphs: Glyphs) -> Line:
-    """Return iteration times: the last ones, the median, and the warm-up apart; nothing without any."""
     times = report.facts.logs.iterations
     latest, median = times.latest, times.median
     if latest is None:
@@ -186,7 +181,6 @@ def _spark(times: IterationTimes, glyphs: Glyphs) -> str:
 
 
 def setting_lines(report: JobReport, width: int) -> Lines:
-    """Return the settings that the job has printed, in short, and whether all nodes agree."""
     settings = report.facts.logs.settings
     values = settings.usual()
     if not values:
@@ -223,7 +217,6 @@ def tail_of(file: LogFile, number: int, width: int, ellipsis: str) -> Lines:
 
 
 def tail_lines(report: JobReport, width: int, glyphs: Glyphs) -> Lines:
-    """Return the last lines of all logs; logs of a kind with the same end are shown once."""
     lines: Lines = []
     for stream, name in STREAM_NAMES.items():
         ends: dict[tuple[str, ...], list[LogFile]] = {}
@@ -250,7 +243,6 @@ def _number(file: LogFile, report: JobReport) -> int:
 
 
 def job_text(report: JobReport, width: int, *, ascii_only: bool) -> str:
-    """Return state, findings, nodes, iteration times, settings, ends of the logs, and what could not be read."""
     glyphs = Glyphs(ascii_only)
     lines: Lines = wrapped(title_line(report), width, 2)
     for finding in report.findings:

@@ -41,7 +41,6 @@ def layer_title(layer: Layer) -> str:
 
 
 def layers_of(model: Model) -> list[Layer]:
-    """Return the layers of a model that have keys; ``change`` needs a baseline or a previous sweep, ``job`` a job."""
     missing = {Layer.CHANGE: not model.comparable, Layer.JOB: not model.job}
     return [layer for layer in key_layers() if not missing.get(layer)]
 
@@ -96,7 +95,6 @@ def usual_rows(model: Model, layer: Layer) -> list[UsualRow]:
 
 
 def usual_lines(model: Model, layer: Layer) -> list[Line]:
-    """Return the usual values as a small table under a heading; nothing without any."""
     rows = usual_rows(model, layer)
     if not rows:
         return []
@@ -117,7 +115,6 @@ def usual_lines(model: Model, layer: Layer) -> list[Line]:
 
 
 def usual_line(model: Model, layer: Layer, glyphs: Glyphs) -> Line:
-    """Return the usual values on one line, or nothing."""
     parts: Line = []
     for row in usual_rows(model, layer):
         parts += [(f" {glyphs.dot} " if parts else "usual: ", MUTED), (f"{row.name} ", MUTED), (row.usual, "$primary")]
@@ -138,7 +135,6 @@ def _change_legend(model: Model) -> list[Part]:
 
 
 def meanings(layer: Layer) -> list[tuple[CellStyle, str]]:
-    """Return the meanings of the colours of a layer, the good ones first."""
     skipped = "no value then" if layer is Layer.CHANGE else "skipped"
     problems = [(style, skipped if style is CellStyle.SKIPPED else text) for style, text in _PROBLEMS]
     if layer is Layer.TRANSPORT:

@@ -94,7 +94,6 @@ def round_text(model: Model) -> str:
 
 
 def sweep_lines(model: Model, elapsed: float, pace: Pace, glyphs: Glyphs, width: int) -> list[list[Part]]:
-    """Return phase, round, progress bar, rate and times of a sweep; nothing before and after it."""
     if model.exit_code is not None or model.phase.name in ("start", "connect", "done"):
         return []
     paused: list[Part] = [("   PAUSED", "bold reverse")] if model.paused else []

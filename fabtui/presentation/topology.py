@@ -53,7 +53,6 @@ class Topology:
         self._tested = {str(model.endpoints[at]) for at in tested if at < len(model.endpoints)}
 
     def roots(self) -> list[Branch]:
-        """Return NVLink domains, leaf switches and rails, as far as they are known, and nodes."""
         model = self._model
         ends = [end for end in model.endpoints if end.kind != "none"]
         by_leaf: defaultdict[str, list[Endpoint]] = defaultdict(list)
@@ -199,7 +198,6 @@ class Topology:
 
 
 def flat(branches: Iterable[Branch], depth: int = 0) -> list[str]:
-    """Return the whole tree as text."""
     lines: list[str] = []
     for one in branches:
         lines.append("  " * depth + "".join(word for word, _ in one.parts).rstrip())

@@ -89,7 +89,6 @@ def pair_noun(model: Model) -> str:
 
 
 def standing_of(one: Diagnosis) -> Standing:
-    """Return the standing of a session that has ended."""
     model, counts, noun = one.model, dict(one.tally.counts), pair_noun(one.model)
     if not counts and not model.results.tested and (counts := _address_counts(model)):
         noun = "address pair"
@@ -142,7 +141,6 @@ def sentence_of(one: Diagnosis) -> str:
 
 
 def sentence_text(standing: Standing, width: int | None = None, glyphs: Glyphs = UNICODE) -> str:
-    """Return the verdict as plain text, see `verdict_sentence`."""
     return plain(verdict_sentence(standing, width, glyphs))
 
 
@@ -233,7 +231,11 @@ def _running_head(standing: Standing, rest: Line, *, brief: bool) -> Line:
 def _faults(standing: Standing) -> tuple[str, list[Part]]:
     """Return what is wrong, worst first, and the text between it and the numbers."""
     parts = {
-        severity: [_fault_part(one, standing.domain) for one in standing.findings if one.severity is severity]
+        severity: [
+            (without_domain(standing.domain, fault_text(one)) + (_KNOWN if one.known else ""), _STYLES[severity])
+            for one in standing.findings
+            if one.severity is severity
+        ]
         for severity in (Severity.BAD, Severity.WARN)
     }
     bad, likely = parts[Severity.BAD], parts[Severity.WARN]
@@ -247,11 +249,6 @@ def _faults(standing: Standing) -> tuple[str, list[Part]]:
         named = not standing.tested or standing.untested
         return (": " if named else "; not tested: "), [(standing.reason, "$warning")]
     return f"; {'warning' if len(likely) == 1 else 'warnings'}: ", likely
-
-
-def _fault_part(finding: Finding, domain: str) -> Part:
-    known = _KNOWN if finding.known else ""
-    return without_domain(domain, fault_text(finding)) + known, _STYLES[finding.severity]
 
 
 def fault_text(finding: Finding) -> str:

@@ -23,9 +23,8 @@ def text_width(text: str) -> int:
     """Return the number of columns of a terminal that a text takes."""
     if text.isascii():
         return len(text)
-    return sum(
-        0 if unicodedata.combining(one) else 2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text
-    )
+    shown = [sign for sign in text if not unicodedata.combining(sign)]
+    return sum(2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in shown)
 
 
 def padded(rows: Sequence[Sequence[str]], left: Collection[int] = (0,), widest: int | None = None) -> list[list[str]]:
@@ -47,7 +46,6 @@ def aligned(
     indent: str = "  ",
     widest: int | None = None,
 ) -> list[str]:
-    """Return rows as lines of aligned columns, see `padded`."""
     return [indent + gap.join(cells).rstrip() for cells in padded(rows, left, widest)]
 
 
@@ -56,7 +54,6 @@ def filled(rows: Sequence[Sequence[str]], nothing: Collection[str] = NOTHING) ->
 
 
 def fill(text: str, width: int, left: bool) -> str:
-    """Return a text with blanks up to a width, after it or before it."""
     blanks = " " * (width - text_width(text))
     return text + blanks if left else blanks + text
 

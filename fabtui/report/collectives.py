@@ -76,7 +76,6 @@ def _collective_cells(row: CollectiveRow, before: CollectiveRow | None) -> list[
 
 
 def comparison(model: Model) -> Iterator[Table]:
-    """Yield the A/B table: every arm and its ratio per pair class, and per group and size of a collective."""
     rows = compared(model)
     if not rows:
         return
@@ -115,7 +114,6 @@ def _arm_text(row: Compared, arm: Arm) -> str:
 
 
 def sweep_tables(model: Model) -> Iterator[Table]:
-    """Yield a table per collective, message size and unit, none without ``--groups``."""
     rows = group_sweep(model)
     for kind, size in dict.fromkeys((row.kind, row.bytes) for row in rows):
         at = ", message size unknown" if size is None else f" at {size_text(size)}"

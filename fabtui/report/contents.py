@@ -279,5 +279,4 @@ def _described(name: str, model: Model) -> str:
 
 
 def document_text(found: Document, path: Path) -> str:
-    """Return a report in the format of the ending of a name."""
     return markdown(found) if path.suffix.lower() in MARKDOWN else html(found)

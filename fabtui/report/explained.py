@@ -119,7 +119,6 @@ def _entry(words: Sequence[str]) -> Explained | None:
 
 
 def _named(word: str) -> list[Block]:
-    """Return the rules and errors with a code or name; none if it is unknown."""
     key = word.lower()
     blocks: list[Block] = [_rule(one) for one in RULES if key in (one.id.lower(), one.name)]
     blocks += [

@@ -31,7 +31,6 @@ _NOT_TESTED = "-"
 
 
 def grids(model: Model, layers: Sequence[Layer] | None, signs: Glyphs, width: int) -> Iterator[Lines]:
-    """Yield the grids of layers (None: those with values)."""
     shown = layers if layers is not None else [layer for layer in grid_layers() if has_values(model, layer)]
     for layer in shown:
         head, *lines = grid(model, layer, signs, width)
@@ -181,7 +180,6 @@ def _node_cells(found: CellMatrix, signs: Glyphs, wide: bool) -> list[list[tuple
 
 
 def matrix(model: Model, signs: Glyphs, layer: Layer = Layer.P2P) -> list[str]:
-    """Return the lines of the grid: two lines of heading, one row per endpoint, and the meanings of its characters."""
     ends = model.rows
     cells = cell_rows(model, layer, signs)
     width = max(3, *(len(text) for row in cells for text, _ in row))

@@ -61,7 +61,6 @@ def _names_nodes(one: Diagnosis) -> bool:
 
 
 def healthy_text(model: Model, found: HealthySet) -> str:
-    """Return the whole text of a healthy set; cleaned, ending in a newline."""
     return text(_blocks(model, found))
 
 

@@ -29,6 +29,9 @@ from fabtui.sanitize import clean
 
 #: Elements without content and end tag.
 _VOID = frozenset({"meta"})
+#: Glyph and word of each state and severity; colour alone is never enough.
+_STATES = {"ok": "✓", "bad": "✗", "unknown": "?"}
+_SEVERITIES = {"bad": "✗ bad", "warn": "! warning", "note": "· note"}
 
 
 class Markup(str):
@@ -55,11 +58,6 @@ def tag(name: str, /, *content: str, **attributes: str | bool) -> Markup:
             parts.append(f'{label}="{text(value)}"')
     inner = "".join(map(text, content))
     return Markup(f"<{' '.join(parts)}>" + ("" if name in _VOID else f"{inner}</{name}>"))
-
-
-#: Glyph and word of each state and severity; colour alone is never enough.
-_STATES = {"ok": "✓", "bad": "✗", "unknown": "?"}
-_SEVERITIES = {"bad": "✗ bad", "warn": "! warning", "note": "· note"}
 
 
 def html(document: Document) -> str:

@@ -53,7 +53,6 @@ def text_of(result: Result, width: int, plain: bool = False) -> str:
 
 
 def reading_section(result: Result, number: int) -> Section:
-    """Return the section of a file; ``number`` makes its anchor unique."""
     about = f"{result.kind}: {result.title}" if result.known else "format not recognised"
     blocks: list[Block] = [Paragraph(about), *_blocks(result)]
     if diagnosed := text_lines(diagnosis_blocks(result)):
@@ -168,7 +167,6 @@ def _matrix(value: dict[str, Any], name: str) -> Table:
 
 
 def _fact(name: str, value: Any, units: dict[str, str]) -> str | None:
-    """Return the text after a name; None if the value needs its own block."""
     if _is_plain(value):
         return _cell(value)
     if isinstance(value, dict) and _is_short(value) and not is_matrix(value):
@@ -189,7 +187,6 @@ def _unit(name: str, units: dict[str, str]) -> str:
 
 
 def _cell(value: Any, limit: int = 2000) -> str:
-    """Return a plain value or a short list as text."""
     if value is None or value == "":
         return _NONE
     if isinstance(value, bool):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import Domain, Finding, Kind
@@ -35,16 +35,11 @@ _WHERE = "--json has them all"
 
 
 def problems(one: Diagnosis) -> Iterator[Block]:
-    """Yield the findings, and the pairs that are not ok and that no finding explains."""
     if one.findings:
-        yield Panel(findings_head(one.findings), entries(one))
+        known = sum(finding.known for finding in one.findings)
+        more = f", {known} of them known" if known else ""
+        yield Panel(f"findings: {len(one.findings)}{more}", entries(one))
     yield from not_in_findings(one)
-
-
-def findings_head(listed: Sequence[Finding]) -> str:
-    """Return the number of findings, and of those that the user knows about."""
-    known = sum(one.known for one in listed)
-    return f"findings: {len(listed)}" + (f", {known} of them known" if known else "")
 
 
 def entries(one: Diagnosis) -> list[Entry]:
@@ -173,7 +168,6 @@ def _bad_line(model: Model, group: list[Measurement], notes: PortNotes, *, swept
 
 
 def jitter(one: Diagnosis) -> Iterator[Items]:
-    """Yield the pairs that passed with slow messages."""
     model, covered, lines = one.model, _covered(one), []
     for slow in notable(model):
         m = slow.measurement

@@ -74,7 +74,6 @@ def diff_text(
 def change_blocks(
     sessions: tuple[str, str], then: str, diff: SessionDiff, width: int, glyphs: Glyphs
 ) -> Iterator[Block]:
-    """Yield the changes since an earlier session, which has the name ``then``; ``sessions`` describe both."""
     verdicts = map(sentence_of, diff.sessions)
     named = zip(("then:", "now: "), sessions, verdicts, strict=True)
     heads = [f"{when} {session}: {verdict}" for when, session, verdict in named]
@@ -103,7 +102,6 @@ def _finding_lists(found: Sequence[Finding], what: str) -> Iterator[Items]:
 
 
 def change_line(diff: SessionDiff) -> str:
-    """Return how many pairs broke and were repaired, and how many findings are new and gone, in one sentence."""
     turned = [one for one in diff.pairs if one.turned]
     broken = sum(one.now.bad for one in turned)
     repaired = len(turned) - broken
@@ -117,7 +115,6 @@ def change_line(diff: SessionDiff) -> str:
 
 
 def print_diff(names: tuple[str, str], models: tuple[Model, Model], diff: SessionDiff) -> None:
-    """Print differences on standard output, see `diff_text`."""
     width = shutil.get_terminal_size((_FILE_WIDTH, 24)).columns if sys.stdout.isatty() else _FILE_WIDTH
     sessions = (session_text(names[0], models[0]), session_text(names[1], models[1]))
     glyphs = UNICODE if takes_unicode(sys.stdout) else ASCII
@@ -166,7 +163,6 @@ def _pair_tables(pairs: Sequence[PairChange], *, values: bool = False) -> Iterat
 
 
 def _pair_rows(changes: Sequence[PairChange]) -> list[list[str]]:
-    """Return the rows of the pairs with a status; the worst come first."""
     groups: dict[tuple[object, ...], list[PairChange]] = {}
     for one in changes:
         # Values that changed by about the same factor are listed together.
@@ -226,7 +222,6 @@ def _cells(row: _Row) -> list[str]:
 
 
 def _ends(names: Iterable[str], places: Iterable[str]) -> str:
-    """Return the only end of pairs, or the places of all."""
     ends = set(names)
     return one_line(ends.pop()) if len(ends) == 1 else fold(places)
 
@@ -250,7 +245,6 @@ def _with_evidence(finding: Finding) -> list[str]:
 
 
 def json_text(names: tuple[str, str], diff: SessionDiff) -> str:
-    """Return the differences as the text of a JSON file; the names are those of the two sessions."""
     facts = diff.facts
     value = {
         **head("diff"),
@@ -268,7 +262,6 @@ def json_text(names: tuple[str, str], diff: SessionDiff) -> str:
 
 
 def csv_text(diff: SessionDiff) -> str:
-    """Return the changed pairs as the text of a CSV file, the worst first; unknown values are empty."""
     rows = ([one_line(cell) if isinstance(cell, str) else cell for cell in _pair_row(one)] for one in diff.pairs)
     return table_text(COLUMNS, rows)
 

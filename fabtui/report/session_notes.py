@@ -19,6 +19,7 @@ from fabtui.model.session_model import Model, NodeRecord
 from fabtui.nodeset import count, fold, ranges
 from fabtui.presentation.job_board import QUANTITIES, JobBoard, joined
 from fabtui.presentation.numbers import value_text
+from fabtui.presentation.wrapping import filled
 from fabtui.report.document import Block, Items, Lines, Paragraph, Table
 from fabtui.report.text import capped, shortened
 from fabtui.sanitize import one_line
@@ -36,7 +37,6 @@ Places = dict[tuple[int, str], dict[str, None]]
 
 
 def nodes(model: Model) -> Table:
-    """Return the nodes, identical ones in one row, their state, and what is known about them."""
     groups: dict[tuple[str, str], list[str]] = {}
     for record in model.nodes.values():
         # Without its own name, the text may be the same for several nodes.
@@ -81,7 +81,6 @@ def _mesh_values(layer: Layer, good: list[Measurement]) -> str:
 
 
 def networks(model: Model) -> list[str]:
-    """Return lines on the tested networks, one for each rail, and on the interfaces that only SSH uses."""
     tested: Places = {}
     left_out: Places = {}
     for record in model.nodes.values():
@@ -138,9 +137,8 @@ def carrier_block(one: Diagnosis, every_pair: bool) -> Iterator[Block]:
         yield from [Paragraph(sentence)] if sentence else []
         return
     alike: dict[str, list[str]] = {}
-    for m in sorted(
-        latest_pairs(model), key=lambda one: (model.table.number(one.src) or 0, model.table.number(one.dst) or 0)
-    ):
+    number_of = model.table.number
+    for m in sorted(latest_pairs(model), key=lambda m: (number_of(m.src) or 0, number_of(m.dst) or 0)):
         if found := carrier(model, m):
             alike.setdefault(one_line(found.text, 300), []).append(f"{m.src} > {m.dst}")
     lines = []
@@ -151,7 +149,6 @@ def carrier_block(one: Diagnosis, every_pair: bool) -> Iterator[Block]:
 
 
 def storage(model: Model) -> Iterator[Table]:
-    """Yield the table of the probe ``storage``, where it ran."""
     rows, files, together = [], [], []
     for record in model.nodes.values():
         value = record.probe_results.get("storage")
@@ -173,15 +170,16 @@ def storage(model: Model) -> Iterator[Table]:
 
 
 def job_blocks(verdict: JobVerdict) -> Iterator[Block]:
-    """Yield the sentence about a job, its ranks, the evidence and the next commands."""
     yield Paragraph(one_line(verdict.sentence, 1000))
     yield from evidence_blocks(verdict)
 
 
 def evidence_blocks(verdict: JobVerdict) -> Iterator[Block]:
     if verdict.ranks:
-        rows = _folded(verdict) if len(verdict.ranks) >= _FOLD_FROM else [_rank(row) for row in verdict.ranks]
-        yield _without_empty([_HEADINGS, *rows])
+        rows = _folded(verdict) if len(verdict.ranks) >= _FOLD_FROM else [*map(_rank, verdict.ranks)]
+        kept = filled(rows, ("",))
+        left = [place for place, at in enumerate(kept) if at in _LEFT]
+        yield Table("ranks", [[row[at] for at in kept] for row in (_HEADINGS, *rows)], left)
     lines = []
     for source in verdict.sources:
         blind = f"; but {source.blind}" if source.blind else ""
@@ -213,9 +211,3 @@ def _folded(verdict: JobVerdict) -> list[list[str]]:
             cells = [ranges(row.rank for row in rest), nodes, "", str(group.state)]
             rows.append([*cells, *_numbers(rest), count(len(rest), "rank")])
     return rows
-
-
-def _without_empty(rows: list[list[str]]) -> Table:
-    kept = [at for at in range(len(rows[0])) if any(row[at] for row in rows[1:])]
-    left = [place for place, at in enumerate(kept) if at in _LEFT]
-    return Table("ranks", [[row[at] for at in kept] for row in rows], left)

@@ -68,7 +68,6 @@ def _blocks(one: Diagnosis, signs: Glyphs, shown: Shown | None) -> Iterator[Bloc
 
 
 def head_lines(model: Model) -> list[str]:
-    """Return the size of a session, the lab faults, and a warning where host keys were not checked."""
     ends = [end for end in model.endpoints if end.kind in ("gpu", "cpu")]
     kinds = Counter("CPU rank" if end.kind == "cpu" else end.name or "GPU" for end in ends)
     nodes = count(len(model.nodes), "node")

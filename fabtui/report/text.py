@@ -30,7 +30,6 @@ def text(blocks: Iterable[Block], width: int | None = None, plain: bool = False)
 
 
 def text_lines(blocks: Iterable[Block], width: int | None = None) -> list[str]:
-    """Return the lines of blocks, see `text`."""
     lines: list[str] = []
     apart = False
     for block in blocks:
@@ -180,5 +179,4 @@ def cut(text: str, width: int) -> str:
 
 
 def takes_unicode(out: TextIO) -> bool:
-    """Return True if a stream can show characters beyond ASCII."""
     return (out.encoding or "").lower().replace("-", "") in ("utf8", "utf16", "utf32")
