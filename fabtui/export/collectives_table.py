@@ -14,6 +14,9 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 
+#: Number at the end of the name of a rail.
+_NUMBER = re.compile(r"[0-9]{1,9}$")
+
 
 class CollectiveRow(NamedTuple):
     """Result of one group in one collective; None: unknown."""
@@ -47,7 +50,9 @@ def table_rows(model: Model) -> list[CollectiveRow]:
             group = (0, 0, 0)
         elif m.src == m.dst:
             # Rails are not nodes, and rail10 comes behind rail9.
-            group = (1, places[m.src], 0) if m.src in places else (2, len(m.src), _last_number(m.src))
+            group = (
+                (1, places[m.src], 0) if m.src in places else (2, len(m.src), int((_NUMBER.findall(m.src) or [-1])[0]))
+            )
         else:
             group = (3, places.get(m.src, -1), places.get(m.dst, -1))
         return (arms.get(m.arm, len(arms)), kinds.index(m.layer), *group, m.asked_bytes or 0)
@@ -129,8 +134,3 @@ def _number(m: Measurement, name: str) -> Any:
     value = (m.extra or {}).get(name)
     kinds = int if name in ("ranks", "wrong") else (int, float)
     return value if isinstance(value, kinds) and not isinstance(value, bool) else None
-
-
-def _last_number(text: str) -> int:
-    match = re.search(r"[0-9]{1,9}$", text)
-    return int(match[0]) if match is not None else -1

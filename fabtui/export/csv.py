@@ -17,7 +17,9 @@ from fabtui.presentation.numbers import percent_text
 from fabtui.sanitize import one_line
 
 _PAIR = ("time", "layer", "src", "dst", "src_node", "src_index", "dst_node", "dst_index", "class", "verdict")
-COLUMNS = (*_PAIR, "value", "unit", "bytes", "transport", "src_addr", "dst_addr", "attempts", "error")
+#: Columns that a measurement has under their names.
+_MEASURED = ("unit", "bytes", "transport", "src_addr", "dst_addr", "attempts")
+COLUMNS = (*_PAIR, "value", *_MEASURED, "error")
 #: Between a layer and the arm of an A/B comparison.
 ARM_MARK = "@"
 #: The columns that hold numbers; the others hold text.
@@ -57,7 +59,7 @@ def rows(model: Model, more: Callable[[Measurement], Row] = lambda _: {}) -> lis
 
 def _measured(model: Model, m: Measurement) -> Row:
     layer = m.layer if m.arm is None else f"{m.layer}{ARM_MARK}{m.arm}"
-    own = members(m, "unit", "bytes", "transport", "src_addr", "dst_addr", "attempts")
+    own = members(m, *_MEASURED)
     own |= {"time": when(m.time), "class": model.key_of(m).kind.value, "verdict": model.verdict(m).value}
     value = None if m.value is None else float(m.value)
     return _row(model, layer, m.src, m.dst, value=value, error=m.error or _slow(model, m), **own)

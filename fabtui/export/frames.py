@@ -49,8 +49,10 @@ def _types(names: Iterable[str], **own: Any) -> dict[str, Any]:
 
 
 #: The columns of the CSV: arms in one of their own, with usual values and methods, the time and the texts last.
+_OWN = [name for name in COLUMNS if name not in ("time", "layer", "error")]
+_AFTER = _OWN.index("bytes") + 1
 _PAIRS = _types(
-    (*("layer", "arm"), *COLUMNS[2:13], "usual", *COLUMNS[13:-1], *("time", "how", "error")),
+    ("layer", "arm", *_OWN[:_AFTER], "usual", *_OWN[_AFTER:], "time", "how", "error"),
     **{"class": pd.CategoricalDtype([str(kind) for kind in PairClass])},
     layer=pd.CategoricalDtype([str(layer) for layer in all_layers() if not layer.spec.derived]),
     unit=pd.CategoricalDtype(sorted(UNITS - {""})),
@@ -206,7 +208,9 @@ class Frames:
     @cached_property
     def collectives(self) -> pd.DataFrame:
         """One row per collective, group, message size and arm; ``algbw`` and ``busbw`` in GB/s."""
-        return self._frame(_COLLECTIVES, lambda model: (_plain(row) for row in table_rows(model)))
+        return self._frame(
+            _COLLECTIVES, lambda model: ({**row._asdict(), "verdict": str(row.verdict)} for row in table_rows(model))
+        )
 
     @cached_property
     def facts(self) -> pd.DataFrame:
@@ -234,8 +238,7 @@ class Frames:
         """Return a layer as a matrix of sources (rows) and destinations (columns), in the order of the grid.
 
         Args:
-            layer: As in `SnapshotFrame.pivot_layer`: ``p2p``, ``world``, ``latency``, ``ping``, ``busbw``, or
-                ``p2p@NCCL_P2P_DISABLE=1`` for a further arm of a comparison.
+            layer: As in `SnapshotFrame.pivot_layer`.
             bytes: Only messages of this size; by default the largest of each pair.
             of: What the cells hold: values (NaN where there is none) or verdicts.
             session: Name of the session, if there are several.
@@ -278,10 +281,6 @@ def _typed(rows: Iterable[Row], types: dict[str, Any]) -> pd.DataFrame:
         for name, column in columns.items():
             column.append(row.get(name))
     return pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in columns.items()}).astype(types)
-
-
-def _plain(row: CollectiveRow) -> Row:
-    return {**row._asdict(), "verdict": str(row.verdict)}
 
 
 def _measurements(model: Model) -> Iterator[Row]:

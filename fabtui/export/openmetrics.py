@@ -100,7 +100,9 @@ def families_text(families: Iterable[Family], contents: Exposition) -> str:
 def families(found: Diagnosis, pairs: bool = False) -> Iterator[Family]:
     """Yield the metrics of a session; ``pairs``: whether each pair has series of its own."""
     model, tally, listed = found.model, found.tally, found.all_findings
-    yield Family("info", "Version of fabtui and library of the ranks.", [MetricSample(_about(model), 1)])
+    library = next((m.how.partition(",")[0] for m in model.measurements() if not m.layer.spec.by_address), "")
+    about = MetricSample({"version": model.software, "engine": library}, 1)
+    yield Family("info", "Version of fabtui and library of the ranks.", [about])
     for name, what, seconds in (("start_timestamp", "Start", model.started), ("timestamp", "End", model.now)):
         help_ = f"{what} of the run that these values come from."
         yield Family(f"run_{name}_seconds", help_, [MetricSample({}, seconds)])
@@ -119,12 +121,6 @@ def families(found: Diagnosis, pairs: bool = False) -> Iterator[Family]:
     yield Family("endpoint_share_bad", "Share of the tested pairs of an endpoint that are bad.", _shares(tally, model))
     if pairs:
         yield from _pairs(model)
-
-
-def _about(model: Model) -> Labels:
-    ranks = (m for m in model.measurements() if not m.layer.spec.by_address)
-    library = next((m.how.partition(",")[0] for m in ranks), "")
-    return {"version": model.software, "engine": library}
 
 
 def _verdicts(model: Model, tally: Tally) -> list[MetricSample]:

@@ -184,7 +184,9 @@ class Heatmap:
         scene.items.append(Text(_MARGIN, _MARGIN + 8, one_line(self.title, room), bold=True))
         lines = enumerate([*notes, "a row sends, a column receives"], 1)
         scene.items += [Text(_MARGIN, _MARGIN + 8 + at * LINE, note, "muted") for at, note in lines]
-        scene.items += self._axes(shown, left, top, pitch)
+        for centre, text in shown:
+            scene.items.append(Text(left - 6, top + centre * pitch + 3.5, text, anchor="end"))
+            scene.items.append(Text(left + centre * pitch + 3.5, top - 6, text, turned=True))
         scale = _Scale.of(self.cells.values) if mode == "value" and np.isfinite(self.cells.values).any() else None
         tiles = self._tiles(scale, left, top, pitch)
         scene.items += [tiles, *self._edges(left, top, pitch)]
@@ -213,12 +215,6 @@ class Heatmap:
     def _spans(self) -> list[tuple[int, int]]:
         edges = [at for at, (a, b) in enumerate(pairwise(self.cells.groups), 1) if a != b]
         return list(pairwise([0, *edges, len(self.cells.groups)])) if self.cells.groups else []
-
-    @staticmethod
-    def _axes(shown: list[tuple[float, str]], left: int, top: int, pitch: int) -> Iterator[Item]:
-        for centre, text in shown:
-            yield Text(left - 6, top + centre * pitch + 3.5, text, anchor="end")
-            yield Text(left + centre * pitch + 3.5, top - 6, text, turned=True)
 
     def _edges(self, left: int, top: int, pitch: int) -> Iterator[Item]:
         size, spans = len(self.cells.groups), self._spans()

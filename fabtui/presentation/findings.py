@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fabtui.diagnosis.finding import Direction, Domain, Finding, NextStep, Route, Subject
+from fabtui.diagnosis.finding import Direction, Domain, Finding, NextStep, Route
 from fabtui.diagnosis.mesh.affected_components import ComponentKind
 from fabtui.model.measurement import Verdict
 from fabtui.nodeset import count, fold
@@ -68,7 +68,8 @@ def evidence(finding: Finding) -> tuple[str, ...]:
             lines += render(value)
     if finding.rivals:
         sure = f"{percent_text(finding.confidence or 0.0)} confidence; " if finding.confidence is not None else ""
-        lines.append(f"{sure}the same results fit {', '.join(map(_named, finding.rivals))}")
+        rivals = [" ".join((str(rival.kind).replace("-", " "), rival.name)) for rival in finding.rivals]
+        lines.append(f"{sure}the same results fit {', '.join(rivals)}")
     if finding.recurrence is not None:
         lines.append(recurrence_text(finding.recurrence))
     return tuple(line for one in lines if (line := one_line(one, _LONGEST)))
@@ -255,10 +256,6 @@ def _in_world(found: InWorldFact) -> list[str]:
     return [f"{found.passed} of {count(found.pairs, 'pair')} pass in the world communicator{run}"]
 
 
-def _named(subject: Subject) -> str:
-    return f"{str(subject.kind).replace('-', ' ')} {subject.name}"
-
-
 def _related(related: Iterable[Finding]) -> list[str]:
     titles = dict.fromkeys((one.nodes, title(one)) for one in related)
     own = [not nodes or (len(nodes) == 1 and text.startswith(nodes[0])) for nodes, text in titles]
@@ -302,7 +299,10 @@ def _where(scope: ScopeFact) -> str:
     if scope.kind is ComponentKind.RAIL:
         return f"rail {scope.rails[0]}"
     if scope.kind is ComponentKind.SPLIT:
-        return _between_groups(scope)
+        *first, last = scope.groups
+        rails = f" on {'rails' if len(scope.rails) > 1 else 'rail'} {', '.join(map(str, scope.rails))}"
+        where = " on every rail" if scope.every_rail else rails
+        return _between(", ".join(first), last, scope.direction == "both") + where
     if scope.kind is ComponentKind.ACROSS:
         return _across(scope)
     if scope.kind is ComponentKind.MANY:
@@ -318,14 +318,6 @@ def _across(scope: ScopeFact) -> str:
     if len(scope.rails) == 2:
         return _rails_between(Route(*scope.rails, scope.direction == "both"))
     return "between rails"
-
-
-def _between_groups(scope: ScopeFact) -> str:
-    *first, last = scope.groups
-    rails = f" on {'rails' if len(scope.rails) > 1 else 'rail'} {', '.join(map(str, scope.rails))}"
-    return _between(", ".join(first), last, scope.direction == "both") + (
-        " on every rail" if scope.every_rail else rails
-    )
 
 
 def _on_rails(scope: ScopeFact) -> str:
@@ -366,18 +358,13 @@ def _location(scope: ScopeFact) -> str:
     return _where(scope) if scope.kind in (ComponentKind.ACROSS, ComponentKind.SPLIT) else f"between {_where(scope)}"
 
 
-def _but(scope: ScopeFact, does: str) -> str:
-    return f", but {does}" if scope.reverse_passes else f"; whether it {does} was not measured"
-
-
 def _unreachable(scope: ScopeFact) -> str:
     where, direction = _where(scope), scope.direction
     if scope.kind in (ComponentKind.NODE, ComponentKind.ADDRESS):
         on, on_any = (" on every rail", " on any rail") if scope.kind is ComponentKind.NODE else ("", "")
         does, other = ("sends", "receives") if direction == "out" else ("receives", "sends")
-        return f"{where} " + (
-            f"is cut off{on}" if direction == "both" else f"{does} nothing{on_any}{_but(scope, other)}"
-        )
+        but = f", but {other}" if scope.reverse_passes else f"; whether it {other} was not measured"
+        return f"{where} is cut off{on}" if direction == "both" else f"{where} {does} nothing{on_any}{but}"
     if scope.kind is ComponentKind.RAIL:
         return f"{where} is cut off on all {len(scope.nodes)} nodes"
     if scope.kind is ComponentKind.PAIR:

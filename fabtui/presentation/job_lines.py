@@ -117,15 +117,12 @@ def _cells(rows: list[NodeRow]) -> JobCells:
 
 def headings_for(rows: Sequence[JobCells], width: int) -> list[str]:
     shown = [name for name in HEADINGS if name in ("node", "state") or any(row.texts[name] for row in rows)]
+    widths = {name: max([len(name), *(len(row.texts[name]) for row in rows)]) for name in shown}
     for name in _LEAVE_OUT:
-        if sum(_column(rows, heading) + 2 for heading in shown) <= width:
+        if sum(widths[heading] + 2 for heading in shown) <= width:
             break
         shown = [heading for heading in shown if heading != name]
     return shown
-
-
-def _column(rows: Sequence[JobCells], heading: str) -> int:
-    return max([len(heading), *(len(row.texts[heading]) for row in rows)])
 
 
 def table_lines(report: JobReport, width: int, glyphs: Glyphs) -> Lines:

@@ -219,7 +219,8 @@ def _session(one: Diagnosis, sources: Sequence[str], against: Against | None) ->
     if against is not None:
         yield Section("changes", f"Changes since {one_line(against.name, 100)}", _changes(one, sources, against))
     yield Section("history", "Earlier sessions", [*past_blocks(model)])
-    yield Section("layers", "Layers", [*layer_panels(one), *_sentences(one)])
+    sentences = [*map(Paragraph, (*mesh_lines(model), *networks(model))), *carrier_block(one, every_pair=False)]
+    yield Section("layers", "Layers", [*layer_panels(one), *sentences, *storage(model)])
     yield Section("collectives", "Collectives", [*collective_blocks(one)])
     yield Section("comparison", "A/B comparison", [*comparison(model)])
     if one.preflight.table.nodes or one.preflight.missing:
@@ -236,12 +237,6 @@ def _findings(one: Diagnosis) -> list[Block]:
     return [*pictures, *entries(one), *nothing, *not_tested(one), *what_to_do(one), *about_pairs]
 
 
-def _sentences(one: Diagnosis) -> Iterator[Block]:
-    model = one.model
-    yield from map(Paragraph, (*mesh_lines(model), *networks(model)))
-    yield from (*carrier_block(one, every_pair=False), *storage(model))
-
-
 def _changes(one: Diagnosis, sources: Sequence[str], against: Against) -> list[Block]:
     then, now = against.model, one.model
     if has_facts(then) != has_facts(now):
@@ -254,8 +249,11 @@ def _changes(one: Diagnosis, sources: Sequence[str], against: Against) -> list[B
 
 def _run(model: Model) -> Iterator[Block]:
     yield nodes(model)
-    options = {name: value for name, value in model.options.items() if value not in (None, False, "", [], {})}
-    rows = [[f"--{name.replace('_', '-')}", _option(value)] for name, value in options.items()]
+    rows = []
+    for name, value in model.options.items():
+        if value not in (None, False, "", [], {}):
+            text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+            rows.append([f"--{name.replace('_', '-')}", one_line(text, 400)])
     if rows:
         yield Table("options", [["option", "value"], *rows], (0, 1), folded=True)
     texts = [f"session recorded by fabtui {model.software or 'unknown'}"]
@@ -267,10 +265,6 @@ def _run(model: Model) -> Iterator[Block]:
     if log := [line for line in model.log if line.level in ("warning", "error")]:
         lines = [f"{when(line.time)} {line.node or ''} {one_line(line.text, 300)}" for line in log[:40]]
         yield Items("log: warnings and errors", [line.strip() for line in lines])
-
-
-def _option(value: object) -> str:
-    return one_line(", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value), 400)
 
 
 def _described(name: str, model: Model) -> str:

@@ -65,7 +65,7 @@ def diff_text(
 ) -> str:
     """Return the text of differences, ending in a newline; ``sessions`` are descriptions, see `session_text`.
 
-    ``width`` is that of lines of facts; with `ASCII` all of the text is ASCII.
+    ``width`` limits lines of facts; with `ASCII` all of the text is ASCII.
     """
     blocks = [*change_blocks(sessions, names[0], diff, width, glyphs), Paragraph(diff_outcome(diff))]
     return clean(text(blocks, plain=glyphs.plain))
