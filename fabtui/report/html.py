@@ -10,8 +10,8 @@ from html import escape
 from importlib.resources import files
 from itertools import groupby, takewhile
 
+from fabtui.pictures.drawing import svg
 from fabtui.pictures.scene import colors, css
-from fabtui.pictures.svg import svg
 from fabtui.report.document import (
     FINDINGS,
     Block,

@@ -31,10 +31,9 @@ from fabtui.model.session_model import Model
 from fabtui.paths import user_path
 from fabtui.pictures.busbw import busbw_scene
 from fabtui.pictures.connectivity import connectivity_scene
+from fabtui.pictures.drawing import png, svg
 from fabtui.pictures.heatmap import MODES, Mode, matrix_scene
-from fabtui.pictures.png import png
 from fabtui.pictures.scene import Scene
-from fabtui.pictures.svg import svg
 from fabtui.report.contents import Against, document, document_text
 from fabtui.report.document import check_suffix
 from fabtui.report.grid import has_values
