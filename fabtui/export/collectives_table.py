@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from fabtui.diagnosis.pairs.ab_comparison import KINDS, group_name
 from fabtui.export.atomic_write import write_text
-from fabtui.export.formats import members, table_text
+from fabtui.export.formats import JsonObject, members, table_text
 from fabtui.model.endpoints import FIRST_RANKS
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -84,11 +84,11 @@ def group_sweep(model: Model) -> list[SweepRow]:
     ]
 
 
-def sweep_json(model: Model) -> list[dict[str, Any]]:
+def sweep_json(model: Model) -> list[JsonObject]:
     """Return the rows of `group_sweep` as JSON objects, bandwidths in GB/s and Gb/s; see `sweep_tables`."""
     names = model.comparison or [""]
 
-    def arm(name: str, row: CollectiveRow | None) -> dict[str, Any]:
+    def arm(name: str, row: CollectiveRow | None) -> JsonObject:
         if row is None:
             return {"arm": name, "verdict": None}
         rates = members(row, "busbw", "algbw")

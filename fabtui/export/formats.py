@@ -35,6 +35,7 @@ _TAKEN = frozenset(
         *("severity", "component", "subject", "endpoint", "src", "dst", "job", "instance", "le"),
     )
 )
+JsonObject = dict[str, Any]
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]{0,63}")
 
 
@@ -73,24 +74,28 @@ def address(name: str) -> str:
     return f"{_ADDRESS}{name}-{FORMATS[name]}.json"
 
 
-def schema(name: str) -> dict[str, Any]:
+def schema(name: str) -> JsonObject:
     """Return the schema (2020-12) of a kind of file (`FORMATS`); those that it refers to are part of it.
 
     Nothing has to be fetched: a schema that others share is in ``$defs`` with its own ``$id``, as JSON Schema 2020-12
     defines it for compound documents.
     """
-    value: dict[str, Any] = json.loads((_SCHEMAS / f"{name}-{FORMATS[name]}.json").read_text("utf-8"))
+    value: JsonObject = json.loads((_SCHEMAS / f"{name}-{FORMATS[name]}.json").read_text("utf-8"))
     return value | {"$defs": {_SHARED: schema(_SHARED)}} if name in _REFERRING else value
 
 
-def head(kind: str) -> dict[str, Any]:
+def head(kind: str) -> JsonObject:
     """Return the first members of a file of a kind other than ``session`` and ``preflight``."""
     return {"kind": f"fabtui {kind}", "format": FORMATS[kind], "$schema": address(kind)}
 
 
-def members(one: object, *names: str) -> dict[str, Any]:
+def members(one: object, *names: str) -> JsonObject:
     """Return attributes that JSON has under their names."""
     return {name: getattr(one, name) for name in names}
+
+
+def cleaned_object(value: JsonObject) -> JsonObject:
+    return {clean(str(name)): cleaned(item) for name, item in value.items()}
 
 
 def cleaned(value: Any) -> Any:
@@ -98,13 +103,13 @@ def cleaned(value: Any) -> Any:
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
-        return {clean(str(name)): cleaned(item) for name, item in value.items()}
+        return cleaned_object(value)
     if isinstance(value, (list, tuple)):
         return [cleaned(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def json_text(value: dict[str, Any]) -> str:
+def json_text(value: JsonObject) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
 
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import Domain
@@ -13,7 +12,7 @@ from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, relayed
 from fabtui.diagnosis.pairs.traffic_path import carrier
 from fabtui.diagnosis.running_job.job_verdict import JobVerdict
 from fabtui.export.collectives_table import sweep_json
-from fabtui.export.formats import FORMATS, address, cleaned, json_text, members, when
+from fabtui.export.formats import FORMATS, JsonObject, address, cleaned, cleaned_object, json_text, members, when
 from fabtui.jobs.monitor.iteration_times import Iteration
 from fabtui.jobs.monitor.report import JobReport
 from fabtui.model.facts.link_limits import LinkLimits
@@ -30,7 +29,7 @@ _REPORT_FORMAT = 1
 _ITERATIONS, _TAIL = 100, 3
 
 
-def as_json(found: Diagnosis) -> dict[str, Any]:
+def as_json(found: Diagnosis) -> JsonObject:
     """Return a session as a JSON object; text from nodes is cleaned, times are ISO 8601 in UTC."""
     model = found.model
     measured = _Measured(model)
@@ -56,15 +55,14 @@ def as_json(found: Diagnosis) -> dict[str, Any]:
         **_conclusions(found),
         "log": [{**line._asdict(), "time": when(line.time)} for line in model.log],
     }
-    whole: dict[str, Any] = cleaned(value)
-    return whole
+    return cleaned_object(value)
 
 
 def session_text(found: Diagnosis) -> str:
     return json_text(as_json(found))
 
 
-def overview_json(found: Diagnosis) -> dict[str, Any]:
+def overview_json(found: Diagnosis) -> JsonObject:
     """Return what a session came to, without what grows with its pairs and its time: the same members as `as_json`."""
     model = found.model
     value = {
@@ -76,18 +74,17 @@ def overview_json(found: Diagnosis) -> dict[str, Any]:
         "findings": [finding_json(one) for one in found.findings],
         **_conclusions(found),
     }
-    whole: dict[str, Any] = cleaned(value)
-    return whole
+    return cleaned_object(value)
 
 
-def pair_json(found: Diagnosis, src: str, dst: str) -> list[dict[str, Any]]:
+def pair_json(found: Diagnosis, src: str, dst: str) -> list[JsonObject]:
     """Return the measurements of an ordered pair of endpoints or nodes, as `as_json` has them."""
     mine = (one for one in found.model.measurements() if (one.src, one.dst) == (src, dst))
-    whole: list[dict[str, Any]] = cleaned([*map(_Measured(found.model).as_json, mine)])
+    whole: list[JsonObject] = cleaned([*map(_Measured(found.model).as_json, mine)])
     return whole
 
 
-def _head(found: Diagnosis) -> dict[str, Any]:
+def _head(found: Diagnosis) -> JsonObject:
     model = found.model
     return {
         "format": FORMATS["session"],
@@ -102,7 +99,7 @@ def _head(found: Diagnosis) -> dict[str, Any]:
     }
 
 
-def _conclusions(found: Diagnosis) -> dict[str, Any]:
+def _conclusions(found: Diagnosis) -> JsonObject:
     return {
         "healthy": healthy_json(found.healthy),
         **({} if found.job is None else {"job": job_json(found.job)}),
@@ -116,7 +113,7 @@ class _Measured:
     def __init__(self, model: Model) -> None:
         self._model, self._notes, self._limits = model, PortNotes(model), LinkLimits(model)
 
-    def as_json(self, m: Measurement) -> dict[str, Any]:
+    def as_json(self, m: Measurement) -> JsonObject:
         model, carried, limit = self._model, carrier(self._model, m), self._limits.of(m)
         known = {
             "counters": model.counters.of(m),
@@ -128,7 +125,7 @@ class _Measured:
         return {**m.to_json(), **judged, **{name: value for name, value in known.items() if value}}
 
 
-def _node(record: NodeRecord) -> dict[str, Any]:
+def _node(record: NodeRecord) -> JsonObject:
     return {
         **members(record, "name", "state", "text", "hint", "backend", "note"),
         "since": when(record.since),
@@ -138,7 +135,7 @@ def _node(record: NodeRecord) -> dict[str, Any]:
     }
 
 
-def job_json(verdict: JobVerdict) -> dict[str, Any]:
+def job_json(verdict: JobVerdict) -> JsonObject:
     """Return a verdict about a running job as a JSON object; text is cleaned, times are ISO 8601 in UTC."""
     late = {place.rank for place in verdict.behind}
     value = {
@@ -166,11 +163,10 @@ def job_json(verdict: JobVerdict) -> dict[str, Any]:
             {**members(one, "name", "text"), "blind": one.blind or None, "at": when(one.at)} for one in verdict.sources
         ],
     }
-    whole: dict[str, Any] = cleaned(value)
-    return whole
+    return cleaned_object(value)
 
 
-def job_report_json(report: JobReport) -> dict[str, Any]:
+def job_report_json(report: JobReport) -> JsonObject:
     """Return a job's report as a JSON object; times in s, memory in bytes, unknown values None, texts cleaned."""
     status, facts, logs = report.status, report.facts, report.facts.logs
     times = logs.iterations
@@ -224,9 +220,8 @@ def job_report_json(report: JobReport) -> dict[str, Any]:
         ],
         "unread": list(report.unread),
     }
-    whole: dict[str, Any] = cleaned(value)
-    return whole
+    return cleaned_object(value)
 
 
-def _iteration(one: Iteration) -> dict[str, Any]:
+def _iteration(one: Iteration) -> JsonObject:
     return {"iteration": one.number, **members(one, "total", "seconds"), "loss": one.loss or None}

@@ -8,10 +8,9 @@ Both keep ``cluster_info[node] = [between nodes, within the node]`` as tensors i
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from fabtui.diagnosis.node_bandwidth import NodeBandwidth, node_bandwidth
-from fabtui.export.formats import cleaned, head, json_text, when
+from fabtui.export.formats import JsonObject, cleaned_object, head, json_text, when
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
 from fabtui.presentation.numbers import size_text
@@ -20,7 +19,7 @@ from fabtui.presentation.numbers import size_text
 _UNITS = {"fasop": ("bit/s", 8e9), "amp": ("fp32 elements/s", 1e9 / 4)}
 
 
-def as_json(model: Model) -> dict[str, Any]:
+def as_json(model: Model) -> JsonObject:
     """Return the bandwidths of a session as a JSON object; unknown ones are null, and then left out of cluster_info.
 
     Nodes are numbered in the rank order of ``fabtui nodes --order``, a ring. Rows of ``inter_matrix`` send.
@@ -44,8 +43,7 @@ def as_json(model: Model) -> dict[str, Any]:
         "nics": [bandwidth.nics[one] or None for one in at],
         **{name: _in_unit(bandwidth, at, *unit) for name, unit in _UNITS.items()},
     }
-    whole: dict[str, Any] = cleaned(value)
-    return whole
+    return cleaned_object(value)
 
 
 def planner_text(model: Model) -> str:
@@ -73,7 +71,7 @@ def _method(one: Measurement) -> str:
     return f"{size} ({one.how or 'unknown method'})"
 
 
-def _in_unit(found: NodeBandwidth, at: list[int], unit: str, per_gb: float) -> dict[str, Any]:
+def _in_unit(found: NodeBandwidth, at: list[int], unit: str, per_gb: float) -> JsonObject:
     def scaled(value: float) -> int | None:
         return round(value * per_gb) or None if math.isfinite(value) else None
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from fabtui.diagnosis.preflight.checks import Preflight, preflight
 from fabtui.errors import InputError
-from fabtui.export.formats import FORMATS, address, members, table_text, when
+from fabtui.export.formats import FORMATS, JsonObject, address, members, table_text, when
 from fabtui.export.formats import json_text as text_of
 from fabtui.model.events import APPLY_ERRORS
 from fabtui.model.facts.compare import Earlier, earlier_of
@@ -51,7 +50,7 @@ def json_text(model: Model, found: Preflight) -> str:
     return text_of(value)
 
 
-def fact_rows(found: Preflight) -> Iterator[dict[str, Any]]:
+def fact_rows(found: Preflight) -> Iterator[JsonObject]:
     """Yield the cells of `COLUMNS` of each fact of each node; ``verdict``: that of a node that differs, else None."""
     table = found.table
     roles = {(odd.fact.name, node): odd.fact.verdict for odd in table.odd for node in odd.values}
