@@ -21,8 +21,7 @@ from fabtui.model.layers import Layer, Per, grid_layers
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.pictures.busbw import busbw_scene
-from fabtui.pictures.connectivity import connectivity_scene
-from fabtui.pictures.heatmap import matrix_scene
+from fabtui.pictures.heatmap import connectivity_scene, matrix_scene
 from fabtui.pictures.scene import Scene
 from fabtui.presentation.cell_levels import UNICODE
 from fabtui.presentation.legends import class_rows, layer_title

@@ -30,9 +30,8 @@ from fabtui.model.layers import Layer, grid_layers
 from fabtui.model.session_model import Model
 from fabtui.paths import user_path
 from fabtui.pictures.busbw import busbw_scene
-from fabtui.pictures.connectivity import connectivity_scene
 from fabtui.pictures.drawing import png, svg
-from fabtui.pictures.heatmap import MODES, Mode, matrix_scene
+from fabtui.pictures.heatmap import MODES, Mode, connectivity_scene, matrix_scene
 from fabtui.pictures.scene import Scene
 from fabtui.report.contents import Against, document, document_text
 from fabtui.report.document import check_suffix
