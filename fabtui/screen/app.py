@@ -25,7 +25,7 @@ from fabtui.config.edit import value_of, write_settings
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.exit_status import BAD_INPUT, INTERRUPTED, NOT_TESTED
-from fabtui.export.atomic_write import write_bytes
+from fabtui.export.atomic_write import write_bytes, write_text
 from fabtui.export.csv import write_csv
 from fabtui.model.exit_codes import exit_code, exit_code_if_left
 from fabtui.model.layers import Layer, key_layers
@@ -33,7 +33,7 @@ from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.paths import user_path
 from fabtui.presentation.cell_levels import Glyphs
-from fabtui.report.contents import write_report
+from fabtui.report.contents import document, document_text
 from fabtui.sanitize import clean, one_line
 from fabtui.screen import session_actions, view_actions
 from fabtui.screen.app_actions import login, node_under_cursor, view_named, write_and_notify, write_picture
@@ -717,7 +717,11 @@ class FabricApp(App[int]):
         """Write a report of the session, in the format of the ending of its name."""
         self.notify("writing the report ...")
         done = f"report written to {one_line(str(path), 300)}"
-        await write_and_notify(self, "report", lambda: write_report(diagnose(self.model), path), done)
+
+        def write() -> None:
+            write_text(path, document_text(document(diagnose(self.model), ()), path))
+
+        await write_and_notify(self, "report", write, done)
 
     @work(name="picture", exit_on_error=False)
     async def action_picture(self) -> None:

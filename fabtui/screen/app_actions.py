@@ -18,9 +18,8 @@ from textual.screen import Screen
 from fabtui.diagnosis.knowledge.next_commands import login_words
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_bytes
+from fabtui.pictures.drawing import png, svg
 from fabtui.pictures.heatmap import matrix_scene
-from fabtui.pictures.png import png
-from fabtui.pictures.svg import svg
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext, ViewName, context_of
 from fabtui.screen.views.findings import FindingsScreen

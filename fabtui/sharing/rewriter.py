@@ -13,7 +13,7 @@ from dataclasses import fields
 from typing import Any, NamedTuple, get_args
 
 from fabtui.diagnosis.finding import Severity
-from fabtui.export.json_schemas import FORMATS, address
+from fabtui.export.formats import FORMATS, address
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EVENTS, NodeState
 from fabtui.model.layers import COLLECTIVES, all_layers

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.export.json import write_json
+from fabtui.export.atomic_write import write_text
+from fabtui.export.json import session_text
 from fabtui.model.baseline import Baseline
 from fabtui.model.events import Event
 from fabtui.model.layers import Better, Layer, LayerSpec, key_layers, registered
@@ -101,7 +102,7 @@ async def test_the_layer_change_needs_a_baseline(opened: Opened) -> None:
 async def test_the_layer_change_shows_ratios_and_its_own_scale(opened: Opened, tmp_path: Path) -> None:
     before = sweep_of_two()
     path = tmp_path / "before.json"
-    write_json(diagnose(before.shadow), path)
+    write_text(path, session_text(diagnose(before.shadow)))
     story = sweep_of_two()
     story.measured(Measurement(Layer.P2P, *PAIR, Verdict.OK, 175.0, "GB/s", 256 << 20, story.now))
     async with opened(FakeFeed(story.events), size=(160, 40), baseline=path) as (app, pilot):

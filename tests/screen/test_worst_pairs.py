@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fabtui.presentation.cell_levels import Glyphs
-from fabtui.presentation.text_table import text_width
 from fabtui.presentation.wording import plain
+from fabtui.presentation.wrapping import text_width
 from fabtui.screen.widgets.headings import heading_at
 from fabtui.screen.widgets.sorted_table import Columns, Sorting, TableCell, TableRow, table_lines
 from tests.screen.conftest import Opened, screen_text

@@ -9,7 +9,7 @@ import sys
 from fabtui.config.edit import setting_named, value_of, write_settings
 from fabtui.config.file import ConfigFile, Problem, config_path, read_config, settings_in_effect, source_of
 from fabtui.errors import InputError
-from fabtui.presentation.text_table import aligned
+from fabtui.presentation.wrapping import aligned
 from fabtui.sanitize import one_line
 from fabtui.screen.app import FabricApp
 from fabtui.screen.keymap import check_keys, fresh_settings

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fabtui.export.csv import ARM_MARK, COLUMNS, INTEGERS, NUMBERS, rows
-from fabtui.export.csv_table import unescaped, when
+from fabtui.export.formats import unescaped, when
 from fabtui.importers.to_model.session_draft import SessionDraft
 from fabtui.model.event_decoding import event_from_json
 from fabtui.model.events import APPLY_ERRORS, Event, NodeState

@@ -31,7 +31,7 @@ from fabtui.paths import user_path
 from fabtui.presentation.legends import layers_of
 from fabtui.presentation.wording import MUTED, Part
 from fabtui.presentation.wrapping import clipped
-from fabtui.report.file_format import check_suffix
+from fabtui.report.document import check_suffix
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import job_ids, own_jobs
 from fabtui.screen.context import context_of

@@ -18,9 +18,19 @@ from textual.widget import Widget
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.knowledge.step_command import CannotRunError, StepCommand, step_command
 from fabtui.presentation.findings import copied_step
-from fabtui.presentation.text_table import filled, text_width
 from fabtui.presentation.wording import MUTED, Part, plain
-from fabtui.presentation.wrapping import HEADING, Line, Lines, TableLine, between, in_clauses, section, stacked
+from fabtui.presentation.wrapping import (
+    HEADING,
+    Line,
+    Lines,
+    TableLine,
+    between,
+    filled,
+    in_clauses,
+    section,
+    stacked,
+    text_width,
+)
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext, context_of
 from fabtui.screen.keys import group_title, shortcut

@@ -24,7 +24,6 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.numbers import brief_text, spoken_text, spoken_texts
 from fabtui.presentation.published_text import published_text
-from fabtui.presentation.text_table import padded
 from fabtui.presentation.wording import (
     MUTED,
     Part,
@@ -35,7 +34,7 @@ from fabtui.presentation.wording import (
     usual_share_text,
     verdict_part,
 )
-from fabtui.presentation.wrapping import HEADING, Lines, beside, section, stacked
+from fabtui.presentation.wrapping import HEADING, Lines, beside, padded, section, stacked
 from fabtui.sanitize import clean, one_line
 from fabtui.screen import session_actions
 from fabtui.screen.grid.axis import AxisEntry, fit_text

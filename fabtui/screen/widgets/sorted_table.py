@@ -13,9 +13,8 @@ from textual.message import Message
 from textual.widget import Widget
 
 from fabtui.presentation.cell_levels import Glyphs
-from fabtui.presentation.text_table import fill, text_width
 from fabtui.presentation.wording import CELL, MUTED, Part, plain
-from fabtui.presentation.wrapping import Line, clipped
+from fabtui.presentation.wrapping import Line, clipped, fill, text_width
 from fabtui.screen.keys import shortcut
 from fabtui.screen.widgets.headings import Span, heading_at
 

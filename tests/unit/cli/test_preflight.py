@@ -177,14 +177,14 @@ def test_a_node_that_is_not_reached_has_no_verdict(
 def test_what_was_found_is_reported_also_when_a_file_cannot_be_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    from fabtui.export.atomic_write import write_atomically as real
+    from fabtui.export.atomic_write import write_text as real
 
-    def full(path: Path, write: Any) -> None:
+    def full(path: Path, text: str) -> None:
         if path.name == "facts.json":
             raise OSError(errno.ENOSPC, "No space left on device")
-        real(path, write)
+        real(path, text)
 
-    monkeypatch.setattr(printing, "write_atomically", full)
+    monkeypatch.setattr(printing, "write_text", full)
     play(monkeypatch, nodes := FakeNodes(script()))
     table = tmp_path / "facts.csv"
     assert preflight(nodes, "--json", str(tmp_path / "facts.json"), "--csv", str(table)) == 2

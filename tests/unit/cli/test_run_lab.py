@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from prometheus_client.parser import text_string_to_metric_families
 
 from fabtui.cli import main as entry
-from fabtui.export.json_schemas import schema
+from fabtui.export.formats import schema
 from fabtui.model.recording import read_events
 from tests.forked import fabtui
 

@@ -15,7 +15,7 @@ from prometheus_client.samples import Sample
 from fabtui.cli.main import main
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
-from fabtui.export.exposition import Exposition
+from fabtui.export.formats import Exposition
 from fabtui.export.openmetrics import MOST_FINDINGS, metrics_text
 from fabtui.model.layers import Layer
 from fabtui.model.recording import read_events

@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 
 from fabtui.model.session_model import Model
 from fabtui.pictures.busbw import busbw_scene
-from fabtui.pictures.connectivity import connectivity_scene
-from fabtui.pictures.heatmap import matrix_scene
-from fabtui.pictures.png import png
-from fabtui.pictures.svg import svg
+from fabtui.pictures.drawing import png, svg
+from fabtui.pictures.heatmap import connectivity_scene, matrix_scene
 from fabtui.pictures.timeline import timeline_scene
 
 Color = tuple[int, int, int]

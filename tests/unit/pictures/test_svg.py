@@ -17,7 +17,7 @@ from fabtui.model.events import Measured
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.pictures.palette import colors, css, css_class
+from fabtui.pictures.scene import colors, css, css_class
 
 from .decoding import busbw_png, busbw_svg, connectivity_png, connectivity_svg, decoded, matrix_png, matrix_svg
 
