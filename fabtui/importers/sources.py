@@ -13,7 +13,7 @@ from typing import BinaryIO, NamedTuple
 
 from fabtui.diagnosis.running_job.plain_pickle import READER, NotPlain, is_pickle, json_of
 from fabtui.errors import InputError
-from fabtui.importers.formats.pairwise_launches import FILE
+from fabtui.importers.formats.pair_lists import FILE
 from fabtui.importers.packed import contents
 from fabtui.paths import open_unblocked, user_path
 

@@ -8,8 +8,8 @@ from typing import Any
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.preflight.checks import ProbeJudgement
 from fabtui.importers.catalogue import formats, is_ours
-from fabtui.importers.matrix import is_matrix
 from fabtui.importers.result import Result
+from fabtui.importers.tables import is_matrix
 from fabtui.importers.to_model.dispatch import errors_in, examined, model
 from fabtui.pictures.timeline import timeline_scene
 from fabtui.report.collectives import sweep_tables
