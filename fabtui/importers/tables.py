@@ -97,15 +97,16 @@ class Tables:
     def reading(self) -> Reading:
         return self.notes.reading({**self.facts, **({self._called: self.tables} if self._called else {})})
 
-    def take(self, line: str) -> None:
-        """Take a line in."""
+    def take(self, line: str) -> bool:
+        """Take a line in; return whether it is of a kind."""
         short = line.strip()[:_WIDTH]
         for does, pattern, converts in self._lines:
             if match := pattern.match(short):
                 cells = match.groupdict().items()
                 values = {name: None if cell is None else converts.get(name, str)(cell) for name, cell in cells}
                 if getattr(self, does)(values, line) is not False:
-                    return
+                    return True
+        return False
 
     def begin(self, values: Values, line: str) -> None:
         """Begin a table."""
@@ -135,6 +136,9 @@ class Tables:
         """Note a line that is not understood, unless it is before the first table."""
         if self.tables:
             self.notes.puzzled(line)
+
+    def puzzled(self, values: Values, line: str) -> None:
+        self.notes.puzzled(line)
 
     def skip(self, values: Values, line: str) -> None:
         """Pass a line over."""

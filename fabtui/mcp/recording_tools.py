@@ -18,7 +18,7 @@ from fabtui.export.session_diff import json_text as diff_text
 from fabtui.history.components import node_at
 from fabtui.history.file import history_file
 from fabtui.history.query import Overview, read_overview, usual_start
-from fabtui.importers.comparison import compared
+from fabtui.importers.session import compared
 from fabtui.mcp.answer import Answer, steps_of
 from fabtui.mcp.file_access import checked_file
 from fabtui.mcp.latest_session import ReadSession

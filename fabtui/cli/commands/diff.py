@@ -11,7 +11,7 @@ from fabtui.cli.written_files import print_lines, text_outputs, write_first, wri
 from fabtui.errors import InputError
 from fabtui.exit_status import ALL_OK, BAD
 from fabtui.export.session_diff import csv_text, json_text
-from fabtui.importers.comparison import compared
+from fabtui.importers.session import compared
 from fabtui.paths import user_path
 from fabtui.report.session_diff import print_diff
 

@@ -61,12 +61,12 @@ class _Nvbandwidth(Tables, lines=_NVBANDWIDTH, facts=_VERSIONS.values(), fresh=_
             self.begin({}, "")
         return self.tables[-1]
 
-    def take(self, line: str) -> None:
+    def take(self, line: str) -> bool:
         words = line.split()
         if not words or (self.matrix is not None and self._cells(self.matrix, words)):
-            return
+            return True
         self.close()
-        super().take(line)
+        return super().take(line)
 
     def _cells(self, table: Values, words: list[str]) -> bool:
         """Take a heading or a row of the announced matrix; return True if the line was one."""
@@ -121,9 +121,6 @@ class _Nvbandwidth(Tables, lines=_NVBANDWIDTH, facts=_VERSIONS.values(), fresh=_
         if not self.devices and not self.tables and self.facts["driver"]:
             self.facts.update(values)
         return bool(self.facts.get("host") == values["host"])
-
-    def puzzled(self, values: Values, line: str) -> None:
-        self.notes.puzzled(line)
 
     def reading(self) -> Reading:
         self.close()

@@ -167,9 +167,9 @@ class _Ibdiagnet(Tables, lines=_DIAGNET, facts=("version", "nodes", "switches", 
         self.counts: tuple[str, ...] = ()
         self.open = False
 
-    def take(self, line: str) -> None:
+    def take(self, line: str) -> bool:
         self.open = self.open and line.startswith("    ")
-        super().take(line)
+        return super().take(line)
 
     def order(self, values: Values, line: str) -> None:
         self.counts = ("errors", "warnings") if values["first"].lower() == "errors" else ("warnings", "errors")
@@ -249,11 +249,11 @@ class _Ibswinfo(
         self.psu: int | None = None
         self.ruled = False
 
-    def take(self, line: str) -> None:
+    def take(self, line: str) -> bool:
         if ibwords.complaint(line):
             self.left({}, line)
-        else:
-            super().take(line)
+            return True
+        return super().take(line)
 
     def rule(self, values: Values, line: str) -> None:
         self.ruled, self.psu = True, None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from typing import Any
 
-from fabtui.importers.formats.nccl_topology import PCIE_MARGIN
+from fabtui.importers.formats.host_commands import PCIE_MARGIN
 from fabtui.importers.to_model import benchmarks
 from fabtui.model.facts.node_view import dicts
 from fabtui_node.parsers.base import Format

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 from fabtui.nodeset import expand_listed
 from fabtui.scheduler.slurm_records import NOTHING, pairs
@@ -16,14 +17,6 @@ from fabtui.scheduler.slurm_states import out_of_service
 from fabtui.scheduler.slurm_topology import joined, leaves, records
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import plain_lines, whole
-
-
-class _Table(NamedTuple):
-    """A table: the names of its columns and its rows of cells."""
-
-    names: list[str]
-    rows: list[list[str]]
-
 
 _HEAD_WORD = r"#?[A-Z][A-Z_0-9:()/#]*"
 _HEAD = rf"^\s*(?={_HEAD_WORD}(?:[ |]+{_HEAD_WORD})+[ |]*$)"
@@ -74,38 +67,29 @@ _MESSAGE = re.compile(
 )
 
 
-def _tables(lines: list[str], heading: re.Pattern[str], notes: Notes) -> list[_Table]:
-    """Return the tables among lines, each up to the next blank line, prompt or heading."""
-    tables: list[_Table] = []
-    at = 0
-    while at < len(lines):
-        line = lines[at]
-        at += 1
-        if message := _MESSAGE.match(line.strip()):
+def _tables(lines: list[str], heading: re.Pattern[str], notes: Notes) -> Iterator[tuple[list[str], list[list[str]]]]:
+    """Yield columns and rows of the tables among lines, each up to the next blank line, prompt or heading."""
+    head, body = "", list[str]()
+    for line in [*lines, ""]:
+        bare = line.strip()
+        begins, prompt = bool(heading.search(line)), bool(_COMMAND.match(bare))
+        if head and (begins or prompt or not bare or line.startswith("# exit")):
+            bars = "|" in head
+            names = [name.strip() for name in head.rstrip("|").split("|")] if bars else head.split()
+            yield names, [_barred(row, len(names)) for row in body] if bars else _split_table(head, body)
+            head = ""
+        if message := _MESSAGE.match(bare):
             notes.warn(message[0])
-        elif heading.search(line):
-            body = _body(lines, at, heading)
-            at += len(body)
-            tables.append(_table(line, body))
-        elif line.strip() and not (line.startswith("#") or _COMMAND.match(line.strip()) or _DATE.match(line.strip())):
+        elif begins:
+            head, body = line, []
+        elif head:
+            body.append(line)
+        elif bare and not (prompt or line.startswith("#") or _DATE.match(bare)):
             notes.puzzled(line)
-    return tables
 
 
-def _body(lines: list[str], at: int, heading: re.Pattern[str]) -> list[str]:
-    body = []
-    for line in lines[at:]:
-        if not line.strip() or _COMMAND.match(line.strip()) or heading.search(line) or line.startswith("# exit"):
-            break
-        body.append(line)
-    return body
-
-
-def _table(heading: str, body: list[str]) -> _Table:
-    if "|" in heading:
-        names = [name.strip() for name in heading.rstrip("|").split("|")]
-        return _Table(names, [[cell.strip() for cell in row.split("|")][: len(names)] for row in body])
-    return _Table(heading.split(), _split_table(heading, body))
+def _barred(row: str, most: int) -> list[str]:
+    return [cell.strip() for cell in row.split("|")][:most]
 
 
 def _split_table(heading: str, rows: list[str]) -> list[list[str]]:
@@ -160,13 +144,13 @@ def _left_aligned(word: tuple[int, int], rows: list[str], share: float) -> bool:
     return free >= share * len(rows) and begins >= _MOST_OF * len(rows) > 0
 
 
-def _row(table: _Table, cells: list[str], notes: Notes) -> dict[str, Any] | None:
+def _row(names: list[str], cells: list[str], notes: Notes) -> dict[str, Any] | None:
     # The rest of a row that a terminal cut, or words below the table, fill few columns.
-    if len(cells) < len(table.names) or sum(map(bool, cells)) * 3 < len(table.names) - 1:
+    if len(cells) < len(names) or sum(map(bool, cells)) * 3 < len(names) - 1:
         notes.puzzled(" ".join(cells))
         return None
     row: dict[str, Any] = {}
-    for name, cell in zip(table.names, cells, strict=False):
+    for name, cell in zip(names, cells, strict=False):
         key = re.sub(r"[^a-z0-9_()]+", "_", name.lower()).strip("_")
         key = _KEYS.get(key, key)
         value: Any = None if cell in ("", "(null)", "N/A", "n/a", "Unknown") else cell
@@ -245,7 +229,7 @@ def _parse_squeue(text: str) -> Reading:
 def _rows(text: str, tool: str) -> tuple[list[dict[str, Any]], Notes]:
     notes = Notes()
     tables = _tables(plain_lines(text), _HEADINGS[tool], notes)
-    rows = [row for table in tables for cells in table.rows if (row := _row(table, cells, notes)) is not None]
+    rows = [row for names, cells in tables for each in cells if (row := _row(names, each, notes)) is not None]
     if not rows:
         notes.warn("no row")
     return rows, notes
