@@ -183,7 +183,7 @@ class _Unpacker(Protocol):
 
 
 class _Inflate:
-    """The decompressor for deflate with the interface of the others; ``bits`` as in `zlib.decompressobj`, 31 for gzip."""
+    """Decompresses deflate as the others do theirs; ``bits`` as in `zlib.decompressobj`, 31 for gzip."""
 
     def __init__(self, bits: int = 31) -> None:
         self._inner = zlib.decompressobj(bits)

@@ -109,7 +109,7 @@ class _Diag(Tables, lines=_DIAG):
 
     def take_json(self, value: Values) -> None:
         """Read what ``-j`` prints: DCGM up to 3 names the GPUs of a result, later versions an entity."""
-        diag = next((found for name in _JSON if (found := json_object(value, name))), {})
+        diag = next((run for name in _JSON if (run := json_object(value, name))), {})
         for text, name in (("version", "dcgm_version"), ("Driver Version Detected", "driver_version_detected")):
             fact = diag.get(text) or json_object(value, "metadata").get(text)
             self.facts.update({name: fact[:100]} if isinstance(fact, str) else {})
@@ -132,8 +132,8 @@ class _Diag(Tables, lines=_DIAG):
         where = f"{group} {', '.join(numbers)}: " if numbers else ""
         for kind in ("warnings", "errors", "info"):
             texts = result.get(kind)
-            for one in json_list(texts) if isinstance(texts, list) else [texts] * bool(texts):
-                text = json_object(one).get("warning", one) if isinstance(one, dict) else one
+            for entry in json_list(texts) if isinstance(texts, list) else [texts] * bool(texts):
+                text = entry.get("warning", entry) if isinstance(entry, dict) else entry
                 self._message(kind, str(text)[:4000] if _GPU.search(str(text)[:4000]) else f"{where}{str(text)[:4000]}")
 
     def _whole(self, label: str, result: Any) -> None:

@@ -177,7 +177,7 @@ def _above(bridge: Values, ends: list[Values]) -> bool:
     return any(bus[0] == domain and first <= int(bus[1], 16) <= last for bus in buses)
 
 
-def _pcie_limited(name: str, bus: Any, limits: str) -> Values:
+def pcie_limited(name: str, bus: Any, limits: str) -> Values:
     """Return a PCIe link that holds up its device as the probe ``kernel`` reports it."""
     return {"kind": "pcie_limited", "bus": bus, "count": 1, "text": f"{name}{limits}"}
 
@@ -192,7 +192,7 @@ def _pci_facts(values: Values) -> dict[str, Facts]:
         slow = _end(end) == "nic" and end["speed"] and end["speed_max"] and end["speed"] < end["speed_max"]
         if narrow or slow:
             now, best = (f"{end[f'speed{of}']:g} GT/s x{end[f'width{of}']}" for of in ("", "_max"))
-            limited.append(_pcie_limited(end["name"][:80], end["bus"], f": {now}, could do {best}"))
+            limited.append(pcie_limited(end["name"][:80], end["bus"], f": {now}, could do {best}"))
     facts: Facts = {"kernel": {"counts": limited}} if limited else {}
     bridges = [device for device in values["devices"] if device["acs"] is not None and not _end(device)]
     if bridges:
@@ -200,8 +200,8 @@ def _pci_facts(values: Values) -> dict[str, Facts]:
         named = [{"bus": bridge["bus"] or "a bridge", "flags": bridge["acs"]} for bridge in on]
         facts["host"] = {"acs": {"state": "on" if on else "off", "on": named}}
         if ends:
-            found = [_end(end) for end in ends]
-            facts["host"]["devices"] = {"gpus": found.count("gpu"), "rdma": found.count("nic")}
+            sorts = [_end(end) for end in ends]
+            facts["host"]["devices"] = {"gpus": sorts.count("gpu"), "rdma": sorts.count("nic")}
     return {"": facts} if facts else {}
 
 
@@ -297,7 +297,7 @@ def _parse_topology(text: str) -> Reading:
 def _topology_facts(values: Values) -> dict[str, Facts]:
     """Return NICs behind slower PCIe as the kernel reports them; a little slower is how such NICs are built."""
     limited = [
-        _pcie_limited(
+        pcie_limited(
             nic["name"], nic["bus"], f" of {nic['speed']:g} Gb/s is limited to {nic['pcie']:.0f} Gb/s by its PCIe link"
         )
         for nic in values["nics"]

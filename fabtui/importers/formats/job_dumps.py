@@ -120,7 +120,7 @@ def _together(inspected: Sequence[Result]) -> Iterator[Result]:
             yield results[0]
             continue
         name = f"{results[0].source.name} and {count(len(results) - 1, 'more file')}"
-        yield read(Source(name, "\n".join(one.source.text for one in results)), INSPECTOR)
+        yield read(Source(name, "\n".join(result.source.text for result in results)), INSPECTOR)
 
 
 def rows_of(dumps: Mapping[int, FlightDump]) -> list[dict[str, Any]]:
@@ -161,22 +161,22 @@ def ras_values(report: RasReport) -> dict[str, Any]:
         "collection_time": report.seconds,
         "groups": [row._asdict() for row in report.groups],
         "communicators": [
-            {"communicator": one.name, "ranks": one.size, "silent": len(one.silent), "errors": len(one.errors)}
-            for one in every
+            {"communicator": comm.name, "ranks": comm.size, "silent": len(comm.silent), "errors": len(comm.errors)}
+            for comm in every
         ],
         "ranks": [
             {
-                "communicator": one.name,
+                "communicator": comm.name,
                 "rank": rank,
-                "node": one.place(rank).node or None,
-                "pid": one.place(rank).pid,
-                "gpu": one.place(rank).gpu or None,
-                "state": one.silent.get(rank) or one.states.get(rank),
-                "error": one.errors.get(rank),
-                "launched": {name: counts[rank] for name, counts in one.counts.items() if rank in counts},
+                "node": comm.place(rank).node or None,
+                "pid": comm.place(rank).pid,
+                "gpu": comm.place(rank).gpu or None,
+                "state": comm.silent.get(rank) or comm.states.get(rank),
+                "error": comm.errors.get(rank),
+                "launched": {name: counts[rank] for name, counts in comm.counts.items() if rank in counts},
             }
-            for one in every
-            for rank in sorted({*one.places, *one.silent, *one.errors, *one.states})
+            for comm in every
+            for rank in sorted({*comm.places, *comm.silent, *comm.errors, *comm.states})
         ],
         "silent_processes": [process._asdict() for process in report.missing],
     }

@@ -180,8 +180,8 @@ def _parse_megatron(text: str) -> Reading:
     timers, settings = _Timers(), Settings()
     run, known = 0, set[int]()
     for at, line in enumerate(plain_lines(text), 1):
-        found = iteration_line(line)
-        if found is None:
+        printed_line = iteration_line(line)
+        if printed_line is None:
             if setting := None if timers.take(line) else printed(line):
                 # Without a label, lines that follow each other are of one process.
                 run = run or at
@@ -194,10 +194,10 @@ def _parse_megatron(text: str) -> Reading:
             run = run if setting else 0
             continue
         run = 0
-        total = found.total
-        row = _iteration(found, notes, line)
+        total = printed_line.total
+        row = _iteration(printed_line, notes, line)
         known.add(row["iteration"])
-        if stamp := _STAMP.search(line[: found.start]):
+        if stamp := _STAMP.search(line[: printed_line.start]):
             row["time"] = stamp[1]
         rows.append(row)
     units = {unit for row in rows if (unit := row.pop("elapsed_unit", None))}
