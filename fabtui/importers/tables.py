@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
@@ -25,9 +26,8 @@ _TYPES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "num": (r"[\d.]{1,30}", number),
     "word": (r"\S{1,253}", str),
     "size": (r"[\d.]{1,12} ?[KMGT]?i?B", size),
-    "on": ("", bool),
 }
-_VALUE = re.compile(r"<(\w+):(\w+)>")
+_VALUE = re.compile(r"<(\w*):(\w+)>")
 
 
 class Kind(NamedTuple):
@@ -38,23 +38,31 @@ class Kind(NamedTuple):
     converts: dict[str, Callable[[str], Any]]
 
 
-def kinds(*declared: tuple[str, str], **types: tuple[str, Callable[[str], Any]]) -> tuple[Kind, ...]:
+def kinds(declared: str, **types: str | tuple[str, Callable[[str], Any]]) -> tuple[Kind, ...]:
     """Return kinds of lines.
 
     Args:
-        *declared: The method and the pattern of each. A pattern matches from the start of a line without its indent;
-            ``<NAME:TYPE>`` is a value.
+        declared: One on each line: the method and the pattern, which goes on in lines with more indent. A pattern
+            matches from the start of a line without its indent; ``<NAME:TYPE>`` in it is a value, ``<:TYPE>`` is none.
         **types: Further types of values: what they match, and their conversion.
     """
-    known = {**_TYPES, **types}
-    return tuple(
-        Kind(
-            does,
-            re.compile(_VALUE.sub(lambda value: f"(?P<{value[1]}>{known[value[2]][0]})", pattern)),
-            {name: known[kind][1] for name, kind in _VALUE.findall(pattern)},
-        )
-        for does, pattern in declared
-    )
+    rows: list[list[str]] = []
+    for line in textwrap.dedent(declared).strip("\n").split("\n"):
+        if line[0] == " ":
+            rows[-1][1] += line.strip()
+        else:
+            rows.append(line.split(None, 1))
+    known = {**_TYPES, **{name: (kind, str) if isinstance(kind, str) else kind for name, kind in types.items()}}
+    return tuple(_kind(does, pattern, known) for does, pattern in rows)
+
+
+def _kind(does: str, pattern: str, types: Mapping[str, tuple[str, Callable[[str], Any]]]) -> Kind:
+    converts = {}
+    while value := _VALUE.search(pattern):
+        matched, convert = types[value[2]]
+        converts[value[1]] = convert
+        pattern = pattern.replace(value[0], f"(?P<{value[1]}>{matched})" if value[1] else f"(?:{matched})")
+    return Kind(does, re.compile(pattern), converts)
 
 
 class Tables:

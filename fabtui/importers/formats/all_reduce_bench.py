@@ -13,38 +13,31 @@ from fabtui_node.parsers.base import Format, Reading, first_of
 from fabtui_node.parsers.lines import size
 from fabtui_node.parsers.nccl import log_lines
 
-_AVERAGE = (
-    r"average bandwidth of (?P<operation>\w{1,30}) with a <payload:size> payload"
-    r" \(<trials:int> trials, <ranks:int> ranks\)"
-)
-_OVER = (
-    r"(?:average|<payload:size> payload) bandwidth of (?P<operation>\w{1,30}) over <ranks:int> ranks"
-    r"(?: \(\d{1,9} warmups / <trials:int> trials\))?"
-)
-_MEANS = r"tput_avg \(Gbps\): <algbw:num> busbw_avg \(Gbps\): <busbw:num>"
 _LINES = kinds(
-    ("block", r"(?:(?P<host>[\w.-]{1,253}):)?<rank:int>:$"),
-    ("of_block", r"duration: <seconds:num> sec"),
-    ("of_block", r"(?:algo )?throughput: [\d.]{1,30} bps, <throughput:num> <unit:unit>"),
-    ("busbw", r"busbw: <busbw:num>\s+<unit:unit>(?: \([\d.]{1,20} Gbps\))?$"),
-    ("algbw", r"algbw: <throughput:num>\s+<unit:unit>"),
-    ("average", rf".*?{_AVERAGE}"),
-    ("means", rf".*?{_MEANS}"),
-    ("heading", r"\|(?:\s*payload\s*\|)?\s*(?P<first>busbw|algbw)\s*\|\s*(?P<second>busbw|algbw)\s*\|"),
-    ("row", r"\|\s*<payload:size>\s*\|\s*<first:num> ?<unit:unit>\s*\|\s*<second:num> ?(?:GBps|Gbps|GB/s)\s*\|"),
-    # One payload again and again: a row a trial.
-    ("row", r"\|\s*<first:num> ?<unit:unit>\s*\|\s*<second:num> ?(?:GBps|Gbps|GB/s)\s*\|$"),
-    ("row", r"-{5,} *<times:int>x <payload:size> *-{5,}"),
-    ("over", rf".*?{_OVER}"),
-    (
-        "software",
-        r".*?torch=(?P<torch>\S{1,40}), cuda=(?P<cuda>\S{1,20}), nccl=\((?P<nccl>\d{1,4}, \d{1,4}, \d{1,4})\)",
-    ),
-    ("over", r"NUM_GPUS=<ranks:int>$"),
-    ("over", r"\d{1,6} data size: <payload:size>"),
-    ("log", r".*NCCL"),
-    unit=("GBps|Gbps|GB/s|Mbps", str),
-    size=(r"[\d.]{1,12} ?[KMGT]?i?B", str),
+    r"""
+    block     (?:(?P<host>[\w.-]{1,253}):)?<rank:int>:$
+    of_block  duration: <seconds:num> sec
+    of_block  (?:algo )?throughput: [\d.]{1,30} bps, <throughput:num> <unit:unit>
+    busbw     busbw: <busbw:num>\s+<unit:unit>(?: \([\d.]{1,20} Gbps\))?$
+    algbw     algbw: <throughput:num>\s+<unit:unit>
+    average   .*?average bandwidth of <operation:name> with a <payload:size> payload
+              \s*\(<trials:int> trials, <ranks:int> ranks\)
+    means     .*?tput_avg \(Gbps\): <algbw:num> busbw_avg \(Gbps\): <busbw:num>
+    heading   \|(?:\s*payload\s*\|)?\s*(?P<first>busbw|algbw)\s*\|\s*(?P<second>busbw|algbw)\s*\|
+    row       \|\s*<payload:size>\s*\|\s*<first:num> ?<unit:unit>\s*\|\s*<second:num> ?(?:GBps|Gbps|GB/s)\s*\|
+    row       \|\s*<first:num> ?<unit:unit>\s*\|\s*<second:num> ?(?:GBps|Gbps|GB/s)\s*\|$
+    row       -{5,} *<times:int>x <payload:size> *-{5,}
+    over      .*?(?:average|<payload:size> payload) bandwidth of <operation:name> over <ranks:int> ranks
+              (?: \(\d{1,9} warmups / <trials:int> trials\))?
+    software  .*?torch=(?P<torch>\S{1,40}), cuda=(?P<cuda>\S{1,20}), nccl=\((?P<nccl>\d{1,4}, \d{1,4}, \d{1,4})\)
+    over      NUM_GPUS=<ranks:int>$
+    over      \d{1,6} data size: <payload:size>
+    log       .*NCCL
+    """,
+    # A row without its payload is one of many trials of the same.
+    unit="GBps|Gbps|GB/s|Mbps",
+    size=r"[\d.]{1,12} ?[KMGT]?i?B",
+    name=r"\w{1,30}",
 )
 _GB = {"GBps": 1.0, "GB/s": 1.0, "Gbps": 0.125, "Mbps": 0.000125}
 

@@ -17,17 +17,14 @@ from fabtui_node.parsers.lines import number, plain_lines, size, whole
 # a unit, or are in us with ``--raw``. The throughput of all_reduce is twice the size over the time, that of all_gather
 # counts what all ranks send; only the bus bandwidth compares with nccl-tests.
 _DEEPSPEED = kinds(
-    ("begin", r"-{0,10} {0,4}Performance of (?P<operation>\w{1,40}) on <ranks:int> devices[\s-]*$"),
-    (
-        "heading",
-        r"Size \(Bytes\)\s+Description\s+Duration(?: \((?P<in>\w+)\))?\s+Throughput \(\w+\)\s+BusBW \((?P<unit>\w+)\)$",
-    ),
-    (
-        "row",
-        r"<bytes:num>(?: ?(?P<size_unit>[KMGTPEZY]?B))?\s+(?P<elements>[\dx]{1,80})\s+<time:num>(?: ?(?P<in>[mun]?s))?"
-        r"\s+<throughput:num>(?: ?\w?bps)?\s+<printed_busbw:num>(?: ?\w?bps)?$",
-    ),
-    ("puzzle", r"\d"),
+    r"""
+    begin    -{0,10} {0,4}Performance of (?P<operation>\w{1,40}) on <ranks:int> devices[\s-]*$
+    heading  Size \(Bytes\)\s+Description\s+Duration(?: \((?P<in>\w+)\))?\s+Throughput \(\w+\)
+             \s+BusBW \((?P<unit>\w+)\)$
+    row      <bytes:num>(?: ?(?P<size_unit>[KMGTPEZY]?B))?\s+(?P<elements>[\dx]{1,80})\s+<time:num>
+             (?: ?(?P<in>[mun]?s))?\s+<throughput:num>(?: ?\w?bps)?\s+<printed_busbw:num>(?: ?\w?bps)?$
+    puzzle   \d
+    """,
 )
 #: Units of bandwidth, 1e9 bits or bytes per second.
 _PER_GB = {"Gbps": 8.0, "GBps": 1.0}
@@ -39,16 +36,15 @@ _TIMES = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
 # (``python/test/pipeline_expt.py`` of forks) print ``### NAME ###``, settings ``name=value, ...``, and the columns
 # ``size(B) avg_time(us) min_time(us) avg_algbw(GB/s) max_algbw(GB/s)``.
 _MSCCLPP = kinds(
-    ("begin", r"#{3,200} (?P<operation>[A-Za-z][\w -]{0,60}?) #{3,200}$"),
-    ("bars", r"\|(?P<cells>.*)\|$"),
-    ("test_heading", r"#\s+size\s+count\s+time\s+algbw\s+busbw\s+#wrong\s+time\s"),
-    ("experiment", r"(?=.*_(?:time|algbw)\()size\(B\)(?P<names>\s[A-Za-z_()/ ]+)$"),
-    ("settings", r".*="),
-    (
-        "test_row",
-        r"<bytes:int>\s+<count:int>(?P<place>\s+)<time:num>\s+<algbw:num>\s+<busbw:num>(?:\s+<wrong:int>)?$",
-    ),
-    ("words", r"\d"),
+    r"""
+    begin         #{3,200} (?P<operation>[A-Za-z][\w -]{0,60}?) #{3,200}$
+    bars          \|(?P<cells>.*)\|$
+    test_heading  #\s+size\s+count\s+time\s+algbw\s+busbw\s+#wrong\s+time\s
+    experiment    (?=.*_(?:time|algbw)\()size\(B\)(?P<names>\s[A-Za-z_()/ ]+)$
+    settings      .*=
+    test_row      <bytes:int>\s+<count:int>(?P<place>\s+)<time:num>\s+<algbw:num>\s+<busbw:num>(?:\s+<wrong:int>)?$
+    words         \d
+    """,
 )
 _SETTING = re.compile(r"([A-Za-z_]\w{0,40})=([^\s,]{1,120})(?=,|\s*$)")
 _COLUMN = re.compile(r"([A-Za-z_]{1,30})\([A-Za-z/]{1,8}\)")

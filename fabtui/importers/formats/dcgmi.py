@@ -13,11 +13,12 @@ from fabtui_node.parsers.nvidia.values import is_noise, snake
 # dcgmi diag in the forms of DCGM 1 to 4, with long texts cut into lines.
 _MOST = 2000
 _DIAG = kinds(
-    ("headed", r"[|+]-{3,40}\s{1,6}(?P<section>[A-Za-z][A-Za-z /]{1,40}?)\s{1,6}-{3,40}\+?-{0,100}[|+]?$"),
-    ("rule", r"[+|][-=+]{3,200}[+|]?$"),
-    # The last line may have come without its bar.
-    ("row", r"\|(?P<label>[^|]*)(?:\|(?P<cell>.*?))?(?:\|[^|]*)?$"),
-    ("other", r"\S"),
+    r"""
+    headed  [|+]-{3,40}\s{1,6}(?P<section>[A-Za-z][A-Za-z /]{1,40}?)\s{1,6}-{3,40}\+?-{0,100}[|+]?$
+    rule    [+|][-=+]{3,200}[+|]?$
+    row     \|(?P<label>[^|]*)(?:\|(?P<cell>.*?))?(?:\|[^|]*)?$
+    other   \S
+    """,
 )
 _RESULT = re.compile(r"(Pass|Fail|Skip|Warn|Warning|Not Run|Error)(?: - (.{1,200}))?", re.IGNORECASE)
 _ENTITY = re.compile(
@@ -190,13 +191,15 @@ def _parse_diag(text: str) -> Reading:
 _MOST_DEVICES = 1024
 #: Meanings of the letters, as in the key below the table.
 _STATES = {"U": "up", "D": "down", "X": "disabled", "_": "unsupported"}
-_LINKS = r"(?P<links>[UDX_](?: [UDX_]){0,255})"
 _LINK_STATUS = kinds(
-    ("part", r"(?i:(?P<part>gpu|nvswitch)(?:s|es)?:?)$"),
-    ("device", r"(?:gpuId|physicalId|switchId|nvSwitchId|entityId|cpuId)\s{1,4}<id:int>:\s*" + _LINKS + "?$"),
-    ("more", _LINKS + "$"),
-    ("skip", r"\+-|Key:|\|\s{1,8}NvLink Link Status|.*No (?:GPUs|NvSwitch(?:es)?|NvLinks?)\b.{0,40}found"),
-    ("other", r"\S"),
+    r"""
+    part    (?i:(?P<part>gpu|nvswitch)(?:s|es)?:?)$
+    device  (?:gpuId|physicalId|switchId|nvSwitchId|entityId|cpuId)\s{1,4}<id:int>:\s*<links:links>?$
+    more    <links:links>$
+    skip    \+-|Key:|\|\s{1,8}NvLink Link Status|.*No (?:GPUs|NvSwitch(?:es)?|NvLinks?)\b.{0,40}found
+    other   \S
+    """,
+    links="[UDX_](?: [UDX_]){0,255}",
 )
 
 

@@ -11,40 +11,36 @@ from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import json_list, json_number, json_object, json_value, number
 
 # nvbandwidth, as text and as JSON (``-j``), of one node and of several.
-_NAME = r"(?P<name>[a-z][a-z0-9_]{2,80})"
-_VERSIONS = {
-    "nvbandwidth Version": "version", "Built from Git version": "git_version", "MPI version": "mpi",
-    "CUDA Runtime Version": "cuda_runtime", "CUDA Driver Version": "cuda_driver", "Driver Version": "driver",
-}  # fmt: skip
+_VERSIONS = ("version", "git_version", "mpi", "cuda_runtime", "cuda_driver", "driver")
 _NVBANDWIDTH = kinds(
-    ("waived", rf"(?:>\s*)?(?:Waiving {_NAME}|Waived:)"),
-    ("begin", rf"[>\s]*Running {_NAME}\.?$"),
-    (
-        "title",
-        r"(?P<title>(?:memcpy|memory|Device to Device|Host to Device|multinode)\b.{0,120}\((?P<unit>GB/s|ns|us)\)"
-        r"(?:, message size .{1,30})?)$",
-    ),
-    ("total", r"(?:SUM|&&&& PERF) <name:word> <sum:num>"),
-    (
-        "device",
-        r"(?:Process\s+\d{1,6} \(<host:word>\): device|Device)\s+<device:int>: (?P<name>.{1,200}?)"
-        r"(?: \((?P<bus>[0-9a-fA-F]{2,8}(?::[0-9a-fA-F]{2}){1,2})\))?$",
-    ),
-    *(("fact", rf"{words}:\s*(?P<{name}>.{{1,120}})") for words, name in _VERSIONS.items()),
-    (
-        "error",
-        r".*?(?:ASSERT|[Ii]nvalid value when checking the pattern|\bERROR\b|CUDA_ERROR|\[\w{1,80}\] in expression"
-        r"|NVML_ERROR)",
-    ),
-    ("skip", r"NOTE:|Additional system-specific|Performance can vary|-|\.\.\.$|\[?\S*[$#]\s|Verbose|Current offset"),
-    ("skip", r"(?:MIN|MAX|AVG) \S{1,100} [\d.naife+-]{1,30}$"),
-    ("host", r"(?P<host>[A-Za-z0-9][\w.-]{0,252})$"),
-    ("puzzled", r"\S"),
+    r"""
+    waived   (?:>\s*)?(?:Waiving <name:name>|Waived:)
+    begin    [>\s]*Running <name:name>\.?$
+    title    (?P<title>(?:memcpy|memory|Device to Device|Host to Device|multinode)\b.{0,120}\((?P<unit>GB/s|ns|us)\)
+             (?:, message size .{1,30})?)$
+    total    (?:SUM|&&&& PERF) (?P<name>\S{1,100}) <sum:num>
+    device   (?:Process\s+\d{1,6} \(<host:word>\): device|Device)\s+<device:int>: (?P<name>.{1,200}?)
+             (?: \((?P<bus>[0-9a-fA-F]{2,8}(?::[0-9a-fA-F]{2}){1,2})\))?$
+    fact     nvbandwidth Version:\s*<version:fact>
+    fact     Built from Git version:\s*<git_version:fact>
+    fact     MPI version:\s*<mpi:fact>
+    fact     CUDA Runtime Version:\s*<cuda_runtime:fact>
+    fact     CUDA Driver Version:\s*<cuda_driver:fact>
+    fact     Driver Version:\s*<driver:fact>
+    error    .*?(?:ASSERT|[Ii]nvalid value when checking the pattern|\bERROR\b|CUDA_ERROR|\[\w{1,80}\] in expression
+             |NVML_ERROR)
+    skip     NOTE:|Additional system-specific|Performance can vary|-|\.\.\.$|\[?\S*[$#]\s|Verbose|Current offset
+    skip     (?:MIN|MAX|AVG) \S{1,100} [\d.naife+-]{1,30}$
+    host     (?P<host>[A-Za-z0-9][\w.-]{0,252})$
+    puzzled  \S
+    """,
+    fact=".{1,120}",
+    name="[a-z][a-z0-9_]{2,80}",
 )
 _OF_TEST: Values = {"name": None, "status": "unknown", "matrices": [], "sum": None, "error": None}
 
 
-class _Nvbandwidth(Tables, lines=_NVBANDWIDTH, facts=_VERSIONS.values(), fresh=_OF_TEST):
+class _Nvbandwidth(Tables, lines=_NVBANDWIDTH, facts=_VERSIONS, fresh=_OF_TEST):
     """Reads ``tests`` of ``name``, ``status``, ``matrices``, ``sum``, ``error``; ``devices``; versions.
 
     ``status`` is passed, waived, failed or unknown. In a matrix ``->`` in the title means that rows send.
@@ -188,20 +184,16 @@ def _parse_nvbandwidth(text: str) -> Reading:
 
 
 _CUDA = kinds(
-    (
-        "device",
-        r"Device: <device:int>, (?P<name>.{1,100}), pciBusID: <bus:hex>, pciDeviceID: <slot:hex>,"
-        r" pciDomainID: ?<domain:hex>",
-    ),
-    ("peer", r"Device=<from:int> <can:can> Access Peer Device=<to:int>"),
-    (
-        "announced",
-        r"(?:(?P<direction>Unidirectional|Bidirectional) )?P2P=(?P<p2p>Enabled|Disabled) (?P<what>Bandwidth|Latency)"
-        r"(?: \(P2P (?P<way>Writes|Reads)\))? Matrix \((?P<unit>GB/s|us)\)",
-    ),
-    ("announced", r"P2P Connectivity Matrix"),
-    ("corner", r"(?P<by>D\\D|GPU|CPU)\s(?P<numbers>[\s\d]+)$"),
-    ("cells", r"\S"),
+    r"""
+    device     Device: <device:int>, (?P<name>.{1,100}), pciBusID: <bus:hex>, pciDeviceID: <slot:hex>,
+               \s*pciDomainID: ?<domain:hex>
+    peer       Device=<from:int> <can:can> Access Peer Device=<to:int>
+    announced  (?:(?P<direction>Unidirectional|Bidirectional) )?P2P=(?P<p2p>Enabled|Disabled) (?P<what>Bandwidth
+               |Latency)(?: \(P2P (?P<way>Writes|Reads)\))? Matrix \((?P<unit>GB/s|us)\)
+    announced  P2P Connectivity Matrix
+    corner     (?P<by>D\\D|GPU|CPU)\s(?P<numbers>[\s\d]+)$
+    cells      \S
+    """,
     hex=("[0-9a-fA-F]{1,8}", lambda text: int(text, 16)),
     can=("CAN(?:NOT)?", "CAN".__eq__),
 )
@@ -285,14 +277,13 @@ def _slower_enabled(matrices: list[Values]) -> int:
 
 
 _SIMPLE = kinds(
-    ("peer", r".*?> Peer access from .{1,100}? \(GPU<from:int>\) -> .{1,100}? \(GPU<to:int>\)\s*: <can:yes>"),
-    ("fact", r".*?cudaMemcpyPeer / cudaMemcpy between GPU<from:int> and GPU<to:int>: <bandwidth:num> ?GB/s"),
-    ("wrong", r".*?Verification error @ element \d{1,12}: val = \S{1,30}, ref = \S{1,30}"),
-    (
-        "warn",
-        r".*?(?P<text>Peer to Peer access is not available.{0,100}|Two or more GPUs with .{0,100}required.{0,60})",
-    ),
-    ("fact", r".*?\bTest <passed:passed>"),
+    r"""
+    peer   .*?> Peer access from .{1,100}? \(GPU<from:int>\) -> .{1,100}? \(GPU<to:int>\)\s*: <can:yes>
+    fact   .*?cudaMemcpyPeer / cudaMemcpy between GPU<from:int> and GPU<to:int>: <bandwidth:num> ?GB/s
+    wrong  .*?Verification error @ element \d{1,12}: val = \S{1,30}, ref = \S{1,30}
+    warn   .*?(?P<text>Peer to Peer access is not available.{0,100}|Two or more GPUs with .{0,100}required.{0,60})
+    fact   .*?\bTest <passed:passed>
+    """,
     yes=("Yes|No", "Yes".__eq__),
     passed=("passed|failed", "passed".__eq__),
 )

@@ -16,19 +16,15 @@ from fabtui_node.system.pci import REDIRECTING
 
 Facts = dict[str, Values]
 _LIMITS = kinds(
-    (
-        "limit",
-        r"Max (?P<name>[a-z ]{3,30}?)\s{2,}(?P<soft>unlimited|\d{1,20})\s+(?P<hard>unlimited|\d{1,20})"
-        r"(?:\s+(?P<unit>\w{1,12}))?$",
-    ),
-    (
-        "limit",
-        r"(?P<name>[a-zA-Z][\w ()-]{1,40}?)\s+\((?:(?P<unit>[\w -]{1,20}), )?-[a-zA-Z]\)\s+(?P<soft>\S{1,20})$",
-    ),
-    ("limit", r"(?P<name>[a-z]{2,12})\((?P<unit>blocks|kbytes|seconds)\)\s+(?P<soft>\S{1,20})$"),
-    ("limit", r"(?P<name>nofiles|process|locks|rtprio)\s+(?P<soft>\S{1,20})$"),
-    ("skip", r"[#$]|Limit "),
-    ("puzzled", r"\S"),
+    r"""
+    limit    Max (?P<name>[a-z ]{3,30}?)\s{2,}(?P<soft>unlimited|\d{1,20})\s+(?P<hard>unlimited|\d{1,20})(?:\s+
+             (?P<unit>\w{1,12}))?$
+    limit    (?P<name>[a-zA-Z][\w ()-]{1,40}?)\s+\((?:(?P<unit>[\w -]{1,20}), )?-[a-zA-Z]\)\s+(?P<soft>\S{1,20})$
+    limit    (?P<name>[a-z]{2,12})\((?P<unit>blocks|kbytes|seconds)\)\s+(?P<soft>\S{1,20})$
+    limit    (?P<name>nofiles|process|locks|rtprio)\s+(?P<soft>\S{1,20})$
+    skip     [#$]|Limit\b
+    puzzled  \S
+    """,
 )
 #: What one unit is in bytes, where it is a size.
 _BYTES = {"kbytes": 1024, "bytes": 1, "512 bytes": 512}
@@ -83,12 +79,11 @@ def _limit_facts(values: Values) -> dict[str, Facts]:
 
 
 _SYSCTL = kinds(
-    (
-        "setting",
-        r"(?P<name>(?:net|kernel|vm|fs|dev|user|abi|crypto|debug)\.[\w./-]{2,100}) ?= ?(?P<value>.{0,400})$",
-    ),
-    ("skip", r"[#$]|sysctl:"),
-    ("puzzled", r"\S"),
+    r"""
+    setting  (?P<name>(?:net|kernel|vm|fs|dev|user|abi|crypto|debug)\.[\w./-]{2,100}) ?= ?(?P<value>.{0,400})$
+    skip     [#$]|sysctl:
+    puzzled  \S
+    """,
 )
 
 
@@ -113,17 +108,13 @@ def _setting_facts(values: Values) -> dict[str, Facts]:
 
 # ``lspci -vv``: PCIe links of GPUs and NICs, and bridges whose Access Control Services (ACS) redirect traffic.
 _LSPCI = kinds(
-    (
-        "begin",
-        r"(?P<bus>(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (?P<class>[A-Z3][\w /()-]{2,60}?)"
-        r"(?: \[[0-9a-f]{4}\])?: (?P<name>.{1,200})",
-    ),
-    ("link", r".*?Lnk(?P<end>Cap|Sta):\s.{0,60}?Speed <speed:num> ?GT/s.{0,20}?, Width x<width:int>"),
-    (
-        "below",
-        r".*?Bus: primary=[0-9a-f]{2}, secondary=(?P<first>[0-9a-f]{2}), subordinate=(?P<last>[0-9a-f]{2})",
-    ),
-    ("acs", r".*?ACSCtl:\s+(?P<flags>SrcValid[+-](?: \w{3,16}[+-]){3,8})"),
+    r"""
+    begin  (?P<bus>(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (?P<class>[A-Z3][\w /()-]{2,60}?)
+           (?: \[[0-9a-f]{4}\])?: (?P<name>.{1,200})
+    link   .*?Lnk(?P<end>Cap|Sta):\s.{0,60}?Speed <speed:num> ?GT/s.{0,20}?, Width x<width:int>
+    below  .*?Bus: primary=[0-9a-f]{2}, secondary=(?P<first>[0-9a-f]{2}), subordinate=(?P<last>[0-9a-f]{2})
+    acs    .*?ACSCtl:\s+(?P<flags>SrcValid[+-](?: \w{3,16}[+-]){3,8})
+    """,
 )
 _GPU = re.compile(r"(?:3D|VGA compatible|Display) controller|Processing accelerators")
 _MAKER = re.compile(r"NVIDIA|Advanced Micro Devices|AMD|Habana|Intel.{0,40}Data Center GPU")

@@ -17,7 +17,6 @@ _WORDS: dict[str, Any] = {
     "name": (r".*", lambda text: text[:200]),
     "type": (r"ca|switch|router|\?\?\?", lambda word: {"ca": "CA", "???": "unknown"}.get(word, word)),
 }
-_LEFT = ("left", r"\S")
 
 
 class _Tool(Tables):
@@ -32,15 +31,14 @@ class _Tool(Tables):
 class _Ibroute(
     _Tool,
     lines=kinds(
-        ("switch", r"Unicast lids \[0x\w{1,6}-0x\w{1,6}\] of switch .{1,120}? guid <guid:guid> \(<name:name>\):"),
-        (
-            "route",
-            r"<lid:lid> <port:int>(?:\s*: \((?P<type>.{1,40}?) portguid <guid:guid>: '<name:name>'\))?"
-            r"(?:\s*: \((?P<other>.*)\))?$",
-        ),
-        ("fact", r"<count:int> (?:valid )?lids dumped"),
-        ("skip", r"Lid\s+Out|Port\s+Info"),
-        _LEFT,
+        r"""
+        switch  Unicast lids \[0x\w{1,6}-0x\w{1,6}\] of switch .{1,120}? guid <guid:guid> \(<name:name>\):
+        route   <lid:lid> <port:int>(?:\s*: \((?P<type>.{1,40}?) portguid <guid:guid>: '<name:name>'\))?
+                (?:\s*: \((?P<other>.*)\))?$
+        fact    <count:int> (?:valid )?lids dumped
+        skip    Lid\s+Out|Port\s+Info
+        left    \S
+        """,
         **_WORDS,
     ),
     facts={"switch": {"guid": None, "name": None}, "routes": [], "count": None},
@@ -63,7 +61,13 @@ class _Ibroute(
 
 class _Ibaddr(
     _Tool,
-    lines=kinds(("fact", r"(?:GID (?P<gid>\S{2,45}) )?LID start <lid_start:lid> end <lid_end:lid>$"), _LEFT, **_WORDS),
+    lines=kinds(
+        r"""
+        fact  (?:GID (?P<gid>\S{2,45}) )?LID start <lid_start:lid> end <lid_end:lid>$
+        left  \S
+        """,
+        **_WORDS,
+    ),
     facts=("gid", "lid_start", "lid_end"),
 ):
     """Reads ``{"gid", "lid_start", "lid_end"}``."""
@@ -72,17 +76,13 @@ class _Ibaddr(
 class _Ibtracert(
     _Tool,
     lines=kinds(
-        (
-            "end",
-            r'(?P<which>From|To) <type:type> \{<guid:guid>\} portnum <port:int> lid <lid:int>-\d{1,6} "<name:name>"$',
-        ),
-        (
-            "hop",
-            r'\[<out:int>\] -> <type:type> port \{<guid:guid>\}\[<port:int>\] lid <lid:int>-\d{1,6} "<name:name>"$',
-        ),
-        ("end", r"(?P<which>From|To) \{<guid:guid>\}\[<port:int>\]$"),
-        ("hop", r"\[<out:int>\] -> \{<guid:guid>\}\[<port:int>\]$"),
-        _LEFT,
+        r"""
+        end   (?P<which>From|To) <type:type> \{<guid:guid>\} portnum <port:int> lid <lid:int>-\d{1,6} "<name:name>"$
+        hop   \[<out:int>\] -> <type:type> port \{<guid:guid>\}\[<port:int>\] lid <lid:int>-\d{1,6} "<name:name>"$
+        end   (?P<which>From|To) \{<guid:guid>\}\[<port:int>\]$
+        hop   \[<out:int>\] -> \{<guid:guid>\}\[<port:int>\]$
+        left  \S
+        """,
         **_WORDS,
     ),
     facts={"from": None, "to": None, "hops": []},
@@ -109,11 +109,13 @@ _OF_PING = ("host", "target", "sent", "received", "loss", "rtt_min", "rtt_avg", 
 class _Ibping(
     _Tool,
     lines=kinds(
-        ("pong", r"Pong from (?P<host>.{1,200}) \((?P<target>.{1,100}?)\): time <rtt:num> ms"),
-        ("title", r"--- (?P<host>.{0,200}?) ?\((?P<target>.{1,100}?)\) ibping statistics ---"),
-        ("fact", r"<sent:int> packets transmitted, <received:int> received, <loss:num>% packet loss, time \d{1,12} ms"),
-        ("times", r"rtt min/avg/max = <rtt_min:num>/<rtt_avg:num>/<rtt_max:num> ms"),
-        _LEFT,
+        r"""
+        pong   Pong from (?P<host>.{1,200}) \((?P<target>.{1,100}?)\): time <rtt:num> ms
+        title  --- (?P<host>.{0,200}?) ?\((?P<target>.{1,100}?)\) ibping statistics ---
+        fact   <sent:int> packets transmitted, <received:int> received, <loss:num>% packet loss, time \d{1,12} ms
+        times  rtt min/avg/max = <rtt_min:num>/<rtt_avg:num>/<rtt_max:num> ms
+        left   \S
+        """,
     ),
     facts={**dict.fromkeys(_OF_PING), "rtts": []},
 ):
@@ -142,15 +144,14 @@ class _Ibping(
 # Version 2 (NVIDIA, closed) keeps the marks and ends with ``Summary``, as in its manual and in public logs. Its columns
 # are ``Stage Warnings Errors Comment``, so that their order is read from the heading.
 _DIAGNET = kinds(
-    ("order", r"(?:-I- ?)?(?i:stage\s+(?P<first>warnings|errors)\s+(?:errors|warnings)(?:\s+comment)?)$"),
-    (
-        "stage",
-        r"(?:-I- ?)?(?P<stage>\S.{0,80}?)\s{2,200}<first:int>\s{1,40}<second:int>(?:\s{1,40}(?P<comment>.{1,200}))?$",
-    ),
-    ("begin", r"-<level:level>-\s*(?P<text>\S.{0,299})"),
-    ("more", r"[^-].*"),
-    ("fact", r".*?(?i:<nodes:int> nodes \(<switches:int> switches & <hosts:int> ca-s\) discovered)"),
-    ("fact", r'.*?(?i:ibdiagnet(?:[ _-]?version)?:? +(?:version:? +)?"?v?(?P<version>\d+\.\d[\w.-]{0,40}))'),
+    r"""
+    order  (?:-I- ?)?(?i:stage\s+(?P<first>warnings|errors)\s+(?:errors|warnings)(?:\s+comment)?)$
+    stage  (?:-I- ?)?(?P<stage>\S.{0,80}?)\s{2,200}<first:int>\s{1,40}<second:int>(?:\s{1,40}(?P<comment>.{1,200}))?$
+    begin  -<level:level>-\s*(?P<text>\S.{0,299})
+    more   [^-].*
+    fact   .*?(?i:<nodes:int> nodes \(<switches:int> switches & <hosts:int> ca-s\) discovered)
+    fact   .*?(?i:ibdiagnet(?:[ _-]?version)?:? +(?:version:? +)?"?v?(?P<version>\d+\.\d[\w.-]{0,40}))
+    """,
     level=("[WE]", {"W": "warning", "E": "error"}.__getitem__),
 )
 #: Maximum number of complaints that are kept.
@@ -208,17 +209,18 @@ class _Ibdiagnet(Tables, lines=_DIAGNET, facts=("version", "nodes", "switches", 
         return notes.reading({**self.facts, "stages": self.stages, "complaints": complaints})
 
 
-#: A unit, and what follows a name.
-_SAYS = r"\s*(?:\((?P<unit>[^()|]{1,20})\)\s*)?[|:]\s*(?P<value>.*)$"
 _SWINFO = kinds(
-    ("rule", r"[=-]{3,}$"),
-    ("name", r"[^|]*$"),
-    ("of_psu", r"(?:PSU|psu)<psu:int>[ .](?P<part>status|dc|fan|power|part_number|serial)" + _SAYS),
-    ("of_psu", r"(?P<part>P/N|S/N|DC power|fan status|power|status)" + _SAYS),
-    ("of_part", r"(?P<kind>fan)#<at:int>(?:\.speed)?" + _SAYS),
-    ("of_part", r"(?P<kind>QSFP)#<at:int>(?:\.temp)?" + _SAYS),
-    ("vital", r"(?P<label>[A-Za-z][\w#./ -]{0,40}?)" + _SAYS),
-    _LEFT,
+    r"""
+    rule     [=-]{3,}$
+    name     [^|]*$
+    of_psu   (?:PSU|psu)<psu:int>[ .](?P<part>status|dc|fan|power|part_number|serial)<:says>
+    of_psu   (?P<part>P/N|S/N|DC power|fan status|power|status)<:says>
+    of_part  (?P<kind>fan)#<at:int>(?:\.speed)?<:says>
+    of_part  (?P<kind>QSFP)#<at:int>(?:\.temp)?<:says>
+    vital    (?P<label>[A-Za-z][\w#./ -]{0,40}?)<:says>
+    left     \S
+    """,
+    says=r"\s*(?:\((?P<unit>[^()|]{1,20})\)\s*)?[|:]\s*(?P<value>.*)$",
 )
 _UPTIME = re.compile(r"([0-9]{1,6})d-([0-9]{1,2}):([0-9]{2}):([0-9]{2})", re.ASCII)
 _VITALS = {

@@ -15,47 +15,38 @@ from fabtui.importers.to_model import benchmarks
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import json_list, json_number, json_object, json_value, json_whole, number, whole
 
-_TYPE = r"u?int(?:8|32|64)?|char|half|float|double|bfloat16|fp8_e4m3|fp8_e5m2|f8e4m3|f8e5m2"
 _REDOPS = frozenset({"sum", "prod", "max", "min", "avg", "mulsum", "none"})
 #: Columns that every version has, those of ``-R``, and other names of columns. Tests of 2017 to 2019 call the first
 #: columns ``bytes`` and ``N``, and the largest error ``res``.
 _SIDE = ["time", "algbw", "busbw", "wrong"]
 _COLUMNS = frozenset({*_SIDE, "i_min", "i_max", "i_p99", "i_cv"})
 _NAMES = {"cputime": "time", "#wrong": "wrong", "error": "wrong", "res": "wrong", "i_cv%": "i_cv"}
-#: The mark of a comment, which is lost where a web page takes it for that of a heading.
-_MARK = r"(?:[^#]*#)?\s*"
 _LINES = kinds(
-    ("row", rf"(?:.{{0,200}}?[\s:])??<bytes:int>\s+<count:int>\s+(?P<type>{_TYPE})(?:\s+(?P<rest>.*))?$"),
-    (
-        "rank",
-        _MARK + r"Rank\s+<rank:int>(?:\s+Group\s+\d{1,7})?\s+Pid\s+<pid:int>\s+on\s+<host:word>\s+device\s+<device:int>"
-        r"\s+\[(?P<bus>[0-9a-fA-Fx:.]{1,20})\]\s*(?P<name>.{0,200})",
-    ),
-    ("options", _MARK + r"nThread\b"),
-    ("heading", _MARK + r"(?:size|bytes)\s+(?:count|N)\s.*\b(?:cpu)?time\s+algbw\s+busbw"),
-    ("footer", _MARK + r"Out of bounds values\s*:\s*<out_of_bounds:int>\s*(?P<verdict>\w*)"),
-    ("footer", _MARK + r"Avg bus bandwidth\s*:\s*<average:number>\s*(?P<verdict>\w*)"),
-    ("fact", r"[^#]*#\s*nccl-tests version <version:word>"),
-    ("skip", _MARK + r"(?:\(B\)|out-of-place|Using devices|in-place)"),
-    (
-        "named",
-        r".*?\b(?P<operation>(?i:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|alltoallv|broadcast|reduce|sendrecv"
-        r"|gather|scatter|hypercube))_perf\b",
-    ),
-    (
-        "named",
-        r"[#=*\- ]*(?P<operation>(?i:all[ _-]?reduce|all[ _-]?gather|reduce[ _-]?scatter|all[ _-]?to[ _-]?all|broadcast"
-        r"|send[ _-]?recv))[#=*\-: ]*$",
-    ),
-    ("fact", r"NCCL version <nccl:word>"),
-    ("warn", r".*?NCCL WARN (?P<text>.{1,300})"),
-    (
-        "warn",
-        r".*?(?P<text>Test (?:(?:NCCL|CUDA) )?failure.{0,300}|.{0,40}: Test timeout.{0,100}"
-        r"|Invalid number of GPUs.{0,200}|.{0,100}Caught signal \d{1,3}.{0,100}|mpirun noticed that process.{0,200})",
-    ),
-    ("dots", r"\.\.\.$"),
-    ("puzzle", r"\d+\s"),
+    r"""
+    row      (?:.{0,200}?[\s:])??<bytes:int>\s+<count:int>\s+<type:type>(?:\s+(?P<rest>.*))?$
+    rank     <:mark>Rank\s+<rank:int>(?:\s+Group\s+\d{1,7})?\s+Pid\s+<pid:int>\s+on\s+<host:word>\s+device\s+
+             <device:int>\s+\[(?P<bus>[0-9a-fA-Fx:.]{1,20})\]\s*(?P<name>.{0,200})
+    options  <:mark>nThread\b
+    heading  <:mark>(?:size|bytes)\s+(?:count|N)\s.*\b(?:cpu)?time\s+algbw\s+busbw
+    footer   <:mark>Out of bounds values\s*:\s*<out_of_bounds:int>\s*(?P<verdict>\w*)
+    footer   <:mark>Avg bus bandwidth\s*:\s*<average:number>\s*(?P<verdict>\w*)
+    fact     [^#]*#\s*nccl-tests version <version:word>
+    skip     <:mark>(?:\(B\)|out-of-place|Using devices|in-place)
+    named    .*?\b(?P<operation>(?i:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|alltoallv|broadcast|reduce
+             |sendrecv|gather|scatter|hypercube))_perf\b
+    named    [#=*\- ]*(?P<operation>(?i:all[ _-]?reduce|all[ _-]?gather|reduce[ _-]?scatter|all[ _-]?to[ _-]?all
+             |broadcast|send[ _-]?recv))[#=*\-: ]*$
+    fact     NCCL version <nccl:word>
+    warn     .*?NCCL WARN (?P<text>.{1,300})
+    warn     .*?(?P<text>Test (?:(?:NCCL|CUDA) )?failure.{0,300}|.{0,40}: Test timeout.{0,100}
+             |Invalid number of GPUs.{0,200}|.{0,100}Caught signal \d{1,3}.{0,100}
+             |mpirun noticed that process.{0,200})
+    dots     \.\.\.$
+    puzzle   \d+\s
+    """,
+    type="u?int(?:8|32|64)?|char|half|float|double|bfloat16|fp8_e4m3|fp8_e5m2|f8e4m3|f8e5m2",
+    # The mark of a comment, which is lost where a web page takes it for that of a heading.
+    mark=r"(?:[^#]*#)?\s*",
     number=(r"\S{1,30}", number),
 )
 _OPTION = re.compile(

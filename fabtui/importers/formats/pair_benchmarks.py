@@ -11,22 +11,19 @@ from fabtui.importers.to_model import benchmarks
 from fabtui_node.parsers.base import Format, Reading, first_of
 from fabtui_node.parsers.lines import number, whole
 
-#: A comment, which may have lost its mark.
-_MARK = r"(?:[^#]{0,200}#)?\s*"
 _OSU = kinds(
-    (
-        "begin",
-        _MARK + r"OSU (?P<test>.{1,100}?)(?: (?:Test|Benchmark))?(?: (?:v|\(Version )(?P<version>\d[\w.]{0,20})\)?)?$",
-    ),
-    ("heading", _MARK + r"(?P<names>Size\b.*|(?:Avg|Overall|Avg\.) ?(?:Latency|Lat).*|nprocs.*|Pairs:.*)$"),
-    ("buffers", r"[^#]*#\s*Send Buffer on (?P<src>\w+) .{0,40}Receive Buffer on (?P<dst>\w+)"),
-    (
-        "setting",
-        r"[^#]*#\s*(?P<name>Datatype|Window creation|Synchronization|Message Rate|Number of \w+):\s*(?P<value>.+)",
-    ),
-    ("settings", r"[^#]*#"),
-    ("warn", r"(?:Warning|WARNING|Error|ERROR|Invalid|.{0,40}(?:MPI_ABORT|Segmentation fault|DATA VALIDATION ERROR))"),
-    ("words", r"\S"),
+    r"""
+    begin     <:mark>OSU (?P<test>.{1,100}?)(?: (?:Test|Benchmark))?(?: (?:v|\(Version )
+              (?P<version>\d[\w.]{0,20})\)?)?$
+    heading   <:mark>(?P<names>Size\b.*|(?:Avg|Overall|Avg\.) ?(?:Latency|Lat).*|nprocs.*|Pairs:.*)$
+    buffers   [^#]*#\s*Send Buffer on (?P<src>\w+) .{0,40}Receive Buffer on (?P<dst>\w+)
+    setting   [^#]*#\s*(?P<name>Datatype|Window creation|Synchronization|Message Rate|Number of \w+):\s*(?P<value>.+)
+    settings  [^#]*#
+    warn      (?:Warning|WARNING|Error|ERROR|Invalid|.{0,40}(?:MPI_ABORT|Segmentation fault|DATA VALIDATION ERROR))
+    words     \S
+    """,
+    # The mark of a comment may be lost.
+    mark=r"(?:[^#]{0,200}#)?\s*",
 )
 _SETTINGS = re.compile(r"\[\s*([a-z ]{1,30}):\s*([\w.]{1,30})\s*\]")
 #: Words of one name are one blank apart, names at least two; a unit in parentheses ends a name in any case.
@@ -131,11 +128,14 @@ class _Osu(
 # (``-oo msg_size:1:64K:*2``) prints all its lines again for each value.
 _NAMES = r"(?:tcp|udp|sctp|sdp|rds|rc|uc|ud|xrc|ver)_[a-z0-9_]{2,40}"
 _QPERF = kinds(
-    ("skip", r"quit:$"),
-    ("begin", rf"(?P<test>{_NAMES}|conf):$"),
-    ("value", r"(?P<name>[a-z][a-z0-9_]{0,40})\s{1,40}=\s{1,20}(?P<text>.{1,200})$"),
-    ("warn", r"(?:qperf: |failed to |unable to |server: |.{0,60}: (?:timed out|refused|unreachable)).{1,200}"),
-    ("puzzle", r"\S"),
+    r"""
+    skip    quit:$
+    begin   (?P<test><:names>|conf):$
+    value   (?P<name>[a-z][a-z0-9_]{0,40})\s{1,40}=\s{1,20}(?P<text>.{1,200})$
+    warn    (?:qperf: |failed to |unable to |server: |.{0,60}: (?:timed out|refused|unreachable)).{1,200}
+    puzzle  \S
+    """,
+    names=_NAMES,
 )
 _RATE = re.compile(r"([KMGT]?)(b|B|bytes|bits)/s(?:ec)?")
 _TIMES = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "sec": 1e6, "s": 1e6}

@@ -17,17 +17,13 @@ from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 #: What the files are called; the number of the job may be missing.
 FILE = re.compile(r"p2p-test-(?P<src>\d{1,6})-(?P<dst>\d{1,6})(?:-(?P<job>\w{1,40}))?\.(?:out|err|txt|log)(?:\.gz)?")
 _LAUNCHES = kinds(
-    (
-        "file",
-        r"==> (?:.*/)?p2p-test-<src:int>-<dst:int>(?:-(?P<job>\w{1,40}))?\.(?:out|err|txt|log)(?:\.gz)? <==$",
-    ),
-    ("hello", r"<host:word> \[<rank:int>/<world:int>\]$"),
-    ("state", r"<host:word> \[<rank:int>\] : (?P<text>(?:BEG|END|OK)\b.{0,100})$"),
-    (
-        "bad",
-        r".*?(?:[Ff]ail|\bFAIL|[Ee]rror\b|ERROR|Traceback|timed? ?out|Timeout|Killed|CANCELLED|Aborted"
-        r"|Segmentation fault|unhandled)",
-    ),
+    r"""
+    file   ==> (?:.*/)?p2p-test-<src:int>-<dst:int>(?:-(?P<job>\w{1,40}))?\.(?:out|err|txt|log)(?:\.gz)? <==$
+    hello  <host:word> \[<rank:int>/<world:int>\]$
+    state  <host:word> \[<rank:int>\] : (?P<text>(?:BEG|END|OK)\b.{0,100})$
+    bad    .*?(?:[Ff]ail|\bFAIL|[Ee]rror\b|ERROR|Traceback|timed? ?out|Timeout|Killed|CANCELLED|Aborted
+           |Segmentation fault|unhandled)
+    """,
 )
 _PAIR = re.compile(r"\b(OK|BEG send|END send) (\d{1,6}) -> (\d{1,6})\b")
 _NOTHING = re.compile(r"0 failed|no error|error_handling|NCCL_ASYNC_ERROR|errors?=0", re.IGNORECASE)

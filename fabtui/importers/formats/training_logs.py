@@ -24,15 +24,17 @@ from fabtui_node.parsers.lines import number, plain_lines
 # and ``NAME end time lst:  ...``, in seconds since the epoch. Releases before 2022 print one line,
 # ``time (ms) | forward-compute: 12.34 | ...``.
 
-_TIMER = r"(?P<timer>[a-z][\w/ -]{0,80}?)"
 _TIMERS = kinds(
-    ("title", r"(?P<form>(?i:max|\(min, max\)|times))(?: time)? across ranks \(ms\):$"),
-    ("old", r".{0,200}?\btime \(ms\) \|(?P<fields>.*)"),
-    ("rank", r"rank\s{1,6}<rank:int>: <spent:time>$"),
-    ("range", _TIMER + r"\s?\.{0,120}: {0,4}(?:\(<min:time>, )?<max:time>\)?$"),
-    ("named", _TIMER + ":$"),
-    ("span", _TIMER + r" (?P<end>start|end) time lst:(?P<times>[\s\d.]*)$"),
-    ("other", r"\S"),
+    r"""
+    title  (?P<form>(?i:max|\(min, max\)|times))(?: time)? across ranks \(ms\):$
+    old    .{0,200}?\btime \(ms\) \|(?P<fields>.*)
+    rank   rank\s{1,6}<rank:int>: <spent:time>$
+    range  <timer:timer>\s?\.{0,120}: {0,4}(?:\(<min:time>, )?<max:time>\)?$
+    named  <timer:timer>:$
+    span   <timer:timer> (?P<end>start|end) time lst:(?P<times>[\s\d.]*)$
+    other  \S
+    """,
+    timer=r"[a-z][\w/ -]{0,80}?",
     time=(r"-?\d[\d.]{0,30}", number),
 )
 _OLD_FIELD = re.compile(r"([a-z][\w/-]{0,80}): (-?\d[\d.]{0,30})(?=\s*(?:\||$))")
