@@ -30,7 +30,7 @@ _TYPES: dict[str, tuple[str, Callable[[str], Any]]] = {
 _VALUE = re.compile(r"<(\w*):(\w+)>")
 
 
-class Kind(NamedTuple):
+class LineForm(NamedTuple):
     """A kind of line: the method of `Tables` that takes it, its pattern, and conversions of the groups by name."""
 
     does: str
@@ -38,12 +38,13 @@ class Kind(NamedTuple):
     converts: dict[str, Callable[[str], Any]]
 
 
-def kinds(declared: str, **types: str | tuple[str, Callable[[str], Any]]) -> tuple[Kind, ...]:
+def kinds(declared: str, **types: str | tuple[str, Callable[[str], Any]]) -> tuple[LineForm, ...]:
     """Return kinds of lines.
 
     Args:
-        declared: One on each line: the method and the pattern, which goes on in lines with more indent. A pattern
-            matches from the start of a line without its indent; ``<NAME:TYPE>`` in it is a value, ``<:TYPE>`` is none.
+        declared: One on each line: the method and the pattern, which continues in lines with more indent. A pattern
+            matches from the start of a line without its indent; ``<NAME:TYPE>`` in it is a value, ``<:TYPE>`` has no
+            name.
         **types: Further types of values: what they match, and their conversion.
     """
     rows: list[list[str]] = []
@@ -56,30 +57,30 @@ def kinds(declared: str, **types: str | tuple[str, Callable[[str], Any]]) -> tup
     return tuple(_kind(does, pattern, known) for does, pattern in rows)
 
 
-def _kind(does: str, pattern: str, types: Mapping[str, tuple[str, Callable[[str], Any]]]) -> Kind:
+def _kind(does: str, pattern: str, types: Mapping[str, tuple[str, Callable[[str], Any]]]) -> LineForm:
     converts = {}
     while value := _VALUE.search(pattern):
         matched, convert = types[value[2]]
         converts[value[1]] = convert
         pattern = pattern.replace(value[0], f"(?P<{value[1]}>{matched})" if value[1] else f"(?:{matched})")
-    return Kind(does, re.compile(pattern), converts)
+    return LineForm(does, re.compile(pattern), converts)
 
 
 class Tables:
     """Reads a text line by line; the first kind of line that matches, and whose method does not return False, counts.
 
-    A reader declares its kinds of lines, the values of a text at first, what a new table has, and what its tables are
-    called among these values; without a name they are none of them.
+    A reader declares its kinds of lines, the values of a text at first (``facts``) and those of a new table
+    (``fresh``). Its tables are in the values if they have a name there (``called``).
     """
 
-    _lines: ClassVar[tuple[Kind, ...]]
+    _lines: ClassVar[tuple[LineForm, ...]]
     _facts: ClassVar[Values]
     _fresh: ClassVar[Values]
     _called: ClassVar[str]
 
     def __init_subclass__(
         cls,
-        lines: tuple[Kind, ...] = (),
+        lines: tuple[LineForm, ...] = (),
         facts: Mapping[str, Any] | Iterable[str] = (),
         fresh: Mapping[str, Any] | None = None,
         called: str = "",
@@ -128,7 +129,7 @@ class Tables:
         self.tables[-1].update(values)
 
     def row(self, values: Values, line: str) -> bool:
-        """Add a row; outside of a table it is none."""
+        """Add a row; return False outside of a table."""
         if self.tables and len(self.tables[-1]["rows"]) < _MOST_ROWS:
             self.tables[-1]["rows"].append(values)
         return bool(self.tables)
@@ -169,7 +170,7 @@ def column_names(words: list[str]) -> list[str]:
 
 
 def add_row(table: Values, words: list[str], notes: Notes) -> bool:
-    """Add a row of cells to a matrix; return False if the words are none, with a warning if it is cut off.
+    """Add a row of cells to a matrix; return False for other words, with a warning if it is cut off.
 
     A cell may be ``N/A``. Negative numbers are none that any test here prints.
     """

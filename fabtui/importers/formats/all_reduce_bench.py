@@ -90,7 +90,8 @@ class _Bench(Tables, lines=_LINES, facts=_FACTS):
         if self.open:
             block = self._owner(busbw)
             self.open.remove(block)
-            kept = self.ranks.setdefault((block["host"] or "", block["rank"]), {**block, "trials": 0})
+            place = {"host": block["host"], "rank": block["rank"], "trials": 0}
+            kept = self.ranks.setdefault((block["host"] or "", block["rank"]), place)
             kept["trials"] += 1
             kept |= {"seconds": block["seconds"], "throughput": block["throughput"]}
             kept |= {"busbw": busbw, "printed_busbw": printed}
@@ -125,17 +126,17 @@ class _Bench(Tables, lines=_LINES, facts=_FACTS):
     def row(self, values: Values, line: str) -> bool:
         row: Values = {"bytes": size(values["payload"]) if "payload" in values else self.facts.get("bytes")}
         row |= {name: values[name] for name in ("payload", "trials", "times") if name in values}
-        row |= {"algbw": None, "busbw": None}
         if unit := values.get("unit"):
             self.facts["unit"] = unit
             row |= dict(zip(self.order, (_in_gb(values[at], unit) for at in ("first", "second")), strict=True))
-        self.rows.append(row)
+        self.rows.append({**row, **{name: row.get(name) for name in ("algbw", "busbw")}})
         return True
 
     def over(self, values: Values, line: str) -> None:
         """Take what is of the whole run."""
-        known = {name: value for name, value in values.items() if value is not None}
-        self.facts |= {**known, "bytes": size(known["payload"])} if "payload" in known else known
+        if payload := values.pop("payload", None):
+            self.facts |= {"payload": payload, "bytes": size(payload)}
+        self.facts |= {name: value for name, value in values.items() if value is not None}
 
     def software(self, values: Values, line: str) -> None:
         self.facts |= {**values, "nccl": values["nccl"].replace(", ", ".")}

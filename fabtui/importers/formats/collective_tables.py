@@ -1,4 +1,4 @@
-"""Tables of collectives by message size or number of GPUs: DeepSpeed, MSCCL++, and those of reports and READMEs."""
+"""Tables of collectives by message size or number of GPUs: DeepSpeed, MSCCL++, and tables in reports and READMEs."""
 
 from __future__ import annotations
 

@@ -95,12 +95,16 @@ class _Ibtracert(
     """
 
     def end(self, values: Values, line: str) -> None:
-        which = values.pop("which").lower()
-        self.facts[which] = {"type": "unknown", "lid": None, "name": None, **values}
+        self.facts[values["which"].lower()] = {**_place(values), "port": values["port"]}
 
     def hop(self, values: Values, line: str) -> None:
-        into = values.pop("port")
-        self.facts["hops"].append({"type": "unknown", "lid": None, "name": None, **values, "in": into})
+        self.facts["hops"].append({"out": values["out"], **_place(values), "in": values["port"]})
+
+
+def _place(values: Values) -> Values:
+    return {"type": "unknown", "guid": None, "lid": None, "name": None} | {
+        name: value for name, value in values.items() if name in ("type", "guid", "lid", "name")
+    }
 
 
 _OF_PING = ("host", "target", "sent", "received", "loss", "rtt_min", "rtt_avg", "rtt_max")
@@ -164,7 +168,7 @@ class _Ibdiagnet(Tables, lines=_DIAGNET, facts=("version", "nodes", "switches", 
     def __init__(self) -> None:
         super().__init__()
         self.stages: list[Values] = []
-        #: Names of the two counts of a stage, and whether a complaint goes on.
+        #: Names of the two counts of a stage, and whether a complaint may continue.
         self.counts: tuple[str, ...] = ()
         self.open = False
 
@@ -213,14 +217,14 @@ _SWINFO = kinds(
     r"""
     rule     [=-]{3,}$
     name     [^|]*$
-    of_psu   (?:PSU|psu)<psu:int>[ .](?P<part>status|dc|fan|power|part_number|serial)<:says>
-    of_psu   (?P<part>P/N|S/N|DC power|fan status|power|status)<:says>
-    of_part  (?P<kind>fan)#<at:int>(?:\.speed)?<:says>
-    of_part  (?P<kind>QSFP)#<at:int>(?:\.temp)?<:says>
-    vital    (?P<label>[A-Za-z][\w#./ -]{0,40}?)<:says>
+    of_psu   (?:PSU|psu)<psu:int>[ .](?P<part>status|dc|fan|power|part_number|serial)<:value>
+    of_psu   (?P<part>P/N|S/N|DC power|fan status|power|status)<:value>
+    of_part  (?P<kind>fan)#<at:int>(?:\.speed)?<:value>
+    of_part  (?P<kind>QSFP)#<at:int>(?:\.temp)?<:value>
+    vital    (?P<label>[A-Za-z][\w#./ -]{0,40}?)<:value>
     left     \S
     """,
-    says=r"\s*(?:\((?P<unit>[^()|]{1,20})\)\s*)?[|:]\s*(?P<value>.*)$",
+    value=r"\s*(?:\((?P<unit>[^()|]{1,20})\)\s*)?[|:]\s*(?P<value>.*)$",
 )
 _UPTIME = re.compile(r"([0-9]{1,6})d-([0-9]{1,2}):([0-9]{2}):([0-9]{2})", re.ASCII)
 _VITALS = {

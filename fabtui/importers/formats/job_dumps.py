@@ -155,10 +155,10 @@ def _parse_ras(text: str) -> Reading:
 def ras_values(report: RasReport) -> dict[str, Any]:
     """Return a report as JSON-able values."""
     every = report.communicators.values()
-    names = ("nccl", "cuda_runtime", "cuda_driver", "time", "timeouts", "nodes", "processes", "gpus")
     return {
-        **{name: getattr(report, name) for name in names},
+        **{name: getattr(report, name) for name in ("nccl", "cuda_runtime", "cuda_driver", "time")},
         "collection_time": report.seconds,
+        **{name: getattr(report, name) for name in ("timeouts", "nodes", "processes", "gpus")},
         "groups": [row._asdict() for row in report.groups],
         "communicators": [
             {"communicator": comm.name, "ranks": comm.size, "silent": len(comm.silent), "errors": len(comm.errors)}

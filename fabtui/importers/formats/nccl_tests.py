@@ -153,7 +153,8 @@ class _NcclTests(Tables, lines=_LINES, facts={"version": None, "nccl": None}):
     def rank(self, values: Values, line: str) -> None:
         if self.open is not None:
             self._forget(None)
-        self.ranks.append({**values, "name": values["name"].strip()})
+        pid = values.pop("pid")
+        self.ranks.append({**values, "name": values["name"].strip(), "pid": pid})
 
     def options(self, values: Values, line: str) -> None:
         if self.open is not None:
