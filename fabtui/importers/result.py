@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fabtui.importers.catalogue import UNKNOWN, Guess, chosen, recognise
 from fabtui.importers.sources import Source
-from fabtui.importers.unwrapping import Unwrapped, unwrapped
+from fabtui.importers.unwrapping import unwrapped
 from fabtui.sanitize import clean
 from fabtui_node.parsers.base import UNKNOWN_LINES, Format, Reading
 from fabtui_node.parsers.lines import without_escapes
@@ -242,20 +242,16 @@ def recognised(text: str, named: Format | None = None) -> Recognised:
         if inside.reading is not None:
             return inside
     best = _best(text, named)
-    joined: Unwrapped | None = None
-    put_together = unwrapped(_as_wide_as_others(text))
-    while put_together is not None:
-        other = _best(put_together.text, named)
-        if not _read_better(other, best, ties=put_together.cuts > 1 or put_together.width in _USUAL_WIDTHS):
-            break
-        # Only a width of terminals shows that a text was cut twice, by a terminal and by a mail program.
-        again = None if joined else unwrapped(put_together.text)
-        best, joined = other, put_together
-        put_together = again if again and again.width in _USUAL_WIDTHS else None
+    joined = unwrapped(text)
+    if joined is not None:
+        other = _best(joined.text, named)
+        if _read_better(other, best, ties=joined.cuts > 1 or joined.width in _USUAL_WIDTHS):
+            best, text = other, joined.text
+        else:
+            joined = None
     form, reading = best.guess.format, best.reading
     if form is None or reading is None:
         return Recognised(best.guess, None)
-    text = text if joined is None else joined.text
     part = _part(text)
     if part is not text:
         reading = form.parse(best.variant.of(text))
@@ -267,14 +263,6 @@ def recognised(text: str, named: Format | None = None) -> Recognised:
         warning = f"outputs of {', '.join(labels[:_SHOWN])}{more} are read one after the other, without these names"
         reading = reading._replace(warnings=[warning, *reading.warnings][:UNKNOWN_LINES])
     return Recognised(best.guess, reading)
-
-
-def _as_wide_as_others(text: str) -> str:
-    """Return a text without a stamp or prompt before its first line, if it is the longest for that."""
-    stamp = _FIRST.match(text)
-    first, *others = text.split("\n", _LOOK)
-    longest = max(map(len, others[: _LOOK - 1]), default=0)
-    return text[stamp.end() :] if stamp and len(first) - stamp.end() <= longest < len(first) else text
 
 
 def _candidate(text: str, variant: Variant, named: Format | None) -> _Candidate:
