@@ -152,14 +152,19 @@ def _decoded(data: bytes, cut: str | None) -> tuple[str, str | None]:
     if is_pickle(data):
         try:
             # Plain values alone, so that JSON can hold them.
-            done = subprocess.run(READER, input=data, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
-            return json_of(done.stdout, done.returncode), cut
+            return _json_of_pickle(data), cut
         except NotPlain as error:
             # Its bytes are not lines: what looks like words there is no log.
             return "", cut or str(error)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return data.decode("utf-16", "replace"), cut
     return data.decode("utf-8", "replace").removeprefix("\ufeff"), cut
+
+
+def _json_of_pickle(data: bytes) -> str:
+    """Return the value of a pickle as JSON text; raise `NotPlain` if it holds more or takes too much."""
+    done = subprocess.run(READER, input=data, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    return json_of(done.stdout, done.returncode)
 
 
 class Content(NamedTuple):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from fabtui.diagnosis.running_job.flight_recorder import FlightDump, answer, flight_dump, rank_of, stem_of
 from fabtui.diagnosis.running_job.ras_report import RasReport, report_of
 from fabtui.diagnosis.running_job.ras_report import answer as ras_answer
 from fabtui.importers.result import Result, parts, read
 from fabtui.importers.sources import Source, sources
+from fabtui.importers.tables import Values
 from fabtui.nodeset import count
 from fabtui_node.parsers.base import UNKNOWN_LINES, Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import json_value
@@ -38,7 +38,7 @@ def _parse_dump(text: str) -> Reading:
     return notes.reading(values_of(dump))
 
 
-def values_of(dump: FlightDump) -> dict[str, Any]:
+def values_of(dump: FlightDump) -> Values:
     """Return the dump of a rank as JSON-able values."""
     return {
         "version": dump.version or None,
@@ -123,7 +123,7 @@ def _together(inspected: Sequence[Result]) -> Iterator[Result]:
         yield read(Source(name, "\n".join(result.source.text for result in results)), INSPECTOR)
 
 
-def rows_of(dumps: Mapping[int, FlightDump]) -> list[dict[str, Any]]:
+def rows_of(dumps: Mapping[int, FlightDump]) -> list[Values]:
     """Return a row for each rank and process group, as JSON-able values."""
     return [
         {"rank": rank if rank >= 0 else None, **values, **group}
@@ -152,7 +152,7 @@ def _parse_ras(text: str) -> Reading:
     return notes.reading({**ras_answer(report).values(), **ras_values(report)})
 
 
-def ras_values(report: RasReport) -> dict[str, Any]:
+def ras_values(report: RasReport) -> Values:
     """Return a report as JSON-able values."""
     every = report.communicators.values()
     return {
