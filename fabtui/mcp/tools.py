@@ -28,10 +28,9 @@ from fabtui.history.components import node_at
 from fabtui.history.file import history_file
 from fabtui.history.query import Overview, read_overview, usual_start
 from fabtui.importers.catalogue import chosen, recognise
-from fabtui.importers.comparison import compared
 from fabtui.importers.formats.job_dumps import results_of
 from fabtui.importers.result import Result, read
-from fabtui.importers.session import is_recording, read_session, replayed
+from fabtui.importers.session import compared, is_recording, read_session, replayed
 from fabtui.importers.sources import Source, sources
 from fabtui.importers.to_model.dispatch import findings_about
 from fabtui.jobs.monitor.report import JobReport

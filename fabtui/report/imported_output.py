@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fabtui.importers.catalogue import formats, is_ours
-from fabtui.importers.matrix import is_matrix
 from fabtui.importers.result import Result
+from fabtui.importers.tables import is_matrix
 from fabtui.importers.to_model.dispatch import examined, model
 from fabtui.pictures.timeline import timeline_scene
 from fabtui.report.collectives import sweep_tables

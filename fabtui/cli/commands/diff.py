@@ -10,7 +10,7 @@ from fabtui.cli.outputs import reading_progress
 from fabtui.cli.printing import print_lines, text_outputs, write_first, write_texts
 from fabtui.errors import InputError
 from fabtui.exit_status import ALL_OK, BAD
-from fabtui.importers.comparison import compared
+from fabtui.importers.session import compared
 from fabtui.paths import user_path
 from fabtui.report.session_diff import csv_text, json_text, print_diff
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.importers.formats import infiniband
+from fabtui.importers.catalogue import formats
 from fabtui_node.parsers.base import Reading
 from fabtui_node.parsers.ib import fabric, management
 
@@ -187,19 +187,19 @@ def test_nodes_of_the_fabric() -> None:
 
 
 def test_the_way_through_the_fabric() -> None:
-    values = infiniband.parse_ibtracert(sample("ibsim/ibtracert.txt")).values
+    values = formats()["ibtracert"].parse(sample("ibsim/ibtracert.txt")).values
     assert [hop["name"] for hop in values["hops"]] == ["leaf1", "spine1", "leaf2", "n063 mlx5_1"]
     assert [(hop["out"], hop["in"]) for hop in values["hops"]] == [(1, 1), (16, 2), (4, 16), (4, 1)]
     assert (values["from"]["lid"], values["to"]["lid"]) == (1, 11)
 
 
 def test_a_ping_without_answers_has_no_times() -> None:
-    values = infiniband.parse_ibping(sample("ibsim/ibping_no_answer.txt")).values
+    values = formats()["ibping"].parse(sample("ibsim/ibping_no_answer.txt")).values
     assert (values["sent"], values["received"], values["loss"], values["rtt_avg"]) == (3, 0, 100.0, None)
 
 
 def test_a_forwarding_table() -> None:
-    values = infiniband.parse_ibroute(sample("ibsim/ibroute_leaf1.txt")).values
+    values = formats()["ibroute"].parse(sample("ibsim/ibroute_leaf1.txt")).values
     assert (values["switch"]["name"], values["count"], len(values["routes"])) == ("leaf1", 11, 11)
     assert values["routes"][6] == {
         "lid": 7,
@@ -208,4 +208,4 @@ def test_a_forwarding_table() -> None:
         "guid": "0x0000000000100007",
         "name": "n061 mlx5_1",
     }
-    assert infiniband.parse_ibaddr(sample("ibsim/ibaddr.txt")).values["lid_start"] == 6
+    assert formats()["ibaddr"].parse(sample("ibsim/ibaddr.txt")).values["lid_start"] == 6

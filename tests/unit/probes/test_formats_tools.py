@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fabtui.importers.formats import infiniband
+from fabtui.importers.catalogue import formats
 from fabtui_node.parsers.ib import fabric, management, rdma_ports
 from fabtui_node.parsers.net import ethtool
 
@@ -219,7 +219,7 @@ def test_nodes_with_their_device_ids() -> None:
 
 def test_a_short_way() -> None:
     text = "From {0x0000000000100000}[1]\n[1] -> {0x0000000000200000}[1]\nTo {0x000000000010000e}[1]\n"
-    values = infiniband.parse_ibtracert(text).values
+    values = formats()["ibtracert"].parse(text).values
     assert (values["from"]["port"], values["hops"][0]["out"], values["to"]["guid"]) == (1, 1, "0x000000000010000e")
 
 
@@ -228,7 +228,7 @@ def test_a_switchs_vitals_and_status() -> None:
         "uptime (sec)       : 16982312\npsu0.power (W)     : 92\ncur.temp (C)       : 73\nmax.temp (C)       : 80\n"
         "QSFP#01.temp (C)   : 44\nfan#1.speed (rpm)  : 6355\npsu1.status        : ERROR\nfans               : OK\n"
     )
-    reading = infiniband.parse_ibswinfo(text)
+    reading = formats()["ibswinfo"].parse(text)
     values = reading.values
     assert reading.unknown == []
     assert (values["uptime"], values["temperature"], values["temperature_max"]) == (16982312.0, 73.0, 80.0)

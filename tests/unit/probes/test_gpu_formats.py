@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from fabtui.importers.catalogue import formats
-from fabtui.importers.formats import dcgmi
 from fabtui_node.parsers.base import Reading
 from fabtui_node.parsers.nvidia import fabric_manager_log, topo
 
@@ -196,12 +195,12 @@ def test_a_diagnostic_of_dcgm_4() -> None:
     assert (message["kind"], message["test"], message["gpus"]) == ("warning", "memory", [1])
     assert message["text"] == "A volatile double-bit ECC error was seen on GPU 1. Drain the GPU and reset it."
     assert values["failed"] == ["memory"]
-    assert dcgmi.parse_diag("nothing of the kind").warnings == ["no result in this text"]
+    assert formats()["dcgmi-diag"].parse("nothing of the kind").warnings == ["no result in this text"]
 
 
 def test_links_of_switches() -> None:
     text = "GPUs:\n    gpuId 0:\n        U U D X\nNvSwitches:\n    physicalId 8:\n        U D _ _\n"
-    values = dcgmi.parse_link_status(text).values
+    values = formats()["dcgmi-nvlink"].parse(text).values
     assert (values["up"], values["down"], values["disabled"], values["links_total"]) == (2, 1, 1, 4)
     assert values["switches"] == [{"id": 8, "links": ["up", "down", "unsupported", "unsupported"]}]
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from fabtui.importers.catalogue import formats
-from fabtui.importers.formats import dcgmi
 from fabtui_node.parsers.base import Reading
 from fabtui_node.parsers.kernel import dmesg
 from fabtui_node.parsers.nvidia import fabric_manager_log, query_csv, smi_nvlink, smi_query, smi_table, topo
@@ -228,7 +227,7 @@ def test_p2p(name: str, expect: str) -> None:
 
 @pytest.mark.parametrize(("name", "expect"), rows("dcgmi-diag"))
 def test_diag(name: str, expect: str) -> None:
-    reading = dcgmi.parse_diag(text(name))
+    reading = formats()["dcgmi-diag"].parse(text(name))
     values = reading.values
     assert reading.unknown == []
     by_name = {test["test"]: test for test in values["tests"]}
@@ -257,7 +256,7 @@ def test_diag(name: str, expect: str) -> None:
 
 @pytest.mark.parametrize(("name", "expect"), rows("dcgmi-nvlink"))
 def test_link_status(name: str, expect: str) -> None:
-    values = dcgmi.parse_link_status(text(name)).values
+    values = formats()["dcgmi-nvlink"].parse(text(name)).values
     wanted = {key: int(count) for key, count in re.findall(r"(\w+)=(\d+)", expect)}
     found = {"gpus": len(values["gpus"]), "links": values["links_total"], "switches": len(values["switches"])}
     assert found | {"down": values["down"], "up": values["up"]} == wanted
