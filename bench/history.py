@@ -27,6 +27,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bars import held
@@ -243,7 +245,7 @@ def cost(recordings: int, folder: Path, file: Path) -> int:
         paths.append(folder / f"{number:05d}.jsonl.gz")
         journal = Journal(paths[-1])
         shift = number // _DISTINCT * (DAYS / recordings * _DISTINCT) * DAY / 10
-        journal.append(replace(event, time=event.time + shift) for event in made[number % _DISTINCT])
+        journal.append(msgspec.structs.replace(event, time=event.time + shift) for event in made[number % _DISTINCT])
         journal.close()
     print(f"{recordings} recordings made in {time.monotonic() - began:.0f} s")
     began, cpu = time.monotonic(), os.times()

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from sys import intern
-from typing import NamedTuple, TypeGuard
+from typing import Annotated, NamedTuple, TypeGuard
+
+from msgspec import Meta
 
 
 class PairClass(StrEnum):
@@ -34,6 +36,7 @@ FIRST_RANKS = re.compile(r"first([0-9]{1,7})")
 
 #: Indexes of a node's endpoints, and rails, are below this; arrays are made from them.
 MAX_INDEX = 1 << 16
+Index = Annotated[int, Meta(ge=0, lt=MAX_INDEX)]
 
 
 def is_index(value: object) -> TypeGuard[int]:
@@ -58,13 +61,13 @@ class Endpoint:
 
     number: int  #: Position among all endpoints, from 0; the rank in the world communicator.
     node: str  #: Name of the node.
-    index: int  #: Index on the node (visible index of the GPU, or the CPU rank).
+    index: Index  #: Index on the node (visible index of the GPU, or the CPU rank).
     kind: str = "gpu"  #: ``"gpu"``, ``"cpu"``, or ``"none"`` for the row of a node that has nothing to test.
     name: str = ""  #: Product name of the hardware, for example ``NVIDIA H200``.
     uuid: str | None = None  #: UUID of the GPU, or None.
     bus: str | None = None  #: PCI bus id of the GPU, or None.
     nic: str | None = None  #: Closest NIC, or None if it is unknown or there is none.
-    rail: int | None = None  #: Rail of that NIC, or None if unknown.
+    rail: Index | None = None  #: Rail of that NIC, or None if unknown.
     address: str | None = None  #: Data address of that NIC, or the only one of the node, or None.
 
     def __str__(self) -> str:

@@ -5,13 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from fabtui.model.layers import Layer
 from fabtui.model.wrong_data import is_wrong_data
 
 #: Units of values: 1e9 bytes a second, times, bytes, shares; "" where there is no value.
 UNITS = frozenset(("", "GB/s", "us", "ms", "B", "%"))
+
+#: Bound of numbers, far below the overflow of floats.
+MAX_NUMBER = 1e100
+Integer = Annotated[int, Meta(ge=-(2**63) + 1, le=2**63 - 1)]
+#: JSON keeps apart whole numbers and others.
+Number = Annotated[float, Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)] | Integer
+#: Last second of the year 9999, the limit of calendars, in seconds since the epoch.
+_MAX_TIME = 253_402_300_799
+EpochSeconds = Annotated[float, Meta(ge=0, le=_MAX_TIME)] | Annotated[int, Meta(ge=0, le=_MAX_TIME)]
 
 
 class Verdict(StrEnum):
@@ -69,15 +80,15 @@ class Measurement:
     src: str  #: Source: an endpoint (``n060:3``), a node (``n060``) or ``all``.
     dst: str  #: Destination, likewise.
     verdict: Verdict  #: Verdict of the test itself; the model judges slowness against the class later.
-    value: int | float | None = None  #: The value in ``unit``, or None when there is none.
+    value: Number | None = None  #: The value in ``unit``, or None when there is none.
     unit: str = ""  #: One of `UNITS`.
-    bytes: int | None = None  #: The message size, or None.
-    time: int | float = 0.0  #: When it was obtained, seconds since the epoch.
+    bytes: Integer | None = None  #: The message size, or None.
+    time: EpochSeconds = 0.0  #: When it was obtained, seconds since the epoch.
     how: str = ""  #: How it was obtained, for example ``nccl 2.28.9, 20 x ncclSend/ncclRecv, CUDA events``.
     transport: str | None = None  #: The path that was really used, for example ``P2P/CUMEM``, or None when unknown.
     src_addr: str | None = None  #: The source's address, or RDMA port (``mlx5_0:1``), or None.
     dst_addr: str | None = None  #: The destination's, likewise.
-    attempts: int = 1  #: How many attempts there were up to this one.
+    attempts: Integer = 1  #: How many attempts there were up to this one.
     error: str | None = None  #: What went wrong, or None.
     made: bool = False  #: Whether a lab fault made it so.
     raw: str | None = None  #: The text it was read from, or None.

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.event_decoding import event_from_json
-from fabtui.model.events import EndpointsAdded, Event, Measured, SessionStart
+from fabtui.model.events import EndpointsAdded, Event, Measured, SessionStart, event_from_json
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.measurement_store import CHUNK_TEXTS, NONE, MeasurementStore
