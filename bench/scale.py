@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 CASES = "64:full,256:full,1024:sampled"
 #: Nodes that one process plays.
 NODES_A_PROCESS = 32
-BAR_MEMORY = 75e6
-BAR_NODE = 50e3
-BAR_RESULT = 120
+BAR_MEMORY = 90e6
+BAR_NODE = 80e3
+BAR_RESULT = 150
 #: Share of the CPU per pair of 0.2.0.
 BAR_SHARE = 1 / 3
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -300,7 +300,7 @@ def show(cases: list[dict[str, Any]]) -> None:
         print(
             f"{case['endpoints']} endpoints: {case['memory_start'] / 1e6:.1f} MB before the first node, "
             f"{each / 1e3:.0f} kB and {case['connect_cpu_s'] / case['nodes'] * 1e3:.1f} ms CPU per node until ready; "
-            f"{case['memory_end'] / bar:.2f} of the bar with {case['results']} results, {kept} (75 MB + 50 kB per "
+            f"{case['memory_end'] / bar:.2f} of the bar with {case['results']} results, {kept} (90 MB + 80 kB per "
             f"node + {BAR_RESULT} bytes per result); recording {case['recording_bytes'] / 1e6:.1f} MB"
         )
 

@@ -46,12 +46,11 @@ def played_to(target: float) -> dict[str, Any]:
     return state(model)
 
 
-@pytest.mark.parametrize(("packed", "in_memory"), [(True, 1 << 18), (True, 0), (False, 0)])
+@pytest.mark.parametrize("packed", [True, False])
 async def test_a_seek_from_a_checkpoint_shows_the_same_state(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool, in_memory: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool
 ) -> None:
     monkeypatch.setattr(replay, "SPACING", 1 << 15)
-    monkeypatch.setattr("fabtui.model.measurement_store.IN_MEMORY", in_memory)
     monkeypatch.setattr("fabtui.model.measurement_store.CHUNK_TEXTS", 8)
     path = RECORDING
     if not packed:
