@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from operator import attrgetter
@@ -10,7 +12,8 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from fabtui.model.layers import Layer
-from fabtui.model.wrong_data import is_wrong_data
+from fabtui_node.parsers.lines import bytes_text
+from fabtui_node.protocol import ErrorKind
 
 #: Units of values: 1e9 bytes a second, times, bytes, shares; "" where there is no value.
 UNITS = frozenset(("", "GB/s", "us", "ms", "B", "%"))
@@ -23,6 +26,15 @@ Number = Annotated[float, Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)] | Integer
 #: Last second of the year 9999, the limit of calendars, in seconds since the epoch.
 _MAX_TIME = 253_402_300_799
 EpochSeconds = Annotated[float, Meta(ge=0, le=_MAX_TIME)] | Annotated[int, Meta(ge=0, le=_MAX_TIME)]
+
+
+#: Errors of tests as fabtui writes them; until version 0.2, recordings call them failed, and 0.1 gave no kind.
+_OURS = re.compile(
+    r"(?:peer: )?verify: |\d{1,15} (?:of \d{1,15} )?(?:bytes|values|elements)"
+    r"(?: of the result)?(?: checked around offset \d{1,15})? (?:are|is) wrong|the first message is wrong"
+    r"|message \d{1,9} of \d{1,9} carries the number -?\d|the data that \S{1,200} sent at the same time is wrong"
+)
+_AMOUNT = re.compile(r"(\d{1,15}) (?:of (\d{1,15}) )?(byte|value|element)s?\b")
 
 
 class Verdict(StrEnum):
@@ -69,6 +81,28 @@ _RANK = {verdict: rank for rank, verdict in enumerate(SEVERITY)}
 def worst(verdicts: list[Verdict]) -> Verdict:
     """Return the worst of some verdicts; ``untested`` for none."""
     return max(verdicts, key=_RANK.__getitem__, default=Verdict.UNTESTED)
+
+
+def is_wrong_data(error: str | None, extra: Mapping[str, Any] | None) -> bool:
+    """Return True if an error of a test of fabtui is about wrong data."""
+    kind = (extra or {}).get("error_kind")
+    if kind is not None:
+        return bool(kind == ErrorKind.VERIFY.value)
+    return error is not None and _OURS.match(error) is not None
+
+
+def wrong_amount(error: str | None, size: int | None) -> str:
+    """Return how much of a message was wrong: ``1 byte of 4 MiB``, or "" if the error lacks it."""
+    found = _AMOUNT.search((error or "")[:500])
+    if found is None:
+        return ""
+    number, of, what = int(found[1]), found[2], found[3]
+    amount = f"{number:,} {what}" + ("" if number == 1 else "s")
+    if what != "byte":
+        return amount
+    # NCCL's sample is a part of the message.
+    whole = size if size is not None else int(of) if of else None
+    return amount if whole is None else f"{amount} of {bytes_text(whole)}"
 
 
 # A frozen class takes three times as long to make an object.

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from fabtui.model.class_statistics import ATTEMPTS, ClassValues, flapping, lasting
 from fabtui.model.endpoints import ClassKey, EndpointTable, PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.measurement_store import NONE, MeasurementStore
-from fabtui.model.pair_index import Key, Names, PairIndex
 from fabtui.model.places import Places, values_by_class
 
+Key = tuple[Layer, str, str]
+Kind = TypeVar("Kind", bound=Hashable)
+#: The lower half of an entry of a row.
+_NUMBER = (1 << 32) - 1
 #: Maximum number of attempts that are kept of a pair in a layer.
 MOST_ATTEMPTS = 64
 #: Maximum number of rows that are grouped at once: the arrays for it take 100 bytes per row.
@@ -28,6 +31,100 @@ _OTHER = {Layer.P2P: Layer.WORLD, Layer.WORLD: Layer.P2P}
 _MOST_SWEEPS = 1000
 #: Multiple of the median message time from which the 99th percentile is notable.
 STALL = 3.0
+
+
+class Names:
+    """Consecutive numbers for names."""
+
+    __slots__ = ("_names", "_numbers")
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._numbers: dict[str, int] = {}
+
+    def number(self, name: str) -> int:
+        """Return the number of a name, a new one if need be."""
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = len(self._names)
+            self._names.append(name)
+        return number
+
+    def find(self, name: str) -> int | None:
+        """Return the number of a name, or None if it has none."""
+        return self._numbers.get(name)
+
+    def __getitem__(self, number: int) -> str:
+        return self._names[number]
+
+
+class PairIndex(Generic[Kind]):
+    """A number from 0 to 4294967295 for each ordered pair of names and each kind, for example a layer.
+
+    Args:
+        names: Numbers of the names, which another index may share.
+    """
+
+    def __init__(self, names: Names | None = None) -> None:
+        self.names = Names() if names is None else names
+        #: By source: the destinations in ascending order, each in the upper half of an entry with its number below.
+        #: There are as many sources as endpoints, most with few destinations: one object each.
+        self._rows: dict[Kind, dict[int, array[int]]] = {}
+
+    def get(self, kind: Kind, src: str, dst: str, default: int = -1) -> int:
+        """Return the number of a pair, or ``default``."""
+        rows = self._rows.get(kind)
+        if rows is None:
+            return default
+        source, target = self.names.find(src), self.names.find(dst)
+        if source is None or target is None:
+            return default
+        row = rows.get(source, ())
+        at = bisect_left(row, target << 32)
+        return row[at] & _NUMBER if at < len(row) and row[at] >> 32 == target else default
+
+    def set(self, kind: Kind, src: str, dst: str, number: int) -> None:
+        row, at, entry = self._place(kind, src, dst)
+        if at < len(row) and row[at] >> 32 == entry >> 32:
+            row[at] = entry | number
+        else:
+            row.insert(at, entry | number)
+
+    def add(self, kind: Kind, src: str, dst: str, make: Callable[[], int]) -> int:
+        """Set the number of a pair that has none to what ``make`` returns, and return it; -1 if it has one."""
+        row, at, entry = self._place(kind, src, dst)
+        if at < len(row) and row[at] >> 32 == entry >> 32:
+            return -1
+        number = make()
+        row.insert(at, entry | number)
+        return number
+
+    def _place(self, kind: Kind, src: str, dst: str) -> tuple[array[int], int, int]:
+        source, entry = self.names.number(src), self.names.number(dst) << 32
+        rows = self._rows.setdefault(kind, {})
+        row = rows.get(source)
+        if row is None:
+            row = rows[source] = array("Q")
+        return row, bisect_left(row, entry), entry
+
+    def items(self) -> Iterator[tuple[Kind, str, str, int]]:
+        """Yield all pairs, each with its kind and its number; nothing may be added meanwhile."""
+        names = self.names
+        for kind, rows in self._rows.items():
+            for source in sorted(rows):
+                for entry in rows[source]:
+                    yield kind, names[source], names[entry >> 32], entry & _NUMBER
+
+    def kinds(self) -> Collection[Kind]:
+        return self._rows.keys()
+
+    def has(self, kind: Kind) -> bool:
+        """Return True if a kind has pairs."""
+        return kind in self._rows
+
+    def by_source(self, kind: Kind) -> Iterator[array[int]]:
+        """Yield the numbers of the pairs of a kind, of one source after the other; sources may be added meanwhile."""
+        return (array("I", (entry & _NUMBER for entry in row)) for row in list(self._rows.get(kind, {}).values()))
 
 
 class _Arm(NamedTuple):
@@ -320,14 +417,14 @@ class PairResults:
         """
         return map(self.store.get, self.rows(layers))
 
-    def rows(self, layers: Collection[Layer] | None = None) -> Iterator[int]:
+    def rows(self, layers: Collection[Layer] | None = None) -> list[int]:
+        """Return the rows of `everything`."""
         store = self.store
-        last_of = {store.attempts(last)[-1]: last for last in store.repeated()}
-        for first in store.rows(layers):
-            if (last := last_of.get(first)) is None:
-                yield first
-            else:
-                yield from self._of_each_size(last)
+        rows = store.rows(layers)
+        if last_of := {store.attempts(last)[-1]: last for last in store.repeated()}:
+            each = (self._of_each_size(last_of[first]) if first in last_of else (first,) for first in rows)
+            rows = list(itertools.chain.from_iterable(each))
+        return rows
 
     def _of_each_size(self, last: int) -> Iterable[int]:
         latest: dict[int | None, int] = {}

@@ -5,9 +5,10 @@ A fabric of 1,024 endpoints has hundreds of thousands of pairs: as objects they 
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -48,18 +49,10 @@ def parts(count: int) -> Iterator[slice]:
     return (slice(at, min(at + _STEP, count)) for at in range(0, max(1, count), _STEP))
 
 
-def _among(values: Ints, others: Ints) -> Flags:
-    """Return for each value whether it is one of others; none is negative."""
-    # Not by numpy.isin, which imports numpy.ma: 8 ms of a short step, and 1.3 MB.
-    order = np.append(np.sort(others), -1)
-    found: Flags = order[np.searchsorted(order[:-1], values)] == values
-    return found
-
-
 def members(codes: Ints, others: Ints, ends: int) -> Flags:
     """Return for each pair by its code whether it is one of some others; ``ends`` is the number of endpoints."""
     if ends > _MOST_DENSE:
-        return _among(codes, others)
+        return np.isin(codes, others)
     known = np.zeros(ends * ends, dtype=bool)
     known[others] = True
     found: Flags = known[codes]
@@ -152,14 +145,14 @@ class PairTable:
             table: Endpoints of the session.
             layer: The layer of this table.
         """
-        rows = array("I", results.rows((layer,)))
+        rows = results.rows((layer,))
         if len(rows) == len(self):
             return self, True
-        *_, found = _filled(results, table, layer, rows)
+        *_, found = in_steps(results, table, layer, rows)
         assert found is not None
         if len(results.sizes(layer)) > 1:
             counting = np.array([row for some in results.counting_rows(layer) for row in some], dtype=np.int32)
-            others = np.flatnonzero(~_among(found.row, counting))
+            others = np.flatnonzero(np.isin(found.row, counting, invert=True))
             own = [_CODE[results.store.shape(row).verdict] for row in found.row[others].tolist()]
             found.verdict[others] = np.array(own, dtype=np.int8)
         return found, len(found) == len(rows)
@@ -180,6 +173,15 @@ class PairTable:
         return Counter({SEVERITY[code]: number for code, number in enumerate(counts.tolist()) if number})
 
 
+def stacked(tables: Sequence[PairTable]) -> Generator[None, None, PairTable]:
+    """Yield after each small step, and return the pairs of all tables."""
+    columns = []
+    for field in fields(PairTable):
+        columns.append(np.concatenate([getattr(table, field.name) for table in tables]))
+        yield
+    return PairTable(*columns)
+
+
 def joined(first: PairTable, second: PairTable, ends: int) -> Iterator[PairTable | None]:
     """Yield None after each small step, and all pairs of two layers at the end; pairs that both have are the first's.
 
@@ -188,15 +190,10 @@ def joined(first: PairTable, second: PairTable, ends: int) -> Iterator[PairTable
         second: Those of the other layer.
         ends: Number of endpoints.
     """
-    if not len(first) or not len(second):
+    if len(first) and len(second):
+        yield (yield from stacked((first, second.where(~second.among(first, ends)))))
+    else:
         yield first if len(first) else second
-        return
-    more = ~second.among(first, ends)
-    columns = []
-    for name in (field.name for field in fields(PairTable)):
-        columns.append(np.concatenate((getattr(first, name), getattr(second, name)[more])))
-        yield None
-    yield PairTable(*columns)
 
 
 def without_same(
@@ -220,61 +217,41 @@ def without_same(
     return int(same.sum()), rows[0], rows[1]
 
 
-def in_steps(results: PairResults, table: EndpointTable, layer: Layer) -> Iterator[PairTable | None]:
-    """Yield None after each small step, and the results of a layer as arrays at the end."""
-    rows = array("I")
-    for some in results.counting_rows(layer):
-        rows.extend(some)
-        yield None
-    yield from _filled(results, table, layer, rows)
+def in_steps(
+    results: PairResults, table: EndpointTable, layer: Layer, rows: Iterable[int] | None = None
+) -> Iterator[PairTable | None]:
+    """Yield None after each small step, and the results of a layer as arrays at the end, without unknown endpoints.
 
-
-def _filled(results: PairResults, table: EndpointTable, layer: Layer, rows: array[int]) -> Iterator[PairTable | None]:
-    """Yield None after each small step, and at the end the table of some rows without unknown endpoints."""
+    Args:
+        results: Results of all layers.
+        table: Endpoints of the session.
+        layer: The layer.
+        rows: Rows of the store; by default those that count.
+    """
+    chosen = np.array(array("I", itertools.chain(*results.counting_rows(layer)) if rows is None else rows), np.int32)
+    yield None
     shapes, shape_of, values = results.store.columns()
     codes = np.array([-1 if shape is None else _CODE[shape.verdict] for shape in shapes], dtype=np.int8)
-    yield None
     has_value = np.array([shape is not None and shape.has_value for shape in shapes])
-    yield None
     paths = np.array([Path.UNKNOWN if shape is None else path_of(shape.transport) for shape in shapes], dtype=np.int8)
-    yield None
-    shape_column, value_column = np.empty(len(shape_of), dtype=np.int32), np.empty(len(values))
-    for part in parts(len(shape_column)):
-        # A lasting view of an array that may still grow would prevent that.
-        shape_column[part], value_column[part] = shape_of[part], values[part]
-        yield None
-    chosen, endpoints = np.array(rows, dtype=np.int32), endpoints_of_ends(results.store, table)
-    yield None
-    source, target = np.empty((2, len(chosen)), dtype=np.int32)
-    count = 0
-    for part in parts(len(chosen)):
-        first, second = picked_ends(results.store, endpoints, chosen[part])
-        known = (first >= 0) & (second >= 0)
-        kept = slice(count, count := count + int(np.count_nonzero(known)))
-        source[kept], target[kept], chosen[kept] = first[known], second[known], chosen[part][known]
-        yield None
-    found = _empty(source[:count], target[:count], chosen[:count])
+    endpoints = endpoints_of_ends(results.store, table)
     classes = _Classes(results, layer)
-    yield None
-    for part in parts(len(found)):
-        its_rows = found.row[part]
-        its_shapes = shape_column[its_rows]
-        found.verdict[part], found.path[part] = codes[its_shapes], paths[its_shapes]
-        found.value[part] = np.where(has_value[its_shapes], value_column[its_rows], np.nan)
-        classes.fill(found, part, found.value[part])
+    tables = []
+    for part in parts(len(chosen)):
+        source, target = picked_ends(results.store, endpoints, chosen[part])
+        known = (source >= 0) & (target >= 0)
+        source, target, row = source[known], target[known], chosen[part][known]
+        # A lasting view of an array that may still grow would prevent that; picking copies.
+        shape = np.frombuffer(shape_of, shape_of.typecode)[row]
+        value = np.where(has_value[shape], np.frombuffer(values)[row], np.nan)
+        verdict, share, spread, limit, kind = classes.judged(source, target, value, codes[shape])
+        tables.append(PairTable(source, target, verdict, share, spread, limit, kind, row, paths[shape], value))
         yield None
-    yield found
-
-
-def _empty(source: Ints, target: Ints, row: Ints) -> PairTable:
-    """Return a table of pairs without what is known about them, to be filled part by part."""
-    verdict, kind, path = (np.empty(len(row), dtype=np.int8) for _ in range(3))
-    share, spread, limit = (np.empty(len(row), dtype=np.float32) for _ in range(3))
-    return PairTable(source, target, verdict, share, spread, limit, kind, row, path, np.empty(len(row)))
+    yield (yield from stacked(tables))
 
 
 class _Classes:
-    """Fills in what depends on the classes of pairs.
+    """Judges pairs by their classes.
 
     Args:
         results: All results.
@@ -285,30 +262,30 @@ class _Classes:
         self._results, self._layer, self._places = results, layer, results.places()
         self._values: dict[int, ClassValues | None] = {}
 
-    def fill(self, table: PairTable, part: slice, value: Floats) -> None:
-        table.kind[part], code = self._places.classes(table.source[part], table.target[part])
+    def judged(
+        self, source: Ints, target: Ints, value: Floats, verdict: Ints
+    ) -> tuple[Ints, Floats, Floats, Floats, Ints]:
+        """Return verdict, share, spread, limit and kind of pairs, as `PairTable` has them."""
+        kind, code = self._places.classes(source, target)
         sign = -1.0 if self._layer.spec.less_is_better else 1.0
-        verdict, share = table.verdict[part], table.share[part]
-        table.share[part], table.spread[part], table.limit[part] = np.nan, np.nan, -np.inf
-        for one in np.flatnonzero(np.bincount(code)).tolist():
-            values = self._values_of(one)
+        share, spread, limit = (np.full(len(value), empty, np.float32) for empty in (np.nan, np.nan, -np.inf))
+        for number in np.flatnonzero(np.bincount(code)).tolist():
+            if number not in self._values:
+                self._values[number] = self._results.values(self._layer, self._places.key(number))
+            values = self._values[number]
             usual = None if values is None else values.reference
             if values is None or usual is None or usual.value <= 0:
                 continue
-            mine = code == one
+            mine = code == number
             good = value[mine]
             share[mine] = sign * np.log(np.where(good > 0, good, np.nan) / usual.value)
-            table.spread[part][mine] = usual.spread
-            limit = values.limit(self._results.slow_below) if self._layer.spec.judged else None
-            if limit is not None:
-                table.limit[part][mine] = sign * np.log(limit / usual.value)
-                slow = (good > limit) if self._layer.spec.less_is_better else (good < limit)
+            spread[mine] = usual.spread
+            least = values.limit(self._results.slow_below) if self._layer.spec.judged else None
+            if least is not None:
+                limit[mine] = sign * np.log(least / usual.value)
+                slow = (good > least) if self._layer.spec.less_is_better else (good < least)
                 verdict[mine] = np.where(slow & (verdict[mine] == OK), SLOW, verdict[mine])
-
-    def _values_of(self, code: int) -> ClassValues | None:
-        if code not in self._values:
-            self._values[code] = self._results.values(self._layer, self._places.key(code))
-        return self._values[code]
+        return verdict, share, spread, limit, kind.astype(np.int8)
 
 
 # Structure of a fabric, inferred from results: halves of nodes and groups of nodes that are slower by design.

@@ -7,10 +7,8 @@ from collections.abc import Container, Iterable, Iterator, KeysView, Sequence
 from sys import intern
 from typing import TYPE_CHECKING, Any
 
-from fabtui.model.acknowledgements import AcknowledgementLog
 from fabtui.model.address_log import AddressLog, badness
 from fabtui.model.baseline import COMPARED, Baseline, Change, change, previous
-from fabtui.model.command_log import CommandLog
 from fabtui.model.counter_log import CounterLog
 from fabtui.model.endpoints import ClassKey, Endpoint, EndpointTable, PairClass, node_of
 from fabtui.model.events import (
@@ -33,7 +31,6 @@ from fabtui.model.events import (
     SessionStart,
     Watching,
 )
-from fabtui.model.experiment_log import ExperimentLog
 from fabtui.model.facts.leaf_switches import LEAF_PROBES, data_rate, leaf_of, walked_leaves
 from fabtui.model.facts.nvlink_domains import DOMAIN_PROBE, domain_of
 from fabtui.model.job_evidence import JobEvidenceLog
@@ -42,6 +39,7 @@ from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.pair_results import PairResults
 from fabtui.model.pair_table import PairTable, halves, in_steps, node_groups
 from fabtui.model.records import Absence, Cell, LogLine, NodeRecord, Phase
+from fabtui.model.session_logs import AcknowledgementLog, CommandLog, ExperimentLog
 from fabtui.model.verdict_changes import FOLLOWED, VerdictChanges
 
 if TYPE_CHECKING:

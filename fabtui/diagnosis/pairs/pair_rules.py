@@ -48,10 +48,9 @@ from fabtui.model.counter_log import flatten
 from fabtui.model.endpoints import WITHIN_RAIL, ClassKey, PairClass, node_of
 from fabtui.model.exit_codes import untested_reasons
 from fabtui.model.layers import Layer
-from fabtui.model.measurement import DEAD, Verdict
+from fabtui.model.measurement import DEAD, Verdict, wrong_amount
 from fabtui.model.records import Absence
 from fabtui.model.session_model import Model
-from fabtui.model.wrong_data import wrong_amount
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 

@@ -17,7 +17,7 @@ from fabtui.model.events import EndpointsAdded, Event, Measured, SessionStart, e
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.measurement_store import CHUNK_TEXTS, NONE, MeasurementStore
-from fabtui.model.pair_index import PairIndex
+from fabtui.model.pair_results import PairIndex
 from fabtui.model.session_model import Model
 
 RAW = (

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.model.pair_index import PairArray
-from fabtui.model.schedule import Dispatcher, each_round
+from fabtui.model.schedule import Dispatcher, PairArray, each_round
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 7, 8, 16])
