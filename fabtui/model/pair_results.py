@@ -9,6 +9,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
+
 from fabtui.model.class_statistics import ATTEMPTS, ClassValues, flapping, lasting
 from fabtui.model.endpoints import ClassKey, EndpointTable, PairClass
 from fabtui.model.layers import Layer
@@ -124,7 +126,8 @@ class PairIndex(Generic[Kind]):
 
     def by_source(self, kind: Kind) -> Iterator[array[int]]:
         """Yield the numbers of the pairs of a kind, of one source after the other; sources may be added meanwhile."""
-        return (array("I", (entry & _NUMBER for entry in row)) for row in list(self._rows.get(kind, {}).values()))
+        rows = (np.array(row) & _NUMBER for row in list(self._rows.get(kind, {}).values()))
+        return (array("I", row.astype(np.uint32).tobytes()) for row in rows)
 
 
 class _Arm(NamedTuple):

@@ -5,10 +5,8 @@ A fabric of 1,024 endpoints has hundreds of thousands of pairs: as objects they 
 
 from __future__ import annotations
 
-import itertools
-from array import array
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -218,7 +216,7 @@ def without_same(
 
 
 def in_steps(
-    results: PairResults, table: EndpointTable, layer: Layer, rows: Iterable[int] | None = None
+    results: PairResults, table: EndpointTable, layer: Layer, rows: Sequence[int] | None = None
 ) -> Iterator[PairTable | None]:
     """Yield None after each small step, and the results of a layer as arrays at the end, without unknown endpoints.
 
@@ -228,7 +226,8 @@ def in_steps(
         layer: The layer.
         rows: Rows of the store; by default those that count.
     """
-    chosen = np.array(array("I", itertools.chain(*results.counting_rows(layer)) if rows is None else rows), np.int32)
+    by_source = results.counting_rows(layer) if rows is None else (rows,)
+    chosen = np.concatenate([np.zeros(0, np.int32), *(np.asarray(some, np.int32) for some in by_source)])
     yield None
     shapes, shape_of, values = results.store.columns()
     codes = np.array([-1 if shape is None else _CODE[shape.verdict] for shape in shapes], dtype=np.int8)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
@@ -16,8 +15,6 @@ Pair = tuple[int, int]
 MODES = ("quick", "sampled", "full")
 #: Minimum number of endpoints for which the default is ``sampled``: 128 endpoints have 8,128 pairs.
 SAMPLED_FROM = 128
-#: Memory of a waiting pair (bytes) as an object.
-_BYTES = 100
 #: Domains of endpoints without any.
 _NO_DOMAINS: Mapping[int, str] = MappingProxyType({})
 #: Endpoints of each other node that an endpoint is paired with in the ``sampled`` mode.
@@ -243,21 +240,8 @@ def _sampled(endpoints: Sequence[Endpoint]) -> PairSet:
     return chosen
 
 
-class _Sparse:
-    """A number from 0 on at each of some places, 0 at first and at all others; 12 bytes each."""
-
-    __slots__ = ("_numbers", "_places")
-
-    def __init__(self, places: Iterable[int]) -> None:
-        self._places = array("Q", sorted(places))
-        self._numbers = array("I", bytes(4 * len(self._places)))
-
-    def __getitem__(self, place: int) -> int:
-        at = bisect_left(self._places, place)
-        return self._numbers[at] if at < len(self._places) and self._places[at] == place else 0
-
-    def __setitem__(self, place: int, number: int) -> None:
-        self._numbers[bisect_left(self._places, place)] = number
+def _code(a: int, b: int) -> int:
+    return a << 32 | b
 
 
 class Dispatcher:
@@ -286,20 +270,10 @@ class Dispatcher:
         self._domains = domains
         #: The pairs in order; when half of them have started, those are left out.
         self._order = pairs
-        ends = {end: None for pair in pairs for end in pair}
-        #: Place in the table of pairs: of each endpoint as the first, and as the second one.
-        self._first = array("Q", bytes(8 * (max(ends, default=-1) + 1)))
-        self._second = self._first[:]
-        for at, end in enumerate(ends):
-            self._first[end], self._second[end] = at * len(ends), at
-        #: Number of each waiting pair in the order, from 1 on; 0 for others. As there may be millions, no object each.
-        dense = 4 * len(ends) ** 2 <= _BYTES * len(pairs)
-        places = (self._first[a] + self._second[b] for a, b in pairs)
-        self._numbers: array[int] | _Sparse = array("I", (0,)) * len(ends) ** 2 if dense else _Sparse(places)
-        self._count = 0  #: Number of waiting pairs.
-        for number, (a, b) in enumerate(pairs, 1):
-            self._count += not self._number(a, b)
-            self._numbers[self._first[a] + self._second[b]] = number
+        #: Number of each waiting pair in the order, by `_code`.
+        self._numbers: dict[int, int] = {}
+        for number, (a, b) in enumerate(pairs):
+            self._numbers[_code(a, b)] = number
         self._resources = resources
         self._node = node
         self._busy: set[int] = set()
@@ -327,16 +301,12 @@ class Dispatcher:
     @property
     def waiting(self) -> int:
         """Number of pairs not started yet."""
-        return self._count
+        return len(self._numbers)
 
     @property
     def pairs(self) -> Iterator[tuple[int, int]]:
         """The pairs not started yet, in order; pairs may start meanwhile."""
-        numbers, first, second = self._numbers, self._first, self._second
-        return ((a, b) for a, b in self._order if numbers[first[a] + second[b]])
-
-    def _number(self, a: int, b: int) -> int:
-        return self._numbers[self._first[a] + self._second[b]]
+        return ((a, b) for a, b in self._order if _code(a, b) in self._numbers)
 
     @property
     def running(self) -> int:
@@ -399,9 +369,8 @@ class Dispatcher:
         self._remove(a, b)
 
     def _remove(self, a: int, b: int) -> None:
-        self._numbers[self._first[a] + self._second[b]] = 0
-        self._count -= 1
-        if 2 * self._count < len(self._order):
+        del self._numbers[_code(a, b)]
+        if 2 * len(self._numbers) < len(self._order):
             self._order = PairArray(self.pairs)
         for end in (a, b):
             self._left[end] -= 1
@@ -412,7 +381,7 @@ class Dispatcher:
     def _candidates(self, full: Set[int], again: set[int]) -> Iterator[tuple[int, int]]:
         """Yield the waiting pairs that might start, in their order; add the ends of the ``full`` ones to ``again``."""
         free, fresh, node = self._free, self._fresh & self._free, self._node
-        if sum(min(len(free), len(self._others[end])) for end in fresh) >= self._count:
+        if sum(min(len(free), len(self._others[end])) for end in fresh) >= len(self._numbers):
             for a, b in self.pairs:
                 if node[a] == node[b] or not (a in full or b in full):
                     yield a, b
@@ -420,20 +389,17 @@ class Dispatcher:
                     again |= fresh
                     fresh = set()
             return
-        numbers, first, second = self._numbers, self._first, self._second
         found: dict[int, tuple[int, int]] = {}
         for end in fresh:
             # Usually few endpoints are free.
             others, here = self._others[end], node[end]
-            there, back = first[end], second[end]
             for other in free if len(free) < len(others) else free.intersection(others):
                 if (end in full or other in full) and here != node[other]:
                     again.add(end)
                     continue
-                if number := numbers[there + second[other]]:
-                    found[number] = (end, other)
-                if number := numbers[first[other] + back]:
-                    found[number] = (other, end)
+                for pair in ((end, other), (other, end)):
+                    if (number := self._numbers.get(_code(*pair))) is not None:
+                        found[number] = pair
         yield from (found[number] for number in sorted(found))
 
     def done(self, a: int, b: int) -> None:
@@ -451,7 +417,8 @@ class Dispatcher:
     def drop(self, endpoint: int) -> list[tuple[int, int]]:
         others = set(self._others.get(endpoint, ()))
         both = (pair for other in others for pair in ((endpoint, other), (other, endpoint)))
-        dropped = sorted({pair for pair in both if self._number(*pair)}, key=lambda pair: self._number(*pair))
+        waiting = {pair for pair in both if _code(*pair) in self._numbers}
+        dropped = sorted(waiting, key=lambda pair: self._numbers[_code(*pair)])
         for pair in dropped:
             self._remove(*pair)
         return dropped

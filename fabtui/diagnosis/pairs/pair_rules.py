@@ -84,10 +84,8 @@ class WrongData(Rule[PairContext]):
             yield self._of_group(context, one)
 
     def _pairs(self, context: PairContext) -> Iterator[Finding | None]:
-        mine: set[Pair] = set()
-        for rows in in_steps(list(context.unexplained.items())):
-            mine.update(pair for pair, verdict in rows if verdict is Verdict.WRONG)
-            yield None
+        mine = {pair for pair, verdict in context.unexplained.items() if verdict is Verdict.WRONG}
+        yield None
         for blame in (yield from _blames(context, mine)):
             cells = context.pairs_at(blame.bad)
             mine.difference_update(cells)
@@ -352,10 +350,8 @@ class Contention(_PairRule):
         if context.cores.only_cpus and not context.cores.enough:
             context.contended = {"passed": passed or None, "retested": retested, "inside": len(inside) or None}
             return
-        cells: list[Pair] = []
-        for rows in in_steps(context.unexplained.items() if proven else ()):
-            cells += [pair for pair, verdict in rows if verdict is Verdict.SLOW]
-            yield None
+        cells = [pair for pair, verdict in context.unexplained.items() if proven and verdict is Verdict.SLOW]
+        yield None
         facts = {"slow": max(passed + len(cells), len(inside)), "passed": passed or None}
         facts |= {"retested": retested, "inside": len(inside) or None}
         subject = Subject(Kind.CONTENTION, "fabric")
@@ -387,12 +383,10 @@ class RailsBlockedByNode(_PairRule):
             return
         codes = yield from blocked_across(table, places)
         nodes = {(places.nodes[a], places.nodes[b]) for a, b in codes}
-        cells: list[Pair] = []
-        for some in in_steps(list(context.unexplained) if nodes else []):
-            across = [pair for pair in some if context.tally.kinds[pair] is PairClass.CROSS_RAIL]
-            dead = [pair for pair in across if context.unexplained[pair] in DEAD]
-            cells += [pair for pair in dead if (node_of(pair[0]), node_of(pair[1])) in nodes]
-            yield None
+        across = [pair for pair in context.unexplained if nodes and context.tally.kinds[pair] is PairClass.CROSS_RAIL]
+        cells = [pair for pair in across if (node_of(pair[0]), node_of(pair[1])) in nodes]
+        cells = [pair for pair in cells if context.unexplained[pair] in DEAD]
+        yield None
         # Where it holds for all nodes, the fabric has no path between rails, which is a different rule.
         if len(cells) >= _FEWEST_BLOCKED:
             order = list(context.model.nodes)
@@ -415,10 +409,8 @@ class BlameRule(_PairRule):
             kind, name = blame.subject
             if blame.dead is not self.dead or (kind, blame.reach) not in self.kinds:
                 continue
-            cells: list[Pair] = []
-            for some in in_steps(blame.bad):
-                cells += context.pairs_at(some)
-                yield None
+            cells = context.pairs_at(blame.bad)
+            yield None
             least = max(_FEWEST_BESIDE_LOAD, _SHARE_BESIDE_LOAD * blame.tested)
             few = len(cells) < least or blame.reach is Reach.INSIDE
             # What other components explain is not a finding about this one.
@@ -426,7 +418,7 @@ class BlameRule(_PairRule):
                 continue
             facts = self._facts(context, blame, cells)
             if not blame.dead:
-                facts["slowest"] = yield from context.slowest(cells)
+                facts["slowest"] = context.slowest(cells)
             alike = blame.dead and kind not in (Kind.CROSS_RAIL, Kind.RAIL_PAIR)
             found = yield from context.explain(
                 self,
@@ -640,7 +632,7 @@ class _SinglePair(_PairRule):
             "pair": Route(*first, len(pairs) == 2),
             "verdict": context.unexplained[first],
             # A single pair is in the title already.
-            "of_usual" if len(pairs) == 1 else "slowest": None if self.dead else (yield from context.slowest(pairs)),
+            "of_usual" if len(pairs) == 1 else "slowest": None if self.dead else context.slowest(pairs),
             **context.retest(pairs),
         }
         error = (yield from context.error(pairs)) if self.dead else None
@@ -740,10 +732,9 @@ class CoresBusy(_PairRule):
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         busy = context.cores.busy
-        cells: list[Pair] = []
-        for rows in in_steps([] if context.cores.enough else list(context.unexplained.items())):
-            cells += [pair for pair, verdict in rows if verdict is Verdict.SLOW and context.by_cores([pair])]
-            yield None
+        slow = [pair for pair, verdict in context.unexplained.items() if verdict is Verdict.SLOW]
+        cells = [pair for pair in slow if not context.cores.enough and context.by_cores([pair])]
+        yield None
         groups = [one for one in context.bad_groups if one.slow and busy and context.cores.on(one.nodes)]
         if not (cells or groups or context.contended):
             return
@@ -791,7 +782,7 @@ class PairsSlow(_PairRule):
         if _are_many(context.unexplained):
             cells = list(context.unexplained)
             yield None
-            slowest = yield from context.slowest(cells)
+            slowest = context.slowest(cells)
             first = cells[0] if slowest is None else (slowest.source, slowest.destination)
             commands = [by_fabtui(context.model, *first), *context.first_commands([first])]
             facts = {"slowest": slowest}

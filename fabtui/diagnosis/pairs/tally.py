@@ -204,10 +204,10 @@ def gathered(model: Model, *, interim: bool = False) -> Iterator[Tally | None]:
         yield None
     tally = Tally(table, model.results.places(), spreads=notable(model), rechecked=rechecked)
     yield None
-    tally.counts = _counts(table)
+    tally.counts = table.verdict_counts()
     yield None
     for layer, found in zip((Layer.P2P, Layer.WORLD), tables, strict=True):
-        tally.layers[layer] = _counts(found)
+        tally.layers[layer] = found.verdict_counts()
         if interim and tests_pairs(model) and model.phase.name == layer:
             # Pairs that only the layer before has are not tested yet.
             tally.layer, tally.counts = layer, tally.layers[layer]
@@ -252,11 +252,6 @@ def _count_between_nodes(tally: Tally, table: PairTable) -> Iterator[None]:
         if number % _CHUNK == 0:
             yield None
         tally.between[nodes[at // len(nodes)], nodes[at % len(nodes)]] = [int(tested[at]), int(dead[at])]
-
-
-def _counts(table: PairTable) -> Counter[Verdict]:
-    found = np.bincount(table.verdict, minlength=len(SEVERITY)).tolist()
-    return Counter({verdict: count for verdict, count in zip(SEVERITY, found, strict=True) if count})
 
 
 def _in_both(alone: PairTable, world: PairTable, ends: int) -> list[int]:
