@@ -233,22 +233,20 @@ class ClassValues:
         It is ``slow_below`` times the reference, and farther away where the best cluster spreads widely by itself, as
         TCP over shared cores does. Where there is a second, worse cluster, the limit lies between the two at least.
         """
-        if slow_below not in self._limits:
-            # Read for every cell that is drawn; the values change far less often.
-            self._limits[slow_below] = self._find_limit(slow_below)
-        return self._limits[slow_below]
-
-    def _find_limit(self, slow_below: float) -> float | None:
-        usual = self.reference
-        if usual is None or len(self) < FEWEST:
-            return None
-        wide = math.exp(-DEVIATIONS * usual.spread)
-        share = max(SURELY_SLOW, min(slow_below, wide))
-        if usual.gap is not None:
-            gap = usual.value / usual.gap if self._less_is_better else usual.gap / usual.value
-            if slow_below > SURELY_SLOW or gap <= _CLEARLY_APART:
-                share = max(share, gap)
-        return usual.value / share if self._less_is_better else share * usual.value
+        # Read for every cell that is drawn; the values change far less often.
+        if slow_below in self._limits:
+            return self._limits[slow_below]
+        usual, limit = self.reference, None
+        if usual is not None and len(self) >= FEWEST:
+            wide = math.exp(-DEVIATIONS * usual.spread)
+            share = max(SURELY_SLOW, min(slow_below, wide))
+            if usual.gap is not None:
+                gap = usual.value / usual.gap if self._less_is_better else usual.gap / usual.value
+                if slow_below > SURELY_SLOW or gap <= _CLEARLY_APART:
+                    share = max(share, gap)
+            limit = usual.value / share if self._less_is_better else share * usual.value
+        self._limits[slow_below] = limit
+        return limit
 
     def is_slow(self, value: float, slow_below: float) -> bool:
         """Return True if a value is slow among the values of its class; see `limit`."""

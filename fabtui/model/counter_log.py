@@ -51,16 +51,6 @@ LEAST_CONGESTION = 10
 _SENT = ("port_xmit_data", "tx_bytes", "rdma_write_bytes", "rdma_read_resp_bytes", "ip4OutOctets", "ip6OutOctets")
 _RECEIVED = ("port_rcv_data", "rx_bytes", "rdma_write_recv_bytes", "rdma_read_bytes", "ip4InOctets", "ip6InOctets")
 _DATA = frozenset((*_SENT, *_RECEIVED))
-
-
-class CounterMeaning(StrEnum):
-    """Meaning of a counter that does not count traffic."""
-
-    CONGESTION = "congested"  #: Marked packets, notifications of congestion, pauses: usual in moderation.
-    LOSS = "lost"  #: Packets that were dropped, or sent again.
-    ERROR = "error"  #: Any other error.
-
-
 #: Words in the names of counters of lost packets, and of other errors.
 _LOSS_WORDS = re.compile(
     "drop(s|ped)?|discards?|retrans(mits)?|retr(y|ies)|timeouts?|naks?|missed|oos|unresponsive|impaired"
@@ -76,6 +66,14 @@ _LOSSES = frozenset(
 _ERRORS = frozenset({"link_downed", "carrier_changes"})
 #: Work still posted when a connection is closed ends in these, in every test.
 _USUAL = frozenset({"req_cqe_error", "req_cqe_flush_error", "resp_cqe_error", "resp_cqe_flush_error"})
+
+
+class CounterMeaning(StrEnum):
+    """Meaning of a counter that does not count traffic."""
+
+    CONGESTION = "congested"  #: Marked packets, notifications of congestion, pauses: usual in moderation.
+    LOSS = "lost"  #: Packets that were dropped, or sent again.
+    ERROR = "error"  #: Any other error.
 
 
 @lru_cache(maxsize=4096)

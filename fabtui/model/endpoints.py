@@ -12,6 +12,11 @@ from typing import Annotated, NamedTuple, TypeGuard
 
 from msgspec import Meta
 
+#: Name of the group of the first ranks of a collective, and their number.
+FIRST_RANKS = re.compile(r"first([0-9]{1,7})")
+#: Indexes of a node's endpoints, and rails, are below this; arrays are made from them.
+MAX_INDEX = 1 << 16
+
 
 class PairClass(StrEnum):
     """Relation of two endpoints; values are compared within a class only.
@@ -30,12 +35,6 @@ class PairClass(StrEnum):
     ALL = "all"
 
 
-#: Name of the group of the first ranks of a collective, and their number.
-FIRST_RANKS = re.compile(r"first([0-9]{1,7})")
-
-
-#: Indexes of a node's endpoints, and rails, are below this; arrays are made from them.
-MAX_INDEX = 1 << 16
 Index = Annotated[int, Meta(ge=0, lt=MAX_INDEX)]
 
 

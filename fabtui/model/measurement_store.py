@@ -36,6 +36,7 @@ _NO_ROW = _MAXIMUM = 0xFFFFFFFF
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 Text = tuple[str | None, dict[str, Any] | None]
+_STORED = tuple(name for name in FIELDS if name not in ("raw", "extra"))
 
 
 class TextSpool:
@@ -147,9 +148,6 @@ class _Stored(Measurement):
     @property
     def asked_bytes(self) -> int | None:
         return self._asked
-
-
-_STORED = tuple(name for name in FIELDS if name not in ("raw", "extra"))
 
 
 class MeasurementStore:
@@ -287,11 +285,6 @@ class MeasurementStore:
         if shape is None:
             raise KeyError(row)
         return shape
-
-    def places_of_size(self, rows: list[int], asked: int | None) -> list[int]:
-        """Return the places of those of some rows, none of them removed, with this requested message size."""
-        shapes, shape_of = self._shapes, self._shape_of
-        return [at for at, row in enumerate(rows) if shapes[shape_of[row]].asked == asked]  # type: ignore[union-attr]
 
     def value(self, row: int) -> float | None:
         """Return the value of a row, or None."""

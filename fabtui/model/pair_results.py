@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -130,14 +130,6 @@ class PairIndex(Generic[Kind]):
         return (array("I", row.astype(np.uint32).tobytes()) for row in rows)
 
 
-class _Arm(NamedTuple):
-    """Key of the measurements of a pair in the arms of an A/B comparison."""
-
-    arm: str
-    layer: Layer
-    bytes: int | None
-
-
 class PairResults:
     """All attempts at each ordered pair in each layer, and the good values of each class.
 
@@ -166,7 +158,7 @@ class PairResults:
         self._changes: Counter[Layer] = Counter()
         self._regroupings = 0
         self._arm_store = MeasurementStore()
-        self._arm_rows: PairIndex[_Arm] = PairIndex()
+        self._arm_rows: PairIndex[tuple[str, Layer, int | None]] = PairIndex()
         #: Rows of passed p2p measurements with messages that took far longer than the median.
         self.stalled: dict[int, None] = {}
         self.bidirectional = False  #: Whether a p2p test measured both directions at once.
@@ -209,7 +201,15 @@ class PairResults:
         # Before the row is stored: grouping counts all stored rows.
         values = self._values_for(measurement)
         was = self._good_value(self._counting_row(key, before))
-        rows = self._append(key, before, measurement)
+        largest = self._largest.pop(key, before)
+        row = self.store.add(measurement, before)
+        self._rows.set(*key, row)
+        self.stalled.pop(before, None)
+        self._note_stall(row, measurement)
+        if (measurement.asked_bytes or 0) < (self.store.shape(largest).asked or 0):
+            self._largest[key] = largest
+        rows = self.store.attempts(row)
+        self._forget_oldest(rows)
         now = self._good_value(self._counting_row(key, rows[0]))
         if was is not None:
             values.remove(was)
@@ -229,26 +229,12 @@ class PairResults:
     def add_to_arm(self, measurement: Measurement) -> None:
         """Add a measurement of a further arm of an A/B comparison."""
         assert measurement.arm is not None
-        kind = _Arm(measurement.arm, measurement.layer, measurement.asked_bytes)
+        kind = (measurement.arm, measurement.layer, measurement.asked_bytes)
         before = self._arm_rows.get(kind, measurement.src, measurement.dst)
         row = self._arm_store.add(measurement, before)
         if before != NONE:
             self._arm_store.remove(before, after=row)
         self._arm_rows.set(kind, measurement.src, measurement.dst, row)
-
-    def _append(self, key: Key, before: int, measurement: Measurement) -> list[int]:
-        """Store a further attempt at a pair; return the rows of all its attempts, the latest first."""
-        store = self.store
-        largest = self._largest.pop(key, before)
-        row = store.add(measurement, before)
-        self._rows.set(*key, row)
-        self.stalled.pop(before, None)
-        self._note_stall(row, measurement)
-        if (measurement.asked_bytes or 0) < (store.shape(largest).asked or 0):
-            self._largest[key] = largest
-        rows = store.attempts(row)
-        self._forget_oldest(rows)
-        return rows
 
     def _note_stall(self, row: int, measurement: Measurement) -> None:
         if measurement.extra and measurement.layer is Layer.P2P and measurement.verdict is Verdict.OK:
@@ -260,7 +246,8 @@ class PairResults:
         """Keep memory bounded in a session that watches for days."""
         if len(rows) <= MOST_ATTEMPTS:
             return
-        same = self.store.places_of_size(rows, self.store.shape(rows[0]).asked)
+        sizes = [self.store.shape(row).asked for row in rows]
+        same = [at for at, size in enumerate(sizes) if size == sizes[0]]
         if len(same) > MOST_ATTEMPTS:
             # Attempts at other message sizes are not repeated, and stay.
             older, oldest = (self.store.time(rows[at]) < self.compared_since for at in same[-2:])
@@ -309,12 +296,12 @@ class PairResults:
         numbers = [self._table.number(end) for end in key[1:]]
         if not all(number is not None and self._table.endpoints[number].kind == "cpu" for number in numbers):
             return verdicts.values()
-        return {self._sweep_of(row): verdict for row, verdict in verdicts.items()}.values()
-
-    def _sweep_of(self, row: int) -> tuple[int, int]:
-        """Return the sweep of a row; each attempt of watching is one."""
-        at = bisect_right(self._sweeps, self.store.time(row), key=lambda one: one[0])
-        return at, row if at and self._sweeps[at - 1][1] else -1
+        # Each attempt of watching is a sweep.
+        last: dict[tuple[int, int], Verdict] = {}
+        for row, verdict in verdicts.items():
+            at = bisect_right(self._sweeps, self.store.time(row), key=lambda sweep: sweep[0])
+            last[at, row if at and self._sweeps[at - 1][1] else -1] = verdict
+        return last.values()
 
     def begin_sweep(self, time: float, *, watching: bool = False) -> None:
         """Note that attempts from a time on (epoch seconds) belong to another sweep, or to watching."""

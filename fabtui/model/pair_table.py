@@ -40,6 +40,15 @@ _DEAD = np.isin(np.arange(len(SEVERITY)), DEAD)
 _STEP = 1 << 12
 #: Maximum number of endpoints for which a table with one byte for each possible pair is made.
 _MOST_DENSE = 4096
+#: Minimum difference of two kinds of paths (logarithm), and in standard deviations of single values.
+_LEAST, _DEVIATIONS = 0.1, 2.0
+#: Quantile that stands for the best values of a kind of hardware.
+_BEST = 0.85
+#: Minimum share of the nodes that must show a pattern.
+_MOST_NODES = 0.7
+_FEWEST_OF_GROUP = 2
+#: Maximum share of node pairs that may differ from a pattern by chance.
+_CHANCE = 0.05
 
 
 def parts(count: int) -> Iterator[slice]:
@@ -292,16 +301,6 @@ class _Classes:
 # A class of pairs that holds two kinds of paths has two clusters of values. Where the slower cluster has the same
 # pattern on all nodes, or splits the nodes into groups, it is a property of the machines: such pairs are compared among
 # themselves.
-
-#: Minimum difference of two kinds of paths (logarithm), and in standard deviations of single values.
-_LEAST, _DEVIATIONS = 0.1, 2.0
-#: Quantile that stands for the best values of a kind of hardware.
-_BEST = 0.85
-#: Minimum share of the nodes that must show a pattern.
-_MOST_NODES = 0.7
-_FEWEST_OF_GROUP = 2
-#: Maximum share of node pairs that may differ from a pattern by chance.
-_CHANCE = 0.05
 
 
 def halves(results: PairTable, table: EndpointTable) -> dict[int, int]:

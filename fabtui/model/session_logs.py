@@ -1,4 +1,4 @@
-"""What the user did in a session: notes about findings, commands on nodes, experiments."""
+"""Logs of what the user did in a session: notes about findings, commands on nodes, experiments."""
 
 from __future__ import annotations
 

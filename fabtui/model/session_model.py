@@ -485,10 +485,6 @@ class Model:
             else:
                 yield from (m for m in self.measurements(layer) if self.verdict(m).bad)
 
-    def hardware_pairs(self) -> list[tuple[int, int]]:
-        found = sorted(set(self.table.hardware))
-        return [(one, other) for one in found for other in found if one <= other]
-
     def retested(self) -> Iterator[tuple[bool, bool]]:
         """Yield for each pair that was tested again in p2p whether it was slow at first, and whether it passes now."""
         for before, latest in self.results.repeated(Layer.P2P):
@@ -676,15 +672,14 @@ class Model:
         found = {self.verdict(one) for one in self.addresses.everything()}
         for layer in self.results.layers:
             counts = self._verdict_counts(layer)
-            if slow_by_load or (layer is Layer.WORLD and Verdict.SLOW in counts and self._slow_by_chance()):
+            if slow_by_load:
                 counts.pop(Verdict.SLOW, None)
+            elif layer is Layer.WORLD and Verdict.SLOW in counts:
+                slow = ((src, dst) for verdict, src, dst in self.results.verdicts_in(layer) if verdict is Verdict.SLOW)
+                if all(self.results.verdict_between(Layer.P2P, *pair) is Verdict.OK for pair in slow):
+                    del counts[Verdict.SLOW]
             found.update(counts)
         return found
-
-    def _slow_by_chance(self) -> bool:
-        """Return True if all pairs that are slow in world pass in p2p."""
-        slow = ((src, dst) for verdict, src, dst in self.results.verdicts_in(Layer.WORLD) if verdict is Verdict.SLOW)
-        return all(self.results.verdict_between(Layer.P2P, *pair) is Verdict.OK for pair in slow)
 
     @property
     def elapsed(self) -> float:

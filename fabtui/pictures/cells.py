@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fabtui.model.cell_level import BY_PATH, FINE, Level
-from fabtui.model.cell_matrix import CellMatrix, Levels
+from fabtui.model.cell_matrix import BY_PATH, FINE, CellMatrix, Level, Levels
 from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model

@@ -22,12 +22,16 @@ from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 
+#: Changes of the carrier within a session that are a flap: it went and came back.
+_FLAP = 2
+_WORKING = ("up", "unknown")
+DEAD = (Verdict.TIMEOUT, Verdict.FAILED)
+
+
 # Interfaces whose nodes report a fault of them: down, or a link that comes and goes.
 #
 # Such a fault explains all that is bad at the interface. What passes there by chance, or over another interface of the
 # node, is no evidence about other faults.
-
-
 class Place(NamedTuple):
     """A data address of a node: its interface, rail (None: unknown), MAC address and network."""
 
@@ -57,11 +61,6 @@ def places(model: Model) -> list[Place]:
                     mac = str(nic.get("mac")).lower()
                     found.append(Place(node, address, name, rail if isinstance(rail, int) else None, mac, network))
     return found
-
-
-#: Changes of the carrier within a session that are a flap: it went and came back.
-_FLAP = 2
-_WORKING = ("up", "unknown")
 
 
 class InterfaceFault(NamedTuple):
@@ -116,9 +115,6 @@ def paths_at(
             if of_side <= bad:
                 found[seat] |= of_side
     return found
-
-
-DEAD = (Verdict.TIMEOUT, Verdict.FAILED)
 
 
 def address_pair(measurement: Measurement) -> AddressPair:
@@ -460,7 +456,9 @@ class Mesh:
     def udp_errors(self, scope: Scope) -> dict[str, Any]:
         """Return why the lossy direction is unknown: datagrams were not sent, or could not be counted."""
         found = [self.paths[path] for path in scope.pairs]
-        errors = Counter(one_line(one.udp.error, 120) for one in found if _uncounted(one) and one.udp and one.udp.error)
+        errors = Counter(
+            one_line(one.udp.error, 120) for one in found if one.small_arrived is None and one.udp and one.udp.error
+        )
         if errors:
             return {"udp_error": errors.most_common(1)[0][0]}
         return {"echoes_only": any(one.small_arrived is None for one in found)}
@@ -506,10 +504,6 @@ class Mesh:
         if found.ping is not None:
             return found.echo
         return bool(found.small_arrived) and (back is None or back.small_arrived is not False)
-
-
-def _uncounted(found: PathMeasurements) -> bool:
-    return found.small_arrived is None and found.udp is not None
 
 
 def endpoint_pairs(model: Model, path: AddressPair) -> Iterable[tuple[str, str]]:

@@ -50,6 +50,26 @@ MUCH_LOSS = 10.0
 
 #: Rails of both ends, the lower one first.
 _Rails = tuple[int | None, ...]
+#: Rules about packets that belong to no connection drop nothing of a new one.
+_NOT_NEW = re.compile(
+    r"\binvalid\b|\biif(?:name)? \"?lo\b|-i lo\b|\btcp flags\b.* (?:== 0x0|fin\b)|--ctstate (?!.*NEW)\w"
+)
+_PROTOCOL = re.compile(r"\b(tcp|udp|icmp|icmpv6|ipv6-icmp|sctp)\b")
+_PORTS = re.compile(r"(?:dport |--dports? )((?:[<>=!]+ )?(?:\{[^}]*\}|\S+))")
+_SOURCES = re.compile(r"(?:\bsaddr |-s )(\{[^}]*\}|[0-9a-fA-F:./-]+)")
+_LIMIT = re.compile(r"\blimit rate\b|\bct count\b|\bmeter\b|(?:hash|conn)?limit\b|-m recent\b")
+_EPHEMERAL = 1024
+#: A round trip is high from this multiple of the usual one of its class on, and from this excess (ms).
+_HIGH_RATIO, _HIGH_MS = 10.0, 1.0
+#: Minimum number of pairs of an address before the address itself is blamed for loss.
+_FEWEST_OF_LOSS = 4
+#: Options of ping that show a loss of a few percent, and a delay that varies. 0.2 s is the shortest interval for users.
+_ECHOES_OF_LOSS, _ECHOES_OF_DELAY = "-q -c 80 -i 0.2", "-c 20 -i 0.2"
+#: Maximum number of findings per rule.
+_MOST = 24
+#: Phases that fill the mesh: until they end, missing looks like lost.
+_FILLING = frozenset(["flows", *(f"{layer}{again}" for layer in MESH for again in ("", " again"))])
+_CACHE: WeakKeyDictionary[Model, _Cached] = WeakKeyDictionary()
 
 
 def _drops_flows(flows: Flows | None) -> bool:
@@ -123,7 +143,12 @@ class PathDropsFlows(MeshRule):
             "steady": _unordered(steady) or None,
             "hop": one_line(hops.most_common(1)[0][0], 60) if hops else None,
         }
-        command = _many_connections(mesh, min(scope.pairs))
+        path = min(scope.pairs)
+        # From 16 source ports, which the kernel chooses: some time out.
+        each = f"timeout 2 bash -c '</dev/tcp/{path.dst_addr}/22' 2>/dev/null"
+        each += "; [ $? = 124 ] && echo lost || echo answered"
+        words = shlex.quote(f"for i in $(seq 16); do {each}; done | sort | uniq -c")
+        command = on_node(path.src, words, mesh.model)
         found = mesh.finding(self, scope._replace(pairs=frozenset(hull)), MESH, facts, command)
         mesh.clouded |= hull | {path.reverse for path in hull}
         cells = {pair for path in hull for pair in endpoint_pairs(mesh.model, path)}
@@ -227,17 +252,6 @@ def passes_in_p2p(mesh: Mesh, paths: Iterable[AddressPair]) -> bool:
             return False
         known = known or m is not None
     return known
-
-
-#: Rules about packets that belong to no connection drop nothing of a new one.
-_NOT_NEW = re.compile(
-    r"\binvalid\b|\biif(?:name)? \"?lo\b|-i lo\b|\btcp flags\b.* (?:== 0x0|fin\b)|--ctstate (?!.*NEW)\w"
-)
-_PROTOCOL = re.compile(r"\b(tcp|udp|icmp|icmpv6|ipv6-icmp|sctp)\b")
-_PORTS = re.compile(r"(?:dport |--dports? )((?:[<>=!]+ )?(?:\{[^}]*\}|\S+))")
-_SOURCES = re.compile(r"(?:\bsaddr |-s )(\{[^}]*\}|[0-9a-fA-F:./-]+)")
-_LIMIT = re.compile(r"\blimit rate\b|\bct count\b|\bmeter\b|(?:hash|conn)?limit\b|-m recent\b")
-_EPHEMERAL = 1024
 
 
 def firewall_of(mesh: Mesh, node: str) -> object:
@@ -357,24 +371,6 @@ def _unordered(paths: Iterable[AddressPair]) -> int:
     return len({min(path, path.reverse) for path in paths})
 
 
-def _many_connections(mesh: Mesh, path: AddressPair) -> str:
-    """Return a command that connects from 16 source ports, which the kernel chooses: some time out."""
-    each = f"timeout 2 bash -c '</dev/tcp/{path.dst_addr}/22' 2>/dev/null; [ $? = 124 ] && echo lost || echo answered"
-    return on_node(path.src, shlex.quote(f"for i in $(seq 16); do {each}; done | sort | uniq -c"), mesh.model)
-
-
-#: A round trip is high from this multiple of the usual one of its class on, and from this excess (ms).
-_HIGH_RATIO, _HIGH_MS = 10.0, 1.0
-#: Minimum number of pairs of an address before the address itself is blamed for loss.
-_FEWEST_OF_LOSS = 4
-#: Options of ping that show a loss of a few percent, and a delay that varies. 0.2 s is the shortest interval for users.
-_ECHOES_OF_LOSS, _ECHOES_OF_DELAY = "-q -c 80 -i 0.2", "-c 20 -i 0.2"
-#: Maximum number of findings per rule.
-_MOST = 24
-#: Phases that fill the mesh: until they end, missing looks like lost.
-_FILLING = frozenset(["flows", *(f"{layer}{again}" for layer in MESH for again in ("", " again"))])
-
-
 class _InterfaceRule(MeshRule):
     """Base of the rules about interfaces whose nodes report a fault of them."""
 
@@ -486,7 +482,9 @@ class BlockedBetweenGroups(MeshRule):
             extras = mesh.mtu_extras(scope)
             sizes = _sizes(mesh, scope, extras)
             if _path_mtu(extras) is None:
-                size, passes = (_with_headers(scope, sizes[name]) for name in ("blocked", "passes"))
+                # With the headers of IP and ICMP (or UDP).
+                header = 48 if any(":" in path.src_addr for path in scope.pairs) else 28
+                size, passes = (None if (n := sizes[name]) is None else n + header for name in ("blocked", "passes"))
                 facts = {"size": size, "passes": passes, "large": size is None}
                 yield mesh.finding(self, scope, (Layer.MTU, Layer.UDP), facts, _ping_command(mesh, scope, extras))
         paths = [(path, found) for path, found in mesh.paths.items() if path not in mesh.clouded]
@@ -501,12 +499,6 @@ class BlockedBetweenGroups(MeshRule):
 
 def _splits(found: Iterable[Scope]) -> list[Scope]:
     return [scope for scope in found if scope.kind is ComponentKind.SPLIT]
-
-
-def _with_headers(scope: Scope, payload: int | None) -> int | None:
-    """Return the size of a packet with the headers of IP and ICMP (or UDP)."""
-    header = 48 if any(":" in path.src_addr for path in scope.pairs) else 28
-    return None if payload is None else payload + header
 
 
 class _DeadScopes(MeshRule):
@@ -718,7 +710,10 @@ class Firewall(MeshRule):
         found = mesh.finding(self, scope, layers, facts, on_node(node, "sudo nft list ruleset", mesh.model))
         if known and scope.kind is ComponentKind.NODE:
             # Connections within the node meet the same rules.
-            found = found.replace(cells=found.cells | _failed_within(mesh.model, node))
+            ends = permutations(map(str, mesh.model.table.of_node(node)), 2)
+            within = ((pair, mesh.model.latest(Layer.P2P, *pair)) for pair in ends)
+            cells = {pair for pair, m in within if m is not None and m.verdict in DEAD}
+            found = found.replace(cells=found.cells | cells)
         return found.replace(severity=Severity.WARN) if passes else found
 
 
@@ -803,9 +798,6 @@ class _Cached(NamedTuple):
     blocked: frozenset[Pair]
 
 
-_CACHE: WeakKeyDictionary[Model, _Cached] = WeakKeyDictionary()
-
-
 def settled_mesh_findings(model: Model) -> Steps[list[Finding]]:
     """Return the findings about addresses; while the mesh is being filled, those found before."""
     return (yield from _cached(model)).findings
@@ -844,12 +836,6 @@ def _is_refused(m: Measurement) -> bool:
     kind = error_kind(m)
     # Recordings of fabtui 0.1.0 have no kind.
     return "refused" in (m.error or "") if kind is None else kind == ErrorKind.CONNECTION_REFUSED.value
-
-
-def _failed_within(model: Model, node: str) -> set[Pair]:
-    ends = model.table.of_node(node)
-    rows = ((a, b, model.latest(Layer.P2P, str(a), str(b))) for a, b in permutations(ends, 2))
-    return {(str(a), str(b)) for a, b, m in rows if m is not None and m.verdict in DEAD}
 
 
 def _path_mtu(extras: list[dict[str, Any]]) -> int | None:

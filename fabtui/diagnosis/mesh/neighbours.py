@@ -37,6 +37,7 @@ _MOST_LISTED = 8
 _FEWEST_ALIKE = 2
 #: Maximum number of switches of a rail, of which one is wrong.
 _MOST_SWITCHES = 2
+_WRONG: WeakKeyDictionary[Mesh, list[_Wrong]] = WeakKeyDictionary()
 
 
 def _is_of_one(mac: str) -> bool:
@@ -109,9 +110,6 @@ def _paths(mesh: Mesh, nodes: Iterable[str], place: Place) -> frozenset[AddressP
         path for path in mesh.paths if path.src in others and (path.dst, path.dst_addr) == (place.node, place.address)
     }
     return frozenset(out | {path.reverse for path in out if path.reverse in mesh.paths})
-
-
-_WRONG: WeakKeyDictionary[Mesh, list[_Wrong]] = WeakKeyDictionary()
 
 
 def _wrong(mesh: Mesh) -> list[_Wrong]:

@@ -59,17 +59,14 @@ def compared(model: Model) -> list[Compared]:
     for arm, measurements in ((model.comparison[0], model.measurements()), (None, model.results.arms())):
         for m in measurements:
             if m.layer in PAIRS or m.layer in KINDS:
-                where = found.setdefault((m.layer, _what(model, m)), {name: [] for name in model.comparison})
+                what = group_name(m) if m.layer in KINDS else model.table.class_between(m.src, m.dst).value
+                where = found.setdefault((m.layer, what), {name: [] for name in model.comparison})
                 where.setdefault(arm or m.arm or "", []).append(m)
     rows = [row for (layer, what), arms in found.items() for row in _rows(layer, what, arms, model.comparison)]
     layers = [*PAIRS, *KINDS]
     place = {what: number for number, what in enumerate([*(kind.value for kind in PairClass), *model.nodes])}
     rows.sort(key=lambda row: (layers.index(row.layer), place.get(row.what, len(place)), row.bytes or 0))
     return rows
-
-
-def _what(model: Model, m: Measurement) -> str:
-    return group_name(m) if m.layer in KINDS else model.table.class_between(m.src, m.dst).value
 
 
 def _rows(layer: Layer, what: str, arms: dict[str, list[Measurement]], names: Iterable[str]) -> list[Compared]:

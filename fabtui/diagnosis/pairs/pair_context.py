@@ -45,6 +45,13 @@ _LEAST, _MOST = 0.08, 0.8
 _OF_END, _FEWEST_OF_END = 0.95, 4
 #: Maximum share of slow pairs on one side, which are slow for a reason of their own.
 _STRAYS = 0.03
+#: Maximum number of cells of a finding whose RDMA ports are inspected.
+MOST_INSPECTED = 64
+_MOST_COMMANDS = 4
+#: Number of collectives per step.
+_GROUPS = 32
+#: Maximum number of ports with congestion or loss that a finding names, and of their counters.
+_MOST_COUNTED, _MOST_COUNTERS = 3, 3
 
 
 class _Cut(NamedTuple):
@@ -129,15 +136,6 @@ def _has_slow_end(table: PairTable, whole: Flags, hit: Flags, ends: int) -> bool
         tested += np.bincount(column[whole], minlength=ends)
         slow += np.bincount(column[hit], minlength=ends)
     return bool(((tested >= _FEWEST_OF_END) & (slow >= _OF_END * tested)).any())
-
-
-#: Maximum number of cells of a finding whose RDMA ports are inspected.
-MOST_INSPECTED = 64
-_MOST_COMMANDS = 4
-#: Number of collectives per step.
-_GROUPS = 32
-#: Maximum number of ports with congestion or loss that a finding names, and of their counters.
-_MOST_COUNTED, _MOST_COUNTERS = 3, 3
 
 
 class SlowestFact(NamedTuple):

@@ -7,6 +7,7 @@ again.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -57,6 +58,31 @@ from fabtui.sanitize import one_line
 #: Weight that puts wrong data before everything else, lost nodes included.
 _WRONG_DATA_FIRST = 1 << 31
 _DIRECTIONS = {Direction.SENDS: " as sender", Direction.RECEIVES: " as receiver"}
+#: Counters of an interface that count damaged frames; others count what a busy node drops.
+_OF_INTERFACE = frozenset({"carrier_changes", "rx_crc_errors", "rx_errors", "tx_errors"})
+#: Share of the value within the groups above which a taper is not worth a word.
+_NOTABLE = 0.9
+#: Maximum number of single pairs with the same error, or wrong data, that are reported one by one.
+_MOST_SINGLE = 4
+#: Number of errors whose details are removed per step.
+_FEW_ERRORS = 16
+_MOST_REASONS = 4
+_MOST_SPREADS = 2
+#: Weight that puts a lost node before everything else.
+_FIRST = 1 << 30
+#: Minimum number of pairs that rails without a path to each other are blamed for.
+_FEWEST_BLOCKED = 4
+#: Minimum number of collectives over node pairs for which their common node is blamed.
+_FEWEST_GROUPS = 2
+#: Minimum number of slow pairs of a component that is blamed for them where CPU ranks share cores.
+_FEWEST_BESIDE_LOAD = 3
+#: Minimum share of its pairs that are slow then: load makes some of them slow, a slow part all that use it. (A NIC is
+#: used by two thirds of the pairs of a node with two.)
+_SHARE_BESIDE_LOAD = 0.65
+#: Minimum number of pairs that contention is blamed for, and minimum share of all pairs.
+_FEWEST_CONTENDED, _FEW = 8, 0.05
+#: Share of the retested pairs that pass alone if contention is the cause.
+_MOSTLY = 0.75
 
 
 @register
@@ -165,10 +191,6 @@ def _blames(context: PairContext, mine: set[Pair]) -> Steps[list[Blame]]:
     return found
 
 
-#: Counters of an interface that count damaged frames; others count what a busy node drops.
-_OF_INTERFACE = frozenset({"carrier_changes", "rx_crc_errors", "rx_errors", "tx_errors"})
-
-
 class LinkSigns:
     """Counters of the interfaces and ports of a session that moved and count errors."""
 
@@ -201,10 +223,6 @@ class LinkSigns:
         return self._of_node[node]
 
 
-#: Share of the value within the groups above which a taper is not worth a word.
-_NOTABLE = 0.9
-
-
 def taper(model: Model) -> float | None:
     """Return the usual value between the leaf switches of a fabric over that within them, if it is notably lower."""
     if len(set(model.table.leaves.values())) < 2:
@@ -212,7 +230,7 @@ def taper(model: Model) -> float | None:
     layer = Layer.P2P if model.median(Layer.P2P, PairClass.SAME_RAIL) is not None else Layer.WORLD
     pairs = ((PairClass.SAME_RAIL, PairClass.CROSS_LEAF), (PairClass.CROSS_RAIL, PairClass.CROSS_RAIL))
     for within, between in pairs:
-        for hardware in model.hardware_pairs():
+        for hardware in itertools.combinations_with_replacement(sorted(set(model.table.hardware)), 2):
             near = model.median(layer, ClassKey(within, False, hardware))
             far = model.median(layer, ClassKey(between, True, hardware))
             if near and far and far < _NOTABLE * near:
@@ -228,29 +246,6 @@ def _groups(model: Model) -> tuple[str, str]:
     groups = [fold(list(nodes)) for nodes in by_leaf.values()]
     return (groups[0], groups[1]) if len(groups) == 2 else (f"nodes of {len(groups)} leaf switches", "each other")
 
-
-#: Maximum number of single pairs with the same error, or wrong data, that are reported one by one.
-_MOST_SINGLE = 4
-#: Number of errors whose details are removed per step.
-_FEW_ERRORS = 16
-_MOST_REASONS = 4
-_MOST_SPREADS = 2
-#: Weight that puts a lost node before everything else.
-_FIRST = 1 << 30
-
-#: Minimum number of pairs that rails without a path to each other are blamed for.
-_FEWEST_BLOCKED = 4
-#: Minimum number of collectives over node pairs for which their common node is blamed.
-_FEWEST_GROUPS = 2
-#: Minimum number of slow pairs of a component that is blamed for them where CPU ranks share cores.
-_FEWEST_BESIDE_LOAD = 3
-#: Minimum share of its pairs that are slow then: load makes some of them slow, a slow part all that use it. (A NIC is
-#: used by two thirds of the pairs of a node with two.)
-_SHARE_BESIDE_LOAD = 0.65
-#: Minimum number of pairs that contention is blamed for, and minimum share of all pairs.
-_FEWEST_CONTENDED, _FEW = 8, 0.05
-#: Share of the retested pairs that pass alone if contention is the cause.
-_MOSTLY = 0.75
 
 _PairRule = Rule[PairContext]
 

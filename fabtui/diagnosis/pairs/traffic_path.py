@@ -166,15 +166,16 @@ class Carriers(NamedTuple):
 
 def carriers(model: Model) -> Carriers:
     """Return what carried the bytes of all pairs between nodes, each in p2p, or in world where p2p has no value."""
-    *_, last = in_steps(model)
-    assert last is not None
-    return last
+    return next(last for last in in_steps(model) if last is not None)
 
 
 def in_steps(model: Model) -> Iterator[Carriers | None]:
     """Yield None after each small step of the same, and then what it is."""
     found: Counter[Carrier] = Counter()
-    for at, (row, number) in enumerate(_alike(model)):
+    places, (_, shape_of, _) = model.results.places(), model.results.store.columns()
+    # Without counters of a node, all pairs of two nodes over one transport are alike.
+    alike = _latest(model).alike(places.node, [model.counters.known(name) for name in places.nodes], shape_of)
+    for at, (row, number) in enumerate(alike):
         if (one := carrier(model, model.results.store.get(row))) is not None:
             found[one] += number
         if at % _STEP == _STEP - 1:
@@ -200,15 +201,6 @@ def _tally(found: Iterable[tuple[Text | None, int]]) -> Counter[Text]:
         if what:
             counts[what] += number
     return counts
-
-
-def _alike(model: Model) -> Iterator[tuple[int, int]]:
-    """Yield rows of the latest pairs, and the number of pairs that each stands for.
-
-    Without counters of a node, all pairs of two nodes over one transport are alike.
-    """
-    places, (_, shape_of, _) = model.results.places(), model.results.store.columns()
-    yield from _latest(model).alike(places.node, [model.counters.known(name) for name in places.nodes], shape_of)
 
 
 def latest_pairs(model: Model) -> list[Measurement]:
