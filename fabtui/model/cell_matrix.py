@@ -167,17 +167,6 @@ class CellMatrix:
         starts: Sequence[int],
         lets: Callable[[Model, Cell, int, int], bool] | None = None,
     ) -> None:
-        self.start(model, layer, rows, starts, lets)
-
-    def start(
-        self,
-        model: Model,
-        layer: Layer,
-        rows: Sequence[int | None],
-        starts: Sequence[int],
-        lets: Callable[[Model, Cell, int, int], bool] | None = None,
-    ) -> None:
-        """Start from scratch, with other rows, another layer or another filter."""
         self._model, self._layer, self._lets = model, layer, lets
         self.size = size = len(rows)
         self._number_at = rows
@@ -210,10 +199,10 @@ class CellMatrix:
         """Return the whole matrix of some endpoints, by default of all, each node's next to each other."""
         ends = model.rows if numbers is None else [model.endpoints[number] for number in numbers]
         starts = [at for at, end in enumerate(ends) if not at or ends[at - 1].node != end.node]
-        found = cls(model, layer, [end.number for end in ends], starts)
-        while not found.step(1.0):
+        matrix = cls(model, layer, [end.number for end in ends], starts)
+        while not matrix.step(1.0):
             pass
-        return found
+        return matrix
 
     # -- judging ------------------------------------------------------------------------------------------------------
 
@@ -437,8 +426,8 @@ class CellMatrix:
         shapes, shape_of, _ = self._model.results.store.columns()
         names = ["" if shape is None else shape.transport or "" for shape in shapes]
         levels = np.array([BY_PATH[path_of(name)] if name else Level.HIDDEN for name in names], np.uint8)
-        found: Levels = levels[np.array(shape_of)[table.row]]
-        return found
+        of_rows: Levels = levels[np.array(shape_of)[table.row]]
+        return of_rows
 
     def _gone(self) -> NDArray[np.bool_]:
         model = self._model
@@ -480,11 +469,13 @@ class CellMatrix:
         for src, dst in model.addresses.node_pairs(layer) if layer.spec.by_address else model.pairs_in({layer}):
             sources, targets = model.table.of_node(src), model.table.of_node(dst)
             if layer.spec.by_address:
-                found = model.addresses.latest(layer, src, dst)
+                latest = model.addresses.latest(layer, src, dst)
                 own: dict[tuple[str | None, str | None], list[Measurement]] = {}
-                for one in found:
+                for one in latest:
                     own.setdefault((one.src_addr, one.dst_addr), []).append(one)
-                shown = [max(own.get((a.address, b.address), found), key=badness) for a, b in product(sources, targets)]
+                shown = [
+                    max(own.get((a.address, b.address), latest), key=badness) for a, b in product(sources, targets)
+                ]
                 pairs = list(zip(product(sources, targets), shown, strict=True))
             else:
                 there, back = (model.latest(layer, *ends) for ends in ((src, dst), (dst, src)))
@@ -549,8 +540,8 @@ class CellMatrix:
         if lowest is not None and level <= Level.SLOW:
             return lowest[1:]
         block = self.block(a, b)
-        found = int((block == level).argmax()) if level > Level.UNTESTED else int(a == b)
-        row, column = divmod(found, block.shape[1]) if level > Level.UNTESTED else (0, found)
+        place = int((block == level).argmax()) if level > Level.UNTESTED else int(a == b)
+        row, column = divmod(place, block.shape[1]) if level > Level.UNTESTED else (0, place)
         return row + int(self.starts[a]), min(column, block.shape[1] - 1) + int(self.starts[b])
 
     @property

@@ -207,8 +207,8 @@ class ClassValues:
     @property
     def median(self) -> float | None:
         """The median of the best cluster, or None when there is no value."""
-        found = self.reference
-        return None if found is None else found.value
+        reference = self.reference
+        return None if reference is None else reference.value
 
     @property
     def reference(self) -> Reference | None:
@@ -256,8 +256,8 @@ class ClassValues:
 
 def turns(verdicts: Iterable[Verdict]) -> int:
     """Return the number of turns from good to bad or back, oldest attempt first; indecisive attempts are left out."""
-    found = [verdict.bad for verdict in verdicts if verdict not in _INDECISIVE]
-    return sum(a != b for a, b in pairwise(found))
+    decisive = [verdict.bad for verdict in verdicts if verdict not in _INDECISIVE]
+    return sum(a != b for a, b in pairwise(decisive))
 
 
 def lasting(verdicts: Iterable[Verdict]) -> list[Verdict]:
@@ -265,8 +265,8 @@ def lasting(verdicts: Iterable[Verdict]) -> list[Verdict]:
 
     A value that is low once, beside others or by chance, is not a change of the pair.
     """
-    found = [verdict for verdict in verdicts if verdict not in _INDECISIVE]
-    around = zip([None, *found], found, [*found[1:], None], strict=False)
+    decisive = [verdict for verdict in verdicts if verdict not in _INDECISIVE]
+    around = zip([None, *decisive], decisive, [*decisive[1:], None], strict=False)
     return [
         now
         for before, now, after in around
@@ -279,5 +279,5 @@ def flapping(verdicts: Iterable[Verdict]) -> int:
 
     One turn is not flapping: the pair failed beside others and passes alone, or it broke and stays broken.
     """
-    found = turns(list(verdicts)[-ATTEMPTS:])
-    return found if found >= TURNS else 0
+    number = turns(list(verdicts)[-ATTEMPTS:])
+    return number if number >= TURNS else 0

@@ -175,13 +175,13 @@ class EndpointTable:
         nodes: dict[tuple[str, float], set[str]] = {}
         for end in self.endpoints:
             nodes.setdefault((end.name, rates.get(end.node, 0.0)), set()).add(end.node)
-        found = []
+        hardware = []
         for end in self.endpoints:
             alike = {rate: len(names) for (model, rate), names in nodes.items() if model == end.name}
             rate = rates.get(end.node, 0.0)
             common = max(alike, key=lambda one: (alike[one], one))
-            found.append(self._hardware_number(end, rate if alike[rate] > 1 else common))
-        changed, self.hardware = found != self.hardware, found
+            hardware.append(self._hardware_number(end, rate if alike[rate] > 1 else common))
+        changed, self.hardware = hardware != self.hardware, hardware
         return changed
 
     def number(self, name: str) -> int | None:

@@ -93,10 +93,10 @@ def is_wrong_data(error: str | None, extra: Mapping[str, Any] | None) -> bool:
 
 def wrong_amount(error: str | None, size: int | None) -> str:
     """Return how much of a message was wrong: ``1 byte of 4 MiB``, or "" if the error lacks it."""
-    found = _AMOUNT.search((error or "")[:500])
-    if found is None:
+    match = _AMOUNT.search((error or "")[:500])
+    if match is None:
         return ""
-    number, of, what = int(found[1]), found[2], found[3]
+    number, of, what = int(match[1]), match[2], match[3]
     amount = f"{number:,} {what}" + ("" if number == 1 else "s")
     if what != "byte":
         return amount

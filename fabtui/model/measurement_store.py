@@ -311,10 +311,6 @@ class MeasurementStore:
         """Yield the shapes of some layers, or of all."""
         return (shape for shape in self._shapes if shape is not None and (layers is None or shape.layer in layers))
 
-    def sizes(self, layer: Layer) -> list[int]:
-        """Return the requested message sizes of a layer, the smallest first."""
-        return sorted({shape.asked for shape in self.shapes_in_use((layer,)) if shape.asked})
-
     def get(self, row: int) -> Measurement:
         shape = self.shape(row)
         src, src_addr = self._ends[self._source[row]]

@@ -361,8 +361,8 @@ class PairResults:
         """
         if isinstance(kind, ClassKey):
             return self._values.get((layer, kind))
-        found = [values for (of, key), values in self._values.items() if of is layer and key.kind is kind]
-        return max(found, key=len, default=None)
+        classes = [values for (of, key), values in self._values.items() if of is layer and key.kind is kind]
+        return max(classes, key=len, default=None)
 
     def settle(self) -> None:
         """Take all values into account: the references of large classes are not found again for each value."""
@@ -438,7 +438,7 @@ class PairResults:
 
     def sizes(self, layer: Layer) -> list[int]:
         """Return the message sizes that were requested in a layer, the smallest first."""
-        return self.store.sizes(layer)
+        return sorted({shape.asked for shape in self.store.shapes_in_use((layer,)) if shape.asked})
 
     def engines(self, layer: Layer) -> list[str]:
         """Return the engines that measured a layer, the first word of its methods."""
@@ -467,11 +467,11 @@ class PairResults:
     def own_verdicts(self, layer: Layer) -> Counter[Verdict]:
         """Return how many of `everything` in a layer have each verdict, slowness within their class left out."""
         shapes, shape_of, _ = self.store.columns()
-        found = Counter[Verdict]()
+        counts = Counter[Verdict]()
         for number, count in Counter(map(shape_of.__getitem__, self.rows((layer,)))).items():
             if (shape := shapes[number]) is not None:
-                found[shape.verdict] += count
-        return found
+                counts[shape.verdict] += count
+        return counts
 
     def was_slow(self, measurement: Measurement) -> bool:
         """Return True if an attempt, not necessarily the latest, is slow among the values of its class."""

@@ -62,8 +62,8 @@ def members(codes: Ints, others: Ints, ends: int) -> Flags:
         return np.isin(codes, others)
     known = np.zeros(ends * ends, dtype=bool)
     known[others] = True
-    found: Flags = known[codes]
-    return found
+    flags: Flags = known[codes]
+    return flags
 
 
 def quantile(values: Floats, share: float = 0.5) -> float:
@@ -74,8 +74,8 @@ def quantile(values: Floats, share: float = 0.5) -> float:
     place = share * (len(values) - 1)
     low = int(place)
     high = min(low + 1, len(values) - 1)
-    found = np.partition(values, (low, high))
-    return float(found[low] + (place - low) * (found[high] - found[low]))
+    ordered = np.partition(values, (low, high))
+    return float(ordered[low] + (place - low) * (ordered[high] - ordered[low]))
 
 
 @dataclass(slots=True)
@@ -132,14 +132,14 @@ class PairTable:
 
     @property
     def bad(self) -> Flags:
-        found: Flags = _BAD[self.verdict]
-        return found
+        flags: Flags = _BAD[self.verdict]
+        return flags
 
     @property
     def dead(self) -> Flags:
         """True for each pair without a usable result: it failed, timed out or delivered wrong data."""
-        found: Flags = _DEAD[self.verdict]
-        return found
+        flags: Flags = _DEAD[self.verdict]
+        return flags
 
     def each_size(self, results: PairResults, table: EndpointTable, layer: Layer) -> tuple[PairTable, bool]:
         """Return the results at each message size, in any order, of a table of those at the size that counts of a pair.
@@ -305,7 +305,7 @@ class _Classes:
 
 def halves(results: PairTable, table: EndpointTable) -> dict[int, int]:
     """Return the NUMA half of each endpoint on nodes of a hardware kind whose halves are slower between each other."""
-    found: dict[int, int] = {}
+    half_of: dict[int, int] = {}
     kinds: dict[tuple[str, int], list[str]] = {}
     for node in dict.fromkeys(end.node for end in table.endpoints):
         mine = table.of_node(node)
@@ -323,8 +323,10 @@ def halves(results: PairTable, table: EndpointTable) -> dict[int, int]:
             half = (source[mine] - first >= count // 2) != (target[mine] - first >= count // 2)
             votes += _are_apart(share[mine][half], share[mine][~half])
         if votes >= _MOST_NODES * len(nodes):
-            found.update((end.number, int(at >= count // 2)) for n in nodes for at, end in enumerate(table.of_node(n)))
-    return found
+            half_of.update(
+                (end.number, int(at >= count // 2)) for n in nodes for at, end in enumerate(table.of_node(n))
+            )
+    return half_of
 
 
 def _are_apart(across: Floats, inside: Floats) -> bool:
@@ -404,12 +406,12 @@ def _from_the_best(share: Floats, hardware: Any, source: Any, target: Any, least
     """
     low, high = np.minimum(hardware[source], hardware[target]), np.maximum(hardware[source], hardware[target])
     code = low * (int(hardware.max(initial=0)) + 1) + high
-    found = np.array(share)
+    shares = np.array(share)
     for one in np.flatnonzero(np.bincount(code)):
-        best = quantile(found[code == one], _BEST)
+        best = quantile(shares[code == one], _BEST)
         if best > least:
-            found[code == one] -= best
-    return found
+            shares[code == one] -= best
+    return shares
 
 
 def _alone(hardware: Any) -> Any:
@@ -417,21 +419,21 @@ def _alone(hardware: Any) -> Any:
     low, high = np.minimum.outer(hardware, hardware), np.maximum.outer(hardware, hardware)
     code = low * size + high
     pairs = np.bincount(code[np.triu_indices(len(hardware), 1)], minlength=size * size)
-    found = pairs[code] == 1
-    np.fill_diagonal(found, val=False)
-    return found
+    alone = pairs[code] == 1
+    np.fill_diagonal(alone, val=False)
+    return alone
 
 
 def _medians_between(a: Any, b: Any, share: Floats, count: int) -> Floats:
     """Return the median share of each ordered pair of nodes; NaN without values."""
-    found = np.full((count, count), np.nan)
+    medians = np.full((count, count), np.nan)
     order = np.lexsort((share, a * count + b))
     code, values = (a * count + b)[order], share[order]
     cuts = np.flatnonzero(np.diff(code)) + 1
     starts, ends = np.concatenate(([0], cuts)), np.concatenate((cuts, [len(code)]))
     if len(code):
-        found.flat[code[starts]] = values[(starts + ends - 1) // 2]
-    return found
+        medians.flat[code[starts]] = values[(starts + ends - 1) // 2]
+    return medians
 
 
 def _components(near: Any) -> list[list[int]]:
@@ -439,9 +441,9 @@ def _components(near: Any) -> list[list[int]]:
     while left:
         group, todo = [], [left.pop()]
         while todo:
-            one = todo.pop()
-            group.append(one)
-            more = [other for other in np.flatnonzero(near[one]).tolist() if other in left]
+            node = todo.pop()
+            group.append(node)
+            more = [other for other in np.flatnonzero(near[node]).tolist() if other in left]
             left.difference_update(more)
             todo += more
         groups.append(sorted(group))

@@ -59,9 +59,9 @@ class PairArray(Sequence[Pair]):
         if isinstance(places, int):
             return self._ends[2 * places], self._ends[2 * places + 1]
         if places.step == 1:
-            found = PairArray()
-            found._ends = self._ends[2 * places.start : 2 * places.stop]
-            return found
+            part = PairArray()
+            part._ends = self._ends[2 * places.start : 2 * places.stop]
+            return part
         return PairArray(self[place] for place in places)
 
 
@@ -389,7 +389,7 @@ class Dispatcher:
                     again |= fresh
                     fresh = set()
             return
-        found: dict[int, tuple[int, int]] = {}
+        waiting: dict[int, tuple[int, int]] = {}
         for end in fresh:
             # Usually few endpoints are free.
             others, here = self._others[end], node[end]
@@ -399,8 +399,8 @@ class Dispatcher:
                     continue
                 for pair in ((end, other), (other, end)):
                     if (number := self._numbers.get(_code(*pair))) is not None:
-                        found[number] = pair
-        yield from (found[number] for number in sorted(found))
+                        waiting[number] = pair
+        yield from (waiting[number] for number in sorted(waiting))
 
     def done(self, a: int, b: int) -> None:
         """Mark a running pair as done; its endpoints and NICs are free again."""

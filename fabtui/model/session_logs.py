@@ -157,9 +157,9 @@ class ExperimentLog:
 
     def about(self, rule: str, subjects: Container[tuple[str, ...]], since: float) -> list[Tried]:
         """Return the experiments about a finding of a rule that ended after a time, in their order."""
-        found = self._tried.values()
+        tried = self._tried.values()
         return [
             one
-            for one in found
+            for one in tried
             if one.event.rule == rule and tuple(one.event.subject) in subjects and one.event.time >= since
         ]

@@ -89,7 +89,7 @@ class VerdictChanges:
             return []
         first = self._times[0]
         step = max(1e-6, until - first) / count
-        found: list[int] = []
+        most_bad: list[int] = []
         points = itertools.chain(zip(self._times, self._counts, strict=True), [(math.inf, 0)])
         current, (time, number) = 0, next(points)
         for at in range(count):
@@ -99,5 +99,5 @@ class VerdictChanges:
                 current = number
                 most = max(most, current)
                 time, number = next(points)
-            found.append(most)
-        return [*found[:-1], self._counts[-1]]
+            most_bad.append(most)
+        return [*most_bad[:-1], self._counts[-1]]

@@ -129,11 +129,11 @@ class PathDropsFlows(MeshRule):
         hull = {path for path in mesh.paths if path not in mesh.clouded and is_across(path)}
         steady = [
             path
-            for path, found in mesh.paths.items()
+            for path, finding in mesh.paths.items()
             if _rails(mesh, path) in rails
             and {path.src, path.dst} <= group.keys()
             and path not in hull
-            and _passes(found)
+            and _passes(finding)
         ]
         facts = {
             "never": never,
@@ -149,10 +149,10 @@ class PathDropsFlows(MeshRule):
         each += "; [ $? = 124 ] && echo lost || echo answered"
         words = shlex.quote(f"for i in $(seq 16); do {each}; done | sort | uniq -c")
         command = on_node(path.src, words, mesh.model)
-        found = mesh.finding(self, scope._replace(pairs=frozenset(hull)), MESH, facts, command)
+        finding = mesh.finding(self, scope._replace(pairs=frozenset(hull)), MESH, facts, command)
         mesh.clouded |= hull | {path.reverse for path in hull}
         cells = {pair for path in hull for pair in endpoint_pairs(mesh.model, path)}
-        return found.replace(cells=found.cells | cells)
+        return finding.replace(cells=finding.cells | cells)
 
 
 @register
@@ -217,9 +217,9 @@ class SomeConnections(MeshRule):
             "p2p": passes_in_p2p(mesh, paths),
         }
         command = on_node(node, "'sudo nft list ruleset; sysctl net.netfilter.nf_conntrack_count'", mesh.model)
-        found = mesh.finding(self, scope, (Layer.TCP,), facts, command)
+        finding = mesh.finding(self, scope, (Layer.TCP,), facts, command)
         mesh.clouded |= paths
-        return found
+        return finding
 
 
 def _largest(left: set[AddressPair]) -> tuple[str, dict[str, str], set[AddressPair]]:
@@ -271,10 +271,10 @@ def dropping_rules(mesh: Mesh, node: str, protocol: str, sources: set[str]) -> t
             return None
     if policy not in ("accept", "drop"):
         return None
-    found = [one_line(rule, 200) for rule in listed if isinstance(rule, str) and _may_drop(rule, protocol, sources)]
-    if policy == "drop" and not found:
-        found = ["what no rule accepts is dropped"]
-    return tuple(found[:3])
+    rules = [one_line(rule, 200) for rule in listed if isinstance(rule, str) and _may_drop(rule, protocol, sources)]
+    if policy == "drop" and not rules:
+        rules = ["what no rule accepts is dropped"]
+    return tuple(rules[:3])
 
 
 def _is_limited(mesh: Mesh, path: AddressPair) -> bool:
@@ -317,12 +317,12 @@ def _loses_datagrams(mesh: Mesh, path: AddressPair) -> bool:
 
 def loss(mesh: Mesh, path: AddressPair) -> float | None:
     """Return the share (%) of the packets of one flow that are lost; None if none or all are."""
-    found = mesh.paths.get(path)
-    if found is None or not found.lossy:
+    measured = mesh.paths.get(path)
+    if measured is None or not measured.lossy:
         return None
-    if found.udp is not None and found.udp.verdict is Verdict.SLOW:
-        return found.udp.value
-    shares = [(m.extra or {}).get("loss") for m in (found.ping, found.mtu) if m is not None]
+    if measured.udp is not None and measured.udp.verdict is Verdict.SLOW:
+        return measured.udp.value
+    shares = [(m.extra or {}).get("loss") for m in (measured.ping, measured.mtu) if m is not None]
     known = [share for share in shares if isinstance(share, (int, float)) and share > 0]
     return float(max(known)) if known else None
 
@@ -383,10 +383,10 @@ class _InterfaceRule(MeshRule):
                 scope = mesh.scope_of(seat)
                 nic = shlex.quote(fault.nic)
                 facts = {"nic": nic, "changes": fault.flaps, "off": fault.enabled is False, "on": fault.enabled is True}
-                found = mesh.finding(self, scope, MESH, facts, on_node(seat[0], self.command.format(nic), mesh.model))
-                bad = len({path for _, path in found.measurements})
+                finding = mesh.finding(self, scope, MESH, facts, on_node(seat[0], self.command.format(nic), mesh.model))
+                bad = len({path for _, path in finding.measurements})
                 severity = self.severity if bad else Severity.WARN
-                yield found.replace(facts={**found.facts, "bad": bad or None}, severity=severity)
+                yield finding.replace(facts={**finding.facts, "bad": bad or None}, severity=severity)
 
 
 @register
@@ -662,11 +662,11 @@ class Firewall(MeshRule):
     next_step = "Allow the ephemeral port range between the nodes of a job."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
-        paths = [(path, found) for path, found in mesh.paths.items() if path not in mesh.clouded]
-        tcp = {p for p, found in paths if found.tcp and found.tcp.verdict in DEAD and mesh.passes_small(p)}
+        paths = [(path, finding) for path, finding in mesh.paths.items() if path not in mesh.clouded]
+        tcp = {p for p, finding in paths if finding.tcp and finding.tcp.verdict in DEAD and mesh.passes_small(p)}
         # Where much is lost, so are all SYNs now and then.
         tcp -= {p for p in tcp if any((loss(mesh, way) or 0.0) > MUCH_LOSS for way in (p, p.reverse))}
-        udp = {p for p, found in paths if found.small_arrived is False and found.echo and p not in mesh.dead}
+        udp = {p for p, finding in paths if finding.small_arrived is False and finding.echo and p not in mesh.dead}
         both = tcp & udp
         tested = {path for path, _ in paths if mesh.passes_small(path)}
         answers: set[AddressPair] = set()
@@ -679,9 +679,9 @@ class Firewall(MeshRule):
                 # What a node drops of all others, it drops of the answers to its own connections.
                 if scope.pairs <= answers:
                     continue
-                found = self._finding(mesh, scope, protocols, layers)
-                yield found
-                if scope.kind is ComponentKind.NODE and found.facts["action"] and Layer.TCP in layers:
+                finding = self._finding(mesh, scope, protocols, layers)
+                yield finding
+                if scope.kind is ComponentKind.NODE and finding.facts["action"] and Layer.TCP in layers:
                     answers |= {path.reverse for path in scope.pairs}
 
     def _finding(self, mesh: Mesh, scope: Scope, protocols: str, layers: tuple[Layer, ...]) -> Finding:
@@ -707,14 +707,14 @@ class Firewall(MeshRule):
             "p2p": passes,
             "tcp_errors": tuple(text for text, _ in errors.most_common(2)) or None,
         }
-        found = mesh.finding(self, scope, layers, facts, on_node(node, "sudo nft list ruleset", mesh.model))
+        finding = mesh.finding(self, scope, layers, facts, on_node(node, "sudo nft list ruleset", mesh.model))
         if known and scope.kind is ComponentKind.NODE:
             # Connections within the node meet the same rules.
             ends = permutations(map(str, mesh.model.table.of_node(node)), 2)
             within = ((pair, mesh.model.latest(Layer.P2P, *pair)) for pair in ends)
             cells = {pair for pair, m in within if m is not None and m.verdict in DEAD}
-            found = found.replace(cells=found.cells | cells)
-        return found.replace(severity=Severity.WARN) if passes else found
+            finding = finding.replace(cells=finding.cells | cells)
+        return finding.replace(severity=Severity.WARN) if passes else finding
 
 
 @register
@@ -785,11 +785,11 @@ def mesh_findings(model: Model) -> list[Finding]:
 def mesh_findings_in_steps(model: Model) -> Steps[list[Finding]]:
     """Return `mesh_findings`; yield after each rule."""
     mesh = Mesh(model)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for rule in rules_of(Domain.MESH):
         yield
-        found += islice(filter(None, rule.check(mesh)), _MOST)
-    return found
+        findings += islice(filter(None, rule.check(mesh)), _MOST)
+    return findings
 
 
 class _Cached(NamedTuple):
@@ -883,12 +883,12 @@ def _by_destination(mesh: Mesh, bad: set[AddressPair], tested: set[AddressPair])
 
 def _widened(mesh: Mesh, bad: set[AddressPair]) -> set[AddressPair]:
     """Return lossy pairs, and pairs of the same addresses that lost nothing by chance."""
-    found = set(bad)
+    wide = set(bad)
     by_end: dict[tuple[bool, str, str], set[AddressPair]] = {}
     for path in mesh.paths:
         by_end.setdefault((True, path.src, path.src_addr), set()).add(path)
         by_end.setdefault((False, path.dst, path.dst_addr), set()).add(path)
     for paths in by_end.values():
         if len(paths) >= _FEWEST_OF_LOSS and 2 * len(paths & bad) >= len(paths):
-            found |= paths - mesh.dead
-    return found
+            wide |= paths - mesh.dead
+    return wide

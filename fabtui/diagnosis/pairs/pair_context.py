@@ -117,9 +117,9 @@ def _cut(places: Places, source: Ints, target: Ints) -> _Cut | None:
     side = np.full(count, -1)
     side[0], todo = 0, [0]
     while todo:
-        one = todo.pop()
-        for other in np.flatnonzero(linked[one] & (side < 0)).tolist():
-            side[other] = 1 - side[one]
+        node = todo.pop()
+        for other in np.flatnonzero(linked[node] & (side < 0)).tolist():
+            side[other] = 1 - side[node]
             todo.append(other)
     sizes = [int(np.count_nonzero(side == each)) for each in (0, 1)]
     strays = np.count_nonzero(side[source] == side[target])
@@ -187,7 +187,7 @@ def group_results(model: Model) -> Steps[list[GroupResult]]:
     rows = [row for layer in COLLECTIVES.values() for some in model.results.counting_rows(layer) for row in some]
     # Nodes that take part in the other groups: rails, and all ranks.
     everyone = tuple(dict.fromkeys(end.node for end in model.endpoints if end.kind != "none"))
-    found = []
+    results = []
     # In the order of their arrival.
     for some in in_steps(sorted(rows), _GROUPS):
         for one in map(store.get, some):
@@ -197,9 +197,9 @@ def group_results(model: Model) -> Steps[list[GroupResult]]:
             share = one.value / usual if one.value is not None and usual else None
             name = one_line(" and ".join(nodes) if named else one.src, 200)
             kind, verdict = str(one.layer.spec.collective), model.verdict(one)
-            found.append(GroupResult(kind, name, nodes, verdict, one.value, one.unit, share, one))
+            results.append(GroupResult(kind, name, nodes, verdict, one.value, one.unit, share, one))
         yield
-    return found
+    return results
 
 
 def uses_any(model: Model, pair: Pair, ends: frozenset[str]) -> bool:
@@ -323,10 +323,10 @@ class PairContext:
         slow = [pair for pair in cells if self.tally.bad.get(pair) is Verdict.SLOW]
         for pair in slow:
             measured = self.model.latest(Layer.P2P, *pair) or self.model.latest(Layer.WORLD, *pair)
-            found = {} if measured is None else self.model.counters.of(measured)
+            moved = {} if measured is None else self.model.counters.of(measured)
             for meaning in (CounterMeaning.CONGESTION, CounterMeaning.LOSS):
                 seen = set()
-                for node, deltas in found.items():
+                for node, deltas in moved.items():
                     for path, count in counts_of(meaning, deltas).items():
                         # Pairs that were tested at the same time share their counts.
                         counted = counts[meaning, node, path[1]]
@@ -382,8 +382,8 @@ class PairContext:
 
     def retest(self, pairs: Iterable[Pair]) -> dict[str, Any]:
         """Return what retests with other partners showed about the first pair that was retested."""
-        found = [one_line(self.model.suspects[pair], 300) for pair in pairs if pair in self.model.suspects]
-        return {"retest": found[0], "at_fault": at_fault(found[0])} if found else {}
+        conclusions = [one_line(self.model.suspects[pair], 300) for pair in pairs if pair in self.model.suspects]
+        return {"retest": conclusions[0], "at_fault": at_fault(conclusions[0])} if conclusions else {}
 
     # -- components to blame ------------------------------------------------------------------------------------------
 
@@ -442,8 +442,8 @@ class PairContext:
 
 def without_nvlink(table: PairTable, part: slice) -> Flags:
     """Return which of some pairs use the network, though their GPUs are in one NVLink domain."""
-    found: Flags = (table.kind[part] == SAME_DOMAIN) & np.isin(table.path[part], NETWORK)
-    return found
+    networked: Flags = (table.kind[part] == SAME_DOMAIN) & np.isin(table.path[part], NETWORK)
+    return networked
 
 
 def crosses_nodes(pair: Pair) -> bool:

@@ -119,10 +119,10 @@ class WrongData(Rule[PairContext]):
             facts = {"component": component, "bad": len(cells), "tested": blame.tested}
             error = yield from context.error(cells)
             commands = context.first_commands(cells)
-            found = yield from context.explain(
+            finding = yield from context.explain(
                 self, blame.subject.name, cells, facts=facts, error=error, commands=commands
             )
-            yield found.replace(
+            yield finding.replace(
                 blames=blame.subject,
                 tested=blame.tested,
                 confidence=blame.confidence,
@@ -150,13 +150,13 @@ class WrongData(Rule[PairContext]):
         facts |= context.retest(pairs)
         error = yield from context.error(pairs)
         topic = "" if route is None else f"{route.source} > {route.destination}"
-        found = yield from context.explain(
+        finding = yield from context.explain(
             self, topic, pairs, facts=facts, error=error, commands=context.first_commands(pairs)
         )
         if route is None:
-            return found.replace(weight=_WRONG_DATA_FIRST)
+            return finding.replace(weight=_WRONG_DATA_FIRST)
         name = f"{route.source} - {route.destination}" if route.both else topic
-        return found.replace(weight=_WRONG_DATA_FIRST, blames=Subject(Kind.PAIR, name))
+        return finding.replace(weight=_WRONG_DATA_FIRST, blames=Subject(Kind.PAIR, name))
 
     def _of_group(self, context: PairContext, one: GroupResult) -> Finding:
         measured = one.measured
@@ -182,13 +182,13 @@ def _blames(context: PairContext, mine: set[Pair]) -> Steps[list[Blame]]:
     table, places = context.tally.table, context.tally.places
     if table is None or places is None or len(mine) < 2:
         return []
-    found: list[Blame] = []
+    blames: list[Blame] = []
     others = [place for pair, place in context.tally.place.items() if pair not in mine]
     yield
     for blame in blamed(table, places, context.model.endpoints, others):
-        found += [blame] if blame is not None else []
+        blames += [blame] if blame is not None else []
         yield
-    return found
+    return blames
 
 
 class LinkSigns:
@@ -204,22 +204,22 @@ class LinkSigns:
             return ""
         numbers = [self._model.table.number(end) for end in (src, dst)]
         ends = [self._model.endpoints[number] for number in numbers if number is not None]
-        found = (self._at(end.node).get(end.nic or "") for end in ends)
-        return next((sign for sign in found if sign), "")
+        signs = (self._at(end.node).get(end.nic or "") for end in ends)
+        return next((sign for sign in signs if sign), "")
 
     def _at(self, node: str) -> dict[str, str]:
         if node not in self._of_node:
-            found = self._of_node.setdefault(node, {})
+            signs = self._of_node.setdefault(node, {})
             moved = self._model.counters.between(node, float("-inf"), float("inf"))
             errors = {tuple(path) for path in moved.get("errors", ())}
             for path, count in flatten(moved).items():
                 counts = path in errors and (path[0] == "hca" or path[-1] in _OF_INTERFACE)
                 if path[0] in ("hca", "net") and counts:
                     nic = path[1].partition("/")[0]
-                    found.setdefault(nic, one_line(f"{node} {nic}: {path[-1]} + {count} during the session", 200))
+                    signs.setdefault(nic, one_line(f"{node} {nic}: {path[-1]} + {count} during the session", 200))
             for (of, nic), count in self._model.counters.carrier_changes.items():
                 if of == node:
-                    found[nic] = one_line(f"{node} {nic}: carrier changed {count} times during the session", 200)
+                    signs[nic] = one_line(f"{node} {nic}: carrier changed {count} times during the session", 200)
         return self._of_node[node]
 
 
@@ -353,8 +353,8 @@ class Contention(_PairRule):
         commands = (session_command(context.model, "--isolated"),)
         if proven or many:
             explained = [*cells, *(inside if many else [])]
-            found = yield from context.explain(self, "", explained, facts=facts, commands=commands)
-            yield found.replace(blames=subject)
+            finding = yield from context.explain(self, "", explained, facts=facts, commands=commands)
+            yield finding.replace(blames=subject)
         else:
             # A few pairs may be slow once by chance.
             yield self.finding("", severity=Severity.NOTE, facts=facts, commands=commands, blames=subject)
@@ -415,7 +415,7 @@ class BlameRule(_PairRule):
             if not blame.dead:
                 facts["slowest"] = context.slowest(cells)
             alike = blame.dead and kind not in (Kind.CROSS_RAIL, Kind.RAIL_PAIR)
-            found = yield from context.explain(
+            finding = yield from context.explain(
                 self,
                 name if kind in (Kind.NODE, Kind.GPU, Kind.NIC) else "",
                 cells,
@@ -424,7 +424,7 @@ class BlameRule(_PairRule):
                 commands=self._commands(context, blame, cells),
                 nodes=None if blame.subject.node is None else (blame.subject.node,),
             )
-            yield found.replace(
+            yield finding.replace(
                 blames=blame.subject, tested=blame.tested, confidence=blame.confidence, rivals=blame.rivals
             )
 
@@ -631,11 +631,11 @@ class _SinglePair(_PairRule):
             **context.retest(pairs),
         }
         error = (yield from context.error(pairs)) if self.dead else None
-        found = yield from context.explain(
+        finding = yield from context.explain(
             self, f"{first[0]} > {first[1]}", pairs, facts=facts, error=error, commands=commands
         )
         name = " - ".join(sorted(first)) if len(pairs) == 2 else " > ".join(first)
-        return found.replace(blames=Subject(Kind.PAIR, name))
+        return finding.replace(blames=Subject(Kind.PAIR, name))
 
 
 @register
@@ -738,7 +738,7 @@ class CoresBusy(_PairRule):
         listed = nodes or list(dict.fromkeys(some)) or list(dict.fromkeys(end.node for end in context.model.endpoints))
         load = max((one.load for one in busy if one.load is not None and one.load >= one.number), default=None)
         names = [f"{src} > {dst}" for src, dst in sorted(cells)]
-        found = yield from context.explain(
+        finding = yield from context.explain(
             self,
             "",
             cells,
@@ -759,7 +759,7 @@ class CoresBusy(_PairRule):
         severity = Severity.WARN if cells or groups else Severity.NOTE
         subject = Subject(Kind.CORES, fold(listed))
         # Other warnings are about something to repair.
-        yield found.replace(severity=severity, blames=subject, weight=-len(cells))
+        yield finding.replace(severity=severity, blames=subject, weight=-len(cells))
 
 
 @register
@@ -844,15 +844,15 @@ class PairFlaps(_PairRule):
         results, signs = context.model.results, LinkSigns(context.model)
         shown = {key: sign for key in results.turning if (sign := signs.of(key[1], key[2]))}
         lasting = {**results.flapping, **{key: results.turning[key] for key in shown}}
-        found = sorted(lasting.items(), key=lambda item: (-item[1], item[0]))
-        if len(found) > _MOST_SINGLE:
-            (layer, src, dst), changes = found[0]
-            cells = {(key[1], key[2]) for key, _ in found}
+        flapping = sorted(lasting.items(), key=lambda item: (-item[1], item[0]))
+        if len(flapping) > _MOST_SINGLE:
+            (layer, src, dst), changes = flapping[0]
+            cells = {(key[1], key[2]) for key, _ in flapping}
             facts = {"flapping": len(cells), "worst": Route(src, dst, False), "worst_changes": changes}
             facts |= {"worst_layer": str(layer), "sign": shown.get((layer, src, dst))}
             yield self.finding("", cells=cells, facts=facts, commands=flap_commands(context.model, src, dst))
             return
-        for (layer, src, dst), changes in found:
+        for (layer, src, dst), changes in flapping:
             facts = {"pair": Route(src, dst, False), "layer": str(layer), "changes": changes}
             facts["sign"] = shown.get((layer, src, dst))
             yield self.finding(
@@ -877,10 +877,10 @@ class SlowMessages(_PairRule):
     next_step = "Check error counters of the link, and the load of both nodes."
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
-        found = sorted(context.tally.spreads, key=lambda one: -one.ratio)
+        spreads = sorted(context.tally.spreads, key=lambda one: -one.ratio)
         # Times of CPU ranks always spread widely.
         most = _MOST_SPREADS if any(end.kind == "gpu" for end in context.model.endpoints) else 0
-        for one in found[:most]:
+        for one in spreads[:most]:
             pair = one.measurement.src, one.measurement.dst
             facts = {"pair": Route(*pair, False), "p99": one.p99, "ratio": one.ratio}
             yield self.finding(f"{pair[0]} > {pair[1]}", cells=(pair,), facts=facts)
@@ -911,9 +911,9 @@ class NotTested(_PairRule):
 
 def _are_many(pairs: Iterable[Pair]) -> bool:
     """Return True if there are more pairs, both directions counted as one, than are reported one by one."""
-    found = set()
+    routes = set()
     for pair in pairs:
-        found.add(frozenset(pair))
-        if len(found) > _MOST_SINGLE:
+        routes.add(frozenset(pair))
+        if len(routes) > _MOST_SINGLE:
             return True
     return False

@@ -50,8 +50,8 @@ def spread(measurement: Measurement) -> Spread | None:
 
 def notable(model: Model) -> list[Spread]:
     """Return passed p2p measurements with a notable spread, the worst first."""
-    found = [one for m in model.with_stalls() if (one := spread(m)) is not None and one.ratio > STALL]
-    return sorted(found, key=lambda one: -one.ratio)
+    spreads = [one for m in model.with_stalls() if (one := spread(m)) is not None and one.ratio > STALL]
+    return sorted(spreads, key=lambda one: -one.ratio)
 
 
 @dataclass
@@ -258,8 +258,8 @@ def _in_both(alone: PairTable, world: PairTable, ends: int) -> list[int]:
     if not len(world) or not len(alone):
         return []
     either = members(world.code(ends), alone.code(ends)[alone.bad], ends) | world.bad
-    found: list[int] = np.flatnonzero(either & world.among(alone, ends)).tolist()
-    return found
+    both: list[int] = np.flatnonzero(either & world.among(alone, ends)).tolist()
+    return both
 
 
 LayerCounts = dict[Layer, Counter[Verdict]]
@@ -274,14 +274,14 @@ def layer_counts(model: Model, known: LayerCounts) -> Iterator[LayerCounts | Non
         model: The session model.
         known: Layers whose pairs have been counted already.
     """
-    found = dict(known)
+    counted = dict(known)
     for layer in measured_key_layers():
         if layer not in known:
-            counts = found[layer] = Counter()
+            counts = counted[layer] = Counter()
             for number, verdict in enumerate(model.verdicts_in(layer)):
                 counts[verdict] += 1
                 if number % _CHUNK == 0:
                     yield None
-    for layer, counts in list(found.items()):
-        found[layer] = Counter({verdict: count for verdict, count in counts.items() if verdict.bad and count})
-    yield {layer: counts for layer, counts in found.items() if counts}
+    for layer, counts in list(counted.items()):
+        counted[layer] = Counter({verdict: count for verdict, count in counts.items() if verdict.bad and count})
+    yield {layer: counts for layer, counts in counted.items() if counts}

@@ -150,30 +150,30 @@ class TransportRule(Rule[PairContext]):
 
 def _per_node(table: PairTable, places: Places, pairs: Ints) -> Steps[Ints]:
     """Return the number of some pairs at each node; a pair of two nodes counts for both."""
-    found = np.zeros(len(places.nodes), dtype=np.int64)
+    counts = np.zeros(len(places.nodes), dtype=np.int64)
     for part in parts(len(pairs)):
         source, target = (places.node[end[pairs[part]]] for end in (table.source, table.target))
         for ends in (source, target[source != target]):
-            found += np.bincount(ends, minlength=len(found))
+            counts += np.bincount(ends, minlength=len(counts))
         yield
-    return found
+    return counts
 
 
 def _set_variables(context: PairContext, nodes: Sequence[str], key: str) -> str:
     """Return the environment variables of nodes, and those given for the session, that force the slower path."""
-    found: dict[str, None] = {}
+    variables: dict[str, None] = {}
     given = context.model.options.get("env")
     for entry in given if isinstance(given, (list, tuple)) else []:
         name = str(entry).partition("=")[0]
         if name in _VARIABLES[key]:
-            found[one_line(f"{entry} (--env)", 120)] = None
+            variables[one_line(f"{entry} (--env)", 120)] = None
     for node in nodes:
         record = context.model.nodes.get(node)
         known = None if record is None else field(record.inventory, "env")
         for name in _VARIABLES[key]:
             if isinstance(known, dict) and name in known:
-                found[one_line(f"{name}={known[name]} on {node}", 120)] = None
-    return ", ".join(list(found)[:3])
+                variables[one_line(f"{name}={known[name]} on {node}", 120)] = None
+    return ", ".join(list(variables)[:3])
 
 
 @register
@@ -364,12 +364,14 @@ def _devices_used(context: PairContext, table: PairTable, places: Places) -> Ste
         code = end[table.source[part][off]] * len(names) + device[np.asarray(shape_of)[table.row[part][off]]]
         counts += np.bincount(code, minlength=len(counts))
         yield
-    found: dict[tuple[str, int], Counter[str]] = {}
+    devices: dict[tuple[str, int], Counter[str]] = {}
     for code in np.flatnonzero(counts).tolist():
         place, name = divmod(code, len(names))
         if names[name]:
-            found.setdefault((places.nodes[place // rails], place % rails), Counter())[names[name]] += int(counts[code])
-    return found
+            devices.setdefault((places.nodes[place // rails], place % rails), Counter())[names[name]] += int(
+                counts[code]
+            )
+    return devices
 
 
 def _active_devices(context: PairContext, node: str) -> set[str]:
@@ -412,15 +414,15 @@ class BelowLinkLimit(Rule[PairContext]):
                 samples.setdefault(context.model.key_of(sample.measurement), []).append(sample)
             yield None
         for where, inside in (("within nodes", True), ("between nodes", False)):
-            mine = {key: found for key, found in samples.items() if (key.kind is PairClass.SAME_NODE) is inside}
+            mine = {key: findings for key, findings in samples.items() if (key.kind is PairClass.SAME_NODE) is inside}
             # Pairs of different leaf switches, or halves of a node, may be slower by design.
-            near = {key: found for key, found in mine.items() if not key.apart} or mine
+            near = {key: findings for key, findings in mine.items() if not key.apart} or mine
             # So may pairs of different hardware, which is often on different leaf switches.
             alike = {key for key in near if len(set(key.hardware)) == 1} or set(near)
             below = {key: one for key in near if (one := self._below(context, where, key, near[key]))}
-            found = [one for key, one in below.items() if key in alike]
-            found = found or [one.replace(severity=Severity.NOTE) for one in below.values()]
-            yield from sorted(found, key=lambda one: (one.severity.rank, one.facts["share"]))[:1]
+            findings = [one for key, one in below.items() if key in alike]
+            findings = findings or [one.replace(severity=Severity.NOTE) for one in below.values()]
+            yield from sorted(findings, key=lambda one: (one.severity.rank, one.facts["share"]))[:1]
 
     def _below(self, context: PairContext, where: str, key: ClassKey, samples: list[_Sample]) -> Finding | None:
         """Return the finding of a class, or None if it reaches enough of its limit."""
@@ -460,13 +462,13 @@ def _usual_pairs(context: PairContext) -> Iterator[_Sample | None]:
     table, limits = context.tally.table, LinkLimits(context.model)
     if table is None:
         return
-    found = []
+    usual_places = []
     for part in parts(len(table)):
         share = table.share[part]
         stands_for_class = (np.abs(share) < _USUAL) | (np.isneginf(table.limit[part]) & ~np.isnan(share))
-        found.append(part.start + np.flatnonzero(stands_for_class & (table.path[part] != Path.UNKNOWN)))
+        usual_places.append(part.start + np.flatnonzero(stands_for_class & (table.path[part] != Path.UNKNOWN)))
         yield None
-    usual = np.concatenate(found)
+    usual = np.concatenate(usual_places)
     code = table.kind[usual] * 8 + table.path[usual]
     yield None
     for one in np.flatnonzero(np.bincount(code)):

@@ -45,7 +45,7 @@ class SeverityIndex(CellMatrix):
         source = self._source
         lets = None if source.filter is None else source.filter.lets
         numbers = [entry.number for entry in source.axis.entries]
-        self.start(source.model, source.layer, numbers, source.axis.starts, lets)
+        super().__init__(source.model, source.layer, numbers, source.axis.starts, lets)
         self._bad_key: tuple[object, ...] = ()
         self._bad = _BadCells(*[np.zeros(0, np.intp)] * 4)
 
