@@ -388,7 +388,12 @@ class CellMatrix:
             if table is None:
                 yield
                 continue
-            gone, paths = self._gone(), self._path_levels(table) if layer is Layer.TRANSPORT else None
+            gone, paths = self._gone(), None
+            if layer is Layer.TRANSPORT:
+                shapes, shape_of, _ = self._model.results.store.columns()
+                names = ["" if shape is None else shape.transport or "" for shape in shapes]
+                of_shapes = [BY_PATH[path_of(name)] if name else Level.HIDDEN for name in names]
+                paths = np.array(of_shapes, np.uint8)[np.array(shape_of)[table.row]]
             for part, rows, columns in self._placed(table):
                 levels = _OF_CODE[table.verdict[part]]
                 shares = np.exp(table.share[part])
@@ -421,13 +426,6 @@ class CellMatrix:
             slowness = np.nan_to_num(1 / shares, nan=0.0, posinf=np.inf).astype(np.float32)
         inside = (rows >= 0) & (columns >= 0)
         self._put(rows[inside], columns[inside], levels[inside], slowness[inside])
-
-    def _path_levels(self, table: PairTable) -> Levels:
-        shapes, shape_of, _ = self._model.results.store.columns()
-        names = ["" if shape is None else shape.transport or "" for shape in shapes]
-        levels = np.array([BY_PATH[path_of(name)] if name else Level.HIDDEN for name in names], np.uint8)
-        of_rows: Levels = levels[np.array(shape_of)[table.row]]
-        return of_rows
 
     def _gone(self) -> NDArray[np.bool_]:
         model = self._model

@@ -38,8 +38,6 @@ _BAD = np.array([verdict.bad for verdict in SEVERITY])
 _DEAD = np.isin(np.arange(len(SEVERITY)), DEAD)
 #: Number of pairs per step.
 _STEP = 1 << 12
-#: Maximum number of endpoints for which a table with one byte for each possible pair is made.
-_MOST_DENSE = 4096
 #: Minimum difference of two kinds of paths (logarithm), and in standard deviations of single values.
 _LEAST, _DEVIATIONS = 0.1, 2.0
 #: Quantile that stands for the best values of a kind of hardware.
@@ -54,16 +52,6 @@ _CHANCE = 0.05
 def parts(count: int) -> Iterator[slice]:
     """Yield the parts of a number of pairs that can be handled in one short step; one empty part if there are none."""
     return (slice(at, min(at + _STEP, count)) for at in range(0, max(1, count), _STEP))
-
-
-def members(codes: Ints, others: Ints, ends: int) -> Flags:
-    """Return for each pair by its code whether it is one of some others; ``ends`` is the number of endpoints."""
-    if ends > _MOST_DENSE:
-        return np.isin(codes, others)
-    known = np.zeros(ends * ends, dtype=bool)
-    known[others] = True
-    flags: Flags = known[codes]
-    return flags
 
 
 def quantile(values: Floats, share: float = 0.5) -> float:
@@ -99,7 +87,7 @@ class PairTable:
 
     def among(self, other: PairTable, ends: int) -> Flags:
         """Return for each pair whether another table has it; ``ends`` is the number of endpoints."""
-        return members(self.code(ends), other.code(ends), ends)
+        return np.isin(self.code(ends), other.code(ends))
 
     def code(self, ends: int) -> Ints:
         """Return a number for each ordered pair; ``ends`` is the number of endpoints."""

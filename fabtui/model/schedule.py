@@ -205,7 +205,8 @@ def _quick(endpoints: Sequence[Endpoint], domains: Mapping[int, str]) -> PairSet
             chosen.add(a, b)
     if len(places) == 1 and len(nodes) > 1:
         return chosen
-    order = _in_turn(list(places.values()))
+    most = max(map(len, places.values()), default=0)
+    order = [mine[turn] for turn in range(most) for mine in places.values() if turn < len(mine)]
     for place in range(max(map(len, order), default=0)):
         # A node with fewer endpoints takes part in each ring with one of those it has.
         for pair in _ring([node[place % len(node)].number for node in order]):
@@ -220,11 +221,6 @@ def _permutations(nodes: Sequence[Sequence[Endpoint]]) -> Iterator[tuple[int, in
             other = nodes[(at + stride) % len(nodes)]
             for place, endpoint in enumerate(node):
                 yield endpoint.number, other[(place + shift) % len(other)].number
-
-
-def _in_turn(places: Sequence[Sequence[list[Endpoint]]]) -> list[list[Endpoint]]:
-    most = max(map(len, places), default=0)
-    return [nodes[turn] for turn in range(most) for nodes in places if turn < len(nodes)]
 
 
 def _sampled(endpoints: Sequence[Endpoint]) -> PairSet:

@@ -58,7 +58,10 @@ class VerdictChanges:
             before = Verdict.OK if before is Verdict.SLOW else before
             after = Verdict.OK if after is Verdict.SLOW else after
         if now.layer is Layer.P2P:
-            self._note_bad(time, (now.src, now.dst), bad=after.bad)
+            pair = now.src, now.dst
+            if self._times and (pair in self._bad) is not after.bad:
+                self._bad ^= {pair}
+                self._add_point(time)
         if before is after or not (after.bad or (before is not None and before.bad)):
             return None
         turn = VerdictChange(time, now.layer, now.src, now.dst, before, after, now.value, now.unit)
@@ -70,11 +73,6 @@ class VerdictChanges:
         """Begin to note the number of bad pairs, which are known now; continue if it was noted before."""
         if not self._times:
             self._bad = set(bad)
-            self._add_point(time)
-
-    def _note_bad(self, time: float, pair: tuple[str, str], *, bad: bool) -> None:
-        if self._times and (pair in self._bad) is not bad:
-            self._bad ^= {pair}
             self._add_point(time)
 
     def _add_point(self, time: float) -> None:

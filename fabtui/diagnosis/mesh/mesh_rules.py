@@ -36,7 +36,7 @@ from fabtui.diagnosis.mesh.affected_components import ComponentKind, Scope
 from fabtui.diagnosis.mesh.mesh import DEAD, Flows, Mesh, MeshRule, PathMeasurements, endpoint_pairs
 from fabtui.model.facts.node_view import field
 from fabtui.model.layers import MESH, Layer
-from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui_node.protocol import ErrorKind
@@ -687,7 +687,11 @@ class Firewall(MeshRule):
     def _finding(self, mesh: Mesh, scope: Scope, protocols: str, layers: tuple[Layer, ...]) -> Finding:
         rows = [m for path in scope.pairs if (m := mesh.paths[path].tcp) is not None]
         # Echoes are answered, so that a refusal comes from somebody on the path.
-        refused = protocols == "TCP" and all(map(_is_refused, rows))
+        # Recordings of fabtui 0.1.0 have no kind.
+        kinds = [(error_kind(m), m.error or "") for m in rows]
+        refused = protocols == "TCP" and all(
+            "refused" in text if kind is None else kind == ErrorKind.CONNECTION_REFUSED.value for kind, text in kinds
+        )
         errors = Counter(m.error for m in rows if m.error)
         node = scope.nodes[-1]
         sources = {path.src_addr for path in scope.pairs}
@@ -830,12 +834,6 @@ def _blocked_paths(finding: Finding) -> set[AddressPair]:
     if isinstance(finding.rule, PathDropsFlows):
         return {path for layer, path in finding.measurements if layer in (Layer.UDP, Layer.TCP)}
     return {path for layer, path in finding.measurements if isinstance(finding.rule, Firewall) and layer is Layer.TCP}
-
-
-def _is_refused(m: Measurement) -> bool:
-    kind = error_kind(m)
-    # Recordings of fabtui 0.1.0 have no kind.
-    return "refused" in (m.error or "") if kind is None else kind == ErrorKind.CONNECTION_REFUSED.value
 
 
 def _path_mtu(extras: list[dict[str, Any]]) -> int | None:
