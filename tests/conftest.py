@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.model.event_decoding import event_from_json
-from fabtui.model.events import Event, Measured
+from fabtui.model.events import Event, Measured, event_from_json
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
 

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fabtui.model.cell_level import FINE, Judged, Level
-from fabtui.model.cell_matrix import CellMatrix
+from fabtui.model.cell_matrix import FINE, CellMatrix, Judged, Level
 from fabtui.model.layers import Layer
 from fabtui.presentation.cell_levels import GRADES, STYLES, CellStyle, cell_text
 from fabtui.presentation.numbers import short_value
@@ -46,7 +45,7 @@ class SeverityIndex(CellMatrix):
         source = self._source
         lets = None if source.filter is None else source.filter.lets
         numbers = [entry.number for entry in source.axis.entries]
-        self.start(source.model, source.layer, numbers, source.axis.starts, lets)
+        super().__init__(source.model, source.layer, numbers, source.axis.starts, lets)
         self._bad_key: tuple[object, ...] = ()
         self._bad = _BadCells(*[np.zeros(0, np.intp)] * 4)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from textual.containers import VerticalScroll
 from textual.content import Content
 
-from fabtui.model.node_state import NodeState
+from fabtui.model.events import NodeState
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import MUTED, Part, state_style, time_text
 from fabtui.presentation.wrapping import Lines, wrapped

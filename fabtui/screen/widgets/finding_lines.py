@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from fabtui.diagnosis.finding import NextStep
 from fabtui.diagnosis.knowledge.step_output import judged_output
-from fabtui.model.command_log import CommandRun, outcome
 from fabtui.model.measurement import Verdict
+from fabtui.model.session_logs import CommandRun, outcome
 from fabtui.presentation import findings as finding_text
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.verdict_line import fault_text

@@ -7,11 +7,11 @@ import itertools
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fabtui.cli import main as entry
 from fabtui.diagnosis.diagnosis import diagnose

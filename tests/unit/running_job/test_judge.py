@@ -14,8 +14,7 @@ import pytest
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankState
 from fabtui.diagnosis.running_job.judge import job_verdict
-from fabtui.model.event_decoding import event_from_line
-from fabtui.model.events import InventoryUpdate, JobEvidence, NodeState, NodeUpdate, ProbeResult
+from fabtui.model.events import InventoryUpdate, JobEvidence, NodeState, NodeUpdate, ProbeResult, event_from_line
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import CellStyle
 from fabtui.presentation.job_board import JobBoard
