@@ -1,27 +1,21 @@
-"""Truth and cost of the history of a site.
+"""Truth of the history of a site.
 
-    python bench/history.py [--seeds 20] [--first 0] [--recordings 10000] [--file FILE] [--show]
+    python bench/history.py [--seeds 20] [--first 0] [--show]
 
-Truth: 60 sessions over ten weeks on 16 GPUs of four nodes, with noise (``bench/planted.py``). Three links degrade: an
+60 sessions over ten weeks on 16 GPUs of four nodes, with noise (``bench/planted.py``). Three links degrade: an
 NVLink and a port by their counters, a NIC by its bandwidth. A slow GPU is moved to another node, and the NIC of a slow
 cable is replaced. A GPU is slow now and then, and a new driver makes all pairs slower. Each is
 found with its rule, identity and date, and nothing else is. Dates of drifts may be up to ten days late: they leave the
 noise slowly.
-
-Cost: recordings of 16 endpoints, a few distinct ones with other times, are added; then the commands
-that read them run, each in a process of its own. ``--file`` keeps that history, and reads it if it exists.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import os
 import random
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -37,20 +31,16 @@ from fabtui.diagnosis.finding import Finding
 from fabtui.history.entry import SessionEntry, entry_of
 from fabtui.history.file import DAY, HistoryWriter, reading
 from fabtui.history.query import SiteHistory
-from fabtui.history.recordings import add_recordings
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import Event
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import title
-from fabtui.session.event_pipeline import Journal
 
-#: Bars: seeds of 20 in which everything is found and nothing else; seconds, bytes and seconds of the cost.
-RIGHT, MINUTES, MEGABYTES, OVERVIEW = 19 / 20, 20.0, 200.0, 0.5
+#: Bar: seeds of 20 in which everything is found and nothing else.
+RIGHT = 19 / 20
 SESSIONS, DAYS, BEGAN = 60, 70, 1_790_000_000.0
 #: Days that a recurring fault lasts.
 _EPISODE = 4.0
-#: Distinct recordings, and runs of each command that reads them.
-_DISTINCT, _RUNS = 10, 5
 #: Days that the date of a drift may be late, and early.
 _LATE, _EARLY = 10, 3
 _SHAPE = Shape(4, 4, ("NVIDIA H200",), "ib", 1, 1, False, 0.03)
@@ -227,74 +217,14 @@ def truth(seeds: range, show: bool, folder: Path) -> int:
     return int(share < RIGHT)
 
 
-def cost(recordings: int, folder: Path, file: Path) -> int:
-    """Add many recordings and read them; return how many bars are missed."""
-    site = Site(0)
-    paths: list[Path] = []
-    began = time.monotonic()
-    made: list[list[Event]] = []
-    for number in range(_DISTINCT):
-        model, events = Model(), list[Event]()
-        for event in site.events(site.days[number * SESSIONS // _DISTINCT], model):
-            model.apply(event)
-            events.append(event)
-        made.append(events)
-    for number in range(recordings):
-        paths.append(folder / f"{number:05d}.jsonl.gz")
-        journal = Journal(paths[-1])
-        shift = number // _DISTINCT * (DAYS / recordings * _DISTINCT) * DAY / 10
-        journal.append(replace(event, time=event.time + shift) for event in made[number % _DISTINCT])
-        journal.close()
-    print(f"{recordings} recordings made in {time.monotonic() - began:.0f} s")
-    began, cpu = time.monotonic(), os.times()
-    problems = [problem for _, problem in add_recordings(paths, file, title) if problem]
-    took, used = time.monotonic() - began, sum(os.times()[:4]) - sum(cpu[:4])
-    size = file.stat().st_size / 1e6
-    scale = 10_000 / recordings
-    print(f"problems: {len(problems)} {problems[:1]}")
-    minutes = used * scale / 60
-    print(f"adding: {took:.0f} s, {used / recordings * 1000:.0f} ms of CPU each")
-    print(f"10,000 on one core: {minutes:.1f} min ", end="")
-    print(f"(bar {MINUTES:.0f} {held(minutes, MINUTES)})")
-    print(f"file: {size:.1f} MB, of 10,000 {size * scale:.0f} MB (bar {MEGABYTES:.0f} {held(size * scale, MEGABYTES)})")
-    return (minutes > MINUTES) + (size * scale > MEGABYTES) + asked(file)
-
-
-def asked(file: Path) -> int:
-    """Time the commands that read a history, the best of a few; return how many take too long."""
-    missed = 0
-    since = ("--since", time.strftime("%Y-%m-%d", time.gmtime(BEGAN)))
-    for words in ((), since, (*since, "--json"), (*since, "--csv"), ("n03",), ("n03:0",)):
-        command = [sys.executable, "-m", "fabtui", "history", "--file", str(file), *words]
-        took = []
-        for _ in range(_RUNS):
-            began, cpu = time.monotonic(), os.times()
-            subprocess.run(command, stdout=subprocess.DEVNULL, check=True, cwd=Path(__file__).resolve().parents[1])
-            took.append((time.monotonic() - began, sum(os.times()[2:4]) - sum(cpu[2:4])))
-        best, used = min(took)
-        missed += best > OVERVIEW
-        name = " ".join(("fabtui history", *words))
-        print(f"{name}: {best:.2f} s, {used:.2f} s of CPU (bar {OVERVIEW} s {held(best, OVERVIEW)})")
-    return missed
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20, help="number of sites (20)")
     parser.add_argument("--first", type=int, default=0, help="seed of the first one (0)")
-    parser.add_argument("--recordings", type=int, default=10_000, help="recordings that are added; 0: none (10,000)")
-    parser.add_argument("--file", type=Path, help="history that is made or read (made in a temporary folder)")
     parser.add_argument("--show", action="store_true", help="print everything that is wrong")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        os.environ["XDG_STATE_HOME"] = name
-        seeds = range(given.first, given.first + given.seeds)
-        missed = truth(seeds, given.show, folder) if seeds else 0
-        file = given.file or folder / "cost" / "history.sqlite"
-        if file.exists():
-            return min(1, missed + asked(file))
-        return min(1, missed + (cost(given.recordings, folder, file) if given.recordings else 0))
+        return truth(range(given.first, given.first + given.seeds), given.show, Path(name))
 
 
 if __name__ == "__main__":
