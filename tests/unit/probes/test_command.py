@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ def test_endless_output_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_deadline_kills_a_command_and_all_that_it_started(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    found = run("sh", "-c", f"sleep 1000 & echo $! $$ > {pids}; echo begun; sleep 1000", deadline=1.0)
+    found = run("sh", "-c", f"sleep 1000 & echo $! $$ > {quote(str(pids))}; echo begun; sleep 1000", deadline=1.0)
     assert found["problem"] == "killed after 0.8 s, its deadline"
     assert (found["output"], found["exit"]) == ("begun\n", None)
     for pid in pids.read_text().split():

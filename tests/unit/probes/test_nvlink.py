@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from shlex import quote
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -172,7 +173,7 @@ def test_run_when_the_tool_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_no_tool_is_started_where_nvml_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_smi(tmp_path, monkeypatch, f"touch {tmp_path}/asked")
+    fake_smi(tmp_path, monkeypatch, f"touch {quote(str(tmp_path))}/asked")
     assert nvlink.run({"check": False}, None, 20.0)["source"] == "none"
     assert (tmp_path / "asked").exists()
     (tmp_path / "asked").unlink()
