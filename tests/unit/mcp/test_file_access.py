@@ -35,6 +35,7 @@ def test_regular_files_are_read_and_no_others(tmp_path: Path, monkeypatch: pytes
     for name in (".ssh/*", "innocent"):
         with pytest.raises(InputError, match="is hidden"):
             checked_logs([str(tmp_path / name)], "logs")
+    monkeypatch.chdir(tmp_path)
     assert checked_logs([str(tmp_path / "{job}.log"), "../logs/*.out"], "logs")
     monkeypatch.setattr(file_access, "MOST_BYTES", 0)
     with pytest.raises(InputError, match="the maximum is 0 MiB"):
