@@ -65,8 +65,8 @@ def test_several_logs_as_a_shell_expands_them(logs: Path, capsys: pytest.Capture
     assert (code, error) == (2, f"fabtui: error: --logs: no such file or folder: {logs}/n069.out\n")
     code, text, _ = run(capsys, "12", "--logs", *names, str(logs / "n069.out"), "--once", "--no-links")
     # Long paths are wrapped.
-    said = f"could not be read: {logs}/n069.out: no such file or folder"
-    assert (code, "".join(said.split()) in "".join(text.split())) == (3, True), text
+    reported = f"could not be read: {logs}/n069.out: no such file or folder"
+    assert (code, "".join(reported.split()) in "".join(text.split())) == (3, True), text
 
 
 def test_hostile_logs_reach_the_terminal_harmless(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
