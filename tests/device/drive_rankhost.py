@@ -60,10 +60,7 @@ class Drive:
         nodes = (
             [("n0", list(range(count)))]
             if options.one_node
-            else [
-                ("n0", list(range(count // 2))),
-                ("n1", list(range(count // 2, count))),
-            ]
+            else [("n0", list(range(count // 2))), ("n1", list(range(count // 2, count)))]
         )
         for name, ranks in nodes:
             env = {

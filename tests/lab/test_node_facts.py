@@ -20,10 +20,7 @@ from fabtui.lab.namespaces.network import Network
 from tests.forked import fabtui
 from tests.lab.field import QUICK, network_in, run
 
-pytestmark = [
-    pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"),
-    pytest.mark.planted,
-]
+pytestmark = [pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"), pytest.mark.planted]
 
 CGROUPS = Path("/sys/fs/cgroup")
 PORT = 29500

@@ -240,8 +240,7 @@ def test_counted_errors() -> None:
 
 
 @pytest.mark.parametrize(
-    "value",
-    [{}, {"gpus": 3}, {"gpus": [None, {"links": 3}, {"links": [{}, None, {"state": "active", "speed": "x"}]}]}],
+    "value", [{}, {"gpus": 3}, {"gpus": [None, {"links": 3}, {"links": [{}, None, {"state": "active", "speed": "x"}]}]}]
 )
 def test_any_value_is_judged(value: dict[str, Any]) -> None:
     assert all(set(one) - {"devices"} == {"subject", "verdict", "text"} for one in nvlink.judge(value))
