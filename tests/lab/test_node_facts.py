@@ -104,7 +104,7 @@ def plant(network: Network) -> None:
     network.plant("n1.eth1=slow-out:6MB")
     network.on("n1", "sh", "-c", "mount --bind /var/tmp /var/tmp && mount -o remount,bind,noexec /var/tmp")
     home = network.folder
-    network.on("n1", "sh", "-c", f"mount --bind {home} {home} && mount -o remount,bind,ro {home}")
+    network.on("n1", "sh", "-c", f"mount --bind '{home}' '{home}' && mount -o remount,bind,ro '{home}'")
     # The table of n2 is full, its name server does not answer, and a login takes 9 s.
     bind(network, "n2", "resolv", "nameserver 10.1.0.99\n", "/etc/resolv.conf")
     maximum = Path("/proc/sys/net/netfilter/nf_conntrack_max").read_text()

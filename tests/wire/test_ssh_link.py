@@ -306,6 +306,5 @@ async def test_a_node_sees_no_variable_agent_or_display_of_the_user(
 
 
 def environ_of(pid: int) -> bytes:
-    """Return the environment of a process."""
     with open(f"/proc/{pid}/environ", "rb") as file:
         return file.read()

@@ -571,7 +571,6 @@ def _paths(fault: Fault) -> list[str]:
 
 
 def _files(fault: Fault, folder: Path) -> list[str]:
-    """Return the files that have the fault."""
     if fault.dumps:
         return _paths(fault)
     file = folder / "pasted.txt"

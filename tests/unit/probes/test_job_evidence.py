@@ -1,4 +1,4 @@
-"""Evidence of a node about a running job: kernel reports since its start, the GPUs they mean, its variables and logs."""
+"""Evidence of a node about a running job: kernel reports since its start, the GPUs they mean, variables and logs."""
 
 from __future__ import annotations
 
