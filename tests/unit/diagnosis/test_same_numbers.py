@@ -130,7 +130,6 @@ def _assistant(recording: Path, out: pytest.CaptureFixture[str]) -> str:
 
 
 def _texts(value: Any) -> str:
-    """Return all texts of a JSON value."""
     if isinstance(value, dict):
         return "\n".join(map(_texts, value.values()))
     return "\n".join(map(_texts, value)) if isinstance(value, list) else str(value)

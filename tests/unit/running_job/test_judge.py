@@ -27,7 +27,6 @@ LINK, FILE = 10 << 30, 300 << 20
 
 
 def works(job: PlayedJob, seconds: int = 20, gpus: int = 2) -> None:
-    """Play a job that works evenly."""
     for _ in range(seconds):
         moved = int(job.now) * LINK
         job.sample([spins(at, job) for at in range(gpus)], [gpu(at, 95, 698, moved) for at in range(gpus)])
