@@ -67,7 +67,7 @@ def synthetic_source(count: int, *, halves: bool = False) -> Any:
     from fabtui.presentation.cell_levels import CellStyle, Glyphs, cell_text
     from fabtui.screen.grid.axis import Axis, AxisEntry
     from fabtui.screen.grid.cells import share_bar
-    from fabtui.screen.grid.layout import ENDPOINTS, NUMBER_WIDTH
+    from fabtui.screen.grid.layout import ENDPOINTS
 
     glyphs = Glyphs(plain=False)
     palette = bytes([CellStyle.GOOD] * 6 + [CellStyle.FAIR, CellStyle.LOW, CellStyle.SLOW, CellStyle.FAILED])
@@ -103,11 +103,9 @@ def synthetic_source(count: int, *, halves: bool = False) -> Any:
                 known = self.tables[width] = [cell_text(slot, number, width, glyphs) for slot in range(18)]
             return known
 
-        def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
+        def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str]]:
             begin = row * count + self.shift
             slots = self.slots[begin + first : begin + last]
-            if width < NUMBER_WIDTH:
-                return slots, None
             table = self.table(width)
             return slots, [table[slot] for slot in slots]
 
@@ -165,7 +163,7 @@ def grid_child(count: int, frames: int, *, halves: bool = False) -> dict[str, An
         async def measure(self) -> None:
             await asyncio.sleep(0.3)
             written = track_frames(self)
-            grid.redraw()
+            grid.refresh()
             await self.drawn()
             found["healthy_bytes"] = written()
 

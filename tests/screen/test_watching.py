@@ -114,7 +114,7 @@ async def test_the_layer_change_shows_ratios_and_its_own_scale(opened: Opened, t
         assert cell(app) == (CellStyle.SLOW, " .502▾")
         assert app.main.source.cell(0, 2, 6) == (CellStyle.GOOD, " 1.00 ")
         assert app.main.source.cell(3, 6, 6)[0] is CellStyle.SKIPPED, "dead then, dead now"
-        assert "349 GB/s then, 175 GB/s now" in app.main.panel.text
+        assert "349 GB/s then, 175 GB/s now" in app.main.panel.shown.plain
         assert " .  ok " in text
         await pilot.press("right_square_bracket")
         assert (app.main.grid.row, app.main.grid.column) == (0, 1), "what got worse is what is wrong here"

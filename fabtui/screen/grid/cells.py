@@ -81,10 +81,10 @@ class CellSource(ABC):
 
     @abstractmethod
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
-        """Return style and text of one cell; the text is ignored if `row` returns none."""
+        """Return style and text of one cell."""
 
-    def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
-        """Return styles of cells of a row, and texts (``width`` cells wide), or none if cells show only a glyph."""
+    def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str]]:
+        """Return styles and texts (``width`` cells wide) of cells of a row."""
         cells = [self.cell(row, column, width) for column in range(first, last)]
         return bytearray(style for style, _ in cells), [text for _, text in cells]
 
@@ -186,12 +186,6 @@ class EndpointCells(CellSource):
         for position in found:
             judged.pop(position, None)
         return found
-
-    def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
-        if width >= NUMBER_WIDTH:
-            return super().row(row, first, last, width)
-        here, column_at, display = self.row_at[row], self.column_at, self._display
-        return bytearray(display(here, column_at[column], width)[0] for column in range(first, last)), None
 
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
         return self.cell_of(self.row_at[row], self.column_at[column], width)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import groupby, pairwise
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from rich.color import ColorSystem
 from textual import events
@@ -16,8 +15,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from fabtui.model.endpoints import node_of
-from fabtui.presentation.cell_levels import CellStyle, Glyphs, cell_text
-from fabtui.sanitize import drawable
+from fabtui.presentation.cell_levels import CellStyle, Glyphs
 from fabtui.screen.grid.axis import Axis, AxisEntry
 from fabtui.screen.grid.cells import CellSource
 from fabtui.screen.grid.layout import (
@@ -31,29 +29,20 @@ from fabtui.screen.grid.layout import (
     squeeze,
 )
 from fabtui.screen.keys import shortcut
-from fabtui.screen.terminal.ansi_strips import GlyphCells, PaintedWidget, Palette, ReadyStrip, Runs, half_style
-
-#: Maximum number of cached rows, as a multiple of the rows in view.
-_KEPT_SCREENS = 4
+from fabtui.screen.terminal.ansi_strips import PaintedWidget, Palette, Runs, half_style
 
 
-class _Row:
-    """Cached cells of a row for the columns in view, and its lines."""
+class _Row(NamedTuple):
+    """Cells of a row for the columns in view: their styles, and the texts of each of its lines."""
 
-    __slots__ = ("below", "slots", "strips", "texts")
-
-    def __init__(self, slots: bytearray, texts: list[str] | None) -> None:
-        self.slots = slots
-        self.texts = texts
-        #: Lines below the first one of each cell, read when they are drawn.
-        self.below: list[list[str]] | None = None
-        self.strips: dict[int, ReadyStrip] = {}
+    slots: bytearray
+    lines: list[list[str]]
 
 
 class GridView(PaintedWidget, can_focus=True):
     """Shows a `CellSource` with a cursor, and scrolls it under fixed headers.
 
-    Lines are cached per row, so that a frame costs only what changed, and scrolling costs only the new rows.
+    Cells in view are kept, so that a frame reads only what changed, and scrolling only the new rows.
     """
 
     DEFAULT_CSS = "GridView { width: 1fr; height: 1fr; }"
@@ -93,17 +82,15 @@ class GridView(PaintedWidget, can_focus=True):
         self._rows: dict[int, _Row] = {}
         self._outline: Collection[tuple[str, str]] = ()
         self._outlined: Outlined = {}
-        self._scene: LineRenderer | None = None
-        self._scene_key: tuple[object, ...] = ()
 
     def outline(self, pairs: Collection[tuple[str, str]]) -> None:
         """Outline the cells of ordered pairs of endpoints, by name."""
         self._outline = pairs
         self._outlined = outlined(pairs, self.source.rows, self.source.columns)
-        self.redraw()
+        self.refresh()
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
-        self._layout = self._scene = None
+        self._layout = None
         super().paint_with(ramp, system)
 
     def show(self, source: CellSource) -> None:
@@ -138,12 +125,6 @@ class GridView(PaintedWidget, can_focus=True):
     def reread(self) -> None:
         """Read every cell again with the next frame."""
         self._rows.clear()
-        self.redraw()
-
-    def redraw(self) -> None:
-        """Draw every line again from cached cells."""
-        for row in self._rows.values():
-            row.strips.clear()
         self.refresh()
 
     def in_view(self, source: CellSource, positions: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -153,32 +134,27 @@ class GridView(PaintedWidget, can_focus=True):
 
     def update_cells(self, changed: Collection[tuple[int, int]]) -> None:
         """Read some cells again, by row and column; those out of view cost nothing."""
-        rows = self._rows
-        viewport = self.viewport
+        rows, viewport, layout = self._rows, self.viewport, self.layout_now()
         if not rows or not viewport.columns:
             return
         if len(changed) > len(viewport.line_of_row) * len(viewport.columns):
             self.reread()
             return
-        first, last = viewport.columns[0][0], viewport.columns[-1][0]
-        width = self.layout_now().cell
-        read = self.source.cell
-        # Further lines of tall cells are not compared.
-        tall = self.layout_now().tall > 1
+        (first, end), read = self._span, self.source.cell
         touched = set()
         for at, column in changed:
-            row = rows.get(at)
-            if row is None or not first <= column <= last:
+            if (row := rows.get(at)) is None or not first <= column < end:
                 continue
-            slot, text = read(at, column, width)
-            here = column - first
-            if tall or slot != row.slots[here] or (row.texts is not None and text != row.texts[here]):
-                row.slots[here] = slot
-                if row.texts is not None:
-                    row.texts[here] = text
-                row.below = None
+            if layout.tall > 1:
                 touched.add(at)
-        self._forget_lines(*touched)
+                continue
+            slot, text = read(at, column, layout.cell)
+            here = column - first
+            if slot != row.slots[here] or text != row.lines[0][here]:
+                row.slots[here], row.lines[0][here] = slot, text
+                touched.add(at)
+        if layout.tall > 1:
+            self._rows = {at: row for at, row in rows.items() if at not in touched}
         self._mark_lines(self._lines_of(*touched))
 
     def _mark_lines(self, lines: Iterable[int]) -> None:
@@ -213,9 +189,7 @@ class GridView(PaintedWidget, can_focus=True):
             return
         if self.viewport.place(layout, source.rows, source.columns, self.row, self.column):
             self._rows.clear()
-        in_sight = self.viewport.line_of_row
-        if len(self._rows) > _KEPT_SCREENS * max(1, len(in_sight)):
-            self._rows = {row: kept for row, kept in self._rows.items() if row in in_sight}
+        self._rows = {row: kept for row, kept in self._rows.items() if row in self.viewport.line_of_row}
 
     @property
     def scrolled_text(self) -> str:
@@ -231,21 +205,13 @@ class GridView(PaintedWidget, can_focus=True):
         return self.viewport.window if self.scrolled_text else None
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Return the lines in view; unchanged rows come from the cache."""
-        layout, scene, palette = self.layout_now(), self._scene_now(), self.palette
-        strips: list[Strip] = [self._line(y, layout, scene, palette) for y in range(crop.y, crop.bottom)]
-        return strips if crop.width == layout.width else [strip.crop(crop.x, crop.right) for strip in strips]
-
-    def _scene_now(self) -> LineRenderer:
-        """Return the renderer of the frame: the last one, with its headings, if nothing moved."""
-        layout, source, viewport = self.layout_now(), self.source, self.viewport
-        key = (
+        layout, palette, source, viewport = self.layout_now(), self.palette, self.source, self.viewport
+        scene = LineRenderer(
             *(source.columns, layout, viewport.columns, viewport.top, self.row, self.column),
             *(self.glyphs, source.rows, self.corner, self._outlined, source.line_names),
         )
-        if self._scene is None or key != self._scene_key:
-            self._scene, self._scene_key = LineRenderer(*key), key
-        return self._scene
+        strips = [palette.strip(self._runs(y, scene), layout.width) for y in range(crop.y, crop.bottom)]
+        return strips if crop.width == layout.width else [strip.crop(crop.x, crop.right) for strip in strips]
 
     def show_from_start(self) -> None:
         """Scroll back as far as the cursor stays in view."""
@@ -255,50 +221,47 @@ class GridView(PaintedWidget, can_focus=True):
 
     def styles_in_view(self) -> set[int]:
         """Return the styles of the cells in view, and of the mark at values that are being tested again."""
-        scene, mark = self._scene_now(), self.glyphs.of_style[CellStyle.RUNNING]
-        rows = [self._row(row, scene) for row in self.viewport.line_of_row]
-        found = {style for row in rows for style in row.slots}
-        if any(row.texts is not None and mark in "".join(row.texts) for row in rows):
-            found.add(CellStyle.RUNNING)
-        return found
+        self.layout_now()
+        mark, rows = self.glyphs.of_style[CellStyle.RUNNING], [self._row(row) for row in self.viewport.line_of_row]
+        styles = {style for row in rows for style in row.slots}
+        return styles | ({CellStyle.RUNNING} if any(mark in "".join(row.lines[0]) for row in rows) else set())
 
     def render_line(self, y: int) -> Strip:
         return self.render_lines(Region(0, y, self.size.width, 1))[0]
 
-    def _line(self, y: int, layout: GridLayout, scene: LineRenderer, palette: Palette) -> ReadyStrip:
+    def _runs(self, y: int, scene: LineRenderer) -> Runs:
+        layout = scene.layout
         if y < layout.heads:
-            return scene.heading_strip(y, palette)
+            return scene.heading(y)
         at = y - layout.heads
         here = self.viewport.lines[at] if at < len(self.viewport.lines) else None
         if here is None:
-            return ReadyStrip.of_runs([(CellStyle.PAD, " " * layout.width)], layout.width, palette)
+            return [(CellStyle.PAD, " " * layout.width)]
         row, part = here
         if part == NAMES_GROUP:
-            return scene.group_strip(row, palette)
-        read = self._rows.get(row) or self._row(row, scene)
-        strip = read.strips.get(part)
-        if strip is None:
-            strip = read.strips[part] = self._strip(row, part, read, scene, palette)
-        return strip
-
-    def _row(self, row: int, scene: LineRenderer) -> _Row:
-        read = self._rows.get(row)
-        if read is None:
-            read = self._rows[row] = _Row(*self.source.row(row, *scene.span, scene.layout.cell))
-        return read
-
-    def _strip(self, row: int, part: int, read: _Row, scene: LineRenderer, palette: Palette) -> ReadyStrip:
-        layout = scene.layout
+            return scene.group(row)
+        read = self._row(row)
         if layout.halves:
-            lower = self._row(row + 1, scene).slots if row + 1 < self.source.rows.size else None
-            return scene.halves_strip(row, read.slots, lower, palette)
-        texts = read.texts
-        if part:
-            if read.below is None:
-                most, read_below = layout.tall - 1, self.source.below
-                read.below = [read_below(row, column, layout.cell, most) for column in range(*scene.span)]
-            texts = [lines[part - 1] if part <= len(lines) else " " * layout.cell for lines in read.below]
-        return scene.row_strip(row, read.slots, texts, palette, part)
+            lower = self._row(row + 1).slots if row + 1 < self.source.rows.size else None
+            return scene.halves(row, read.slots, lower, self.palette)
+        return scene.cells(row, read.slots, read.lines[part], part, colored=self.palette.system is not None)
+
+    @property
+    def _span(self) -> tuple[int, int]:
+        """First column in view and the one after the last."""
+        columns = self.viewport.columns
+        return (columns[0][0], columns[-1][0] + 1) if columns else (0, 0)
+
+    def _row(self, row: int) -> _Row:
+        if row not in self._rows:
+            layout, source, span = self.layout_now(), self.source, self._span
+            slots, texts = source.row(row, *span, layout.cell)
+            more = layout.tall - 1
+            below = [source.below(row, column, layout.cell, more) for column in range(*span)] if more else []
+            blank = " " * layout.cell
+            rest = [[cell[part] if part < len(cell) else blank for cell in below] for part in range(more)]
+            self._rows[row] = _Row(slots, [texts, *rest])
+        return self._rows[row]
 
     def move_to(self, row: int, column: int) -> None:
         """Move the cursor to a cell, or to the nearest edge."""
@@ -318,20 +281,9 @@ class GridView(PaintedWidget, can_focus=True):
         self.layout_now()
         self._place()
         if (top, left) != (viewport.top, viewport.left) or columns is not viewport.columns:
-            # The top row always shows its node name.
-            self._forget_lines(top, viewport.top, row_before, self.row)
             self.refresh()
-            return
-        self._forget_lines(row_before, self.row)
-        self._mark_lines({*range(self.layout_now().heads), *self._lines_of(row_before, self.row)})
-
-    def _forget_lines(self, *rows: int) -> None:
-        for row in rows:
-            # A line shared by two rows is cached with the upper row.
-            halves = self._layout is not None and self._layout.halves
-            read = self._rows.get(row - row % 2 if halves else row)
-            if read is not None:
-                read.strips.clear()
+        else:
+            self._mark_lines({*range(self.layout_now().heads), *self._lines_of(row_before, self.row)})
 
     def _lines_of(self, *rows: int) -> list[int]:
         return self.viewport.lines_of(self._layout, *rows) if self._layout is not None else []
@@ -400,8 +352,6 @@ class LineRenderer:
     line_names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        self._headings: dict[int, ReadyStrip] = {}
-        self._row_headers: dict[tuple[int, int], tuple[int, str]] = {}
         #: First column in view and the one after the last.
         self.span = first, last = (self.columns[0][0], self.columns[-1][0] + 1) if self.columns else (0, 0)
         self._down = self.axis if self.rows is None else self.rows
@@ -419,84 +369,42 @@ class LineRenderer:
         if cell in (2, 3) and self.axis.together and len(self.axis.starts) < self.axis.size:
             self._marked = [at - first for at, _ in self._blocks if at and entries[at].first]
 
-    def row_strip(
-        self, row: int, slots: bytearray, texts: list[str] | None, palette: Palette, part: int = 0
-    ) -> ReadyStrip:
-        """Return a line of a row: header, then cells; cells without texts show their glyph."""
+    def cells(self, row: int, slots: bytearray, texts: list[str], part: int = 0, *, colored: bool = True) -> Runs:
+        """Return a line of a row: header, then cells."""
         first, last = self.span
-        header, glyphs = self._row_header(row, part), glyph_cells(self.glyphs, self.layout.cell)
         at_cursor = self.column - first
         framed = row == self.row and first <= self.column < last and not part
-        if framed and self.layout.cell == 1 and palette.system is None:
+        if framed and self.layout.cell == 1 and not colored:
             # Neither brackets nor a colour of its own.
-            texts, slots, framed = [glyphs.texts[slot] for slot in slots], bytearray(slots), False
+            slots, framed = bytearray(slots), False
             slots[at_cursor] = CellStyle.CURSOR
-        fixed = bytes(slots)
-        outlined = self.outlined.get(row)
+        cells: Runs = list(zip(slots, texts, strict=True))
+        for at in self._marked:
+            cells[at] = slots[at], self.glyphs.node_edge + texts[at][1:]
+        for at in (column - first for column in self.outlined.get(row, ()) if first <= column < last):
+            cells[at] = slots[at], bracketed(cells[at][1])
+        runs = self._spaced(self._row_header(row, part), cells)
+        if framed:
+            frame(runs, 1 + at_cursor + sum(gap <= at_cursor for gap, _ in self._gaps), self.glyphs)
+        return runs
 
-        def runs() -> Runs:
-            shown = texts
-            if shown is None:
-                shown = [glyphs.texts[slot] for slot in fixed]
-                for at in self._marked:
-                    shown[at] = glyphs.edges[fixed[at]]
-            if outlined:
-                shown = [bracketed(text) if first + at in outlined else text for at, text in enumerate(shown)]
-            cells: Runs = list(zip(fixed, shown, strict=True))
-            for at, blank in self._gaps:
-                cells.insert(at, (CellStyle.PAD, " " * blank))
-            found = [header, *cells, *self._padding]
-            if framed:
-                frame(found, 1 + at_cursor + sum(gap <= at_cursor for gap, _ in self._gaps), self.glyphs)
-            return found
-
-        if outlined or framed or (texts is None and self._gaps):
-            ready = palette.ready(runs())
-        elif texts is not None:
-            ready = palette.ready_texts(header, fixed, texts, self._gaps, self._padding)
-        else:
-            ready = palette.ready_glyphs(header, fixed, glyphs, self._marked, self._padding)
-        return ReadyStrip(ready, self.layout.width, palette, runs)
-
-    def halves_strip(self, row: int, upper: bytearray, lower: bytearray | None, palette: Palette) -> ReadyStrip:
+    def halves(self, row: int, upper: bytearray, lower: bytearray | None, palette: Palette) -> Runs:
         """Return the line shared by two rows, ``row`` and the next one."""
         first, last = self.span
-        header = self._row_header(row if lower is None or self.row != row + 1 else row + 1, 0)
-        both = [bytearray(upper), bytearray(lower if lower is not None else len(upper))]
-        slots = list(map(half_style, *both))
-        #: Parts between halves, last first: gaps, and the cursor in place of a character.
-        cuts: list[tuple[int, bool, tuple[int, str]]] = [
-            (at, False, (CellStyle.PAD, " " * blank)) for at, blank in self._gaps
-        ]
-        at_cursor, cursor = self.column - first, None
+        below = bytearray(len(upper)) if lower is None else lower
+        cells: Runs = [(slot, palette.half_text(slot)) for slot in map(half_style, upper, below)]
         if self.row in (row, row + 1) and first <= self.column < last:
             # Half a character cannot show the cursor and a verdict: the whole one does.
-            cursor = both[self.row - row][at_cursor], self.glyphs.cursor[2]
-            cuts = sorted([*cuts, (at_cursor, True, cursor)], reverse=True)
-        ready, end = palette.ready(self._padding), last - first
-        for at, taken, run in cuts:
-            halves = palette.ready_halves(*(bytes(one[at + taken : end]) for one in both))
-            ready, end = palette.ready([run]) + halves + ready, at
-        ready = palette.ready([header]) + palette.ready_halves(*(bytes(one[:end]) for one in both)) + ready
+            at_cursor = self.column - first
+            cells[at_cursor] = (upper if self.row == row else below)[at_cursor], self.glyphs.cursor[2]
+        return self._spaced(self._row_header(row if lower is None or self.row != row + 1 else row + 1, 0), cells)
 
-        def runs() -> Runs:
-            cells: Runs = [(slot, palette.half_text(slot)) for slot in slots]
-            if cursor is not None:
-                cells[at_cursor] = cursor
-            for at, blank in self._gaps:
-                cells.insert(at, (CellStyle.PAD, " " * blank))
-            return [header, *cells, *self._padding]
-
-        return ReadyStrip(ready, self.layout.width, palette, runs)
+    def _spaced(self, header: tuple[int, str], cells: Runs) -> Runs:
+        for at, blank in self._gaps:
+            cells.insert(at, (CellStyle.PAD, " " * blank))
+        return [header, *cells, *self._padding]
 
     def _row_header(self, row: int, part: int) -> tuple[int, str]:
-        known = self._row_headers.get((row, part))
-        if known is None:
-            slot, text = self._make_row_header(row, part)
-            known = self._row_headers[row, part] = slot, drawable(text)
-        return known
-
-    def _make_row_header(self, row: int, part: int) -> tuple[int, str]:
         entry, layout, down = self._down.entries[row], self.layout, self._down
         here = row == self.row
         slot = CellStyle.HEADER_HERE if here else CellStyle.HEADER_GONE if entry.gone else CellStyle.HEADER
@@ -520,11 +428,6 @@ class LineRenderer:
         text = self.corner[line] if line >= 0 and len(self.corner[line]) <= room else ""
         return [(CellStyle.HEADER, f"{text:<{width}}")]
 
-    def heading_strip(self, line: int, palette: Palette) -> ReadyStrip:
-        if line not in self._headings:
-            self._headings[line] = ReadyStrip.of_runs(self.heading(line), self.layout.width, palette)
-        return self._headings[line]
-
     def heading(self, line: int) -> Runs:
         """Return the runs of a line above the rows: node names, then indices."""
         if not line and self.axis.openings:
@@ -535,11 +438,12 @@ class LineRenderer:
             return self._indices(runs)
         return self._stacked_names(runs, named - 1 - line) if self.axis.stacked else self._names(runs)
 
-    def group_strip(self, row: int, palette: Palette) -> ReadyStrip:
+    def group(self, row: int) -> Runs:
+        """Return the line with the name of the group that begins at a row."""
         rule = "-" if self.glyphs.plain else "─"
         name = squeeze(self._down.entries[row].group, self.layout.width, self.glyphs.ellipsis)
         line = f" {rule * max(0, self.layout.width - len(name) - 1)}"[: self.layout.width - len(name)]
-        return ReadyStrip.of_runs([(CellStyle.HEADER_NODE, name), (CellStyle.HEADER, line)], self.layout.width, palette)
+        return [(CellStyle.HEADER_NODE, name), (CellStyle.HEADER, line)]
 
     def _groups(self) -> Runs:
         runs: Runs = [(CellStyle.PAD, " " * min(self.layout.header, self.layout.width))]
@@ -610,12 +514,6 @@ class LineRenderer:
             slot = CellStyle.HEADER_GONE if entry.gone else CellStyle.HEADER
             runs.append((CellStyle.HEADER_HERE if column == self.column else slot, f"{text:>{width}}"))
         return [*runs, *self._padding]
-
-
-@lru_cache(32)
-def glyph_cells(glyphs: Glyphs, width: int) -> GlyphCells:
-    texts = tuple(cell_text(slot, "", width, glyphs) if slot in glyphs.of_style else " " * width for slot in CellStyle)
-    return GlyphCells(texts, tuple(glyphs.node_edge + text[1:] for text in texts))
 
 
 #: Columns to outline, by row.

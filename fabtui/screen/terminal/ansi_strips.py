@@ -7,12 +7,10 @@ only on demand, for example for a screenshot or a dialog over the grid.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.color import Color, ColorSystem
 from rich.segment import Segment
@@ -84,7 +82,8 @@ Runs = list[tuple[int, str]]
 #: Characters for two cells in one line; see `half_style`.
 UPPER, LOWER, BLANK = "▀", "▄", " "
 _HALVES_FROM = 32
-_HALF_SLOTS = 32 * 33
+#: Stands before the first slot of a line: a terminal after a reset.
+_AFTER_RESET = -1
 
 
 def half_style(upper: int, lower: int) -> int:
@@ -92,38 +91,8 @@ def half_style(upper: int, lower: int) -> int:
     return _HALVES_FROM * (upper + 1) + lower
 
 
-def pack(strip: Strip, system: ColorSystem | None) -> None:
-    """Set the terminal text of a strip of segments, with codes only where the style changes.
-
-    Textual would write the whole style of every segment and a reset after it, three times as much. Strips that were
-    drawn already, or have links, are not changed.
-    """
-    if strip._render_cache is not None:
-        return
-    parts: list[str] = []
-    now = PLAIN
-    for text, style, control in strip._segments:
-        if control or (style is not None and style.link):
-            return
-        want = PLAIN if style is None else codes_of(style, system)
-        if not want.attributes and text.isspace():
-            # Blanks have no foreground.
-            want = Codes(want.attributes, now.foreground, want.background)
-        parts += (change(now, want), text)
-        now = want
-    parts.append(RESET)
-    strip._render_cache = "".join(parts)
-
-
 #: Slots filled with the colour of their character if they have no background.
 _FILLED_BY_TEXT = frozenset({CellStyle.GONE, CellStyle.SLOW})
-
-
-class GlyphCells(NamedTuple):
-    """Texts of cells that are too narrow for a number, by slot; ``edges`` is for the first cell of a node."""
-
-    texts: tuple[str, ...]
-    edges: tuple[str, ...]
 
 
 class Palette:
@@ -138,21 +107,21 @@ class Palette:
             base = base.without_color
         self.styles: list[Style] = [base + Style.parse(ramp.get(slot.key) or "none") for slot in CellStyle]
         self._base = base
-        codes = [codes_of(style, system) for style in self.styles]
         self._halves: dict[int, tuple[str, Style]] = {}
-        self._half_changes: dict[int, str] = {}
-        self._glyph_cells: dict[GlyphCells, list[list[str]]] = {}
-        #: Escape sequence between two slots; row -1 is for a terminal after a reset.
-        self.changes: list[list[str]] = [[change(before, after) for after in codes] for before in (*codes, PLAIN)]
+        self._changes = _Changes(self)
 
     def style(self, slot: int) -> Style:
         """Return the style of a slot, or of two slots in one character."""
         return self.styles[slot] if slot < _HALVES_FROM else self._half(slot)[1]
 
     def strip(self, runs: Runs, width: int | None) -> Strip:
+        """Return a line whose terminal text has codes only where the style changes."""
+        return ReadyStrip(runs, width, self)
+
+    def segments(self, runs: Runs) -> list[Segment]:
         merged = groupby(runs, itemgetter(0))
         segments = [Segment(drawable("".join(text for _, text in cells)), self.style(slot)) for slot, cells in merged]
-        return Strip([segment for segment in segments if segment.text], width)
+        return [segment for segment in segments if segment.text]
 
     def half_text(self, slot: int) -> str:
         """Return the character for two cells, one above the other."""
@@ -186,109 +155,59 @@ class Palette:
             color = style.color if slot in _FILLED_BY_TEXT else None
         return None if color is None or color.is_default else color
 
-    def ready_halves(self, upper: bytes, lower: bytes) -> str:
-        """Return two rows as terminal text, two cells per character, after a reset."""
-        if not upper:
-            return ""
-        slots = [_HALVES_FROM * (a + 1) + b for a, b in zip(upper, lower, strict=True)]
-        known = self._half_changes
-        keys = [_HALF_SLOTS * a + b for a, b in zip([0, *slots[:-1]], slots, strict=True)]
-        try:
-            return "".join([known[key] for key in keys]) + RESET
-        except KeyError:
-            for key in keys:
-                # 0 is a terminal after a reset.
-                before, slot = divmod(key, _HALF_SLOTS)
-                text, style = self._half(slot)
-                now = codes_of(self._half(before)[1], self.system) if before else PLAIN
-                known[key] = change(now, codes_of(style, self.system)) + text
-            return "".join([known[key] for key in keys]) + RESET
-
     def ready(self, runs: Runs) -> str:
         """Return runs as terminal text, with codes only where the style changes."""
         if not "".join([text for _, text in runs]).isprintable():
             runs = [(slot, drawable(text)) for slot, text in runs]
-        befores, changes = [-1, *[slot for slot, _ in runs]], self.changes
-        parts = [changes[before][slot] + text for before, (slot, text) in zip(befores, runs, strict=False)]
-        return "".join(parts) + RESET if runs else ""
+        parts: list[str] = []
+        before = _AFTER_RESET
+        for slot, text in runs:
+            if slot != before:
+                parts.append(self._changes[before, slot])
+                before = slot
+            parts.append(text)
+        return "".join(parts) + RESET
 
-    def ready_texts(
-        self, header: tuple[int, str], slots: bytes, texts: Sequence[str], gaps: list[tuple[int, int]], padding: Runs
-    ) -> str:
-        """Return cells with texts; ``gaps`` are cells with blanks before them, and how many."""
-        before, text = header[0], drawable(header[1])
-        if not "".join(texts).isprintable():
-            texts = [drawable(shown) for shown in texts]
-        befores, changes = bytes((before,)) + slots, self.changes
-        parts = [changes[a][b] + shown for a, b, shown in zip(befores, slots, texts, strict=False)]
-        for at, blank in gaps:
-            parts[at] = (
-                changes[befores[at]][CellStyle.PAD] + " " * blank + changes[CellStyle.PAD][slots[at]] + texts[at]
-            )
-        after = [changes[befores[-1]][slot] + blank for slot, blank in padding]
-        return "".join([changes[-1][before], text, *parts, *after, RESET])
 
-    def ready_glyphs(
-        self, header: tuple[int, str], slots: bytes, glyphs: GlyphCells, marked: Iterable[int], padding: Runs
-    ) -> str:
-        """Return cells that show only a glyph, twice as fast as `ready`; ``marked`` ones are the first of a node."""
-        cells = self._glyph_cells.get(glyphs)
-        if cells is None:
-            cells = self._glyph_cells[glyphs] = [
-                [change + text for change, text in zip(row, glyphs.texts, strict=True)] for row in self.changes
-            ]
-        before, text = header[0], drawable(header[1])
-        befores = bytes((before,)) + slots
-        parts = [cells[a][b] for a, b in zip(befores, slots, strict=False)]
-        for at in marked:
-            parts[at] = self.changes[befores[at]][slots[at]] + glyphs.edges[slots[at]]
-        after = [self.changes[befores[-1]][slot] + blank for slot, blank in padding]
-        return "".join([self.changes[-1][before], text, *parts, *after, RESET])
+class _Changes(dict[tuple[int, int], str]):
+    """Escape sequences between two slots, made when they are first needed."""
+
+    def __init__(self, palette: Palette) -> None:
+        super().__init__()
+        self._palette = palette
+
+    def __missing__(self, slots: tuple[int, int]) -> str:
+        palette = self._palette
+        before, after = (PLAIN if at < 0 else codes_of(palette.style(at), palette.system) for at in slots)
+        self[slots] = codes = change(before, after)
+        return codes
 
 
 class ReadyStrip(Strip):
-    """Strip with finished terminal text; ``runs`` returns the line as slots with texts, for segments on demand."""
+    """Strip with finished terminal text, whose segments are made on demand."""
 
-    __slots__ = ("_palette", "_plain", "_runs")
+    __slots__ = ("_made", "_palette", "_runs")
+    _made: list[Segment] | None
 
-    def __init__(self, ready: str, width: int, palette: Palette, runs: Callable[[], Runs]) -> None:
-        # Strip.__init__ makes seven caches; only the plain strip needs them.
-        self._runs = runs
-        self._palette = palette
-        self._plain: Strip | None = None
-        self._cell_length = width
-        self._cell_count = None
+    def __init__(self, runs: Runs, width: int | None, palette: Palette) -> None:
+        self._runs, self._palette = runs, palette
+        super().__init__((), width)
+        self._render_cache = palette.ready(runs)
         self._link_ids = set()
-        self._render_cache = ready
-
-    @classmethod
-    def of_runs(cls, runs: Runs, width: int, palette: Palette) -> ReadyStrip:
-        return cls(palette.ready(runs), width, palette, lambda: runs)
 
     @property
-    def plain(self) -> Strip:
-        """The same line as a strip of segments."""
-        if self._plain is None:
-            self._plain = self._palette.strip(self._runs(), self._cell_length)
-        return self._plain
+    def _segments(self) -> list[Segment]:
+        if self._made is None:
+            self._made = self._palette.segments(self._runs)
+        return self._made
 
-    def divide(self, cuts: Iterable[int]) -> Sequence[Strip]:
-        """Cut at some positions; a single cut at the end, the usual case, costs nothing."""
-        cuts = list(cuts)
-        return [self] if cuts == [self._cell_length] else self.plain.divide(cuts)
-
-
-def _of_plain(name: str) -> Any:
-    return property(lambda self: getattr(self.plain, name))
-
-
-# All other methods of Strip work on these attributes.
-for _name in {*Strip.__slots__} - {"_cell_length", "_cell_count", "_link_ids", "_render_cache"}:
-    setattr(ReadyStrip, _name, _of_plain(_name))
+    @_segments.setter
+    def _segments(self, _: list[Segment]) -> None:
+        self._made = None
 
 
 class PaintedWidget(Widget):
-    """Widget drawn with the ramp of the grid. Subclasses draw everything again on `redraw`."""
+    """Widget drawn with the ramp of the grid."""
 
     ALLOW_SELECT = False
 
@@ -307,13 +226,9 @@ class PaintedWidget(Widget):
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
         self._ramp, self._system, self._palette = ramp, system, None
-        self.redraw()
+        self.refresh()
 
     def paint_as(self, other: PaintedWidget) -> None:
         """Take over the colours of another widget."""
         if (self._ramp, self._system) != (other._ramp, other._system):
             self.paint_with(other._ramp, other._system)
-
-    @abstractmethod
-    def redraw(self) -> None:
-        """Draw everything again."""

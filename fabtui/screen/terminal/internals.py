@@ -17,7 +17,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from rich.color import ColorSystem
 from textual.app import App
 from textual.driver import Driver
 from textual.drivers import linux_driver
@@ -29,10 +28,6 @@ from textual.strip import Strip
 from fabtui.hangup import watch_terminal
 from fabtui.sanitize import one_line
 from fabtui.screen.terminal.control_filter import AsciiFilter, ControlFilter
-
-
-def color_system(app: App[Any]) -> ColorSystem:
-    return app.console._color_system or ColorSystem.TRUECOLOR
 
 
 def choose_filters(app: App[Any], color_count: str, *, ascii_only: bool) -> None:

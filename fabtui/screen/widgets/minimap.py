@@ -17,7 +17,7 @@ from fabtui.presentation.cell_levels import STYLES, CellStyle, Glyphs
 from fabtui.presentation.legends import meanings
 from fabtui.presentation.numbers import percent_text
 from fabtui.screen.grid.navigation import ViewState
-from fabtui.screen.terminal.ansi_strips import PaintedWidget, ReadyStrip, Runs, half_style, pack
+from fabtui.screen.terminal.ansi_strips import PaintedWidget, Runs, half_style
 
 if TYPE_CHECKING:
     from fabtui.presentation.job_board import JobBoard
@@ -63,11 +63,6 @@ class Minimap(PaintedWidget):
         self._title = ""
         #: Whether each tile is one cell.
         self._whole = True
-        self._strips: list[Strip] = []
-
-    def redraw(self) -> None:
-        self._strips = []
-        self.refresh()
 
     @property
     def halves(self) -> bool:
@@ -101,7 +96,7 @@ class Minimap(PaintedWidget):
         title = self._title_of(view, across, down)
         if (title, tiles_shown, visible) != (self._title, self._tiles, self._visible):
             self._title, self._tiles, self._visible = title, tiles_shown, visible
-            self.redraw()
+            self.refresh()
         return wait
 
     def _title_of(self, view: ViewState, across: int, down: int) -> str:
@@ -129,15 +124,11 @@ class Minimap(PaintedWidget):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         width, height = self.size
-        if len(self._strips) != height or (self._strips and self._strips[0].cell_length != width):
-            lines: list[Runs] = [[(CellStyle.HEADER, f" {self._title}"[:width].ljust(width))]]
-            for runs in self._lines():
-                lines.append([(CellStyle.PAD, " "), *runs, (CellStyle.PAD, " " * (width - 1 - len(runs)))])
-            blank: Runs = [(CellStyle.PAD, " " * width)]
-            self._strips = [self.palette.strip(runs, width) for runs in [*lines, *([blank] * height)][:height]]
-            for strip in self._strips:
-                pack(strip, self.palette.system)
-        return [strip.crop(crop.x, crop.right) for strip in self._strips[crop.y : crop.bottom]]
+        lines: list[Runs] = [[(CellStyle.HEADER, f" {self._title}"[:width].ljust(width))]]
+        for runs in self._lines():
+            lines.append([(CellStyle.PAD, " "), *runs, (CellStyle.PAD, " " * (width - 1 - len(runs)))])
+        lines += [[(CellStyle.PAD, " " * width)]] * (height - len(lines))
+        return [self.palette.strip(runs, width).crop(crop.x, crop.right) for runs in lines[crop.y : crop.bottom]]
 
     def on_click(self, event: events.Click) -> None:
         down = 2 * (event.y - 1) + 0.5 if self.halves else event.y - 1
@@ -160,11 +151,6 @@ class ColorKey(PaintedWidget):
     DEFAULT_CSS = "ColorKey { height: 1; width: 1fr; }"
     #: Style, glyph and meaning of each kind of cell.
     _entries: tuple[tuple[CellStyle, str, str], ...] = ()
-    _strip: ReadyStrip | None = None
-
-    def redraw(self) -> None:
-        self._strip = None
-        self.refresh()
 
     def explain(self, layer: Layer, shown: Collection[int], *, job: JobBoard | None = None) -> None:
         """Explain the styles that cells of a layer have, or the ranks of a job."""
@@ -175,21 +161,17 @@ class ColorKey(PaintedWidget):
             entries = tuple((slot, self.glyphs.of_style[slot], meaning) for slot, meaning in found if slot in shown)
         if entries != self._entries:
             self._entries = entries
-            self.redraw()
+            self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:
         width = self.size.width
-        if self._strip is None or self._strip.cell_length != width:
-            runs: Runs = []
-            left = width
-            for slot, glyph, meaning in self._entries:
-                text = f" {meaning}  "
-                if 3 + len(text.rstrip()) > left:
-                    break
-                runs.append((slot, f" {glyph} "))
-                runs.append((CellStyle.PAD, text[: left - 3]))
-                left -= 3 + len(runs[-1][1])
-            runs.append((CellStyle.PAD, " " * max(0, left)))
-            self._strip = ReadyStrip.of_runs(runs, width, self.palette)
-        strip: Strip = self._strip
-        return [strip if crop.width == width else strip.crop(crop.x, crop.right)] * min(1, crop.height)
+        runs: Runs = []
+        left = width
+        for slot, glyph, meaning in self._entries:
+            text = f" {meaning}  "
+            if 3 + len(text.rstrip()) > left:
+                break
+            runs += [(slot, f" {glyph} "), (CellStyle.PAD, text[: left - 3])]
+            left -= 3 + len(runs[-1][1])
+        runs.append((CellStyle.PAD, " " * max(0, left)))
+        return [self.palette.strip(runs, width).crop(crop.x, crop.right)] * min(1, crop.height)
