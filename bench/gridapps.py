@@ -85,7 +85,8 @@ def synthetic_source(count: int, *, halves: bool = False) -> Any:
             )
             self.slots = bytearray([CellStyle.GOOD]) * (count * count + 4096)
             self.shift = 0
-            self.tables: dict[int, list[str]] = {}
+            self.tables: dict[int, list[tuple[int, str]]] = {}
+            self.lines: dict[int, list[str]] = {}
 
         def mix(self) -> None:
             """Give cells different verdicts."""
@@ -96,28 +97,25 @@ def synthetic_source(count: int, *, halves: bool = False) -> Any:
             """Change every cell, at no cost."""
             self.shift = (self.shift + 1009) % 4096
 
-        def table(self, width: int) -> list[str]:
+        def table(self, width: int) -> list[tuple[int, str]]:
             known = self.tables.get(width)
             if known is None:
                 number = "351" if width > 3 else ""
-                known = self.tables[width] = [cell_text(slot, number, width, glyphs) for slot in range(18)]
+                known = self.tables[width] = [(slot, cell_text(slot, number, width, glyphs)) for slot in range(18)]
             return known
 
-        def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str]]:
-            begin = row * count + self.shift
-            slots = self.slots[begin + first : begin + last]
-            table = self.table(width)
-            return slots, [table[slot] for slot in slots]
+        def row(self, row: int, first: int, last: int, width: int) -> list[tuple[int, str]]:
+            begin, table = row * count + self.shift, self.table(width)
+            return [table[slot] for slot in self.slots[begin + first : begin + last]]
 
         def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
-            slot = self.slots[row * count + column + self.shift]
-            return slot, self.table(width)[slot]
+            return self.table(width)[self.slots[row * count + column + self.shift]]
 
         def below(self, row: int, column: int, width: int, most: int) -> list[str]:
-            known = self.tables.get(-width)
+            known = self.lines.get(width)
             if known is None:
                 lines = [share_bar(0.97, width - 2, glyphs), "97 %", "P2P", "2 tests"]
-                known = self.tables[-width] = [f"{line:^{width}}" for line in lines]
+                known = self.lines[width] = [f"{line:^{width}}" for line in lines]
             return known[:most]
 
     return Synthetic()

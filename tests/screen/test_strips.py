@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +14,7 @@ from textual.strip import Strip
 from fabtui.presentation.cell_levels import BAD, CellStyle, Glyphs, cell_text
 from fabtui.screen.grid.layout import lay_out
 from fabtui.screen.grid.widget import LineRenderer, frame
-from fabtui.screen.terminal.ansi_strips import Palette, half_style
+from fabtui.screen.terminal.ansi_strips import Palette, Runs, half_style
 from fabtui.screen.themes.ramps import ramp_of, theme_names
 from tests.screen.ansi import cells_of, strip_codes
 from tests.screen.test_gridlayout import axis_of
@@ -50,9 +52,8 @@ def renderer_of(width: int, nodes: int, row: int, column: int, plain: bool = Fal
     return LineRenderer(axis, layout, layout.shown(axis, 0), 0, row, column, Glyphs(plain))
 
 
-def glyphs_of(scene: LineRenderer, slots: bytearray) -> list[str]:
-    """Return the texts of cells without a number."""
-    return [cell_text(slot, "", scene.layout.cell, scene.glyphs) for slot in slots]
+def cells_like(scene: LineRenderer, slots: Iterable[int], number: str = "") -> Runs:
+    return [(int(slot), cell_text(slot, number, scene.layout.cell, scene.glyphs)) for slot in slots]
 
 
 @pytest.mark.parametrize("count", list(SYSTEMS))
@@ -64,11 +65,8 @@ def test_a_ready_line_is_what_its_segments_are(count: str, width: int, nodes: in
     row = data.draw(st.integers(0, 3))
     scene = renderer_of(width, nodes, 1, data.draw(st.integers(0, 15)))
     slots = bytearray(data.draw(st.lists(st.integers(0, 17), min_size=len(scene.columns), max_size=len(scene.columns))))
-    texts = [
-        cell_text(slot, data.draw(st.sampled_from(["", "351", "4.5"])), scene.layout.cell, scene.glyphs)
-        for slot in slots
-    ]
-    strip = palette.strip(scene.cells(row, slots, texts, colored=palette.system is not None), width)
+    cells = cells_like(scene, slots, data.draw(st.sampled_from(["", "351", "4.5"])))
+    strip = palette.strip(scene.cells(row, cells, colored=palette.system is not None), width)
     assert strip.text == strip_codes(strip._render_cache or "")
     assert strip.cell_length == len(strip.text) == width
     assert cells_of(strip._render_cache or "") == cells_of(drawn_plainly(strip, SYSTEMS[count]))
@@ -84,10 +82,11 @@ def test_a_line_of_two_rows_is_what_its_segments_are(count: str, data: st.DataOb
     row, column = data.draw(st.integers(0, 5)), data.draw(st.integers(0, 59))
     scene = LineRenderer(axis, layout, layout.shown(axis, 0), 0, row, column, Glyphs(False))
     cells = st.lists(st.integers(0, 17), min_size=len(scene.columns), max_size=len(scene.columns))
-    upper, lower = bytearray(data.draw(cells)), data.draw(st.none() | cells)
+    upper, lower = data.draw(cells), data.draw(st.none() | cells)
     top = row - row % 2 if data.draw(st.booleans()) else 6
     palette = palette_of(count)
-    strip = palette.strip(scene.halves(top, upper, None if lower is None else bytearray(lower), palette), 90)
+    below = None if lower is None else cells_like(scene, lower)
+    strip = palette.strip(scene.halves(top, cells_like(scene, upper), below, palette), 90)
     assert strip.text == strip_codes(strip._render_cache or "")
     assert strip.cell_length == len(strip.text) == 90
     assert cells_of(strip._render_cache or "") == cells_of(drawn_plainly(strip, SYSTEMS[count]))
@@ -135,8 +134,8 @@ def test_a_healthy_frame_fits_a_slow_line() -> None:
     axis = axis_of(100, 8)
     layout = lay_out(axis, 120, 40)
     scene = LineRenderer(axis, layout, layout.shown(axis, 0), 0, 0, 1, Glyphs(False))
-    slots = bytearray([CellStyle.GOOD] * len(scene.columns))
-    lines = [palette.ready(scene.cells(row, slots, glyphs_of(scene, slots))) for row in range(40)]
+    cells = cells_like(scene, [CellStyle.GOOD] * len(scene.columns))
+    lines = [palette.ready(scene.cells(row, cells)) for row in range(40)]
     assert sum(len(line.encode()) for line in lines) <= 8192 - 40 * 9
 
 
@@ -157,9 +156,8 @@ def test_the_cursor_is_two_brackets_in_the_colors_of_its_cell(
     palette = palette_of(count, theme)
     for width in (150, 120, 60, 46):
         scene = renderer_of(width, 2, 1, 2, plain)
-        slots = bytearray([slot] * len(scene.columns))
-        texts, colored = glyphs_of(scene, slots), palette.system is not None
-        rows = [cells_of(palette.ready(scene.cells(row, slots, texts, colored=colored))) for row in (1, 2)]
+        cells, colored = cells_like(scene, [slot] * len(scene.columns)), palette.system is not None
+        rows = [cells_of(palette.ready(scene.cells(row, cells, colored=colored))) for row in (1, 2)]
         here, there = ("".join(one.character for one in row).rstrip() for row in rows)
         left, right, _ = scene.glyphs.cursor
         begin, cell = dict(scene.columns)[2], scene.layout.cell
@@ -180,9 +178,8 @@ def test_a_cell_of_one_character_shows_the_cursor_in_its_colors(count: str) -> N
     layout = lay_out(axis, 90, 70)
     assert layout.cell == 1
     scene = LineRenderer(axis, layout, layout.shown(axis, 0), 0, 1, 2, Glyphs(False))
-    slots = bytearray([CellStyle.GOOD] * len(scene.columns))
-    colored = palette.system is not None
-    row = cells_of(palette.ready(scene.cells(1, slots, glyphs_of(scene, slots), colored=colored)))
+    cells = cells_like(scene, [CellStyle.GOOD] * len(scene.columns))
+    row = cells_of(palette.ready(scene.cells(1, cells, colored=palette.system is not None)))
     here, there = (row[dict(scene.columns)[column]] for column in (2, 3))
     if palette.system is None:
         assert (here.character, there.character) == (".", ".")
@@ -198,7 +195,7 @@ def test_the_cursor_on_half_a_character_has_the_color_of_the_verdict(lower: bool
     axis = axis_of(60, 1)
     layout = lay_out(axis, 90, 20, 0)
     scene = LineRenderer(axis, layout, layout.shown(axis, 0), 0, int(lower), 0, Glyphs(False))
-    good, mixed = bytearray([CellStyle.GOOD] * len(scene.columns)), bytearray([bad] * len(scene.columns))
+    good, mixed = (cells_like(scene, [slot] * len(scene.columns)) for slot in (CellStyle.GOOD, bad))
     palette = palette_of("24")
     strip = palette.strip(scene.halves(0, good if lower else mixed, mixed if lower else good, palette), 90)
     cell = cells_of(strip._render_cache or "")[scene.columns[0][1]]

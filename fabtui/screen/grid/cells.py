@@ -81,12 +81,11 @@ class CellSource(ABC):
 
     @abstractmethod
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
-        """Return style and text of one cell."""
+        """Return style and text of one cell, ``width`` cells wide."""
 
-    def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str]]:
-        """Return styles and texts (``width`` cells wide) of cells of a row."""
-        cells = [self.cell(row, column, width) for column in range(first, last)]
-        return bytearray(style for style, _ in cells), [text for _, text in cells]
+    def row(self, row: int, first: int, last: int, width: int) -> list[tuple[int, str]]:
+        """Return style and text of cells of a row."""
+        return [self.cell(row, column, width) for column in range(first, last)]
 
     def below(self, row: int, column: int, width: int, most: int) -> list[str]:
         """Return at most ``most`` lines of a tall cell below its first one, each exactly ``width`` cells wide."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from rich.color import ColorSystem
 from textual import events
@@ -30,13 +30,6 @@ from fabtui.screen.grid.layout import (
 )
 from fabtui.screen.keys import shortcut
 from fabtui.screen.terminal.ansi_strips import PaintedWidget, Palette, Runs, half_style
-
-
-class _Row(NamedTuple):
-    """Cells of a row for the columns in view: their styles, and the texts of each of its lines."""
-
-    slots: bytearray
-    lines: list[list[str]]
 
 
 class GridView(PaintedWidget, can_focus=True):
@@ -79,7 +72,8 @@ class GridView(PaintedWidget, can_focus=True):
         self.corner = ("", "")
         self.viewport = Viewport()
         self._layout: GridLayout | None = None
-        self._rows: dict[int, _Row] = {}
+        #: Cells of rows for the columns in view: style and text of each, for each line of the row.
+        self._rows: dict[int, list[Runs]] = {}
         self._outline: Collection[tuple[str, str]] = ()
         self._outlined: Outlined = {}
 
@@ -148,10 +142,9 @@ class GridView(PaintedWidget, can_focus=True):
             if layout.tall > 1:
                 touched.add(at)
                 continue
-            slot, text = read(at, column, layout.cell)
-            here = column - first
-            if slot != row.slots[here] or text != row.lines[0][here]:
-                row.slots[here], row.lines[0][here] = slot, text
+            cell = read(at, column, layout.cell)
+            if cell != row[0][column - first]:
+                row[0][column - first] = cell
                 touched.add(at)
         if layout.tall > 1:
             self._rows = {at: row for at, row in rows.items() if at not in touched}
@@ -223,8 +216,8 @@ class GridView(PaintedWidget, can_focus=True):
         """Return the styles of the cells in view, and of the mark at values that are being tested again."""
         self.layout_now()
         mark, rows = self.glyphs.of_style[CellStyle.RUNNING], [self._row(row) for row in self.viewport.line_of_row]
-        styles = {style for row in rows for style in row.slots}
-        return styles | ({CellStyle.RUNNING} if any(mark in "".join(row.lines[0]) for row in rows) else set())
+        styles = {style for row in rows for style, _ in row[0]}
+        return styles | ({CellStyle.RUNNING} if any(mark in text for row in rows for _, text in row[0]) else set())
 
     def render_line(self, y: int) -> Strip:
         return self.render_lines(Region(0, y, self.size.width, 1))[0]
@@ -242,9 +235,9 @@ class GridView(PaintedWidget, can_focus=True):
             return scene.group(row)
         read = self._row(row)
         if layout.halves:
-            lower = self._row(row + 1).slots if row + 1 < self.source.rows.size else None
-            return scene.halves(row, read.slots, lower, self.palette)
-        return scene.cells(row, read.slots, read.lines[part], part, colored=self.palette.system is not None)
+            lower = self._row(row + 1)[0] if row + 1 < self.source.rows.size else None
+            return scene.halves(row, read[0], lower, self.palette)
+        return scene.cells(row, read[part], part, colored=self.palette.system is not None)
 
     @property
     def _span(self) -> tuple[int, int]:
@@ -252,15 +245,15 @@ class GridView(PaintedWidget, can_focus=True):
         columns = self.viewport.columns
         return (columns[0][0], columns[-1][0] + 1) if columns else (0, 0)
 
-    def _row(self, row: int) -> _Row:
+    def _row(self, row: int) -> list[Runs]:
         if row not in self._rows:
             layout, source, span = self.layout_now(), self.source, self._span
-            slots, texts = source.row(row, *span, layout.cell)
-            more = layout.tall - 1
+            cells, more = source.row(row, *span, layout.cell), layout.tall - 1
             below = [source.below(row, column, layout.cell, more) for column in range(*span)] if more else []
             blank = " " * layout.cell
-            rest = [[cell[part] if part < len(cell) else blank for cell in below] for part in range(more)]
-            self._rows[row] = _Row(slots, [texts, *rest])
+            texts = [[lines[part] if part < len(lines) else blank for lines in below] for part in range(more)]
+            rest = [[(slot, text) for (slot, _), text in zip(cells, line, strict=True)] for line in texts]
+            self._rows[row] = [cells, *rest]
         return self._rows[row]
 
     def move_to(self, row: int, column: int) -> None:
@@ -369,34 +362,33 @@ class LineRenderer:
         if cell in (2, 3) and self.axis.together and len(self.axis.starts) < self.axis.size:
             self._marked = [at - first for at, _ in self._blocks if at and entries[at].first]
 
-    def cells(self, row: int, slots: bytearray, texts: list[str], part: int = 0, *, colored: bool = True) -> Runs:
+    def cells(self, row: int, cells: Runs, part: int = 0, *, colored: bool = True) -> Runs:
         """Return a line of a row: header, then cells."""
         first, last = self.span
-        at_cursor = self.column - first
+        cells, at_cursor = cells.copy(), self.column - first
         framed = row == self.row and first <= self.column < last and not part
         if framed and self.layout.cell == 1 and not colored:
             # Neither brackets nor a colour of its own.
-            slots, framed = bytearray(slots), False
-            slots[at_cursor] = CellStyle.CURSOR
-        cells: Runs = list(zip(slots, texts, strict=True))
+            framed, cells[at_cursor] = False, (CellStyle.CURSOR, cells[at_cursor][1])
         for at in self._marked:
-            cells[at] = slots[at], self.glyphs.node_edge + texts[at][1:]
+            cells[at] = cells[at][0], self.glyphs.node_edge + cells[at][1][1:]
         for at in (column - first for column in self.outlined.get(row, ()) if first <= column < last):
-            cells[at] = slots[at], bracketed(cells[at][1])
+            cells[at] = cells[at][0], bracketed(cells[at][1])
         runs = self._spaced(self._row_header(row, part), cells)
         if framed:
             frame(runs, 1 + at_cursor + sum(gap <= at_cursor for gap, _ in self._gaps), self.glyphs)
         return runs
 
-    def halves(self, row: int, upper: bytearray, lower: bytearray | None, palette: Palette) -> Runs:
+    def halves(self, row: int, upper: Runs, lower: Runs | None, palette: Palette) -> Runs:
         """Return the line shared by two rows, ``row`` and the next one."""
         first, last = self.span
-        below = bytearray(len(upper)) if lower is None else lower
-        cells: Runs = [(slot, palette.half_text(slot)) for slot in map(half_style, upper, below)]
+        below = [(0, "")] * len(upper) if lower is None else lower
+        slots = [half_style(one, other) for (one, _), (other, _) in zip(upper, below, strict=True)]
+        cells: Runs = [(slot, palette.half_text(slot)) for slot in slots]
         if self.row in (row, row + 1) and first <= self.column < last:
             # Half a character cannot show the cursor and a verdict: the whole one does.
             at_cursor = self.column - first
-            cells[at_cursor] = (upper if self.row == row else below)[at_cursor], self.glyphs.cursor[2]
+            cells[at_cursor] = (upper if self.row == row else below)[at_cursor][0], self.glyphs.cursor[2]
         return self._spaced(self._row_header(row if lower is None or self.row != row + 1 else row + 1, 0), cells)
 
     def _spaced(self, header: tuple[int, str], cells: Runs) -> Runs:
