@@ -128,8 +128,7 @@ def grid_child(count: int, frames: int, *, halves: bool = False) -> dict[str, An
 
     from fabtui.presentation.cell_levels import Glyphs
     from fabtui.screen.grid.widget import GridView
-    from fabtui.screen.themes.choice import textual_theme
-    from fabtui.screen.themes.ramps import ramp_of, read_theme
+    from fabtui.screen.themes import ramp_of, read_theme, textual_theme
 
     found: dict[str, Any] = {}
     source = synthetic_source(count, halves=halves)

@@ -35,7 +35,7 @@ from fabtui.paths import user_path
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.report.contents import write_report
 from fabtui.sanitize import clean, one_line
-from fabtui.screen import session_actions, view_actions
+from fabtui.screen import app_actions, session_actions
 from fabtui.screen.app_actions import login, node_under_cursor, view_named, write_and_notify, write_picture
 from fabtui.screen.context import ScreenSettings
 from fabtui.screen.keymap import PaletteCommands, check_keys, commands, fresh_settings, key_owners
@@ -51,9 +51,7 @@ from fabtui.screen.terminal.internals import (
     suspend_group,
     watch_hangup,
 )
-from fabtui.screen.themes.choice import ThemeChoice
-from fabtui.screen.themes.ramps import RAMP_OF_SYSTEM, ramp_of
-from fabtui.screen.themes.styles import cell_variables
+from fabtui.screen.themes import RAMP_OF_SYSTEM, ThemeChoice, cell_variables, ramp_of
 from fabtui.screen.views.command_line import CommandLine, CommandTable
 from fabtui.screen.views.dialogs import ConfirmScreen, ask_in_app, fit
 from fabtui.screen.views.findings import FindingsScreen
@@ -125,7 +123,7 @@ class FabricApp(App[int]):
         shortcut("exclamation_mark", "login", "app.login", "open your own ssh on the node under the cursor"),
         shortcut("ctrl+o", "jump", "app.jump", "label every target with a letter"),
         shortcut("f2", "view('settings')", "app.settings", "show and change the settings"),
-        *view_actions.BINDINGS,
+        *app_actions.BINDINGS,
         shortcut("q", "quit", "app.quit", "end the processes on the nodes, and quit", "quit", bar=("always",)),
         shortcut("ctrl+c", "quit", "app.interrupt", "same as quit", priority=True),
         shortcut(
@@ -301,7 +299,7 @@ class FabricApp(App[int]):
         elif spec.key == "screen.notify":
             self._use_notifications(chosen)
         self.setting_texts[spec.key] = text
-        kept = ":save keeps it" if now else "from the next start, if :save writes it"
+        kept = "w in the settings (F2) keeps it" if now else "from the next start, if w writes it"
         self.notify(f"{spec.key} = {one_line(text, 100)}; {kept}")
         self.request_draw()
 
@@ -491,7 +489,7 @@ class FabricApp(App[int]):
         elif any([await prompt.take(event) for prompt in self._prompts]):
             event.prevent_default()
         else:
-            view_actions.explain_key(self, event, key_owners(type(self)))
+            app_actions.explain_key(self, event, key_owners(type(self)))
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Show the value of the cell under the mouse."""
@@ -592,7 +590,7 @@ class FabricApp(App[int]):
 
     @on(MainScreen.PairChosen)
     def open_pair(self, message: MainScreen.PairChosen) -> None:
-        view_actions.open_once(self, PairScreen(message.source, message.target))
+        app_actions.open_once(self, PairScreen(message.source, message.target))
 
     def selected_pair(self) -> tuple[int, int] | None:
         entries = self.main.cursor_entries()
@@ -600,14 +598,14 @@ class FabricApp(App[int]):
         return None if source is None or target is None else (source, target)
 
     def open_node(self, node: str) -> None:
-        view_actions.open_once(self, NodeScreen(node))
+        app_actions.open_once(self, NodeScreen(node))
 
     def open_view(self, name: ViewName) -> None:
         if self.feed is None:
             return
         screen = view_named(self, self.feed, name)
         if screen is not None:
-            view_actions.open_once(self, screen)
+            app_actions.open_once(self, screen)
 
     def run_step_of(self, finding: Finding) -> None:
         self.open_view("findings")
@@ -636,7 +634,7 @@ class FabricApp(App[int]):
             self._feed_closed, self._error_badge = False, None
             self.settings = self.settings._replace(title=path.name, baseline=None)
             self._make_feed = lambda: ReplayFeed(path, 1.0)
-            view_actions.return_to(self, self.main)
+            app_actions.return_to(self, self.main)
             await self._run_feed(again=True)
 
         def start(yes: bool | None = True) -> None:
@@ -665,14 +663,14 @@ class FabricApp(App[int]):
         self.open_view(name)
 
     def action_layer(self, name: str) -> None:
-        view_actions.return_to(self, self.main)
+        app_actions.return_to(self, self.main)
         self.main.action_layer(name)
 
     def action_list(self) -> None:
-        view_actions.show_list(self, self.main)
+        app_actions.show_list(self, self.main)
 
     def action_log(self) -> None:
-        view_actions.show_log(self, self.main)
+        app_actions.show_log(self, self.main)
 
     def action_node(self, end: int) -> None:
         own = node_under_cursor(self.screen)
@@ -695,7 +693,7 @@ class FabricApp(App[int]):
         position = self.main.source.axis.position
         if source not in position or destination not in position:
             return False
-        view_actions.return_to(self, self.main)
+        app_actions.return_to(self, self.main)
         self.main.go_to((position[source], position[destination]))
         return True
 
@@ -745,7 +743,7 @@ class FabricApp(App[int]):
     def action_help(self) -> None:
         if not isinstance(self.screen, HelpScreen):
             about = views_of(self.screen)
-            view_actions.open_once(self, HelpScreen(key_owners(type(self)), about))
+            app_actions.open_once(self, HelpScreen(key_owners(type(self)), about))
         else:
             self.notify("this is the help: / searches it, Esc leaves it")
 

@@ -270,7 +270,7 @@ CASES: dict[str, Case] = {
     "app.jump": Case(lambda w: w.screen == "JumpScreen"),
     "app.settings": Case(lambda w: w.screen == "SettingsScreen"),
     "settings.back": Case(lambda w: w.app.screen is w.app.main, before=("f2",)),
-    "settings.change": Case(lambda w: w.screen == "CommandLine", before=("f2",)),
+    "settings.change": Case(lambda w: w.focus == "prompt-input", before=("f2",)),
     "settings.default": Case(lambda w: w.app.setting_texts == {"screen.theme": "default"}, before=("f2",)),
     "settings.save": Case(lambda w: "nothing to save" in w.notifications, before=("f2",)),
     "settings.up": setting("screen.theme", "down"),

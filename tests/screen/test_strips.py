@@ -15,7 +15,7 @@ from fabtui.presentation.cell_levels import BAD, CellStyle, Glyphs, cell_text
 from fabtui.screen.grid.layout import lay_out
 from fabtui.screen.grid.widget import LineRenderer, frame
 from fabtui.screen.terminal.ansi_strips import Palette, Runs, half_style
-from fabtui.screen.themes.ramps import ramp_of, theme_names
+from fabtui.screen.themes import ramp_of, theme_names
 from tests.screen.ansi import cells_of, strip_codes
 from tests.screen.test_gridlayout import axis_of
 

@@ -12,8 +12,7 @@ from fabtui.presentation.cell_levels import CellStyle
 from fabtui.presentation.wording import verdict_style, verdict_tone
 from fabtui.screen.app import FabricApp
 from fabtui.screen.terminal.ansi_strips import Codes, codes_of
-from fabtui.screen.themes.ramps import ramp_of, read_theme, theme_names
-from fabtui.screen.themes.styles import cell_variables
+from fabtui.screen.themes import cell_variables, ramp_of, read_theme, theme_names
 from tests.screen.conftest import Opened
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
 from tests.screen.test_verdict import diagnosed

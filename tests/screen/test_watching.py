@@ -68,10 +68,10 @@ async def test_a_cell_with_another_result_lights_up_and_goes_out(
         feed.play(again(story, value=120.0))
         await pilot.pause(0.1)
         assert cell(app) == (CellStyle.FLASH, "  120 ")
-        assert app.main.grid._rows[0].slots[1] == CellStyle.FLASH
+        assert app.main.grid._rows[0][0][1][0] == CellStyle.FLASH
         await pilot.pause(0.8)
         assert cell(app)[0] is CellStyle.SLOW
-        assert app.main.grid._rows[0].slots[1] == CellStyle.SLOW
+        assert app.main.grid._rows[0][0][1][0] == CellStyle.SLOW
 
 
 async def test_a_flapping_pair_is_marked_though_it_is_well(opened: Opened) -> None:

@@ -8,7 +8,7 @@ import shtab
 
 from fabtui.cli.parser import OneLineParser, build_parser, help_of
 from fabtui.importers.catalogue import formats
-from fabtui.screen.themes.ramps import all_theme_names
+from fabtui.screen.themes import all_theme_names
 
 HELP = """\
 Print a script that completes the options of fabtui in a shell.

@@ -21,9 +21,8 @@ from fabtui.presentation.wording import CELL, MUTED, Part
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import Axis, AxisEntry, fit_text
-from fabtui.screen.grid.cells import CellSource, EndpointCells, NodePairCells, RowOrder
+from fabtui.screen.grid.cells import CellSource, EndpointCells, NodePairCells, RankCells, RowOrder
 from fabtui.screen.grid.prompts import Filter, read_filter, read_place
-from fabtui.screen.grid.rank_cells import RankCells
 from fabtui.screen.grid.severity_index import NodeCells, SeverityIndex
 from fabtui.screen.grid.widget import GridView
 

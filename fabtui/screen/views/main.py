@@ -10,6 +10,7 @@ from rich.color import ColorSystem
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
@@ -45,7 +46,6 @@ from fabtui.screen.views.main_layout import (
     panel_width,
 )
 from fabtui.screen.views.main_panel import PanelContent
-from fabtui.screen.widgets.boxes import ColumnBox, RowBox
 from fabtui.screen.widgets.connecting import ConnectingView
 from fabtui.screen.widgets.event_log import EventLog
 from fabtui.screen.widgets.key_bar import KeyBar
@@ -207,11 +207,11 @@ class MainScreen(Screen[None]):
         self._updater = GridUpdater(self.grid, context.draw_within)
         #: Layer that is shown because it is tested; None once the user has chosen one.
         self._followed: Layer | None = self.source.layer
-        self._tabs_row = RowBox(self.tabs, self.unit_line, id="tabs-row")
-        self._grids = RowBox(self.grid, self.worst_pairs, id="grids")
-        self._left = ColumnBox(self._grids, self.usual, id="left")
-        self._side = ColumnBox(self.panel, self.minimap, id="side")
-        self._body = RowBox(self.node_states, self._left, self._side, id="body")
+        self._tabs_row = Horizontal(self.tabs, self.unit_line, id="tabs-row")
+        self._grids = Horizontal(self.grid, self.worst_pairs, id="grids")
+        self._left = Vertical(self._grids, self.usual, id="left")
+        self._side = Vertical(self.panel, self.minimap, id="side")
+        self._body = Horizontal(self.node_states, self._left, self._side, id="body")
         self._optional = self._optional_widgets()
 
     def _optional_widgets(self) -> dict[str, Widget]:

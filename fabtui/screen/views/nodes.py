@@ -27,9 +27,8 @@ from fabtui.screen import session_actions
 from fabtui.screen.grid.axis import fit_text
 from fabtui.screen.keys import shortcut
 from fabtui.screen.views.detail_base import SteppedScreen, as_text
-from fabtui.screen.widgets.finding_lines import head_lines, styled
+from fabtui.screen.widgets.finding_lines import head_lines, odd_lines, problem_lines, styled
 from fabtui.screen.widgets.key_bar import KeyBar
-from fabtui.screen.widgets.node_text import odd_lines, problem_lines
 from fabtui.screen.widgets.sorted_table import Columns, SortedTable, TableCell, TableRow, table_keys
 from fabtui.screen.widgets.text_line import TextLine
 

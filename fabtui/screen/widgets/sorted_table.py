@@ -17,7 +17,7 @@ from fabtui.presentation.text_table import fill, text_width
 from fabtui.presentation.wording import CELL, MUTED, Part, plain
 from fabtui.presentation.wrapping import Line, clipped
 from fabtui.screen.keys import shortcut
-from fabtui.screen.widgets.headings import Span, heading_at
+from fabtui.screen.widgets.text_line import Span, heading_at
 
 
 class TableCell(NamedTuple):

@@ -14,7 +14,6 @@ from textual.widgets import Static
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import plain
 from fabtui.presentation.wrapping import Line
-from fabtui.screen.widgets.headings import Span, heading_at
 
 
 def content_of(lines: Iterable[Line]) -> Content:
@@ -43,6 +42,15 @@ PANEL_WIDTH = 48
 PANEL_WIDTHS = (80, 64, PANEL_WIDTH)
 #: Width of the edges.
 PANEL_EDGES = 3
+
+
+#: Start and end of a heading on its line, and the number of its column.
+Span = tuple[int, int, int]
+
+
+def heading_at(spans: Sequence[Span], x: int) -> int | None:
+    """Return the column whose heading is at a place of the line of headings, or None."""
+    return next((at for begin, end, at in spans if begin <= x < end), None)
 
 
 class Headings(NamedTuple):
