@@ -2,9 +2,8 @@
 
     python bench/startup.py [ROUNDS]
 
-The first frame reports that the app starts. Its time ends at the first text after the switch to the alternate screen,
-in a pseudo-terminal of 120x40; it is written before Textual is imported. The time to the line of keys has no bar: then
-the app has drawn and takes them. The first connection is the first one that a listening socket gets from
+The first frame is the first one that Textual draws, in a pseudo-terminal of 120x40: its time ends at the line of keys,
+when the app takes them. The start text, which is written before Textual is imported, has no bar. The first connection is the first one that a listening socket gets from
 ``fabtui run``. The rows take turns, and each figure is the best of several rounds, because other work on the machine
 only adds to it; times are in milliseconds. Modules are compiled, as after an installation by pip. The bar of first
 frames is against an app of Textual that shows one word, by their CPU.
@@ -39,7 +38,7 @@ BAR_CONNECTION = 25.0
 #: As a multiple of Textual alone.
 BAR_FRAME = 1.8
 _DEADLINE = 30.0
-#: The switch to the alternate screen; the first frame shows that it is starting.
+#: The switch to the alternate screen.
 _SCREEN = b"\x1b[?1049h"
 _ESCAPES = re.compile(rb"\x1b(\[[0-9;?<>=$ ]*[A-Za-z@`~]|[PX^_\]].*?(\x07|\x1b\\)|[ -/]*[0-~])", re.DOTALL)
 
@@ -120,10 +119,10 @@ def _cpu_of(pid: int) -> float:
 
 
 def _has_text(seen: bytes, text: bytes) -> bool:
-    _, found, frame = seen.partition(_SCREEN)
+    _, switch, frame = seen.partition(_SCREEN)
     if _SCREEN[:-1] + b"l" in frame:
         raise SystemExit(f"the app left its screen before its first frame: {frame[-600:].decode('utf-8', 'replace')}")
-    return bool(found) and text in _ESCAPES.sub(b"", frame)
+    return bool(switch) and text in _ESCAPES.sub(b"", frame)
 
 
 def _end(pid: int, terminal: int) -> None:
@@ -169,19 +168,20 @@ def main() -> int:
                 for option, bar in (("--version", BAR_VERSION), ("--help", BAR_HELP))
             ),
             Row(TEXTUAL, lambda: of_first_frame([python, "-c", _TEXTUAL]), "wall"),
-            Row("first frame", lambda: of_first_frame(app), "wall", BAR_FRAME, is_frame=True),
-            Row("first frame of replay", lambda: of_first_frame(replay), "wall", BAR_FRAME, is_frame=True),
-            Row("keys of replay", lambda: of_first_frame(replay, b"quit"), "wall"),
+            Row("start text", lambda: of_first_frame(app), "wall"),
+            Row("first frame", lambda: of_first_frame(app, b"quit"), "wall", BAR_FRAME, is_frame=True),
+            Row("start text of replay", lambda: of_first_frame(replay), "wall"),
+            Row("first frame of replay", lambda: of_first_frame(replay, b"quit"), "wall", BAR_FRAME, is_frame=True),
             Row("first connection", lambda: of_first_connection(fabtui, state), "wall", BAR_CONNECTION),
         ]
         # The first turn compiles what was not compiled yet.
         turns = [[row.measure() for row in rows] for _ in range(rounds + 1)][1:]
-    found = [Times(*map(min, zip(*times, strict=True))) for times in zip(*turns, strict=True)]
-    alone = next(times for row, times in zip(rows, found, strict=True) if row.name == TEXTUAL)
+    best = [Times(*map(min, zip(*times, strict=True))) for times in zip(*turns, strict=True)]
+    alone = next(times for row, times in zip(rows, best, strict=True) if row.name == TEXTUAL)
     print(f"{'':22} {'CPU ms':>8} {'wall ms':>8} {'x python':>9} {'x Textual':>10} {'bar':>7}")
     missed = 0
-    for row, times in zip(rows, found, strict=True):
-        ratio = getattr(times, row.held) / getattr(found[0], row.held)
+    for row, times in zip(rows, best, strict=True):
+        ratio = getattr(times, row.held) / getattr(best[0], row.held)
         beside = times.cpu / alone.cpu
         verdict = "" if row.bar is None else held(beside if row.is_frame else ratio, row.bar)
         missed += verdict == MISSED

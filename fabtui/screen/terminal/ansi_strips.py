@@ -82,7 +82,7 @@ Runs = list[tuple[int, str]]
 #: Characters for two cells in one line; see `half_style`.
 UPPER, LOWER, BLANK = "▀", "▄", " "
 _HALVES_FROM = 32
-#: Stands before the first slot of a line: a terminal after a reset.
+#: Place before the first slot of a line: a terminal after a reset.
 _AFTER_RESET = -1
 
 
