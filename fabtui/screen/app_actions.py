@@ -182,7 +182,7 @@ def layer_binding(layer: Layer) -> Binding:
 
 
 #: Keys of the views, in all views that have no other use for them.
-BINDINGS = (
+VIEW_KEYS = (
     shortcut("g", "app.command_line('go ')", "main.jump", "go to an endpoint, a node or a pair by name", "go to"),
     shortcut("t", "app.view('nodes')", "main.nodes", "show all nodes with their problems in a table", "nodes"),
     shortcut("c", "app.view('nodes')", "main.connecting", "same as the key of the nodes table"),
@@ -196,36 +196,6 @@ BINDINGS = (
     shortcut("L", "app.log", "main.log", "enlarge or shrink the event log", "log"),
     *map(layer_binding, key_layers()),
 )
-
-
-def return_to(app: App[Any], screen: Screen[Any]) -> bool:
-    """Leave all views above one; return False if it was the current one."""
-    moved = False
-    while app.screen is not screen and len(app.screen_stack) > 1:
-        app.pop_screen()
-        moved = True
-    return moved
-
-
-def open_once(app: App[Any], screen: Screen[Any]) -> None:
-    """Open a view; one of its kind that is open already is closed with the views above it."""
-    for number, one in enumerate(app.screen_stack):
-        if type(one) is type(screen):
-            return_to(app, app.screen_stack[number - 1])
-            break
-    app.push_screen(screen)
-
-
-def show_list(app: App[Any], main: MainScreen) -> None:
-    """Show the worst pairs; on the main screen, switch between them and the grid."""
-    if not return_to(app, main) or main.view != "worst":
-        main.action_list()
-
-
-def show_log(app: App[Any], main: MainScreen) -> None:
-    """Enlarge the event log; on the main screen, enlarge or shrink it."""
-    if not return_to(app, main) or not main.log_is_large:
-        main.action_log()
 
 
 def explain_key(app: App[Any], event: events.Key, owners: list[type[DOMNode]]) -> None:

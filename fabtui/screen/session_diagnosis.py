@@ -172,13 +172,6 @@ class SessionDiagnosis:
                 timer.cancel()
         self._timer = self._preflight_timer = None
 
-    def reaches(self, version: int, budget: float) -> bool:
-        """Work for about ``budget`` seconds; return True once the findings are about a version of the model."""
-        if self._of < version:
-            self._resting_until = 0.0
-            self.step(budget)
-        return self._of >= version
-
     def step(self, budget: float) -> bool:
         """Work for about ``budget`` seconds; return True if there is more to do."""
         survey = self._survey = self._survey or Survey(self._model, interim=True)

@@ -6,7 +6,6 @@ import contextlib
 import re
 import tomllib
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -167,8 +166,6 @@ def _luminance(color: Color) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-Stamp = tuple[int, int, int]
-
 #: Maximum size of a theme file (bytes).
 MAX_FILE = 1 << 20
 
@@ -233,23 +230,8 @@ def read_theme(name: str) -> ThemeFile:
     return read_theme_file(path)
 
 
-def stamp_of(path: Path) -> Stamp | None:
-    """Return the time of the last change (ns), size and inode of a file; None if it does not exist."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    # Also of its owner and mode, which change neither its time nor its content.
-    return found.st_ctime_ns, found.st_size, found.st_ino
-
-
 def read_theme_file(path: Path) -> ThemeFile:
-    """Read a theme file; cached until the file changes. Raises `InputError` if it is not a theme."""
-    return _read(path, stamp_of(path))
-
-
-@lru_cache(64)
-def _read(path: Path, _stamp: Stamp | None) -> ThemeFile:
+    """Read a theme file; raise `InputError` if it is not a theme."""
     own = path.parent != theme_folder()
     try:
         with open(open_strictly(path) if own else path, "rb") as file:

@@ -437,75 +437,61 @@ class LineRenderer:
         line = f" {rule * max(0, self.layout.width - len(name) - 1)}"[: self.layout.width - len(name)]
         return [(CellStyle.HEADER_NODE, name), (CellStyle.HEADER, line)]
 
-    def _groups(self) -> Runs:
-        runs: Runs = [(CellStyle.PAD, " " * min(self.layout.header, self.layout.width))]
-        end_before = self.layout.header
-        for _, group in groupby(self.columns, lambda at: self.axis.entries[at[0]].group):
-            shown = list(group)
-            begin, end = shown[0][1], shown[-1][1] + self.layout.cell
-            runs.append((CellStyle.PAD, " " * (begin - end_before)))
-            name = squeeze(self.axis.entries[shown[0][0]].group, end - begin, self.glyphs.ellipsis)
-            here = shown[0][0] <= self.column <= shown[-1][0]
-            runs.append((CellStyle.HEADER_HERE if here else CellStyle.HEADER_NODE, f"{name:^{end - begin}}"))
-            end_before = end
+    def _spread(self, runs: Runs, places: Iterable[tuple[int, int, str]]) -> Runs:
+        """Return runs followed by texts, each with its place and style, and blanks between them."""
+        end = self.layout.header
+        for begin, slot, text in places:
+            runs += [(CellStyle.PAD, " " * (begin - end)), (slot, text)] if begin > end else [(slot, text)]
+            end = begin + len(text)
         return [*runs, *self._padding]
+
+    def _groups(self) -> Runs:
+        places = []
+        for group, columns in groupby(self.columns, lambda at: self.axis.entries[at[0]].group):
+            (first, begin), (last, end) = (shown := list(columns))[0], shown[-1]
+            width = end + self.layout.cell - begin
+            slot = CellStyle.HEADER_HERE if first <= self.column <= last else CellStyle.HEADER_NODE
+            places.append((begin, slot, f"{squeeze(group, width, self.glyphs.ellipsis):^{width}}"))
+        return self._spread([(CellStyle.PAD, " " * min(self.layout.header, self.layout.width))], places)
 
     def _names(self, runs: Runs) -> Runs:
-        end_before = self.layout.header
-        place = dict(self.columns)
+        places, place = [], dict(self.columns)
         for begin, end in self._blocks:
-            if place[begin] > end_before:
-                runs.append((CellStyle.PAD, " " * (place[begin] - end_before)))
             entry = self.axis.entries[begin]
-            end_before = place[end - 1] + self.layout.cell
-            width = end_before - place[begin]
-            room = width - 1 if width > len(entry.label) else width
-            label = squeeze(entry.label, room, self.glyphs.ellipsis)
+            width = place[end - 1] + self.layout.cell - place[begin]
+            label = squeeze(entry.label, width - (width > len(entry.label)), self.glyphs.ellipsis)
             slot = CellStyle.HEADER_GONE if entry.gone else CellStyle.HEADER_NODE
-            if begin <= self.column < end and label:
-                slot = CellStyle.HEADER_HERE
-            runs.append((slot, f"{label:^{width}}"))
-        return [*runs, *self._padding]
+            slot = CellStyle.HEADER_HERE if begin <= self.column < end and label else slot
+            places.append((place[begin], slot, f"{label:^{width}}"))
+        return self._spread(runs, places)
+
+    def _slot_of(self, column: int) -> CellStyle:
+        gone = self.axis.entries[column].gone
+        return CellStyle.HEADER_HERE if column == self.column else CellStyle.HEADER_GONE if gone else CellStyle.HEADER
 
     def _indices(self, runs: Runs) -> Runs:
-        width = self.layout.cell
-        end_before = self.layout.header
+        places, width = [], self.layout.cell
         for column, begin in self.columns:
-            entry = self.axis.entries[column]
-            if begin > end_before:
-                runs.append((CellStyle.PAD, " " * (begin - end_before)))
-            end_before = begin + width
-            index = entry.index[-width:]
-            if width > 6:
+            index = self.axis.entries[column].index[-width:]
+            if width > 6 or width == 3:
                 text = f"{index:^{width}}"
-            elif width >= NUMBER_WIDTH:
-                text = f"{index:>{width - 1}} "
             else:
-                text = f"{index:^{width}}" if width == 3 else f"{index:>{width}}"
-            slot = CellStyle.HEADER_GONE if entry.gone else CellStyle.HEADER
-            runs.append((CellStyle.HEADER_HERE if column == self.column else slot, text))
-        return [*runs, *self._padding]
+                text = f"{index:>{width - 1}} " if width >= NUMBER_WIDTH else f"{index:>{width}}"
+            places.append((begin, self._slot_of(column), text))
+        return self._spread(runs, places)
 
     def _stacked_names(self, runs: Runs, above: int) -> Runs:
         """Return a line of names over columns, one each: the end of the name on the last line, more above."""
-        width = self.layout.cell
-        room = name_room(width)
-        end_before = self.layout.header
-        before = ""
+        places, width, room, before = [], self.layout.cell, name_room(self.layout.cell), ""
         for column, begin in self.columns:
-            if begin > end_before:
-                runs.append((CellStyle.PAD, " " * (begin - end_before)))
-            end_before = begin + width
-            entry = self.axis.entries[column]
-            end = len(entry.label) - above * room
-            whole = text = entry.label[max(0, end - room) : max(0, end)]
-            if above and text == before and column != self.column:
-                # Repeated parts are shown once.
-                text = ""
+            label = self.axis.entries[column].label
+            end = len(label) - above * room
+            whole = label[max(0, end - room) : max(0, end)]
+            # Repeated parts are shown once.
+            text = "" if above and whole == before and column != self.column else whole
             before = whole
-            slot = CellStyle.HEADER_GONE if entry.gone else CellStyle.HEADER
-            runs.append((CellStyle.HEADER_HERE if column == self.column else slot, f"{text:>{width}}"))
-        return [*runs, *self._padding]
+            places.append((begin, self._slot_of(column), f"{text:>{width}}"))
+        return self._spread(runs, places)
 
 
 #: Columns to outline, by row.

@@ -20,6 +20,7 @@ from fabtui.errors import InputError
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.presentation.cell_levels import CellStyle
+from fabtui.presentation.job_board import JobBoard, board_text
 from fabtui.presentation.legends import layers_of, legend, usual_line, usual_lines
 from fabtui.presentation.progress_estimate import layer_to_show
 from fabtui.presentation.wording import MUTED, Part, plain
@@ -45,9 +46,10 @@ from fabtui.screen.views.main_layout import (
     lines_below,
     panel_width,
 )
-from fabtui.screen.views.main_panel import PanelContent
+from fabtui.screen.views.main_panel import PanelContent, job_panel
 from fabtui.screen.widgets.connecting import ConnectingView
 from fabtui.screen.widgets.event_log import EventLog
+from fabtui.screen.widgets.finding_lines import runs_here
 from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.main_head import (
     MIN_TABS,
@@ -77,7 +79,6 @@ from fabtui.screen.widgets.worst_pairs import MAX_PAIRS, WorstPairs
 if TYPE_CHECKING:
     from fabtui.diagnosis.finding import Finding
     from fabtui.model.session_model import Model
-    from fabtui.presentation.job_board import JobBoard
     from fabtui.screen.grid.axis import AxisEntry
     from fabtui.screen.grid.cells import EndpointCells
     from fabtui.screen.grid.navigation import ViewState
@@ -371,15 +372,6 @@ class MainScreen(Screen[None]):
         if self.view != "connecting" and self.panel.display:
             self._draw_cursor()
 
-    def catch_up(self, version: int, budget: float) -> bool:
-        """Look at cells out of view and search for findings; return True once both are about a version of the model.
-
-        ``budget`` is the time (s) for each of them.
-        """
-        index = self.view_state.index
-        index.step(budget)
-        return (self.findings is None or self.findings.reaches(version, budget)) and not index.busy
-
     def _draw_verdict(self) -> None:
         """Draw the first line: the verdict, and quiet facts at the right end."""
         if self._ending:
@@ -471,7 +463,7 @@ class MainScreen(Screen[None]):
         if self.panel.display and self._panel_content is not None:
             size = self.panel_width - PANEL_EDGES, max(1, self.panel.size.height)
             if job is not None:
-                self.panel.put(self._panel_content.job_lines(job, size, self._rank_line(job)))
+                self.panel.put(job_panel(job, self._rank_line(job), size, self._glyphs))
             else:
                 self.panel.put(self._panel_content.lines(entries, self.cursor_block(), size, self._usual_in_panel))
             return
@@ -506,7 +498,7 @@ class MainScreen(Screen[None]):
         found: list[TargetLine] = []
         if content is not None and lines.findings:
             if ranks and self._job is not None:
-                found = content.job_lines(self._job, (width, lines.findings))
+                found = job_panel(self._job, None, (width, lines.findings), self._glyphs)
             else:
                 found = content.findings_below(self.cursor_entries(), width, lines.findings)
         self._usual_in_panel = usual if panel and not lines.usual else []
@@ -668,12 +660,8 @@ class MainScreen(Screen[None]):
     def on_layer_tabs_chosen(self, message: LayerTabs.Chosen) -> None:
         self.action_layer(message.layer)
 
-    def on_grid_view_chosen(self) -> None:
-        self.action_pair()
-
-    def on_sorted_table_chosen(self) -> None:
-        self.action_pair()
-
+    @on(GridView.Chosen)
+    @on(WorstPairs.Chosen)
     def action_pair(self) -> None:
         """Show the pair under the cursor; of a node block, its pairs."""
         entries = self.cursor_entries()
@@ -874,7 +862,7 @@ class MainScreen(Screen[None]):
         finding = None if self._panel_content is None else self._panel_content.open_finding(self.cursor_entries())
         if finding is None:
             self._app_context.notify("there is no finding whose next step could be run")
-        elif self._panel_content is None or not self._panel_content.can_run(finding):
+        elif not any(map(runs_here, finding.next)):
             self._app_context.notify("the finding that is open has no step that runs on a node: F shows all of it")
         else:
             self._app_context.run_step_of(finding)
@@ -891,7 +879,7 @@ class MainScreen(Screen[None]):
 
     def action_copy(self) -> None:
         entries = self.cursor_entries()
-        if self.view_state.shows_ranks and self._job is not None and self._panel_content is not None:
-            self._app_context.copy(self._panel_content.job_text(self._job))
+        if self.view_state.shows_ranks and self._job is not None:
+            self._app_context.copy(board_text(self._job, 120, self._glyphs))
         elif entries is not None:
             self._app_context.copy(summary_text(self.model, *entries))

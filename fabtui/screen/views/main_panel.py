@@ -8,7 +8,6 @@ from fabtui.presentation.findings import step_parts
 from fabtui.presentation.job_board import (
     JobBoard,
     behind_lines,
-    board_text,
     evidence_lines,
     group_lines,
     rank_parts,
@@ -27,7 +26,7 @@ from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.grid.navigation import GridNavigation, block_name, block_parts
 from fabtui.screen.session_diagnosis import SessionDiagnosis
-from fabtui.screen.widgets.finding_lines import open_place, runs_here, styled, summary_lines
+from fabtui.screen.widgets.finding_lines import open_place, styled, summary_lines
 from fabtui.screen.widgets.pair_text import ends_of, flowed, pair_head, pair_items, pair_name, pair_notes
 from fabtui.screen.widgets.sorted_table import Sorting, table_lines
 from fabtui.screen.widgets.sparkline import pair_trend
@@ -82,19 +81,12 @@ class PanelContent:
             self._sentences[width] = verdict_sentence(standing, width, glyphs)
         return self._sentences[width]
 
-    def job_lines(self, job: JobBoard, size: tuple[int, int], rank: Line | None = None) -> list[TargetLine]:
-        """Return the lines about a running job; ``rank``: the rank under the cursor, None if it is elsewhere."""
-        return job_panel(job, rank, size, self._context.glyphs)
-
     def rank_line(self, job: JobBoard, row: AxisEntry, column: AxisEntry) -> Line:
         """Return the rank of an endpoint on one line; of two endpoints their traffic, or why there is none."""
         if row != column:
             return traffic_of(job, *(f"{one.node}:{one.index}" for one in (row, column)))
         found = job.at(row.node, int(row.index)) if row.index.isdecimal() else None
         return [("no rank here", MUTED)] if found is None else rank_parts(job, found, self._context.glyphs)
-
-    def job_text(self, job: JobBoard) -> str:
-        return board_text(job, 120, self._context.glyphs)
 
     def _ends(self, entries: tuple[AxisEntry, AxisEntry] | None) -> tuple[str, str] | None:
         ends = [str(self._context.model.endpoints[entry.number]) for entry in entries or () if entry.number is not None]
@@ -104,10 +96,6 @@ class PanelContent:
         """Return the finding about the cursor's pair, else the first one; None without findings."""
         found = self.diagnosis.found
         return found[open_place(self.diagnosis, self._ends(entries))] if found else None
-
-    def can_run(self, finding: Finding) -> bool:
-        """Return True if a next step of a finding is a command for a node of the session."""
-        return any(map(runs_here, finding.next))
 
     def findings(self, entries: tuple[AxisEntry, AxisEntry] | None, width: int, height: int) -> list[TargetLine]:
         """Return the findings in at most ``height`` lines; the one about the cursor's pair is open."""
