@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from rich.color import ColorSystem
 from textual import events, on, work
@@ -18,11 +18,14 @@ from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
-from textual.notifications import Notify
+from textual.notifications import Notify, SeverityLevel
 from textual.screen import ModalScreen, Screen
 
 from fabtui.config.edit import value_of, write_settings
+from fabtui.config.options import OptionSpec
 from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.errors import InputError
 from fabtui.exit_status import BAD_INPUT, INTERRUPTED, NOT_TESTED
 from fabtui.export.atomic_write import write_bytes
@@ -33,6 +36,7 @@ from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.paths import user_path
 from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.job_board import JobBoard
 from fabtui.report.contents import write_report
 from fabtui.sanitize import clean, one_line
 from fabtui.screen import session_actions
@@ -45,10 +49,11 @@ from fabtui.screen.app_actions import (
     write_and_notify,
     write_picture,
 )
-from fabtui.screen.context import ScreenSettings
+from fabtui.screen.context import ScreenSettings, ViewName
 from fabtui.screen.keymap import check_keys, commands, fresh_settings, key_owners
 from fabtui.screen.keys import KEY_NAMES, shortcut
 from fabtui.screen.notifier import Notifier
+from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.terminal.internals import (
     LastingNotification,
     TerminalDriver,
@@ -72,19 +77,9 @@ from fabtui.screen.views.node import NodeScreen
 from fabtui.screen.views.pair import PairScreen
 from fabtui.screen.widgets.main_head import lost_nodes
 from fabtui.screen.widgets.prompt import Prompt
+from fabtui.session.feeds.base import Feed
 from fabtui.session.feeds.baseline import read_baseline
 from fabtui.session.feeds.replay import ReplayFeed
-
-if TYPE_CHECKING:
-    from textual.notifications import SeverityLevel
-
-    from fabtui.config.options import OptionSpec
-    from fabtui.diagnosis.finding import Finding
-    from fabtui.diagnosis.preflight.checks import Preflight
-    from fabtui.presentation.job_board import JobBoard
-    from fabtui.screen.context import ViewName
-    from fabtui.screen.session_diagnosis import SessionDiagnosis
-    from fabtui.session.feeds.base import Feed
 
 #: Maximum frame rate (1/s). More would only cost bytes on the way to a distant terminal.
 RATE = 15.0

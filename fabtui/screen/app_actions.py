@@ -2,23 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from textual.app import App
-from textual.binding import Binding
-from textual.screen import ModalScreen, Screen
-
-from fabtui.model.layers import Layer, key_layers
-from fabtui.sanitize import one_line
-from fabtui.screen.keys import KEY_NAMES, bindings_of, group_title, keys_of, shortcut
-from fabtui.screen.terminal.internals import has_effect
-
-if TYPE_CHECKING:
-    from textual import events
-    from textual.dom import DOMNode
-
-    from fabtui.screen.views.main import MainScreen
-
 import asyncio
 import os
 import shlex
@@ -27,16 +10,25 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from textual.app import SuspendNotSupported
+from textual import events
+from textual.app import App, SuspendNotSupported
+from textual.binding import Binding
+from textual.dom import DOMNode
+from textual.screen import ModalScreen, Screen
 
 from fabtui.diagnosis.knowledge.next_commands import login_words
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_bytes
+from fabtui.model.layers import Layer, key_layers
 from fabtui.pictures.heatmap import matrix_scene
 from fabtui.pictures.png import png
 from fabtui.pictures.svg import svg
+from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext, ViewName, context_of
+from fabtui.screen.keys import KEY_NAMES, bindings_of, group_title, keys_of, shortcut
+from fabtui.screen.terminal.internals import has_effect
 from fabtui.screen.views.findings import FindingsScreen
 from fabtui.screen.views.history import HistoryScreen
 from fabtui.screen.views.job import JobScreen, JobsScreen, RanksScreen

@@ -7,11 +7,12 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rich.color import Color as RichColor
 from rich.errors import StyleSyntaxError
 from rich.style import Style
+from textual.app import App
 from textual.color import Color, ColorParseError
 from textual.theme import BUILTIN_THEMES, Theme
 
@@ -20,11 +21,7 @@ from fabtui.errors import InputError
 from fabtui.paths import UnsafeFileError, open_strictly, theme_folder, user_theme_folder
 from fabtui.presentation.cell_levels import CellStyle
 from fabtui.sanitize import one_line
-
-if TYPE_CHECKING:
-    from textual.app import App
-
-    from fabtui.screen.context import ScreenSettings
+from fabtui.screen.context import ScreenSettings
 
 #: Names of Textual's colours.
 COLORS = (

@@ -2,18 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from fabtui.presentation.cell_levels import CellStyle, Glyphs
-from fabtui.presentation.wording import common_domain
-from fabtui.screen.grid.axis import Axis, AxisEntry, fit_text
-from fabtui.screen.grid.layout import CellShape
-
-if TYPE_CHECKING:
-    # The first frame has no job, and the diagnosis takes long to import.
-    from fabtui.diagnosis.running_job.job_verdict import RankRow
-    from fabtui.presentation.job_board import JobBoard
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -21,14 +9,18 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabtui.model.cell_level import GOOD_FROM, Judged, judge
+from fabtui.diagnosis.running_job.job_verdict import RankRow
+from fabtui.model.cell_level import GOOD_FROM, judge
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Cell, Model
-from fabtui.presentation.cell_levels import GRADES, MARKED, STYLES, cell_text, transport_style
+from fabtui.presentation.cell_levels import GRADES, MARKED, STYLES, CellStyle, Glyphs, cell_text, transport_style
+from fabtui.presentation.job_board import JobBoard
 from fabtui.presentation.numbers import brief_text, percent_text, short_value, spoken, value_text
-from fabtui.screen.grid.layout import ENDPOINTS, NUMBER_WIDTH
+from fabtui.presentation.wording import common_domain
+from fabtui.screen.grid.axis import Axis, AxisEntry, fit_text
+from fabtui.screen.grid.layout import ENDPOINTS, NUMBER_WIDTH, CellShape
 
 if TYPE_CHECKING:
     from fabtui.presentation.job_board import JobBoard
@@ -106,9 +98,6 @@ class CellSource(ABC):
 #: Maximum relative move of a median before all cells are drawn again at once.
 _MEDIAN_STEP = 0.02
 
-#: Maximum number of cells whose judgement is kept.
-_MOST_JUDGED = 4096
-
 
 class EndpointCells(CellSource):
     """Cells of one layer of a model, by endpoint."""
@@ -123,8 +112,6 @@ class EndpointCells(CellSource):
         self.filter: Filter | None = None
         #: Cells, by positions, that changed a moment ago.
         self.highlighted: set[tuple[int, int]] = set()
-        #: Judged cells, by positions: the grid and the index read a changed cell several times in a frame.
-        self._judged: dict[tuple[int, int], Judged] = {}
         self._axis_key = self._key()
         self._drawn_with: list[float | None] = []
         self._board: JobBoard | None = None
@@ -142,7 +129,6 @@ class EndpointCells(CellSource):
             return False
         self.axis = Axis.of_model(self.model)
         self.show_in()
-        self._judged.clear()
         return True
 
     def read_medians(self) -> tuple[bool, bool]:
@@ -157,7 +143,6 @@ class EndpointCells(CellSource):
 
     def take_medians(self) -> None:
         self._drawn_with = self._measures()
-        self._judged.clear()
 
     def _measures(self) -> list[float | None]:
         medians = [self.model.median(self.layer, kind) for kind in PairClass]
@@ -187,15 +172,11 @@ class EndpointCells(CellSource):
 
     def take_filter(self, chosen: Filter | None) -> None:
         self.filter = chosen
-        self._judged.clear()
 
-    def take_changes(self, changed: AbstractSet[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Judge some cells, given by endpoint numbers, again when they are read; return their positions."""
-        at, judged = self.axis.position, self._judged
-        found = [(at[src], at[dst]) for src, dst in changed if src in at and dst in at]
-        for position in found:
-            judged.pop(position, None)
-        return found
+    def positions_of(self, pairs: AbstractSet[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return the positions of pairs that are given by endpoint numbers."""
+        at = self.axis.position
+        return [(at[src], at[dst]) for src, dst in pairs if src in at and dst in at]
 
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
         return self.cell_of(self.row_at[row], self.column_at[column], width)
@@ -255,18 +236,9 @@ class EndpointCells(CellSource):
             diagonal = row == column and self.layer.spec.per is not Per.NODE_PAIR
             style = CellStyle.DIAGONAL if diagonal else CellStyle.UNTESTED
             return (CellStyle.GONE if gone else style), None, None
-        level, cell, share = self.judged(row, column, source.number, target.number)
+        lets = None if self.filter is None else self.filter.lets
+        level, cell, share = judge(self.model, self.layer, source.number, target.number, lets)
         return STYLES[level], cell, share
-
-    def judged(self, row: int, column: int, src: int, dst: int) -> Judged:
-        """Return the judgement of two positions with these endpoint numbers."""
-        found = self._judged.get((row, column))
-        if found is None:
-            if len(self._judged) >= _MOST_JUDGED:
-                self._judged.clear()
-            lets = None if self.filter is None else self.filter.lets
-            found = self._judged[row, column] = judge(self.model, self.layer, src, dst, lets)
-        return found
 
     def unit(self) -> tuple[str, int | None]:
         """Return unit and largest message size of the values of the layer; the unit is "" while there are none.

@@ -7,16 +7,18 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from enum import IntEnum
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from fabtui.diagnosis.finding import Finding
 from fabtui.errors import InputError
 from fabtui.model.cell_level import BY_PATH, FINE, Level
 from fabtui.model.facts.leaf_switches import leaf_names
 from fabtui.model.facts.nvlink_domains import domain_names
 from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
+from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import STYLES, CellStyle, Glyphs
+from fabtui.presentation.job_board import JobBoard
 from fabtui.presentation.wording import CELL, MUTED, Part
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext
@@ -25,10 +27,6 @@ from fabtui.screen.grid.cells import CellSource, EndpointCells, NodePairCells, R
 from fabtui.screen.grid.prompts import Filter, read_filter, read_place
 from fabtui.screen.grid.severity_index import NodeCells, SeverityIndex
 from fabtui.screen.grid.widget import GridView
-
-if TYPE_CHECKING:
-    from fabtui.diagnosis.finding import Finding
-    from fabtui.presentation.job_board import JobBoard
 
 #: Why an order by groups is not possible, and what to do.
 UNKNOWN = {
@@ -101,6 +99,9 @@ class ViewState:
 
     def __init__(self, model: Model, layer: Layer, glyphs: Glyphs) -> None:
         self.source = EndpointCells(model, layer, glyphs)
+        #: Severity of the cells of all endpoint pairs, and the blocks of nodes.
+        self.index = SeverityIndex(self.source)
+        self.blocks = NodeCells(self.source, self.index)
         self.zoom = Zoom.GPUS
         #: Order of rows; if by blame, of columns too.
         self.order = RowOrder.GIVEN
@@ -117,20 +118,6 @@ class ViewState:
         self.matched = True
         #: Name of the group of each position, None without groups.
         self._groups: dict[int, str] | None = None
-
-    @cached_property
-    def index(self) -> SeverityIndex:
-        """Severity of the cells of all endpoint pairs; imports numpy, so not to be used before the first frame."""
-        return SeverityIndex(self.source)
-
-    @cached_property
-    def blocks(self) -> NodeCells:
-        return NodeCells(self.source, self.index)
-
-    @property
-    def searching(self) -> bool:
-        """True while there are cells whose severity is not known yet."""
-        return "index" in self.__dict__ and self.index.busy
 
     def shown(self) -> CellSource:
         """Return the cell source of the zoom level; the layer ``job`` has pairs only of two nodes."""
@@ -161,7 +148,7 @@ class ViewState:
         if not self.source.axis_changed():
             return False
         self.index.take_axis()
-        self.__dict__.pop("blocks", None)
+        self.blocks = NodeCells(self.source, self.index)
         self._rearrange()
         return True
 
@@ -356,8 +343,7 @@ class GridNavigation:
         #: Pair that the cursor was put on, not moved to.
         self._placed: tuple[AxisEntry, AxisEntry] | None = None
         self._searching: asyncio.TimerHandle | None = None
-        #: Label of the outlined cells, or "".
-        #: What is outlined, and its pairs.
+        #: What is outlined, or "", and its pairs.
         self._outlined = ""
         self._pairs: list[tuple[str, str]] = []
 
@@ -624,8 +610,7 @@ class GridNavigation:
         parts: list[Part] = []
         if self._outlined:
             at, pairs = self._outlined_place(), len(self._pairs)
-            # `fabtui.nodeset.count` would load ClusterShell before the first frame.
-            where = f"{pairs} pair{'s' * (pairs != 1)}" if at is None else f"pair {at + 1} of {pairs}"
+            where = count(pairs, "pair") if at is None else f"pair {at + 1} of {pairs}"
             parts += [
                 (f" {one_line(self._outlined, 60)}, {where} ", "bold reverse"),
                 ("  [ ] step   esc leave  ", MUTED),
@@ -650,7 +635,7 @@ class GridNavigation:
     def search(self) -> None:
         """Check the remaining cells in the background."""
         seeking = self._context.feed is not None and self._context.feed.seeking
-        if self._searching is None and self.view_state.searching and not seeking:
+        if self._searching is None and self.view_state.index.busy and not seeking:
             self._searching = asyncio.get_running_loop().call_later(_PAUSE, self._search)
 
     def _search(self) -> None:

@@ -1,7 +1,4 @@
-"""Levels of every cell in the order of the grid, with queries for bad cells, blocks and row orders.
-
-Imports numpy, so it must not be imported before the first frame.
-"""
+"""Levels of every cell in the order of the grid, with queries for bad cells, blocks and row orders."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fabtui.model.cell_level import FINE, Judged, Level
+from fabtui.model.cell_level import FINE, Level
 from fabtui.model.cell_matrix import CellMatrix
 from fabtui.model.layers import Layer
 from fabtui.presentation.cell_levels import GRADES, STYLES, CellStyle, cell_text
@@ -58,12 +55,6 @@ class SeverityIndex(CellMatrix):
             self.rejudge(changed=True)
         else:
             self.forget()
-
-    def judged(self, row: int, column: int) -> Judged:
-        src, dst = self._number_at[row], self._number_at[column]
-        if src is None or dst is None:
-            return super().judged(row, column)
-        return self._source.judged(row, column, src, dst)
 
     @property
     def bad_shown(self) -> int:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from fabtui.model.layers import Layer, pair_layers
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
 from fabtui.screen.grid.cells import EndpointCells
 from fabtui.screen.grid.navigation import ViewState, Zoom
+from fabtui.screen.grid.severity_index import SeverityIndex
 from fabtui.screen.grid.widget import GridView
-
-if TYPE_CHECKING:
-    from fabtui.screen.grid.severity_index import SeverityIndex
 
 #: Minimum time (s) between two full redraws for a small move of a median.
 REDRAW_INTERVAL = 0.5
@@ -128,7 +125,7 @@ class GridUpdater:
             self._draw_within(REDRAW_INTERVAL)
         self._rejudge(state.index, far=far, moved=moved, all_changed=changed is None, now=now)
         if changed:
-            positions = source.take_changes(changed)
+            positions = source.positions_of(changed)
             state.index.touch(positions)
             if not by_node:
                 # Blocks show no single cells.

@@ -11,13 +11,14 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from textual import events, on
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.content import Content
+from textual.dom import DOMNode
 from textual.screen import ModalScreen, Screen
 from textual.suggester import Suggester
 from textual.widgets import Input
@@ -40,9 +41,6 @@ from fabtui.screen.keys import bindings_of, shortcut
 from fabtui.screen.views.main import MainScreen
 from fabtui.screen.widgets.prompt import EarlyInput
 from fabtui.screen.widgets.text_line import TextLine
-
-if TYPE_CHECKING:
-    from textual.dom import DOMNode
 
 
 class _Completion(Suggester):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -30,10 +30,7 @@ from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.prompt import Prompt
 from fabtui.screen.widgets.sorted_table import TableRow
 from fabtui.screen.widgets.text_line import TextLine, content_of
-
-if TYPE_CHECKING:
-    from fabtui.session.feeds.base import Feed
-
+from fabtui.session.feeds.base import Feed
 
 #: Maximum width of a column of a table; the last column may wrap.
 _MAX_COLUMN = 44

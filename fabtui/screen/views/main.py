@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 from rich.color import ColorSystem
 from textual import events, on
@@ -16,9 +16,11 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
+from fabtui.diagnosis.finding import Finding
 from fabtui.errors import InputError
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
+from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import CellStyle
 from fabtui.presentation.job_board import JobBoard, board_text
 from fabtui.presentation.legends import layers_of, legend, usual_line, usual_lines
@@ -28,12 +30,14 @@ from fabtui.presentation.wrapping import Line, Lines, between, clipped, in_claus
 from fabtui.sanitize import one_line
 from fabtui.screen import session_actions
 from fabtui.screen.context import AppContext, ViewName
-from fabtui.screen.grid.cells import RowOrder
-from fabtui.screen.grid.navigation import GridNavigation, Zoom, block_name, block_parts
+from fabtui.screen.grid.axis import AxisEntry
+from fabtui.screen.grid.cells import EndpointCells, RowOrder
+from fabtui.screen.grid.navigation import GridNavigation, ViewState, Zoom, block_name, block_parts
 from fabtui.screen.grid.prompts import FILTER_HINT
 from fabtui.screen.grid.updates import GridUpdater
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.keys import RUN_KEY, Shortcut, shortcut
+from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.views.main_layout import (
     PANEL_LEAST,
     LayoutChoices,
@@ -75,14 +79,6 @@ from fabtui.screen.widgets.text_line import (
     TextLine,
 )
 from fabtui.screen.widgets.worst_pairs import MAX_PAIRS, WorstPairs
-
-if TYPE_CHECKING:
-    from fabtui.diagnosis.finding import Finding
-    from fabtui.model.session_model import Model
-    from fabtui.screen.grid.axis import AxisEntry
-    from fabtui.screen.grid.cells import EndpointCells
-    from fabtui.screen.grid.navigation import ViewState
-    from fabtui.screen.session_diagnosis import SessionDiagnosis
 
 _ZOOM = Binding.Group("zoom")
 #: Labels of keys over the ranks of a job; "" leaves them out.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from fabtui.diagnosis.finding import Finding, NextStep
 from fabtui.diagnosis.knowledge.step_output import judged_output
@@ -21,12 +20,8 @@ from fabtui.presentation.wrapping import HEADING, Line, Lines, between, in_claus
 from fabtui.sanitize import clean, one_line
 from fabtui.screen.grid.axis import fit_text
 from fabtui.screen.keys import RUN_KEY
+from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.widgets.text_line import TargetLine
-
-if TYPE_CHECKING:
-    from fabtui.diagnosis.finding import Finding
-    from fabtui.screen.session_diagnosis import SessionDiagnosis
-
 
 #: Style of the number of a finding by its severity.
 SEVERITY_STYLES = {"bad": "bold $error", "warn": "bold $warning", "note": "bold"}

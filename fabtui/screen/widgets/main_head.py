@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from textual import events
 from textual.content import Content
@@ -31,9 +31,7 @@ from fabtui.presentation.wrapping import Line
 from fabtui.sanitize import one_line
 from fabtui.screen.widgets.sparkline import bad_trend
 from fabtui.screen.widgets.text_line import TextLine
-
-if TYPE_CHECKING:
-    from fabtui.session.feeds.base import Playback
+from fabtui.session.feeds.base import Playback
 
 #: Length of the names of layers without bad pairs if there is no room for all names.
 _CUT = 4

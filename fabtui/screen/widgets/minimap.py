@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from textual import events
 from textual.geometry import Region
@@ -14,13 +13,11 @@ from textual.strip import Strip
 from fabtui.model.cell_level import Level
 from fabtui.model.layers import Layer
 from fabtui.presentation.cell_levels import STYLES, CellStyle, Glyphs
+from fabtui.presentation.job_board import JobBoard
 from fabtui.presentation.legends import meanings
 from fabtui.presentation.numbers import percent_text
 from fabtui.screen.grid.navigation import ViewState
 from fabtui.screen.terminal.ansi_strips import PaintedWidget, Runs, half_style
-
-if TYPE_CHECKING:
-    from fabtui.presentation.job_board import JobBoard
 
 #: Maximum number of tiles in each direction: with the panel, without it.
 _MAX_TILES = 44
