@@ -183,7 +183,6 @@ class FabricApp(App[int]):
         return RAMP_OF_SYSTEM.get(self.console.color_system or "truecolor", "24")
 
     def get_driver_class(self) -> type[Driver]:
-        """Return the driver: fabtui's own on a terminal."""
         found = super().get_driver_class()
         return TerminalDriver if found is LinuxDriver else found
 
@@ -468,7 +467,6 @@ class FabricApp(App[int]):
             explain_key(self, event, key_owners(type(self)))
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Show the value of the cell under the mouse."""
         if self.screen is self._main:
             self._main.point_at(event.screen_x, event.screen_y)
 
@@ -704,7 +702,6 @@ class FabricApp(App[int]):
 
     @work(name="report", exclusive=True, exit_on_error=False)
     async def write_report(self, path: Path) -> None:
-        """Write a report of the session, in the format of the ending of its name."""
         self.notify("writing the report ...")
         done = f"report written to {one_line(str(path), 300)}"
         await write_and_notify(self, "report", lambda: write_report(diagnose(self.model), path), done)

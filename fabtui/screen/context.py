@@ -147,5 +147,4 @@ class AppContext(Protocol):
 
 
 def context_of(node: DOMNode) -> AppContext:
-    """Return the app of a view or widget."""
     return cast("AppContext", node.app)

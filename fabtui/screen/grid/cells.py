@@ -87,7 +87,6 @@ class CellSource(ABC):
         """Return style and text of one cell, ``width`` cells wide."""
 
     def row(self, row: int, first: int, last: int, width: int) -> list[tuple[int, str]]:
-        """Return style and text of cells of a row."""
         return [self.cell(row, column, width) for column in range(first, last)]
 
     def below(self, row: int, column: int, width: int, most: int) -> list[str]:
@@ -154,7 +153,6 @@ class EndpointCells(CellSource):
         self.take_medians()
 
     def take_board(self, board: JobBoard) -> None:
-        """Show the ranks of a running job in the layer ``job``, and the traffic of pairs that counters prove."""
         self._board = board
 
     def _job_cell(self, row: int, column: int, width: int) -> tuple[CellStyle, str]:
@@ -205,7 +203,6 @@ class EndpointCells(CellSource):
         return style, text[:-1] + glyphs.of_style[CellStyle.RUNNING] if cell.running else text
 
     def below_of(self, row: int, column: int, width: int, most: int) -> list[str]:
-        """Return the lines of the cell of two positions below its value."""
         if self.layer is Layer.JOB:
             return []
         style, cell, share = self.judge(row, column)

@@ -134,7 +134,6 @@ class ViewState:
 
     @property
     def shows_ranks(self) -> bool:
-        """True if the grid shows the ranks of the running job."""
         return self.source.layer is Layer.JOB and self.zoom is not Zoom.NODES
 
     def entry_of(self, row: AxisEntry, column: AxisEntry) -> AxisEntry:
@@ -169,12 +168,10 @@ class ViewState:
 
     @property
     def follows(self) -> bool:
-        """True if rows and columns depend on results."""
         return self.order is not RowOrder.GIVEN or self.hides
 
     @property
     def hides(self) -> bool:
-        """True if rows and columns without a match are to be hidden."""
         return self.filter is not None and self.filter.by_result and not self.filter.all_rows
 
     def grouped(self, order: RowOrder) -> Grouped | None:
@@ -184,7 +181,6 @@ class ViewState:
         return group_by(self.source.model, self.source.axis, order)
 
     def reorder(self) -> bool:
-        """Recompute rows and columns; return True if they changed."""
         arranged = self._arranged()
         if arranged == self._shown_in:
             return False
@@ -238,7 +234,6 @@ class ViewState:
         return self.index.tiles(down, across, shown, by_node=by_node)
 
     def nodes(self) -> tuple[int, int] | None:
-        """Return the node indices of the selected pair, or None."""
         if self.pair is None:
             return None
         at = self.place_of(self.pair)
@@ -387,14 +382,12 @@ class GridNavigation:
         return None if row is None or column is None else (row, column)
 
     def go_to(self, row: int, column: int) -> None:
-        """Move the cursor to a cell, by positions of endpoints, in the current zoom."""
         entries = self.view_state.source.axis.entries
         self.view_state.pair = entries[row], entries[column]
         self.show()
 
     @property
     def moved(self) -> bool:
-        """True once the user has moved the cursor."""
         return self.view_state.pair is not self._placed
 
     def put_cursor(self, row: int, column: int) -> None:
@@ -406,7 +399,6 @@ class GridNavigation:
         self._placed = view.pair
 
     def take_layer(self, layer: Layer) -> None:
-        """Show another layer, which may have other rows and columns."""
         self.note_cursor()
         before = self.view_state.shown()
         self.view_state.take_layer(layer)
@@ -429,7 +421,6 @@ class GridNavigation:
             self.grid.reread()
 
     def show(self) -> None:
-        """Show the current zoom, order and filter, with the cursor on its pair."""
         view = self.view_state
         self.grid.aim = view.aim() or (None if view.shows_ranks else self.grid.aim)
         self.grid.corner = ("ranks", "") if view.shows_ranks else (ZOOM_WORDS[view.zoom], "row>col")
@@ -633,7 +624,6 @@ class GridNavigation:
         return parts
 
     def search(self) -> None:
-        """Check the remaining cells in the background."""
         seeking = self._context.feed is not None and self._context.feed.seeking
         if self._searching is None and self.view_state.index.busy and not seeking:
             self._searching = asyncio.get_running_loop().call_later(_PAUSE, self._search)

@@ -280,7 +280,6 @@ class JobScreen(TitledScreen):
 
     @on(NodesTable.Moved)
     def moved(self) -> None:
-        """Show the log of the other node."""
         self._step = None
         self.draw()
 

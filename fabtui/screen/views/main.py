@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, cast
 
@@ -155,12 +156,12 @@ class MainScreen(Screen[None]):
         one.action.partition("(")[0] for one in BINDINGS if isinstance(one, Shortcut) and "grid" in one.needs
     )
 
+    @dataclass
     class PairChosen(Message):
         """The user wants to see a pair."""
 
-        def __init__(self, source: AxisEntry, target: AxisEntry) -> None:
-            super().__init__()
-            self.source, self.target = source, target
+        source: AxisEntry
+        target: AxisEntry
 
     def __init__(self, context: AppContext) -> None:
         super().__init__()
@@ -212,7 +213,6 @@ class MainScreen(Screen[None]):
         self._optional = self._optional_widgets()
 
     def _optional_widgets(self) -> dict[str, Widget]:
-        """Return the widgets that a layout shows or hides, by their names there."""
         return {
             "connecting": self.node_states,
             "grid": self.grid,
@@ -537,7 +537,6 @@ class MainScreen(Screen[None]):
             self.key_bar.draw()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable the keys of the grid while the node states cover it."""
         if self.view == "connecting" and action in self._grid_actions:
             return False
         return super().check_action(action, parameters)
@@ -574,7 +573,6 @@ class MainScreen(Screen[None]):
         self.verdict_bar.put([([(f" {text} ", "bold reverse")], None)])
 
     def point_at(self, x: int, y: int) -> None:
-        """Show the value of the cell under the mouse."""
         self.tooltip_line.at = (x, y)
         self._draw_tooltip()
 
@@ -609,11 +607,9 @@ class MainScreen(Screen[None]):
         return self.navigation.entries()
 
     def cursor_block(self) -> tuple[int, int] | None:
-        """Return the two nodes of the block under the cursor; None unless the grid shows node blocks."""
         return self.navigation.block() if self.view == "grid" else None
 
     def go_to(self, position: tuple[int, int]) -> None:
-        """Move the cursor to a cell, by positions of endpoints."""
         self.navigation.go_to(*position)
         self.draw()
 
@@ -776,7 +772,6 @@ class MainScreen(Screen[None]):
 
     @property
     def log_is_large(self) -> bool:
-        """True if the event log has been enlarged."""
         return self._choices.log
 
     def action_log(self) -> None:

@@ -19,7 +19,7 @@ from fabtui.presentation.job_board import (
 )
 from fabtui.presentation.preflight_lines import short_lines
 from fabtui.presentation.progress_estimate import Pace, sweep_lines
-from fabtui.presentation.verdict_line import Standing, verdict_sentence
+from fabtui.presentation.verdict_line import verdict_sentence
 from fabtui.presentation.wording import MUTED, plain
 from fabtui.presentation.wrapping import Line, Lines, between, clipped, stacked, whole, wrapped
 from fabtui.screen.context import AppContext
@@ -59,9 +59,6 @@ class PanelContent:
         self._worst_sorting = worst_sorting
         self._pace = Pace()
         self.diagnosis = SessionDiagnosis(context.model, context.request_draw)
-        #: The latest verdict, and its sentences by their widths.
-        self._standing = Standing()
-        self._sentences: dict[int | None, Line] = {}
 
     def preflight_summary(self, width: int) -> Lines:
         lines = styled(short_lines(self._context.preflight(), width, _SUMMARY, self._context.glyphs))
@@ -73,13 +70,7 @@ class PanelContent:
         if job is not None and (job.verdict.alerts or not any(found.layers.values())):
             line = sentence_line(job, _LONGEST if width is None else width, glyphs, self._context.now())
             return [(text.strip(), style) for text, style in line]
-        # The tally and the list of findings are replaced when they change.
-        if (standing := self.diagnosis.standing()) != self._standing:
-            self._standing = standing
-            self._sentences.clear()
-        if width not in self._sentences:
-            self._sentences[width] = verdict_sentence(standing, width, glyphs)
-        return self._sentences[width]
+        return verdict_sentence(found.standing(), width, glyphs)
 
     def rank_line(self, job: JobBoard, row: AxisEntry, column: AxisEntry) -> Line:
         """Return the rank of an endpoint on one line; of two endpoints their traffic, or why there is none."""

@@ -169,7 +169,6 @@ class NodesScreen(SteppedScreen):
         return self.query_one(NodesTable)
 
     def on_mount(self) -> None:
-        """Draw the first frame, and every second the time since a node was lost."""
         self.table.focus()
         self.set_interval(1.0, self.draw)
 
@@ -249,7 +248,6 @@ class NodesScreen(SteppedScreen):
 
     @on(NodesTable.Moved)
     def moved(self) -> None:
-        """Show the text of the other node, from its beginning."""
         self.selected = None
         self.action_scroll_edge(False)
         self.draw()

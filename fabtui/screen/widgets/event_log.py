@@ -120,7 +120,6 @@ class EventLog(TextLine):
 
 
 def log_parts(line: LogLine) -> list[Part]:
-    """Return a line of the event log."""
     node = f"{one_line(line.node, 64)} " if line.node else ""
     return [
         (f"{time_text(line.time)} ", MUTED),

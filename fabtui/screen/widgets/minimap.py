@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from textual import events
 from textual.geometry import Region
@@ -44,12 +45,12 @@ class Minimap(PaintedWidget):
 
     DEFAULT_CSS = "Minimap { width: 20; height: 10; }"
 
+    @dataclass
     class Pointed(Message):
         """The map was clicked, at a share of its height and width."""
 
-        def __init__(self, down: float, right: float) -> None:
-            super().__init__()
-            self.down, self.right = down, right
+        down: float
+        right: float
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(glyphs, id=id)
@@ -150,7 +151,6 @@ class ColorKey(PaintedWidget):
     _entries: tuple[tuple[CellStyle, str, str], ...] = ()
 
     def explain(self, layer: Layer, shown: Collection[int], *, job: JobBoard | None = None) -> None:
-        """Explain the styles that cells of a layer have, or the ranks of a job."""
         if layer is Layer.JOB and job is not None:
             entries = job.legend(self.glyphs)
         else:

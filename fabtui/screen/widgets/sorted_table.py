@@ -181,7 +181,6 @@ class SortedTable(Widget, can_focus=True):
 
     @property
     def selected(self) -> TableRow | None:
-        """Row of the cursor, or None without rows."""
         return self._rows[self.cursor] if self._rows else None
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from textual import events
@@ -69,19 +70,17 @@ ALL_FINDINGS = 1 << 20
 class TargetLines(TextLine):
     """Lines, some of which lead to a finding or a pair when clicked."""
 
+    @dataclass
     class Pointed(Message):
         """A line with a target was clicked."""
 
-        def __init__(self, target: int | tuple[int, int]) -> None:
-            super().__init__()
-            self.target = target
+        target: int | tuple[int, int]
 
+    @dataclass
     class Sorted(Message):
         """A heading was clicked."""
 
-        def __init__(self, column: int) -> None:
-            super().__init__()
-            self.column = column
+        column: int
 
     _targets: Sequence[Target] = ()
 
