@@ -129,14 +129,14 @@ def test_a_strip_can_be_cut_like_any_other() -> None:
 
 
 def test_a_healthy_frame_fits_a_slow_line() -> None:
-    """120 x 40 of good cells in 24-bit colour is at most 8 KB, moves of the cursor not counted."""
+    """120 x 40 of good cells in 24-bit colour is at most 16 KB, moves of the cursor not counted."""
     palette = palette_of("24")
     axis = axis_of(100, 8)
     layout = lay_out(axis, 120, 40)
     scene = LineRenderer(axis, layout, layout.shown(axis, 0), 0, 0, 1, Glyphs(False))
     cells = cells_like(scene, [CellStyle.GOOD] * len(scene.columns))
     lines = [palette.ready(scene.cells(row, cells)) for row in range(40)]
-    assert sum(len(line.encode()) for line in lines) <= 8192 - 40 * 9
+    assert sum(len(line.encode()) for line in lines) <= 16384 - 40 * 9
 
 
 @pytest.mark.parametrize("count", list(SYSTEMS))

@@ -7,10 +7,8 @@ only on demand, for example for a screenshot or a dialog over the grid.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
 
 from rich.color import Color, ColorSystem
 from rich.segment import Segment
@@ -22,59 +20,22 @@ from fabtui.presentation.cell_levels import CellStyle, Glyphs
 from fabtui.sanitize import drawable
 
 RESET = "\x1b[0m"
-#: Code that ends each attribute.
-OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "7": "27", "9": "29"}
-_NAMES = {"1": "bold", "2": "dim", "3": "italic", "4": "underline", "5": "blink", "7": "reverse", "9": "strike"}
-
-
-class Codes(NamedTuple):
-    """Terminal codes of a style."""
-
-    attributes: frozenset[str]
-    foreground: str
-    background: str
-
-
-#: Style of a terminal after a reset.
-PLAIN = Codes(frozenset(), "39", "49")
+_ATTRIBUTES = {"1": "bold", "2": "dim", "3": "italic", "4": "underline", "5": "blink", "7": "reverse", "9": "strike"}
 #: Colours of the 256-colour palette that are the same in all terminals; their codes are half as long as RGB.
 _INDEX = {Color.from_ansi(index).get_truecolor(): index for index in range(16, 256)}
 
 
-@lru_cache(4096)
-def codes_of(style: Style, system: ColorSystem | None) -> Codes:
-    """Return the codes of a style; ``system`` is None for no colours."""
-    attributes = frozenset(code for code, name in _NAMES.items() if getattr(style, name))
-    return Codes(attributes, _color(style, system, True), _color(style, system, False))
-
-
-def _color(style: Style, system: ColorSystem | None, foreground: bool) -> str:
-    color = style.color if foreground else style.bgcolor
-    if color is None or color.is_default or system is None:
-        return "39" if foreground else "49"
-    if color.triplet in _INDEX and system is ColorSystem.TRUECOLOR:
-        return f"{38 if foreground else 48};5;{_INDEX[color.triplet]}"
-    return ";".join(color.downgrade(system).get_ansi_codes(foreground))
-
-
-@lru_cache(4096)
-def change(before: Codes, after: Codes) -> str:
-    """Return the shortest escape sequence from one style to another, "" when nothing changes."""
-    had, want = before.attributes, after.attributes
-    codes = sorted({OFF[code] for code in had - want})
-    if "22" in codes:
-        # This code ends both bold and dim.
-        had -= {"1", "2"}
-    codes += sorted(want - had)
-    if before.foreground != after.foreground:
-        codes.append(after.foreground)
-    if before.background != after.background:
-        codes.append(after.background)
-    if not codes:
-        return ""
-    # Starting from a reset may be shorter.
-    from_reset = ["0", *sorted(want), *(code for code in after[1:] if code not in PLAIN)]
-    return f"\x1b[{min(';'.join(codes), ';'.join(from_reset), key=len)}m"
+def codes_of(style: Style, system: ColorSystem | None) -> str:
+    """Return the escape sequence of a style after any other; ``system`` is None for no colours."""
+    codes = ["0", *(code for code, name in _ATTRIBUTES.items() if getattr(style, name))]
+    for color, foreground in ((style.color, True), (style.bgcolor, False)):
+        if color is None or color.is_default or system is None:
+            continue
+        if color.triplet in _INDEX and system is ColorSystem.TRUECOLOR:
+            codes.append(f"{38 if foreground else 48};5;{_INDEX[color.triplet]}")
+        else:
+            codes += color.downgrade(system).get_ansi_codes(foreground)
+    return f"\x1b[{';'.join(codes)}m"
 
 
 Runs = list[tuple[int, str]]
@@ -82,8 +43,6 @@ Runs = list[tuple[int, str]]
 #: Characters for two cells in one line; see `half_style`.
 UPPER, LOWER, BLANK = "▀", "▄", " "
 _HALVES_FROM = 32
-#: Place before the first slot of a line: a terminal after a reset.
-_AFTER_RESET = -1
 
 
 def half_style(upper: int, lower: int) -> int:
@@ -96,7 +55,7 @@ _FILLED_BY_TEXT = frozenset({CellStyle.GONE, CellStyle.SLOW})
 
 
 class Palette:
-    """Style of each slot, and the shortest escape sequence between any two slots.
+    """Style of each slot, with its escape sequence.
 
     ``ramp`` has the Rich style of each slot by its key, applied over ``base``; ``system`` is None for no colours.
     """
@@ -108,7 +67,7 @@ class Palette:
         self.styles: list[Style] = [base + Style.parse(ramp.get(slot.key) or "none") for slot in CellStyle]
         self._base = base
         self._halves: dict[int, tuple[str, Style]] = {}
-        self._changes = _Changes(self)
+        self._codes: dict[int, str] = {}
 
     def style(self, slot: int) -> Style:
         """Return the style of a slot, or of two slots in one character."""
@@ -160,27 +119,15 @@ class Palette:
         if not "".join([text for _, text in runs]).isprintable():
             runs = [(slot, drawable(text)) for slot, text in runs]
         parts: list[str] = []
-        before = _AFTER_RESET
+        before, codes = -1, self._codes
         for slot, text in runs:
             if slot != before:
-                parts.append(self._changes[before, slot])
+                if slot not in codes:
+                    codes[slot] = codes_of(self.style(slot), self.system)
+                parts.append(codes[slot])
                 before = slot
             parts.append(text)
         return "".join(parts) + RESET
-
-
-class _Changes(dict[tuple[int, int], str]):
-    """Escape sequences between two slots, made when they are first needed."""
-
-    def __init__(self, palette: Palette) -> None:
-        super().__init__()
-        self._palette = palette
-
-    def __missing__(self, slots: tuple[int, int]) -> str:
-        palette = self._palette
-        before, after = (PLAIN if at < 0 else codes_of(palette.style(at), palette.system) for at in slots)
-        self[slots] = codes = change(before, after)
-        return codes
 
 
 class ReadyStrip(Strip):
