@@ -80,7 +80,6 @@ def key_owners(app: AppClass) -> list[type[DOMNode]]:
 
 
 def key_rows(app: AppClass) -> list[KeyRow]:
-    """Return all bindings of the screen, for the settings file and for generated tables."""
     return [
         KeyRow(one.id or "", one.key, one.tooltip or one.description, owner.__name__, group_title(owner))
         for owner in key_owners(app)
@@ -176,7 +175,6 @@ _MOVES = ("grid.", "worst.", "detail.", ".layer-")
 
 
 def commands(app: App[int], screen: Screen[object]) -> Iterable[SystemCommand]:
-    """Yield a command for each key that works where the palette was opened, and one for the themes."""
     for owner in key_owners(type(app)):
         # The focused widget is the one that had the focus when the palette was opened.
         node = next((node for node in (app, screen, screen.focused) if isinstance(node, owner)), None)

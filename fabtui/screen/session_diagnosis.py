@@ -96,7 +96,6 @@ class SessionDiagnosis:
 
     @property
     def current(self) -> bool:
-        """True if the findings are about the latest results."""
         return self._of == self._model.version
 
     @property

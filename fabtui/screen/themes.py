@@ -54,7 +54,6 @@ _SHARE = re.compile(r"(?<=\S)\s+\d{1,3}(\.\d+)?%")
 
 
 def check(colors: Mapping[str, str], variables: Mapping[str, str], ramps: Mapping[str, Mapping[str, str]]) -> None:
-    """Raise ValueError if a name, a colour or a style of a theme is invalid."""
     for name, text in colors.items():
         if name not in COLORS:
             raise ValueError(f"unknown colour {name!r} in [colors]{nearest(name, COLORS)}")
@@ -208,7 +207,6 @@ def all_theme_names() -> list[str]:
 
 
 def theme_problem(name: str) -> str | None:
-    """Return the error in a theme, or None if it is valid."""
     if name not in theme_paths() and name in BUILTIN_THEMES:
         return None
     try:
@@ -228,7 +226,6 @@ def read_theme(name: str) -> ThemeFile:
 
 
 def read_theme_file(path: Path) -> ThemeFile:
-    """Read a theme file; raise `InputError` if it is not a theme."""
     own = path.parent != theme_folder()
     try:
         with open(open_strictly(path) if own else path, "rb") as file:

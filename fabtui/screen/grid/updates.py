@@ -41,7 +41,6 @@ class Highlights:
         self._seen: dict[Position, float] = {}
 
     def add(self, source: EndpointCells, changed: list[Position], now: float) -> None:
-        """Highlight the changed cells whose result differs from the previous one."""
         if len(changed) > MAX_HIGHLIGHTS:
             return
         for position in changed:
@@ -100,7 +99,6 @@ class GridUpdater:
         self._stale = False
 
     def update(self, state: ViewState) -> None:
-        """Draw the cells in view that changed since the last call."""
         source = state.source
         changed = source.model.drain_changes()
         if state.take_axis():

@@ -78,7 +78,6 @@ class GridView(PaintedWidget, can_focus=True):
         self._outlined: Outlined = {}
 
     def outline(self, pairs: Collection[tuple[str, str]]) -> None:
-        """Outline the cells of ordered pairs of endpoints, by name."""
         self._outline = pairs
         self._outlined = outlined(pairs, self.source.rows, self.source.columns)
         self.refresh()
@@ -88,7 +87,6 @@ class GridView(PaintedWidget, can_focus=True):
         super().paint_with(ramp, system)
 
     def show(self, source: CellSource) -> None:
-        """Show a source, or the same one after rows and columns changed."""
         viewport = self.viewport
         down, across = self.row - viewport.top, self.column - viewport.left
         self.source = source
@@ -117,7 +115,6 @@ class GridView(PaintedWidget, can_focus=True):
         return rows[self.row], columns[self.column]
 
     def reread(self) -> None:
-        """Read every cell again with the next frame."""
         self._rows.clear()
         self.refresh()
 
@@ -241,7 +238,6 @@ class GridView(PaintedWidget, can_focus=True):
 
     @property
     def _span(self) -> tuple[int, int]:
-        """First column in view and the one after the last."""
         columns = self.viewport.columns
         return (columns[0][0], columns[-1][0] + 1) if columns else (0, 0)
 
@@ -257,7 +253,6 @@ class GridView(PaintedWidget, can_focus=True):
         return self._rows[row]
 
     def move_to(self, row: int, column: int) -> None:
-        """Move the cursor to a cell, or to the nearest edge."""
         down, across = self.source.rows.size, self.source.columns.size
         row, column = max(0, min(row, down - 1)), max(0, min(column, across - 1))
         if not down or not across or (row, column) == (self.row, self.column):
@@ -300,11 +295,9 @@ class GridView(PaintedWidget, can_focus=True):
         self.post_message(self.Moved())
 
     def cell_at(self, x: int, y: int) -> tuple[int, int] | None:
-        """Return the row and column at a point of the widget, or None."""
         return self.viewport.cell_at(self.layout_now(), x, y)
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the cell clicked; open the cell that has the cursor."""
         found = self.cell_at(event.x, event.y)
         if found is None:
             return
@@ -363,7 +356,6 @@ class LineRenderer:
             self._marked = [at - first for at, _ in self._blocks if at and entries[at].first]
 
     def cells(self, row: int, cells: Runs, part: int = 0, *, colored: bool = True) -> Runs:
-        """Return a line of a row: header, then cells."""
         first, last = self.span
         cells, at_cursor = cells.copy(), self.column - first
         framed = row == self.row and first <= self.column < last and not part
@@ -421,7 +413,6 @@ class LineRenderer:
         return [(CellStyle.HEADER, f"{text:<{width}}")]
 
     def heading(self, line: int) -> Runs:
-        """Return the runs of a line above the rows: node names, then indices."""
         if not line and self.axis.openings:
             return self._groups()
         named = self.layout.heads - (not self.axis.of_nodes_alone)
@@ -431,7 +422,6 @@ class LineRenderer:
         return self._stacked_names(runs, named - 1 - line) if self.axis.stacked else self._names(runs)
 
     def group(self, row: int) -> Runs:
-        """Return the line with the name of the group that begins at a row."""
         rule = "-" if self.glyphs.plain else "─"
         name = squeeze(self._down.entries[row].group, self.layout.width, self.glyphs.ellipsis)
         line = f" {rule * max(0, self.layout.width - len(name) - 1)}"[: self.layout.width - len(name)]

@@ -70,11 +70,9 @@ class Palette:
         self._codes: dict[int, str] = {}
 
     def style(self, slot: int) -> Style:
-        """Return the style of a slot, or of two slots in one character."""
         return self.styles[slot] if slot < _HALVES_FROM else self._half(slot)[1]
 
     def strip(self, runs: Runs, width: int | None) -> Strip:
-        """Return a line whose terminal text has codes only where the style changes."""
         return ReadyStrip(runs, width, self)
 
     def segments(self, runs: Runs) -> list[Segment]:
@@ -176,6 +174,5 @@ class PaintedWidget(Widget):
         self.refresh()
 
     def paint_as(self, other: PaintedWidget) -> None:
-        """Take over the colours of another widget."""
         if (self._ramp, self._system) != (other._ramp, other._system):
             self.paint_with(other._ramp, other._system)

@@ -111,7 +111,6 @@ class TerminalDriver(linux_driver.LinuxDriver):
     """Textual's driver of a terminal, but its end raises nothing: it ends the session (`watch_hangup`)."""
 
     def run_input_thread(self) -> None:
-        """Read keys until the terminal is handed back, or gone."""
         with contextlib.suppress(OSError):
             super().run_input_thread()
 
@@ -186,7 +185,6 @@ def write_codes(driver: Any, codes: str) -> bool:
 
 
 def exit_within(seconds: float) -> None:
-    """End this process after some seconds, even if it is blocked then."""
     timer = threading.Timer(seconds, os._exit, (HUNG_UP,))
     timer.daemon = True
     timer.start()

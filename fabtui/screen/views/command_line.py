@@ -93,7 +93,6 @@ class CommandLine(ModalScreen[None]):
         await self._explain(self._text)
 
     async def take(self, event: events.Key) -> None:
-        """Take a key that was pressed before the input line had the focus."""
         await self._input.take(event)
 
     async def _explain(self, text: str) -> None:

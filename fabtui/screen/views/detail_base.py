@@ -65,7 +65,6 @@ def table(headings: list[str], rows: Sequence[Sequence[Cell]]) -> Lines:
 
 
 def table_section(title: str, headings: list[str], rows: Sequence[Sequence[Cell]], note: str = "") -> Lines:
-    """Return a section with a table; nothing without rows."""
     return section(title, note) + table(headings, rows) if rows else []
 
 
@@ -75,7 +74,6 @@ def _is_heading(line: Line) -> bool:
 
 
 def as_text(lines: Lines) -> str:
-    """Return lines without styles."""
     return "\n".join(plain(line).rstrip() for line in lines)
 
 
@@ -141,7 +139,6 @@ class TitledScreen(Screen[None]):
         self.title_line.show(Content.assemble(*line))
 
     def matches(self, text: str) -> bool:
-        """Return True if a text has all words of the filter."""
         lowered = text.lower()
         return all(word in lowered for word in self.filter.lower().split())
 
@@ -173,7 +170,6 @@ class TitledScreen(Screen[None]):
             prompt.remove()
 
     def action_leave(self) -> None:
-        """Show everything again, then leave."""
         if self.filter:
             self.filter = ""
             self.draw()
@@ -230,7 +226,6 @@ class DetailScreen(TitledScreen):
         return found or [[], [(f"  no line has the words {one_line(self.filter, 60)}", MUTED)]]
 
     def draw(self) -> None:
-        """Draw the current state; costs nothing if it has not changed."""
         if not self.is_mounted or not self.query("#detail-text"):
             return
         width = max(20, self.size.width - 2)
@@ -376,7 +371,6 @@ class SteppedScreen(DetailScreen):
         return [line for at, text in enumerate(finding.next) for line in self.step(text, at, width)]
 
     def step(self, text: str, at: int, width: int) -> Lines:
-        """Return the lines of the next step at a place of a list."""
         lines = step_block(self.context, text, at, width, selected=text == self.selected, noted=not self._copies)
         self._drawn.append((text, lines[0]))
         return lines
@@ -391,7 +385,6 @@ class SteppedScreen(DetailScreen):
             self._select(texts[0 if by > 0 else -1])
 
     def action_run_step(self) -> None:
-        """Run the selected next step; without one, select the first."""
         if self.selected in [text for text, _ in self._drawn]:
             assert self.selected is not None
             run_step(self, self.selected)
@@ -427,7 +420,6 @@ class SteppedScreen(DetailScreen):
             body.scroll_to(y=max(0, row - height // 2), animate=False)
 
     def on_click(self, event: events.Click) -> None:
-        """Select the next step clicked; run the selected one."""
         y = event.screen_y - self.query_one("#detail-text").region.y
         if event.screen_y >= self.query_one("#detail-body").region.bottom or y < 0:
             return
