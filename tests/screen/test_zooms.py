@@ -203,7 +203,7 @@ def test_the_index_is_what_the_cells_say(seed: int) -> None:
             verdict = chance.choice([Verdict.OK, Verdict.OK, Verdict.FAILED, Verdict.TIMEOUT])
             value = chance.choice([40.0, 300.0, 2.0]) if verdict is Verdict.OK else None
             story.measured(Measurement(Layer.P2P, src, dst, verdict, value, "GB/s", 256 << 20, story.now))
-        view.index.touch(view.source.positions_of(story.shadow.drain_changes() or set()))
+        view.index.touch(view.source.take_changes(story.shadow.drain_changes() or set()))
         view.source.take_medians()
         view.index.rejudge()
         while not view.index.step(0.0):

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabtui.diagnosis.running_job.job_verdict import RankRow
-from fabtui.model.cell_level import GOOD_FROM, judge
+from fabtui.model.cell_level import GOOD_FROM, Judged, judge
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Verdict
@@ -98,6 +98,10 @@ class CellSource(ABC):
 _MEDIAN_STEP = 0.02
 
 
+#: Maximum number of cells whose judgement is kept.
+_MOST_JUDGED = 4096
+
+
 class EndpointCells(CellSource):
     """Cells of one layer of a model, by endpoint."""
 
@@ -111,6 +115,8 @@ class EndpointCells(CellSource):
         self.filter: Filter | None = None
         #: Cells, by positions, that changed a moment ago.
         self.highlighted: set[tuple[int, int]] = set()
+        #: Judged cells, by positions: the grid and the index both read a changed cell.
+        self._judged: dict[tuple[int, int], Judged] = {}
         self._axis_key = self._key()
         self._drawn_with: list[float | None] = []
         self._board: JobBoard | None = None
@@ -128,6 +134,7 @@ class EndpointCells(CellSource):
             return False
         self.axis = Axis.of_model(self.model)
         self.show_in()
+        self._judged.clear()
         return True
 
     def read_medians(self) -> tuple[bool, bool]:
@@ -142,6 +149,7 @@ class EndpointCells(CellSource):
 
     def take_medians(self) -> None:
         self._drawn_with = self._measures()
+        self._judged.clear()
 
     def _measures(self) -> list[float | None]:
         medians = [self.model.median(self.layer, kind) for kind in PairClass]
@@ -170,11 +178,15 @@ class EndpointCells(CellSource):
 
     def take_filter(self, chosen: Filter | None) -> None:
         self.filter = chosen
+        self._judged.clear()
 
-    def positions_of(self, pairs: AbstractSet[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return the positions of pairs that are given by endpoint numbers."""
+    def take_changes(self, changed: AbstractSet[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Judge some cells, given by endpoint numbers, again when they are read; return their positions."""
         at = self.axis.position
-        return [(at[src], at[dst]) for src, dst in pairs if src in at and dst in at]
+        positions = [(at[src], at[dst]) for src, dst in changed if src in at and dst in at]
+        for position in positions:
+            self._judged.pop(position, None)
+        return positions
 
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
         return self.cell_of(self.row_at[row], self.column_at[column], width)
@@ -233,9 +245,18 @@ class EndpointCells(CellSource):
             diagonal = row == column and self.layer.spec.per is not Per.NODE_PAIR
             style = CellStyle.DIAGONAL if diagonal else CellStyle.UNTESTED
             return (CellStyle.GONE if gone else style), None, None
-        lets = None if self.filter is None else self.filter.lets
-        level, cell, share = judge(self.model, self.layer, source.number, target.number, lets)
+        level, cell, share = self.judged(row, column, source.number, target.number)
         return STYLES[level], cell, share
+
+    def judged(self, row: int, column: int, src: int, dst: int) -> Judged:
+        """Return the judgement of two positions with these endpoint numbers."""
+        judged = self._judged.get((row, column))
+        if judged is None:
+            if len(self._judged) >= _MOST_JUDGED:
+                self._judged.clear()
+            lets = None if self.filter is None else self.filter.lets
+            judged = self._judged[row, column] = judge(self.model, self.layer, src, dst, lets)
+        return judged
 
     def unit(self) -> tuple[str, int | None]:
         """Return unit and largest message size of the values of the layer; the unit is "" while there are none.

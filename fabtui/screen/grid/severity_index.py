@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fabtui.model.cell_level import FINE, Level
+from fabtui.model.cell_level import FINE, Judged, Level
 from fabtui.model.cell_matrix import CellMatrix
 from fabtui.model.layers import Layer
 from fabtui.presentation.cell_levels import GRADES, STYLES, CellStyle, cell_text
@@ -55,6 +55,12 @@ class SeverityIndex(CellMatrix):
             self.rejudge(changed=True)
         else:
             self.forget()
+
+    def judged(self, row: int, column: int) -> Judged:
+        src, dst = self._number_at[row], self._number_at[column]
+        if src is None or dst is None:
+            return super().judged(row, column)
+        return self._source.judged(row, column, src, dst)
 
     @property
     def bad_shown(self) -> int:

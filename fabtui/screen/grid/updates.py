@@ -123,7 +123,7 @@ class GridUpdater:
             self._draw_within(REDRAW_INTERVAL)
         self._rejudge(state.index, far=far, moved=moved, all_changed=changed is None, now=now)
         if changed:
-            positions = source.positions_of(changed)
+            positions = source.take_changes(changed)
             state.index.touch(positions)
             if not by_node:
                 # Blocks show no single cells.
