@@ -90,7 +90,7 @@ def synthetic_source(count: int) -> Any:
     from fabtui.presentation.cell_levels import CellStyle, Glyphs, cell_text
     from fabtui.screen.grid.axis import Axis, AxisEntry
     from fabtui.screen.grid.cells import share_bar
-    from fabtui.screen.grid.layout import ENDPOINTS, NUMBER_WIDTH
+    from fabtui.screen.grid.layout import ENDPOINTS
 
     glyphs = Glyphs(plain=False)
     palette = bytes([CellStyle.GOOD] * 6 + [CellStyle.FAIR, CellStyle.LOW, CellStyle.SLOW, CellStyle.FAILED])
@@ -105,7 +105,8 @@ def synthetic_source(count: int) -> Any:
             self.rows = self.columns = Axis(entries)
             self.slots = bytearray([CellStyle.GOOD]) * (count * count + 4096)
             self.shift = 0
-            self.tables: dict[int, list[str]] = {}
+            self.tables: dict[int, list[tuple[int, str]]] = {}
+            self.lines: dict[int, list[str]] = {}
 
         def mix(self) -> None:
             """Give cells different verdicts."""
@@ -116,30 +117,25 @@ def synthetic_source(count: int) -> Any:
             """Change every cell, at no cost."""
             self.shift = (self.shift + 1009) % 4096
 
-        def table(self, width: int) -> list[str]:
+        def table(self, width: int) -> list[tuple[int, str]]:
             known = self.tables.get(width)
             if known is None:
                 number = "351" if width > 3 else ""
-                known = self.tables[width] = [cell_text(slot, number, width, glyphs) for slot in range(18)]
+                known = self.tables[width] = [(slot, cell_text(slot, number, width, glyphs)) for slot in range(18)]
             return known
 
-        def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
-            begin = row * count + self.shift
-            slots = self.slots[begin + first : begin + last]
-            if width < NUMBER_WIDTH:
-                return slots, None
-            table = self.table(width)
-            return slots, [table[slot] for slot in slots]
+        def row(self, row: int, first: int, last: int, width: int) -> list[tuple[int, str]]:
+            begin, table = row * count + self.shift, self.table(width)
+            return [table[slot] for slot in self.slots[begin + first : begin + last]]
 
         def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
-            slot = self.slots[row * count + column + self.shift]
-            return slot, self.table(width)[slot]
+            return self.table(width)[self.slots[row * count + column + self.shift]]
 
         def below(self, row: int, column: int, width: int, most: int) -> list[str]:
-            known = self.tables.get(-width)
+            known = self.lines.get(width)
             if known is None:
                 lines = [share_bar(0.97, width - 2, glyphs), "97 %", "P2P", "2 tests"]
-                known = self.tables[-width] = [f"{line:^{width}}" for line in lines]
+                known = self.lines[width] = [f"{line:^{width}}" for line in lines]
             return known[:most]
 
     return Synthetic()
@@ -153,8 +149,7 @@ def grid_child(count: int, frames: int) -> dict[str, float]:
 
     from fabtui.presentation.cell_levels import Glyphs
     from fabtui.screen.grid.widget import GridView
-    from fabtui.screen.themes.choice import textual_theme
-    from fabtui.screen.themes.ramps import ramp_of, read_theme
+    from fabtui.screen.themes import ramp_of, read_theme, textual_theme
 
     costs: dict[str, float] = {}
     source = synthetic_source(count)
@@ -184,7 +179,7 @@ def grid_child(count: int, frames: int) -> dict[str, float]:
         async def measure(self) -> None:
             await asyncio.sleep(0.3)
             written = track_frames(self)
-            grid.redraw()
+            grid.refresh()
             await self.drawn()
             costs["healthy_bytes"] = written()
             source.mix()

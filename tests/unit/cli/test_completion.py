@@ -12,7 +12,7 @@ import pytest
 from fabtui.cli.commands import help as completion
 from fabtui.cli.main import main
 from fabtui.cli.parser import build_parser
-from fabtui.screen.themes.ramps import all_theme_names
+from fabtui.screen.themes import all_theme_names
 
 #: A zsh in a pseudo terminal, where completion works; Tab, then Enter, and it prints the completed line.
 _ZSH = """\
