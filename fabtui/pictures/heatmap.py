@@ -19,7 +19,8 @@ from typing import Any, Literal
 import numpy as np
 
 from fabtui.errors import InputError
-from fabtui.model.cell_matrix import BY_PATH, FINE, CellMatrix, Level, Levels
+from fabtui.model.cell_level import BY_PATH, FINE, Level
+from fabtui.model.cell_matrix import CellMatrix, Levels
 from fabtui.model.facts.node_view import dicts
 from fabtui.model.layers import Layer, LayerSpec, Per
 from fabtui.model.measurement import Measurement, Verdict

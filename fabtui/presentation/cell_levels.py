@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from fabtui.model.cell_matrix import BY_PATH, Level, level_of
+from fabtui.model.cell_level import BY_PATH, Level, level_of
 from fabtui.model.measurement import Verdict
 from fabtui_node.parsers.nccl.transports import transport_of
 

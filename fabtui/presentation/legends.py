@@ -7,7 +7,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from fabtui.model.baseline import SLOW_BELOW
-from fabtui.model.cell_matrix import FAIR_FROM, GOOD_FROM
+from fabtui.model.cell_level import FAIR_FROM, GOOD_FROM
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Better, Layer, Per, key_layers
 from fabtui.model.measurement import SEVERITY

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from fabtui.model.cell_matrix import ratio
+from fabtui.model.cell_level import ratio
 from fabtui.model.endpoints import PairClass
 from fabtui.model.events import NodeState
 from fabtui.model.facts.link_limits import LEAST_BYTES, limit_of

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from fabtui.model.cell_matrix import BY_PATH, FINE, CellMatrix, Level
+from fabtui.model.cell_level import BY_PATH, FINE, Level
+from fabtui.model.cell_matrix import CellMatrix
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.layers import Layer, grid_layers
 from fabtui.model.session_model import Model

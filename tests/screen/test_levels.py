@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from fabtui.model.cell_matrix import ratio
+from fabtui.model.cell_level import ratio
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.presentation.cell_levels import CellStyle, Glyphs, cell_text, style_of, transport_style

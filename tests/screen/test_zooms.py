@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from textual.pilot import Pilot
 
 from fabtui.errors import InputError
-from fabtui.model.cell_matrix import Level
+from fabtui.model.cell_level import Level
 from fabtui.model.events import Measured, NodeState, SessionStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict

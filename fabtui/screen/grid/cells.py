@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabtui.diagnosis.running_job.job_verdict import RankRow
-from fabtui.model.cell_matrix import GOOD_FROM, Judged, judge
+from fabtui.model.cell_level import GOOD_FROM, Judged, judge
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Verdict

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Finding
 from fabtui.errors import InputError
-from fabtui.model.cell_matrix import BY_PATH, FINE, Level
+from fabtui.model.cell_level import BY_PATH, FINE, Level
 from fabtui.model.facts.leaf_switches import leaf_names
 from fabtui.model.facts.nvlink_domains import domain_names
 from fabtui.model.layers import Layer

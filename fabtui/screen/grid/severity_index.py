@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fabtui.model.cell_matrix import FINE, CellMatrix, Judged, Level
+from fabtui.model.cell_level import FINE, Judged, Level
+from fabtui.model.cell_matrix import CellMatrix
 from fabtui.model.layers import Layer
 from fabtui.presentation.cell_levels import GRADES, STYLES, CellStyle, cell_text
 from fabtui.presentation.numbers import short_value

@@ -11,7 +11,7 @@ from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 
-from fabtui.model.cell_matrix import Level
+from fabtui.model.cell_level import Level
 from fabtui.model.layers import Layer
 from fabtui.presentation.cell_levels import STYLES, CellStyle, Glyphs
 from fabtui.presentation.job_board import JobBoard

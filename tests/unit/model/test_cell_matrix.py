@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from fabtui.model import cell_matrix
-from fabtui.model.cell_matrix import CellMatrix, Judged, Level, judge
+from fabtui.model.cell_level import Judged, Level, judge
+from fabtui.model.cell_matrix import CellMatrix
 from fabtui.model.events import NodeState
 from fabtui.model.layers import Layer, all_layers
 from fabtui.model.measurement import Measurement, Verdict

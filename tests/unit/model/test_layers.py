@@ -14,7 +14,7 @@ from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.export.csv import write_csv
 from fabtui.export.frames import load_snapshot
 from fabtui.export.json import as_json
-from fabtui.model.cell_matrix import ratio
+from fabtui.model.cell_level import ratio
 from fabtui.model.layers import Better, Layer, LayerSpec, Per, all_layers, grid_layers, key_layers, registered
 from fabtui.model.measurement import Verdict
 from fabtui.presentation.cell_levels import ASCII, UNICODE, CellStyle, style_of

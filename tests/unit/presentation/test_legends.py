@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from fabtui.model.baseline import Baseline
-from fabtui.model.cell_matrix import Level
+from fabtui.model.cell_level import Level
 from fabtui.model.events import PhaseStart
 from fabtui.model.layers import Layer
 from fabtui.presentation.cell_levels import ASCII, SIGNS, STYLES, UNICODE, style_of
