@@ -430,7 +430,7 @@ FAULTS = [
         "the driver cannot start this GPU",
         "dmesg | grep -i nvrm",
         facts={"kernel": {"readable": "yes", "counts": [_FAILED_START]}},
-        output=f"[  885.2] {_FAILED_START['text']}\n",
+        output=f"[  885.200000] {_FAILED_START['text']}\n",
     ),
     Fault(
         "lost GPU",
