@@ -46,7 +46,7 @@ from fabtui.diagnosis.mesh.mesh_rules import blocked_pairs
 from fabtui.diagnosis.pairs.blame import Blame, blamed, blocked_across
 from fabtui.diagnosis.pairs.pair_context import MOST_INSPECTED, GroupResult, PairContext
 from fabtui.model.counter_log import flatten
-from fabtui.model.endpoints import WITHIN_RAIL, ClassKey, PairClass, node_of
+from fabtui.model.endpoints import WITHIN_RAIL, ClassKey, Endpoint, PairClass, node_of
 from fabtui.model.exit_codes import untested_reasons
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import DEAD, Verdict, wrong_amount
@@ -469,6 +469,11 @@ class BlameRule(_PairRule):
         if not ends:
             return context.first_commands(cells) if cells else []
         own = (gpu_commands if kind is Kind.GPU else nic_commands)(context.model, ends[0])
+        if kind is Kind.GPU and cells and blame.reach is not Reach.INSIDE and _is_only_endpoint(context.model, ends[0]):
+            # The first one tests the path without the GPU, too.
+            again = by_fabtui(context.model, *cells[0], debug=True)
+            nic = (nic_commands if blame.dead else slow_nic_commands)(context.model, ends[0])
+            return [again, *nic, *(own if ends[0].kind != "cpu" else ())]
         if ends[0].kind != "cpu" or not cells:
             return own
         # A pair that the component sends shows it from its own node.
@@ -481,11 +486,21 @@ class BlameRule(_PairRule):
         return [by_fabtui(context.model, *first), *slow_nic_commands(context.model, ends[0])]
 
 
+def _is_only_endpoint(model: Model, end: Endpoint) -> bool:
+    """Return True if all tests of an endpoint use its NIC: nothing separates the two."""
+    return len(model.table.of_node(end.node)) == 1
+
+
 def _part_to_check(model: Model, blame: Blame) -> str:
-    if not any(end.kind == "gpu" for end in ends_of(model, blame.subject)):
-        return "its process" if blame.dead else "its process and its cores"
+    ends = ends_of(model, blame.subject)
+    own = "the GPU" if any(end.kind == "gpu" for end in ends) else "its process"
+    if blame.reach is not Reach.INSIDE and ends and _is_only_endpoint(model, ends[0]):
+        nic = f" {one_line(ends[0].nic, 40)}" if ends[0].nic else ""
+        return f"its NIC{nic}, {own} or the node"
+    if own == "its process":
+        return own if blame.dead else "its process and its cores"
     if blame.reach is not Reach.INSIDE:
-        return "the GPU"
+        return own
     return "its NVLinks or PCIe" if blame.dead else "its NVLinks"
 
 
