@@ -487,9 +487,10 @@ class _Search:
         counts = yield from family.total(bad)
         if counts.max(initial=0) < 2:
             return [], counts
-        # What is only a pair of endpoints is reported as a pair.
+        # What is only a pair of endpoints is reported as a pair: two results in both directions, one in one.
         all_of_it = yield from family.total(tested)
-        usable = np.flatnonzero((counts >= 2) & (all_of_it > 2) & (counts >= _LEAST_BAD * all_of_it))
+        least = 2 if family.direction is Direction.BOTH else 1
+        usable = np.flatnonzero((counts >= 2) & (all_of_it > least) & (counts >= _LEAST_BAD * all_of_it))
         return usable.tolist(), all_of_it
 
     def _bits(self, factor: float | None, part: slice) -> tuple[Floats]:

@@ -811,6 +811,12 @@ class PairSlow(_SinglePair):
     dead = False
 
 
+def _has_begun(model: Model, pair: Pair) -> bool:
+    """Return True if the transfer of a pair began in the world communicator, which had been formed."""
+    m = model.latest(Layer.WORLD, *pair)
+    return m is not None and m.bytes is not None
+
+
 @register
 class OnlyInWorld(_PairRule):
     """Pairs pass in a communicator of two ranks, but not in the world communicator."""
@@ -825,7 +831,10 @@ class OnlyInWorld(_PairRule):
     next_step = "Read the NCCL log of the world communicator."
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
-        if cells := [pair for pair in context.only_inside if not context.slow_inside(pair)]:
+        cells = [pair for pair in context.only_inside if not context.slow_inside(pair)]
+        # A world in which two ranks do not reach each other does not form, whatever else these two reach.
+        ends = {end for pair, verdict in context.tally.bad.items() if verdict in DEAD for end in pair}
+        if cells := [pair for pair in cells if ends.isdisjoint(pair) or _has_begun(context.model, pair)]:
             subject = Subject(Kind.WORLD, "world communicator")
             inside = [m for pair in cells[:MOST_INSPECTED] if (m := context.model.latest(Layer.WORLD, *pair))]
             kinds = {at: kind_of_error(m.error) for at, m in enumerate(inside) if m.error}
