@@ -1,4 +1,4 @@
-"""Real NCCL between three nodes that share a GPU (`fabtui lab up --gpu`): a planted fault has the same title each time."""
+"""Real NCCL between nodes that share a GPU (`fabtui lab up --gpu`): a planted fault has the same title each time."""
 
 from __future__ import annotations
 
