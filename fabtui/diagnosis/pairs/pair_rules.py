@@ -832,7 +832,7 @@ class OnlyInWorld(_PairRule):
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         cells = [pair for pair in context.only_inside if not context.slow_inside(pair)]
-        # A world in which two ranks do not reach each other does not form, whatever else these two reach.
+        # A world in which two ranks do not reach each other does not form, also where these two reach all others.
         ends = {end for pair, verdict in context.tally.bad.items() if verdict in DEAD for end in pair}
         if cells := [pair for pair in cells if ends.isdisjoint(pair) or _has_begun(context.model, pair)]:
             subject = Subject(Kind.WORLD, "world communicator")

@@ -89,7 +89,7 @@ MAX_TIMED = 1000
 PROBES = (64 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
 """Sizes of the first messages, each of which is answered, as far as the ones before were fast.
 
-The second one is smaller: sockets, queues and shapers swallow the first, and its time says nothing of a slow link.
+The second one is smaller: sockets, queues and shapers swallow the first, and its time is not that of a slow link.
 """
 
 PROBED = 0.05

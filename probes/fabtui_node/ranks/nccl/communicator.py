@@ -89,7 +89,7 @@ class RankGpu:
         return self._scratch.sample
 
     def abandon(self) -> None:
-        """Go on with another stream and other memory: queued work of a broken communicator may still write to these.
+        """Continue with a new stream and new memory: queued work of a broken communicator may still write to these.
 
         They are kept until the communicator has been aborted and the stream is idle, see `release`. The memory that is
         sent from stays, as nothing writes to it.
