@@ -12,7 +12,6 @@ from fabtui_node.parsers.lines import bytes_text
 from fabtui_node.probes.judgement import count, judgement, objects, part, seconds_since_boot, some, texts
 from fabtui_node.probes.nvidia import nvml_inventory
 from fabtui_node.registry import Judgement, ProbeSpec
-from fabtui_node.runtime.presence import Presence
 from fabtui_node.system import cgroups, drivers, limits, machine, pci, rdma_devices, sessions, sysfs
 
 _MIB = 1024 * 1024
@@ -46,7 +45,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, sys: str = "/sys", pro
     ``devices`` (how many ``gpus`` and ``rdma`` devices there are).
     """
     if args.get("sessions"):
-        return {"sessions": sessions.others(Presence.mark, proc)}
+        return {"sessions": sessions.others(sessions.Presence.mark, proc)}
     graphics = nvml_inventory.on_pci(sys)
     cards = [device["bus"] for device in rdma_devices.places(sys)]
     buses = [*graphics, *(bus for bus in cards if bus)]
@@ -59,8 +58,8 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, sys: str = "/sys", pro
         "connections": machine.connections(proc),
         "folders": machine.folders(os.environ),
         "limits": limits.read(),
-        "sessions": sessions.others(Presence.mark, proc),
-        "acs": pci.read_acs(pci.device_paths(buses, sys), sys),
+        "sessions": sessions.others(sessions.Presence.mark, proc),
+        "acs": pci.read_acs(buses, sys),
         "iommu": drivers.iommu(buses, sys, proc),
         "gpudirect": drivers.gpudirect(modules, sys, proc),
         "modules": modules,

@@ -13,8 +13,8 @@ from fabtui_node.probes.judgement import judgement, objects, part
 from fabtui_node.probes.network import interfaces as nics
 from fabtui_node.probes.nvidia import nvml, nvml_inventory
 from fabtui_node.registry import Judgement, ProbeSpec
+from fabtui_node.system import drivers, limits, machine, pci, run_command, sysfs
 from fabtui_node.system import interpreters as pythons
-from fabtui_node.system import limits, nccl_libraries, pci, run_command, shared_machine, sysfs
 
 _TOOLS = ["ibstat", "nvidia-smi", "ping", "fping", "ip", "ethtool", "ibv_devinfo", "iblinkinfo", "perfquery", "rdma"]
 _TOOLS += ["python3", "mlxlink", "dcgmi", "srun", "iperf3", "ib_write_bw", "ib_send_bw", "ib_read_lat"]
@@ -134,7 +134,8 @@ def _system() -> Dict[str, Any]:
         "kernel": os.uname().release,
         "os": parse_os_release(sysfs.text("/etc/os-release") or "") or os.uname().sysname,
         "cpus": cpus,
-        **shared_machine.read(),
+        # All CPU ranks of a machine that several nodes share wait for these cores.
+        **{"boot_id": machine.boot_id(), "cpus_online": os.cpu_count(), "load": machine.load()},
         "memory": parse_meminfo(sysfs.text("/proc/meminfo") or ""),
         "limits": limits.read(),
         "tools": {name: run_command.find(name) for name in _TOOLS},
@@ -164,7 +165,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
     with ThreadPoolExecutor(3) as pool:
         interpreters = pool.submit(pythons.discover, named, environ, share)
         network = pool.submit(nics.read_all, root, share)
-        shared = pool.submit(nccl_libraries.find, environ, share)
+        shared = pool.submit(drivers.find, environ, share)
         value = _system()
         interfaces, devices = network.result()
         files = shared.result()
@@ -180,11 +181,8 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
         ib=ports(devices),
         down_addresses=nics.down_addresses(interfaces, devices),
         data_addresses=nics.data_addresses(interfaces, devices, environ.get("FABTUI_LAB_ADDRESS")),
-        nccl=[
-            {"path": path, "version": nccl_libraries.version_of(path)}
-            for path in nccl_libraries.named(files, "libnccl")
-        ],
-        cuda_libs=nccl_libraries.named(files, "libcuda"),
+        nccl=[{"path": path, "version": drivers.version_of(path)} for path in drivers.named(files, "libnccl")],
+        cuda_libs=drivers.named(files, "libcuda"),
     )
     return value
 

@@ -9,7 +9,7 @@ import select
 import time
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
-from fabtui_node.parsers.kernel import dmesg
+from fabtui_node.parsers import dmesg
 from fabtui_node.probes.judgement import count, judgement, objects, seconds_since_boot
 from fabtui_node.registry import Judgement, ProbeSpec, Value
 from fabtui_node.system import run_command, sysfs

@@ -29,7 +29,7 @@ OLD_MODULES = {
     "acs": "fabtui_node.system.pci",
     "commands": "fabtui_node.system.run_command",
     "drivers": "fabtui_node.system.drivers",
-    "libraries": "fabtui_node.system.nccl_libraries",
+    "libraries": "fabtui_node.system.drivers",
     "machine": "fabtui_node.system.machine",
     "nics": "fabtui_node.probes.network.interfaces",
     "nvml": "fabtui_node.probes.nvidia.nvml",

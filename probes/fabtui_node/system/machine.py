@@ -9,7 +9,7 @@ import socket
 import threading
 from typing import Any, Dict, List, Mapping, Optional
 
-from fabtui_node.system import shared_machine, sysfs
+from fabtui_node.system import sysfs
 
 _MOST_POLICIES = 1024
 #: Folders that programs and their libraries write to, besides TMPDIR and the home.
@@ -76,11 +76,21 @@ def parse_chosen(text: Optional[str]) -> Optional[str]:
     return found.group(1) if found else None
 
 
+def boot_id(proc: str = "/proc") -> Optional[str]:
+    """Return the id of the machine since it started, which all nodes on it share."""
+    return sysfs.text(proc, "sys/kernel/random/boot_id")
+
+
+def load(proc: str = "/proc") -> Optional[float]:
+    found = re.match(r"([0-9]{1,9}\.[0-9]{1,9})\s", sysfs.text(proc, "loadavg") or "", re.ASCII)
+    return float(found.group(1)) if found else None
+
+
 def identity(sys: str = "/sys", proc: str = "/proc", etc: str = "/etc") -> Dict[str, Any]:
     """Return who this machine is: ``hostname``, ``boot_id``, ``machine_id``, ``product``, ``bios``, ``container``."""
     return {
         "hostname": socket.gethostname(),
-        "boot_id": shared_machine.boot_id(proc),
+        "boot_id": boot_id(proc),
         "machine_id": sysfs.text(etc, "machine-id") or None,
         "product": sysfs.text(sys, "class/dmi/id/product_name") or None,
         "bios": sysfs.text(sys, "class/dmi/id/bios_version") or None,
@@ -122,7 +132,7 @@ def processors(sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
         numa_balancing=None if balancing is None else balancing > 0,
         smt=sysfs.text(sys, "devices/system/cpu/smt/control"),
         **{name: None if text is None else parse_list(text) for name, text in places.items()},
-        load=shared_machine.load(proc),
+        load=load(proc),
     )
     return value
 

@@ -11,7 +11,7 @@ import itertools
 import os
 import re
 import struct
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from fabtui_node.system import sysfs
 
@@ -153,20 +153,16 @@ def parse_acs(data: bytes) -> Optional[List[str]]:
     return None
 
 
-def above(paths: Iterable[Optional[str]]) -> Set[str]:
-    """Return the PCI addresses of all bridges between the root and devices, from the real paths of their folders."""
-    return {bridge for path in paths for bridge in chain(path)[1:-1]}
-
-
-def read_acs(devices: Iterable[Optional[str]], root: str = "/sys") -> Dict[str, Any]:
-    """Read ACS of the bridges above devices, by the real paths of the devices' sysfs folders.
+def read_acs(buses: Iterable[str], root: str = "/sys") -> Dict[str, Any]:
+    """Read ACS of the bridges between the root and devices, by the PCI addresses of these.
 
     Returns:
         ``{"state", "bridges", "read", "on"}``: ``none`` (no bridge above them has ACS), ``off``, ``on`` (some bridge
         redirects) or ``unknown`` (not permitted); how many bridges there are and how many could be read; those
         that redirect, ``[{"bus", "flags"}]``.
     """
-    bridges = sorted(above(devices))[:_MOST_BRIDGES]
+    paths = [sysfs.real(root, "bus/pci/devices", bus) for bus in buses]
+    bridges = sorted({bridge for path in paths for bridge in chain(path)[1:-1]})[:_MOST_BRIDGES]
     read_ones, capable = 0, 0
     on: List[Dict[str, Any]] = []
     for bus in bridges:
@@ -188,7 +184,3 @@ def read_acs(devices: Iterable[Optional[str]], root: str = "/sys") -> Dict[str, 
     else:
         state = "off" if capable else "none"
     return {"state": state, "bridges": len(bridges), "read": read_ones, "on": on[:_MOST_NAMED]}
-
-
-def device_paths(buses: Iterable[Optional[str]], root: str = "/sys") -> List[Optional[str]]:
-    return [sysfs.real(root, "bus/pci/devices", bus) for bus in buses if bus]

@@ -11,8 +11,8 @@ import pytest
 
 from fabtui.importers.catalogue import formats
 from fabtui.importers.formats import dcgmi
+from fabtui_node.parsers import dmesg
 from fabtui_node.parsers.base import Reading
-from fabtui_node.parsers.kernel import dmesg
 from fabtui_node.parsers.nvidia import fabric_manager_log, query_csv, smi_nvlink, smi_query, smi_table, topo
 
 from .places import REAL

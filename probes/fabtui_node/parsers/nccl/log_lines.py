@@ -70,10 +70,8 @@ _VIA = re.compile(
     r"|(?P<net>NET)/(?P<plugin>[^/]+)/(?P<nic>\d+)(?:\((?P<proxy>\d+)\))?(?P<gdr>/GDRDMA)?(?P<pci>\(PCI\))?"
     r"(?P<shared>/Shared)?)\s*$"
 )
-_USING = re.compile(r"^NET/(?P<plugin>\S+?)\s*: Using(?P<list>(?: \[\d+\]\S+)+)")
 #: NICs that NCCL uses as one: ``mlx5_0+mlx5_1``.
 _VIRTUAL = re.compile(r"^NET/(?P<plugin>\S+?)\s*: Made virtual device \[(?P<index>\d{1,4})\] name=(?P<name>\S{1,200})")
-_ENTRY = re.compile(r"\[(\d+)\]([^\s:]+):(\S+)")
 
 _CHOICE = re.compile(
     r"^(?:(?P<function>\w+): )?(?P<bytes>\d+) Bytes -> Algo (?P<algorithm>\w+) [Pp]roto (?P<protocol>\w+)"
@@ -153,14 +151,14 @@ def parse_nics(text: str) -> Nics:
     joined = _VIRTUAL.match(text)
     if joined is not None:
         return {(joined["plugin"], int(joined["index"])): Nic(joined["name"], None)}
-    match = _USING.match(text)
+    match = USED.match(text)
     if match is None:
         return {}
     nics = {}  # type: Nics
-    for index, name, rest in _ENTRY.findall(match["list"]):
+    for index, name, rest in USED_NIC.findall(match[2]):
         # Sockets: eth0:10.0.0.1<0>. InfiniBand: mlx5_0:1/IB, a port and a link layer, no address.
         address = rest.rpartition("<")[0] if rest.endswith(">") else None
-        nics[match["plugin"], int(index)] = Nic(name, address or None)
+        nics[match[1], int(index)] = Nic(name, address or None)
     return nics
 
 

@@ -116,30 +116,18 @@ def parse_log(text: str) -> Reading:
     return notes.reading(values)
 
 
-def _likely(text: str) -> float:
-    return 0.0 if _IMEX.search(text) else _likely_records(text)
-
-
-def _likely_imex(text: str) -> float:
-    return _likely_records(text) if _IMEX.search(text) else 0.0
-
-
 def _likely_records(text: str) -> float:
     lines = [line for line in text.splitlines()[:200] if line.strip()]
     records = sum(1 for line in lines if _RECORD.fullmatch(line.rstrip()[:4200]) and "[tid " in line[:80])
     return 0.95 if records and records >= len(lines) / 8 else 0.0
 
 
+def _format(name: str, title: str, imex: bool) -> Format:
+    likely = Likely(lambda text: _likely_records(text) if bool(_IMEX.search(text)) is imex else 0.0, r"\[tid ")
+    return Format(name, title, likely, parse_log, log=True, errors=True)
+
+
 FORMATS = [
-    Format(
-        "fabricmanager-log",
-        "the log of NVIDIA's Fabric Manager",
-        Likely(_likely, r"\[tid "),
-        parse_log,
-        log=True,
-        errors=True,
-    ),
-    Format(
-        "imex-log", "the log of NVIDIA's IMEX daemon", Likely(_likely_imex, r"\[tid "), parse_log, log=True, errors=True
-    ),
+    _format("fabricmanager-log", "the log of NVIDIA's Fabric Manager", False),
+    _format("imex-log", "the log of NVIDIA's IMEX daemon", True),
 ]

@@ -110,10 +110,6 @@ def _counts(fields: Fields) -> Dict[str, Optional[int]]:
     return {name: whole(word) for name, word in fields.items() if truth(word) is None}
 
 
-def _flags(fields: Fields) -> Dict[str, Optional[bool]]:
-    return {name: truth(word) for name, word in fields.items()}
-
-
 def _now_and_next(gpu: _Gpu, section: str) -> Dict[str, Optional[str]]:
     return {name: field_text(gpu.fields.get("%s.%s" % (section, name), "")) for name in ("current", "pending")}
 
@@ -127,7 +123,8 @@ def _ecc(gpu: _Gpu) -> Dict[str, Any]:
             total = gpu.under("ecc_errors.%s.%s" % (kind, bits)).get("total")
             if total is not None:
                 found[kind][bits] = whole(total)
-    found.update(_flags({name: word for name, word in gpu.under("ecc_errors").items() if truth(word) is not None}))
+    flags = {name: truth(word) for name, word in gpu.under("ecc_errors").items()}
+    found.update((name, flag) for name, flag in flags.items() if flag is not None)
     return found
 
 

@@ -6,7 +6,7 @@ import re
 from typing import Any, Dict, List
 
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
-from fabtui_node.parsers.kernel.dmesg import parse_kernel
+from fabtui_node.parsers.dmesg import parse_kernel
 from fabtui_node.parsers.lines import without_escapes
 from fabtui_node.parsers.nvidia.values import (
     complain,

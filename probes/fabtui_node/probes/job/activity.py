@@ -12,12 +12,12 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from fabtui_node.parsers.kernel import dmesg
+from fabtui_node.parsers import dmesg
 from fabtui_node.probes import counters
 from fabtui_node.probes.job import evidence
 from fabtui_node.probes.nvidia import nvml, nvml_inventory
 from fabtui_node.registry import Emit, ProbeSpec, Value
-from fabtui_node.system import job_processes, sysfs
+from fabtui_node.system import cgroups, job_processes, sysfs
 
 #: Time (s) between two searches for processes, and between two readings of what changes slowly.
 SCAN = 5.0
@@ -32,7 +32,6 @@ _WORLD = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _LOCAL = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 #: Reasons that limit clocks and are a fault, by NVML's bits.
 _THROTTLE = ((0x8, "hw_slowdown"), (0x20, "sw_thermal"), (0x40, "hw_thermal"), (0x80, "hw_power_brake"))
-_TICK = float(os.sysconf("SC_CLK_TCK"))
 _MAX_PIDS = 64
 #: Counters of errors and of repeated packets of RDMA ports.
 _PORT_ERRORS = ("symbol_error", "port_rcv_errors", "port_xmit_discards", "link_downed")
@@ -64,16 +63,16 @@ class _Rank:
 
     def read(self) -> Optional[Dict[str, Any]]:
         """Return the process now, None if it has ended."""
-        stat = _times(sysfs.text(self.proc, str(self.pid), "stat"))
+        stat = job_processes.processor_time(self.proc, str(self.pid))
         if stat is None or stat[0] in "ZX":
             return None
-        main = _times(sysfs.text(self.proc, str(self.pid), "task", str(self.pid), "stat"))
-        cpu, files, written = stat[1], *_io(self.pid, self.proc)
+        main = job_processes.processor_time(self.proc, str(self.pid), "task", str(self.pid))
+        cpu, files, written = stat[1], *job_processes.moved_bytes(self.pid, self.proc)
         for pid in self.helpers:
-            helper = _times(sysfs.text(self.proc, str(pid), "stat"))
+            helper = job_processes.processor_time(self.proc, str(pid))
             if helper is not None:
                 cpu += helper[1]
-                more = _io(pid, self.proc)
+                more = job_processes.moved_bytes(pid, self.proc)
                 files = more[0] if files is None else files + (more[0] or 0)
                 written = more[1] if written is None else written + (more[1] or 0)
         return dict(
@@ -92,23 +91,6 @@ def _first(environ: Dict[str, str], names: Tuple[str, ...]) -> Optional[int]:
     return next((number for name in names if (number := sysfs.to_integer(environ.get(name))) is not None), None)
 
 
-def _times(text: Optional[str]) -> Optional[Tuple[str, float]]:
-    """Return state and processor time (s) in a ``stat`` of a process or a thread."""
-    fields = (text or "").rpartition(")")[2].split()
-    if len(fields) < 13 or not (fields[11].isdecimal() and fields[12].isdecimal()):
-        return None
-    return fields[0], (int(fields[11]) + int(fields[12])) / _TICK
-
-
-def _io(pid: int, proc: str) -> Tuple[Optional[int], Optional[int]]:
-    """Return the bytes that a process has read and written, and those that went to storage; None if unknown."""
-    lines = (sysfs.text(proc, str(pid), "io") or "").splitlines()
-    values = dict(line.split(": ", 1) for line in lines if ": " in line)
-    numbers = [sysfs.to_integer(values.get(name)) for name in ("rchar", "wchar", "write_bytes")]
-    known = [number for number in numbers[:2] if number is not None]
-    return (sum(known) if known else None), numbers[2]
-
-
 def _cgroup_files(pid: int, proc: str, root: str = "/sys/fs/cgroup") -> List[str]:
     found = []
     for line in (sysfs.text(proc, str(pid), "cgroup") or "").splitlines():
@@ -119,11 +101,6 @@ def _cgroup_files(pid: int, proc: str, root: str = "/sys/fs/cgroup") -> List[str
         elif "memory" in controllers.split(","):
             found.append(os.path.join(root, "memory", path.lstrip("/"), "memory.oom_control"))
     return [path for path in found if os.access(path, os.R_OK)]
-
-
-def _kills(path: str) -> int:
-    lines = (sysfs.text(path) or "").splitlines()
-    return next((sysfs.to_integer(line.split()[-1]) or 0 for line in lines if line.startswith("oom_kill ")), 0)
 
 
 class Ranks:
@@ -167,7 +144,9 @@ class Ranks:
 
     def kills(self) -> Optional[int]:
         """Return the processes of the ranks' cgroups that the kernel has killed for memory so far."""
-        return sum(map(_kills, self._cgroups)) if self._cgroups else None
+        if not self._cgroups:
+            return None
+        return sum(cgroups.parse_numbers(sysfs.text(path)).get("oom_kill", 0) for path in self._cgroups)
 
 
 def _assigned(rank: _Rank, visible: List[int]) -> List[int]:
@@ -197,7 +176,9 @@ class _Gpu:
         self.index, self._library, self._handle = index, library, handle
         self._fields = [one for one in _FIELDS if getattr(library, one[1], None) is not None]
         self._slow: Dict[str, Any] = {"uuid": nvml.words(nvml.ask(library.nvmlDeviceGetUUID, handle))}
-        self._slow["limit"] = _watts(nvml.ask(getattr(library, "nvmlDeviceGetEnforcedPowerLimit", None), handle))
+        self._slow["limit"] = nvml.thousandth(
+            nvml.ask(getattr(library, "nvmlDeviceGetEnforcedPowerLimit", None), handle)
+        )
         self.pids: List[int] = []
 
     def read(self, slow: bool) -> Dict[str, Any]:
@@ -217,7 +198,7 @@ class _Gpu:
         # What this GPU does not answer is not asked again.
         self._fields = kept if answers is not None else self._fields
         if row["power"] is None:
-            row["power"] = _watts(nvml.ask(library.nvmlDeviceGetPowerUsage, handle))
+            row["power"] = nvml.thousandth(nvml.ask(library.nvmlDeviceGetPowerUsage, handle))
         if slow:
             self._read_slow()
         return dict(row, pids=self.pids, **self._slow)
@@ -235,11 +216,6 @@ class _Gpu:
             throttle=[name for bit, name in _THROTTLE if bits & bit],
             used=nvml.number(getattr(nvml.ask(library.nvmlDeviceGetMemoryInfo, handle), "used", None)),
         )
-
-
-def _watts(value: Any) -> Optional[float]:
-    found = nvml.number(value)
-    return None if found is None else round(found / 1000.0, 1)
 
 
 class Gpus:
@@ -266,12 +242,8 @@ class Gpus:
         except nvml.Unavailable as error:
             self.problem = str(error)[:200]
             return []
-        handles, uuids = nvml.devices(library)
-        return [
-            _Gpu(library, index, handles[at])
-            for index, (at, mig) in enumerate(nvml.visible_devices(os.environ.get("CUDA_VISIBLE_DEVICES"), uuids))
-            if mig is None and handles[at] is not None
-        ]
+        visible = nvml.visible_handles(library, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        return [_Gpu(library, index, handle) for index, handle in visible]
 
 
 class Nics:

@@ -43,22 +43,21 @@ def run_stacks(args: Value, emit: Emit, deadline: float, proc: str = "/proc") ->
 def inspected(processes: List[Dict[str, Any]], deadline: float, proc: str = "/proc") -> List[Dict[str, Any]]:
     """Return where processes (`job_processes`) are: the ``ranks`` of `run_stacks`."""
     end = time.monotonic() + deadline * 0.8
-    before = {one["pid"]: processor_time(one["pid"], proc) for one in processes}
-    files = {one["pid"]: file_bytes(one["pid"], proc) for one in processes}
+    pids = [process["pid"] for process in processes]
+    before = {pid: _used(pid, proc) for pid in pids}
     began = time.monotonic()
     time.sleep(min(_WINDOW, deadline / 4) if processes else 0)
     ranks = []
-    for one in processes:
-        after, start = processor_time(one["pid"], proc), before[one["pid"]]
+    for process, pid in zip(processes, pids):  # noqa: B905 - Python 3.8 knows no strict=
+        (start, already), (after, moved) = before[pid], _used(pid, proc)
         cpu = None if after is None or start is None else round((after - start) / (time.monotonic() - began), 2)
-        moved, already = file_bytes(one["pid"], proc), files[one["pid"]]
         ranks.append(
             {
-                "rank": one["rank"],
-                "pid": one["pid"],
+                "rank": process["rank"],
+                "pid": pid,
                 # Read with the wait channel: both change from moment to moment.
-                "state": job_processes.state(one["pid"], proc) or one["state"],
-                "wait": wait_channel(one["pid"], proc),
+                "state": job_processes.state(pid, proc) or process["state"],
+                "wait": wait_channel(pid, proc),
                 "cpu": cpu,
                 "files": None if moved is None or already is None else moved - already,
             }
@@ -68,22 +67,10 @@ def inspected(processes: List[Dict[str, Any]], deadline: float, proc: str = "/pr
     return ranks
 
 
-def processor_time(pid: int, proc: str = "/proc") -> Optional[float]:
-    """Return the processor time (s) of a process's main thread, None if it is gone."""
-    text = sysfs.text(proc, str(pid), "task", str(pid), "stat")
-    fields = (text or "").rpartition(")")[2].split()
-    if len(fields) < 13 or not (fields[11].isdecimal() and fields[12].isdecimal()):
-        return None
-    return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
-
-
-def file_bytes(pid: int, proc: str = "/proc") -> Optional[int]:
-    """Return the bytes that a process has read and written, None if that may not be read."""
-    lines = (sysfs.text(proc, str(pid), "io") or "").splitlines()
-    values = dict(line.split(": ", 1) for line in lines if ": " in line)
-    numbers = [sysfs.to_integer(values.get(name)) for name in ("rchar", "wchar")]
-    known = [number for number in numbers if number is not None]
-    return sum(known) if known else None
+def _used(pid: int, proc: str) -> Tuple[Optional[float], Optional[int]]:
+    """Return the processor time (s) of a process's main thread, and the bytes that the process has moved."""
+    times = job_processes.processor_time(proc, str(pid), "task", str(pid))
+    return None if times is None else times[1], job_processes.moved_bytes(pid, proc)[0]
 
 
 def wait_channel(pid: int, proc: str = "/proc") -> Optional[str]:

@@ -34,6 +34,19 @@ PASSES, SILENT, REFUSED, UNKNOWN = 1, 0, -1, None
 _ANSWERED = (ErrorKind.CONNECTION_REFUSED, ErrorKind.UNREACHABLE)
 
 
+def bound_socket(address: str, kind: int, prepare: Callable[[socket.socket], None], port: int = 0) -> socket.socket:
+    """Return a socket that is bound to an address and does not block, once it is prepared."""
+    sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind)
+    try:
+        sock.setblocking(False)
+        sock.bind((address, port))
+        prepare(sock)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
 def ports_to_try(flows: int) -> List[int]:
     """Return different source ports, odd and even ones, of the range that the kernel takes ports from."""
     words = (sysfs.text("/proc/sys", "net/ipv4/ip_local_port_range") or "").split()
@@ -196,18 +209,17 @@ def trace(target: Value, port: int) -> List[Optional[str]]:
     level, ttl, receive_errors = _OPTIONS[family]
     found: List[Optional[str]] = []
     for hops in range(1, MAX_HOPS + 1):
-        sock = socket.socket(socket.AF_INET6 if family == 6 else socket.AF_INET, socket.SOCK_DGRAM)
-        try:
-            sock.setblocking(False)
-            sock.bind((target["src"], port))
+
+        def prepare(sock: socket.socket, hops: int = hops) -> None:
             sock.setsockopt(level, ttl, hops)
             sock.setsockopt(level, receive_errors, 1)
             sock.connect((target["dst"], target["udp"]))
-            found.append(_asked(sock, family))
+
+        try:
+            with bound_socket(target["src"], socket.SOCK_DGRAM, prepare, port) as sock:
+                found.append(_asked(sock, family))
         except OSError:
             found.append(None)
-        finally:
-            sock.close()
         # Two silent hops in a row are the end: the destination answers nothing either.
         if found[-2:] == [None, None]:
             break

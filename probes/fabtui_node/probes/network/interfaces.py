@@ -131,7 +131,7 @@ def _nic(here: str, name: str, known: Dict[str, Any], cas: Dict[str, str]) -> Ni
     speed = sysfs.integer(here, "speed")
     shared = sysfs.names(here, "device/infiniband")
     master = sysfs.real(here, "master")
-    flags = _flags(here)
+    flags = sysfs.integer(here, "flags")
     return {
         "name": name,
         "mac": sysfs.text(here, "address") or None,
@@ -151,12 +151,6 @@ def _nic(here: str, name: str, known: Dict[str, Any], cas: Dict[str, str]) -> Ni
         "master": os.path.basename(master) if master else None,
         "ports": sysfs.names(here, "brif"),
     }
-
-
-def _flags(here: str) -> Optional[int]:
-    with contextlib.suppress(ValueError):
-        return int(sysfs.text(here, "flags") or "", 16)
-    return None
 
 
 def _link_kind(here: str) -> Optional[str]:

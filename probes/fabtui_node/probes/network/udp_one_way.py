@@ -20,7 +20,7 @@ import socket
 import struct
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from fabtui_node.probes.network import flows, icmp_socket
 from fabtui_node.protocol import ErrorKind
@@ -69,10 +69,10 @@ class UdpListener:
     def _open(self, address: str) -> Value:
         port: Value = {"address": address, "udp": None, "tcp": None, "error": None}
         try:
-            sock = _socket(address, socket.SOCK_DGRAM, _enlarge)
+            sock = flows.bound_socket(address, socket.SOCK_DGRAM, _enlarge)
             self._udp[sock.fileno()] = (sock, address)
             port["udp"] = sock.getsockname()[1]
-            server = _socket(address, socket.SOCK_STREAM, lambda sock: sock.listen(1024))
+            server = flows.bound_socket(address, socket.SOCK_STREAM, lambda sock: sock.listen(1024))
             self._tcp[server.fileno()] = server
             port["tcp"] = server.getsockname()[1]
         except OSError as problem:
@@ -142,19 +142,6 @@ def parse_drops(text: str, ports: Set[int]) -> Optional[int]:
     return found
 
 
-def _socket(address: str, kind: int, prepare: Callable[[socket.socket], None]) -> socket.socket:
-    """Return a socket that is bound to an address and does not block, once it is prepared."""
-    sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind)
-    try:
-        sock.setblocking(False)
-        sock.bind((address, 0))
-        prepare(sock)
-    except OSError:
-        sock.close()
-        raise
-    return sock
-
-
 def _enlarge(sock: socket.socket) -> None:
     """Enlarge the kernel's queue of what came: root may exceed the limit."""
     for option in (_SO_RCVBUFFORCE, socket.SO_RCVBUF):
@@ -171,7 +158,7 @@ def _open(row: Value) -> Optional[socket.socket]:
         sock.connect((row["dst"], row["udp"]))
 
     try:
-        return _socket(row["src"], socket.SOCK_DGRAM, prepare)
+        return flows.bound_socket(row["src"], socket.SOCK_DGRAM, prepare)
     except OSError as problem:
         row["error"] = problem.strerror or str(problem)
         return None
@@ -274,7 +261,7 @@ def _start_connection(src: str, dst: str, port: int) -> socket.socket:
         if failed not in (0, errno.EINPROGRESS):
             raise OSError(failed, os.strerror(failed))
 
-    return _socket(src, socket.SOCK_STREAM, prepare)
+    return flows.bound_socket(src, socket.SOCK_STREAM, prepare)
 
 
 def _whole(value: Any, low: int, high: int) -> Optional[int]:

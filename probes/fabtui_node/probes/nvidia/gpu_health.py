@@ -18,7 +18,16 @@ from fabtui_node.parsers.nvidia.values import parse_errors, problem_text, reason
 from fabtui_node.probes.judgement import objects
 from fabtui_node.probes.nvidia import gpu_rules, nvml, nvml_inventory
 from fabtui_node.probes.nvidia.gpu_rules import judge as judge
-from fabtui_node.probes.nvidia.nvml import ask, bus_id, number, versions, visible_devices, words
+from fabtui_node.probes.nvidia.nvml import (
+    ask,
+    bus_id,
+    field_count,
+    number,
+    thousandth,
+    versions,
+    visible_devices,
+    words,
+)
 from fabtui_node.registry import Judgement, ProbeSpec
 from fabtui_node.system import machine, run_command, sysfs
 
@@ -169,7 +178,7 @@ def _load(asker: NvmlAsker, handle: Any) -> Gpu:
             "memory_max": asker.number("clocks", "nvmlDeviceGetMaxClockInfo", handle, dram),
         },
         "reasons": None if number(reasons) is None else reason_names(reasons),
-        "power": _thousandth(asker("power", "nvmlDeviceGetPowerUsage", handle)),
+        "power": thousandth(asker("power", "nvmlDeviceGetPowerUsage", handle)),
         "temperature": asker.number("temperature", "nvmlDeviceGetTemperature", handle, 0),
     }
 
@@ -195,8 +204,8 @@ def _kept(asker: NvmlAsker, handle: Any) -> Gpu:
         },
         "rows": _rows(asker("rows", "nvmlDeviceGetRemappedRows", handle)),
         "retired_pending": None if pending is None else bool(pending),
-        "power_limit": _thousandth(asker("power_limit", "nvmlDeviceGetEnforcedPowerLimit", handle)),
-        "power_limit_default": _thousandth(asker("power_limit", "nvmlDeviceGetPowerManagementDefaultLimit", handle)),
+        "power_limit": thousandth(asker("power_limit", "nvmlDeviceGetEnforcedPowerLimit", handle)),
+        "power_limit_default": thousandth(asker("power_limit", "nvmlDeviceGetPowerManagementDefaultLimit", handle)),
         "temperature_slowdown": asker.number("slowdown", "nvmlDeviceGetTemperatureThreshold", handle, slow),
         "memory": number(getattr(memory, "total", None)),
         "memory_used": number(getattr(memory, "used", None)),
@@ -209,11 +218,6 @@ def _errors(asker: NvmlAsker, handle: Any, kind: str, usual: int, counter: str, 
     kind_code = asker.constant("NVML_MEMORY_ERROR_TYPE_" + kind, usual)
     counter_code = asker.constant("NVML_" + counter, usual_counter)
     return asker.number("ecc_errors", "nvmlDeviceGetTotalEccErrors", handle, kind_code, counter_code)
-
-
-def _thousandth(value: Any) -> Optional[float]:
-    count = number(value)
-    return None if count is None else round(count / 1000.0, 1)
 
 
 def _now_and_next(found: Any) -> Dict[str, Optional[bool]]:
@@ -268,14 +272,9 @@ def _fabric_of(info: Any, library: Any) -> Optional[Dict[str, Any]]:
 def _recovery(asker: NvmlAsker, handle: Any) -> Optional[str]:
     """Return what the driver wants to be done with this GPU before it works again, ``none`` for nothing."""
     field = getattr(asker.library, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", None)
-    values: List[Any] = [] if field is None else asker("recovery", "nvmlDeviceGetFieldValues", handle, [field]) or []
-    try:
-        if values[0].nvmlReturn != 0:
-            return None
-        code = int(values[0].value.uiVal)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        return None
-    return _RECOVERY.get(code, "action %d" % code)
+    answers = None if field is None else asker("recovery", "nvmlDeviceGetFieldValues", handle, [field])
+    code = field_count(answers[0], "uiVal") if answers else None
+    return None if code is None else _RECOVERY.get(code, "action %d" % code)
 
 
 _RAW_LIMIT = 8 * 1024

@@ -131,17 +131,10 @@ def _fields(library: Any, handle: Any, number: int, nvlink5: bool) -> Dict[str, 
         return _fields(library, handle, number, False)
     counts = {}
     for name, answer in zip(known, answers or ()):  # noqa: B905 - Python 3.8 knows no strict=
-        found = _megabytes(answer) if name == "speed" else nvml.field_count(answer)
+        found = nvml.field_count(answer, "uiVal" if name == "speed" else None)
         if found is not None:
             counts[name] = found
     return counts
-
-
-def _megabytes(answer: Any) -> Optional[int]:
-    try:
-        return int(answer.value.uiVal) if answer.nvmlReturn == 0 else None
-    except (AttributeError, TypeError, ValueError):
-        return None
 
 
 def _add_fields(link: Dict[str, Any], fields: Dict[str, int]) -> None:

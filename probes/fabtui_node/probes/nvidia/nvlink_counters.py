@@ -119,9 +119,4 @@ class NvlinkCounts:
             library = nvml.open_library()
         except nvml.Unavailable:
             return {}
-        handles, uuids = nvml.devices(library)
-        return {
-            str(index): _Gpu(library, handles[nvml_index])
-            for index, (nvml_index, mig) in enumerate(nvml.visible_devices(self._setting, uuids))
-            if mig is None and handles[nvml_index] is not None
-        }
+        return {str(at): _Gpu(library, handle) for at, handle in nvml.visible_handles(library, self._setting)}

@@ -66,15 +66,24 @@ def number(value: Any) -> Optional[int]:
 _MEMBERS = {1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
 
 
-def field_count(value: Any) -> Optional[int]:
-    """Return the count in one answered value of ``nvmlDeviceGetFieldValues``, None where it has none."""
+def field_count(value: Any, member: Optional[str] = None) -> Optional[int]:
+    """Return the count in one answered value of ``nvmlDeviceGetFieldValues``, None where it has none.
+
+    ``member`` of the union holds it where the type of the value does not tell.
+    """
     try:
         if value.nvmlReturn != 0:
             return None
-        count = number(getattr(value.value, _MEMBERS[int(value.valueType)]))
+        count = number(getattr(value.value, member or _MEMBERS[int(value.valueType)]))
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
     return count if count is not None and count >= 0 else None
+
+
+def thousandth(value: Any) -> Optional[float]:
+    """Return mW in W."""
+    count = number(value)
+    return None if count is None else round(count / 1000.0, 1)
 
 
 def devices(library: Any) -> Tuple[List[Any], List[Optional[str]]]:
@@ -156,6 +165,13 @@ def visible_devices(setting: Optional[str], uuids: Sequence[Optional[str]]) -> L
             return []
         chosen.append(device)
     return chosen
+
+
+def visible_handles(library: Any, setting: Optional[str]) -> List[Tuple[int, Any]]:
+    """Return index and handle of the GPUs that ``CUDA_VISIBLE_DEVICES`` leaves visible, without MIG instances."""
+    handles, uuids = devices(library)
+    visible = enumerate(visible_devices(setting, uuids))
+    return [(index, handles[at]) for index, (at, mig) in visible if mig is None and handles[at] is not None]
 
 
 def _index(entry: str, uuids: Sequence[Optional[str]]) -> Optional[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Tuple
 
 from fabtui_node.parsers.nvidia import smi_table as listing
 from fabtui_node.parsers.nvidia import topo
@@ -138,18 +138,21 @@ def _kept(values: Dict[str, Any], *more: str) -> Dict[str, Any]:
     return {name: values[name] for name in ("columns", "rows", "cells", "complete", *more)}
 
 
+def _rows(matrix: Dict[str, Any]) -> Iterator[Tuple[str, Dict[str, Any]]]:
+    """Yield the rows of a matrix: the name of each, and its words by column."""
+    columns, cells = texts(matrix.get("columns")), matrix.get("cells")
+    for row, words in zip(texts(matrix.get("rows")), cells if isinstance(cells, list) else []):  # noqa: B905 - 3.8
+        yield row, dict(zip(columns, words if isinstance(words, list) else []))  # noqa: B905
+
+
 def gpu_pairs(matrix: Dict[str, Any]) -> List[List[Any]]:
     """Return ``[GPU, GPU, word]`` for each unordered pair of GPUs in a matrix."""
-    columns, rows, cells = texts(matrix.get("columns")), texts(matrix.get("rows")), matrix.get("cells")
-    found: List[List[Any]] = []
-    seen = set()
-    for row, words in zip(rows, cells if isinstance(cells, list) else []):  # noqa: B905 - Python 3.8 knows no strict=
-        for column, word in zip(columns, words if isinstance(words, list) else []):  # noqa: B905
-            ends = frozenset((row, column))
-            if len(ends) == 2 and ends not in seen and row.startswith("GPU") and column.startswith("GPU"):
-                seen.add(ends)
-                found.append([row, column, word])
-    return found
+    pairs: Dict[FrozenSet[str], List[Any]] = {}
+    for row, words in _rows(matrix):
+        for column, word in words.items():
+            if row != column and row.startswith("GPU") and column.startswith("GPU"):
+                pairs.setdefault(frozenset((row, column)), [row, column, word])
+    return list(pairs.values())
 
 
 def judge(value: Dict[str, Any]) -> List[Judgement]:
@@ -183,15 +186,12 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
 
 def _near_nics(matrix: Dict[str, Any]) -> List[Judgement]:
     """Return notes about GPUs without a NIC below a common PCIe switch where others have one, and about shared NICs."""
-    columns, rows = texts(matrix.get("columns")), texts(matrix.get("rows"))
-    cells = matrix.get("cells")
     near: Dict[str, Dict[str, str]] = {}
-    for row, words in zip(rows, cells if isinstance(cells, list) else []):  # noqa: B905 - Python 3.8 knows no strict=
-        pairs = zip(columns, words if isinstance(words, list) else [])  # noqa: B905
-        to_nics = {name: word for name, word in pairs if not name.startswith("GPU")}
+    for row, words in _rows(matrix):
+        to_nics = {name: word for name, word in words.items() if not name.startswith("GPU")}
         if row.startswith("GPU") and to_nics and all(word in topo.NEAR for word in to_nics.values()):
             near[row] = to_nics
-    switched = {gpu: [nic for nic, word in words.items() if word in _SWITCHED] for gpu, words in near.items()}
+    switched = {gpu: [nic for nic, word in nearby.items() if word in _SWITCHED] for gpu, nearby in near.items()}
     served = [gpu for gpu, nics in switched.items() if nics]
     if not served:
         # On a virtual machine, or on a machine with a NIC for its administration alone, no GPU has any.
@@ -202,8 +202,8 @@ def _near_nics(matrix: Dict[str, Any]) -> List[Judgement]:
         text = (
             "%s: no NIC below their PCIe switch (nearest: %s), as %s: over another GPU (PXN) or without GPUDirect RDMA"
         )
-        words = (some(apart), nearest, some(served) + (" have" if len(served) > 1 else " has"))
-        found.append(judgement("near_nic", "note", text % words, check="near-nic"))
+        parts = (some(apart), nearest, some(served) + (" have" if len(served) > 1 else " has"))
+        found.append(judgement("near_nic", "note", text % parts, check="near-nic"))
     nics = {nic for nics in switched.values() for nic in nics}
     if len(served) > len(nics):
         text = "%d GPUs share %d near NICs: they share the bandwidth when all send at once"
