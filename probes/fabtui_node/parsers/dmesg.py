@@ -508,8 +508,4 @@ _UNITS = {
     **{"width": "lanes", "width_capable": "lanes", "power": "W"},
 }
 
-FORMATS = [
-    Format(
-        "dmesg", "reports of the kernel", _likely, parse_kernel, ("dmesg",), _UNITS, log=True, aliases=r"dmesg-\w+|xid"
-    )
-]
+FORMATS = [Format("dmesg", "reports of the kernel", _likely, parse_kernel, _UNITS, log=True, aliases=r"dmesg-\w+|xid")]

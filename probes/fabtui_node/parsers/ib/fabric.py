@@ -381,7 +381,6 @@ FORMATS = [
             (0.95, r"^(CA|SW|RT)\s+\d+\s+\d+ 0x[0-9a-fx*.]{16,18} (\d+x|\?\?) \S+"),
         ),
         parse_topology,
-        ("ibnetdiscover", "-p"),
         {"rate": "Gb/s"},
     ),
     Format(
@@ -389,7 +388,6 @@ FORMATS = [
         "iblinkinfo: width, speed and state of the links of a fabric",
         Likely(_likely_links, r"\]\s+==\("),
         parse_links,
-        ("iblinkinfo", "-l"),
         {"lane_rate": "Gb/s", "rate": "Gb/s", "could_lane_rate": "Gb/s"},
     ),
     Format(
@@ -400,7 +398,6 @@ FORMATS = [
             (0.6, r"^Errors for (0x[0-9a-fx*.]+ )?\""),
         ),
         parse_errors,
-        ("ibqueryerrors",),
         values.COUNTER_UNITS,
     ),
     Format(

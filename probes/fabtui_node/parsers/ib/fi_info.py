@@ -54,7 +54,6 @@ FORMATS = [
             (0.9, r"fi_getinfo: -\d{1,4}"),
         ),
         parse,
-        argv=("fi_info", "-p", "efa"),
         aliases="fi-info|libfabric",
     )
 ]

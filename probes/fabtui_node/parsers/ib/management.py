@@ -29,21 +29,14 @@ class Block(NamedTuple):
         return {"title": self.title, "lid": self.lid, "port": self.port}
 
 
-#: Headings that lost their ``#``.
-_UNMARKED = re.compile(
-    r" ?(?:Port (?:extended )?counters|Port\w{1,40} counters|PortSamplesControl"
-    r"|(?:Node|Switch|Port|Mlnx ext|GUID) ?[Ii]nfo): "
-)
-
-
 def blocks(text: str, notes: Notes) -> List[Block]:
     """Return the answers in a text; complaints become warnings, and other lines are noted as unknown."""
     found: List[Block] = []
     before = last = ""
     for line in values.lines(text):
         field = _FIELD.fullmatch(line)
-        if line.startswith("#") or _UNMARKED.match(line):
-            found.append(_heading(line if line.startswith("#") else "#" + line, before))
+        if line.startswith("#"):
+            found.append(_heading(line, before))
             before = ""
         elif re.fullmatch(r"\s*[\w /]{1,60}:\s*", line, re.ASCII):
             before = line.strip().rstrip(":")
@@ -236,10 +229,8 @@ FORMATS = [
         "perfquery: the counters of InfiniBand ports",
         first_of(
             (0.97, r"^#? ?(Port (extended )?counters|Port\w+ counters|PortSamplesControl): "),
-            (0.8, r"^(SymbolErrorCounter|PortXmitData|PortSelect|PortRcv\w+|LinkDownedCounter|PortXmit\w+):\.+\d"),
         ),
         parse_counters,
-        ("perfquery",),
         values.COUNTER_UNITS,
     ),
     Format(
@@ -247,7 +238,6 @@ FORMATS = [
         "sminfo: the subnet manager in charge",
         first_of((0.97, "sminfo: sm lid"), (0.8, "^sminfo: ")),
         parse_manager,
-        ("sminfo",),
     ),
     Format(
         "saquery",
@@ -255,11 +245,9 @@ FORMATS = [
         first_of(
             (0.97, r"^[ \t]*\w+ ?Record( member| group)? dump:"),
             (0.9, r"^SA ClassPortInfo:|^[ \t]+LID \"name\""),
-            (0.85, r"^\t\t(?:node_type|base_version|class_version|port_guid|link_layer|node_guid)\.{4}"),
             (0.5, "Query SA failed"),
         ),
         parse_records,
-        ("saquery",),
         {"mtu_bytes": "B", "rate_gbps": "Gb/s"},
     ),
     Format(
@@ -268,13 +256,7 @@ FORMATS = [
         first_of(
             (0.3, _PORT_INFO),
             (0.95, r"^#? ?(Node|Switch|Port|Mlnx ext|GUID) ?[Ii]nfo: "),
-            (0.85, r"^(Mkey|GidPrefix|BaseVers|NodeType|SystemGuid|LinearFdbCap|LinearFdbTop|Mkey[A-Z]\w+):\.{4}"),
             (0.9, r"^Node Description:\.+"),
-            (
-                0.85,
-                r"^(?:(?:SystemGuid|PortGuid|PartCap|DevId|Revision|LocalPort|VendorId|(?:Random|Mcast)FdbCap|DefPort"
-                r"|StateChange|LidsPerPort|PartEnforceCap|InboundPartEnf|OutboundPartEnf|FilterRaw\w+):\.{4}.*\n\s*){3}",
-            ),
         ),
         parse_attributes,
         units=_LINK_UNITS,

@@ -62,17 +62,8 @@ class _Parser:
     def __init__(self) -> None:
         self.notes = Notes()
         names = (
-            "test",
-            "measures",
-            "unit",
-            "device",
-            "settings",
-            "local",
-            "remote",
-            "rows",
-            "error",
-            "message",
-            "target",
+            *("test", "measures", "unit", "device", "settings", "local"),
+            *("remote", "rows", "error", "message", "target"),
         )
         self.values: dict[str, Any] = {**dict.fromkeys(names), "settings": {}, "rows": []}
         self.columns: list[str] = []
@@ -295,7 +286,6 @@ FORMATS = [
         "perftest: ib_write_bw, ib_send_bw, ib_read_lat and the others",
         Likely(_likely, *_LIKELY.needs, _FAILURES.pattern, _SETTINGS.pattern),
         parse,
-        ("ib_write_bw",),
         _UNITS,
         aliases=r"ib_(?:write|read|send|atomic)_(?:bw|lat)|raw_ethernet_\w+",
         incomparable=True,

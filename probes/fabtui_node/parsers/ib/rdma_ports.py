@@ -370,7 +370,6 @@ FORMATS = [
             (0.3, r"\A(?=(?s:.*)main: )(?=(?s:.*)IB device)"),
         ),
         parse_ibstat,
-        ("ibstat",),
         {"rate": "Gb/s", "effective_rate": "Gb/s"},
     ),
     Format(
@@ -388,27 +387,15 @@ FORMATS = [
         first_of(
             (0.97, r"^hca_id:\s*\S"),
             (0.7, r"^[ \t]*(active_mtu|port_lid|phys_port_cnt):"),
-            # Limits of a device, of which it prints forty.
-            (
-                0.7,
-                r"^[ \t]*(?:(?:max_\w{2,30}|page_size_cap|atomic_cap|local_ca_ack_delay|device_cap_flags):.*\n\s*){3}",
-            ),
             (0.4, _FOUND.pattern + "|IB devices"),
         ),
         parse_devinfo,
-        ("ibv_devinfo",),
         {"max_mtu": "B", "active_mtu": "B", "lane_rate": "Gb/s"},
     ),
     Format(
         "ibv_devices",
         "ibv_devices: the devices of verbs",
-        first_of(
-            (0.95, r"^\s{0,20}device\s+node GUID\s*$"),
-            (
-                0.85,
-                r"^\s{0,8}(?:mlx[45]|bnxt_re|irdma|efa|rocep|ibp|rdmap|hfi1|qedr|hns)_?\w{0,20}\s{1,40}[0-9a-f]{16}\s*$",
-            ),
-        ),
+        first_of((0.95, r"^\s{0,20}device\s+node GUID\s*$")),
         parse_devices,
     ),
     Format(
@@ -420,7 +407,6 @@ FORMATS = [
             (0.4, "NETLINK_RDMA"),
         ),
         parse_rdma_link,
-        ("rdma", "link"),
     ),
     Format("show_gids", "show_gids: the GID tables of RDMA ports", _likely_gids, parse_gids),
 ]

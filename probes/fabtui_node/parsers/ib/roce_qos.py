@@ -123,7 +123,6 @@ FORMATS = [
             (0.8, r"^PFC configuration:[ \t]*\r?\n[ \t]+priority +0 +1"),
         ),
         parse_mlnx_qos,
-        argv=("mlnx_qos", "-i"),
         aliases="mlnx-qos",
     ),
     Format(
@@ -131,7 +130,6 @@ FORMATS = [
         "priorities of an interface: dcb -j pfc show, dcb -j app show",
         first_of((0.9, r'"prio_pfc":\s*\[|"dscp_prio":\s*\[')),
         parse_dcb,
-        argv=("dcb", "-j"),
         aliases="dcb-(pfc|app)",
     ),
 ]

@@ -138,14 +138,4 @@ _LIKELY = first_of(
     (0.85, r"^\[ *\d+\] local \S{1,80} port \d{1,5} connected (?:to|with) \S"),
 )
 _UNITS = {"bandwidth": "GB/s", "jitter": "ms", "start": "s", "end": "s", "bytes": "B"}
-FORMATS = [
-    Format(
-        "iperf3",
-        "iperf3: bandwidth of TCP or UDP, text or -J",
-        _LIKELY,
-        parse,
-        ("iperf3", "-J"),
-        _UNITS,
-        aliases="iperf",
-    )
-]
+FORMATS = [Format("iperf3", "iperf3: bandwidth of TCP or UDP, text or -J", _LIKELY, parse, _UNITS, aliases="iperf")]

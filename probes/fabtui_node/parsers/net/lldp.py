@@ -185,6 +185,5 @@ FORMATS = [
             (0.7, r"^ +ChassisID:\s+(?:mac|local|ip|ifname) "),
         ),
         parse,
-        argv=("lldpctl", "-f", "json"),
     )
 ]

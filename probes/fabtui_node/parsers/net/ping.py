@@ -278,13 +278,6 @@ _LIKELY = first_of(
 )
 
 FORMATS = [
-    Format(
-        "ping",
-        "ping of any make: loss and round trips",
-        _LIKELY,
-        parse,
-        units=_UNITS,
-        log=True,
-    ),
+    Format("ping", "ping of any make: loss and round trips", _LIKELY, parse, units=_UNITS, log=True),
     Format("fping", "fping -C or -c: loss and round trips of many targets", _likely_fping, _parse_fping, units=_UNITS),
 ]

@@ -159,12 +159,5 @@ _LIKELY = first_of(
 )
 
 FORMATS = [
-    Format(
-        "nvidia-imex-ctl",
-        "nodes of an IMEX domain and their connections",
-        _LIKELY,
-        parse,
-        ("nvidia-imex-ctl", "-N", "-H"),
-        aliases="imex|imex-ctl",
-    )
+    Format("nvidia-imex-ctl", "nodes of an IMEX domain and their connections", _LIKELY, parse, aliases="imex|imex-ctl")
 ]

@@ -291,4 +291,4 @@ _UNITS = {
     "aggregate": "errors since the GPU was made",
 }
 
-FORMATS = [Format("nvidia-smi-q", "everything of each GPU", _LIKELY, parse_query, ("nvidia-smi", "-q"), _UNITS)]
+FORMATS = [Format("nvidia-smi-q", "everything of each GPU", _LIKELY, parse_query, _UNITS)]

@@ -276,13 +276,6 @@ _UNITS = {
 }
 
 FORMATS = [
-    Format(
-        "nvidia-smi",
-        "the table of GPUs and processes",
-        _likely,
-        parse_nvidia_smi,
-        ("nvidia-smi",),
-        _UNITS,
-    ),
-    Format("nvidia-smi-L", "GPUs and MIG instances by UUID", _likely_list, parse_list, ("nvidia-smi", "-L")),
+    Format("nvidia-smi", "the table of GPUs and processes", _likely, parse_nvidia_smi, _UNITS),
+    Format("nvidia-smi-L", "GPUs and MIG instances by UUID", _likely_list, parse_list),
 ]
