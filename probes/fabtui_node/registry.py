@@ -22,18 +22,15 @@ Emit = Callable[[Value], None]
 Run = Callable[[Value, Emit, float], Any]
 
 
-class _Judged(TypedDict):
-    subject: str
-    verdict: str
-    text: str
-
-
-class Judgement(_Judged, total=False):
+class Judgement(TypedDict, total=False):
     """Result of a ``judge`` function: ``verdict`` is ``bad``, ``warn`` or ``note``; ``devices``: GPUs and NICs.
 
     ``check``: its name in the catalogue of checks; ``action``: what the vendor recommends.
     """
 
+    subject: str
+    verdict: str
+    text: str
     devices: List[str]
     check: str
     action: str

@@ -224,17 +224,11 @@ def parse(text: str) -> Reading:
 
 #: What the tools print when they fail or before they measure, by their sources; no other program prints two of these.
 _FAILURES = re.compile(
-    r"\* Waiting for client to connect\.\.\. \*|creating CUDA Ctx"
-    r"|Completion with error at (?:client|server)|Failed status \d{1,3}: wr_id|scnt=\d{1,12}, ccnt=\d{1,12}"
-    r"|Failed to complete run_iter\w{0,40} function|Couldn't allocate MR|Unable to init the socket connection"
-    r"|Couldn't connect to \S{1,253}:\d{1,5}|Unable to find the Infiniband/RoCE device|Did not detect devices"
-    r"|Couldn't (?:create|initialize) \w|Unable to (?:perform rdma_client|open file descriptor|create QP)"
-    r"|Failed to (?:create|register) (?:MR|QP|CQ|PD|AH)\b|Failed to modify (?:UD )?QP|Unable to Connect the HCA's"
-    r"|IB device \S{1,64} not found|Port number \d{1,3} state is \w"
-    r"|Couldn't (?:set the link layer|get context|read remote)"
-    r"|ethernet_(?:read|write)_keys|Unable to (?:read|write) (?:to|from) socket"
-    r"|Failed to exchange data between server and clients|Failed to connect RDMA CM"
-    r"|Failed to close connection between server and client|pp_(?:read|write)_data",
+    "|".join(pattern for kind, pattern in _ERRORS if kind != "wrong_version")
+    + r"|\* Waiting for client to connect\.\.\. \*|creating CUDA Ctx|Couldn't connect to \S{1,253}:\d{1,5}"
+    r"|Couldn't (?:create|initialize) \w|Couldn't (?:set the link layer|read remote)|Unable to create QP"
+    r"|Failed to (?:create|register) (?:QP|CQ|PD|AH)\b|Failed to modify (?:UD )?QP|Port number \d{1,3} state is \w"
+    r"|Failed to connect RDMA CM|Failed to close connection between server and client",
     re.IGNORECASE,
 )
 #: Settings below the title.

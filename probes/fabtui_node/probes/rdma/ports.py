@@ -8,11 +8,11 @@ import re
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from fabtui_node.parsers.ib import fi_info, rdma_ports
+from fabtui_node.parsers.ib import fi_info, rdma_ports, roce_qos
 from fabtui_node.parsers.net import ethtool
 from fabtui_node.probes import counters
 from fabtui_node.probes.judgement import judgement, part, some, texts
-from fabtui_node.probes.rdma import port_counters, roce_qos
+from fabtui_node.probes.rdma import port_counters
 from fabtui_node.registry import Judgement, ProbeSpec, Value
 from fabtui_node.system import rdma_devices, run_command, sysfs
 
@@ -34,6 +34,9 @@ _MAPPED = re.compile(
 
 #: From this version on NCCL chooses the index by itself.
 CHOOSES_SINCE = "2.21"
+#: Variables of NCCL that choose the class of its packets.
+VARIABLES = ("NCCL_IB_TC", "NCCL_IB_SL", "NCCL_IB_FIFO_TC")
+_MOST_VARIABLES = 200
 
 
 def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
@@ -47,7 +50,7 @@ def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
     them), "gid_count", "roce_v2_ipv4" (all indexes of such GIDs), "gid_index" (the first of those), "ipv4", "pkeys",
     "errors", "saturated", "refresh" (ms)}], "nics": [{"interface", "speed" (Mb/s), "fastest" (Mb/s), "link", "pause",
     "driver", "firmware", "module", "discards", "error"}], "nccl": {...}, "env": {...}, "warnings": [text]}``, and with
-    active RoCE ports ``qos`` (of each, as of `roce_qos.read`) and ``conf`` (variables of NCCL's files), with Elastic
+    active RoCE ports ``qos`` (of each, as of `read_qos`) and ``conf`` (variables of NCCL's files), with Elastic
     Fabric Adapters ``efa`` (``{"domains", "error"}`` of ``fi_info``). What is not known is None. ``errors`` are the
     counters of trouble that are not zero, since the driver was loaded; ``refresh`` how old ``hw_counters`` may be.
     ``module`` is ``{"vendor", "part", "serial"}`` of a module or cable, which the kernel shows to root alone.
@@ -64,7 +67,7 @@ def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
         asked = [pool.submit(_nic, name, root, end) for name in names]
         roce = [port for port in ports if port["link_layer"] == "Ethernet" and port["netdev"]]
         active = [port for port in roce if port["state"] == "Active"][:_MAX_NICS]
-        classes = [pool.submit(roce_qos.read, port, root, end) for port in active]
+        classes = [pool.submit(read_qos, port, root, end) for port in active]
         _take_verbs(ports, verbs.result() if verbs else None, warnings)
         nics = [nic.result() for nic in asked]
         qos = [one.result() for one in classes]
@@ -75,7 +78,7 @@ def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
     value = {"ports": ports, "nics": nics, "nccl": nccl_advice(ports), "env": env, "warnings": warnings}
     if libfabric is not None:
         value["efa"] = libfabric
-    return dict(value, qos=qos, conf=roce_qos.variables(os.environ.get("HOME"))) if qos else value
+    return dict(value, qos=qos, conf=conf_variables(os.environ.get("HOME"))) if qos else value
 
 
 def _libfabric(end: float) -> Optional[Value]:
@@ -220,6 +223,67 @@ def read_gids(port: str) -> List[Dict[str, Any]]:
             kind = "RoCE v1" if roce else "InfiniBand"
         netdev = sysfs.text(port, "gid_attrs/ndevs", str(index))
         found.append({"index": index, "gid": gid, "type": kind, "ipv4": ipv4(gid), "netdev": netdev or None})
+    return found
+
+
+def read_qos(port: Dict[str, Any], root: str, end: float) -> Dict[str, Any]:
+    """Return the quality of service of a RoCE port; what nothing on the node shows is None.
+
+    ``{"ca", "port", "interface", "trust", "dscp": {priority: [DSCP]}, "pfc": [priority], "ecn_np": [priority],
+    "ecn_rp", "class", "cma_tos", "dcbx", "from": [source]}``: ``ecn_np`` are the priorities in which the port answers
+    marked packets with notifications, ``ecn_rp`` those in which it slows down for them; ``class`` replaces the traffic
+    class that a library asks for, ``cma_tos`` is the default of connections by rdma_cm.
+    """
+    name = str(port["netdev"])
+    found: Dict[str, Any] = {"ca": port["ca"], "port": port["port"], "interface": name, "from": []}
+    found.update(dict.fromkeys(("trust", "dscp", "pfc", "dcbx")))
+    folder = os.path.join(root, "class/net", name)
+    _take_qos(found, "mlnx_qos", _asked(["mlnx_qos", "-i", name], roce_qos.parse_mlnx_qos, end))
+    if found["pfc"] is None:
+        for table in ("pfc", "app"):
+            _take_qos(found, "dcb", _asked(["dcb", "-j", table, "show", "dev", name], roce_qos.parse_dcb, end))
+    trust = sysfs.text(folder, "qos/trust")
+    dscps = roce_qos.parse_dscp2prio(sysfs.text(folder, "qos/dscp2prio") or "")
+    _take_qos(found, "sysfs", {"trust": trust if trust in ("dscp", "pcp") else None, "dscp": dscps})
+    if found["trust"] == "pcp":
+        found["dscp"] = None
+    for way in ("np", "rp"):
+        found["ecn_" + way] = _priorities(os.path.join(folder, "ecn", "roce_" + way, "enable"))
+    here = os.path.join(root, "class/infiniband", port["ca"], "tc", str(port["port"]))
+    tclass = roce_qos.TRAFFIC_CLASS.search(sysfs.text(here, "traffic_class") or "")
+    found["class"] = int(tclass[1]) if tclass else None
+    ports = os.path.join(root, "kernel/config/rdma_cm", port["ca"], "ports", str(port["port"]))
+    found["cma_tos"] = sysfs.integer(ports, "default_roce_tos")
+    return found
+
+
+def _asked(argv: List[str], parse: Any, end: float) -> Dict[str, Any]:
+    result = run_command.run(argv, end - time.monotonic())
+    values: Dict[str, Any] = parse(result.stdout).values if result.ok else {}
+    return values
+
+
+def _take_qos(found: Dict[str, Any], source: str, values: Dict[str, Any]) -> None:
+    new = {name: value for name, value in values.items() if value is not None and found.get(name) is None}
+    if new:
+        found.update(new)
+        found["from"] = list(dict.fromkeys([*found["from"], source]))
+
+
+def _priorities(folder: str) -> Optional[List[int]]:
+    """Return the priorities whose file contains 1; None unless all eight can be read."""
+    switches = [sysfs.integer(folder, str(priority)) for priority in range(8)]
+    return None if None in switches else [priority for priority, on in enumerate(switches) if on]
+
+
+def conf_variables(home: Optional[str], etc: str = "/etc") -> Dict[str, str]:
+    """Return the variables of NCCL's own files that choose a class: those of the home folder come first."""
+    found: Dict[str, str] = {}
+    for path in (os.path.join(etc, "nccl.conf"), os.path.join(home or "/nonexistent", ".nccl.conf")):
+        for line in (sysfs.text(path) or "").splitlines()[:_MOST_VARIABLES]:
+            name, _, value = line.strip().partition("=")
+            if name in VARIABLES:
+                found[name] = value.strip()[:20]
     return found
 
 
