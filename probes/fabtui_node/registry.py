@@ -122,8 +122,8 @@ def _call(module: str, function: str, *args: Any) -> Any:
 
 
 def _parsed(run: Callable[..., Any], parse: Callable[[str], Value], *args: Any) -> Value:
-    found = run(*args)
-    return parse(found) if isinstance(found, str) else found
+    result = run(*args)
+    return parse(result) if isinstance(result, str) else result
 
 
 def _sources() -> Dict[str, str]:
@@ -151,9 +151,9 @@ def collect(sources: Dict[str, str]) -> Dict[str, ProbeSpec]:
     Raises `ValueError`: a declaration is wrong, or two have the same name.
     """
     phases = list(PHASES)
-    found = [spec for module, source in sources.items() for spec in declared(module, source)]
-    probes = {spec.name: spec for spec in sorted(found, key=lambda spec: (phases.index(spec.phase), spec.name))}
-    if len(probes) < len(found):
+    specs = [spec for module, source in sources.items() for spec in declared(module, source)]
+    probes = {spec.name: spec for spec in sorted(specs, key=lambda spec: (phases.index(spec.phase), spec.name))}
+    if len(probes) < len(specs):
         raise ValueError("two probes have the same name")
     return probes
 

@@ -56,14 +56,14 @@ def split(line: str) -> KernelLine:
     uptime: Optional[float] = None
     for _ in range(8):
         wall, up = _WALL.match(line) or _STAMP.match(line), _UPTIME.match(line)
-        found = wall or up or _LEVEL.match(line) or _CALLER.match(line) or _HOST.match(line)
-        if not found:
+        mark = wall or up or _LEVEL.match(line) or _CALLER.match(line) or _HOST.match(line)
+        if not mark:
             break
         if wall:
             time = time or wall[1]
         elif up and uptime is None:
             uptime = float(up[1])
-        line = line[found.end() :]
+        line = line[mark.end() :]
     return KernelLine(time, uptime, line.lstrip(" "))
 
 
@@ -102,10 +102,10 @@ _CHECK = re.compile(r"(?:mce: )?\[?(?:Hardware Error\]|\{[0-9]{1,4}\}\[Hardware 
 
 def bandwidth_event(text: str) -> Optional[Event]:
     """Return how much a PCIe device can transfer, ``pcie_limited`` where a link on the way lets through less."""
-    found = _BANDWIDTH.match(text)
-    if not found:
+    match = _BANDWIDTH.match(text)
+    if not match:
         return None
-    bus, available, speed, width, at, capable, speed_capable, width_capable, plain_speed, plain_width = found.groups()
+    bus, available, speed, width, at, capable, speed_capable, width_capable, plain_speed, plain_width = match.groups()
     event = _event("pcie_limited" if at else "pcie_bandwidth", bus, available=float(available))
     event.update(speed=float(speed or plain_speed), width=int(width or plain_width))
     if at:
@@ -247,8 +247,8 @@ _LOCKUP = re.compile(r"(?:watchdog: )?(?:BUG: (soft) lockup - CPU#[0-9]{1,5} stu
 
 def lockup_event(text: str) -> Optional[Event]:
     """Return the CPU that a line reports as stuck, else None."""
-    found = _LOCKUP.match(text[:_WIDTH])
-    return _event("lockup", None, found[1] or found[2]) if found else None
+    match = _LOCKUP.match(text[:_WIDTH])
+    return _event("lockup", None, match[1] or match[2]) if match else None
 
 
 #: A process that the kernel killed, for want of memory in a cgroup or on the node.
@@ -257,11 +257,11 @@ _KILLED = re.compile(r"(?:(Memory cgroup out|Out) of memory: )?Killed process ([
 
 def memory_event(text: str) -> Optional[Event]:
     """Return the process that a line reports as killed for memory, else None."""
-    found = _KILLED.search(text[:_WIDTH])
-    if not found:
+    match = _KILLED.search(text[:_WIDTH])
+    if not match:
         return None
-    code = {"Out": "node", "Memory cgroup out": "cgroup"}.get(found[1] or "")
-    return _event("oom", None, code, pid=int(found[2]), name=found[3])
+    code = {"Out": "node", "Memory cgroup out": "cgroup"}.get(match[1] or "")
+    return _event("oom", None, code, pid=int(match[2]), name=match[3])
 
 
 # GPUs and NVSwitches.
@@ -321,14 +321,14 @@ class _Log:
         times = {"time": start.time, "uptime": start.uptime}
         if "Xid (" in start.text and self._xids(line, times):
             return
-        found = self._nvidia(start.text) if "NVRM" in start.text or "nvidia" in start.text else None
-        found = found or self._aer.take(start.text) or bandwidth_event(start.text)
-        found = found or device_event(start.text, self.devices) or memory_event(start.text) or lockup_event(start.text)
-        if found and found.get("kind"):
+        event = self._nvidia(start.text) if "NVRM" in start.text or "nvidia" in start.text else None
+        event = event or self._aer.take(start.text) or bandwidth_event(start.text)
+        event = event or device_event(start.text, self.devices) or memory_event(start.text) or lockup_event(start.text)
+        if event and event.get("kind"):
             # The same object is kept: lines that follow add to it.
-            found.update(times, text=start.text[:_WIDTH])
-            self._keep(found)
-        elif not found and _NVRM.match(start.text):
+            event.update(times, text=start.text[:_WIDTH])
+            self._keep(event)
+        elif not event and _NVRM.match(start.text):
             self.notes.puzzled(line)
 
     def _xids(self, line: str, times: Dict[str, Any]) -> bool:

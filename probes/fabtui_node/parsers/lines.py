@@ -97,20 +97,20 @@ def json_objects(text: str, most: int) -> tuple[list[dict[str, Any]], int]:
 
     An object may span several lines.
     """
-    found: list[dict[str, Any]] = []
+    objects: list[dict[str, Any]] = []
     broken = 0
     at = text.find("{")
-    while at >= 0 and len(found) < most:
+    while at >= 0 and len(objects) < most:
         try:
             value, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
             broken += 1
             end = at + 1
         else:
-            found.append(value)
+            objects.append(value)
         # The rest of a broken object has braces too; only those at the start of a line may begin the next one.
         at = text.find("{", end) if end > at + 1 else text.find("\n{", end) + 1 or -1
-    return found, broken
+    return objects, broken
 
 
 def json_number(value: Any) -> float | None:

@@ -132,20 +132,20 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     argv = _words(args["argv"])
     output = Output([_grep(one) for one in args["grep"]], int(args["last"]))
     seconds = deadline - min(_MOST_RESERVE, deadline * _RESERVE)
-    found = run_command.run_into([output], argv, seconds, MOST_BYTES, _environment())
+    result = run_command.run_into([output], argv, seconds, MOST_BYTES, _environment())
     problem = ""
-    if found.timed_out:
+    if result.timed_out:
         problem = "killed after %g s, its deadline" % round(seconds, 1)
-    elif found.truncated:
+    elif result.truncated:
         problem = "killed after %d MiB of output" % (MOST_BYTES >> 20)
-    elif found.returncode is None or found.returncode < 0:
-        problem = found.why() or ""
+    elif result.returncode is None or result.returncode < 0:
+        problem = result.why() or ""
     text = output.text()
     return {
         "output": text,
         "dropped": output.dropped,
         "lines": output.lines,
-        "exit": None if problem else found.returncode,
+        "exit": None if problem else result.returncode,
         "problem": problem[:500],
     }
 

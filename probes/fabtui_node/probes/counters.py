@@ -122,13 +122,13 @@ class DriverCounters:
         text = ctypes.create_string_buffer(12 + _NAME * (number + _SPARE))
         struct.pack_into("III", text, 0, _GSTRINGS, _SET, number)
         self._ask(asker, text)
-        found = []
+        wanted = []
         for place in range(min(number, struct.unpack_from("I", text, 8)[0])):
             raw = text.raw[12 + _NAME * place : 12 + _NAME * (place + 1)]
             name = raw.split(b"\0")[0].decode("ascii", "replace").strip()
             if self._wanted(name):
-                found.append((place, name))
-        return found
+                wanted.append((place, name))
+        return wanted
 
     def _ask(self, asker: socket.socket, data: ctypes.Array[ctypes.c_char]) -> None:
         request = struct.pack("16sP16x", self._name.encode()[:15], ctypes.addressof(data))
@@ -142,7 +142,7 @@ def _counts(folder: str, names: List[str]) -> Dict[str, int]:
 
 def port_counts(device: str) -> Counts:
     """Return ``{"mlx5_0/1": {name: count}}`` of the ports of a device, given its folder in sysfs."""
-    found: Counts = {}
+    ports: Counts = {}
     for port in sysfs.names(device, "ports"):
         if not port.isdecimal() or len(port) > 4:
             continue
@@ -152,23 +152,23 @@ def port_counts(device: str) -> Counts:
             counted = [name for name in names if not name.startswith(_NOT_COUNTED)]
             counts.update(_counts(os.path.join(device, "ports", port, folder), counted))
         if counts:
-            found["%s/%s" % (os.path.basename(device), port)] = counts
-    return found
+            ports["%s/%s" % (os.path.basename(device), port)] = counts
+    return ports
 
 
 def interface_counts(names: List[str], root: str = "/sys") -> Counts:
     """Return ``{"eth0": {name: count}}`` of interfaces and of those below them (such as the ports of a bond)."""
     folder = os.path.join(root, "class/net")
-    found: Counts = {}
+    interfaces: Counts = {}
     waiting = [name for name in names if name and "/" not in name and name not in (".", "..")]
-    while waiting and len(found) < _MAX_NICS:
+    while waiting and len(interfaces) < _MAX_NICS:
         name = waiting.pop(0)
-        if name in found or not os.path.isdir(os.path.join(folder, name)):
+        if name in interfaces or not os.path.isdir(os.path.join(folder, name)):
             continue
-        found[name] = _counts(os.path.join(folder, name, "statistics"), _STATISTICS)
-        found[name].update(_counts(os.path.join(folder, name), ["carrier_changes"]))
+        interfaces[name] = _counts(os.path.join(folder, name, "statistics"), _STATISTICS)
+        interfaces[name].update(_counts(os.path.join(folder, name), ["carrier_changes"]))
         waiting += _below(name, root)
-    return {name: counts for name, counts in found.items() if counts}
+    return {name: counts for name, counts in interfaces.items() if counts}
 
 
 def _below(name: str, root: str) -> List[str]:

@@ -39,8 +39,8 @@ def parse_os_release(text: str) -> Optional[str]:
 
 def parse_meminfo(text: str) -> Optional[int]:
     """Return the bytes of memory from ``/proc/meminfo``."""
-    found = re.search(r"^MemTotal:\s+([0-9]{1,15}) kB", text, re.MULTILINE | re.ASCII)
-    return int(found.group(1)) * 1024 if found else None
+    match = re.search(r"^MemTotal:\s+([0-9]{1,15}) kB", text, re.MULTILINE | re.ASCII)
+    return int(match.group(1)) * 1024 if match else None
 
 
 def place_nics(
@@ -79,21 +79,21 @@ def ports(devices: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """
     of_device = ("ca", "type", "firmware", "numa", "bus")
     of_port = ("port", "state", "rate", "link_layer", "lid", "sm_lid", "netdev", "gids")
-    found: List[Dict[str, Any]] = []
+    rows: List[Dict[str, Any]] = []
     sharing: Dict[str, List[Tuple[Dict[str, Any], Optional[str]]]] = {}
     for device in devices:
         for port in device["ports"]:
             own = {name: port[name] for name in of_port}
-            found.append({**{name: device[name] for name in of_device}, **own, "phys_state": port["physical_state"]})
+            rows.append({**{name: device[name] for name in of_device}, **own, "phys_state": port["physical_state"]})
             # Adapters of AWS have no GUIDs: all of theirs are zero.
             if (device["system_guid"] or "").strip("0x") and port["place"]:
                 connector = "%s %s/%d" % (device["system_guid"], port["place"], port["port"])
-                sharing.setdefault(connector, []).append((found[-1], device["path"]))
+                sharing.setdefault(connector, []).append((rows[-1], device["path"]))
     for connector, ends in sharing.items():
         if len({end["ca"] for end, _ in ends}) > 1:
             for end, path in ends:
                 end.update(connector=connector, pcie_rate=pci.link_rate(path))
-    return found
+    return rows
 
 
 def env_paths(environ: Mapping[str, str]) -> Dict[str, Dict[str, str]]:
@@ -101,13 +101,13 @@ def env_paths(environ: Mapping[str, str]) -> Dict[str, Dict[str, str]]:
 
     ``state``: ``there``, ``missing``, ``not writable``, or ``unknown`` if it may not be looked at.
     """
-    found = {}
+    paths = {}
     for name in (*_READ, *_WRITTEN):
         path = environ.get(name, "")[:_ENV_LIMIT]
         if path.startswith("/"):
             path = path if name in _READ else os.path.dirname(path)
-            found[name] = {"path": path, "state": _state(path, written=name in _WRITTEN)}
-    return found
+            paths[name] = {"path": path, "state": _state(path, written=name in _WRITTEN)}
+    return paths
 
 
 def _state(path: str, written: bool) -> str:
@@ -194,13 +194,13 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
 
 def _shaped(value: Dict[str, Any]) -> List[Judgement]:
     data = {one.get("nic") for one in objects(value.get("data_addresses"))}
-    found = []
+    judgements = []
     for nic in objects(value.get("nics")):
         name, effect = str(nic.get("name")), _SHAPING.get(str(nic.get("qdisc")))
         if effect and nic.get("name") in data:
             text = "%s has the queueing discipline %s, which %s" % (name, nic["qdisc"], effect)
-            found.append(judgement("qdisc", "warn", text, ["nic:" + name], "shaped-interface"))
-    return found
+            judgements.append(judgement("qdisc", "warn", text, ["nic:" + name], "shaped-interface"))
+    return judgements
 
 
 def _missing_gpus(value: Dict[str, Any]) -> List[Judgement]:

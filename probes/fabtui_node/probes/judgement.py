@@ -20,24 +20,24 @@ def judgement(subject: str, verdict: str, text: str, devices: Sequence[str] = ()
             ``file:/proc/x`` what shows it.
         check: Its name in the catalogue of checks.
     """
-    found: Judgement = {"subject": subject, "verdict": verdict, "text": text}
+    judged: Judgement = {"subject": subject, "verdict": verdict, "text": text}
     if devices:
-        found["devices"] = list(devices)
+        judged["devices"] = list(devices)
     if check:
-        found["check"] = check
-    return found
+        judged["check"] = check
+    return judged
 
 
 def part(value: Any, name: str) -> Dict[str, Any]:
     """Return an object in an object, or an empty one."""
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}
+    inner = value.get(name) if isinstance(value, dict) else None
+    return inner if isinstance(inner, dict) else {}
 
 
 def count(value: Mapping[str, Any], name: str) -> Optional[float]:
     """Return a number in an object, or None."""
-    found = value.get(name)
-    return found if isinstance(found, (int, float)) and not isinstance(found, bool) else None
+    number = value.get(name)
+    return number if isinstance(number, (int, float)) and not isinstance(number, bool) else None
 
 
 def texts(value: Any) -> List[str]:

@@ -133,18 +133,18 @@ def _age(uptime: Optional[float], when: Any) -> Optional[float]:
 
 def judge(value: Value) -> List[Judgement]:
     """Return what is bad on this node alone, but for Xids, which the controller explains; old reports are notes."""
-    found = []
+    judgements = []
     for entry in objects(value.get("counts")):
         verdict = _verdict(entry)
         if verdict is not None:
             kind = str(entry.get("kind"))
             code = " %s" % entry["code"] if entry.get("code") is not None else ""
             name = kind.replace("_", " ") + code
-            found.append(report(entry, aged(entry, verdict), _SUBJECTS.get(kind, "kernel"), name))
+            judgements.append(report(entry, aged(entry, verdict), _SUBJECTS.get(kind, "kernel"), name))
     if value.get("readable") == "not permitted":
         text = "the kernel's log may not be read by this user: no Xid, AER or link reports from it"
-        found.append(judgement("kernel", "note", text))
-    return found[:200]
+        judgements.append(judgement("kernel", "note", text))
+    return judgements[:200]
 
 
 def report(entry: Dict[str, Any], verdict: str, subject: str, name: str) -> Judgement:
@@ -160,10 +160,10 @@ def report(entry: Dict[str, Any], verdict: str, subject: str, name: str) -> Judg
     if age is not None:
         words.append("last %s ago" % ago(age))
     devices = ["bus:%s" % entry["bus"]] if isinstance(entry.get("bus"), str) else []
-    found = judgement(subject, verdict, ": ".join([name, "; ".join(words)] if words else [name]), devices)
+    judged = judgement(subject, verdict, ": ".join([name, "; ".join(words)] if words else [name]), devices)
     if str(entry.get("kind")) in _CHECKS:
-        found["check"] = _CHECKS[str(entry.get("kind"))]
-    return found
+        judged["check"] = _CHECKS[str(entry.get("kind"))]
+    return judged
 
 
 def aged(entry: Mapping[str, Any], verdict: str) -> str:

@@ -95,8 +95,8 @@ class RankHostProcess:
 def oom_kills(path: str = "/proc/vmstat") -> Optional[int]:
     """Return how many processes of the machine the kernel killed for lack of memory, of control groups too."""
     with contextlib.suppress(OSError), open(path, encoding="ascii", errors="replace") as file:
-        found = re.search(r"^oom_kill ([0-9]{1,18})$", file.read(1 << 18), re.MULTILINE)
-        return int(found.group(1)) if found else None
+        match = re.search(r"^oom_kill ([0-9]{1,18})$", file.read(1 << 18), re.MULTILINE)
+        return int(match.group(1)) if match else None
     return None
 
 

@@ -55,8 +55,8 @@ def parse_cmdline(text: Optional[str]) -> List[str]:
 
 def parse_release(text: Optional[str]) -> Optional[Tuple[int, int]]:
     """Return the first two numbers of a kernel's release."""
-    found = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", text or "", re.ASCII)
-    return (int(found.group(1)), int(found.group(2))) if found else None
+    match = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", text or "", re.ASCII)
+    return (int(match.group(1)), int(match.group(2))) if match else None
 
 
 def parse_nvidia_version(text: Optional[str]) -> Optional[bool]:
@@ -146,8 +146,8 @@ def parse_ldconfig(text: str) -> List[str]:
 
 def version_of(path: str) -> Optional[str]:
     """Return the version in the name of the file that a library's path leads to, None if the name has none."""
-    found = re.search(r"\.so\.([0-9]{1,6}(?:\.[0-9]{1,6}){1,3})$", os.path.realpath(path))
-    return found.group(1) if found else None
+    match = re.search(r"\.so\.([0-9]{1,6}(?:\.[0-9]{1,6}){1,3})$", os.path.realpath(path))
+    return match.group(1) if match else None
 
 
 def find(environ: Dict[str, str], deadline: float) -> List[str]:
@@ -156,12 +156,12 @@ def find(environ: Dict[str, str], deadline: float) -> List[str]:
     paths.extend(parse_ldconfig(run_command.run(["ldconfig", "-p"], deadline).stdout))
     for folder in _FOLDERS:
         paths.extend(_in(folder))
-    found: Dict[str, str] = {}
+    libraries: Dict[str, str] = {}
     for path in paths:
         file = os.path.realpath(path)
         if os.path.isfile(file):
-            found.setdefault(file, path)
-    return list(found.values())[:_MAX_FOUND]
+            libraries.setdefault(file, path)
+    return list(libraries.values())[:_MAX_FOUND]
 
 
 def loader_folders(environ: Dict[str, str]) -> List[str]:

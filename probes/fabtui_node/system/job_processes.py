@@ -33,7 +33,7 @@ def find(proc: str = "/proc", job: str = "") -> List[Dict[str, Any]]:
     rank below it. Processes with the same rank start each other: a shell, the rank, its data loaders. The first Python
     of them is listed, else the first other than a wrapper.
     """
-    found: Dict[int, Dict[str, Any]] = {}
+    ranked: Dict[int, Dict[str, Any]] = {}
     sides = set()
     for name in sysfs.names(proc):
         environ = variables(sysfs.text(proc, name, "environ", limit=1 << 18)) if name.isdecimal() else {}
@@ -46,7 +46,7 @@ def find(proc: str = "/proc", job: str = "") -> List[Dict[str, Any]]:
             # The node side itself or its controller, in a step of the job or in a container with a rank.
             sides.add(int(name))
         program = os.path.basename(sysfs.real(proc, name, "exe") or fields["name"])
-        found[int(name)] = dict(
+        ranked[int(name)] = dict(
             fields,
             rank=rank,
             ras=_ras(environ.get("NCCL_RAS_ADDR"), int(name), proc),
@@ -55,15 +55,15 @@ def find(proc: str = "/proc", job: str = "") -> List[Dict[str, Any]]:
             elastic="TORCHELASTIC_RUN_ID" in environ,
             launches=any(word in cmdline for word in _LAUNCHERS),
         )
-    _drop_launchers(found)
-    first = [pid for pid in found if not sides.intersection(_above(pid, found)) and _is_first(pid, found)][:MOST]
+    _drop_launchers(ranked)
+    first = [pid for pid in ranked if not sides.intersection(_above(pid, ranked)) and _is_first(pid, ranked)][:MOST]
     helpers: Dict[int, List[int]] = {pid: [] for pid in first}
-    for pid in found:
-        for above in _line(pid, found)[1:]:
+    for pid in ranked:
+        for above in _line(pid, ranked)[1:]:
             if above in helpers:
                 helpers[above].append(pid)
     kept = ("rank", "name", "state", "ras")
-    return [{"pid": pid, "helpers": helpers[pid], **{key: found[pid][key] for key in kept}} for pid in first]
+    return [{"pid": pid, "helpers": helpers[pid], **{key: ranked[pid][key] for key in kept}} for pid in first]
 
 
 def owner(pid: int, proc: str = "/proc") -> Optional[Tuple[int, int]]:

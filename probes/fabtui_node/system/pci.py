@@ -54,8 +54,8 @@ def chain(path: Optional[str]) -> List[str]:
 
 def address(path: Optional[str]) -> Optional[str]:
     """Return the PCI address in a real path; a virtio device has the address of the card below it."""
-    found = chain(path)
-    return found[-1] if len(found) > 1 else None
+    devices = chain(path)
+    return devices[-1] if len(devices) > 1 else None
 
 
 def _shared(first: List[str], second: List[str]) -> int:

@@ -32,8 +32,8 @@ def parse_state(text: Optional[str], words: Dict[int, str] = STATES) -> str:
 
 def parse_rate(text: Optional[str]) -> Optional[float]:
     """Return the Gb/s of a sysfs ``rate`` such as ``200 Gb/sec (4X HDR)`` or ``2.5 Gb/sec``, or None."""
-    found = re.match(r"\s*([0-9]{1,7}(?:\.[0-9]{1,6})?)\s*Gb/sec", text or "", re.ASCII)
-    return float(found.group(1)) if found else None
+    match = re.match(r"\s*([0-9]{1,7}(?:\.[0-9]{1,6})?)\s*Gb/sec", text or "", re.ASCII)
+    return float(match.group(1)) if match else None
 
 
 def port_guid(gid: Optional[str]) -> Optional[str]:
@@ -65,14 +65,14 @@ def places(root: str = "/sys") -> List[Dict[str, Optional[str]]]:
 def roce_interfaces(root: str = "/sys") -> List[str]:
     """Return the interfaces of RoCE ports; on InfiniBand one small file of each port is read."""
     folder = os.path.join(root, "class/infiniband")
-    found = []
+    interfaces = []
     for ca in sysfs.names(folder):
         here = os.path.join(folder, ca)
         for name in sysfs.names(here, "ports")[:_PORTS_READ]:
             port = os.path.join(here, "ports", name)
             if name.isdecimal() and sysfs.text(port, "link_layer") == "Ethernet":
-                found.append(_netdev(here, port, int(name)))
-    return [name for name in dict.fromkeys(found) if name]
+                interfaces.append(_netdev(here, port, int(name)))
+    return [name for name in dict.fromkeys(interfaces) if name]
 
 
 def _device(folder: str, ca: str) -> Dict[str, Any]:

@@ -30,8 +30,8 @@ class Presence:
 
 def mark_of(words: List[str]) -> Optional[str]:
     """Return the mark in the words of a command line, or None; the shell before it and ssh clients have none."""
-    found = _MARK.search(words[3]) if len(words) > 3 and words[1:3] == ["-IS", "-c"] else None
-    return found.group(1) if found else None
+    match = _MARK.search(words[3]) if len(words) > 3 and words[1:3] == ["-IS", "-c"] else None
+    return match.group(1) if match else None
 
 
 def read_mark(proc: str = "/proc") -> None:
@@ -66,12 +66,12 @@ def others(own: Optional[str], proc: str = "/proc") -> List[Dict[str, Any]]:
             listed = file.read(_LONGEST_LIST)
     except OSError:
         return []
-    found: Dict[str, Dict[str, Any]] = {}
+    sessions: Dict[str, Dict[str, Any]] = {}
     shown = ((mark.decode(), int(uid), int(pid)) for mark, uid, pid in _SOCKET.findall(listed))
     for mark, uid, pid in sorted(shown, key=lambda one: one[2]):
-        if mark != own and mark not in found:
-            found[mark] = {"user": _user(uid), "pid": pid}
-    return list(found.values())
+        if mark != own and mark not in sessions:
+            sessions[mark] = {"user": _user(uid), "pid": pid}
+    return list(sessions.values())
 
 
 def _user(uid: int) -> str:

@@ -31,11 +31,11 @@ def parse_nodes(text: str) -> Reading:
     notes = Notes()
     nodes: List[Dict[str, Any]] = []
     for line in values.lines(text):
-        found = _LISTED.fullmatch(line)
-        if not found:
+        match = _LISTED.fullmatch(line)
+        if not match:
             values.leftover(line, notes)
             continue
-        kind, guid, ports, device, vendor, name, _, lid, lmc = found.groups()
+        kind, guid, ports, device, vendor, name, _, lid, lmc = match.groups()
         node = {"type": _TYPES.get(kind, "unknown"), "guid": values.guid(guid), "ports": int(ports), "name": name[:200]}
         node.update(lid=values.digits(lid), lmc=values.digits(lmc), device=device, vendor=vendor)
         nodes.append(node)
@@ -246,8 +246,8 @@ def _link_entry(row: "re.Match[str]", header: Dict[str, Any]) -> Dict[str, Any]:
     entry.update(guid=values.guid(guid) or header.get("guid"), lid=int(lid), port=int(port))
     entry.update(ext_port=int(ext) if ext else None, line_mode=named is not None, has_guid=guid is not None)
     entry.update(lanes=None, lane_rate=None, state="unknown", physical_state="unknown")
-    if found := _LINK.fullmatch(" ".join(link.split())):
-        width, speed, state, physical = found.groups()
+    if match := _LINK.fullmatch(" ".join(link.split())):
+        width, speed, state, physical = match.groups()
         entry.update(state=state, physical_state=physical, lanes=values.lanes(width), lane_rate=values.gbps(speed))
     entry["rate"] = values.link_rate(entry["lanes"], entry["lane_rate"])
     entry.update(peer=None, could_lanes=None, could_lane_rate=None)
@@ -342,15 +342,15 @@ def parse_errors(text: str) -> Reading:
 
 
 def _error_counts(guid: str, number: str, rest: str) -> Dict[str, Any]:
-    found = _COUNTER.findall(rest)
+    counters = _COUNTER.findall(rest)
     # A count of the short form has no scaled one in brackets.
-    short = {name: int(count) for name, count, scaled in found if not scaled}
+    short = {name: int(count) for name, count, scaled in counters if not scaled}
     return {
         "guid": values.guid(guid),
         "port": number if number == "ALL" else int(number),
-        "counters": {name: int(count) for name, count, _ in found},
+        "counters": {name: int(count) for name, count, _ in counters},
         "saturated": [] if number == "ALL" else values.saturated(short),
-        "extended": any(scaled and not TRAFFIC.fullmatch(name) for name, _, scaled in found),
+        "extended": any(scaled and not TRAFFIC.fullmatch(name) for name, _, scaled in counters),
     }
 
 

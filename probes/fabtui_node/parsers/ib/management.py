@@ -31,28 +31,28 @@ class Block(NamedTuple):
 
 def blocks(text: str, notes: Notes) -> List[Block]:
     """Return the answers in a text; complaints become warnings, and other lines are noted as unknown."""
-    found: List[Block] = []
+    answers: List[Block] = []
     before = last = ""
     for line in values.lines(text):
         field = _FIELD.fullmatch(line)
         if line.startswith("#"):
-            found.append(_heading(line, before))
+            answers.append(_heading(line, before))
             before = ""
         elif re.fullmatch(r"\s*[\w /]{1,60}:\s*", line, re.ASCII):
             before = line.strip().rstrip(":")
         elif values.complaint(line):
             notes.warn(line)
         elif field:
-            if not found:
-                found.append(Block("", None, None, "", before, {}))
+            if not answers:
+                answers.append(Block("", None, None, "", before, {}))
             last = field[1]
-            found[-1].fields[last] = field[2].strip()[:200]
-        elif found and last and _FLAG.fullmatch(line):
-            flags = found[-1].fields.get(last + " flags", "")
-            found[-1].fields[last + " flags"] = (flags + " " + line.strip()).strip()[:2000]
+            answers[-1].fields[last] = field[2].strip()[:200]
+        elif answers and last and _FLAG.fullmatch(line):
+            flags = answers[-1].fields.get(last + " flags", "")
+            answers[-1].fields[last + " flags"] = (flags + " " + line.strip()).strip()[:2000]
         elif line.strip() not in _REMARKS:
             notes.puzzled(line)
-    return found
+    return answers
 
 
 def _heading(line: str, before: str) -> Block:
@@ -76,7 +76,7 @@ def parse_counters(text: str) -> Reading:
     known then, it does not mean zero.
     """
     notes = Notes()
-    found: List[Dict[str, Any]] = []
+    entries: List[Dict[str, Any]] = []
     for block in blocks(text, notes):
         counters: Dict[str, int] = {}
         for name, value in block.fields.items():
@@ -92,10 +92,10 @@ def parse_counters(text: str) -> Reading:
                 "capabilities": block.remark or None,
             }
             short = block.title in ("Port counters", "")
-            found.append({**entry, "counters": counters, "saturated": values.saturated(counters) if short else []})
-    if not found and not notes.warnings:
+            entries.append({**entry, "counters": counters, "saturated": values.saturated(counters) if short else []})
+    if not entries and not notes.warnings:
         notes.warn("there are no counters in the text")
-    return notes.reading({"blocks": found})
+    return notes.reading({"blocks": entries})
 
 
 # smpquery (node info, port info, switch info, descriptions) and ibportstate: attributes of a device.
@@ -111,13 +111,13 @@ def parse_attributes(text: str) -> Reading:
     ``lane_rates_enabled`` (Gb/s as printed) and ``rate`` (Gb/s).
     """
     notes = Notes()
-    found: List[Dict[str, Any]] = []
+    entries: List[Dict[str, Any]] = []
     for block in blocks(text, notes):
         fields = {name: values.integer(v) if name in _BLOCK_NUMBERS else v for name, v in block.fields.items()}
-        found.append({**block.as_dict(), "of": block.before or None, "fields": fields})
+        entries.append({**block.as_dict(), "of": block.before or None, "fields": fields})
         if "LinkWidthActive" in fields or "LinkState" in fields:
-            found[-1]["link"] = _link(block.fields)
-    return notes.reading({"blocks": found})
+            entries[-1]["link"] = _link(block.fields)
+    return notes.reading({"blocks": entries})
 
 
 def _link(fields: Dict[str, str]) -> Dict[str, Any]:
@@ -143,8 +143,8 @@ def _lanes(text: Optional[str]) -> List[int]:
 
 def _rates(fields: Dict[str, str], which: str) -> List[float]:
     names = ("LinkSpeed" + which, "LinkSpeedExt" + which, "LinkSpeedExt%s2" % which)
-    found = (values.gbps(word) for name in names for word in fields.get(name, "").split(" or "))
-    return sorted({rate for rate in found if rate is not None})
+    rates = (values.gbps(word) for name in names for word in fields.get(name, "").split(" or "))
+    return sorted({rate for rate in rates if rate is not None})
 
 
 # sminfo: which subnet manager is in charge.
@@ -160,8 +160,8 @@ def parse_manager(text: str) -> Reading:
     notes = Notes()
     manager: Optional[Dict[str, Any]] = None
     for line in values.lines(text):
-        if found := _MANAGER.match(line):
-            lid, guid, activity, priority, state, word = found.groups()
+        if match := _MANAGER.match(line):
+            lid, guid, activity, priority, state, word = match.groups()
             manager = {"lid": int(lid), "guid": values.guid(guid), "activity": int(activity), "priority": int(priority)}
             manager["state"] = re.sub("^sminfo_", "", word or state, flags=re.IGNORECASE)
         else:

@@ -185,11 +185,9 @@ def _from_json(value: dict[str, Any]) -> dict[str, Any]:
     results = value.get("results")
     for entry in results if isinstance(results, list) else [results]:
         if isinstance(entry, dict):
-            found = {
-                ours: entry[name] for name, ours in _JSON_NAMES.items() if json_number(entry.get(name)) is not None
-            }
-            _convert(found, unit)
-            rows.append(found)
+            row = {ours: entry[name] for name, ours in _JSON_NAMES.items() if json_number(entry.get(name)) is not None}
+            _convert(row, unit)
+            rows.append(row)
     return {
         "test": (test[: -len(" Test")] if test.endswith(" Test") else test) or None,
         "measures": "latency" if "Latency" in test else "bandwidth" if "BW" in test else None,
@@ -210,10 +208,10 @@ def parse(text: str) -> Reading:
     value = json_object(json_value(text[text.find("{") :])) if '"test_info"' in text else {}
     if isinstance(value.get("test_info"), dict):
         notes = Notes()
-        found = _from_json(value)
-        if found["unit"] is None and found["measures"] == "bandwidth":
+        values = _from_json(value)
+        if values["unit"] is None and values["measures"] == "bandwidth":
             notes.warn("the unit of the bandwidths is unknown (--report_gbits or not)")
-        return notes.reading(found)
+        return notes.reading(values)
     parser = _Parser()
     for line in plain_lines(text):
         parser.line(line)
@@ -249,10 +247,10 @@ def _likely_failure(text: str) -> float:
     if len(set(_SETTINGS.findall(text))) > 2:
         # Its settings alone: the text is cut off, or it failed and printed no more.
         return 0.9
-    found = {match[0].lower() for match in _FAILURES.finditer(text)}
-    if found and re.search(r"\bib_(?:write|read|send|atomic)_(?:bw|lat)\b", text):
+    complaints = {match[0].lower() for match in _FAILURES.finditer(text)}
+    if complaints and re.search(r"\bib_(?:write|read|send|atomic)_(?:bw|lat)\b", text):
         return 0.9
-    if len(found) > 1:
+    if len(complaints) > 1:
         return 0.85 if _OWN.search(text) else 0.7
     return 0.7 if _OWN.search(text) else 0.0
 

@@ -63,10 +63,10 @@ def parse_ibstat(text: str) -> Reading:
 
 def _ibstat_field(line: str, cas: List[Dict[str, Any]], port: Optional[Dict[str, Any]]) -> bool:
     """Put a line's value where it belongs; return False if the line is not a field of ours."""
-    found = _FIELD.fullmatch(line)
-    if not found or not cas:
+    match = _FIELD.fullmatch(line)
+    if not match or not cas:
         return False
-    label, value = found[1], found[2].strip()
+    label, value = match[1], match[2].strip()
     # People who share such output blank GUIDs with dots; sysfs has empty files.
     word = value[:100] if value.strip(".") else None
     if label in ("Number of ports", "LMC"):
@@ -262,9 +262,9 @@ def parse_rdma_link(text: str) -> Reading:
     "netdev_index"}]}``.
     """
     notes = Notes()
-    found = _links_from_json(text) if text.lstrip().startswith(("[", "{")) else None
-    if found is not None:
-        return notes.reading({"links": found})
+    parsed = _links_from_json(text) if text.lstrip().startswith(("[", "{")) else None
+    if parsed is not None:
+        return notes.reading({"links": parsed})
     links: List[Dict[str, Any]] = []
     for line in ibwords.lines(text):
         link = _LINK.fullmatch(line.rstrip())

@@ -35,9 +35,9 @@ class Graph:
             self._last[process] = float(nic[1]), nic[2], bus_id(nic[3])
         if net and process in self._last and len(self.nics) < _MOST:
             pcie, name, bus = self._last[process]
-            found = {"host": host, "nic": name, "bus": bus, "net": net[2], "rate": float(net[1]), "pcie": pcie}
-            if found not in self.nics:
-                self.nics.append(found)
+            entry = {"host": host, "nic": name, "bus": bus, "net": net[2], "rate": float(net[1]), "pcie": pcie}
+            if entry not in self.nics:
+                self.nics.append(entry)
         return bool(nic or net or _ROOT.match(text))
 
 
@@ -251,9 +251,9 @@ def choice(lines: Iterable[NcclLine]) -> Optional[str]:
     matches = [match for line in lines if (match := _CHOICE.match(line.text))]
     if not matches:
         return None
-    found = matches[-1]
+    last = matches[-1]
     names = []
-    for text, known in ((found["algorithm"], _ALGORITHMS), (found["protocol"], _PROTOCOLS)):
+    for text, known in ((last["algorithm"], _ALGORITHMS), (last["protocol"], _PROTOCOLS)):
         names.append(known[int(text)] if text.isdecimal() and int(text) < len(known) else text.upper()[:40])
     return "/".join(names)
 
@@ -323,11 +323,11 @@ class _Parser:
         self._width = 0
 
     def line(self, line: str) -> None:
-        found = parse_line(line)
-        bare = None if found else _BARE.search(line)
+        parsed = parse_line(line)
+        bare = None if parsed else _BARE.search(line)
         if version := VERSION.search(line):
             self.values["version"], self.values["cuda"] = version[1], version[2] or self.values["cuda"]
-        if found is None and bare is None:
+        if parsed is None and bare is None:
             if self._wrapped and line.strip() and self.warns and not is_prompt(line):
                 # A terminal cuts in the middle of a word.
                 in_word = self._width >= _NARROWEST and self.warns[-1]["text"][-1:].isalnum() and line[:1].isalnum()
@@ -336,16 +336,16 @@ class _Parser:
             return
         self._width = len(line)
         self.lines += 1
-        if found:
-            self.hosts.setdefault(found.host)
-        level, text = (found.level, found.text) if found else (bare["level"], bare["text"]) if bare else ("", "")
+        if parsed:
+            self.hosts.setdefault(parsed.host)
+        level, text = (parsed.level, parsed.text) if parsed else (bare["level"], bare["text"]) if bare else ("", "")
         self._wrapped = level in ("WARN", "ERROR")
         if not self._wrapped:
-            self._info(found, text)
+            self._info(parsed, text)
         elif len(self.warns) < 500:
-            host: Optional[str] = found.host if found else None
-            device = found.device if found else int(bare["dev"]) if bare and bare["dev"] else None
-            at = found.where if found else bare["where"] if bare else None
+            host: Optional[str] = parsed.host if parsed else None
+            device = parsed.device if parsed else int(bare["dev"]) if bare and bare["dev"] else None
+            at = parsed.where if parsed else bare["where"] if bare else None
             self.warns.append({"host": host, "device": device, "at": at, "text": text.strip()[:400]})
 
     def _info(self, found: Optional[NcclLine], text: str) -> None:
@@ -461,12 +461,12 @@ def parse(text: str) -> Reading:
 
 
 def _likely(text: str) -> float:
-    found = len(re.findall(r"\bNCCL (?:INFO|WARN|TRACE) ", text))
+    count = len(re.findall(r"\bNCCL (?:INFO|WARN|TRACE) ", text))
     lines = sum(1 for line in text.splitlines() if line.strip())
-    if not found and re.search(r"^NCCL version \d", text, re.MULTILINE):
+    if not count and re.search(r"^NCCL version \d", text, re.MULTILINE):
         # All that NCCL_DEBUG=VERSION prints.
         return 0.5
-    return 0.5 + 0.4 * min(1.0, found / max(lines, 1)) if found else 0.0
+    return 0.5 + 0.4 * min(1.0, count / max(lines, 1)) if count else 0.0
 
 
 _TITLE = "NCCL's log (NCCL_DEBUG=INFO): transports between ranks, NICs, warnings"

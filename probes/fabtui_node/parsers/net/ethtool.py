@@ -129,9 +129,9 @@ def parse_statistics(text: str) -> Reading:
     notes = Notes()
     counters: Dict[str, int] = {}
     for line in ibwords.lines(text):
-        found = _COUNTER.fullmatch(line)
-        if found:
-            counters[found[1].strip()] = int(found[2])
+        match = _COUNTER.fullmatch(line)
+        if match:
+            counters[match[1].strip()] = int(match[2])
         elif ibwords.complaint(line) or line.strip() == "no stats available":
             notes.warn(line)
         elif not line.startswith("NIC statistics:"):

@@ -110,8 +110,8 @@ def parse(text: str) -> Reading:
         if connected := _CONNECTED.search(line):
             values["local"], values["remote"] = values["local"] or connected[1], values["remote"] or connected[3]
             streams.setdefault(line.split("]")[0])
-        elif found := _ROW.match(line.strip()):
-            row = _row(found)
+        elif match := _ROW.match(line.strip()):
+            row = _row(match)
             if row is not None:
                 (totals if row["side"] else intervals).append(row)
                 values["protocol"] = "UDP" if row["jitter"] is not None else values["protocol"] or "TCP"

@@ -174,7 +174,7 @@ def _impl(text: str) -> str:
 def _one(lines: list[str], notes: Notes) -> dict[str, Any]:
     text = "\n".join(lines)
     row: dict[str, Any] = dict(parse_ping(text))
-    start = next((found for line in lines if (found := _START.match(line))), None)
+    start = next((match for line in lines if (match := _START.match(line))), None)
     about: dict[str, Any] = dict.fromkeys(("destination", "address", "source", "payload", "ipv6"))
     if start is not None:
         address, payload = start["dst6"] or start["inner"] or start["address"], start["bsd6"] or start["payload"]
@@ -209,16 +209,16 @@ def _replies(lines: list[str], *, unmarked: bool) -> list[dict[str, Any]]:
     replies: list[dict[str, Any]] = []
     answered: set[int] = set()
     for line in lines:
-        found = _REPLY.match(line)
-        if not found or len(replies) >= _MOST_REPLIES:
+        match = _REPLY.match(line)
+        if not match or len(replies) >= _MOST_REPLIES:
             continue
-        seq, again = int(found["seq"]), "(dup!)" in found["rest"].lower()
+        seq, again = int(match["seq"]), "(dup!)" in match["rest"].lower()
         if seq == 0:
             # The numbers have 16 bits and wrap around.
             answered &= {0}
-        reply = {"seq": seq, "from": found["address"] or found["from"], "ttl": found["ttl"] and int(found["ttl"])}
-        reply.update(rtt=number(found["time"] or ""), duplicate=again or (unmarked and seq in answered))
-        replies.append({**reply, "time_stamp": number(found["stamp"] or "")})
+        reply = {"seq": seq, "from": match["address"] or match["from"], "ttl": match["ttl"] and int(match["ttl"])}
+        reply.update(rtt=number(match["time"] or ""), duplicate=again or (unmarked and seq in answered))
+        replies.append({**reply, "time_stamp": number(match["stamp"] or "")})
         answered.add(seq)
     return replies
 

@@ -98,12 +98,12 @@ def _from_json(value: Dict[str, Any]) -> Dict[str, Any]:
 
 def _take_row(columns: List[int], line: str, domain: _Domain) -> bool:
     """Take a row of the table of connections; return False for another line."""
-    found = _ROW.fullmatch(line) if columns else None
-    words = found[2].upper().split() if found else []
-    if not found or len(words) != len(columns):
+    match = _ROW.fullmatch(line) if columns else None
+    words = match[2].upper().split() if match else []
+    if not match or len(words) != len(columns):
         return False
     for peer, word in zip(columns, words):  # noqa: B905 - Python 3.8 knows no strict=
-        domain.connect(int(found[1]), peer, _LETTERS.get(word.strip("!"), word))
+        domain.connect(int(match[1]), peer, _LETTERS.get(word.strip("!"), word))
     return True
 
 
@@ -122,13 +122,13 @@ def parse(text: str) -> Reading:
     domain = _Domain()
     columns: List[int] = []
     for line in plain_lines(text):
-        if found := _NODE.fullmatch(line):
-            number, mark, host, state, version, name = found.groups()
+        if match := _NODE.fullmatch(line):
+            number, mark, host, state, version, name = match.groups()
             domain.add(int(number), host, name, state.upper(), version, mark == "*" or None)
-        elif found := _HEAD.match(line):
-            columns = [int(word) for word in found[1].split()[:_MOST] if len(word) < 6]
-        elif found := _DOMAIN.fullmatch(line):
-            domain.state = found[1].upper()
+        elif match := _HEAD.match(line):
+            columns = [int(word) for word in match[1].split()[:_MOST] if len(word) < 6]
+        elif match := _DOMAIN.fullmatch(line):
+            domain.state = match[1].upper()
         elif _STAMP.fullmatch(line.strip()):
             domain.time = line.strip()
         elif not _take_row(columns, line, domain) and not _OTHER.match(line):
@@ -140,8 +140,8 @@ def parse(text: str) -> Reading:
 
 def parse_state(text: str) -> Optional[str]:
     """Return the state of the node that ``nvidia-imex-ctl -q`` prints, None if it prints none."""
-    found = [line.strip() for line in text.splitlines()[:20] if line.strip() in _STATES]
-    return found[-1] if found else None
+    states = [line.strip() for line in text.splitlines()[:20] if line.strip() in _STATES]
+    return states[-1] if states else None
 
 
 def seen_by(values: Dict[str, Any], mine: Callable[[Node], bool]) -> Dict[str, Any]:

@@ -60,10 +60,10 @@ def _value(column: str, word: str) -> Any:
 def _columns(line: str) -> Tuple[List[str], Dict[str, str]]:
     names, units = [], {}
     for cell in _split(line):
-        found = _COLUMN.fullmatch(cell[:100])
-        names.append(found[1] if found else cell[:100])
-        if found and found[2]:
-            units[names[-1]] = found[2]
+        match = _COLUMN.fullmatch(cell[:100])
+        names.append(match[1] if match else cell[:100])
+        if match and match[2]:
+            units[names[-1]] = match[2]
     return names, units
 
 

@@ -77,11 +77,11 @@ class _Walk:
         depth = len(line.expandtabs(4)) - len(line.expandtabs(4).lstrip())
         while self._open and self._open[-1][0] >= depth:
             self._open.pop()
-        found = _LINE.fullmatch(word[:400])
-        if found and found[2] is not None:
-            self._value(found[1], found[2].strip())
+        match = _LINE.fullmatch(word[:400])
+        if match and match[2] is not None:
+            self._value(match[1], match[2].strip())
         elif word and len(word) <= 80 and not parse_errors(word) and self.gpus:
-            name = snake(found[1] if found else word)
+            name = snake(match[1] if match else word)
             self._open.append((depth, _RENAMED.get(name, name)))
         elif not parse_errors(word):
             self.notes.puzzled(line)
@@ -116,16 +116,16 @@ def _now_and_next(gpu: _Gpu, section: str) -> Dict[str, Optional[str]]:
 
 def _ecc(gpu: _Gpu) -> Dict[str, Any]:
     """Return the counts; GPUs before Ampere have single and double bit errors of each of their memories."""
-    found: Dict[str, Any] = {}
+    counts: Dict[str, Any] = {}
     for kind in ("volatile", "aggregate"):
-        found[kind] = _counts(gpu.under("ecc_errors." + kind))
+        counts[kind] = _counts(gpu.under("ecc_errors." + kind))
         for bits in ("single_bit", "double_bit"):
             total = gpu.under("ecc_errors.%s.%s" % (kind, bits)).get("total")
             if total is not None:
-                found[kind][bits] = whole(total)
+                counts[kind][bits] = whole(total)
     flags = {name: truth(word) for name, word in gpu.under("ecc_errors").items()}
-    found.update((name, flag) for name, flag in flags.items() if flag is not None)
-    return found
+    counts.update((name, flag) for name, flag in flags.items() if flag is not None)
+    return counts
 
 
 def _pcie(gpu: _Gpu) -> Dict[str, Optional[int]]:
@@ -178,12 +178,12 @@ def _processes(gpu: _Gpu) -> Optional[List[Dict[str, Any]]]:
         return []
     if not gpu.processes:
         return None
-    found = []
+    rows = []
     for process in gpu.processes[:1024]:
         kind, name = field_text(process.get("type", "")), field_text(process.get("name", ""))
-        found.append({"pid": whole(process.get("process_id", "")), "type": kind, "name": name})
-        found[-1]["memory"] = whole(process.get("used_gpu_memory", ""))
-    return found
+        rows.append({"pid": whole(process.get("process_id", "")), "type": kind, "name": name})
+        rows[-1]["memory"] = whole(process.get("used_gpu_memory", ""))
+    return rows
 
 
 def _recovery(top: Fields) -> Optional[str]:

@@ -145,8 +145,8 @@ def _parse(text: str, notes: Notes) -> Matrix:
 
 def nvlinks(word: Optional[str]) -> Optional[int]:
     """Return the number of NVLinks in ``NV18``, None for any other word."""
-    found = _NVLINKS.fullmatch(word or "")
-    return int(found[1]) if found else None
+    match = _NVLINKS.fullmatch(word or "")
+    return int(match[1]) if match else None
 
 
 def _is_near(word: str) -> bool:
@@ -160,12 +160,12 @@ def _affinity(rest: str, titles: List[str]) -> Dict[str, Optional[str]]:
     have commas and dashes.
     """
     words = rest.split()
-    found: Dict[str, Optional[str]] = dict.fromkeys(titles)
+    places: Dict[str, Optional[str]] = dict.fromkeys(titles)
     if len(words) < len(titles) and words and "cpu" in titles and not set("-,") & set(words[0]) and words[0] != "N/A":
         titles = [title for title in titles if title != "cpu"] if len(words) == len(titles) - 1 else titles
     for title, word in zip(titles, words):  # noqa: B905 - Python 3.8 knows no strict=
-        found[title] = field_text(word)
-    return found
+        places[title] = field_text(word)
+    return places
 
 
 def parse_topology(text: str) -> Reading:

@@ -48,25 +48,25 @@ def field_text(word: str) -> Optional[str]:
 
 def number(word: str) -> Optional[float]:
     """Return the number that a field begins with, ignoring its unit, or None."""
-    found = _NUMBER.fullmatch(bare(word))
-    if not found or (found[2] and found[2][0] in "0123456789.xX:-"):
+    match = _NUMBER.fullmatch(bare(word))
+    if not match or (match[2] and match[2][0] in "0123456789.xX:-"):
         return None
-    return float(found[1])
+    return float(match[1])
 
 
 def whole(word: str) -> Optional[int]:
     """Return the integer that a field begins with, ignoring its unit, or None."""
-    found = _NUMBER.fullmatch(bare(word))
-    if not found or not _WHOLE.fullmatch(found[1]):
+    match = _NUMBER.fullmatch(bare(word))
+    if not match or not _WHOLE.fullmatch(match[1]):
         return None
-    rest = found[2]
-    return None if rest and rest[0] in "0123456789.:-" else int(found[1])
+    rest = match[2]
+    return None if rest and rest[0] in "0123456789.:-" else int(match[1])
 
 
 def unit(word: str) -> Optional[str]:
     """Return the unit after a number, or None."""
-    found = _NUMBER.fullmatch(bare(word))
-    return found[2].strip() or None if found else None
+    match = _NUMBER.fullmatch(bare(word))
+    return match[2].strip() or None if match else None
 
 
 def truth(word: str) -> Optional[bool]:
@@ -97,8 +97,8 @@ def snake(label: str) -> str:
 
 def command_line(line: str) -> Optional[str]:
     """Return the arguments in a line that is a prompt and an NVIDIA command (``$ nvidia-smi topo -m``), else None."""
-    found = _COMMAND.fullmatch(line.rstrip()[:4000])
-    return (found[2] or "").strip() if found else None
+    match = _COMMAND.fullmatch(line.rstrip()[:4000])
+    return (match[2] or "").strip() if match else None
 
 
 def is_noise(line: str) -> bool:
@@ -155,15 +155,15 @@ def parse_errors(text: str) -> List[Dict[str, Optional[str]]]:
     if not any(word in folded for word in _ERROR_WORDS):
         return []
     squeezed = " ".join(text.split())
-    found: List[Dict[str, Optional[str]]] = []
+    errors: List[Dict[str, Optional[str]]] = []
     for kind, pattern in _ERRORS:
         for match in re.finditer(pattern, squeezed, re.ASCII | re.IGNORECASE):
             groups = match.groupdict()
             error = {"kind": kind, "bus": groups.get("bus"), "index": groups.get("index")}
             error["reason"] = groups["why"].strip()
-            if error not in found and len(found) < 256:
-                found.append(error)
-    return found
+            if error not in errors and len(errors) < 256:
+                errors.append(error)
+    return errors
 
 
 def problem_text(error: Dict[str, Optional[str]]) -> str:
@@ -175,7 +175,7 @@ def problem_text(error: Dict[str, Optional[str]]) -> str:
 
 def complain(text: str, notes: Notes) -> List[Dict[str, Optional[str]]]:
     """Return ``parse_errors`` of a text, and make each a warning."""
-    found = parse_errors(text)
-    for error in found:
+    errors = parse_errors(text)
+    for error in errors:
         notes.warn(problem_text(error))
-    return found
+    return errors

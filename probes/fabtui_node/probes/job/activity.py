@@ -92,15 +92,15 @@ def _first(environ: Dict[str, str], names: Tuple[str, ...]) -> Optional[int]:
 
 
 def _cgroup_files(pid: int, proc: str, root: str = "/sys/fs/cgroup") -> List[str]:
-    found = []
+    files = []
     for line in (sysfs.text(proc, str(pid), "cgroup") or "").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if not controllers:
-            found.append(os.path.join(root, path.lstrip("/"), "memory.events"))
+            files.append(os.path.join(root, path.lstrip("/"), "memory.events"))
         elif "memory" in controllers.split(","):
-            found.append(os.path.join(root, "memory", path.lstrip("/"), "memory.oom_control"))
-    return [path for path in found if os.access(path, os.R_OK)]
+            files.append(os.path.join(root, "memory", path.lstrip("/"), "memory.oom_control"))
+    return [path for path in files if os.access(path, os.R_OK)]
 
 
 class Ranks:
@@ -206,7 +206,7 @@ class _Gpu:
     def _read_slow(self) -> None:
         library, handle = self._library, self._handle
         names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
-        reasons = next((found for name in names if (found := getattr(library, name, None)) is not None), None)
+        reasons = next((function for name in names if (function := getattr(library, name, None)) is not None), None)
         bits = nvml.number(nvml.ask(reasons, handle)) or 0
         running = nvml.ask(library.nvmlDeviceGetComputeRunningProcesses, handle) or []
         pids = [nvml.number(getattr(one, "pid", None)) for one in running[:_MAX_PIDS]]
@@ -322,8 +322,8 @@ class KernelTail:
         buses = nvml_inventory.on_pci(self._root)
         at = time.strftime("%H:%M:%S")
         events = dmesg.parse_kernel("\n".join(lines)).values["events"]
-        found = [dict(evidence.report_of_gpu(one, buses), at=at) for one in events if evidence.may_stop_a_rank(one)]
-        return found[-_MAX_PIDS:]
+        reports = [dict(evidence.report_of_gpu(one, buses), at=at) for one in events if evidence.may_stop_a_rank(one)]
+        return reports[-_MAX_PIDS:]
 
 
 class Activity:

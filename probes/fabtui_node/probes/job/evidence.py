@@ -89,11 +89,13 @@ def frames_of(pid: int, proc: str = "/proc") -> Dict[str, Any]:
         path = run_command.find(name, safe=True)
         if path is None:
             continue
-        found = _run_as(job_processes.owner(pid, proc), [path, *options, str(pid)])
-        frames = parse(found.stdout, pid) if found.ok else None
+        result = _run_as(job_processes.owner(pid, proc), [path, *options, str(pid)])
+        frames = parse(result.stdout, pid) if result.ok else None
         if frames:
             return {"frames": frames, "by": name}
-        problems.append("%s: %s" % (name, (found.stderr.strip().splitlines() or [found.why() or "no frames"])[0][:200]))
+        problems.append(
+            "%s: %s" % (name, (result.stderr.strip().splitlines() or [result.why() or "no frames"])[0][:200])
+        )
     return {
         "problem": "; ".join(problems) or "neither py-spy nor pystack is on the PATH, where others cannot change it"
     }
@@ -134,10 +136,10 @@ def parse_pystack(text: str, pid: int) -> List[Dict[str, str]]:
     for line in text.splitlines():
         if line.startswith("Traceback for thread "):
             main = line.split()[3] == str(pid)
-        found = _FRAME.fullmatch(line.strip()) if main else None
-        if found:
-            site = "%s:%s" % (found[1].rpartition("/")[2][:100], found[2])
-            frames.append({"name": found[3].strip()[:100], "site": site})
+        match = _FRAME.fullmatch(line.strip()) if main else None
+        if match:
+            site = "%s:%s" % (match[1].rpartition("/")[2][:100], match[2])
+            frames.append({"name": match[3].strip()[:100], "site": site})
     return frames[::-1][:_FRAMES]
 
 
@@ -210,10 +212,10 @@ def report_of_gpu(event: Dict[str, Any], buses: List[str]) -> Dict[str, Any]:
     """
     bus = pci_address(event["bus"])
     gpu = next((index for index, name in enumerate(buses) if pci_address(name) == bus), None) if bus else None
-    found = dict({key: event.get(key) for key in ("kind", "bus", "code", "interface")}, gpu=gpu)
+    report = dict({key: event.get(key) for key in ("kind", "bus", "code", "interface")}, gpu=gpu)
     if event["kind"] == "oom":
-        return dict(found, pid=event["pid"], text="Killed process %d (%s) for memory" % (event["pid"], event["name"]))
-    return dict(found, text=str(event.get("text", ""))[:200])
+        return dict(report, pid=event["pid"], text="Killed process %d (%s) for memory" % (event["pid"], event["name"]))
+    return dict(report, text=str(event.get("text", ""))[:200])
 
 
 def pci_address(bus: Optional[str]) -> str:

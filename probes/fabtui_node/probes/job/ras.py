@@ -54,10 +54,10 @@ class RasAnswer(NamedTuple):
 
 def endpoint(address: str) -> Optional[Tuple[str, int]]:
     """Return host and port of ``host:port`` or ``[::1]:port``, None if it is neither."""
-    found = _ADDRESS.fullmatch(address.strip())
-    if not found or not 0 < int(found[3]) < 65536:
+    match = _ADDRESS.fullmatch(address.strip())
+    if not match or not 0 < int(match[3]) < 65536:
         return None
-    return found[1] or found[2], int(found[3])
+    return match[1] or match[2], int(match[3])
 
 
 class _Connection:

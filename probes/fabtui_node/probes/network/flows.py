@@ -162,7 +162,7 @@ def _send(flows: List[Flow], number: int, plan: Dict[str, int], head: Callable[[
 
 def _connect(flows: List[Flow]) -> None:
     waiting: Dict[int, Tuple[socket.socket, Flow]] = {}
-    found: Dict[int, Optional[int]] = {id(flow): UNKNOWN for flow in flows}
+    states: Dict[int, Optional[int]] = {id(flow): UNKNOWN for flow in flows}
     poll = select.poll()
     try:
         for flow in flows:
@@ -171,7 +171,7 @@ def _connect(flows: List[Flow]) -> None:
                 waiting[sock.fileno()] = (sock, flow)
                 sock.connect_ex((flow.target["dst"], flow.target["tcp"]))
                 poll.register(sock.fileno(), select.POLLOUT)
-                found[id(flow)] = SILENT
+                states[id(flow)] = SILENT
         end = time.monotonic() + CONNECT_WAIT
         while waiting and time.monotonic() < end:
             for number, _ in poll.poll(int(1000 * max(0.001, end - time.monotonic()))):
@@ -179,13 +179,13 @@ def _connect(flows: List[Flow]) -> None:
                 poll.unregister(number)
                 failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
                 answered = failed and ErrorKind.of_socket(OSError(failed, "")) in _ANSWERED
-                found[id(flow)] = REFUSED if answered else SILENT if failed else PASSES
+                states[id(flow)] = REFUSED if answered else SILENT if failed else PASSES
                 sock.close()
     finally:
         for sock, _ in waiting.values():
             sock.close()
         for flow in flows:
-            flow.tcp.append(found[id(flow)])
+            flow.tcp.append(states[id(flow)])
 
 
 # Options of <linux/in.h> and <linux/in6.h>: time to live, and errors of a socket with their origin.
@@ -207,7 +207,7 @@ def trace(target: Value, port: int) -> List[Optional[str]]:
     """
     family = 6 if ":" in target["src"] else 4
     level, ttl, receive_errors = _OPTIONS[family]
-    found: List[Optional[str]] = []
+    hosts: List[Optional[str]] = []
     for hops in range(1, MAX_HOPS + 1):
 
         def prepare(sock: socket.socket, hops: int = hops) -> None:
@@ -217,15 +217,15 @@ def trace(target: Value, port: int) -> List[Optional[str]]:
 
         try:
             with bound_socket(target["src"], socket.SOCK_DGRAM, prepare, port) as sock:
-                found.append(_asked(sock, family))
+                hosts.append(_asked(sock, family))
         except OSError:
-            found.append(None)
+            hosts.append(None)
         # Two silent hops in a row are the end: the destination answers nothing either.
-        if found[-2:] == [None, None]:
+        if hosts[-2:] == [None, None]:
             break
-    while found and found[-1] is None:
-        found.pop()
-    return found
+    while hosts and hosts[-1] is None:
+        hosts.pop()
+    return hosts
 
 
 def _asked(sock: socket.socket, family: int) -> Optional[str]:
@@ -235,8 +235,8 @@ def _asked(sock: socket.socket, family: int) -> Optional[str]:
     for _ in range(_TRACES):
         with contextlib.suppress(OSError):
             sock.send(b"")
-        if poll.poll(int(1000 * _TRACE_WAIT / _TRACES)) and (found := _origin(sock, family)) is not None:
-            return found
+        if poll.poll(int(1000 * _TRACE_WAIT / _TRACES)) and (router := _origin(sock, family)) is not None:
+            return router
     return None
 
 

@@ -130,7 +130,7 @@ class UdpListener:
 
 def parse_drops(text: str, ports: Set[int]) -> Optional[int]:
     """Return how many datagrams for some local ports were dropped, from ``/proc/net/udp``; None: none is there."""
-    found = None
+    dropped = None
     for line in text.splitlines()[1:]:
         fields = line.split()
         try:
@@ -138,8 +138,8 @@ def parse_drops(text: str, ports: Set[int]) -> Optional[int]:
         except (IndexError, ValueError):
             continue
         if port in ports:
-            found = (found or 0) + drops
-    return found
+            dropped = (dropped or 0) + drops
+    return dropped
 
 
 def _enlarge(sock: socket.socket) -> None:

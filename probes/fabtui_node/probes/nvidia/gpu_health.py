@@ -95,11 +95,11 @@ class NvmlAsker:
 
     def __call__(self, what: str, function: str, *args: Any) -> Any:
         """Return what NVML answers, None for anything else."""
-        found: Optional[Callable[..., Any]] = getattr(self.library, function, None)
-        if found is None or self.dead is not None:
+        ask_library: Optional[Callable[..., Any]] = getattr(self.library, function, None)
+        if ask_library is None or self.dead is not None:
             return None
         try:
-            return found(*args)
+            return ask_library(*args)
         except Exception as error:  # pynvml releases differ in what they raise; ask the other questions
             code = getattr(error, "value", None)
             if isinstance(code, int) and code not in _NOTHING:
@@ -111,8 +111,8 @@ class NvmlAsker:
         return number(self(what, function, *args))
 
     def constant(self, name: str, usual: int) -> int:
-        found = getattr(self.library, name, usual)
-        return found if isinstance(found, int) else usual
+        value = getattr(self.library, name, usual)
+        return value if isinstance(value, int) else usual
 
 
 def read(library: Any, setting: Optional[str], all_values: bool = True) -> Dict[str, Any]:
@@ -413,8 +413,8 @@ def _mode(pair: Dict[str, Optional[str]]) -> Dict[str, Optional[bool]]:
 
 def _sum(counts: Dict[str, Optional[int]], *parts: str) -> Optional[int]:
     """Return the sum of the counters whose names hold one of the parts, None if none of them is a number."""
-    found = [count for name, count in counts.items() if any(part in name for part in parts) and count is not None]
-    return sum(found) if found else None
+    numbers = [count for name, count in counts.items() if any(part in name for part in parts) and count is not None]
+    return sum(numbers) if numbers else None
 
 
 def _fabric(fabric: Dict[str, Any]) -> Optional[Dict[str, Any]]:
@@ -442,25 +442,25 @@ def _wrong(name: str, word: str) -> List[str]:
 
 def compare(known: Dict[str, Any], table: Dict[str, Any], all_visible: bool) -> List[str]:
     """Return where the rows of ``nvidia-smi`` contradict NVML; GPUs that only one of them has, if all are visible."""
-    found: List[str] = []
+    problems: List[str] = []
     rows = {row.get("uuid"): row for row in table["rows"] if row.get("uuid")}
     for gpu in known["gpus"]:
         row = rows.pop(gpu["uuid"], None) if not gpu.get("instance") else {}
         if row is None:
             if gpu["uuid"]:
-                found.append("nvidia-smi does not list GPU %s (%s)" % (gpu["index"], gpu["uuid"]))
+                problems.append("nvidia-smi does not list GPU %s (%s)" % (gpu["index"], gpu["uuid"]))
             continue
         for column, key in _SAME.items():
             one, other = gpu.get(key), row.get(column)
             other = nvml.bus_id(other) if key == "bus" else other
             if one and other and one != other:
-                found.append("GPU %s: %s is %s by NVML and %s by nvidia-smi" % (gpu["index"], key, one, other))
+                problems.append("GPU %s: %s is %s by NVML and %s by nvidia-smi" % (gpu["index"], key, one, other))
     drivers = {row.get("driver_version") for row in table["rows"]} - {None, known["driver"]}
     if known["driver"] and drivers:
-        found.append("the driver is %s by NVML and %s by nvidia-smi" % (known["driver"], ", ".join(sorted(drivers))))
+        problems.append("the driver is %s by NVML and %s by nvidia-smi" % (known["driver"], ", ".join(sorted(drivers))))
     if all_visible:
-        found += ["NVML does not list %s" % uid for uid in rows]
-    return found[:32]
+        problems += ["NVML does not list %s" % uid for uid in rows]
+    return problems[:32]
 
 
 def fabric_manager(deadline: float, root: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:

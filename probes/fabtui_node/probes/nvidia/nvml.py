@@ -134,10 +134,10 @@ class NvmlTask:
 
 def bus_id(text: Optional[str]) -> Optional[str]:
     """Return a PCI address as sysfs writes it: ``00000000:0A:00.0`` is ``0000:0a:00.0``."""
-    found = re.fullmatch(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", (text or "").strip().lower(), re.ASCII)
-    if not found:
+    match = re.fullmatch(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", (text or "").strip().lower(), re.ASCII)
+    if not match:
         return text
-    return "%04x:%s" % (int(found.group(1), 16), found.group(2))
+    return "%04x:%s" % (int(match.group(1), 16), match.group(2))
 
 
 def visible_devices(setting: Optional[str], uuids: Sequence[Optional[str]]) -> List[Tuple[int, Optional[str]]]:
