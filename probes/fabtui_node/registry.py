@@ -21,23 +21,6 @@ Value = Dict[str, Any]
 Emit = Callable[[Value], None]
 Run = Callable[[Value, Emit, float], Any]
 
-
-class Judgement(TypedDict, total=False):
-    """Result of a ``judge`` function: ``verdict`` is ``bad``, ``warn`` or ``note``; ``devices``: GPUs and NICs.
-
-    ``check``: its name in the catalogue of checks; ``action``: what the vendor recommends.
-    """
-
-    subject: str
-    verdict: str
-    text: str
-    devices: List[str]
-    check: str
-    action: str
-
-
-Judge = Callable[[Value], List[Judgement]]
-
 #: When probes run, by the name of the phase. Probes are listed in this order, then by name.
 PHASES = {
     "connect": "when a node connects",
@@ -57,6 +40,23 @@ _EMPTY: Mapping[str, Any] = MappingProxyType({})
 _PACKAGE = "fabtui_node.probes"
 #: Begins with its literal part: where a pattern begins with the name, each line of all probes is tried.
 _DECLARATION = re.compile(r" = ProbeSpec\($", re.MULTILINE)
+
+
+class Judgement(TypedDict, total=False):
+    """Result of a ``judge`` function: ``verdict`` is ``bad``, ``warn`` or ``note``; ``devices``: GPUs and NICs.
+
+    ``check``: its name in the catalogue of checks; ``action``: what the vendor recommends.
+    """
+
+    subject: str
+    verdict: str
+    text: str
+    devices: List[str]
+    check: str
+    action: str
+
+
+Judge = Callable[[Value], List[Judgement]]
 
 
 class ProbeSpec(NamedTuple):

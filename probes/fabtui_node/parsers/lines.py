@@ -23,6 +23,8 @@ _PROMPT = re.compile(r"```|[$#>] |\[?[\w.-]{1,60}@[\w.-]{1,80}[: ]", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*([KMGT]?)(i?)B", re.ASCII)
+
 
 def plain_lines(text: str) -> list[str]:
     """Return the lines of a log without escape sequences and launchers' labels (``[1,0]<stdout>:``).
@@ -147,8 +149,6 @@ def _finite(text: str) -> float | None:
 _DECODER = json.JSONDecoder(
     parse_constant=lambda _: None, parse_float=_finite, parse_int=lambda text: int(text) if len(text) <= 19 else None
 )
-
-_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*([KMGT]?)(i?)B", re.ASCII)
 
 
 def size(text: str) -> int | None:

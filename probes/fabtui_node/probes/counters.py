@@ -38,6 +38,8 @@ _SPARE = 1024
 
 Counts = Dict[str, Dict[str, int]]
 
+_KEPT: Dict[str, Counters] = {}
+
 
 class CounterReading(threading.Thread):
     """One reading of one source."""
@@ -224,9 +226,6 @@ class Counters:
             listed = list(dict.fromkeys(names))[:_MAX_NICS]
             self._drivers = {name: CounterSource(DriverCounters(name, port_counters.of_driver).read) for name in listed}
         return self._drivers
-
-
-_KEPT: Dict[str, Counters] = {}
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") -> Dict[str, Any]:

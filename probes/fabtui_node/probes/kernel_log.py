@@ -27,6 +27,27 @@ _RECORD = 8192
 _MAX_RECORDS = 50_000
 _NOT_PERMITTED = ("not permitted", "permission denied", "insufficient permissions", "users in groups")
 
+_VERDICTS = {
+    **dict.fromkeys(
+        ("gpu_init", "gpu_lost", "driver_mismatch", "nic_health", "nic_timeout", "nic_probe", "lockup"), "bad"
+    ),
+    **dict.fromkeys(
+        ("sxid", "pcie_limited", "iommu", "machine_check", "nic_command", "nic_power", "efa_command"), "warn"
+    ),
+    "nic_temperature": "warn",
+    "peermem": "note",
+}
+_SUBJECTS = {"sxid": "sxid", "aer": "aer", "pcie_limited": "pcie_link", "link_down": "link", "module": "link"}
+#: Checks of the catalogue by the kind of report.
+_CHECKS = {
+    "sxid": "sxid",
+    "aer": "pcie-errors",
+    "link_down": "link-flap",
+    "pcie_limited": "pcie-limited",
+    "gpu_lost": "gpu-lost",
+    "gpu_init": "gpu-lost",
+}
+
 
 class _Log(NamedTuple):
     """The log: where it is from, its text, and whether it may be read (None: the node has no log)."""
@@ -181,28 +202,6 @@ def _verdict(entry: Dict[str, Any]) -> Optional[str]:
     if kind == "module":
         return "warn" if code in ("error", "temperature") else None
     return _VERDICTS.get(str(kind))
-
-
-_VERDICTS = {
-    **dict.fromkeys(
-        ("gpu_init", "gpu_lost", "driver_mismatch", "nic_health", "nic_timeout", "nic_probe", "lockup"), "bad"
-    ),
-    **dict.fromkeys(
-        ("sxid", "pcie_limited", "iommu", "machine_check", "nic_command", "nic_power", "efa_command"), "warn"
-    ),
-    "nic_temperature": "warn",
-    "peermem": "note",
-}
-_SUBJECTS = {"sxid": "sxid", "aer": "aer", "pcie_limited": "pcie_link", "link_down": "link", "module": "link"}
-#: Checks of the catalogue by the kind of report.
-_CHECKS = {
-    "sxid": "sxid",
-    "aer": "pcie-errors",
-    "link_down": "link-flap",
-    "pcie_limited": "pcie-limited",
-    "gpu_lost": "gpu-lost",
-    "gpu_init": "gpu-lost",
-}
 
 
 def ago(seconds: float) -> str:

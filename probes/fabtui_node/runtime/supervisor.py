@@ -57,13 +57,12 @@ MAX_UNANSWERED = 10
 #: File of the loaded driver of NVIDIA's GPUs.
 GPU_DRIVER = "/dev/nvidiactl"
 
+#: Prefixes of variables that srun and MPI launchers set for tasks.
+_OF_LAUNCHERS = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "OMPI_", "MPI_", "FLUX_")
+
 
 class KeeperGoneError(Exception):
     """The keeper was killed or hangs: this node is unusable."""
-
-
-#: Prefixes of variables that srun and MPI launchers set for tasks.
-_OF_LAUNCHERS = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "OMPI_", "MPI_", "FLUX_")
 
 
 class RankHostProcess:

@@ -41,6 +41,9 @@ _LIBRARY_FOLDERS = (
 )
 _MOST_PLUGINS = 16
 
+# Large folders that rarely change; their modification time shows it.
+_SEEN: Dict[str, Tuple[int, Tuple[List[str], Optional[str]]]] = {}
+
 
 def parse_modules(text: str) -> List[str]:
     """Return which of ``MODULES`` are loaded, from ``/proc/modules``."""
@@ -117,10 +120,6 @@ def versions(environ: Dict[str, str], sys: str = "/sys", folders: Iterable[str] 
     if ofed is None and os.path.isdir(os.path.join(sys, "module/mlx5_core")):
         ofed = "inbox"
     return {"ofed": ofed, "rdma_core": verbs, "net_plugins": list(plugins.values())[:_MOST_PLUGINS]}
-
-
-# Large folders that rarely change; their modification time shows it.
-_SEEN: Dict[str, Tuple[int, Tuple[List[str], Optional[str]]]] = {}
 
 
 def _libraries_in(folder: str) -> Tuple[List[str], Optional[str]]:

@@ -25,6 +25,18 @@ _ROOT = re.compile("pci[0-9a-f]{4,8}:[0-9a-f]{2}", re.ASCII | re.IGNORECASE)
 #: Share of a PCIe link's bits that are data: up to 5 GT/s, and from 8 GT/s on.
 _CODE = (8.0 / 10.0, 128.0 / 130.0)
 
+_CAPABILITY = 0x000D
+_FIRST = 0x100
+_WHOLE = 4096
+_MOST_HOPS = 96
+_MOST_BRIDGES = 1024
+_MOST_NAMED = 64
+
+#: The bits of the control register, in lspci's words.
+FLAGS = ("SrcValid", "TransBlk", "ReqRedir", "CmpltRedir", "UpstreamFwd", "EgressCtrl", "DirectTrans")
+#: Those that make what goes from device to device take the long way.
+REDIRECTING = ("ReqRedir", "CmpltRedir", "EgressCtrl")
+
 
 def link_rate(path: Optional[str]) -> Optional[float]:
     """Return the Gb/s that the PCIe link of a device passes now, given the real path of its folder, or None."""
@@ -117,19 +129,6 @@ def closest(gpus: Dict[str, PciDevice], nics: Dict[str, PciDevice]) -> Dict[str,
         nic = group[turn % len(group)]
         result[name] = (nic, distance(gpus[name], nics[nic]))
     return result
-
-
-_CAPABILITY = 0x000D
-_FIRST = 0x100
-_WHOLE = 4096
-_MOST_HOPS = 96
-_MOST_BRIDGES = 1024
-_MOST_NAMED = 64
-
-#: The bits of the control register, in lspci's words.
-FLAGS = ("SrcValid", "TransBlk", "ReqRedir", "CmpltRedir", "UpstreamFwd", "EgressCtrl", "DirectTrans")
-#: Those that make what goes from device to device take the long way.
-REDIRECTING = ("ReqRedir", "CmpltRedir", "EgressCtrl")
 
 
 def parse_acs(data: bytes) -> Optional[List[str]]:

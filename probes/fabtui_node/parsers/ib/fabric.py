@@ -22,26 +22,6 @@ _LISTED = re.compile(
     re.ASCII,
 )
 
-
-def parse_nodes(text: str) -> Reading:
-    """Return the nodes, with None for values that are missing in a line.
-
-    ``{"nodes": [{"type": "CA"|"switch"|"router", "guid", "ports", "name", "lid", "lmc", "device", "vendor"}]}``.
-    """
-    notes = Notes()
-    nodes: List[Dict[str, Any]] = []
-    for line in values.lines(text):
-        match = _LISTED.fullmatch(line)
-        if not match:
-            values.leftover(line, notes)
-            continue
-        kind, guid, ports, device, vendor, name, _, lid, lmc = match.groups()
-        node = {"type": _TYPES.get(kind, "unknown"), "guid": values.guid(guid), "ports": int(ports), "name": name[:200]}
-        node.update(lid=values.digits(lid), lmc=values.digits(lmc), device=device, vendor=vendor)
-        nodes.append(node)
-    return notes.reading({"nodes": nodes})
-
-
 # ibnetdiscover, as a topology file and with -p as one line a port.
 _DIFF = re.compile(r"[<>] ")
 # -p: a port, and the port it is connected to, or spaces.
@@ -74,6 +54,59 @@ _CHASSIS = re.compile(r"Chassis ([0-9]{1,6})\b", re.ASCII)
 _PASSED = re.compile(r"#|Chassis [0-9]|Hostname: |Non-Chassis Nodes|[0-9]* ?Spine|Line ")
 _FROM = re.compile(r"# Initiated from node ([0-9a-fA-F]{1,16}) port ([0-9a-fA-F]{1,16})")
 _MANAGED = re.compile(r" ?(base|enhanced) port 0 lid ([0-9]{1,6}) lmc ([0-9]{1,3})", re.ASCII)
+
+# iblinkinfo, by node and with -l one line a port: width and speed of links, and what they could be.
+_HEADER = re.compile(r"(?:[<>] )?(CA|Switch|Router|\?\?):? (?:(0x[0-9a-fA-FxX*.]{16,18}) )?(.*):\s*")
+_LINK_ROW = re.compile(
+    r"(?:[<>] )?\s*(?:(0x[0-9a-fA-FxX*.]{16,18})\s+)?(?:\"(.*?)\"\s+)?"
+    r"([0-9]{1,6})\s+([0-9]{1,4})\[\s*([0-9]{0,4})\]\s+==\((.*?)\)==>\s+(.*)",
+    re.ASCII,
+)
+_LINK_PEER = re.compile(
+    r"(?:(0x[0-9a-fA-FxX*.]{16,18})\s+)?([0-9]{1,6})\s+([0-9]{1,4})\[\s*([0-9]{0,4})\]\s+\"(.*)\"\s+\((.*)\)\s*",
+    re.ASCII,
+)
+# With single blanks: more of them could be divided in too many ways.
+_LINK = re.compile(r"(?:(\S+|undefined \([0-9]+\)) (.*?) )?(\S+?) ?/ ?(\S+)", re.ASCII)
+_COULD = re.compile(r"Could be (\S+)(?: (Gbps))?")
+# The bracket of -S/--switch-settings follows the state: "LinkUp) (HOQ:18 VL_Stall:7)==>".
+_SETTINGS = re.compile(r"(?:\)|(?<!\s))\s*\(HOQ:[0-9]+ VL_Stall:[0-9]+\)?", re.ASCII)
+#: Lanes of one port in copper and optics; ports report 12X as possible although no cable has it.
+_WIDEST = 4
+
+# ibqueryerrors: ports whose counters are beyond their threshold, also with data and link info. Its exit code is 1
+# where it found errors, and 0 where it could not ask the subnet administrator.
+_ERRORS_NODE = re.compile(r"(Errors|Data Counters) for (?:(0x[0-9a-fA-FxX*.]{1,18}) )?\"(.*)\"\s*")
+_ERRORS_PORT = re.compile(r"\s*GUID (0x[0-9a-fA-FxX*.]{1,18}) port ([0-9]{1,4}|ALL):(.*)", re.ASCII)
+_COUNTER = re.compile(r"\[([A-Za-z]\w{0,60}) == ([0-9]{1,20})(?: \(([^()\]]{1,30})\))?\]", re.ASCII)
+_CHECKED = re.compile(
+    r"#{1,2}\s*(?:Summary: )?([0-9]{1,9}) (nodes|ports) checked, ([0-9]{1,9}) (?:bad nodes found|ports have errors)",
+    re.ASCII,
+)
+_FAILURES = re.compile(r"##\s*([0-9]{1,9}) PMA query failures", re.ASCII)
+_THRESHOLD = re.compile(r"\[(\w{1,60}) = ([0-9]{1,20})\]", re.ASCII)
+_LINK_INFO = re.compile(r"\s*Link info:")
+#: Counters of traffic, not of errors.
+TRAFFIC = re.compile(r"Port(Unicast|Multicast)?(Xmit|Rcv)(Data|Pkts)")
+
+
+def parse_nodes(text: str) -> Reading:
+    """Return the nodes, with None for values that are missing in a line.
+
+    ``{"nodes": [{"type": "CA"|"switch"|"router", "guid", "ports", "name", "lid", "lmc", "device", "vendor"}]}``.
+    """
+    notes = Notes()
+    nodes: List[Dict[str, Any]] = []
+    for line in values.lines(text):
+        match = _LISTED.fullmatch(line)
+        if not match:
+            values.leftover(line, notes)
+            continue
+        kind, guid, ports, device, vendor, name, _, lid, lmc = match.groups()
+        node = {"type": _TYPES.get(kind, "unknown"), "guid": values.guid(guid), "ports": int(ports), "name": name[:200]}
+        node.update(lid=values.digits(lid), lmc=values.digits(lmc), device=device, vendor=vendor)
+        nodes.append(node)
+    return notes.reading({"nodes": nodes})
 
 
 def parse_topology(text: str) -> Reading:
@@ -194,26 +227,6 @@ class _Topology:
         return self._links
 
 
-# iblinkinfo, by node and with -l one line a port: width and speed of links, and what they could be.
-_HEADER = re.compile(r"(?:[<>] )?(CA|Switch|Router|\?\?):? (?:(0x[0-9a-fA-FxX*.]{16,18}) )?(.*):\s*")
-_LINK_ROW = re.compile(
-    r"(?:[<>] )?\s*(?:(0x[0-9a-fA-FxX*.]{16,18})\s+)?(?:\"(.*?)\"\s+)?"
-    r"([0-9]{1,6})\s+([0-9]{1,4})\[\s*([0-9]{0,4})\]\s+==\((.*?)\)==>\s+(.*)",
-    re.ASCII,
-)
-_LINK_PEER = re.compile(
-    r"(?:(0x[0-9a-fA-FxX*.]{16,18})\s+)?([0-9]{1,6})\s+([0-9]{1,4})\[\s*([0-9]{0,4})\]\s+\"(.*)\"\s+\((.*)\)\s*",
-    re.ASCII,
-)
-# With single blanks: more of them could be divided in too many ways.
-_LINK = re.compile(r"(?:(\S+|undefined \([0-9]+\)) (.*?) )?(\S+?) ?/ ?(\S+)", re.ASCII)
-_COULD = re.compile(r"Could be (\S+)(?: (Gbps))?")
-# The bracket of -S/--switch-settings follows the state: "LinkUp) (HOQ:18 VL_Stall:7)==>".
-_SETTINGS = re.compile(r"(?:\)|(?<!\s))\s*\(HOQ:[0-9]+ VL_Stall:[0-9]+\)?", re.ASCII)
-#: Lanes of one port in copper and optics; ports report 12X as possible although no cable has it.
-_WIDEST = 4
-
-
 def parse_links(text: str) -> Reading:
     """Return ``{"links": [...]}``, one entry per port, so that each cable has two.
 
@@ -294,22 +307,6 @@ def _set_types(links: List[Dict[str, Any]]) -> None:
         peer = link["peer"]
         if link["type"] is None and peer is not None and peer["guid"] in switches and link["port"] <= 2:
             link["type"] = "CA" if rows[link["guid"]] == 1 else None
-
-
-# ibqueryerrors: ports whose counters are beyond their threshold, also with data and link info. Its exit code is 1
-# where it found errors, and 0 where it could not ask the subnet administrator.
-_ERRORS_NODE = re.compile(r"(Errors|Data Counters) for (?:(0x[0-9a-fA-FxX*.]{1,18}) )?\"(.*)\"\s*")
-_ERRORS_PORT = re.compile(r"\s*GUID (0x[0-9a-fA-FxX*.]{1,18}) port ([0-9]{1,4}|ALL):(.*)", re.ASCII)
-_COUNTER = re.compile(r"\[([A-Za-z]\w{0,60}) == ([0-9]{1,20})(?: \(([^()\]]{1,30})\))?\]", re.ASCII)
-_CHECKED = re.compile(
-    r"#{1,2}\s*(?:Summary: )?([0-9]{1,9}) (nodes|ports) checked, ([0-9]{1,9}) (?:bad nodes found|ports have errors)",
-    re.ASCII,
-)
-_FAILURES = re.compile(r"##\s*([0-9]{1,9}) PMA query failures", re.ASCII)
-_THRESHOLD = re.compile(r"\[(\w{1,60}) = ([0-9]{1,20})\]", re.ASCII)
-_LINK_INFO = re.compile(r"\s*Link info:")
-#: Counters of traffic, not of errors.
-TRAFFIC = re.compile(r"Port(Unicast|Multicast)?(Xmit|Rcv)(Data|Pkts)")
 
 
 def parse_errors(text: str) -> Reading:

@@ -14,6 +14,37 @@ _FIELD = re.compile(r"\s*([A-Za-z][\w ]{0,60}?):\.*\s*(.*)", re.ASCII)
 _FLAG = re.compile(r"\t{2,}(Is|Has|No)\w{1,60}|\s{8,}(Is|Has)\w{1,60}", re.ASCII)
 _REMARKS = ("Disable may be irreversible", "Port is already in enable state")
 
+# perfquery: counters, short (they stop at their limit), extended (64 bits), and details.
+_SELECTORS = ("PortSelect", "CounterSelect", "CounterSelect2")
+
+# smpquery (node info, port info, switch info, descriptions) and ibportstate: attributes of a device.
+_BLOCK_NUMBERS = ("Lid", "SMLid", "LMC", "NumPorts", "LocalPort", "NeighborMTU", "MtuCap")
+
+# sminfo: which subnet manager is in charge.
+_MANAGER = re.compile(
+    r"sminfo: sm lid ([0-9]{1,6}) sm guid (0x[0-9a-fA-F]{1,16}), activity count ([0-9]{1,12}) priority ([0-9]{1,4})"
+    r" state ([0-9]{1,3})(?: (\S{1,40}))?",
+    re.ASCII,
+)
+
+# saquery: records of the subnet administrator, decoded for nodes and paths.
+_RECORD = re.compile(r"\s*([A-Za-z][\w ]{0,60}?)(?: (?:member|group))? dump:\s*", re.ASCII)
+_RECORD_FIELD = re.compile(r"\s+([A-Za-z]\w{0,60})\.{2,60}\s*(.*)", re.ASCII)
+_LISTED = re.compile(r"\s*([0-9]{1,6})  \"(.*)\"\s*", re.ASCII)
+_MTUS = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}
+_RATES = {
+    2: 2.5, 3: 10.0, 4: 30.0, 5: 5.0, 6: 20.0, 7: 40.0, 8: 60.0, 9: 80.0, 10: 120.0, 11: 14.0, 12: 56.0, 13: 112.0,
+    14: 168.0, 15: 25.0, 16: 100.0, 17: 200.0, 18: 300.0, 19: 28.0, 20: 50.0, 21: 400.0, 22: 600.0, 23: 800.0,
+    24: 1200.0,
+}  # fmt: skip
+_RECORD_NUMBERS = ("lid", "LID", "dlid", "slid", "num_ports", "port_num")
+
+_LINK_UNITS = {
+    **dict.fromkeys(("lane_rate", "lane_rates_supported", "lane_rates_enabled", "rate"), "Gb/s"),
+    **{"NeighborMTU": "B", "MtuCap": "B"},
+}
+_PORT_INFO = r"^(Initial )?(Switch|CA/RT|Peer) PortInfo:"
+
 
 class Block(NamedTuple):
     """One answer: what was asked for, of whom, and its fields as text."""
@@ -64,10 +95,6 @@ def _heading(line: str, before: str) -> Block:
     return Block(title.rstrip(":")[:60], lid_number, port_number, remark[1] if remark else "", before, {})
 
 
-# perfquery: counters, short (they stop at their limit), extended (64 bits), and details.
-_SELECTORS = ("PortSelect", "CounterSelect", "CounterSelect2")
-
-
 def parse_counters(text: str) -> Reading:
     """Return ``{"blocks": [{"title", "lid", "port", "extended", "capabilities", "counters", "saturated"}]}``.
 
@@ -96,10 +123,6 @@ def parse_counters(text: str) -> Reading:
     if not entries and not notes.warnings:
         notes.warn("there are no counters in the text")
     return notes.reading({"blocks": entries})
-
-
-# smpquery (node info, port info, switch info, descriptions) and ibportstate: attributes of a device.
-_BLOCK_NUMBERS = ("Lid", "SMLid", "LMC", "NumPorts", "LocalPort", "NeighborMTU", "MtuCap")
 
 
 def parse_attributes(text: str) -> Reading:
@@ -147,14 +170,6 @@ def _rates(fields: Dict[str, str], which: str) -> List[float]:
     return sorted({rate for rate in rates if rate is not None})
 
 
-# sminfo: which subnet manager is in charge.
-_MANAGER = re.compile(
-    r"sminfo: sm lid ([0-9]{1,6}) sm guid (0x[0-9a-fA-F]{1,16}), activity count ([0-9]{1,12}) priority ([0-9]{1,4})"
-    r" state ([0-9]{1,3})(?: (\S{1,40}))?",
-    re.ASCII,
-)
-
-
 def parse_manager(text: str) -> Reading:
     """Return ``{"sm": {"lid", "guid", "activity", "priority", "state"}}``; ``sm`` is None when none answered."""
     notes = Notes()
@@ -167,19 +182,6 @@ def parse_manager(text: str) -> Reading:
         else:
             values.leftover(line, notes)
     return notes.reading({"sm": manager})
-
-
-# saquery: records of the subnet administrator, decoded for nodes and paths.
-_RECORD = re.compile(r"\s*([A-Za-z][\w ]{0,60}?)(?: (?:member|group))? dump:\s*", re.ASCII)
-_RECORD_FIELD = re.compile(r"\s+([A-Za-z]\w{0,60})\.{2,60}\s*(.*)", re.ASCII)
-_LISTED = re.compile(r"\s*([0-9]{1,6})  \"(.*)\"\s*", re.ASCII)
-_MTUS = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}
-_RATES = {
-    2: 2.5, 3: 10.0, 4: 30.0, 5: 5.0, 6: 20.0, 7: 40.0, 8: 60.0, 9: 80.0, 10: 120.0, 11: 14.0, 12: 56.0, 13: 112.0,
-    14: 168.0, 15: 25.0, 16: 100.0, 17: 200.0, 18: 300.0, 19: 28.0, 20: 50.0, 21: 400.0, 22: 600.0, 23: 800.0,
-    24: 1200.0,
-}  # fmt: skip
-_RECORD_NUMBERS = ("lid", "LID", "dlid", "slid", "num_ports", "port_num")
 
 
 def parse_records(text: str) -> Reading:
@@ -216,12 +218,6 @@ def _coded(text: Optional[str]) -> int:
     number = values.integer(text)
     return -1 if number is None else number & 0x3F
 
-
-_LINK_UNITS = {
-    **dict.fromkeys(("lane_rate", "lane_rates_supported", "lane_rates_enabled", "rate"), "Gb/s"),
-    **{"NeighborMTU": "B", "MtuCap": "B"},
-}
-_PORT_INFO = r"^(Initial )?(Switch|CA/RT|Peer) PortInfo:"
 
 FORMATS = [
     Format(

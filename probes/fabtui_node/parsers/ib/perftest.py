@@ -57,6 +57,39 @@ _BW_UNITS = {"Gb/sec": "Gb/s", "MB/sec": "MiB/s", "MiB/sec": "MiB/s"}
 #: What a printed bandwidth is in GB/s (1e9 bytes a second).
 _IN_GB = {"MiB/s": 2**20 / 1e9, "Gb/s": 0.125}
 
+#: What the tools print when they fail or before they measure, by their sources; no other program prints two of these.
+_FAILURES = re.compile(
+    "|".join(pattern for kind, pattern in _ERRORS if kind != "wrong_version")
+    + r"|\* Waiting for client to connect\.\.\. \*|creating CUDA Ctx|Couldn't connect to \S{1,253}:\d{1,5}"
+    r"|Couldn't (?:create|initialize) \w|Couldn't (?:set the link layer|read remote)|Unable to create QP"
+    r"|Failed to (?:create|register) (?:QP|CQ|PD|AH)\b|Failed to modify (?:UD )?QP|Port number \d{1,3} state is \w"
+    r"|Failed to connect RDMA CM|Failed to close connection between server and client",
+    re.IGNORECASE,
+)
+#: Settings below the title.
+_SETTINGS = re.compile(
+    r"Dual-port +:|Number of qps +:|Transport type +:|Connection type +:|Using SRQ +:|CQ Moderation +:"
+    r"|Max inline data +:|rdma_cm QPs\t? *:|Data ex\. method +:|TX depth +:|RX depth +:|Link type +:"
+)
+#: Lines that the tools alone print.
+_OWN = re.compile(
+    r"Completion with error at (?:client|server)|Failed status \d{1,3}: wr_id|ethernet_(?:read|write)_keys"
+    r"|run_iter_\w{1,20} function",
+    re.IGNORECASE,
+)
+
+_LIKELY = first_of(
+    (0.97, r"#bytes\s+(?:#sl\s+)?#iterations"),
+    (0.95, r"^\s{0,4}bytes\s+(?:sl\s+)?iterations\s+(?:BW peak|t_min|t_avg)"),
+    (0.97, r"^ {15,}(?:Send|RDMA_\w+|Atomic) .{0,40}Test\s*$"),
+    (0.9, r'\A(?=(?s:.*)"test_info")(?=(?s:.*)"results")'),
+)
+
+_UNITS = {
+    **{"bytes": "B", "bandwidth": "GB/s", "message_rate": "Mpps", "cpu": "%"},
+    **dict.fromkeys(("t_min", "t_max", "t_typical", "t_avg", "t_stdev", "p99", "p99_9"), "us"),
+}
+
 
 class _Parser:
     def __init__(self) -> None:
@@ -220,28 +253,6 @@ def parse(text: str) -> Reading:
     return parser.notes.reading(parser.values)
 
 
-#: What the tools print when they fail or before they measure, by their sources; no other program prints two of these.
-_FAILURES = re.compile(
-    "|".join(pattern for kind, pattern in _ERRORS if kind != "wrong_version")
-    + r"|\* Waiting for client to connect\.\.\. \*|creating CUDA Ctx|Couldn't connect to \S{1,253}:\d{1,5}"
-    r"|Couldn't (?:create|initialize) \w|Couldn't (?:set the link layer|read remote)|Unable to create QP"
-    r"|Failed to (?:create|register) (?:QP|CQ|PD|AH)\b|Failed to modify (?:UD )?QP|Port number \d{1,3} state is \w"
-    r"|Failed to connect RDMA CM|Failed to close connection between server and client",
-    re.IGNORECASE,
-)
-#: Settings below the title.
-_SETTINGS = re.compile(
-    r"Dual-port +:|Number of qps +:|Transport type +:|Connection type +:|Using SRQ +:|CQ Moderation +:"
-    r"|Max inline data +:|rdma_cm QPs\t? *:|Data ex\. method +:|TX depth +:|RX depth +:|Link type +:"
-)
-#: Lines that the tools alone print.
-_OWN = re.compile(
-    r"Completion with error at (?:client|server)|Failed status \d{1,3}: wr_id|ethernet_(?:read|write)_keys"
-    r"|run_iter_\w{1,20} function",
-    re.IGNORECASE,
-)
-
-
 def _likely_failure(text: str) -> float:
     """Return the likelihood of an output without a row of results: by the name of a tool, or by two complaints."""
     if len(set(_SETTINGS.findall(text))) > 2:
@@ -255,22 +266,9 @@ def _likely_failure(text: str) -> float:
     return 0.7 if _OWN.search(text) else 0.0
 
 
-_LIKELY = first_of(
-    (0.97, r"#bytes\s+(?:#sl\s+)?#iterations"),
-    (0.95, r"^\s{0,4}bytes\s+(?:sl\s+)?iterations\s+(?:BW peak|t_min|t_avg)"),
-    (0.97, r"^ {15,}(?:Send|RDMA_\w+|Atomic) .{0,40}Test\s*$"),
-    (0.9, r'\A(?=(?s:.*)"test_info")(?=(?s:.*)"results")'),
-)
-
-
 def _likely(text: str) -> float:
     return _LIKELY(text) or _likely_failure(text)
 
-
-_UNITS = {
-    **{"bytes": "B", "bandwidth": "GB/s", "message_rate": "Mpps", "cpu": "%"},
-    **dict.fromkeys(("t_min", "t_max", "t_typical", "t_avg", "t_stdev", "p99", "p99_9"), "us"),
-}
 
 FORMATS = [
     Format(

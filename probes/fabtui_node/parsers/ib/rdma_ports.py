@@ -28,6 +28,48 @@ PORT_FIELDS = {
     "Capability mask": "capability_mask", "Port GUID": "guid", "Link layer": "link_layer",
 }  # fmt: skip
 
+# ibstatus: the same from sysfs.
+_STATUS_PORT = re.compile(r"Infiniband device '([^']{1,64})' port ([0-9]{1,4}) status:", re.ASCII)
+_STATUS_FIELD = re.compile(r"\s*(default gid|base lid|sm lid|state|phys state|rate|link_layer):\s*(.*)")
+_STATUS_LINK = re.compile(r"\((1|2|4|8|12)X(?: ([A-Z]{3}[0-9]{0,2}))?\)")
+
+# ibv_devinfo, short, with -v and with -l: devices and ports as verbs programs see them.
+_DEVICE = re.compile(r"hca_id:\s*(\S{1,64})")
+_VERBS_PORT = re.compile(r"\s*port:\s*([0-9]{1,4})\s*", re.ASCII)
+_VERBS_FIELD = re.compile(r"\s*([A-Za-z][\w ]{0,40}?):\s*(.*)", re.ASCII)
+_GID = re.compile(r"\s*GID\[\s*([0-9]{1,4})\]:\s*([0-9a-fA-F:.]{2,45})(?:, (.*))?", re.ASCII)
+#: What the tool of MLNX_OFED prints without a colon.
+_OTHER = re.compile(r"\s+([a-z][\w ()]{0,60}?)(?:\t+| {2,}| *= *)(0x[0-9a-fA-F]{1,16}|[0-9]{1,20})\s*", re.ASCII)
+_CODED = re.compile(r"(.*?)(?<!\s)\s*\(([0-9]{1,4})\)", re.ASCII)
+_FOUND = re.compile(r"([0-9]{1,4}) HCAs? found:", re.ASCII)
+_VERBS_DEVICE = {
+    "transport": "transport", "fw_ver": "firmware", "node_guid": "node_guid", "sys_image_guid": "system_guid",
+    "vendor_id": "vendor", "vendor_part_id": "part", "hw_ver": "hardware", "board_id": "board",
+    "phys_port_cnt": "port_count",
+}  # fmt: skip
+_VERBS_PORT_NAMES = ("max_mtu", "active_mtu", "sm_lid", "lid", "lmc", "lanes", "lane_rate")
+_VERBS_STATES = {"PORT_DOWN": "Down", "PORT_INIT": "Initializing", "PORT_ARMED": "Armed", "PORT_ACTIVE": "Active"}
+
+# rdma link: ports with their network interfaces, in the old, detailed and JSON forms of iproute2 too.
+_LINK = re.compile(
+    r"\s*(?:#\s*)?(?:link\s+|[0-9]{1,6}/[0-9]{1,6}:\s+)([\w.-]{1,64})/([0-9]{1,6}|-):?(?:\s+(.*))?", re.ASCII
+)
+_LINK_KEYS = ("state", "physical_state", "netdev", "netdev_index", "lid", "sm_lid", "lmc", "subnet_prefix")
+_LINK_NUMBERS = ("netdev_index", "lid", "sm_lid", "lmc")
+_LINK_STATES = {
+    "UNKNOWN": "unknown", "ACTIVE": "Active", "DOWN": "Down", "INIT": "Initializing", "ARMED": "Armed",
+    "ACTIVE_DEFER": "Active Deferred",
+}  # fmt: skip
+
+# show_gids: the GID table of all ports.
+_GID_ROW = re.compile(
+    r"\s*([\w.-]{1,64})\s+([0-9]{1,4})\s+([0-9]{1,5})\s+((?:[0-9a-fA-FxX*]{4}:){7}[0-9a-fA-FxX*]{4})"
+    r"(?:\s+([0-9]{1,3}(?:\.[0-9]{1,3}){3}))?(?:\s+[vV]([0-9.]{1,3}))?(?:\s+(\S{1,64}))?\s*",
+    re.ASCII,
+)
+_GID_TITLE = re.compile(r"\s*(DEV\s+PORT\s+INDEX|---\s+----)")
+_GID_COUNT = re.compile(r"\s*n_gids_found=([0-9]{1,9})\s*", re.ASCII)
+
 
 def parse_ibstat(text: str) -> Reading:
     """Return the devices and ports that ``ibstat`` printed.
@@ -90,12 +132,6 @@ def _ibstat_field(line: str, cas: List[Dict[str, Any]], port: Optional[Dict[str,
     return name is not None
 
 
-# ibstatus: the same from sysfs.
-_STATUS_PORT = re.compile(r"Infiniband device '([^']{1,64})' port ([0-9]{1,4}) status:", re.ASCII)
-_STATUS_FIELD = re.compile(r"\s*(default gid|base lid|sm lid|state|phys state|rate|link_layer):\s*(.*)")
-_STATUS_LINK = re.compile(r"\((1|2|4|8|12)X(?: ([A-Z]{3}[0-9]{0,2}))?\)")
-
-
 def parse_ibstatus(text: str) -> Reading:
     """Return the ports; None, or ``unknown`` for words, where the tool could not read the value or the text is cut.
 
@@ -131,24 +167,6 @@ def _status_field(port: Dict[str, Any], label: str, value: str) -> None:
         port["lid" if label == "base lid" else "sm_lid"] = ibwords.integer(value)
     else:
         port["gid" if label == "default gid" else "link_layer"] = value[:100]
-
-
-# ibv_devinfo, short, with -v and with -l: devices and ports as verbs programs see them.
-_DEVICE = re.compile(r"hca_id:\s*(\S{1,64})")
-_VERBS_PORT = re.compile(r"\s*port:\s*([0-9]{1,4})\s*", re.ASCII)
-_VERBS_FIELD = re.compile(r"\s*([A-Za-z][\w ]{0,40}?):\s*(.*)", re.ASCII)
-_GID = re.compile(r"\s*GID\[\s*([0-9]{1,4})\]:\s*([0-9a-fA-F:.]{2,45})(?:, (.*))?", re.ASCII)
-#: What the tool of MLNX_OFED prints without a colon.
-_OTHER = re.compile(r"\s+([a-z][\w ()]{0,60}?)(?:\t+| {2,}| *= *)(0x[0-9a-fA-F]{1,16}|[0-9]{1,20})\s*", re.ASCII)
-_CODED = re.compile(r"(.*?)(?<!\s)\s*\(([0-9]{1,4})\)", re.ASCII)
-_FOUND = re.compile(r"([0-9]{1,4}) HCAs? found:", re.ASCII)
-_VERBS_DEVICE = {
-    "transport": "transport", "fw_ver": "firmware", "node_guid": "node_guid", "sys_image_guid": "system_guid",
-    "vendor_id": "vendor", "vendor_part_id": "part", "hw_ver": "hardware", "board_id": "board",
-    "phys_port_cnt": "port_count",
-}  # fmt: skip
-_VERBS_PORT_NAMES = ("max_mtu", "active_mtu", "sm_lid", "lid", "lmc", "lanes", "lane_rate")
-_VERBS_STATES = {"PORT_DOWN": "Down", "PORT_INIT": "Initializing", "PORT_ARMED": "Armed", "PORT_ACTIVE": "Active"}
 
 
 def parse_devinfo(text: str) -> Reading:
@@ -243,18 +261,6 @@ def parse_devices(text: str) -> Reading:
     return notes.reading({"devices": devices})
 
 
-# rdma link: ports with their network interfaces, in the old, detailed and JSON forms of iproute2 too.
-_LINK = re.compile(
-    r"\s*(?:#\s*)?(?:link\s+|[0-9]{1,6}/[0-9]{1,6}:\s+)([\w.-]{1,64})/([0-9]{1,6}|-):?(?:\s+(.*))?", re.ASCII
-)
-_LINK_KEYS = ("state", "physical_state", "netdev", "netdev_index", "lid", "sm_lid", "lmc", "subnet_prefix")
-_LINK_NUMBERS = ("netdev_index", "lid", "sm_lid", "lmc")
-_LINK_STATES = {
-    "UNKNOWN": "unknown", "ACTIVE": "Active", "DOWN": "Down", "INIT": "Initializing", "ARMED": "Armed",
-    "ACTIVE_DEFER": "Active Deferred",
-}  # fmt: skip
-
-
 def parse_rdma_link(text: str) -> Reading:
     """Return the links with ibstat's terms for states, and None for missing values.
 
@@ -310,16 +316,6 @@ def _links_from_json(text: str) -> Optional[List[Dict[str, Any]]]:
                 if isinstance(value, str) or (type(value) is int and 0 <= value < 1 << 63):
                     _put(links[-1], key, str(value))
     return links
-
-
-# show_gids: the GID table of all ports.
-_GID_ROW = re.compile(
-    r"\s*([\w.-]{1,64})\s+([0-9]{1,4})\s+([0-9]{1,5})\s+((?:[0-9a-fA-FxX*]{4}:){7}[0-9a-fA-FxX*]{4})"
-    r"(?:\s+([0-9]{1,3}(?:\.[0-9]{1,3}){3}))?(?:\s+[vV]([0-9.]{1,3}))?(?:\s+(\S{1,64}))?\s*",
-    re.ASCII,
-)
-_GID_TITLE = re.compile(r"\s*(DEV\s+PORT\s+INDEX|---\s+----)")
-_GID_COUNT = re.compile(r"\s*n_gids_found=([0-9]{1,9})\s*", re.ASCII)
 
 
 def parse_gids(text: str) -> Reading:

@@ -17,36 +17,6 @@ _NET = re.compile(r" {0,400}\+ NET\[(\d{1,6}\.\d)\] - (NET/[0-9A-Fa-f-]{1,33})",
 #: Maximum number of NICs that are kept.
 _MOST = 1024
 
-
-class Graph:
-    """Follows the lines of the system graphs of processes: NICs, and the PCIe links in front of them."""
-
-    def __init__(self) -> None:
-        #: ``{"host", "nic", "bus", "net", "rate", "pcie"}`` of each NIC, rates in GB/s as NCCL reckons with them.
-        self.nics: List[Dict[str, Any]] = []
-        self._last: Dict[Any, Tuple[float, str, str]] = {}
-
-    def line(self, text: str, host: Optional[str], process: Any) -> bool:
-        """Take the text of a line of NCCL in; return whether it is part of a graph."""
-        if " - N" not in text and "=== S" not in text:
-            return False
-        nic, net = _NIC.match(text), _NET.match(text)
-        if nic and len(self._last) < _MOST:
-            self._last[process] = float(nic[1]), nic[2], bus_id(nic[3])
-        if net and process in self._last and len(self.nics) < _MOST:
-            pcie, name, bus = self._last[process]
-            entry = {"host": host, "nic": name, "bus": bus, "net": net[2], "rate": float(net[1]), "pcie": pcie}
-            if entry not in self.nics:
-                self.nics.append(entry)
-        return bool(nic or net or _ROOT.match(text))
-
-
-def bus_id(digits: str) -> str:
-    """Return the PCI address that NCCL writes as a number in hexadecimal digits."""
-    number = int(digits, 16)
-    return "%04x:%02x:%02x.%x" % (number >> 20, number >> 12 & 0xFF, number >> 4 & 0xFF, number & 0xF)
-
-
 # A line may follow a launcher's label or another program's prefix.
 _LINE = re.compile(
     # A time zone may touch the host.
@@ -85,6 +55,81 @@ _LATER = (
     *("Connection closed by remote peer", "Proxy Call to rank", "status=5", "WR_FLUSH"),
     *("Failed to execute operation", "commReclaim"),
 )
+
+# The log of a run as a whole.
+#: A line whose host and process are lost, or that NCCL prints without: ``[0] NCCL INFO``, ``function:617 NCCL WARN``.
+_BARE = re.compile(
+    r"(?:^|[\s\]>:|])(?:\[(?P<dev>-?\d{1,5})\] )?(?:\d{1,12}\.\d{1,9} )?(?:(?P<where>[\w./+-]{1,120}:\d{1,7}) )?"
+    r"NCCL (?P<level>INFO|WARN|ERROR|ABORT) (?P<text>.*)$"
+)
+#: Network and NICs that a process uses, version of NCCL, number of nodes: what other logs repeat of NCCL's.
+USED = re.compile(r"NET/(\S{1,40}?) : Using((?: \[\d{1,4}\][^\s;]{1,120})+)( \[RO\])?(?:\s*; OOB (\S{1,120}))?")
+USED_NIC = re.compile(r"\[(\d{1,4})\]([^\s:]+):([^\s;]+)")
+_BOOTSTRAP = re.compile(r"Bootstrap ?: Using (\S{1,120})")
+_NETWORK = re.compile(r"Using network (.{1,40}?)\s*$")
+VERSION = re.compile(r"NCCL version (\d[\w.]{0,20})(?:\+cuda([\d.]{1,10}))?")
+_COMM = re.compile(
+    r"(?:comm|nccl\w*) ?(?:comm )?0x[0-9a-fA-F]+ rank (\d{1,9}) nranks (\d{1,9}) cudaDev (\d{1,5})(?: nvmlDev"
+    r" (\d{1,5}))?"
+    r"(?: busId ([0-9a-fA-F]{1,12}))?(?: commId (\w{1,40}))?.{0,120}- Init (START|COMPLETE)"
+)
+_CHANNELS = re.compile(
+    r"(?P<coll>\d{1,5}) coll channels(?:, (?P<collnet>\d{1,5}) collnet channels)?"
+    r"(?:, (?P<nvls>\d{1,5}) nvls channels)?, (?P<p2p>\d{1,5}) p2p channels"
+)
+NODES = re.compile(r"\bnNodes (\d{1,7})\b")
+_GDR = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for (?:HCA|GPU) ?(\d{1,4})?(?: '(\S{1,60})')?")
+_RETURNS = re.compile(r"^\s*(\S{1,120}:\d{1,7}) -> (\d{1,3})\b")
+_ENV = re.compile(r"\b(NCCL_[A-Z0-9_]{2,60}) set (?:by environment )?to (\S{1,120}?)\.?\s*$")
+_COMPLETION = re.compile(
+    r"Got completion (?:from peer (?P<peer>\S+) )?with (?:error (?P<e0>\d{1,5}), ?opcode (?P<o0>\d{1,5}), len ?"
+    r"(?P<l0>\d{1,12}),"
+    r" vendor err (?P<v0>\d{1,7})|status=(?:(?P<sname>\w+)\()?(?P<s>\d{1,5})\)? opcode=(?:\w+\()?(?P<o>\d{1,5})\)?"
+    r"(?: len=(?P<l>\d{1,12}))? vendor[ _]err[= ](?P<v>\d{1,7}))(?:.{0,20}?\((?P<direction>Recv|Send|Read|Write)\))?"
+)
+_PEER = re.compile(
+    r"(?:Connect to|connect to|remote peer|Call to recv from|Call to send to|from peer) (\S{1,120}<\d{1,6}>)"
+)
+#: What the result codes in ``file:line -> N`` mean.
+_RESULTS = {
+    1: "unhandled CUDA error", 2: "system error", 3: "internal error", 4: "invalid argument", 5: "invalid usage",
+    6: "remote error", 7: "in progress",
+}  # fmt: skip
+#: Width (characters) from which on a line may have been cut by a terminal.
+_NARROWEST = 78
+#: Maximum number of pairs whose transports are kept.
+_MOST_EDGES = 4096
+
+_TITLE = "NCCL's log (NCCL_DEBUG=INFO): transports between ranks, NICs, warnings"
+
+
+class Graph:
+    """Follows the lines of the system graphs of processes: NICs, and the PCIe links in front of them."""
+
+    def __init__(self) -> None:
+        #: ``{"host", "nic", "bus", "net", "rate", "pcie"}`` of each NIC, rates in GB/s as NCCL reckons with them.
+        self.nics: List[Dict[str, Any]] = []
+        self._last: Dict[Any, Tuple[float, str, str]] = {}
+
+    def line(self, text: str, host: Optional[str], process: Any) -> bool:
+        """Take the text of a line of NCCL in; return whether it is part of a graph."""
+        if " - N" not in text and "=== S" not in text:
+            return False
+        nic, net = _NIC.match(text), _NET.match(text)
+        if nic and len(self._last) < _MOST:
+            self._last[process] = float(nic[1]), nic[2], bus_id(nic[3])
+        if net and process in self._last and len(self.nics) < _MOST:
+            pcie, name, bus = self._last[process]
+            entry = {"host": host, "nic": name, "bus": bus, "net": net[2], "rate": float(net[1]), "pcie": pcie}
+            if entry not in self.nics:
+                self.nics.append(entry)
+        return bool(nic or net or _ROOT.match(text))
+
+
+def bus_id(digits: str) -> str:
+    """Return the PCI address that NCCL writes as a number in hexadecimal digits."""
+    number = int(digits, 16)
+    return "%04x:%02x:%02x.%x" % (number >> 20, number >> 12 & 0xFF, number >> 4 & 0xFF, number & 0xF)
 
 
 class NcclLine(NamedTuple):
@@ -258,51 +303,6 @@ def choice(lines: Iterable[NcclLine]) -> Optional[str]:
     return "/".join(names)
 
 
-# The log of a run as a whole.
-#: A line whose host and process are lost, or that NCCL prints without: ``[0] NCCL INFO``, ``function:617 NCCL WARN``.
-_BARE = re.compile(
-    r"(?:^|[\s\]>:|])(?:\[(?P<dev>-?\d{1,5})\] )?(?:\d{1,12}\.\d{1,9} )?(?:(?P<where>[\w./+-]{1,120}:\d{1,7}) )?"
-    r"NCCL (?P<level>INFO|WARN|ERROR|ABORT) (?P<text>.*)$"
-)
-#: Network and NICs that a process uses, version of NCCL, number of nodes: what other logs repeat of NCCL's.
-USED = re.compile(r"NET/(\S{1,40}?) : Using((?: \[\d{1,4}\][^\s;]{1,120})+)( \[RO\])?(?:\s*; OOB (\S{1,120}))?")
-USED_NIC = re.compile(r"\[(\d{1,4})\]([^\s:]+):([^\s;]+)")
-_BOOTSTRAP = re.compile(r"Bootstrap ?: Using (\S{1,120})")
-_NETWORK = re.compile(r"Using network (.{1,40}?)\s*$")
-VERSION = re.compile(r"NCCL version (\d[\w.]{0,20})(?:\+cuda([\d.]{1,10}))?")
-_COMM = re.compile(
-    r"(?:comm|nccl\w*) ?(?:comm )?0x[0-9a-fA-F]+ rank (\d{1,9}) nranks (\d{1,9}) cudaDev (\d{1,5})(?: nvmlDev"
-    r" (\d{1,5}))?"
-    r"(?: busId ([0-9a-fA-F]{1,12}))?(?: commId (\w{1,40}))?.{0,120}- Init (START|COMPLETE)"
-)
-_CHANNELS = re.compile(
-    r"(?P<coll>\d{1,5}) coll channels(?:, (?P<collnet>\d{1,5}) collnet channels)?"
-    r"(?:, (?P<nvls>\d{1,5}) nvls channels)?, (?P<p2p>\d{1,5}) p2p channels"
-)
-NODES = re.compile(r"\bnNodes (\d{1,7})\b")
-_GDR = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for (?:HCA|GPU) ?(\d{1,4})?(?: '(\S{1,60})')?")
-_RETURNS = re.compile(r"^\s*(\S{1,120}:\d{1,7}) -> (\d{1,3})\b")
-_ENV = re.compile(r"\b(NCCL_[A-Z0-9_]{2,60}) set (?:by environment )?to (\S{1,120}?)\.?\s*$")
-_COMPLETION = re.compile(
-    r"Got completion (?:from peer (?P<peer>\S+) )?with (?:error (?P<e0>\d{1,5}), ?opcode (?P<o0>\d{1,5}), len ?"
-    r"(?P<l0>\d{1,12}),"
-    r" vendor err (?P<v0>\d{1,7})|status=(?:(?P<sname>\w+)\()?(?P<s>\d{1,5})\)? opcode=(?:\w+\()?(?P<o>\d{1,5})\)?"
-    r"(?: len=(?P<l>\d{1,12}))? vendor[ _]err[= ](?P<v>\d{1,7}))(?:.{0,20}?\((?P<direction>Recv|Send|Read|Write)\))?"
-)
-_PEER = re.compile(
-    r"(?:Connect to|connect to|remote peer|Call to recv from|Call to send to|from peer) (\S{1,120}<\d{1,6}>)"
-)
-#: What the result codes in ``file:line -> N`` mean.
-_RESULTS = {
-    1: "unhandled CUDA error", 2: "system error", 3: "internal error", 4: "invalid argument", 5: "invalid usage",
-    6: "remote error", 7: "in progress",
-}  # fmt: skip
-#: Width (characters) from which on a line may have been cut by a terminal.
-_NARROWEST = 78
-#: Maximum number of pairs whose transports are kept.
-_MOST_EDGES = 4096
-
-
 class _Parser:
     def __init__(self) -> None:
         self.notes = Notes()
@@ -469,7 +469,6 @@ def _likely(text: str) -> float:
     return 0.5 + 0.4 * min(1.0, count / max(lines, 1)) if count else 0.0
 
 
-_TITLE = "NCCL's log (NCCL_DEBUG=INFO): transports between ranks, NICs, warnings"
 FORMATS = [
     Format(
         "nccl-log",

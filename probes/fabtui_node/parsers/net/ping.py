@@ -57,6 +57,15 @@ NO_SUMMARY = "no summary from ping"
 
 Row = Dict[str, Any]
 
+_UNITS = {"rtt_min": "ms", "rtt_avg": "ms", "rtt_max": "ms", "rtt": "ms", "spread": "ms", "loss": "%", "payload": "B"}
+
+_LIKELY = first_of(
+    (0.96, r"^PING6? ?\S{0,300} ?\(.{1,120}\d(?:\(\d{1,9}\))? (?:data )?bytes"),
+    (0.95, r"\A(?=(?s:.*)^PING6?[ (].{1,200}$)(?=(?s:.*)ping statistics)"),
+    (0.9, r"\A(?=(?s:.*)packets transmitted)(?=(?s:.*)packet loss)"),
+    (0.85, "^ping6?: "),
+)
+
 
 def unknown_row(error: Optional[str] = None) -> Row:
     row: Row = dict.fromkeys(("sent", "received", "loss", "rtt_min", "rtt_avg", "rtt_max"))
@@ -267,15 +276,6 @@ def _likely_fping(text: str) -> float:
         return 0.7
     return 0.9 if re.search(r"^fping: |for ICMP Echo sent to ", text, re.MULTILINE) else 0.0
 
-
-_UNITS = {"rtt_min": "ms", "rtt_avg": "ms", "rtt_max": "ms", "rtt": "ms", "spread": "ms", "loss": "%", "payload": "B"}
-
-_LIKELY = first_of(
-    (0.96, r"^PING6? ?\S{0,300} ?\(.{1,120}\d(?:\(\d{1,9}\))? (?:data )?bytes"),
-    (0.95, r"\A(?=(?s:.*)^PING6?[ (].{1,200}$)(?=(?s:.*)ping statistics)"),
-    (0.9, r"\A(?=(?s:.*)packets transmitted)(?=(?s:.*)packet loss)"),
-    (0.85, "^ping6?: "),
-)
 
 FORMATS = [
     Format("ping", "ping of any make: loss and round trips", _LIKELY, parse, units=_UNITS, log=True),

@@ -48,6 +48,12 @@ _STATES = (
 
 Node = Dict[str, Any]
 
+_LIKELY = first_of(
+    (0.95, r"(?i:Connectivity Table Legend:|Nodes From\\To\s+[0-9])"),
+    (0.95, r"(?i:^\s{0,8}Node #[0-9]{1,4}\s{1,8}[*-]\s{1,8}\S{1,255}\s{1,80}(?:\*\s{1,8})?- [A-Z_]{4,40}\b)"),
+    (0.95, r'"connections"\s{0,8}:\s{0,8}\{\s{0,40}"[0-9]{1,4}"\s{0,8}:\s{0,8}\{[^{}]{0,200}"status"\s{0,8}:\s{0,8}"'),
+)
+
 
 class _Domain:
     """Collects the nodes of a domain, and the connections that are missing."""
@@ -151,12 +157,6 @@ def seen_by(values: Dict[str, Any], mine: Callable[[Node], bool]) -> Dict[str, A
     alone = own[0] if len(own) == 1 else {}
     return dict(values, nodes=nodes, state=alone.get("state"), version=alone.get("version"))
 
-
-_LIKELY = first_of(
-    (0.95, r"(?i:Connectivity Table Legend:|Nodes From\\To\s+[0-9])"),
-    (0.95, r"(?i:^\s{0,8}Node #[0-9]{1,4}\s{1,8}[*-]\s{1,8}\S{1,255}\s{1,80}(?:\*\s{1,8})?- [A-Z_]{4,40}\b)"),
-    (0.95, r'"connections"\s{0,8}:\s{0,8}\{\s{0,40}"[0-9]{1,4}"\s{0,8}:\s{0,8}\{[^{}]{0,200}"status"\s{0,8}:\s{0,8}"'),
-)
 
 FORMATS = [
     Format("nvidia-imex-ctl", "nodes of an IMEX domain and their connections", _LIKELY, parse, aliases="imex|imex-ctl")

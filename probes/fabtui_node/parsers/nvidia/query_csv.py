@@ -30,6 +30,12 @@ _SIMPLE = ("index", "name", "uuid", "count", "timestamp", "serial", "pstate", "p
 #: Fields whose text only looks like a number.
 _TEXTS = ("version", "uuid", "serial", "name", "bus_id", "pci.", "timestamp", "image", "cap", "id", "attr")
 
+_UNITS = {
+    "temperature.gpu": "C", "utilization.gpu": "%", "memory.used": "MiB", "memory.total": "MiB", "power.draw": "W",
+    "power.limit": "W", "clocks.sm": "MHz", "clocks.max.sm": "MHz", "pcie.link.width.current": "lanes",
+    "pcie.link.width.max": "lanes", "remapped_rows.correctable": "rows", "remapped_rows.uncorrectable": "rows",
+}  # fmt: skip
+
 
 def _split(line: str) -> List[str]:
     return [cell.strip() for cell in line.split(",")]
@@ -176,12 +182,6 @@ def _likely_csv(text: str) -> float:
         return 0.9
     return 0.7 if re.search(r"nvidia-smi\b.{0,80}--query-", text[:2000]) else 0.0
 
-
-_UNITS = {
-    "temperature.gpu": "C", "utilization.gpu": "%", "memory.used": "MiB", "memory.total": "MiB", "power.draw": "W",
-    "power.limit": "W", "clocks.sm": "MHz", "clocks.max.sm": "MHz", "pcie.link.width.current": "lanes",
-    "pcie.link.width.max": "lanes", "remapped_rows.correctable": "rows", "remapped_rows.uncorrectable": "rows",
-}  # fmt: skip
 
 FORMATS = [
     Format("nvidia-smi-query", "fields of GPUs as CSV", _likely_csv, parse_csv, _UNITS),

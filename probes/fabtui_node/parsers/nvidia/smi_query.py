@@ -36,6 +36,20 @@ _RENAMED = {
 
 Fields = Dict[str, str]
 
+_LIKELY = first_of(
+    (0.97, "NVSMI LOG"),
+    (0.95, r"^\s{0,8}Attached GPUs\s{1,60}: [0-9]"),
+    (0.6, r"^\s{2,8}(?:Fabric|ECC Mode|Clocks Event Reasons|Remapped Rows|GPU Link Info)\s*\n\s{4,16}\w[\w ]{2,40} : "),
+    (0.8, r"^GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9]$"),
+)
+_UNITS = {
+    **{"width": "lanes", "width_max": "lanes", "clocks": "MHz", "max_clocks": "MHz", "temperature": "C"},
+    **{"power": "W", "memory": "MiB", "utilization": "%", "clocks_event_counters": "us", "banks": "banks"},
+    **{"correctable": "rows", "uncorrectable": "rows"},
+    "volatile": "errors since the driver was loaded",
+    "aggregate": "errors since the GPU was made",
+}
+
 
 class _Gpu:
     """The lines of one GPU: each value by the path of its section, in snake case."""
@@ -276,19 +290,5 @@ def _doubts(gpu: Dict[str, Any], notes: Notes) -> None:
     for path, word in gpu["errors"].items():
         notes.warn("%s: %s is %s" % (gpu["bus"], path, word))
 
-
-_LIKELY = first_of(
-    (0.97, "NVSMI LOG"),
-    (0.95, r"^\s{0,8}Attached GPUs\s{1,60}: [0-9]"),
-    (0.6, r"^\s{2,8}(?:Fabric|ECC Mode|Clocks Event Reasons|Remapped Rows|GPU Link Info)\s*\n\s{4,16}\w[\w ]{2,40} : "),
-    (0.8, r"^GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9]$"),
-)
-_UNITS = {
-    **{"width": "lanes", "width_max": "lanes", "clocks": "MHz", "max_clocks": "MHz", "temperature": "C"},
-    **{"power": "W", "memory": "MiB", "utilization": "%", "clocks_event_counters": "us", "banks": "banks"},
-    **{"correctable": "rows", "uncorrectable": "rows"},
-    "volatile": "errors since the driver was loaded",
-    "aggregate": "errors since the GPU was made",
-}
 
 FORMATS = [Format("nvidia-smi-q", "everything of each GPU", _LIKELY, parse_query, _UNITS)]

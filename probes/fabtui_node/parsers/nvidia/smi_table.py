@@ -52,6 +52,17 @@ _FIELDS = (
 
 Gpu = Dict[str, Any]
 
+_LIKELY = first_of(
+    (0.95, r"^\| NVIDIA-SMI [0-9]"),
+    (0.9, r"^\|\s{1,6}GPU\s{1,4}Name\s"),
+    (0.8, r"^\s{0,8}\|\s{1,4}[0-9]{1,3}  \S.{1,60}\|\s{1,4}[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-7] "),
+)
+_UNITS = {
+    **{"fan": "%", "temperature": "C", "power": "W", "power_limit": "W", "utilization": "%"},
+    **{"memory_used": "MiB", "memory_total": "MiB", "memory": "MiB"},
+    "ecc_uncorrected": "errors since the driver was loaded",
+}
+
 
 def _cells(line: str) -> List[str]:
     inner = line.strip()
@@ -263,17 +274,6 @@ def _likely_list(text: str) -> float:
     # The headings of other commands look the same.
     return 0.9 if listed and listed == len(lines) else 0.6 if listed > len(lines) / 2 else 0.0
 
-
-_LIKELY = first_of(
-    (0.95, r"^\| NVIDIA-SMI [0-9]"),
-    (0.9, r"^\|\s{1,6}GPU\s{1,4}Name\s"),
-    (0.8, r"^\s{0,8}\|\s{1,4}[0-9]{1,3}  \S.{1,60}\|\s{1,4}[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-7] "),
-)
-_UNITS = {
-    **{"fan": "%", "temperature": "C", "power": "W", "power_limit": "W", "utilization": "%"},
-    **{"memory_used": "MiB", "memory_total": "MiB", "memory": "MiB"},
-    "ecc_uncorrected": "errors since the driver was loaded",
-}
 
 FORMATS = [
     Format("nvidia-smi", "the table of GPUs and processes", _likely, parse_nvidia_smi, _UNITS),

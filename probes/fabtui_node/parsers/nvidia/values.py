@@ -25,6 +25,35 @@ REASONS: Tuple[str, ...] = (
     *("hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting"),
 )
 
+_BUS = r"(?P<bus>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])"
+# "GPU 0000:02:00.0", "GPU0: 0000:02:00.0", "GPU2" and "gpu 0000:02:00.0": the form changed with the drivers.
+_HANDLE = (
+    r"Unable to determine the device handle for gpu ?(?P<index>[0-9]{1,3}(?![0-9a-f:]*\.))?"
+    r"(?:: ?(?=[0-9a-f]{4,8}:))? ?(?:" + _BUS + r")?: ?"
+)
+
+# Messages are wrapped by narrow consoles, so they are looked for in text whose space has been squeezed.
+_ERRORS = (
+    ("gpu_lost", _HANDLE + r"(?P<why>(?:the )?GPU is lost)"),
+    (
+        "device_handle",
+        _HANDLE + r"(?P<why>(?!(?:the )?GPU is lost)[^.: ][^.:]{0,80}?)(?=[.:]|$| Unable| NVIDIA| GPU [0-9]| [#$] )",
+    ),
+    ("driver", r"(?P<why>NVIDIA-SMI has failed because it couldn.?t communicate with the NVIDIA driver)"),
+    (
+        "version",
+        r"(?P<why>Failed to initialize NVML: (?:Driver/library version mismatch|[A-Za-z][A-Za-z/ ]{0,50}[A-Za-z]))"
+        r"(?= NVML library| NVIDIA-SMI| GPU |[.:]|$| [#$] )",
+    ),
+    ("library", r"(?P<why>NVIDIA-SMI couldn.?t find libnvidia-ml\.so(?:\.[0-9])? library in your system)"),
+    ("no_devices", r"(?P<why>No devices were found)"),
+    ("requires_reset", r"(?P<why>(?:NVML: )?GPU requires reset)"),
+    ("fallen_off", r"(?P<why>GPU has fallen off the bus)(?! or)"),
+)
+
+#: Words one of which is in each of these messages.
+_ERROR_WORDS = ("device", "nvidia-smi", "nvml", "requires", "fallen")
+
 
 def bare(word: str) -> str:
     """Return a value without the brackets that mark one which is not there: ``[N/A]`` is ``N/A``."""
@@ -110,36 +139,6 @@ def is_noise(line: str) -> bool:
 def pick(found: Dict[str, str], *names: str) -> str:
     """Return the first of several fields that is there, an empty text if none is."""
     return next((found[name] for name in names if name in found), "")
-
-
-_BUS = r"(?P<bus>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])"
-# "GPU 0000:02:00.0", "GPU0: 0000:02:00.0", "GPU2" and "gpu 0000:02:00.0": the form changed with the drivers.
-_HANDLE = (
-    r"Unable to determine the device handle for gpu ?(?P<index>[0-9]{1,3}(?![0-9a-f:]*\.))?"
-    r"(?:: ?(?=[0-9a-f]{4,8}:))? ?(?:" + _BUS + r")?: ?"
-)
-
-# Messages are wrapped by narrow consoles, so they are looked for in text whose space has been squeezed.
-_ERRORS = (
-    ("gpu_lost", _HANDLE + r"(?P<why>(?:the )?GPU is lost)"),
-    (
-        "device_handle",
-        _HANDLE + r"(?P<why>(?!(?:the )?GPU is lost)[^.: ][^.:]{0,80}?)(?=[.:]|$| Unable| NVIDIA| GPU [0-9]| [#$] )",
-    ),
-    ("driver", r"(?P<why>NVIDIA-SMI has failed because it couldn.?t communicate with the NVIDIA driver)"),
-    (
-        "version",
-        r"(?P<why>Failed to initialize NVML: (?:Driver/library version mismatch|[A-Za-z][A-Za-z/ ]{0,50}[A-Za-z]))"
-        r"(?= NVML library| NVIDIA-SMI| GPU |[.:]|$| [#$] )",
-    ),
-    ("library", r"(?P<why>NVIDIA-SMI couldn.?t find libnvidia-ml\.so(?:\.[0-9])? library in your system)"),
-    ("no_devices", r"(?P<why>No devices were found)"),
-    ("requires_reset", r"(?P<why>(?:NVML: )?GPU requires reset)"),
-    ("fallen_off", r"(?P<why>GPU has fallen off the bus)(?! or)"),
-)
-
-#: Words one of which is in each of these messages.
-_ERROR_WORDS = ("device", "nvidia-smi", "nvml", "requires", "fallen")
 
 
 def parse_errors(text: str) -> List[Dict[str, Optional[str]]]:

@@ -38,6 +38,17 @@ _PORT_ERRORS = ("symbol_error", "port_rcv_errors", "port_xmit_discards", "link_d
 _PORT_REPEATS = ("packet_seq_err", "local_ack_timeout_err", "out_of_sequence", "roce_adp_retrans")
 _RECORDS = 500
 
+#: Fields of NVML, all of a GPU in one call: name in the value, field, scope, and what one count stands for.
+_FIELDS = (
+    ("power", "NVML_FI_DEV_POWER_INSTANT", 0, 0.001),
+    ("nvlink_tx", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX", 0xFFFFFFFF, 1024),
+    ("nvlink_rx", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", 0xFFFFFFFF, 1024),
+    ("nvlink_tx", "NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES", 0xFFFFFFFF, 1),
+    ("nvlink_rx", "NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES", 0xFFFFFFFF, 1),
+)
+
+_KEPT: Dict[Tuple[str, str], Activity] = {}
+
 
 class _Rank:
     """Process of a rank, with what does not change while it runs."""
@@ -157,16 +168,6 @@ def _assigned(rank: _Rank, visible: List[int]) -> List[int]:
     if len(own) == 1:
         return own
     return [own[local]] if local is not None and local < len(own) else []
-
-
-#: Fields of NVML, all of a GPU in one call: name in the value, field, scope, and what one count stands for.
-_FIELDS = (
-    ("power", "NVML_FI_DEV_POWER_INSTANT", 0, 0.001),
-    ("nvlink_tx", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX", 0xFFFFFFFF, 1024),
-    ("nvlink_rx", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", 0xFFFFFFFF, 1024),
-    ("nvlink_tx", "NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES", 0xFFFFFFFF, 1),
-    ("nvlink_rx", "NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES", 0xFFFFFFFF, 1),
-)
 
 
 class _Gpu:
@@ -369,9 +370,6 @@ class Activity:
                 "problems": problems,
                 "cost": round(time.process_time() - used, 4),
             }
-
-
-_KEPT: Dict[Tuple[str, str], Activity] = {}
 
 
 def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc", root: str = "/sys") -> Value:

@@ -29,6 +29,18 @@ _TIMEOUT = 5.0
 _FRAMES = 64
 _FRAME = re.compile(r'\(Python\) File "([^"]{1,500})", line (\d{1,9}), in (.{1,300})')
 
+#: Kinds of kernel reports (`dmesg`) that may stop a rank, and codes of theirs that do not.
+_KINDS = (
+    *("xid", "sxid", "gpu_lost", "gpu_init", "aer", "iommu", "machine_check", "link_down", "module"),
+    *("nic_health", "nic_command", "nic_power", "nic_temperature", "oom"),
+)
+_HARMLESS = ("corrected", "plugged", "unplugged", "unknown")
+#: Maximum number of reports.
+_EVENTS = 40
+_DAY = 86400.0
+#: Time (s) before the start of a job whose reports count as well.
+_BEFORE = 60.0
+
 
 def run_stacks(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
     """Inspect the processes of jobs.
@@ -141,19 +153,6 @@ def parse_pystack(text: str, pid: int) -> List[Dict[str, str]]:
             site = "%s:%s" % (match[1].rpartition("/")[2][:100], match[2])
             frames.append({"name": match[3].strip()[:100], "site": site})
     return frames[::-1][:_FRAMES]
-
-
-#: Kinds of kernel reports (`dmesg`) that may stop a rank, and codes of theirs that do not.
-_KINDS = (
-    *("xid", "sxid", "gpu_lost", "gpu_init", "aer", "iommu", "machine_check", "link_down", "module"),
-    *("nic_health", "nic_command", "nic_power", "nic_temperature", "oom"),
-)
-_HARMLESS = ("corrected", "plugged", "unplugged", "unknown")
-#: Maximum number of reports.
-_EVENTS = 40
-_DAY = 86400.0
-#: Time (s) before the start of a job whose reports count as well.
-_BEFORE = 60.0
 
 
 def run(

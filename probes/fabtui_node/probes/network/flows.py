@@ -33,6 +33,16 @@ PASSES, SILENT, REFUSED, UNKNOWN = 1, 0, -1, None
 #: Failures of a connection that somebody answered for.
 _ANSWERED = (ErrorKind.CONNECTION_REFUSED, ErrorKind.UNREACHABLE)
 
+# Options of <linux/in.h> and <linux/in6.h>: time to live, and errors of a socket with their origin.
+_OPTIONS = {4: (socket.IPPROTO_IP, 2, 11), 6: (socket.IPPROTO_IPV6, 16, 25)}
+#: ``struct sock_extended_err``: errno, origin, type, code, padding, information, data; the origin's address follows.
+_ERROR = struct.Struct("=IBBBBII")
+_SOCKADDR = {4: (4, socket.AF_INET), 6: (8, socket.AF_INET6)}
+_TIME_EXCEEDED = {4: (2, 11), 6: (3, 3)}
+MAX_HOPS = 12
+_TRACES = 3
+_TRACE_WAIT = 0.4
+
 
 def bound_socket(address: str, kind: int, prepare: Callable[[socket.socket], None], port: int = 0) -> socket.socket:
     """Return a socket that is bound to an address and does not block, once it is prepared."""
@@ -186,17 +196,6 @@ def _connect(flows: List[Flow]) -> None:
             sock.close()
         for flow in flows:
             flow.tcp.append(states[id(flow)])
-
-
-# Options of <linux/in.h> and <linux/in6.h>: time to live, and errors of a socket with their origin.
-_OPTIONS = {4: (socket.IPPROTO_IP, 2, 11), 6: (socket.IPPROTO_IPV6, 16, 25)}
-#: ``struct sock_extended_err``: errno, origin, type, code, padding, information, data; the origin's address follows.
-_ERROR = struct.Struct("=IBBBBII")
-_SOCKADDR = {4: (4, socket.AF_INET), 6: (8, socket.AF_INET6)}
-_TIME_EXCEEDED = {4: (2, 11), 6: (3, 3)}
-MAX_HOPS = 12
-_TRACES = 3
-_TRACE_WAIT = 0.4
 
 
 def trace(target: Value, port: int) -> List[Optional[str]]:

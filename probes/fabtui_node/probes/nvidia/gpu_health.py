@@ -83,6 +83,21 @@ PCIE = {
 
 Gpu = Dict[str, Any]
 
+_RAW_LIMIT = 8 * 1024
+_ARGV = (
+    "nvidia-smi",
+    "--query-gpu=index,uuid,pci.bus_id,driver_version,vbios_version,pcie.link.width.max,ecc.mode.current",
+    "--format=csv",
+)
+#: Fields that nvidia-smi and NVML must agree on, by nvidia-smi's name.
+_SAME = {"pci.bus_id": "bus", "vbios_version": "vbios"}
+#: The kernel keeps 15 letters of a process's name.
+_FABRIC_MANAGER = "nv-fabricmanage"
+_MAX_PROCESSES = 100_000
+#: Maximum time and interval (s) of samples until every GPU was seen under load.
+SECONDS = 4.0
+EVERY = 0.5
+
 
 class NvmlAsker:
     """Asks NVML (an initialised ``pynvml``) about one GPU and keeps its errors, by the name of what was asked for."""
@@ -275,22 +290,6 @@ def _recovery(asker: NvmlAsker, handle: Any) -> Optional[str]:
     answers = None if field is None else asker("recovery", "nvmlDeviceGetFieldValues", handle, [field])
     code = field_count(answers[0], "uiVal") if answers else None
     return None if code is None else _RECOVERY.get(code, "action %d" % code)
-
-
-_RAW_LIMIT = 8 * 1024
-_ARGV = (
-    "nvidia-smi",
-    "--query-gpu=index,uuid,pci.bus_id,driver_version,vbios_version,pcie.link.width.max,ecc.mode.current",
-    "--format=csv",
-)
-#: Fields that nvidia-smi and NVML must agree on, by nvidia-smi's name.
-_SAME = {"pci.bus_id": "bus", "vbios_version": "vbios"}
-#: The kernel keeps 15 letters of a process's name.
-_FABRIC_MANAGER = "nv-fabricmanage"
-_MAX_PROCESSES = 100_000
-#: Maximum time and interval (s) of samples until every GPU was seen under load.
-SECONDS = 4.0
-EVERY = 0.5
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:

@@ -13,6 +13,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 #: The driver's library, which pynvml loads. Without it, compiling pynvml would be half of what an inventory costs.
 DRIVER = "libnvidia-ml.so.1"
 
+#: The members of NVML's union by its value type; the first, a double, is not a count.
+_MEMBERS = {1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
+
 
 class Unavailable(Exception):
     """NVML cannot be used on this node; the text is the reason."""
@@ -60,10 +63,6 @@ def number(value: Any) -> Optional[int]:
     if isinstance(value, bool) or not isinstance(value, int) or value in (0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF):
         return None
     return value
-
-
-#: The members of NVML's union by its value type; the first, a double, is not a count.
-_MEMBERS = {1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
 
 
 def field_count(value: Any, member: Optional[str] = None) -> Optional[int]:
