@@ -369,7 +369,9 @@ class _Log:
         if minor := _INIT_MINOR.match(text):
             return self._minor(minor[1].lower(), int(minor[2]))
         if board := _BOARD.match(text):
-            self._board({"bus": board[1].lower(), "uuid": board[2], "serial": None})
+            bus = board[1].lower()
+            if all(old["bus"] != bus for old in self.boards) and len(self.boards) < 256:
+                self.boards.append({"bus": bus, "uuid": board[2], "serial": None})
             return _NOTHING
         if serial := _SERIAL.match(text):
             if self.boards:
@@ -389,10 +391,6 @@ class _Log:
             return _NOTHING
         self._inits[bus] = {"minor": None, "waiting": minor}
         return _NOTHING
-
-    def _board(self, board: Dict[str, Any]) -> None:
-        if all(old["bus"] != board["bus"] for old in self.boards) and len(self.boards) < 256:
-            self.boards.append(board)
 
     def _keep(self, event: Event) -> None:
         if event["kind"] == "gpu_init":

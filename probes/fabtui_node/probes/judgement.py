@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
+from fabtui_node.parsers.lines import json_object
+
 if TYPE_CHECKING:
     # It reads the source texts of all probes, for which the first frame would wait.
     from fabtui_node.registry import Judgement
+
+
+#: Return an object in an object, or an empty one.
+part = json_object
 
 
 def judgement(subject: str, verdict: str, text: str, devices: Sequence[str] = (), check: str = "") -> Judgement:
@@ -26,12 +32,6 @@ def judgement(subject: str, verdict: str, text: str, devices: Sequence[str] = ()
     if check:
         judged["check"] = check
     return judged
-
-
-def part(value: Any, name: str) -> Dict[str, Any]:
-    """Return an object in an object, or an empty one."""
-    inner = value.get(name) if isinstance(value, dict) else None
-    return inner if isinstance(inner, dict) else {}
 
 
 def count(value: Mapping[str, Any], name: str) -> Optional[float]:

@@ -77,10 +77,10 @@ def roce_interfaces(root: str = "/sys") -> List[str]:
 
 def _device(folder: str, ca: str) -> Dict[str, Any]:
     here = os.path.join(folder, ca)
-    path = sysfs.real(here, "device")
+    path, driver = sysfs.real(here, "device"), sysfs.real(here, "device/driver") or ""
     return {
         "ca": ca,
-        "type": sysfs.text(here, "hca_type") or _type_of_driver(here),
+        "type": sysfs.text(here, "hca_type") or ("EFA" if driver.endswith("/efa") else None),
         "firmware": sysfs.text(here, "fw_ver"),
         "hardware": sysfs.text(here, "hw_rev"),
         "node_guid": _guid(sysfs.text(here, "node_guid")),
@@ -90,11 +90,6 @@ def _device(folder: str, ca: str) -> Dict[str, Any]:
         "numa": sysfs.numa_node(here, "device"),
         "ports": [_port(here, name) for name in sysfs.names(here, "ports") if name.isdecimal() and len(name) < 5],
     }
-
-
-def _type_of_driver(device: str) -> Optional[str]:
-    driver = os.path.basename(sysfs.real(device, "device/driver") or "")
-    return "EFA" if driver == "efa" else None
 
 
 def _place(device: str, netdev: Optional[str]) -> Optional[str]:

@@ -70,11 +70,12 @@ def others(own: Optional[str], proc: str = "/proc") -> List[Dict[str, Any]]:
     shown = ((mark.decode(), int(uid), int(pid)) for mark, uid, pid in _SOCKET.findall(listed))
     for mark, uid, pid in sorted(shown, key=lambda one: one[2]):
         if mark != own and mark not in sessions:
-            sessions[mark] = {"user": _user(uid), "pid": pid}
+            sessions[mark] = {"user": user_name(uid), "pid": pid}
     return list(sessions.values())
 
 
-def _user(uid: int) -> str:
+def user_name(uid: int) -> str:
+    """Return the name of a user, or the number of one without a name."""
     try:
         return pwd.getpwuid(uid).pw_name
     except (KeyError, OverflowError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Optional
 
-from fabtui_node.parsers.base import Format, Likely, Notes, Reading, first_of
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.ib import values
 from fabtui_node.parsers.lines import number
 
@@ -363,12 +363,6 @@ def _sum_up(line: str, summary: Dict[str, Any]) -> None:
         summary["suppressed"] = line.partition("Suppressed:")[2].split()[:100]
 
 
-def _likely_links(text: str) -> float:
-    if re.search(r"\]\s+==\(.*\)==>\s", text):
-        return 0.97 if "Link info:" not in text else 0.3
-    return 0.0
-
-
 FORMATS = [
     Format(
         "ibnetdiscover",
@@ -383,7 +377,7 @@ FORMATS = [
     Format(
         "iblinkinfo",
         "iblinkinfo: width, speed and state of the links of a fabric",
-        Likely(_likely_links, r"\]\s+==\("),
+        first_of((0.3, r"\A(?=(?s:.*)\]\s+==\()(?=(?s:.*)Link info:)"), (0.97, r"\]\s+==\(.*\)==>\s")),
         parse_links,
         {"lane_rate": "Gb/s", "rate": "Gb/s", "could_lane_rate": "Gb/s"},
     ),

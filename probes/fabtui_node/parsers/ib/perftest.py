@@ -266,15 +266,13 @@ def _likely_failure(text: str) -> float:
     return 0.7 if _OWN.search(text) else 0.0
 
 
-def _likely(text: str) -> float:
-    return _LIKELY(text) or _likely_failure(text)
-
-
 FORMATS = [
     Format(
         "perftest",
         "perftest: ib_write_bw, ib_send_bw, ib_read_lat and the others",
-        Likely(_likely, *_LIKELY.needs, _FAILURES.pattern, _SETTINGS.pattern),
+        Likely(
+            lambda text: _LIKELY(text) or _likely_failure(text), *_LIKELY.needs, _FAILURES.pattern, _SETTINGS.pattern
+        ),
         parse,
         _UNITS,
         aliases=r"ib_(?:write|read|send|atomic)_(?:bw|lat)|raw_ethernet_\w+",

@@ -156,11 +156,6 @@ def _pcie(gpu: _Gpu) -> Dict[str, Optional[int]]:
     }
 
 
-def _reasons(gpu: _Gpu) -> Dict[str, Optional[bool]]:
-    under = [(path, word) for path, word in gpu.fields.items() if path.startswith("clocks_event_reasons.")]
-    return {path.rpartition(".")[2]: truth(word) for path, word in under}
-
-
 def _remapped(gpu: _Gpu) -> Optional[Dict[str, Any]]:
     inner = gpu.under("remapped_rows")
     if not inner:
@@ -233,7 +228,11 @@ def _record(gpu: _Gpu) -> Dict[str, Any]:
         "retired_pending": truth(pick(gpu.under("retired_pages"), "pending_page_blacklist", "pending")),
         "remapped_rows": _remapped(gpu),
         "pcie": _pcie(gpu),
-        "clocks_event_reasons": _reasons(gpu),
+        "clocks_event_reasons": {
+            path.rpartition(".")[2]: truth(word)
+            for path, word in top.items()
+            if path.startswith("clocks_event_reasons.")
+        },
         "clocks_event_counters": _counts(gpu.under("clocks_event_reasons_counters")),
         "clocks": _counts(gpu.under("clocks")),
         "max_clocks": _counts(gpu.under("max_clocks")),
@@ -267,7 +266,13 @@ def parse_query(text: str) -> Reading:
     if attached is not None and attached > len(gpus):
         notes.warn("it counts %d GPUs and shows %d" % (attached, len(gpus)))
     for gpu in gpus:
-        _doubts(gpu, notes)
+        rows = gpu["remapped_rows"] or {}
+        if rows.get("pending"):
+            notes.warn("%s: a row of its memory will be remapped at the next GPU reset" % gpu["bus"])
+        if rows.get("failure"):
+            notes.warn("%s: remapping a row of its memory failed" % gpu["bus"])
+        for path, word in gpu["errors"].items():
+            notes.warn("%s: %s is %s" % (gpu["bus"], path, word))
     if not gpus and not errors and text.strip():
         notes.warn("no GPU in this text")
     values = {
@@ -279,16 +284,6 @@ def parse_query(text: str) -> Reading:
         "errors": errors,
     }
     return notes.reading(values)
-
-
-def _doubts(gpu: Dict[str, Any], notes: Notes) -> None:
-    rows = gpu["remapped_rows"] or {}
-    if rows.get("pending"):
-        notes.warn("%s: a row of its memory will be remapped at the next GPU reset" % gpu["bus"])
-    if rows.get("failure"):
-        notes.warn("%s: remapping a row of its memory failed" % gpu["bus"])
-    for path, word in gpu["errors"].items():
-        notes.warn("%s: %s is %s" % (gpu["bus"], path, word))
 
 
 FORMATS = [Format("nvidia-smi-q", "everything of each GPU", _LIKELY, parse_query, _UNITS)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from fabtui_node.parsers import dmesg
 from fabtui_node.probes import counters
@@ -33,9 +33,16 @@ _LOCAL = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCA
 #: Reasons that limit clocks and are a fault, by NVML's bits.
 _THROTTLE = ((0x8, "hw_slowdown"), (0x20, "sw_thermal"), (0x40, "hw_thermal"), (0x80, "hw_power_brake"))
 _MAX_PIDS = 64
-#: Counters of errors and of repeated packets of RDMA ports.
-_PORT_ERRORS = ("symbol_error", "port_rcv_errors", "port_xmit_discards", "link_downed")
-_PORT_REPEATS = ("packet_seq_err", "local_ack_timeout_err", "out_of_sequence", "roce_adp_retrans")
+#: Files of RDMA ports and of interfaces: traffic in and out, errors, and repeated packets.
+_OF_PORTS = (
+    ("counters/port_rcv_data", "counters/port_xmit_data"),
+    tuple("counters/" + name for name in ("symbol_error", "port_rcv_errors", "port_xmit_discards", "link_downed")),
+    tuple(
+        "hw_counters/" + name
+        for name in ("packet_seq_err", "local_ack_timeout_err", "out_of_sequence", "roce_adp_retrans")
+    ),
+)
+_OF_INTERFACES = (("rx_bytes", "tx_bytes"), ("rx_errors", "tx_errors", "rx_dropped"), ())
 _RECORDS = 500
 
 #: Fields of NVML, all of a GPU in one call: name in the value, field, scope, and what one count stands for.
@@ -263,34 +270,27 @@ class Nics:
         slow = time.monotonic() - self._slow >= SCAN
         if slow:
             self._slow = time.monotonic()
-        found: Dict[str, Dict[str, Any]] = {}
+        rows: Dict[str, Dict[str, Any]] = {}
+        for name, folder, unit, (traffic, errors, repeats) in self._places(self._names):
+            rx, tx = (sysfs.integer(folder, file) for file in traffic)
+            if slow:
+                self._errors[name] = {"errors": _total(folder, errors), "retransmits": _total(folder, repeats)}
+            row = {"rx": None if rx is None else unit * rx, "tx": None if tx is None else unit * tx}
+            rows[name] = dict(row, **self._errors.get(name, {}))
+        return rows
+
+    def _places(self, names: List[str]) -> Iterator[Tuple[str, str, int, Tuple[Tuple[str, ...], ...]]]:
+        """Yield the name of each port and interface, its folder, the bytes of a count of traffic, and its files."""
         folder = os.path.join(self._root, "class/infiniband")
         for device in sysfs.names(folder)[:64]:
             for port in sysfs.names(folder, device, "ports")[:4]:
-                here = os.path.join(folder, device, "ports", port)
-                rx, tx = (sysfs.integer(here, "counters", name) for name in ("port_rcv_data", "port_xmit_data"))
-                # These count words of four bytes.
-                row = {"rx": None if rx is None else 4 * rx, "tx": None if tx is None else 4 * tx}
-                found["%s/%s" % (device, port)] = self._with_errors("%s/%s" % (device, port), row, here, slow)
-        for name in self._names:
-            here = os.path.join(self._root, "class/net", name, "statistics")
-            row = {"rx": sysfs.integer(here, "rx_bytes"), "tx": sysfs.integer(here, "tx_bytes")}
-            if slow:
-                counts = [sysfs.integer(here, kind) for kind in ("rx_errors", "tx_errors", "rx_dropped")]
-                self._errors[name] = {"errors": _total(counts), "retransmits": None}
-            found[name] = dict(row, **self._errors.get(name, {}))
-        return found
-
-    def _with_errors(self, name: str, row: Dict[str, Any], here: str, slow: bool) -> Dict[str, Any]:
-        if slow:
-            errors = _total([sysfs.integer(here, "counters", kind) for kind in _PORT_ERRORS])
-            repeats = _total([sysfs.integer(here, "hw_counters", kind) for kind in _PORT_REPEATS])
-            self._errors[name] = {"errors": errors, "retransmits": repeats}
-        return dict(row, **self._errors.get(name, {}))
+                yield "%s/%s" % (device, port), os.path.join(folder, device, "ports", port), 4, _OF_PORTS
+        for name in names:
+            yield name, os.path.join(self._root, "class/net", name, "statistics"), 1, _OF_INTERFACES
 
 
-def _total(counts: List[Optional[int]]) -> Optional[int]:
-    known = [count for count in counts if count is not None]
+def _total(folder: str, files: Tuple[str, ...]) -> Optional[int]:
+    known = [count for file in files if (count := sysfs.integer(folder, file)) is not None]
     return sum(known) if known else None
 
 

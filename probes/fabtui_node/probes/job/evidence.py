@@ -167,13 +167,14 @@ def run(
     processes = job_processes.find(proc, str(args.get("job") or ""))
     since = _since(processes, proc)
     log = kernel_log.run({}, emit, deadline * 0.4, kmsg=kmsg, proc=proc)
+    recent = [event for event in log["events"] if event["age"] is not None and event["age"] <= since + _BEFORE]
     nics, devices = interfaces.read_all(sys, min(2.0, deadline / 8))
     buses = nvml_inventory.on_pci(sys)
     return {
         "addresses": sorted({entry["address"] for nic in nics for entry in nic["addresses"]}),
         "log": log["readable"],
         "since": since,
-        "events": [_event(one, buses) for one in log["events"] if _counts(one, since)][-_EVENTS:],
+        "events": [_event(event, buses) for event in recent if may_stop_a_rank(event)][-_EVENTS:],
         "ports": [
             {"name": "%s/%s" % (device["ca"], port["port"]), **{key: port[key] for key in ("state", "physical_state")}}
             for device in devices
@@ -186,10 +187,6 @@ def _since(processes: List[Dict[str, Any]], proc: str) -> float:
     """Return the age (s) of the oldest process with a rank, a day without any."""
     ages = [age for one in processes if (age := job_processes.age(one["pid"], proc)) is not None]
     return round(max(ages), 1) if ages else _DAY
-
-
-def _counts(event: Dict[str, Any], since: float) -> bool:
-    return may_stop_a_rank(event) and event["age"] is not None and event["age"] <= since + _BEFORE
 
 
 def may_stop_a_rank(event: Dict[str, Any]) -> bool:

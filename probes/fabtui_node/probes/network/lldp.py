@@ -15,15 +15,12 @@ _MOST_BYTES = 64 * 1024
 _MOST_NEIGHBOURS = 512
 
 
-def _interfaces(root: str) -> Dict[str, str]:
-    folder = os.path.join(root, "sys/class/net")
-    return {str(sysfs.integer(folder, name, "ifindex")): name for name in sysfs.names(folder)[:_MOST_FILES]}
-
-
 def by_networkd(root: str = "/") -> List[Dict[str, Any]]:
     folder = os.path.join(root, "run/systemd/netif/lldp")
     files = sysfs.names(folder)[:_MOST_FILES]
-    names = _interfaces(root) if files else {}
+    links = os.path.join(root, "sys/class/net")
+    listed = sysfs.names(links)[:_MOST_FILES] if files else []
+    names = {str(sysfs.integer(links, name, "ifindex")): name for name in listed}
     neighbours: List[Dict[str, Any]] = []
     for index in files:
         if index in names:
