@@ -40,13 +40,9 @@ _VERDICTS = {
 _SUBJECTS = {"sxid": "sxid", "aer": "aer", "pcie_limited": "pcie_link", "link_down": "link", "module": "link"}
 #: Checks of the catalogue by the kind of report.
 _CHECKS = {
-    "sxid": "sxid",
-    "aer": "pcie-errors",
-    "link_down": "link-flap",
-    "pcie_limited": "pcie-limited",
-    "gpu_lost": "gpu-lost",
-    "gpu_init": "gpu-lost",
-}
+    "sxid": "sxid", "aer": "pcie-errors", "link_down": "link-flap", "pcie_limited": "pcie-limited",
+    "gpu_lost": "gpu-lost", "gpu_init": "gpu-lost",
+}  # fmt: skip
 
 
 class _Log(NamedTuple):

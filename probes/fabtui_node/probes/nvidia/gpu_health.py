@@ -52,24 +52,13 @@ _FABRIC_HEALTH = {"degraded_bandwidth": 0, "route_recovery": 2, "route_unhealthy
 _FABRIC_NEEDS = {"no partition assigned": 12, "global Fabric Manager not connected": 14}
 _CONFIGURATION_SHIFT = 8
 _CONFIGURATION = {
-    2: "incorrect system GUID",
-    3: "incorrect chassis serial number",
-    4: "no partition",
-    5: "insufficient NVLinks",
-    6: "incompatible GPU firmware",
-    7: "invalid location",
-    8: "invalid state of the GPU",
-}
+    2: "incorrect system GUID", 3: "incorrect chassis serial number", 4: "no partition", 5: "insufficient NVLinks",
+    6: "incompatible GPU firmware", 7: "invalid location", 8: "invalid state of the GPU",
+}  # fmt: skip
 _RECOVERY = {
-    0: "none",
-    1: "GPU reset",
-    2: "node reboot",
-    3: "drain P2P",
-    4: "drain and reset",
-    5: "recover the IMEX domain",
-    6: "bus reset",
-    7: "system reboot",
-}
+    0: "none", 1: "GPU reset", 2: "node reboot", 3: "drain P2P", 4: "drain and reset", 5: "recover the IMEX domain",
+    6: "bus reset", 7: "system reboot",
+}  # fmt: skip
 
 #: Values of a PCIe link, by the ends of the names of NVML's functions.
 PCIE = {
