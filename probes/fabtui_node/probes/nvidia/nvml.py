@@ -68,7 +68,7 @@ def number(value: Any) -> Optional[int]:
 def field_count(value: Any, member: Optional[str] = None) -> Optional[int]:
     """Return the count in one answered value of ``nvmlDeviceGetFieldValues``, None where it has none.
 
-    ``member`` of the union holds it where the type of the value does not tell.
+    ``member`` of the union holds it where the type of the value does not name it.
     """
     try:
         if value.nvmlReturn != 0:
