@@ -12,6 +12,11 @@ from fabtui_node.parsers.ib import values
 _FIELD = re.compile(r"\s*([A-Za-z][\w ]{0,60}?):\.*\s*(.*)", re.ASCII)
 # What the bits of the mask above stand for, a line each.
 _FLAG = re.compile(r"\t{2,}(Is|Has|No)\w{1,60}|\s{8,}(Is|Has)\w{1,60}", re.ASCII)
+#: Headings that lost their ``#``, as in Markdown.
+_UNMARKED = re.compile(
+    r" ?(?:Port (?:extended )?counters|Port\w{1,40} counters|PortSamplesControl"
+    r"|(?:Node|Switch|Port|Mlnx ext|GUID) ?[Ii]nfo): "
+)
 _REMARKS = ("Disable may be irreversible", "Port is already in enable state")
 
 # perfquery: counters, short (they stop at their limit), extended (64 bits), and details.
@@ -66,8 +71,8 @@ def blocks(text: str, notes: Notes) -> List[Block]:
     before = last = ""
     for line in values.lines(text):
         field = _FIELD.fullmatch(line)
-        if line.startswith("#"):
-            answers.append(_heading(line, before))
+        if line.startswith("#") or _UNMARKED.match(line):
+            answers.append(_heading(line if line.startswith("#") else "#" + line, before))
             before = ""
         elif re.fullmatch(r"\s*[\w /]{1,60}:\s*", line, re.ASCII):
             before = line.strip().rstrip(":")
