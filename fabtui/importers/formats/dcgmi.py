@@ -272,14 +272,12 @@ FORMATS = [
             (0.85, r"^\| (?:[A-Z][A-Za-z ]{1,24}|[a-z_]{3,24}) {1,40}\| (?:Pass|Fail|Skip|Warn)\b"),
         ),
         _parse_diag,
-        ("dcgmi", "diag", "-r", "1"),
     ),
     Format(
         "dcgmi-nvlink",
         "whether NVLinks are up, by DCGM",
         first_of((0.97, r"^\|\s{1,8}NvLink Link Status\s{1,8}\|"), (0.9, r"^\s{1,16}gpuId [0-9]{1,4}:")),
         _LinkStatus.parse,
-        ("dcgmi", "nvlink", "--link-status"),
         facts=_link_facts,
     ),
 ]

@@ -50,8 +50,8 @@ class Child:
 def token_of(pid: int) -> Optional[str]:
     """Return the token in the environment of a process, which names the child that started it."""
     wanted = spawn.TOKEN.encode("ascii") + b"="
-    found = (entry for entry in reap.environment(pid) if entry.startswith(wanted))
-    return next((entry[len(wanted) :].decode("ascii", "replace") for entry in found), None)
+    tokens = (entry for entry in reap.environment(pid) if entry.startswith(wanted))
+    return next((entry[len(wanted) :].decode("ascii", "replace") for entry in tokens), None)
 
 
 def exit_of(status: Optional[int]) -> Tuple[Optional[int], Optional[int]]:

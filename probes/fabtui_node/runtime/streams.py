@@ -114,13 +114,13 @@ def receive_with_descriptors(end: socket.socket, most: int = 8) -> Tuple[bytes, 
 
     Descriptors never arrive later than the first byte of the message that they were sent with.
     """
-    found = array.array("i")
-    size = most * found.itemsize
+    descriptors = array.array("i")
+    size = most * descriptors.itemsize
     data, ancillary, _, _ = end.recvmsg(CHUNK, socket.CMSG_SPACE(size))
     for level, kind, payload in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            found.frombytes(payload[: len(payload) - len(payload) % found.itemsize])
-    return data, list(found)
+            descriptors.frombytes(payload[: len(payload) - len(payload) % descriptors.itemsize])
+    return data, list(descriptors)
 
 
 def text_of(data: bytes) -> str:

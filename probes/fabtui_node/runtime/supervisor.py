@@ -20,7 +20,7 @@ from typing import Any, Dict, List, Mapping, MutableMapping, Optional, Sequence
 
 from fabtui_node import protocol
 from fabtui_node.protocol import Decoder, ErrorKind, Message, ProtocolError, encode, encode_piece
-from fabtui_node.runtime import bootloader, keeper, presence, reap, spawn
+from fabtui_node.runtime import bootloader, keeper, reap, spawn
 from fabtui_node.runtime.streams import (
     BYTES_PER_SECOND,
     FrameSocket,
@@ -29,6 +29,7 @@ from fabtui_node.runtime.streams import (
     Outgoing,
     send_with_descriptors,
 )
+from fabtui_node.system import sessions
 
 #: Interval (s) of the loop, which is the longest that it waits.
 TICK = 0.5
@@ -56,13 +57,12 @@ MAX_UNANSWERED = 10
 #: File of the loaded driver of NVIDIA's GPUs.
 GPU_DRIVER = "/dev/nvidiactl"
 
+#: Prefixes of variables that srun and MPI launchers set for tasks.
+_OF_LAUNCHERS = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "OMPI_", "MPI_", "FLUX_")
+
 
 class KeeperGoneError(Exception):
     """The keeper was killed or hangs: this node is unusable."""
-
-
-#: Prefixes of variables that srun and MPI launchers set for tasks.
-_OF_LAUNCHERS = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "OMPI_", "MPI_", "FLUX_")
 
 
 class RankHostProcess:
@@ -94,8 +94,8 @@ class RankHostProcess:
 def oom_kills(path: str = "/proc/vmstat") -> Optional[int]:
     """Return how many processes of the machine the kernel killed for lack of memory, of control groups too."""
     with contextlib.suppress(OSError), open(path, encoding="ascii", errors="replace") as file:
-        found = re.search(r"^oom_kill ([0-9]{1,18})$", file.read(1 << 18), re.MULTILINE)
-        return int(found.group(1)) if found else None
+        match = re.search(r"^oom_kill ([0-9]{1,18})$", file.read(1 << 18), re.MULTILINE)
+        return int(match.group(1)) if match else None
     return None
 
 
@@ -667,7 +667,7 @@ def main(config: Dict[str, Any]) -> None:
     os.dup2(null, 1)
     os.close(null)
     nonce = os.urandom(8).hex()
-    presence.read_mark()
+    sessions.read_mark()
     near, far = socket.socketpair()
     listen, printed = os.pipe()
     pid = os.fork()
@@ -683,6 +683,6 @@ def main(config: Dict[str, Any]) -> None:
             os._exit(0)
     far.close()
     os.close(printed)
-    presence.announce()
+    sessions.announce()
     Supervisor(source, sink, ChildProcesses(near, listen, config), config).run()
     os._exit(0)

@@ -18,7 +18,7 @@ from fabtui.model.facts.node_view import ProbedNode
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.presentation.findings import evidence, title
-from fabtui_node.parsers.kernel import dmesg
+from fabtui_node.parsers import dmesg
 from fabtui_node.probes.kernel_log import OLD
 from tests.unit.probes.places import REAL
 
