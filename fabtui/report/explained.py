@@ -8,9 +8,9 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from fabtui.diagnosis.diagnosis import RULES
+from fabtui.diagnosis.knowledge.error_numbers import short_code
 from fabtui.diagnosis.knowledge.failure_stage import explained_errors
 from fabtui.diagnosis.knowledge.log_causes import LogReader
-from fabtui.diagnosis.knowledge.short_codes import short_code
 from fabtui.diagnosis.knowledge.xids import xids
 from fabtui.errors import InputError
 from fabtui.history import rules  # noqa: F401 - registers the rules about earlier sessions

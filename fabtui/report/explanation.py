@@ -8,9 +8,8 @@ from typing import Any
 from fabtui.diagnosis.experiment import experiments_text
 from fabtui.diagnosis.finding import Rule
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning, filled
-from fabtui.diagnosis.knowledge.log_causes import Causes, LogPlace, Occurrences
-from fabtui.diagnosis.knowledge.log_stamps import stamp_of
-from fabtui.diagnosis.knowledge.short_codes import ShortCode
+from fabtui.diagnosis.knowledge.error_numbers import ShortCode
+from fabtui.diagnosis.knowledge.log_causes import Causes, LogPlace, Occurrences, stamp_of
 from fabtui.diagnosis.knowledge.xids import Xid
 from fabtui.nodeset import count
 from fabtui.report.text import wrapped

@@ -7,8 +7,7 @@ import re
 from typing import NamedTuple
 
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning
-from fabtui.diagnosis.knowledge.log_causes import failure_in
-from fabtui.diagnosis.knowledge.log_stamps import seconds_of
+from fabtui.diagnosis.knowledge.log_causes import failure_in, seconds_of
 
 #: Length of a line that is examined.
 _LONGEST = 1000

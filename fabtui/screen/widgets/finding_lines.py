@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fabtui.diagnosis.finding import NextStep
-from fabtui.diagnosis.knowledge.step_output import judged_output
+from fabtui.diagnosis.knowledge.step_command import judged_output
 from fabtui.model.command_log import CommandRun, outcome
 from fabtui.model.measurement import Verdict
 from fabtui.presentation import findings as finding_text

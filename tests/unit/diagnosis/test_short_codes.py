@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fabtui.diagnosis.knowledge.short_codes import short_code
+from fabtui.diagnosis.knowledge.error_numbers import short_code
 from fabtui.diagnosis.knowledge.toml_data import load
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.knowledge.step_output import OutputJudgement, judged_output
+from fabtui.diagnosis.knowledge.step_command import OutputJudgement, judged_output
 from fabtui.model.command_log import CommandRun
 from fabtui.model.events import CommandEnd, CommandStart
 from fabtui.presentation.wording import plain

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.running_job.node_evidence import (
+from fabtui.diagnosis.running_job.job_sources import (
     NodeEvidence,
     addresses_of,
     node_evidence,
