@@ -170,10 +170,11 @@ def short_code(text: str) -> ShortCode | None:
     text = " ".join(text.split())
     if not text or (len(text) > _LONGEST_CODE and not _VARIABLE.fullmatch(text)):
         return None
-    for found in (_sxid(text), _vendor(text), _number(text), _variable(text), _term(text)):
-        if found is not None:
+    for read in (_sxid, _vendor, _number, _variable):
+        if (found := read(text)) is not None:
             return found
-    return None
+    means = load("words")["term"].get(text.lower().replace("_", " "))
+    return ShortCode(text, (("means", means),)) if means else None
 
 
 def _sxid(text: str) -> ShortCode | None:
@@ -226,8 +227,3 @@ def _variable(text: str) -> ShortCode | None:
         return ShortCode(name, (("means", what),), known=False)
     means, values = variables[name]
     return ShortCode(text if found[2] else name, (("means", means), ("values", values)))
-
-
-def _term(text: str) -> ShortCode | None:
-    means = load("words")["term"].get(text.lower().replace("_", " "))
-    return ShortCode(text, (("means", means),)) if means else None

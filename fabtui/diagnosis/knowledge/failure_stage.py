@@ -95,12 +95,6 @@ def evident_patterns() -> Iterator[str]:
     yield from (stage.words for stage in stages() if stage.evident)
 
 
-def stage_of_file(path: str) -> str | None:
-    """Return the id of the stage to which a source file belongs, or None."""
-    found = _by_file(path)
-    return None if found is None else found.id
-
-
 def stage_failure(
     line: str, reported: bool = False, returned: str = "", programs: frozenset[str] = frozenset()
 ) -> Meaning | None:
@@ -116,7 +110,7 @@ def stage_failure(
     reported = reported or _REPORTED.search(text) is not None
     found = None
     if (reported or returned or _LOGGED.search(text) or _RETURNED.search(text)) and (file := _FILE.search(shows)):
-        found = _by_file(file[1])
+        found = stage_of_file(file[1])
     if found is None:
         shown = (stage for stage in _patterns().owners(text) if stage.counts(reported, programs))
         found = next((stage for stage in shown if re.search(stage.words, text)), None)
@@ -141,5 +135,6 @@ def returned_failure(line: str) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def _by_file(path: str) -> Stage | None:
+def stage_of_file(path: str) -> Stage | None:
+    """Return the stage to which a source file belongs, or None."""
     return next((one for one in stages() if one.files and re.search(one.files, f"/{path}")), None)

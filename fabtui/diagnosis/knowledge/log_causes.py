@@ -451,23 +451,17 @@ class _Clock:
         self._text, self._lines = text, lines
         self._read = 0
         self._last: datetime | None = None
-        self._start: datetime | None = None
-        self._started = False
 
-    @property
+    @functools.cached_property
     def start(self) -> datetime | None:
-        if not self._started:
-            self._started = True
-            # Only lines with a time are looked at; none before the first one with a stamp is looked at again.
-            place = 0
-            for found in TIME.finditer(self._text):
-                self._read += self._text.count("\n", place, found.start())
-                place = found.start()
-                if self._read < len(self._lines):
-                    self._start = stamp_of(self._lines[self._read])
-                if self._start is not None:
-                    break
-        return self._start
+        # Only lines with a time are looked at; none before the first one with a stamp is looked at again.
+        place = 0
+        for found in TIME.finditer(self._text):
+            self._read += self._text.count("\n", place, found.start())
+            place = found.start()
+            if self._read < len(self._lines) and (stamp := stamp_of(self._lines[self._read])) is not None:
+                return stamp
+        return None
 
     def at(self, number: int) -> datetime | None:
         """Return the time of a line; lines are asked for in ascending order."""

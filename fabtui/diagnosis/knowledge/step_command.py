@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+import msgspec
+
 from fabtui.diagnosis.knowledge import toml_data
 from fabtui.model.command_log import CommandRun
 from fabtui.model.session_model import Model
@@ -192,39 +194,29 @@ class OutputJudgement(NamedTuple):
     marked: frozenset[int] = frozenset()  #: Numbers of the abnormal lines, from 0 on.
 
 
-class _Known(NamedTuple):
+class _Known(msgspec.Struct, frozen=True):
     """Known output of a command, see ``step_outputs.toml``."""
 
-    command: re.Pattern[str]
-    lines: re.Pattern[str]
+    command: str
+    lines: str
     found: str
     clear: str
-    mark: bool
-    counters: frozenset[str]
+    mark: bool = True
+    counters: frozenset[str] = frozenset()
 
 
 @functools.cache
 def _known() -> tuple[_Known, ...]:
-    return tuple(
-        _Known(
-            re.compile(one["command"]),
-            re.compile(one["lines"]),
-            one["found"],
-            one["clear"],
-            one.get("mark", True),
-            frozenset(one.get("counters", ())),
-        )
-        for one in toml_data.load("step_outputs")["output"]
-    )
+    return msgspec.convert(toml_data.load("step_outputs")["output"], tuple[_Known, ...])
 
 
 def judged_output(run: CommandRun, lines: Sequence[str]) -> OutputJudgement:
     """Return what the output of a command shows; ``lines``: its lines."""
     words = [word for at, word in enumerate(run.start.argv) if at or word != "sudo"]
-    known = next((one for one in _known() if one.command.fullmatch(" ".join(words))), None)
+    known = next((one for one in _known() if re.fullmatch(one.command, " ".join(words))), None)
     if known is None or run.end is None:
         return OutputJudgement()
-    found = {at for at, line in enumerate(lines) if known.lines.search(line[:_LONGEST])}
+    found = {at for at, line in enumerate(lines) if re.search(known.lines, line[:_LONGEST])}
     found.update(_counted(lines, known.counters) if known.counters else ())
     if found:
         # `fabtui.nodeset.count` would load ClusterShell before the first frame.

@@ -229,7 +229,6 @@ def answer(dumps: Dumps, places: Places = MappingProxyType({})) -> WhoIsBehind:
         gaps += [*found, *transfers]
         stuck += [*notes, *standing]
     gaps = causes_first(gaps)
-    waiting = _waiting(dumps)
     sentences = [gap.sentence() for gap in gaps[:1]]
     if gaps:
         sentences += [
@@ -242,25 +241,18 @@ def answer(dumps: Dumps, places: Places = MappingProxyType({})) -> WhoIsBehind:
         sentences.append(f"{len(gaps) - 1} more wait in other groups or for other ranks, which may be a consequence")
     sentences += stuck[:_MOST]
     if not sentences:
-        sentences = _nothing(dumps, waiting)
+        sentences = _nothing(dumps)
     commands = [at_rank(place, stack_command(place)) for place in suspects(gaps)[:_MOST]]
     hangs = True if gaps or stuck else None
     return WhoIsBehind(sentences, list(dict.fromkeys(commands)), hangs, tuple(suspects(gaps)))
 
 
-def _waiting(dumps: Dumps) -> dict[int, Call]:
-    found = {}
-    for rank, dump in dumps.items():
-        calls = [call for group in dump.groups.values() for call in group.unfinished[:1]]
-        if calls:
-            found[rank] = calls[0]
-    return found
-
-
-def _nothing(dumps: Dumps, waiting: dict[int, Call]) -> list[str]:
-    if not waiting:
+def _nothing(dumps: Dumps) -> list[str]:
+    groups = ((rank, group) for rank, dump in dumps.items() for group in dump.groups.values())
+    waits = next(((rank, group.unfinished[0]) for rank, group in groups if group.unfinished), None)
+    if waits is None:
         return ["no rank waits: everything that is recorded has finished", BLIND]
-    rank, call = next(iter(waiting.items()))
+    rank, call = waits
     where = f" at {call.site}" if call.site else ""
     return [f"rank {rank} waits in {call.operation} {call.number}{where}; the dumps of the other ranks are needed"]
 
@@ -277,7 +269,10 @@ def _collectives(sides: list[_Side], dumped: set[int], places: Places) -> tuple[
     ]
     group = sides[0].calls
     members = set(group.members) or {side.rank for side in sides}
-    notes = [*_mismatch(first, calls, group.description), *_absent(members - dumped, first, operation, group)]
+    notes = _mismatch(first, calls, group.description)
+    if absent := members - dumped:
+        who = f"{ranks_text(map(JobPlace, absent))} of {group.description}"
+        notes.append(f"no dump of {who}, so whether {operation} {first} was called there is unknown")
     if not late:
         if not notes and len(calls) == len(members) and len(members) > 1:
             notes = [
@@ -313,13 +308,6 @@ def _mismatch(number: int, calls: dict[int, Call], group: str) -> list[str]:
         return []
     texts = [f"{ranks_text(map(JobPlace, ranks))} called {kind}" for kind, ranks in list(kinds.items())[:_MOST]]
     return [f"collective {number} of {group} differs: {', '.join(texts)}: the program calls them in a different order"]
-
-
-def _absent(ranks: set[int], number: int, operation: str, group: GroupCalls) -> list[str]:
-    if not ranks:
-        return []
-    who = f"{ranks_text(map(JobPlace, ranks))} of {group.description}"
-    return [f"no dump of {who}, so whether {operation} {number} was called there is unknown"]
 
 
 def _transfers(sides: list[_Side], dumps: Dumps, places: Places) -> tuple[list[UnmatchedOperation], list[str]]:

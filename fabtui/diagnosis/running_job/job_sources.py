@@ -23,7 +23,7 @@ from fabtui.diagnosis.running_job.who_is_behind import (
     ranks_text,
 )
 from fabtui.model.facts.node_view import dicts, number, text
-from fabtui.model.job_evidence import JobEvidenceLog, JobReading, JobSource
+from fabtui.model.job_evidence import JobEvidenceLog, JobSource
 from fabtui.model.job_sample import GpuSample
 from fabtui.model.job_tracks import GpuTrack, RankTrack
 from fabtui_node.parsers.base import Notes
@@ -218,14 +218,9 @@ def activity(one: JobRank) -> str:
 
 
 @lru_cache(maxsize=16)
-def _report(text_: str) -> RasReport:
-    return report_of(text_, Notes())
-
-
-def _ras_report(reading: JobReading) -> RasReport | None:
-    found = reading.value.get("text")
-    report = _report(found) if isinstance(found, str) else None
-    return report if report is not None and (report.communicators or report.missing) else None
+def _report(answered: str) -> RasReport | None:
+    report = report_of(answered, Notes())
+    return report if report.communicators or report.missing else None
 
 
 class RasEvidence(NamedTuple):
@@ -246,7 +241,7 @@ def ras(log: JobEvidenceLog, group: JobGroup) -> RasEvidence | None:
     reports = [
         (one.time, report)
         for one in max(found, key=lambda kept: kept[-1].time, default=())
-        if (report := _ras_report(one)) is not None
+        if isinstance(answered := one.value.get("text"), str) and (report := _report(answered)) is not None
     ]
     if not reports or not _is_about(reports[-1][1], log, group):
         return None
@@ -285,7 +280,9 @@ def _is_about(report: RasReport, log: JobEvidenceLog, group: JobGroup) -> bool:
 def _ended(log: JobEvidenceLog, reports: Sequence[tuple[float, RasReport]], group: JobGroup) -> tuple[JobPlace, ...]:
     """Return the ranks that RAS misses for some time, and whose processes are not on nodes that show the others."""
     lately = [report for when, report in reports if reports[-1][0] - when <= _MISSING]
-    if reports[-1][0] - reports[0][0] < _MISSING or not all(map(_silent, lately)):
+    if reports[-1][0] - reports[0][0] < _MISSING or not all(
+        any(one.silent for one in report.communicators.values()) for report in lately
+    ):
         # A job that ends loses its ranks one after the other.
         return ()
     report = lately[-1]
@@ -304,10 +301,6 @@ def _ended(log: JobEvidenceLog, reports: Sequence[tuple[float, RasReport]], grou
             if place is not None and place.node in known and (place.node, place.pid) not in alive:
                 found.setdefault(place)
     return tuple(found)
-
-
-def _silent(report: RasReport) -> bool:
-    return any(one.silent for one in report.communicators.values())
 
 
 def _apart(reports: Sequence[tuple[float, RasReport]]) -> list[JobPlace]:
@@ -561,9 +554,6 @@ class Sign(NamedTuple):
 
     place: str  #: Endpoint or node: ``n062:0``, ``n062 mlx5_3``.
     text: str  #: What and when: ``Xid 79 at 12:03: GPU has fallen off the bus``.
-    kind: str  #: Its kind in the kernel's log, or ``port``.
-    code: int | None  #: The number of an Xid, or None.
-    device: str  #: The interface or GPU index that the next command inspects; "" if unknown.
     own: bool  #: True if it is about a GPU of a late rank.
 
 
@@ -606,14 +596,13 @@ def _events(node: str, events: list[dict[str, Any]], gpus: set[str], pids: set[i
     for one in events:
         kind, code = text(one.get("kind")) or "", one.get("code")
         gpu = str(one["gpu"]) if isinstance(one.get("gpu"), int) else ""
-        device = gpu or text(one.get("interface")) or ""
-        where = f"{node}:{gpu}" if gpu else " ".join(filter(None, (node, device or text(one.get("bus")))))
+        device = text(one.get("interface")) or text(one.get("bus"))
+        where = f"{node}:{gpu}" if gpu else " ".join(filter(None, (node, device)))
         name = f"Xid {code}" if kind == "xid" else f"SXid {code}" if kind == "sxid" else _TITLES.get(kind, kind)
         meaning = xids.meaning(code, str(one.get("text", ""))) if kind == "xid" else ""
         reported = meaning or text(one.get("text")) or ""
         words = f"{name} at {text(one.get('at')) or 'an unknown time'}" + (f": {reported}" if reported else "")
-        number_ = code if kind == "xid" and isinstance(code, int) else None
-        found[kind, code, where] = Sign(where, words, kind, number_, device, gpu in gpus or one.get("pid") in pids)
+        found[kind, code, where] = Sign(where, words, gpu in gpus or one.get("pid") in pids)
     return list(found.values())
 
 
@@ -626,5 +615,5 @@ def _down(node: str, ports: list[dict[str, Any]]) -> list[Sign]:
         # A port that is switched off or has no cable is so by intention more often than not.
         if state in ("Down", "Initializing", "Armed") and physical != "Disabled":
             words = f"port {name} is {state} (physical state {physical}) while others are Active"
-            found.append(Sign(node, words, "port", None, name.partition("/")[0], False))
+            found.append(Sign(node, words, False))
     return found

@@ -327,7 +327,8 @@ class _Judge:
         still = _since(active, self._now)
         writing = [one for one in group.ranks if _since(one.track.filed, self._now) <= _RECENT]
         bare = not any(one.gpu_tracks for one in group.ranks)
-        if writing and (still >= _RECENT - 1 or (bare and not self._others_work(writing))):
+        others = (one.track.cpu or 0.0 for one in group.ranks if one not in writing)
+        if writing and (still >= _RECENT - 1 or (bare and max(others, default=0.0) < 0.1)):
             places = tuple(one.place for one in writing) if len(writing) < len(group.ranks) else ()
             began = min(one.track.filed_since or self._now for one in writing)
             return self._made(JobState.PAUSED, max(began, active or 0.0), _Named(places, _files(writing, not places)))
@@ -339,10 +340,6 @@ class _Judge:
             state = JobState.STARTING if since is None else JobState.PAUSED
             return self._made(state, since or group.first, _Named(places, where if places else f"all ranks {where}"))
         return None
-
-    def _others_work(self, writing: Sequence[JobRank]) -> bool:
-        """Return True if ranks that write no files use the processor."""
-        return any((one.track.cpu or 0.0) >= 0.1 for one in self._group.ranks if one not in writing)
 
     # -- who is behind ------------------------------------------------------------------------------------------------
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,7 +19,15 @@ from fabtui.diagnosis.running_job.who_is_behind import (
 )
 from fabtui.nodeset import count
 from fabtui_node.parsers.base import Notes
-from fabtui_node.parsers.lines import json_list, json_number, json_object, json_text, json_whole, plain_lines
+from fabtui_node.parsers.lines import (
+    json_list,
+    json_number,
+    json_object,
+    json_text,
+    json_value,
+    json_whole,
+    plain_lines,
+)
 
 #: Maximum number of kinds of ranks, by their counts, that are compared with each other.
 _MOST_KINDS = 64
@@ -132,18 +138,6 @@ class RasReport:
     missing: list[Process] = field(default_factory=list)
     complete: bool = False
 
-    def hosts(self) -> list[str]:
-        """Return the nodes of its ranks and processes, as RAS names them: by address."""
-        places = [place.node for one in self.communicators.values() for place in one.places.values()]
-        return list(dict.fromkeys(node for node in [*places, *(one.node for one in self.missing)] if node))
-
-    def rename(self, names: Mapping[str, str]) -> None:
-        """Replace the addresses of nodes by their names, as far as they are known."""
-        for one in self.communicators.values():
-            for rank, place in one.places.items():
-                one.places[rank] = place._replace(node=names.get(place.node, place.node))
-        self.missing = [one._replace(node=names.get(one.node, one.node)) for one in self.missing]
-
 
 #: Maximum number of silent ranks that get a sentence, and of commands.
 _MOST = 4
@@ -194,14 +188,11 @@ def answer(report: RasReport, earlier: RasReport | None = None) -> WhoIsBehind:
         commands = [at_rank(place, stack_command(place)) for place in first]
     blind = [] if gaps or silent or growth or diverging else [BLIND]
     moves = _movement(growth, bool(gaps))
-    hangs = None if growth is None else _stands(bool(gaps or (diverging and not growth)), bool(growth), bool(silent))
+    # If nothing moves and nothing is late, the job may be idle.
+    stands = True if gaps or (diverging and not growth) else False if growth else True if silent else None
+    hangs = None if growth is None else stands
     named = tuple(dict.fromkeys([*places, *late]))
     return WhoIsBehind([*sentences, *moves, *blind], list(dict.fromkeys(commands)), hangs, named)
-
-
-def _stands(late: bool, grew: bool, silent: bool) -> bool | None:
-    """Return whether the job hangs, from two reports; None if nothing moves and nothing is late: it may be idle."""
-    return True if late else False if grew else True if silent else None
 
 
 def _silent(silent: list[tuple[RasCommunicator, int, str]], report: RasReport) -> list[str]:
@@ -336,16 +327,9 @@ _FINE = (0, 7)
 def json_of(text: str) -> dict[str, Any]:
     """Return the JSON object in an answer; an empty one if none is complete."""
     plain = "\n".join(plain_lines(text))
-    start = plain.find("{")
-    if start < 0:
-        return {}
-    for attempt in (plain, _NO_COMMA.sub(r"\1,\2", plain)):
-        try:
-            value, _ = json.JSONDecoder(parse_constant=lambda _: None).raw_decode(attempt, start)
-        except (ValueError, RecursionError):
-            continue
-        return value if isinstance(value, dict) else {}
-    return {}
+    plain = plain[max(plain.find("{"), 0) :]
+    value = json_value(plain)
+    return json_object(json_value(_NO_COMMA.sub(r"\1,\2", plain)) if value is None else value)
 
 
 def parse_json(text: str, notes: Notes) -> RasReport:

@@ -106,17 +106,14 @@ def uneven(node: str, samples: Sequence[JobSample], counts: Callable[[JobSample]
     found = []
     for name, load in seen[0][1].items() if len(seen) >= WINDOWS else ():
         for is_odd in (_carries_less, _has_errors):
-            agreeing = _in_a_row(seen, name, is_odd)
+            odd = (is_odd(loads, name) for _, loads in seen)
+            agreeing = sum(1 for _ in itertools.takewhile(bool, odd))
             if agreeing >= WINDOWS:
                 usual = _usual(seen[0][1], name) or 0.0
                 errors = load.per_gigabyte if is_odd is _has_errors else 0.0
                 found.append(Uneven(node, name, seen[agreeing - 1][0], load.carried, usual, errors))
                 break
     return found
-
-
-def _in_a_row(seen: Iterable[tuple[float, Loads]], name: str, is_odd: Callable[[Loads, str], bool]) -> int:
-    return sum(1 for _ in itertools.takewhile(lambda window: is_odd(window[1], name), seen))
 
 
 def _carries_less(loads: Loads, name: str) -> bool:

@@ -143,14 +143,11 @@ def state_command(place: JobPlace) -> str:
     return f"ps -o pid,stat,wchan:32,etime,args -p {place.pid}"
 
 
-def over_ssh(node: str, command: str) -> str:
-    """Return a command for a node as it is typed where ssh leads there; it is as it is for an unknown node."""
-    return f"ssh {node} {command}" if node else command
-
-
 def at_rank(place: JobPlace, command: str) -> str:
     """Return a command with the node or, if that is unknown, the rank."""
-    return over_ssh(place.node, command) if place.pid is not None else f"on the node of rank {place.rank}: {command}"
+    if place.pid is None:
+        return f"on the node of rank {place.rank}: {command}"
+    return f"ssh {place.node} {command}" if place.node else command
 
 
 #: Maximum number of frames that a line shows.
@@ -167,7 +164,6 @@ class RankStack(NamedTuple):
     #: Functions from the innermost, such as ``all_reduce (distributed_c10d.py:3068)``; none if unknown.
     frames: tuple[str, ...]
     activity: str  #: What the kernel shows: ``running``, ``sleeping in hrtimer_nanosleep``, ``stopped``.
-    problem: str  #: Why there are no frames, or "".
 
 
 class StackGroup(NamedTuple):
@@ -191,8 +187,7 @@ def rank_stacks(node: str, value: Mapping[str, Any]) -> list[RankStack]:
         place = JobPlace(one["rank"], node, one["pid"])
         frames = [frame for frame in json_list(one.get("frames")) if isinstance(frame, dict)]
         names = tuple(f"{frame.get('name')} ({frame.get('site')})" for frame in frames)
-        problem = one.get("problem")
-        found.append(RankStack(place, names, _activity(one), problem if isinstance(problem, str) else ""))
+        found.append(RankStack(place, names, _activity(one)))
     return found
 
 

@@ -48,7 +48,7 @@ class LogFile:
         self.known: Known | None = None
         self.errors = ErrorLines()  #: Its lines that report errors.
         self._tail: deque[str] = deque(maxlen=KEPT)
-        self._unfinished = ""
+        self.unfinished = ""  #: Line at its end that has no end yet; a progress bar in its latest state.
 
     def take(self, part: Mapping[str, Any], now: float) -> NewLines:
         """Take the next part of the file, read at ``now``, and return the lines that are new."""
@@ -68,24 +68,14 @@ class LogFile:
         lines = plain_lines(text.removesuffix("\n")) if text else []
         self.lines += text.count("\n")
         self._tail.extend(line[:LONGEST] for line in lines[-2 * KEPT :] if line.strip())
-        self._unfinished = last_state(str(part.get("unfinished", "")))
+        self.unfinished = plain_lines(str(part.get("unfinished", "")))[-1][:LONGEST]
         head = str(part.get("head", ""))
         return NewLines(plain_lines(head)[:-1] if head else [], lines, again)
 
-    @property
-    def unfinished(self) -> str:
-        """Line at the end of the file that has no end yet; a progress bar in its latest state."""
-        return self._unfinished
-
     def tail(self, number: int = KEPT) -> list[str]:
         """Return the last lines that are not blank, the unfinished one included; not cleaned of control characters."""
-        lines = [*self._tail, *([self._unfinished] if self._unfinished.strip() else [])]
+        lines = [*self._tail, *([self.unfinished] if self.unfinished.strip() else [])]
         return lines[-number:]
-
-
-def last_state(text: str) -> str:
-    """Return what a terminal would show of an unfinished line."""
-    return plain_lines(text)[-1][:LONGEST] if text else ""
 
 
 _FIELD = re.compile(r"%(\d{0,2})([A-Za-z%])|\{(job|node|user)\}", re.ASCII)

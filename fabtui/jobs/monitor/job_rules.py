@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from fabtui.diagnosis.diagnosis import Evidence, diagnose
 from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity, register
+from fabtui.diagnosis.running_job.job_verdict import clock
 from fabtui.jobs.monitor.error_lines import ErrorLine, ErrorLines, is_of_ending
 from fabtui.jobs.monitor.gpu_history import GpuHistory, idle_among
 from fabtui.jobs.monitor.iteration_times import iteration_of
@@ -392,11 +393,7 @@ def _value(text: str) -> str:
 
 
 def _time(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{seconds:.0f} s" if seconds < 60 else clock(round(seconds))
 
 
 #: Id, name, check, title, meaning and next step of each rule, in the order of their findings.

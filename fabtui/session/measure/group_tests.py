@@ -24,7 +24,8 @@ from fabtui.model.session_model import Model
 from fabtui.sanitize import clean, one_line
 from fabtui.session.measure.measurement_context import MeasurementContext
 from fabtui.session.measure.p2p_result import MAX_RAW, name_ranks, number
-from fabtui.session.ranks.gather import Failure, Gathering, GroupRequest, RankReport, failure
+from fabtui.session.ranks.gather import Failure, Gathering, GroupRequest, failure
+from fabtui.transport.link import Message
 from fabtui_node.protocol import ErrorKind
 
 #: Deadline (s) for a communicator to form while the ranks that prevent it are searched; usually far less.
@@ -104,13 +105,13 @@ class WorldSweep:
         self._reported = {}
         return await self._form(ranks, pairs)
 
-    def _take_rows(self, ranks: frozenset[int], rank: int, report: RankReport) -> bool:
+    def _take_rows(self, ranks: frozenset[int], rank: int, report: Message) -> bool:
         if report.get("op") != "rows":
             return False
         self._context.report(self._new(rank, report.get("rows"), ranks, report))
         return True
 
-    def _new(self, rank: int, rows: Any, ranks: Set[int], report: RankReport) -> list[Measurement]:
+    def _new(self, rank: int, rows: Any, ranks: Set[int], report: Message) -> list[Measurement]:
         known = self._reported.setdefault(rank, set())
         left, found = set(ranks - known), []
         for row in rows if isinstance(rows, list) else ():
@@ -221,7 +222,7 @@ class WorldSweep:
             **more,
         )
 
-    def _log_times(self, reports: dict[int, RankReport | None]) -> None:
+    def _log_times(self, reports: dict[int, Message | None]) -> None:
         """Log the time of the slowest rank for each phase: a communicator that forms slowly is a symptom."""
         times = [part for report in reports.values() if report and isinstance(part := report.get("seconds"), dict)]
         parts = []
@@ -262,7 +263,7 @@ class WorldSweep:
                 part = []
         return part
 
-    def _row(self, row: Any, rank: int, ranks: Set[int], report: RankReport) -> tuple[int, Measurement] | None:
+    def _row(self, row: Any, rank: int, ranks: Set[int], report: Message) -> tuple[int, Measurement] | None:
         """Return source and measurement of ``[src, dst, bytes, rate, ok, error, transport, kind]``; None if none."""
         if not isinstance(row, list) or len(row) < 7 or not isinstance(row[0], int):
             return None
@@ -283,7 +284,7 @@ class WorldSweep:
         return src, self._measurement(src, rank, verdict, error=error, raw=raw, **more)
 
     def _missing(
-        self, request: GroupRequest, reports: dict[int, RankReport | None], missing: Iterable[Pair]
+        self, request: GroupRequest, reports: dict[int, Message | None], missing: Iterable[Pair]
     ) -> Iterator[Measurement]:
         """Yield the transfers without a report: those in which both ranks were stuck, and those never begun."""
         stuck = {rank: report.get("at") for rank, report in reports.items() if report}
@@ -296,14 +297,14 @@ class WorldSweep:
             yield self._measurement(src, dst, verdict, error=why, extra={"error_kind": kind.value})
 
 
-def _with_rows_packed(report: RankReport) -> RankReport:
+def _with_rows_packed(report: Message) -> Message:
     """Return a report with compressed rows: all ranks report at about the same time."""
     if not isinstance(rows := report.get("rows"), list):
         return report
     return {**report, "rows": zlib.compress(json.dumps(rows).encode(), 1)}
 
 
-def _rows_of(report: RankReport | None) -> list[Any]:
+def _rows_of(report: Message | None) -> list[Any]:
     rows = (report or {}).get("rows")
     if not isinstance(rows, bytes):
         return []
@@ -447,7 +448,7 @@ def _measurement(
     )
 
 
-def _rings(reports: list[RankReport], count: int) -> list[list[int]] | None:
+def _rings(reports: list[Message], count: int) -> list[list[int]] | None:
     """Return the rings that a rank reported, if they are rings of all ranks; else None."""
     rings = next((rings for report in reports if (rings := report.get("rings"))), None)
     if not isinstance(rings, list) or len(rings) > _MOST_RINGS:
@@ -466,7 +467,7 @@ def _success(
     group: Group,
     size: int,
     seconds: float,
-    reports: list[RankReport],
+    reports: list[Message],
 ) -> dict[str, Any]:
     count = len(group.ranks)
     fastest = [value for report in reports if (value := number(report.get("fastest")))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
 import time
 from collections import Counter
@@ -178,41 +177,40 @@ class MeasurementRunner:
         Returns:
             The dead paths: ordered pairs of nodes, each with the error and whether it was a timeout.
         """
-        live = [host for host in self._context.hosts.values() if host.numbers and host.port and host.address]
-        nodes, count = {host.node: at for at, host in enumerate(live)}, len(live)
-        # One byte per ordered pair without an answer, as hundreds of nodes have many.
-        missing = bytearray(count**2)
+        live = {host.node: host for host in self._context.hosts.values() if host.numbers and host.port and host.address}
         ends = self._context.endpoints
-        for a, b in {(nodes.get(ends[a].node), nodes.get(ends[b].node)) for a, b in pairs}:
-            if a is not None and b is not None and a != b:
-                missing[a * count + b] = missing[b * count + a] = 1
+        # Peers that a node has not reported about.
+        missing: dict[str, dict[str, None]] = {node: {} for node in live}
+        for here, there in {(ends[a].node, ends[b].node) for a, b in pairs}:
+            if here in live and there in live and here != there:
+                missing[here][there] = missing[there][here] = None
         dead: dict[tuple[str, str], tuple[str, bool]] = {}
         # Each entry is sent to several others and kept once.
-        entries = [{"node": host.node, "address": host.address, "port": host.port} for host in live]
+        entries = {node: {"node": node, "address": host.address, "port": host.port} for node, host in live.items()}
         until = asyncio.get_running_loop().time() + deadline + REACH_GRACE
-        async with HostReports(live) as reports:
-            for at, host in enumerate(live):
-                if peers := [*itertools.compress(entries, missing[at * count : (at + 1) * count])]:
-                    host.send({"op": "reach", "peers": peers, "deadline": deadline})
-            while 1 in missing and (left := until - asyncio.get_running_loop().time()) > 0:
+        async with HostReports(live.values()) as reports:
+            for node, peers in missing.items():
+                if peers:
+                    live[node].send({"op": "reach", "peers": [entries[peer] for peer in peers], "deadline": deadline})
+            while any(missing.values()) and (left := until - asyncio.get_running_loop().time()) > 0:
                 for report in await reports.take(left):
-                    first = nodes[report.host.node] * count
+                    node = report.host.node
                     if isinstance(report, HostLost):
                         report.host.lose(report.text)
-                        missing[first : first + count] = bytes(count)
+                        missing[node].clear()
                     elif isinstance(report, HostMessage) and report.message.get("op") == "reach":
-                        node, peer, message = report.host.node, str(report.message.get("node")), report.message
-                        if peer not in nodes or not missing[first + nodes[peer]]:
+                        peer, message = str(report.message.get("node")), report.message
+                        if peer not in missing[node]:
                             continue
-                        missing[first + nodes[peer]] = 0
+                        del missing[node][peer]
                         if message.get("ok") is not True:
                             text = one_line(str(message.get("error") or "no TCP connection"), 500)
                             dead[node, peer] = (text, message.get("timeout") is True)
                             self._pump.log("warning", f"no TCP from {node} to {peer}: {text}", node)
-        names = list(nodes)
-        for a, b in (divmod(at, count) for at, is_open in enumerate(missing) if is_open):
-            text = f"the check of the path to {names[b]} gave no answer within {deadline:.0f} s"
-            dead[names[a], names[b]] = (text, True)
+        for node, peers in missing.items():
+            for peer in peers:
+                text = f"the check of the path to {peer} gave no answer within {deadline:.0f} s"
+                dead[node, peer] = (text, True)
         return dead
 
     async def _world(self, ranks: list[int], wanted: PairSet) -> None:

@@ -179,10 +179,8 @@ class OneWay(MeshTest):
         """Have the nodes send; return the report of each node about each target."""
         by_node: dict[str, list[Message]] = {}
         for number_, target in targets:
-            udp, tcp = ports.get((target.peer, target.there.address), (None, None))
-            entry = {"number": number_, "src": target.here.address, "dst": target.there.address, "udp": udp, "tcp": tcp}
-            entry["size"] = target.here.payload(target.there) or 0
-            by_node.setdefault(target.node, []).append(entry)
+            size = target.here.payload(target.there) or 0
+            by_node.setdefault(target.node, []).append({**_entry(target, number_, ports), "size": size})
         parts = [
             (node, entries[at : at + A_REQUEST])
             for node, entries in by_node.items()
@@ -263,6 +261,11 @@ def judge(sent: dict[str, int], got: dict[str, int], size: int, error: str | Non
     return Verdict.OK, ""
 
 
+def _entry(target: Target, number_: int, ports: Ports) -> Message:
+    udp, tcp = ports.get((target.peer, target.there.address), (None, None))
+    return {"number": number_, "src": target.here.address, "dst": target.there.address, "udp": udp, "tcp": tcp}
+
+
 def _rows(answers: Iterable[tuple[str, Message]]) -> dict[tuple[str, int], Message]:
     rows = ((node, row) for node, value in answers for row in dicts(value.get("rows")))
     return {(node, row["number"]): row for node, row in rows if isinstance(row.get("number"), int)}
@@ -313,7 +316,7 @@ class _Outcome(NamedTuple):
     lost_port: int | None  #: Source port of a flow whose datagrams never arrive.
 
 
-class FlowTest:
+class FlowTest(MeshTest):
     """Tries several source ports between pairs of addresses whose tests failed or disagreed.
 
     Args:
@@ -324,7 +327,7 @@ class FlowTest:
     """
 
     def __init__(self, pump: EventPump, call: Call, ports: Ports, first: int) -> None:
-        self._pump = pump
+        super().__init__(pump, {})
         self._call = call
         self._ports = ports
         self._next = first
@@ -383,10 +386,6 @@ class FlowTest:
             and (target.peer, target.there.address) in alive["receives"]
         ]
 
-    def _latest(self, layer: Layer, target: Target) -> Measurement | None:
-        ends = (target.node, target.peer, target.here.address, target.there.address)
-        return self._pump.model.addresses.last(layer, *ends)
-
     async def _try(self, targets: list[Target]) -> dict[Target, _Outcome]:
         if not targets:
             return {}
@@ -397,30 +396,17 @@ class FlowTest:
         by_node: dict[str, list[Target]] = {}
         for target in targets:
             by_node.setdefault(target.node, []).append(target)
-        plan = {"flows": FLOWS, "rounds": ROUNDS, "datagrams": DATAGRAMS, "pause_ms": round(1000 * PAUSE)}
-        answers = await asyncio.gather(
-            *(
-                self._call(
-                    node, {"role": "flows", "targets": [self._entry(t, numbers[t]) for t in mine], **plan}, DEADLINE
-                )
-                for node, mine in by_node.items()
-            )
-        )
+        plan = {"role": "flows", "flows": FLOWS, "rounds": ROUNDS, "datagrams": DATAGRAMS}
+        asked = []
+        for node, mine in by_node.items():
+            entries = [_entry(target, numbers[target], self._ports) for target in mine]
+            asked.append(self._call(node, {**plan, "pause_ms": round(1000 * PAUSE), "targets": entries}, DEADLINE))
+        answers = await asyncio.gather(*asked)
         peers = sorted({target.peer for target in targets})
         counts = await asyncio.gather(*(self._call(node, {"role": "count"}, DEADLINE) for node in peers))
-        arrived = {
-            (peer, row["number"])
-            for peer, value in zip(peers, counts, strict=True)
-            for row in dicts(value.get("rows"))
-            if isinstance(row.get("number"), int) and row.get("small")
-        }
+        arrived = {key for key, row in _rows(zip(peers, counts, strict=True)).items() if row.get("small")}
         counted = {peer for peer, value in zip(peers, counts, strict=True) if value}
-        rows = {
-            (node, row["number"]): row
-            for node, value in zip(by_node, answers, strict=True)
-            for row in dicts(value.get("rows"))
-            if isinstance(row.get("number"), int)
-        }
+        rows = _rows(zip(by_node, answers, strict=True))
         found = {}
         for target, number_ in numbers.items():
             if (row := rows.get((target.node, number_))) is not None:
@@ -430,10 +416,6 @@ class FlowTest:
         await self._pump.flush()
         return found
 
-    def _entry(self, target: Target, number_: int) -> Message:
-        udp, tcp = self._ports.get((target.peer, target.there.address), (None, None))
-        return {"number": number_, "src": target.here.address, "dst": target.there.address, "udp": udp, "tcp": tcp}
-
     async def _trace(self, found: Mapping[Target, _Outcome]) -> None:
         """Find the last router that answers for some of the lost flows, where others of the pair pass."""
         per_node: Counter[str] = Counter()
@@ -442,21 +424,13 @@ class FlowTest:
             if per_node[target.node] < MAX_TRACED_OF_NODE and per_node.total() < MAX_TRACED:
                 per_node[target.node] += 1
                 chosen.setdefault(target.node, []).append(target)
-        answers = await asyncio.gather(
-            *(
-                self._call(
-                    node,
-                    {
-                        "role": "trace",
-                        "targets": [{**self._entry(t, at), "port": found[t].lost_port} for at, t in enumerate(mine)],
-                    },
-                    TRACE_DEADLINE,
-                )
-                for node, mine in chosen.items()
-            )
-        )
+        asked = []
+        for node, mine in chosen.items():
+            entries = [{**_entry(t, at, self._ports), "port": found[t].lost_port} for at, t in enumerate(mine)]
+            asked.append(self._call(node, {"role": "trace", "targets": entries}, TRACE_DEADLINE))
+        answers = await asyncio.gather(*asked)
         hops: dict[Target, str] = {}
-        for (_, mine), value in zip(chosen.items(), answers, strict=True):
+        for mine, value in zip(chosen.values(), answers, strict=True):
             for row in dicts(value.get("rows")):
                 at, listed = row.get("number"), row.get("hops")
                 if isinstance(at, int) and 0 <= at < len(mine) and isinstance(listed, list) and listed:

@@ -379,17 +379,17 @@ class PingMesh(MeshTest):
 
 
 def _first_of_each(asked: Asked, most: int) -> Asked:
-    counted: dict[str, int] = {}
+    counted = Counter[str]()
     kept = []
     for pair in asked:
-        counted[pair[0].node] = counted.get(pair[0].node, 0) + 1
+        counted[pair[0].node] += 1
         if counted[pair[0].node] <= most:
             kept.append(pair)
     return kept
 
 
 def _explained(m: Measurement, payload: int | None) -> Measurement:
-    extra = dict(m.extra or {})
+    extra = m.extra or {}
     narrow = extra.get("path_mtu")
     text = f"{extra.get('payload')} bytes do not pass"
     if payload is not None:

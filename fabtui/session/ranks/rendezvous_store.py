@@ -14,7 +14,6 @@ import json
 import math
 import re
 import struct
-from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -242,9 +241,8 @@ class StoreServer:
 
     def __init__(self) -> None:
         self._tests: dict[str, _Test] = {}
-        #: Ended tests by the hashes of their prefixes, and these by the second of their end: there are thousands.
-        self._ended: set[int] = set()
-        self._ended_in: dict[int, array[int]] = {}
+        #: Times at which tests ended, by prefix, the earliest first.
+        self._ended: dict[str, float] = {}
         #: What is remembered of them: one object, as there are thousands.
         self._over = _Test({}, gloo=False)
         self._over.open = False
@@ -305,7 +303,7 @@ class StoreServer:
         if command == "swap":
             keys.append(str(request["peer"]))
         prefix = _prefix(keys[0]) if keys else ""
-        test = self._tests.get(prefix) or (self._over if hash(prefix) in self._ended else None)
+        test = self._tests.get(prefix) or (self._over if prefix in self._ended else None)
         if test is None or node not in test.left or not all(key.startswith(prefix) for key in keys):
             raise _Refused("a test of other nodes")
         test.left[node] -= len(keys)
@@ -432,18 +430,14 @@ class StoreServer:
             for name, count in test.left.items():
                 # Its nodes may still ask for as much as it could.
                 self._over.left[name] = max(count, self._over.left.get(name, 0))
-            second = int(asyncio.get_running_loop().time())
-            self._ended.add(hash(prefix))
-            self._forget_ended(second)
-            self._ended_in.setdefault(second, array("q")).append(hash(prefix))
-
-    def _forget_ended(self, second: int) -> None:
-        """Forget tests that ended long ago, or before very many others."""
-        while self._ended_in:
-            earliest = next(iter(self._ended_in))
-            if second - earliest < _REMEMBERED_FOR and len(self._ended) + len(self._tests) <= _REMEMBERED:
-                return
-            self._ended.difference_update(self._ended_in.pop(earliest))
+            now = asyncio.get_running_loop().time()
+            # Forget tests that ended long ago, or before very many others.
+            while self._ended and (
+                now - next(iter(self._ended.values())) >= _REMEMBERED_FOR
+                or len(self._ended) + len(self._tests) >= _REMEMBERED
+            ):
+                del self._ended[next(iter(self._ended))]
+            self._ended[prefix] = now
 
     def close(self) -> None:
         self._waiting.clear()
