@@ -202,7 +202,6 @@ class Finding:
 
     @property
     def known(self) -> bool:
-        """True if the user has acknowledged it."""
         return self.acknowledged is not None
 
     @property

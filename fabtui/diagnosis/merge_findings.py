@@ -42,22 +42,22 @@ def joined(
         results: Findings about pairs and addresses, the components to blame first.
         facts: Findings about ports, links and the state of nodes.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for one in results:
         if one.rule.id in CONNECTIONS and one.facts.get("protocols") != "UDP":
-            found = [*_without_consequences(found, one), one]
+            findings = [*_without_consequences(findings, one), one]
             continue
-        at = _of_same_cells(found, one)
+        at = _of_same_cells(findings, one)
         if at is None:
-            found.append(one)
+            findings.append(one)
         else:
-            found[at] = _folded(found[at], one)
+            findings[at] = _folded(findings[at], one)
         yield
-    found = _of_same_subject(found)
+    findings = _of_same_subject(findings)
     left: list[Finding] = []
     # What is about several devices first: what is about one of them alone is a part of it.
     for fact in sorted(facts, key=lambda one: (one.rule.id not in _PARTS.values(), -len(_devices_of(one)))):
-        at = next((at for at, one in enumerate(found) if _explains(model, fact, one)), None)
+        at = next((at for at, one in enumerate(findings) if _explains(model, fact, one)), None)
         if at is None:
             at = next((at for at, one in enumerate(left) if _same_device(fact, one)), None)
             if at is None:
@@ -65,9 +65,9 @@ def joined(
             else:
                 left[at] = _with_fact(left[at], fact)
         else:
-            found[at] = _with_fact(found[at], fact)
+            findings[at] = _with_fact(findings[at], fact)
         yield
-    return found, left
+    return findings, left
 
 
 def _of_same_subject(found: Sequence[Finding]) -> list[Finding]:

@@ -106,8 +106,8 @@ def _commands(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def programs_in(text: str) -> frozenset[str]:
     """Return the programs that a log names, and ``library`` if it names any."""
-    found = frozenset(name for name, words in _PROGRAMS.items() if any(word in text for word in words))
-    return found | {"library"} if found else found
+    programs = frozenset(name for name, words in _PROGRAMS.items() if any(word in text for word in words))
+    return programs | {"library"} if programs else programs
 
 
 def meaning_of(
@@ -167,11 +167,11 @@ def meaning_of_measurement(m: Measurement | None) -> Meaning | None:
     """
     if m is None or not m.error:
         return None
-    found = meaning_of(m.error, None if m.made else m.raw, kind=error_kind(m))
+    meaning = meaning_of(m.error, None if m.made else m.raw, kind=error_kind(m))
     node = node_of(m.src)
-    if found is None or not node or node != node_of(m.dst):
-        return found
-    return None if found.cause_if == "several-nodes" else refined(found, "same-node")
+    if meaning is None or not node or node != node_of(m.dst):
+        return meaning
+    return None if meaning.cause_if == "several-nodes" else refined(meaning, "same-node")
 
 
 def error_kind(m: Measurement) -> str | None:
@@ -219,7 +219,7 @@ def common_error(
     if not counted:
         return None
     kind, most = max(counted.items(), key=lambda item: (item[1], item[0]))
-    found = example(rows[kind])
-    text = one_line(found.error or "", 200)
+    measurement = example(rows[kind])
+    text = one_line(measurement.error or "", 200)
     fact = ErrorFact(text, most, len(counted) - 1) if len(counted) > 1 else ErrorFact(text)
-    return CommonError(fact, found, kind)
+    return CommonError(fact, measurement, kind)

@@ -354,7 +354,6 @@ class LogReader:
         self._found.setdefault(key, Occurrences(meaning, place, place)).add(place)
 
     def result(self) -> Causes:
-        """Return the errors of all logs so far."""
         for place in self._starting.values():
             self._count(meaning_named("init-incomplete"), place)
         self._starting = {}
@@ -363,21 +362,21 @@ class LogReader:
         if self._debugged or self.informed:
             for one in self._found.values():
                 one.meaning = refined(one.meaning, "debugged")
-        found = sorted(self._found.values(), key=lambda one: one.order)
-        self._promote(found)
+        errors = sorted(self._found.values(), key=lambda one: one.order)
+        self._promote(errors)
         causes: list[Occurrences] = []
         consequences: list[Occurrences] = []
         # An entry of the catalogue names the cause; a stage alone shows where it is, a result of NCCL only its kind.
-        for one in sorted(found, key=lambda one: (is_stage(one.meaning), one.meaning.id in _RESULTS)):
+        for one in sorted(errors, key=lambda one: (is_stage(one.meaning), one.meaning.id in _RESULTS)):
             if one.meaning.role == "cause":
                 follows = any(_explains(cause, one) for cause in causes)
                 (consequences if follows else causes).append(one)
-        consequences += [one for one in found if one.meaning.role == "consequence"]
+        consequences += [one for one in errors if one.meaning.role == "consequence"]
         consequences.sort(key=lambda one: one.order)
         if not causes and consequences:
             causes.append(consequences.pop(0))
         unknown = sorted(self._unknown.values(), key=lambda place: place.order)
-        notices = [one for one in found if one.meaning.role == "notice"]
+        notices = [one for one in errors if one.meaning.role == "notice"]
         advice = self._quoted()
         if causes:
             causes[0].advice = advice
@@ -415,10 +414,10 @@ def failure_in(line: str) -> Meaning | None:
     if not marks or _INFORM in marks:
         return None
     programs = programs_in(line)
-    found = _meaning_of_xid(line) or meaning_of(line, programs=programs)
-    if found is None and _FAILS in marks:
-        found = stage_failure(line, programs=programs)
-    return None if found is None or found.role == "notice" or found.cause_if else found
+    failure = _meaning_of_xid(line) or meaning_of(line, programs=programs)
+    if failure is None and _FAILS in marks:
+        failure = stage_failure(line, programs=programs)
+    return None if failure is None or failure.role == "notice" or failure.cause_if else failure
 
 
 @functools.lru_cache(_MOST_KEPT)
@@ -532,12 +531,11 @@ def _values(place: LogPlace) -> Mapping[str, str]:
 
 
 def _rank_of(line: str) -> int | None:
-    found = _RANK_FIRST.match(line) or (_RANK.search(line) if "ank" in line or "[default" in line else None)
-    return int(found[found.lastindex or 0]) if found else None
+    match = _RANK_FIRST.match(line) or (_RANK.search(line) if "ank" in line or "[default" in line else None)
+    return int(match[match.lastindex or 0]) if match else None
 
 
 def _alike(line: str) -> str:
-    """Return a line without its numbers."""
     return re.sub(r"[0-9a-fx.:]{2,}|\d", "#", line[:400])
 
 
@@ -576,8 +574,8 @@ def error_rule(meaning: Meaning) -> KnownError:
 
 def error_findings(causes: Causes) -> list[Finding]:
     """Return a finding for each error of logs: causes first, then their consequences, then notices."""
-    found = (*causes.causes, *causes.consequences, *causes.notices)
-    return [finding for one in found for finding in error_rule(one.explained).findings(one)]
+    errors = (*causes.causes, *causes.consequences, *causes.notices)
+    return [finding for one in errors for finding in error_rule(one.explained).findings(one)]
 
 
 def stamp_of(line: str) -> datetime | None:
@@ -587,17 +585,17 @@ def stamp_of(line: str) -> datetime | None:
     last year that has its day.
     """
     head = line[:_STAMP_WITHIN]
-    found = _STAMP.search(head) if TIME.search(head) else None
-    if found is None:
+    match = _STAMP.search(head) if TIME.search(head) else None
+    if match is None:
         return None
-    part = (found["part"] or found["fraction"] or found["second"] or "0")[:6].ljust(6, "0")
-    if found["iso"]:
-        zone = (found["zone"] or "").replace("Z", "+00:00")
-        time = _valid(f"{found['iso'].replace('/', '-')}T{found['at']}.{part}{zone}")
+    part = (match["part"] or match["fraction"] or match["second"] or "0")[:6].ljust(6, "0")
+    if match["iso"]:
+        zone = (match["zone"] or "").replace("Z", "+00:00")
+        time = _valid(f"{match['iso'].replace('/', '-')}T{match['at']}.{part}{zone}")
         return None if time is None else time.astimezone().replace(tzinfo=None) if zone else time
-    month = _MONTHS.index(found["name"]) + 1 if found["name"] else int(found["month"])
-    day = f"{month:02}-{int(found['day'] or found['number']):02}T{found['clock'] or found['hour']}.{part}"
-    if year := found["year"] or found["last"]:
+    month = _MONTHS.index(match["name"]) + 1 if match["name"] else int(match["month"])
+    day = f"{month:02}-{int(match['day'] or match['number']):02}T{match['clock'] or match['hour']}.{part}"
+    if year := match["year"] or match["last"]:
         return _valid(f"{year}-{day}")
     now = datetime.now()
     # A 29th of February may lie up to eight years back.

@@ -176,11 +176,11 @@ def _grep(words: Sequence[str]) -> LineFilter | None:
     *options, pattern = words or [""]
     flags, after = "", 0
     for option in options:
-        found = _GREP.fullmatch(option)
-        if found is None:
+        match = _GREP.fullmatch(option)
+        if match is None:
             return None
-        flags += found["flags"]
-        after = int(found["after"] or after)
+        flags += match["flags"]
+        after = int(match["after"] or after)
     texts = pattern.split("|") if "E" in flags else [pattern]
     if not all(_LITERAL.fullmatch(text) for text in texts):
         return None
@@ -216,12 +216,12 @@ def judged_output(run: CommandRun, lines: Sequence[str]) -> OutputJudgement:
     known = next((one for one in _known() if re.fullmatch(one.command, " ".join(words))), None)
     if known is None or run.end is None:
         return OutputJudgement()
-    found = {at for at, line in enumerate(lines) if re.search(known.lines, line[:_LONGEST])}
-    found.update(_counted(lines, known.counters) if known.counters else ())
-    if found:
+    marked = {at for at, line in enumerate(lines) if re.search(known.lines, line[:_LONGEST])}
+    marked.update(_counted(lines, known.counters) if known.counters else ())
+    if marked:
         # `fabtui.nodeset.count` would load ClusterShell before the first frame.
-        text = known.found.replace("{count}", f"{len(found)} line{'s' * (len(found) != 1)}")
-        return OutputJudgement(text, frozenset(found) if known.mark else frozenset())
+        text = known.found.replace("{count}", f"{len(marked)} line{'s' * (len(marked) != 1)}")
+        return OutputJudgement(text, frozenset(marked) if known.mark else frozenset())
     complete = run.end.exit == 0 and not run.end.problem and not run.end.dropped
     return OutputJudgement(known.clear if complete else "")
 

@@ -55,7 +55,6 @@ class Xid(NamedTuple):
 
     @property
     def advice(self) -> str:
-        """NVIDIA's immediate action, explained, or ""."""
         return f"{self.action}: {load('xids')['action'][self.action]}" if self.action else ""
 
 
@@ -65,7 +64,6 @@ def xids() -> Mapping[int, Xid]:
 
 
 def known(entry: Mapping[str, Any]) -> Xid | None:
-    """Return the kind of a count of Xid reports, or None if it is unknown."""
     code = entry.get("code")
     return xids().get(code) if isinstance(code, int) else None
 
@@ -81,8 +79,8 @@ _TOGETHER = 120.0
 
 def in_line(line: str) -> tuple[int, Xid] | None:
     """Return number and kind of the Xid that a line of the kernel's log reports, or None if it has none we know."""
-    found = _REPORT.search(line)
-    number = int(found[1]) if found else -1
+    match = _REPORT.search(line)
+    number = int(match[1]) if match else -1
     return (number, xids()[number]) if number in xids() else None
 
 
@@ -90,8 +88,8 @@ def meaning(code: Any, text: str) -> str:
     """Return what a report means: the NVLink it is about, or the name of its number; "" if it is unknown."""
     if report := nvlink_report(code, text):
         return f"NVLink {report.link}: {report.what}" if report.link is not None else report.what
-    found = known({"code": code})
-    return found.name if found else ""
+    xid = known({"code": code})
+    return xid.name if xid else ""
 
 
 def severity(entry: Mapping[str, Any]) -> Severity:
@@ -108,8 +106,8 @@ def severity(entry: Mapping[str, Any]) -> Severity:
 
 def cause_of(code: Any, text: str) -> int | None:
     """Return the number of the Xid that caused programs to be ended, if a report names it."""
-    found = _CAUSE.search(text) if str(code) == _CLEANUP else None
-    return int(found[1]) if found else None
+    match = _CAUSE.search(text) if str(code) == _CLEANUP else None
+    return int(match[1]) if match else None
 
 
 def is_harmless(code: int, text: str) -> bool:
@@ -201,10 +199,10 @@ def judged(value: Mapping[str, Any]) -> list[Judgement]:
         verdict = kernel_log.aged(entry, str(severity(entry)))
         groups.setdefault((str(entry.get("code")), verdict), []).append(entry)
     causes = [code for code, verdict in groups if code != _CLEANUP and verdict == "bad"]
-    found = []
+    judgements = []
     for (code, verdict), same in groups.items():
-        one = known(same[0])
-        name = f"Xid {code}: {one.name}" if one else f"Xid {code}"
+        xid = known(same[0])
+        name = f"Xid {code}: {xid.name}" if xid else f"Xid {code}"
         if code == _CLEANUP and causes:
             name, verdict = f"{name} (see Xid {causes[0]})", "note"
         buses = [str(entry["bus"]) for entry in same if entry.get("bus")]
@@ -215,9 +213,9 @@ def judged(value: Mapping[str, Any]) -> list[Judgement]:
         if code in ended:
             judgement["text"] += f"; it ended programs (Xid {_CLEANUP}, {ended[code]} times)"
         judgement["devices"] = [f"bus:{bus}" for bus in buses]
-        judgement["check"], judgement["action"] = "xid", one.advice if one else ""
-        found.append(judgement)
-    return found
+        judgement["check"], judgement["action"] = "xid", xid.advice if xid else ""
+        judgements.append(judgement)
+    return judgements
 
 
 class NvlinkReport(NamedTuple):
@@ -266,8 +264,8 @@ class NvlinkReport(NamedTuple):
                 for row, bits in rows
                 if bits
             ]
-        found = load("xids")["nvlink5_subcode"].get(str(self.subcode)) if self.unit.startswith("NETIR_LINK") else None
-        return [f"sub-code {self.subcode}: {found}"] if found and self.words else []
+        subcode = load("xids")["nvlink5_subcode"].get(str(self.subcode)) if self.unit.startswith("NETIR_LINK") else None
+        return [f"sub-code {self.subcode}: {subcode}"] if subcode and self.words else []
 
     def _has(self, register: int, bit: int) -> bool:
         return register <= len(self.words) and bool(self.words[register - 1] >> bit & 1)
@@ -276,10 +274,10 @@ class NvlinkReport(NamedTuple):
 def nvlink_report(code: Any, text: str) -> NvlinkReport | None:
     """Return the report about an NVLink in the text of an Xid; None if there is none, or its form is another."""
     pattern = _REGISTERS if code == _HOPPER else _NVLINK5 if code in NVLINK5 else None
-    found = pattern.search(text[:1000]) if pattern else None
-    if not found:
+    match = pattern.search(text[:1000]) if pattern else None
+    if not match:
         return None
-    values = found.groupdict()
+    values = match.groupdict()
     link = int(values["link"])
     word = (values["fatal"] or "").lower()
     numbers = tuple(int(one, 16) for one in _WORD.findall(values["words"] or ""))

@@ -79,8 +79,8 @@ class FlightDump(NamedTuple):
 
 def rank_of(name: str) -> int | None:
     """Return the rank of a dump from the name of its file, or None."""
-    found = _RANK_AT_END.search(name)
-    return int(found[1]) if found else None
+    match = _RANK_AT_END.search(name)
+    return int(match[1]) if match else None
 
 
 def stem_of(name: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.running_job.who_is_behind import JobPlace, ranks_text
+from fabtui.model.facts.node_view import dicts
 from fabtui.nodeset import count
 from fabtui_node.parsers.lines import bytes_text, json_list, json_number, json_whole
 
@@ -122,9 +123,7 @@ def conclusion(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     times = InspectorTimes()
     ranks = 0
     for node, value in values.items():
-        for row in json_list(value.get("ranks")):
-            if isinstance(row, dict):
-                ranks += _take(times, node, row)
+        ranks += sum(_take(times, node, row) for row in dicts(value.get("ranks")))
     late = times.late()
     if late:
         sentences = [one.sentence() for one in late[:2]]
@@ -132,7 +131,7 @@ def conclusion(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         sentences = [f"in the latest collectives of {count(ranks, 'rank')} no rank is repeatedly the last to arrive"]
     else:
         sentences = [f"records of {count(ranks, 'rank')}: nothing to compare with"] if ranks else []
-    suspects = [{"rank": one.place.rank, "node": one.place.node, "pid": one.place.pid, "gpu": ""} for one in late[:4]]
+    suspects = [one.place._asdict() for one in late[:4]]
     return {"sentences": sentences, "suspects": suspects, "hangs": None, "blind": BLIND}
 
 
@@ -151,7 +150,6 @@ def _take(times: InspectorTimes, node: str, row: Mapping[str, Any]) -> bool:
 
 
 def is_measured(source: str | None) -> bool:
-    """Return True if a time was measured on the GPU."""
     return source is None or source == _MEASURED
 
 

@@ -174,7 +174,6 @@ def _span(values: Sequence[float], unit: str) -> str:
 
 
 def rate(value: float) -> str:
-    """Return bytes per second for users."""
     for size, unit in ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")):
         if value >= size:
             return f"{value / size:.3g} {unit}"
@@ -237,10 +236,10 @@ class RasEvidence(NamedTuple):
 
 def ras(log: JobEvidenceLog, group: JobGroup) -> RasEvidence | None:
     """Return what NCCL RAS shows, by the node whose report is the latest."""
-    found = [kept for _, kept in log.readings(JobSource.RAS) if group.now - kept[-1].time <= FRESH]
+    answers = [kept for _, kept in log.readings(JobSource.RAS) if group.now - kept[-1].time <= FRESH]
     reports = [
         (one.time, report)
-        for one in max(found, key=lambda kept: kept[-1].time, default=())
+        for one in max(answers, key=lambda kept: kept[-1].time, default=())
         if isinstance(answered := one.value.get("text"), str) and (report := _report(answered)) is not None
     ]
     if not reports or not _is_about(reports[-1][1], log, group):
@@ -269,12 +268,12 @@ def ras(log: JobEvidenceLog, group: JobGroup) -> RasEvidence | None:
 def _is_about(report: RasReport, log: JobEvidenceLog, group: JobGroup) -> bool:
     """Return True if a report is about the processes of a job: RAS of a different job may listen on the node, too."""
     every = list(report.communicators.values())
-    found = {place.pid for one in every for place in one.places.values()} | {one.pid for one in report.missing}
-    if found & {place.pid for place in (*(one.place for one in group.ranks), *group.gone)}:
+    pids = {place.pid for one in every for place in one.places.values()} | {one.pid for one in report.missing}
+    if pids & {place.pid for place in (*(one.place for one in group.ranks), *group.gone)}:
         return True
     # In a container, RAS may number processes differently from the node.
     most = max((one.size or len(one.places) for one in every), default=0)
-    return not found & {pid for _, pid in log.tracks.ranks} and (group.world is None or most <= group.world)
+    return not pids & {pid for _, pid in log.tracks.ranks} and (group.world is None or most <= group.world)
 
 
 def _ended(log: JobEvidenceLog, reports: Sequence[tuple[float, RasReport]], group: JobGroup) -> tuple[JobPlace, ...]:
@@ -448,10 +447,10 @@ class LogEvidence(NamedTuple):
 
 def logs(log: JobEvidenceLog) -> LogEvidence | None:
     """Return what the logs show, by the latest reading."""
-    found = [kept[-1] for _, kept in log.readings(JobSource.LOG)]
-    if not found:
+    readings = [kept[-1] for _, kept in log.readings(JobSource.LOG)]
+    if not readings:
         return None
-    last = max(found, key=lambda one: one.time)
+    last = max(readings, key=lambda one: one.time)
     interval, late = number(last.value.get("interval")), number(last.value.get("late"))
     stuck = text(last.value.get("timeout"))
     per_minute = number(last.value.get("per_minute")) or (60.0 / interval if interval else None)
@@ -509,13 +508,13 @@ def kernel(log: JobEvidenceLog, group: JobGroup, named: Iterable[JobPlace]) -> K
         reading = log.reading(JobSource.KERNEL, node)
         if reading is not None:
             here = [one.place for one in group.ranks if one.place.node == node]
-            found = node_evidence(node, reading.value, [*here, *(place for place in named if place.node == node)])
-            sentences += [f"{sign.place}: {sign.text}" for sign in found.signs]
+            evidence = node_evidence(node, reading.value, [*here, *(place for place in named if place.node == node)])
+            sentences += [f"{sign.place}: {sign.text}" for sign in evidence.signs]
             for one in dicts(reading.value.get("events")):
                 if (age := number(one.get("age"))) is not None:
                     struck += _struck(one, node, group, reading.time - age)
             at = max(at, reading.time)
-            clean += not found.signs and found.log == "yes"
+            clean += not evidence.signs and evidence.log == "yes"
     sentences = list(dict.fromkeys(sentences))
     fabric = "; ".join(sentences[:_MOST])
     if not sentences and clean:
@@ -567,18 +566,18 @@ class NodeEvidence(NamedTuple):
 def plain_address(address: str) -> str:
     """Return an IP address in one way of writing, without a zone; other texts as they are."""
     try:
-        found = ipaddress.ip_address(address.partition("%")[0].strip("[]"))
+        parsed = ipaddress.ip_address(address.partition("%")[0].strip("[]"))
     except ValueError:
         return address
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return str(mapped or found)
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return str(mapped or parsed)
 
 
 def addresses_of(value: Mapping[str, Any]) -> list[str]:
     """Return the addresses that lead to a node alone, from a value of the probe ``evidence`` or ``ras``."""
     listed = value.get("addresses")
-    found = [plain_address(one) for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
-    return [one for one in found if not one.startswith(("127.", "fe80:")) and one != "::1"]
+    addresses = [plain_address(one) for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
+    return [one for one in addresses if not one.startswith(("127.", "fe80:")) and one != "::1"]
 
 
 def node_evidence(node: str, value: Mapping[str, Any], places: Iterable[JobPlace]) -> NodeEvidence:
@@ -609,11 +608,11 @@ def _events(node: str, events: list[dict[str, Any]], gpus: set[str], pids: set[i
 def _down(node: str, ports: list[dict[str, Any]]) -> list[Sign]:
     if not any(port.get("state") == "Active" for port in ports):
         return []
-    found = []
+    signs = []
     for port in ports:
         name, state, physical = (text(port.get(key)) or "unknown" for key in ("name", "state", "physical_state"))
         # A port that is switched off or has no cable is so by intention more often than not.
         if state in ("Down", "Initializing", "Armed") and physical != "Disabled":
             words = f"port {name} is {state} (physical state {physical}) while others are Active"
-            found.append(Sign(node, words, False))
-    return found
+            signs.append(Sign(node, words, False))
+    return signs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
@@ -50,9 +49,9 @@ def _by_utilization(log: JobEvidenceLog, group: JobGroup) -> LateRanks | None:
     if not odd or 2 * len(odd) > len(group.ranks):
         return None
     rest = [one for one in group.ranks if now[one.place] > most]
-    found = {one.place: _worked(log, group, one) for one in [*odd, *rest][:_MOST]}
-    worked = {place: row for place, row in found.items() if row is not None}
-    if len(worked) < len(found):
+    rows = {one.place: _worked(log, group, one) for one in [*odd, *rest][:_MOST]}
+    worked = {place: row for place, row in rows.items() if row is not None}
+    if len(worked) < len(rows):
         return None
     usual = median(sorted(use for use, _ in worked.values())[len(worked) // 2 :])
     late = sorted((place for place, (use, _) in worked.items() if use <= _LATE * usual), key=lambda one: worked[one][0])
@@ -61,7 +60,8 @@ def _by_utilization(log: JobEvidenceLog, group: JobGroup) -> LateRanks | None:
     power = median(watts for place, (_, watts) in worked.items() if place not in late)
     if any(worked[place][1] < _SAME_POWER * power for place in late):
         return None
-    where = f"{_are(late)} late: GPU busy {worked[late[0]][0]:.0f} %, the others wait at {usual:.0f} %"
+    where = f"late: GPU busy {worked[late[0]][0]:.0f} %, the others wait at {usual:.0f} %"
+    where = f"{'is' if len(late) == 1 else 'are'} {where}"
     return LateRanks(tuple(late), where, _since(log, group, late[0], _LATE * usual))
 
 
@@ -157,7 +157,3 @@ def _means(sample: JobSample, one: JobRank) -> tuple[float | None, float | None]
 
 def _own(sample: JobSample, one: JobRank) -> list[GpuSample]:
     return [found for number in one.track.process.gpus if (found := sample.gpu(number)) is not None]
-
-
-def _are(places: Sequence[JobPlace]) -> str:
-    return "is" if len(places) == 1 else "are"

@@ -84,7 +84,7 @@ class RasCommunicator:
 
         NCCL lists the smaller side, which may be the one that is ahead.
         """
-        found = []
+        gaps = []
         for operation, counts in self.counts.items():
             tallies = self.tallies.get(operation, {})
             numbers = {*counts.values(), *tallies}
@@ -95,10 +95,10 @@ class RasCommunicator:
             waiting = tuple(self.place(rank) for rank, number in counts.items() if number > low)
             unlisted = max(0, tallies.get(low, 0) - len(behind))
             name = f"communicator {self.name}"
-            found.append(
+            gaps.append(
                 UnmatchedOperation(operation, low + 1, name, self.size, behind, unlisted, waiting, max(numbers))
             )
-        return found
+        return gaps
 
     def diverging(self) -> list[JobPlace]:
         """Return the ranks that are ahead in one operation and behind in another, the fewest of each kind first.
@@ -241,13 +241,13 @@ def _process(place: JobPlace) -> str:
 
 
 def _errors(communicators: list[RasCommunicator]) -> list[str]:
-    found = []
+    sentences = []
     for one in communicators:
         texts: dict[str, list[JobPlace]] = {}
         for rank, text in one.errors.items():
             texts.setdefault(text, []).append(one.place(rank))
-        found += [f"{ranks_text(places)} of communicator {one.name}: {text}" for text, places in texts.items()]
-    return found[:_MOST]
+        sentences += [f"{ranks_text(places)} of communicator {one.name}: {text}" for text, places in texts.items()]
+    return sentences[:_MOST]
 
 
 def _all_agree(report: RasReport) -> str:
@@ -362,40 +362,42 @@ def _communicator(value: dict[str, Any]) -> RasCommunicator | None:
     name = json_text(value.get("hash"))
     if not name:
         return None
-    found = RasCommunicator(name.removeprefix("0x").zfill(16)[:40], json_whole(value.get("size")))
+    communicator = RasCommunicator(name.removeprefix("0x").zfill(16)[:40], json_whole(value.get("size")))
     for one in json_list(value.get("ranks")):
-        rank = _place(found, one)
+        rank = _place(communicator, one)
         if rank is None:
             continue
         for operation, number in json_object(one, "collective_counts").items():
             if (launched := json_whole(number)) is not None:
-                found.counts.setdefault(operation[:40], {})[rank] = launched
+                communicator.counts.setdefault(operation[:40], {})[rank] = launched
         status = json_object(one, "status")
         for code in (json_whole(status.get("init_state")), json_whole(status.get("async_error"))):
             if code is not None and code not in _FINE:
-                found.errors[rank] = _ERRORS.get(code, f"NCCL result {code}")
+                communicator.errors[rank] = _ERRORS.get(code, f"NCCL result {code}")
         states = [name for name in ("finalize_called", "destroy_flag", "abort_flag") if status.get(name) is True]
         if states:
-            found.states[rank] = {"finalize_called": "FINALIZE"}.get(states[-1], "ABORT")
+            communicator.states[rank] = {"finalize_called": "FINALIZE"}.get(states[-1], "ABORT")
     for one in json_list(value.get("missing_ranks")):
-        rank = _place(found, one)
+        rank = _place(communicator, one)
         if rank is not None:
             status = json_object(one, "status")
             dead = status.get("considered_dead") is True
-            found.silent[rank] = "dead" if dead else "unresponsive" if status.get("unresponsive") is True else "missing"
-    return found
+            communicator.silent[rank] = (
+                "dead" if dead else "unresponsive" if status.get("unresponsive") is True else "missing"
+            )
+    return communicator
 
 
 def _place(communicator: RasCommunicator, value: Any) -> int | None:
     """Note where a rank runs; return the rank, or None if there is none."""
-    found = value if isinstance(value, dict) else {}
-    rank = json_whole(found.get("rank"))
+    row = value if isinstance(value, dict) else {}
+    rank = json_whole(row.get("rank"))
     if rank is None:
         return None
-    gpu = json_whole(found.get("nvml_dev"))
-    gpu = json_whole(found.get("cuda_dev")) if gpu is None else gpu
-    node = (json_text(found.get("host")) or "")[:255]
-    communicator.places[rank] = JobPlace(rank, node, json_whole(found.get("pid")), "" if gpu is None else str(gpu))
+    gpu = json_whole(row.get("nvml_dev"))
+    gpu = json_whole(row.get("cuda_dev")) if gpu is None else gpu
+    node = (json_text(row.get("host")) or "")[:255]
+    communicator.places[rank] = JobPlace(rank, node, json_whole(row.get("pid")), "" if gpu is None else str(gpu))
     return rank
 
 
@@ -574,8 +576,8 @@ def _value(texts: tuple[str | None, ...]) -> int | str | None:
 
 
 def _gpus(text: str) -> str:
-    found = _GPU.fullmatch(text)
-    return (found[2] or found[1]) if found else text[:40]
+    match = _GPU.fullmatch(text)
+    return (match[2] or match[1]) if match else text[:40]
 
 
 def _listed(text: str) -> list[int]:

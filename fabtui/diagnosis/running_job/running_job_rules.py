@@ -43,9 +43,9 @@ class _RunningJobRule(Rule[Model]):
     )
 
     def check(self, context: Model) -> Iterator[Finding]:
-        found = job_verdict(context)
-        if found is not None and found.state is self.state:
-            yield self._about(found)
+        verdict = job_verdict(context)
+        if verdict is not None and verdict.state is self.state:
+            yield self._about(verdict)
 
     def _about(self, verdict: JobVerdict) -> Finding:
         return self.finding(

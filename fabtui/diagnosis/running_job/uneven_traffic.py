@@ -103,7 +103,7 @@ class Uneven(NamedTuple):
 def uneven(node: str, samples: Sequence[JobSample], counts: Callable[[JobSample], Counts]) -> list[Uneven]:
     """Return the components of a node that carry less than their peers, or have more errors, in windows in a row."""
     seen = windows(samples, counts)
-    found = []
+    components = []
     for name, load in seen[0][1].items() if len(seen) >= WINDOWS else ():
         for is_odd in (_carries_less, _has_errors):
             odd = (is_odd(loads, name) for _, loads in seen)
@@ -111,9 +111,9 @@ def uneven(node: str, samples: Sequence[JobSample], counts: Callable[[JobSample]
             if agreeing >= WINDOWS:
                 usual = _usual(seen[0][1], name) or 0.0
                 errors = load.per_gigabyte if is_odd is _has_errors else 0.0
-                found.append(Uneven(node, name, seen[agreeing - 1][0], load.carried, usual, errors))
+                components.append(Uneven(node, name, seen[agreeing - 1][0], load.carried, usual, errors))
                 break
-    return found
+    return components
 
 
 def _carries_less(loads: Loads, name: str) -> bool:
@@ -225,11 +225,11 @@ def uneven_text(model: Model, nodes: Sequence[str], now: float) -> str:
     """
     if len(model.job.nodes) > _MOST_NODES:
         return ""
-    at, found = _found.get(model.job, (-_EVERY, []))
+    at, findings = _found.get(model.job, (-_EVERY, []))
     if not 0 <= now - at < _EVERY:
         every = [one for rule in (UnevenPorts(), UnevenNvlinks()) for one in rule.check(model) if one is not None]
-        at, found = _found[model.job] = now, sorted(every, key=lambda one: -one.weight)
-    here = [one for one in found if set(one.nodes) & set(nodes)]
+        at, findings = _found[model.job] = now, sorted(every, key=lambda one: -one.weight)
+    here = [one for one in findings if set(one.nodes) & set(nodes)]
     if not here:
         return ""
     facts = here[0].facts

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from fabtui.model.facts.node_view import dicts
 from fabtui.nodeset import count, ranges
-from fabtui_node.parsers.lines import json_list, json_number
+from fabtui_node.parsers.lines import json_number
 
 #: Maximum number of nodes that a sentence names.
 _MOST_NODES = 3
@@ -92,20 +93,20 @@ class UnmatchedOperation(NamedTuple):
 
 def causes_first(gaps: Iterable[UnmatchedOperation]) -> list[UnmatchedOperation]:
     """Return gaps with those first whose late ranks wait for nobody: a rank that waits elsewhere is a consequence."""
-    found = list(gaps)
-    waiting = {place.process for gap in found for place in gap.waiting}
+    listed = list(gaps)
+    waiting = {place.process for gap in listed for place in gap.waiting}
 
     def order(gap: UnmatchedOperation) -> tuple[bool, int]:
         return all(place.process in waiting for place in gap.behind), -len(gap.waiting)
 
-    return sorted(found, key=order)
+    return sorted(listed, key=order)
 
 
 def suspects(gaps: Iterable[UnmatchedOperation]) -> list[JobPlace]:
     """Return the late ranks of the first gap, without those that wait in another group."""
-    found = causes_first(gaps)
-    waiting = {place.process for gap in found for place in gap.waiting}
-    late = list(found[0].behind) if found else []
+    ordered = causes_first(gaps)
+    waiting = {place.process for gap in ordered for place in gap.waiting}
+    late = list(ordered[0].behind) if ordered else []
     return [place for place in late if place.process not in waiting] or late
 
 
@@ -122,8 +123,8 @@ class WhoIsBehind(NamedTuple):
 
     def evidence(self, blind: str = "") -> dict[str, Any]:
         """Return it as evidence about a running job, with what its source cannot see."""
-        found = {"sentences": self.sentences, "suspects": self._behind(), "next": self.next}
-        return {**found, "hangs": self.hangs, "blind": blind}
+        values = {"sentences": self.sentences, "suspects": self._behind(), "next": self.next}
+        return {**values, "hangs": self.hangs, "blind": blind}
 
     def _behind(self) -> list[dict[str, Any]]:
         return [place._asdict() for place in self.suspects]
@@ -180,15 +181,12 @@ class StackGroup(NamedTuple):
 
 def rank_stacks(node: str, value: Mapping[str, Any]) -> list[RankStack]:
     """Return the ranks in a value of the probe ``stacks``."""
-    found = []
-    for one in json_list(value.get("ranks")):
-        if not isinstance(one, dict) or not isinstance(one.get("rank"), int) or not isinstance(one.get("pid"), int):
-            continue
-        place = JobPlace(one["rank"], node, one["pid"])
-        frames = [frame for frame in json_list(one.get("frames")) if isinstance(frame, dict)]
-        names = tuple(f"{frame.get('name')} ({frame.get('site')})" for frame in frames)
-        found.append(RankStack(place, names, _activity(one)))
-    return found
+    stacks = []
+    for one in dicts(value.get("ranks")):
+        if isinstance(one.get("rank"), int) and isinstance(one.get("pid"), int):
+            names = tuple(f"{frame.get('name')} ({frame.get('site')})" for frame in dicts(one.get("frames")))
+            stacks.append(RankStack(JobPlace(one["rank"], node, one["pid"]), names, _activity(one)))
+    return stacks
 
 
 def grouped(stacks: Iterable[RankStack]) -> list[StackGroup]:

@@ -178,8 +178,8 @@ def dead_task(line: str) -> DeadTask | None:
 
 def unlabelled(line: str) -> str:
     """Return a line without the label of its task (``3: ``, ``[rank3]: ``)."""
-    found = _LABEL.match(line)
-    return line[found.end() :] if found else line
+    label = _LABEL.match(line)
+    return line[label.end() :] if label else line
 
 
 class ErrorLines:

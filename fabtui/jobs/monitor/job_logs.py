@@ -120,8 +120,8 @@ def pattern_of(template: str, fields: Mapping[str, str], *, literal: bool = Fals
 
 def patterns(templates: Sequence[str], fields: Mapping[str, str]) -> list[str]:
     """Return the patterns of the files that templates of the user mean: files, or all files of a folder."""
-    found = [pattern_of(os.path.expanduser(template), fields) for template in templates]
-    return [one for pattern in found for one in (pattern, f"{pattern.rstrip('/')}/*")]
+    named = [pattern_of(os.path.expanduser(template), fields) for template in templates]
+    return [one for pattern in named for one in (pattern, f"{pattern.rstrip('/')}/*")]
 
 
 def missing(templates: Sequence[str]) -> str:
@@ -275,8 +275,8 @@ class JobLogs:
 
     def of(self, node: str, *streams: Stream) -> list[LogFile]:
         """Return the files of a node ("": of the whole job), sorted by the time they were written last."""
-        found = [file for file in self._by_node.get(node, []) if not streams or file.stream in streams]
-        return sorted(found, key=lambda file: file.modified or 0.0)
+        files = [file for file in self._by_node.get(node, []) if not streams or file.stream in streams]
+        return sorted(files, key=lambda file: file.modified or 0.0)
 
     def at(self, path: str) -> list[LogFile]:
         return [file for (_, name), file in self.files.items() if name == path]

@@ -219,8 +219,8 @@ def _idle_beside(node: str, histories: dict[str, GpuHistory]) -> float | None:
 
 
 def _error_lines(rule: JobRule, facts: JobFacts) -> Found:
-    found = [(file, errors, errors.first) for file, errors in _with_errors(facts)]
-    failed = [(file, errors, first) for file, errors, first in found if first is not None]
+    logs = [(file, errors, errors.first) for file, errors in _with_errors(facts)]
+    failed = [(file, errors, first) for file, errors, first in logs if first is not None]
     if not failed:
         return
     failed.sort(key=lambda one: _order(one[2]))
@@ -447,13 +447,13 @@ for _id, _name, _check, _title, _meaning, _next in _ROWS:
 def report_of(facts: JobFacts, unread: Sequence[str] = ()) -> JobReport:
     """Return the report of a job: the most severe findings first, and what hangs before others."""
     # What is observed on its nodes has findings of its own, with other facts.
-    found = [one for one in diagnose(Evidence(job=facts)).all_findings if one.rule.domain is Domain.JOBS]
-    found.sort(key=lambda one: (one.severity.rank, not one.facts.get("hangs")))
-    suspects = {node for one in found if one.severity is not Severity.NOTE for node in one.nodes}
+    findings = [one for one in diagnose(Evidence(job=facts)).all_findings if one.rule.domain is Domain.JOBS]
+    findings.sort(key=lambda one: (one.severity.rank, not one.facts.get("hangs")))
+    suspects = {node for one in findings if one.severity is not Severity.NOTE for node in one.nodes}
     rows = tuple(_row(facts, node, node in suspects) for node in facts.logs.nodes)
-    if not facts.status.job and facts.logs.files and not facts.shows_work and not found:
+    if not facts.status.job and facts.logs.files and not facts.shows_work and not findings:
         unread = [*unread, "the state of the job: its logs have no iteration, no sample of GPUs and no error"]
-    return JobReport(facts, rows, tuple(found), tuple(unread))
+    return JobReport(facts, rows, tuple(findings), tuple(unread))
 
 
 def _row(facts: JobFacts, node: str, suspect: bool) -> NodeRow:

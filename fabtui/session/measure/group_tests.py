@@ -113,13 +113,13 @@ class WorldSweep:
 
     def _new(self, rank: int, rows: Any, ranks: Set[int], report: Message) -> list[Measurement]:
         known = self._reported.setdefault(rank, set())
-        left, found = set(ranks - known), []
+        left, measurements = set(ranks - known), []
         for row in rows if isinstance(rows, list) else ():
             if (made := self._row(row, rank, left, report)) is not None:
                 left.discard(made[0])
                 known.add(made[0])
-                found.append(made[1])
-        return found
+                measurements.append(made[1])
+        return measurements
 
     async def _form(self, ranks: Sequence[int], pairs: PairArray | None = None) -> GroupRequest:
         request = self._request(ranks, pairs or PairArray())
@@ -378,9 +378,9 @@ def first_groups(endpoints: Sequence[Endpoint], nodes: Sequence[str], counts: Se
 def is_measured(model: Model, group: Group, kinds: Sequence[str], sizes: Sequence[int]) -> bool:
     """Return True if collectives over a group, with as many ranks, have good results of all sizes."""
     for kind in kinds:
-        found = model.history(COLLECTIVES[kind], group.src, group.dst)
+        results = model.history(COLLECTIVES[kind], group.src, group.dst)
         good = [
-            one for one in found if one.verdict is Verdict.OK and (one.extra or {}).get("ranks") == len(group.ranks)
+            one for one in results if one.verdict is Verdict.OK and (one.extra or {}).get("ranks") == len(group.ranks)
         ]
         if not {one.bytes for one in good}.issuperset(sizes):
             return False

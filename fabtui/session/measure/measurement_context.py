@@ -101,7 +101,6 @@ class MeasurementContext:
         return number
 
     def forget(self, number: int) -> None:
-        """Remove the keys of an ended test from the store."""
         self.store.forget(self._prefix(number))
 
     def _prefix(self, number: int) -> str:

@@ -281,8 +281,8 @@ class MeasurementRunner:
                 # On other interfaces than those that were checked.
                 left.append((a, b))
                 continue
-            found = {(s, d): dead.get((s.node, d.node)) for s, d in (ends, ends[::-1])}
-            first = next((result for result in found.values() if result), None)
+            paths = {(s, d): dead.get((s.node, d.node)) for s, d in (ends, ends[::-1])}
+            first = next((result for result in paths.values() if result), None)
             if first is None:
                 left.append((a, b))
                 continue
@@ -302,7 +302,7 @@ class MeasurementRunner:
                         attempts=self._context.attempt("p2p", str(s), str(d)),
                         error=f"connect: {result[0]}" if result else f"connect: the return path is dead: {first[0]}",
                     )
-                    for (s, d), result in found.items()
+                    for (s, d), result in paths.items()
                 ]
             )
         return PairArray(left)
@@ -402,13 +402,11 @@ class MeasurementRunner:
             self._pump.log("info", f"tested again, with no other traffic: {count(len(dead), 'dead pair')}")
             await self._run_pairs(dead, self._largest, share=DEAD_SHARE)
             await self._pump.flush()
-            dead = [pair for pair in dead if self._was_closed(*pair)]
+            results = {pair: results_of(self._model, *pair) for pair in dead}
+            lost = ErrorKind.PEER_LOST.value
+            dead = [p for p in dead if any((one.extra or {}).get("error_kind") == lost for one in results[p])]
             if not dead:
                 return
-
-    def _was_closed(self, a: int, b: int) -> bool:
-        found = results_of(self._model, a, b)
-        return any((one.extra or {}).get("error_kind") == ErrorKind.PEER_LOST.value for one in found)
 
     def _named(self, pairs: Sequence[Pair], what: str = "slow pair") -> str:
         """Return the number of pairs, and their names if they are few."""

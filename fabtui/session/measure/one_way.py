@@ -176,7 +176,6 @@ class OneWay(MeshTest):
     async def _send(
         self, targets: list[tuple[int, Target]], ports: Ports, plan: dict[str, int]
     ) -> dict[tuple[str, int], Message]:
-        """Have the nodes send; return the report of each node about each target."""
         by_node: dict[str, list[Message]] = {}
         for number_, target in targets:
             size = target.here.payload(target.there) or 0
@@ -301,7 +300,6 @@ class FlowCounts(NamedTuple):
         return self.never == 0 and self.always + 1 >= self.tried
 
     def text(self) -> str:
-        """Return what is wrong, or "" if all flows pass."""
         some = self.tried - self.always - self.never
         never = f"{self.never} of {self.tried} source ports never pass" if self.never else ""
         now = f"{some} of {self.tried} pass intermittently" if some else ""
@@ -407,14 +405,14 @@ class FlowTest(MeshTest):
         arrived = {key for key, row in _rows(zip(peers, counts, strict=True)).items() if row.get("small")}
         counted = {peer for peer, value in zip(peers, counts, strict=True) if value}
         rows = _rows(zip(by_node, answers, strict=True))
-        found = {}
+        outcomes = {}
         for target, number_ in numbers.items():
             if (row := rows.get((target.node, number_))) is not None:
                 at = {n for peer, n in arrived if peer == target.peer and number_ <= n < number_ + step}
-                found[target] = _outcome(row, number_, at if target.peer in counted else None)
-        self._report(found, {})
+                outcomes[target] = _outcome(row, number_, at if target.peer in counted else None)
+        self._report(outcomes, {})
         await self._pump.flush()
-        return found
+        return outcomes
 
     async def _trace(self, found: Mapping[Target, _Outcome]) -> None:
         """Find the last router that answers for some of the lost flows, where others of the pair pass."""

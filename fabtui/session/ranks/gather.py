@@ -53,7 +53,6 @@ class GroupRequest:
         self.members = frozenset(self.ranks)
 
     def reset(self) -> None:
-        """Forget how it ended, to be run again."""
         self.aborted = self.hung = self.spoiled = False
         for known in (self.free, self.reports, self.gone):
             known.clear()

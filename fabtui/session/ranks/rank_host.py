@@ -152,7 +152,6 @@ class RankHost:
 
     @property
     def ready(self) -> bool:
-        """Return True if it runs and can be used."""
         return not (self.process == 0 or self.starting or self.stopped or self.down or self.broken)
 
     @property
@@ -274,7 +273,6 @@ class RankHost:
             self._restart.cancel()
 
     async def stop(self) -> None:
-        """End it; its ranks release their resources."""
         self.stopped = True
         self.cancel_start()
         self.stand_by(on=False)
@@ -338,7 +336,6 @@ class RankHost:
             self.broken = text
 
     def send(self, message: Message) -> None:
-        """Send a message soon, together with others; the loss of the node is reported elsewhere."""
         self.client.post(message)
 
     def send_late(self, build: Callable[[], Message]) -> None:
@@ -394,7 +391,6 @@ class HostReports:
             await asyncio.gather(self._checking, return_exceptions=True)
 
     def put(self, report: Report) -> None:
-        """Add a report to the queue, or pass it on."""
         if self._at_once is not None and not self._queue and isinstance(report, HostMessage):
             self._at_once(report)
         else:

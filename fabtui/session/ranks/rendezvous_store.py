@@ -200,15 +200,15 @@ def _check_gloo(value: str, address: str) -> None:
     except ValueError:
         raise _Refused("no addresses of gloo") from None
     if len(data) % _GLOO_ADDRESS == 0 and data:
-        found = [data[at : at + _GLOO_ADDRESS] for at in range(0, len(data), _GLOO_ADDRESS)]
+        addresses = [data[at : at + _GLOO_ADDRESS] for at in range(0, len(data), _GLOO_ADDRESS)]
     else:
         name, at = _sized(data, 0)
         one, at = _sized(data, at)
         if len(name) > 256 or len(one) != _GLOO_ADDRESS or (len(data) - at) % _WORD.size:
             raise _Refused("no addresses of gloo")
-        found = [one]
+        addresses = [one]
     start = 4 if len(own) == 4 else 8
-    if any(one[start : start + len(own)] != own for one in found):
+    if any(one[start : start + len(own)] != own for one in addresses):
         raise _Refused("an address that is not its own")
 
 

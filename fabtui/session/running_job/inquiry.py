@@ -57,7 +57,6 @@ async def ask_node(
 
 
 async def read_messages(client: NodeClient) -> None:
-    """Receive messages, of which only answers to the probe matter."""
     async for _ in client.messages():
         pass
 

@@ -75,7 +75,6 @@ class JobSession:
 
     @property
     def ended(self) -> bool:
-        """True if the job has ended, as Slurm or the nodes show it."""
         report, verdict = None if self._monitor is None else self._monitor.report, self.observer.verdict
         by_slurm = report is not None and report.status.stage == "ended"
         return by_slurm or (verdict is not None and verdict.settled and verdict.state is JobState.ENDED)
@@ -117,16 +116,12 @@ class JobSession:
             await self.observer.settled(until)
             await asyncio.wait({others}, timeout=max(0.0, until - loop.time()))
             others.cancel()
-        found = await self.observer.decided()
-        while found is not None and _is_unclear(found) and loop.time() < until + PATIENCE:
+        while (verdict := await self.observer.decided()) is not None and loop.time() < until + PATIENCE:
+            # It may have begun to hang.
+            if verdict.state not in (JobState.STARTING, JobState.UNKNOWN) and verdict.quiet <= _SILENT:
+                break
             await asyncio.sleep(0.5)
-            found = await self.observer.decided()
-        return found
-
-
-def _is_unclear(verdict: JobVerdict) -> bool:
-    """Return True if a job may have begun to hang."""
-    return verdict.state in (JobState.STARTING, JobState.UNKNOWN) or verdict.quiet > _SILENT
+        return verdict
 
 
 @asynccontextmanager
@@ -205,7 +200,10 @@ class JobLinks:
         when, text = self._failed.get(node, (float("-inf"), ""))
         if client is not None and client.lost is not None:
             text = client.lost.text
-            await self._drop(node)
+            task = self._reading.pop(node)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await self._clients.pop(node).link.close()
             self._failed[node] = (now, text)
             raise ProbeFailed("lost", text)
         if now - when < RETRY:
@@ -218,12 +216,6 @@ class JobLinks:
             raise ProbeFailed("lost", text) from None
         self._reading[node] = asyncio.create_task(read_messages(client))
         return client
-
-    async def _drop(self, node: str) -> None:
-        client, task = self._clients.pop(node), self._reading.pop(node)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await client.link.close()
 
 
 @asynccontextmanager
@@ -244,7 +236,6 @@ async def links_to(options: SessionOptions, notice: Callable[[str], None]) -> As
 
 
 def options_for(options: SessionOptions, status: JobStatus) -> SessionOptions:
-    """Return the options that reach the nodes of a job of Slurm."""
     return replace(
         options,
         hosts=options.hosts or status.nodes,

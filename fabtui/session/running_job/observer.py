@@ -259,7 +259,6 @@ class JobObserver:
                 reading.cancel()
 
     def _note(self) -> None:
-        """Log a change of the state, once it is settled."""
         verdict = self.verdict
         if verdict is None or not verdict.settled:
             self._settled.clear()
@@ -318,7 +317,6 @@ class JobObserver:
         await asyncio.gather(*map(one, nodes))
 
     async def _some_rank(self) -> None:
-        """Wait until a node has a rank."""
         while not self._seen:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
