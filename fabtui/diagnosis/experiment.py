@@ -34,6 +34,28 @@ COMPONENTS = frozenset({Kind.GPU, Kind.NIC, Kind.NODE, Kind.RAIL})
 _NICS = frozenset({Kind.NIC, Kind.RAIL})
 _OVER_TCP = frozenset({Path.TCP})
 _RAILS = frozenset({Kind.CROSS_RAIL, Kind.RAIL_PAIR})
+#: Experiments about pairs without a common component.
+PAIR_EXPERIMENTS = (
+    ExperimentKind.ALONE,
+    ExperimentKind.PARTNERS,
+    ExperimentKind.SOCKET,
+    ExperimentKind.GID,
+    ExperimentKind.NO_P2P,
+)
+#: Maximum number of bad pairs, of further partners and of controls in an experiment.
+_SAMPLE, _PARTNERS, _CONTROLS = 2, 2, 2
+#: Maximum number of cells of a finding and of endpoints among which they are chosen.
+_MOST_CELLS, _MOST_ENDS = 256, 32
+#: Factor by which an outcome makes a component likelier, and weight of what is not among the rivals.
+_FACTOR, _UNNAMED = 4.0, 0.1
+#: Confidence of a finding without rivals before its first experiment; smallest weight of a rival that is named.
+_UNKNOWN, _LEAST = 0.5, 0.05
+#: Factor by which a slow collective has to gain for an experiment to explain it.
+_FASTER = 1.15
+_WORDS = {1: "confirmed", 0: "tested", -1: "refuted"}
+#: Number of findings that a session confirms by itself.
+MOST_CONFIRMED = 5
+_NEEDS_NCCL = "needs ranks of NCCL; these are CPU ranks"
 
 
 class Outcome(NamedTuple):
@@ -215,36 +237,13 @@ EXPERIMENTS: dict[ExperimentKind, ExperimentSpec] = {
     ),
 }
 
-#: Experiments about pairs without a common component.
-PAIR_EXPERIMENTS = (
-    ExperimentKind.ALONE,
-    ExperimentKind.PARTNERS,
-    ExperimentKind.SOCKET,
-    ExperimentKind.GID,
-    ExperimentKind.NO_P2P,
-)
-
 
 def experiments_text(experiments: Sequence[ExperimentKind]) -> str:
     """Return experiments in words: ``alone; with other partners``."""
     return "; ".join(EXPERIMENTS[kind].name for kind in experiments)
 
 
-#: Maximum number of bad pairs, of further partners and of controls in an experiment.
-_SAMPLE, _PARTNERS, _CONTROLS = 2, 2, 2
-#: Maximum number of cells of a finding and of endpoints among which they are chosen.
-_MOST_CELLS, _MOST_ENDS = 256, 32
-#: Factor by which an outcome makes a component likelier, and weight of what is not among the rivals.
-_FACTOR, _UNNAMED = 4.0, 0.1
-#: Confidence of a finding without rivals before its first experiment; smallest weight of a rival that is named.
-_UNKNOWN, _LEAST = 0.5, 0.05
-#: Factor by which a slow collective has to gain for an experiment to explain it.
-_FASTER = 1.15
 _KNOWN = frozenset(kind.value for kind in EXPERIMENTS)
-_WORDS = {1: "confirmed", 0: "tested", -1: "refuted"}
-#: Number of findings that a session confirms by itself.
-MOST_CONFIRMED = 5
-_NEEDS_NCCL = "needs ranks of NCCL; these are CPU ranks"
 
 
 class GroupFact(NamedTuple):

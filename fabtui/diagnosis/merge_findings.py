@@ -30,6 +30,8 @@ _PARTS = {"FT123": "FT124"}
 CONNECTIONS = frozenset({"FT206", "FT209", "FT210"})
 #: Rules about addresses and routes of nodes: no other cause is as likely.
 _FACTS = frozenset({"FT230", "FT231", "FT232", "FT233", "FT234", "FT236", "FT237", "FT238"})
+#: Subjects from which the pairs of a finding do not follow.
+_VAGUE = (Kind.FABRIC, Kind.PAIRS)
 
 
 def joined(
@@ -225,10 +227,6 @@ def _next_to(model: Model, subject: Subject) -> list[Subject]:
         node, _, nic = subject.name.partition(" ")
         return [Subject(Kind.GPU, str(end)) for end in model.table.of_node(node) if end.port_name == nic]
     return []
-
-
-#: Subjects from which the pairs of a finding do not follow.
-_VAGUE = (Kind.FABRIC, Kind.PAIRS)
 
 
 def finding_key(finding: Finding) -> str:

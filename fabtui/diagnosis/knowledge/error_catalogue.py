@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.knowledge.pattern_set import PatternSet
-from fabtui.diagnosis.knowledge.toml_data import entries
+from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.model.endpoints import node_of
 from fabtui.model.measurement import Measurement
 from fabtui.sanitize import one_line
@@ -39,6 +39,11 @@ _PROGRAMS = {
     ),
     "ofi": ("NET/OFI", "libfabric", "Libfabric"),
 }
+#: A value of the line in a command or a next step, such as ``{nic}``.
+_PLACE = re.compile(r"\{([a-z]{2,10})\}")
+_ROUTE = "RECEIVER_ADDRESS from SENDER_ADDRESS"
+#: What differs between errors with one cause: addresses with ports, endpoints and ranks, process ids, other numbers.
+_DETAILS = re.compile(r"[0-9a-fA-F]{1,4}(?::[0-9a-fA-F]{0,4}){2,7}|[\w.-]{1,64}:\d{1,5}\b|\d[\d.,]{0,40}(?:<\d{1,5}>)?")
 
 
 class Meaning(NamedTuple):
@@ -76,7 +81,7 @@ class Meaning(NamedTuple):
 @functools.cache
 def meanings() -> tuple[Meaning, ...]:
     """Return the catalogue of errors; the first match counts."""
-    read = [_meaning(entry) for name in CATALOGUES for entry in entries(name, "error")]
+    read = [_meaning(entry) for name in CATALOGUES for entry in load(name)["error"]]
     return tuple(sorted(read, key=lambda meaning: _ROLES.index(meaning.role)))
 
 
@@ -144,11 +149,6 @@ def meaning_named(name: str) -> Meaning:
     return next(one for one in meanings() if one.id == name)
 
 
-#: A value of the line in a command or a next step, such as ``{nic}``.
-_PLACE = re.compile(r"\{([a-z]{2,10})\}")
-_ROUTE = "RECEIVER_ADDRESS from SENDER_ADDRESS"
-
-
 def filled(text: str, values: Mapping[str, str]) -> str:
     """Return a text with the values of a line in its placeholders; a word in capitals stands for an unknown value."""
     return _PLACE.sub(lambda found: values.get(found[1]) or (_ROUTE if found[1] == "route" else found[1].upper()), text)
@@ -194,10 +194,6 @@ class CommonError(NamedTuple):
     fact: ErrorFact
     example: Measurement
     kind: str
-
-
-#: What differs between errors with one cause: addresses with ports, endpoints and ranks, process ids, other numbers.
-_DETAILS = re.compile(r"[0-9a-fA-F]{1,4}(?::[0-9a-fA-F]{0,4}){2,7}|[\w.-]{1,64}:\d{1,5}\b|\d[\d.,]{0,40}(?:<\d{1,5}>)?")
 
 
 @functools.lru_cache(maxsize=65536)

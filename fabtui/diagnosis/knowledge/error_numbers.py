@@ -32,6 +32,8 @@ _LINES = {
     "completion": "Got completion with error {0.number}, opcode 0",
     "nccl": "{0.name}",
 }
+_IGNORE = re.ASCII | re.IGNORECASE
+_VENDOR = re.compile(r"\b(?:vendor[ _]err(?:or)?|syndrome?)[ =:(]{0,3}(0x[0-9a-f]{1,4}|\d{1,4})\b", _IGNORE)
 
 
 class _Table(NamedTuple):
@@ -40,7 +42,6 @@ class _Table(NamedTuple):
     words: re.Pattern[str]  #: A line in which the words of the library count, too; its names always do.
 
 
-_IGNORE = re.ASCII | re.IGNORECASE
 #: In the order in which a line is searched.
 _TABLES = {
     "completion": _Table(
@@ -78,7 +79,6 @@ _TABLES = {
         re.compile("(?!)"),
     ),
 }
-_VENDOR = re.compile(r"\b(?:vendor[ _]err(?:or)?|syndrome?)[ =:(]{0,3}(0x[0-9a-f]{1,4}|\d{1,4})\b", _IGNORE)
 
 
 class ErrorNumber(NamedTuple):

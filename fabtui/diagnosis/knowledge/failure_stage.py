@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning, meanings
 from fabtui.diagnosis.knowledge.error_numbers import number_in
 from fabtui.diagnosis.knowledge.pattern_set import PatternSet
-from fabtui.diagnosis.knowledge.toml_data import entries
+from fabtui.diagnosis.knowledge.toml_data import load
 
 #: Maximum number of characters of a line that are searched.
 _LONGEST = 1_000
@@ -70,7 +70,7 @@ def stages() -> tuple[Stage, ...]:
                 within=one.get("within", ""),
             ),
         )
-        for one in entries("stages", "stage")
+        for one in load("stages")["stage"]
     )
 
 

@@ -106,6 +106,11 @@ _VALUES = {
     "remote": re.compile(r"\bremoteGids? ([0-9a-f:.]{2,45})", re.I),
     "pci": re.compile(r"\b((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?)(?![.\w]|:\w)", re.I),
 }
+#: What a line may be: known to the catalogue, a failure without an entry, about ranks or nodes, and others.
+_KNOWN, _FAILS, _RANKS, _LASTS, _INFORM, _ADVISE = range(6)
+_SEVERITY = {"cause": Severity.BAD, "consequence": Severity.WARN, "notice": Severity.NOTE}
+#: Maximum number of ranks or hosts that a title names.
+_MOST_NAMED = 4
 
 
 class LogPlace(NamedTuple):
@@ -426,10 +431,6 @@ def _printed_by(head: str) -> NcclLine | None:
     return parse_line(f"{head} NCCL WARN ")
 
 
-#: What a line may be: known to the catalogue, a failure without an entry, about ranks or nodes, and others.
-_KNOWN, _FAILS, _RANKS, _LASTS, _INFORM, _ADVISE = range(6)
-
-
 @functools.cache
 def _marks() -> PatternSet[int]:
     patterns = {
@@ -537,11 +538,6 @@ def _rank_of(line: str) -> int | None:
 
 def _alike(line: str) -> str:
     return re.sub(r"[0-9a-fx.:]{2,}|\d", "#", line[:400])
-
-
-_SEVERITY = {"cause": Severity.BAD, "consequence": Severity.WARN, "notice": Severity.NOTE}
-#: Maximum number of ranks or hosts that a title names.
-_MOST_NAMED = 4
 
 
 class KnownError(Rule[Occurrences]):

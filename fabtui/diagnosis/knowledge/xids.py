@@ -33,6 +33,13 @@ _GRAVE = ("CHECK_MECHANICALS", "RESET_GPU", "RESTART_BM", "RESTART_VM")
 _GRAVE_WORKFLOWS = ("WORKFLOW_NVLINK_ERR", "WORKFLOW_NVLINK5_ERR", "WORKFLOW_XID_48")
 _HARMLESS = ("program", "result", "note")
 _REPORT = re.compile(r"NVRM: Xid \([^()]{1,60}\): (\d{1,4})\b", re.ASCII)
+#: Programs were ended because of an earlier Xid.
+_CLEANUP = "45"
+_CAUSE = re.compile(r"caused by previous Xid (\d{1,4})", re.ASCII | re.IGNORECASE)
+#: Reports that follow from an earlier one on the same GPU: programs ended, another recovery is needed.
+_FOLLOWING = (45, 154)
+#: Time (s) within which reports follow from one another.
+_TOGETHER = 120.0
 
 
 class Xid(NamedTuple):
@@ -66,15 +73,6 @@ def xids() -> Mapping[int, Xid]:
 def known(entry: Mapping[str, Any]) -> Xid | None:
     code = entry.get("code")
     return xids().get(code) if isinstance(code, int) else None
-
-
-#: Programs were ended because of an earlier Xid.
-_CLEANUP = "45"
-_CAUSE = re.compile(r"caused by previous Xid (\d{1,4})", re.ASCII | re.IGNORECASE)
-#: Reports that follow from an earlier one on the same GPU: programs ended, another recovery is needed.
-_FOLLOWING = (45, 154)
-#: Time (s) within which reports follow from one another.
-_TOGETHER = 120.0
 
 
 def in_line(line: str) -> tuple[int, Xid] | None:

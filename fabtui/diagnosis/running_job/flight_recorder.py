@@ -38,6 +38,15 @@ _GROUPS = 4096
 _OF_TORCH = re.compile(r"(?:^|/)(?:torch|torchgen)/|/torch/distributed/")
 _PEERS = re.compile(r"(send|recv) (\d{1,9})(?:->|<-)(\d{1,9})")
 _RANK_AT_END = re.compile(r"(\d{1,9})(?:\.(?:pickle|pkl|json|bin|dump))?(?:\.gz)?$")
+#: Maximum numbers of commands, and of sentences of a kind.
+_MOST = 4
+#: Collectives whose inputs have the same size on all ranks.
+_SAME_SIZES = ("all_reduce", "broadcast", "reduce")
+#: What the flight recorder does not see.
+BLIND = (
+    "a rank that is stuck outside collectives does not show here, and gloo does not record send and recv: stacks show"
+    " both"
+)
 
 
 class Call(NamedTuple):
@@ -187,15 +196,6 @@ def _text(value: Any) -> str:
 # first that a rank has not finished, and the ranks that have not called it. Sends and receives between two ranks are
 # compared in their order.
 
-#: Maximum numbers of commands, and of sentences of a kind.
-_MOST = 4
-#: Collectives whose inputs have the same size on all ranks.
-_SAME_SIZES = ("all_reduce", "broadcast", "reduce")
-#: What the flight recorder does not see.
-BLIND = (
-    "a rank that is stuck outside collectives does not show here, and gloo does not record send and recv: stacks show"
-    " both"
-)
 Dumps = Mapping[int, FlightDump]
 Places = Mapping[int, JobPlace]
 

@@ -60,6 +60,8 @@ _REPORTS, _RANKS = 8, 512
 _MOST, _MOST_GROUPS = 3, 4
 _COLLECTIVES_ONLY = "it does not count send and receive"
 _RAS_PENDING = "waits in a send or receive that RAS does not count"
+#: Wait channels of sleeping: no collective waits there.
+_SLEEPS = ("hrtimer_nanosleep", "do_nanosleep", "common_nsleep", "pipe_read", "anon_pipe_read", "n_tty_read")
 
 
 def mean_of_known(values: Sequence[float | None]) -> float | None:
@@ -178,10 +180,6 @@ def rate(value: float) -> str:
         if value >= size:
             return f"{value / size:.3g} {unit}"
     return f"{value:.0f} B/s"
-
-
-#: Wait channels of sleeping: no collective waits there.
-_SLEEPS = ("hrtimer_nanosleep", "do_nanosleep", "common_nsleep", "pipe_read", "anon_pipe_read", "n_tty_read")
 
 
 def processes(group: JobGroup) -> SourceReading:

@@ -53,6 +53,8 @@ _MOST_OTHERS = 3
 _SETTLED = 8.0
 
 _verdicts: WeakKeyDictionary[JobEvidenceLog, tuple[int, float, JobVerdict]] = WeakKeyDictionary()
+#: Sources whose readers conclude by themselves who is behind, with their names.
+_READERS = ((JobSource.FLIGHT, "flight recorder"), (JobSource.RAS, "RAS"))
 
 
 def job_verdict(model: Model, patience: float | None = None) -> JobVerdict | None:
@@ -89,10 +91,6 @@ def _beside_others(found: Sequence[JobVerdict]) -> JobVerdict:
     texts = [f"{one.title} {one.statement}" for one in others[:_MOST_OTHERS]]
     left = len(others) - len(texts)
     return first._replace(beside="; ".join([*texts, f"{count(left, 'more job')}"] if left else texts))
-
-
-#: Sources whose readers conclude by themselves who is behind, with their names.
-_READERS = ((JobSource.FLIGHT, "flight recorder"), (JobSource.RAS, "RAS"))
 
 
 def _of_readers(log: JobEvidenceLog) -> JobVerdict | None:

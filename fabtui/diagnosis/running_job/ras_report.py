@@ -33,6 +33,67 @@ from fabtui_node.parsers.lines import (
 _MOST_KINDS = 64
 #: NCCL 2.24 and 2.25 count all collectives together.
 ANY = "collective"
+#: Maximum number of silent ranks that get a sentence, and of commands.
+_MOST = 4
+#: What RAS counts, after ``NCCL_NUM_FUNCTIONS``.
+BLIND = (
+    "RAS counts Broadcast, Reduce, AllGather, ReduceScatter and AllReduce only: a hang in send or recv (pipelines,"
+    " all-to-all) does not show here; flight recorder dumps and stacks show it"
+)
+#: What else a late rank may do, of which RAS shows nothing.
+_PENDING = (
+    "RAS does not count send and recv: {who} may wait in one, and then the rank that it waits for is behind; stacks and"
+    " flight recorder dumps show it. A rank that is writing a checkpoint has such counts, too"
+)
+_FOREVER = "RAS gives up on a process after 60 s of silence, and does not notice if it resumes later"
+_SILENT = {
+    "dead": "RAS considers it dead",
+    "unresponsive": "it does not answer RAS: it is stopped, or its node is cut off",
+    "missing": "RAS has no data on it: it is stopped, busy, or its node is cut off",
+}
+#: A value at the end of a line and a name on the next one: no valid JSON has this without a comma.
+_NO_COMMA = re.compile(r"([\d\"}\]el])([ \t]*\n[ \t]*\")")
+_ERRORS = {1: "unhandled CUDA error", 2: "unhandled system error", 3: "internal error", 4: "invalid argument"}
+#: ncclSuccess and ncclInProgress.
+_FINE = (0, 7)
+#: Maximum number of ranks that one range may stand for.
+_MOST_RANKS = 1 << 20
+#: Maximum number of communicators.
+_MOST_COMMUNICATORS = 65_536
+_N = r"(\d{1,9})"
+_VERSION = re.compile(r"NCCL version (\S{1,40}) compiled with CUDA \S{1,20}")
+_CUDA = re.compile(rf"CUDA runtime version {_N}, driver version {_N}")
+_TOTALS = re.compile(rf"\s*{_N}\s+{_N}\s+{_N}(?:\s+{_N}\s+{_N})?\s*")
+_GATHERED = re.compile(r"Communicators\.\.\. \((\d{1,9}(?:\.\d{1,9})?)s\)")
+_ROW = re.compile(
+    rf"\s*{_N}\s+{_N}\s+{_N}\s+(\d{{1,9}}(?:-\d{{1,9}})?)\s+{_N}\s+{_N}\s+([A-Z,/]{{2,60}})\s+([A-Z,]{{2,60}})\s*"
+)
+_PROCESS = re.compile(rf"Process {_N} on node (\S{{1,255}}) managing GPUs? (.{{1,200}})")
+_GPU = re.compile(r"([\d,]{1,200})(?: \(NVML ([\d,]{1,200})\))?")
+_COMMUNICATOR = re.compile(rf"#{_N}-{_N} \(([0-9a-f]{{16}})\) (INCOMPLETE|ERROR|MISMATCH)")
+_DIFFERENT = re.compile(r"Communicator ranks have different (?:(\w{1,40}) operation counts|(status))")
+_WHERE = r"(?:GPUs? (.{1,200}?) managed by process (\d{1,9}) on node (\S{1,255})|\[process information not found\])"
+_RANK = re.compile(
+    rf"Rank {_N}(?: has (?:launched up to operation (\d{{1,18}})|(not) launched any operations|status (\w{{1,40}}))"
+    rf"| reported (.{{1,200}}?))? -- {_WHERE}"
+)
+_TALLY = re.compile(
+    rf"{_N} ranks (?:have launched up to operation (\d{{1,18}})|(have not) launched any operations"
+    r"|have status (\w{1,40})|reported (.{1,200}))"
+)
+_MISSING = re.compile(r"The (?:missing|unknown) ranks?: ([\d,-]{1,20000})")
+_TIMEOUTS = re.compile(rf"Encountered {_N} communication timeouts?")
+#: Lines without a value of their own.
+_KNOWN = re.compile(
+    r"SERVER PROTOCOL \d+|OK|=+|Job summary|Errors|Warnings|TIMEOUT|Group +Comms +Nodes.*|# +in group.*"
+    r"|Nodes +Processes.*"
+    r"|\(total\) .*|per node.*|Processes +GPUs.*|per process"
+    r"|Missing communicator data from \d+ (?:job process(?:es)?|ranks?)"
+    r"|\d+ job process(?:es are| is) considered dead.*|\[could not find information on \d+ process(?:es)?\]"
+    r"|(?:Initialization|Asynchronous) errors? on \d+ ranks?|The outlier nodes?:|Node \S+ running process(?:es)? [\d,]+"
+    r"|\d+ +\d+|No communicator data collected!|Rank \S+ has status \w+"
+)
+_IS_JSON = re.compile(r'"(?:communicators_count|missing_ranks_count|collective_counts)"\s*:')
 
 
 class Process(NamedTuple):
@@ -137,26 +198,6 @@ class RasReport:
     communicators: dict[str, RasCommunicator] = field(default_factory=dict)
     missing: list[Process] = field(default_factory=list)
     complete: bool = False
-
-
-#: Maximum number of silent ranks that get a sentence, and of commands.
-_MOST = 4
-#: What RAS counts, after ``NCCL_NUM_FUNCTIONS``.
-BLIND = (
-    "RAS counts Broadcast, Reduce, AllGather, ReduceScatter and AllReduce only: a hang in send or recv (pipelines,"
-    " all-to-all) does not show here; flight recorder dumps and stacks show it"
-)
-#: What else a late rank may do, of which RAS shows nothing.
-_PENDING = (
-    "RAS does not count send and recv: {who} may wait in one, and then the rank that it waits for is behind; stacks and"
-    " flight recorder dumps show it. A rank that is writing a checkpoint has such counts, too"
-)
-_FOREVER = "RAS gives up on a process after 60 s of silence, and does not notice if it resumes later"
-_SILENT = {
-    "dead": "RAS considers it dead",
-    "unresponsive": "it does not answer RAS: it is stopped, or its node is cut off",
-    "missing": "RAS has no data on it: it is stopped, busy, or its node is cut off",
-}
 
 
 def answer(report: RasReport, earlier: RasReport | None = None) -> WhoIsBehind:
@@ -316,12 +357,7 @@ def _growth(report: RasReport, earlier: RasReport) -> dict[tuple[str, int], str]
 # Keys after ``src/ras/client_support.cc`` (``rasDumpCommsToJSON``). 2.28.7 and 2.28.9 leave out a comma after
 # ``nvml_dev`` of a missing rank. Their JSON is invalid exactly when something is wrong; the comma is put in.
 
-#: A value at the end of a line and a name on the next one: no valid JSON has this without a comma.
-_NO_COMMA = re.compile(r"([\d\"}\]el])([ \t]*\n[ \t]*\")")
-_ERRORS = {1: "unhandled CUDA error", 2: "unhandled system error", 3: "internal error", 4: "invalid argument"}
 _ERRORS |= {5: "invalid usage", 6: "remote process exited or there was a network error"}
-#: ncclSuccess and ncclInProgress.
-_FINE = (0, 7)
 
 
 def json_of(text: str) -> dict[str, Any]:
@@ -417,46 +453,6 @@ def _totals(report: RasReport) -> None:
         report.nodes = len({place.node for place in places.values()})
         report.processes = len({(place.node, place.pid) for place in places.values()})
         report.gpus = len({(place.node, place.gpu) for place in places.values()})
-
-
-#: Maximum number of ranks that one range may stand for.
-_MOST_RANKS = 1 << 20
-#: Maximum number of communicators.
-_MOST_COMMUNICATORS = 65_536
-
-_N = r"(\d{1,9})"
-_VERSION = re.compile(r"NCCL version (\S{1,40}) compiled with CUDA \S{1,20}")
-_CUDA = re.compile(rf"CUDA runtime version {_N}, driver version {_N}")
-_TOTALS = re.compile(rf"\s*{_N}\s+{_N}\s+{_N}(?:\s+{_N}\s+{_N})?\s*")
-_GATHERED = re.compile(r"Communicators\.\.\. \((\d{1,9}(?:\.\d{1,9})?)s\)")
-_ROW = re.compile(
-    rf"\s*{_N}\s+{_N}\s+{_N}\s+(\d{{1,9}}(?:-\d{{1,9}})?)\s+{_N}\s+{_N}\s+([A-Z,/]{{2,60}})\s+([A-Z,]{{2,60}})\s*"
-)
-_PROCESS = re.compile(rf"Process {_N} on node (\S{{1,255}}) managing GPUs? (.{{1,200}})")
-_GPU = re.compile(r"([\d,]{1,200})(?: \(NVML ([\d,]{1,200})\))?")
-_COMMUNICATOR = re.compile(rf"#{_N}-{_N} \(([0-9a-f]{{16}})\) (INCOMPLETE|ERROR|MISMATCH)")
-_DIFFERENT = re.compile(r"Communicator ranks have different (?:(\w{1,40}) operation counts|(status))")
-_WHERE = r"(?:GPUs? (.{1,200}?) managed by process (\d{1,9}) on node (\S{1,255})|\[process information not found\])"
-_RANK = re.compile(
-    rf"Rank {_N}(?: has (?:launched up to operation (\d{{1,18}})|(not) launched any operations|status (\w{{1,40}}))"
-    rf"| reported (.{{1,200}}?))? -- {_WHERE}"
-)
-_TALLY = re.compile(
-    rf"{_N} ranks (?:have launched up to operation (\d{{1,18}})|(have not) launched any operations"
-    r"|have status (\w{1,40})|reported (.{1,200}))"
-)
-_MISSING = re.compile(r"The (?:missing|unknown) ranks?: ([\d,-]{1,20000})")
-_TIMEOUTS = re.compile(rf"Encountered {_N} communication timeouts?")
-#: Lines without a value of their own.
-_KNOWN = re.compile(
-    r"SERVER PROTOCOL \d+|OK|=+|Job summary|Errors|Warnings|TIMEOUT|Group +Comms +Nodes.*|# +in group.*"
-    r"|Nodes +Processes.*"
-    r"|\(total\) .*|per node.*|Processes +GPUs.*|per process"
-    r"|Missing communicator data from \d+ (?:job process(?:es)?|ranks?)"
-    r"|\d+ job process(?:es are| is) considered dead.*|\[could not find information on \d+ process(?:es)?\]"
-    r"|(?:Initialization|Asynchronous) errors? on \d+ ranks?|The outlier nodes?:|Node \S+ running process(?:es)? [\d,]+"
-    r"|\d+ +\d+|No communicator data collected!|Rank \S+ has status \w+"
-)
 
 
 def parse_text(text: str, notes: Notes) -> RasReport:
@@ -589,9 +585,6 @@ def _listed(text: str) -> list[int]:
             end = min(int(last or first), int(first) + _MOST_RANKS - len(ranks))
             ranks += range(int(first), end + 1)
     return ranks
-
-
-_IS_JSON = re.compile(r'"(?:communicators_count|missing_ranks_count|collective_counts)"\s*:')
 
 
 def report_of(text: str, notes: Notes) -> RasReport:

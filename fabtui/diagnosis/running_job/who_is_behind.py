@@ -15,6 +15,13 @@ _MOST_NODES = 3
 
 #: Why nothing is known of a job.
 NO_RANK = "no process with a rank (RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK) is visible to this user on"
+#: Verbs about one rank, and about several.
+_PLURALS = {"is": "are", "has": "have", "runs": "run", "sleeps": "sleep", "waits": "wait", "works": "work"}
+#: Maximum number of frames that a line shows.
+_SHOWN = 4
+STOPPED = "stopped (kill -CONT resumes it)"
+#: Share of a processor from which a main thread is busy.
+_BUSY = 0.5
 
 
 class JobPlace(NamedTuple):
@@ -52,10 +59,6 @@ def ranks_text(places: Iterable[JobPlace]) -> str:
 
 def has(places: int) -> str:
     return "has" if places == 1 else "have"
-
-
-#: Verbs about one rank, and about several.
-_PLURALS = {"is": "are", "has": "have", "runs": "run", "sleeps": "sleep", "waits": "wait", "works": "work"}
 
 
 def plural(words: str) -> str:
@@ -149,13 +152,6 @@ def at_rank(place: JobPlace, command: str) -> str:
     if place.pid is None:
         return f"on the node of rank {place.rank}: {command}"
     return f"ssh {place.node} {command}" if place.node else command
-
-
-#: Maximum number of frames that a line shows.
-_SHOWN = 4
-STOPPED = "stopped (kill -CONT resumes it)"
-#: Share of a processor from which a main thread is busy.
-_BUSY = 0.5
 
 
 class RankStack(NamedTuple):

@@ -13,6 +13,44 @@ from fabtui.diagnosis.knowledge.log_causes import failure_in, seconds_of
 _LONGEST = 1000
 #: Errors of a file that are kept; more are counted.
 KEPT = 50
+#: Line of the script and process that a shell writes before the way in which its child ended.
+_OF_CHILD = r"line \d{1,6}: +\d{1,9} "
+#: A line without any of these is not an error: most lines of a log need no other pattern.
+_WORDS = (
+    *("error", "exception", "fatal", "critical", "killed", "abort", "fault", "core dumped", "oom", "out of memory"),
+    *("no space", "quota", "stale", "no cuda", "illegal", "assert", "timed out", "timeout", "broken", "fail"),
+    *("connection", "nccl warn", "[e", "not yet initialized", "unable", "could not", "couldn't", "stuck"),
+)
+_HARMLESS = re.compile(
+    r"\b\w{0,60}Warning\b|warnings\.warn|\b(?:0|no|without) errors?\b|\berrors?\s?[=:]\s?(?:0\b|None|ignore)"
+    r"|\bOMP_NUM_THREADS\b|\berror rate\b|\berror_(?:if|correct|handler)\w{0,40}"
+    # What failed before and is tried again is not an error of the job.
+    r"|\bretry(?:ing)?\b|\bfall(?:ing)? ?back\b"
+    # A launcher ends the other tasks.
+    r"|^srun: error: .{1,2000}: Terminated|\bSIGTERM\b",
+    re.I,
+)
+#: A step is ended from outside, or by its launcher: what follows in the file is a consequence.
+_ENDING = re.compile(
+    r"^srun: (?:Job step aborted|forcing job termination|Force Terminat|Terminating|launch/slurm: .{0,40}terminat)"
+    r"|\*\*\* (?:STEP|JOB) \S{1,40} ON \S{1,80} CANCELLED",
+    re.ASCII,
+)
+#: Why Slurm ended a step or job.
+_CANCELLED = re.compile(
+    r"\*\*\* (?:STEP|JOB) \S{1,40} ON \S{1,80} CANCELLED AT \S{1,40} DUE TO (.{1,200}?) \*\*\*", re.ASCII
+)
+_KILLED = re.compile(r"(?:^|: " + _OF_CHILD + r")(?:Terminated|Killed)\b")
+_LABEL = re.compile(r"^\s{0,4}(?:\d{1,6}: |\[(?:rank|default|Rank )\d{1,7}\]: ?)", re.ASCII)
+_LEADING_STAMP = re.compile(r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,:Z+-]{0,16}\]?:? {1,4}", re.ASCII)
+#: What srun prints about a task that ended, and torchrun about a process.
+_TASK = re.compile(r"^srun: error: (\S{1,2000}): tasks? ([\d,-]{1,2000}): (.{1,200})$", re.ASCII)
+#: What srun prints about tasks that it could not start.
+_LAUNCH = re.compile(
+    r"^srun: error: (?:task (\d{1,9}) launch failed|Task launch for \S{1,60} failed on node (\S{1,255})): (.{1,200})$",
+    re.ASCII,
+)
+_ELASTIC = re.compile(r"failed \(exitcode: (-?\d{1,4})\) local_rank: (\d{1,6}) \(pid: (\d{1,9})\)", re.ASCII)
 
 
 class LineKind(NamedTuple):
@@ -27,8 +65,6 @@ def _kind(name: str, pattern: str, *, cause: bool = True, flags: int = 0) -> Lin
     return LineKind(name, cause, re.compile(pattern, flags | re.ASCII))
 
 
-#: Line of the script and process that a shell writes before the way in which its child ended.
-_OF_CHILD = r"line \d{1,6}: +\d{1,9} "
 #: In the order in which they are tried: the first that matches counts. Consequences come before the general words.
 KINDS = (
     _kind("ecc_uncorrectable", r"uncorrectable (?:ECC|NVLink) error|cudaErrorECCUncorrectable", flags=re.I),
@@ -67,42 +103,6 @@ KINDS = (
 _KNOWN = {cause: _kind("known", "(?!)", cause=cause) for cause in (True, False)}
 #: Pattern of each kind, by name.
 PATTERNS = {kind.name: kind.pattern for kind in KINDS}
-#: A line without any of these is not an error: most lines of a log need no other pattern.
-_WORDS = (
-    *("error", "exception", "fatal", "critical", "killed", "abort", "fault", "core dumped", "oom", "out of memory"),
-    *("no space", "quota", "stale", "no cuda", "illegal", "assert", "timed out", "timeout", "broken", "fail"),
-    *("connection", "nccl warn", "[e", "not yet initialized", "unable", "could not", "couldn't", "stuck"),
-)
-_HARMLESS = re.compile(
-    r"\b\w{0,60}Warning\b|warnings\.warn|\b(?:0|no|without) errors?\b|\berrors?\s?[=:]\s?(?:0\b|None|ignore)"
-    r"|\bOMP_NUM_THREADS\b|\berror rate\b|\berror_(?:if|correct|handler)\w{0,40}"
-    # What failed before and is tried again is not an error of the job.
-    r"|\bretry(?:ing)?\b|\bfall(?:ing)? ?back\b"
-    # A launcher ends the other tasks.
-    r"|^srun: error: .{1,2000}: Terminated|\bSIGTERM\b",
-    re.I,
-)
-#: A step is ended from outside, or by its launcher: what follows in the file is a consequence.
-_ENDING = re.compile(
-    r"^srun: (?:Job step aborted|forcing job termination|Force Terminat|Terminating|launch/slurm: .{0,40}terminat)"
-    r"|\*\*\* (?:STEP|JOB) \S{1,40} ON \S{1,80} CANCELLED",
-    re.ASCII,
-)
-#: Why Slurm ended a step or job.
-_CANCELLED = re.compile(
-    r"\*\*\* (?:STEP|JOB) \S{1,40} ON \S{1,80} CANCELLED AT \S{1,40} DUE TO (.{1,200}?) \*\*\*", re.ASCII
-)
-_KILLED = re.compile(r"(?:^|: " + _OF_CHILD + r")(?:Terminated|Killed)\b")
-_LABEL = re.compile(r"^\s{0,4}(?:\d{1,6}: |\[(?:rank|default|Rank )\d{1,7}\]: ?)", re.ASCII)
-_LEADING_STAMP = re.compile(r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,:Z+-]{0,16}\]?:? {1,4}", re.ASCII)
-#: What srun prints about a task that ended, and torchrun about a process.
-_TASK = re.compile(r"^srun: error: (\S{1,2000}): tasks? ([\d,-]{1,2000}): (.{1,200})$", re.ASCII)
-#: What srun prints about tasks that it could not start.
-_LAUNCH = re.compile(
-    r"^srun: error: (?:task (\d{1,9}) launch failed|Task launch for \S{1,60} failed on node (\S{1,255})): (.{1,200})$",
-    re.ASCII,
-)
-_ELASTIC = re.compile(r"failed \(exitcode: (-?\d{1,4})\) local_rank: (\d{1,6}) \(pid: (\d{1,9})\)", re.ASCII)
 
 
 class ErrorLine(NamedTuple):

@@ -14,6 +14,14 @@ _ELAPSED = re.compile(r"elapsed time per iteration \((ms|s)\)")
 #: Length of a line that is examined, and of a name and a value.
 _LONGEST_LINE = 4000
 _LONGEST = 60
+_LOSS = ("lm loss", "loss", "lm loss value", "loss value")
+_VALUE = re.compile(r"[0-9.eE+-]{1,40}|-?nan|-?inf", re.ASCII | re.I)
+#: Number of iterations that are kept.
+KEPT = 1000
+#: The first iteration is warm-up if it takes this many times the median; any other one is slow then.
+SLOW = 1.5
+#: Number of iterations after the warm-up from which a slow one stands out.
+_ENOUGH = 4
 
 
 class IterationLine(NamedTuple):
@@ -45,16 +53,6 @@ def iteration_line(line: str) -> IterationLine | None:
     fields = [(name.strip(), value.strip()) for name, colon, value in parts if colon]
     short = {name: value for name, value in fields if 0 < len(name) <= _LONGEST >= len(value)}
     return IterationLine(int(found[1]), int(found[2]), short, found.start(), bool(last) or not rest)
-
-
-_LOSS = ("lm loss", "loss", "lm loss value", "loss value")
-_VALUE = re.compile(r"[0-9.eE+-]{1,40}|-?nan|-?inf", re.ASCII | re.I)
-#: Number of iterations that are kept.
-KEPT = 1000
-#: The first iteration is warm-up if it takes this many times the median; any other one is slow then.
-SLOW = 1.5
-#: Number of iterations after the warm-up from which a slow one stands out.
-_ENOUGH = 4
 
 
 class Iteration(NamedTuple):

@@ -20,6 +20,20 @@ Stream = Literal["out", "err", "gpu"]
 #: Number of lines at the end of a file that are kept, and maximum length of one: a job may have thousands of files.
 KEPT = 150
 LONGEST = 600
+_FIELD = re.compile(r"%(\d{0,2})([A-Za-z%])|\{(job|node|user)\}", re.ASCII)
+_WORD = re.compile(r"[A-Za-z0-9]+(?:[.-][A-Za-z0-9]+)*")
+#: Names of outputs of batch scripts.
+_BATCH = re.compile(r"(?:^|[._-])(?:sbatch|batch)(?:[._-]|$)|^(?:slurm|job)[._-]?\d{1,12}(?:[._-]|$)")
+_ERROR_NAME = re.compile(r"(?:^|[._-])(?:err|stderr|error)(?:[._-]|$)", re.I)
+_GPU_NAME = re.compile(r"(?:^|[._-])(?:gpu|gpustat)(?:[._-]|$)", re.I)
+#: Files in a folder of logs that are none.
+_NOT_LOGS = re.compile(
+    r"tfevents|\.(?:py|sh|json|jsonl|yaml|yml|toml|csv|pt|pth|ckpt|safetensors|bin|idx|npy|npz|tar|zip|gz|xz|zst|sqlite"
+    r"|pickle|pkl|db|sif|sqsh|nsys-rep|qdrep|svg|png|html|so|c|h|pid|1)$",
+    re.I,
+)
+#: Maximum number of files of a job.
+_MOST_FILES = 32_768
 
 
 class NewLines(NamedTuple):
@@ -76,20 +90,6 @@ class LogFile:
         """Return the last lines that are not blank, the unfinished one included; not cleaned of control characters."""
         lines = [*self._tail, *([self.unfinished] if self.unfinished.strip() else [])]
         return lines[-number:]
-
-
-_FIELD = re.compile(r"%(\d{0,2})([A-Za-z%])|\{(job|node|user)\}", re.ASCII)
-_WORD = re.compile(r"[A-Za-z0-9]+(?:[.-][A-Za-z0-9]+)*")
-#: Names of outputs of batch scripts.
-_BATCH = re.compile(r"(?:^|[._-])(?:sbatch|batch)(?:[._-]|$)|^(?:slurm|job)[._-]?\d{1,12}(?:[._-]|$)")
-_ERROR_NAME = re.compile(r"(?:^|[._-])(?:err|stderr|error)(?:[._-]|$)", re.I)
-_GPU_NAME = re.compile(r"(?:^|[._-])(?:gpu|gpustat)(?:[._-]|$)", re.I)
-#: Files in a folder of logs that are none.
-_NOT_LOGS = re.compile(
-    r"tfevents|\.(?:py|sh|json|jsonl|yaml|yml|toml|csv|pt|pth|ckpt|safetensors|bin|idx|npy|npz|tar|zip|gz|xz|zst|sqlite"
-    r"|pickle|pkl|db|sif|sqsh|nsys-rep|qdrep|svg|png|html|so|c|h|pid|1)$",
-    re.I,
-)
 
 
 def pattern_of(template: str, fields: Mapping[str, str], *, literal: bool = False) -> str:
@@ -216,8 +216,6 @@ class FileClock:
         return max(0.0, server - modified)
 
 
-#: Maximum number of files of a job.
-_MOST_FILES = 32_768
 #: Where files are read: "" is this machine, else a node.
 Reader = str
 

@@ -37,6 +37,7 @@ _ENDS = {
 }
 
 Found = Iterator[Finding]
+_CONF_NEXT = "compare the scripts on these nodes, and the variables that sbatch and srun export (--export)"
 
 
 class JobRule(Rule[JobFacts]):
@@ -281,9 +282,6 @@ def _different_settings(rule: JobRule, facts: JobFacts) -> Found:
         nodes = tuple(who for who in parts[0][1] if who in facts.logs.nodes)
         where = "ranks" if tasks and is_of_devices(name) else "nodes"
         yield rule.found(f"{name} differs between {where}: {text}", nodes, (), _CONF_NEXT)
-
-
-_CONF_NEXT = "compare the scripts on these nodes, and the variables that sbatch and srun export (--export)"
 
 
 def _node_ranks(rule: JobRule, facts: JobFacts) -> Found:

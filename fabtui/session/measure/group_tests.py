@@ -34,6 +34,10 @@ FORM_DEADLINE = 6.0
 TRANSFER = 0.25
 #: Maximum number of transfers per event.
 _PART = 1024
+#: Largest number of nodes of which every pair is a group: 2,016 groups. Above, a node has up to three partners.
+EVERY_NODE_PAIR = 64
+#: Maximum number of rings that are taken from a node.
+_MOST_RINGS = 32
 
 
 class WorldTest(NamedTuple):
@@ -310,14 +314,6 @@ def _rows_of(report: Message | None) -> list[Any]:
         return []
     found: list[Any] = json.loads(zlib.decompress(rows))
     return found
-
-
-#: Largest number of nodes of which every pair is a group: 2,016 groups. Above, a node has up to three partners.
-EVERY_NODE_PAIR = 64
-
-
-#: Maximum number of rings that are taken from a node.
-_MOST_RINGS = 32
 
 
 class Group(NamedTuple):

@@ -36,6 +36,23 @@ _HEADERS = {4: 28, 6: 48}
 _LARGEST = 65_535
 #: Minimum MTU; smaller values are ignored.
 _MIN_MTU = 576
+COUNT = 3
+WAIT = 1.0
+#: Maximum round trip (s) of the first echoes; slower targets are asked again.
+FIRST_WAIT = 0.5
+#: Number and interval (s) of the echoes that distinguish a lossy path from one accidental loss.
+LOSS_COUNT = 20
+LOSS_PERIOD = 0.05
+WHOLE_COUNT = 2
+WHOLE_COUNT_AGAIN = 5
+#: Packet sizes (bytes) to try below the MTU: usual in clouds, InfiniBand, Ethernet and tunnels, and IPv6's minimum.
+LADDER = (8900, 4096, 2044, 1500, 1450, 1400, 1280)
+#: Maximum number of failed large echoes per node that are examined; the others have the same cause.
+MAX_EXAMINED = 64
+#: Maximum number of targets whose printed output is kept even if they pass.
+MAX_RAW_TARGETS = 5000
+#: Payload (bytes) of an echo where none is asked for.
+SMALL = 56
 
 
 class Address(NamedTuple):
@@ -201,24 +218,6 @@ def _distances(count: int, share: float) -> set[int]:
     near = {1 + round(step * at) for at in range(half)}
     return {distance for one in near for distance in (one, count - one)}
 
-
-COUNT = 3
-WAIT = 1.0
-#: Maximum round trip (s) of the first echoes; slower targets are asked again.
-FIRST_WAIT = 0.5
-#: Number and interval (s) of the echoes that distinguish a lossy path from one accidental loss.
-LOSS_COUNT = 20
-LOSS_PERIOD = 0.05
-WHOLE_COUNT = 2
-WHOLE_COUNT_AGAIN = 5
-#: Packet sizes (bytes) to try below the MTU: usual in clouds, InfiniBand, Ethernet and tunnels, and IPv6's minimum.
-LADDER = (8900, 4096, 2044, 1500, 1450, 1400, 1280)
-#: Maximum number of failed large echoes per node that are examined; the others have the same cause.
-MAX_EXAMINED = 64
-#: Maximum number of targets whose printed output is kept even if they pass.
-MAX_RAW_TARGETS = 5000
-#: Payload (bytes) of an echo where none is asked for.
-SMALL = 56
 
 #: Targets, each with the payload in bytes, or None for the usual one.
 Asked = list[tuple[Target, int | None]]

@@ -21,6 +21,10 @@ from fabtui.transport.link import Message
 #: Maximum size (characters) of the texts of all parts of an answer, and what a part counts besides.
 MOST_TEXT = 128 << 20
 _A_PART = 1000
+#: Maximum size (bytes) of a dump.
+_MOST_BYTES = 64 << 20
+#: Maximum time (s) in which the dumps of one node are read.
+_READING = 60.0
 
 
 class Reply(NamedTuple):
@@ -71,12 +75,6 @@ def texts_of(reply: Reply) -> list[str]:
     complete = reply.value.get("reports") if reply.value else None
     # A report that the deadline cut off may have left parts.
     return ["".join(texts[number]) for number in sorted(texts)][: complete if isinstance(complete, int) else 0]
-
-
-#: Maximum size (bytes) of a dump.
-_MOST_BYTES = 64 << 20
-#: Maximum time (s) in which the dumps of one node are read.
-_READING = 60.0
 
 
 class Dumps(NamedTuple):
