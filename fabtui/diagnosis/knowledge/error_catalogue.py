@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from fabtui.diagnosis.knowledge import load
 from fabtui.diagnosis.knowledge.pattern_set import PatternSet
-from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.model.endpoints import node_of
 from fabtui.model.measurement import Measurement
 from fabtui.sanitize import one_line

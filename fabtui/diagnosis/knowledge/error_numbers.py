@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from fabtui.diagnosis.knowledge import load
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning, meaning_named, meaning_of
 from fabtui.diagnosis.knowledge.pattern_set import PatternSet
-from fabtui.diagnosis.knowledge.toml_data import load
 
 #: A longer text is a line of a log.
 _LONGEST_CODE = 60

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from fabtui.diagnosis.knowledge import load
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning, meanings
 from fabtui.diagnosis.knowledge.error_numbers import number_in
 from fabtui.diagnosis.knowledge.pattern_set import PatternSet
-from fabtui.diagnosis.knowledge.toml_data import load
 
 #: Maximum number of characters of a line that are searched.
 _LONGEST = 1_000

@@ -413,6 +413,7 @@ class LogReader:
         return behind if len(behind) < len(self._work) else []
 
 
+@functools.lru_cache(_MOST_KEPT)
 def failure_in(line: str) -> Meaning | None:
     """Return what a line alone reports as a failure: its entry in the catalogue, else its stage; None for notices."""
     marks = _marks().owners(line)

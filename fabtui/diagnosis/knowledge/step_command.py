@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fabtui.diagnosis.knowledge import toml_data
+from fabtui.diagnosis.knowledge import load
 from fabtui.model.command_log import CommandRun
 from fabtui.model.session_model import Model
 from fabtui.transport.registry import command_on_node
@@ -66,7 +66,7 @@ class StepCommand:
 
 @functools.cache
 def _read_only_patterns() -> dict[str, re.Pattern[str]]:
-    table = toml_data.load("read_only_commands")
+    table = load("read_only_commands")
     word = table["word"]
     return {
         name: re.compile("|".join(f"(?:{one.replace('WORD', word)})" for one in shapes))
@@ -106,7 +106,7 @@ def step_command(model: Model, text: str) -> StepCommand:
         raise CannotRunError("This step names no node to run on.")
     if node not in model.nodes:
         raise CannotRunError(f"{node} is not a node of this session.")
-    if _ASSIGNMENT.match(first[0]) or first[0] in toml_data.load("read_only_commands")["shell_only"]:
+    if _ASSIGNMENT.match(first[0]) or first[0] in load("read_only_commands")["shell_only"]:
         raise CannotRunError(f"{first[0]} depends on a login shell on {node}, and steps run without a shell.")
     greps, last = _filters(rest)
     return StepCommand(str(text), node, tuple(first), greps, last)
@@ -207,7 +207,7 @@ class _Known(msgspec.Struct, frozen=True):
 
 @functools.cache
 def _known() -> tuple[_Known, ...]:
-    return msgspec.convert(toml_data.load("step_outputs")["output"], tuple[_Known, ...])
+    return msgspec.convert(load("step_outputs")["output"], tuple[_Known, ...])
 
 
 def judged_output(run: CommandRun, lines: Sequence[str]) -> OutputJudgement:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.finding import Severity
-from fabtui.diagnosis.knowledge.toml_data import load
+from fabtui.diagnosis.knowledge import load
 from fabtui.model.facts.node_view import dicts, number
 from fabtui_node.probes import kernel_log
 from fabtui_node.probes.judgement import some

@@ -24,8 +24,6 @@ _RATIO, _WAIT = 2.0, 1000.0
 _TOGETHER = 0.25
 #: Least share of the latest collectives in which ranks wait, and of those in which the same rank comes last.
 _SHARE = 0.5
-#: Times of other sources are those of the launch, not of the execution.
-_MEASURED = "kernel_gpu"
 #: Maximum numbers of communicators, ranks, and collectives of a rank.
 _MOST_RANKS, _MOST_TIMES = 65_536, 4096
 BLIND = "the Inspector shows completed operations: a collective that hangs is not among them"
@@ -147,10 +145,6 @@ def _take(times: InspectorTimes, node: str, row: Mapping[str, Any]) -> bool:
         if size is not None and serial is not None and time is not None:
             times.take(communicator, rank, one[0][:40], size, serial, time)
     return True
-
-
-def is_measured(source: str | None) -> bool:
-    return source is None or source == _MEASURED
 
 
 def _time(microseconds: float) -> str:

@@ -126,7 +126,9 @@ def _by_processor(log: JobEvidenceLog, group: JobGroup) -> LateRanks | None:
         rows = [(sample.clock, rank) for sample in _window(log, group, one) if (rank := _rank(sample, one)) is not None]
         if len(rows) < _FEWEST:
             return None
-        sent = [_grew(before, after) for (_, before), (_, after) in pairwise(rows)]
+        # Without a GPU, ranks send by the calls that read and write files.
+        used = [rank.files for _, rank in rows]
+        sent = [None not in (was, now) and (now or 0) > (was or 0) for was, now in pairwise(used)]
         (first, start), (last, end) = rows[0], rows[-1]
         if not all(sent) or start.cpu_all is None or end.cpu_all is None or last <= first:
             return None
@@ -143,11 +145,6 @@ def _by_processor(log: JobEvidenceLog, group: JobGroup) -> LateRanks | None:
 
 def _rank(sample: JobSample, one: JobRank) -> RankSample | None:
     return next((each for each in sample.ranks if each.process.pid == one.place.pid), None)
-
-
-def _grew(before: RankSample, after: RankSample) -> bool:
-    """Return True if a rank has read or written something: without a GPU, ranks send by these calls."""
-    return before.files is not None and after.files is not None and after.files > before.files
 
 
 def _means(sample: JobSample, one: JobRank) -> tuple[float | None, float | None]:

@@ -10,7 +10,7 @@ import re
 import statistics
 from typing import Any
 
-from fabtui.diagnosis.running_job.inspector import InspectorTimes, is_measured
+from fabtui.diagnosis.running_job.inspector import InspectorTimes
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import json_objects, number, plain_lines
 from fabtui_node.parsers.nccl.inspector_records import CompletedOperation, operations
@@ -47,7 +47,7 @@ class _Records:
         if one.serial is not None:
             kind = one.operation if one.kind == "p2p" else "collective"
             row["last"][kind] = max(one.serial, row["last"].get(kind, one.serial))
-        if one.kind == "coll" and is_measured(one.source) and None not in (one.size, one.serial, one.time):
+        if one.kind == "coll" and one.source in (None, "kernel_gpu") and None not in (one.size, one.serial, one.time):
             self.times.place(name, one.rank, one.host or "", one.pid)
             self.times.take(name, one.rank, one.operation, one.size or 0, one.serial or 0, one.time or 0.0)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import NamedTuple
 
@@ -116,17 +115,12 @@ class ErrorLine(NamedTuple):
     @property
     def meaning(self) -> Meaning | None:
         """The entry of the catalogue of errors that explains it, or None."""
-        return _meaning(self.text)
+        return failure_in(self.text)
 
     @property
     def cause(self) -> bool:
         """True if it can begin a failure; the catalogue of errors knows better than the words of the line."""
         return self.kind.cause if (known := self.meaning) is None else known.role == "cause"
-
-
-@functools.lru_cache(maxsize=4096)
-def _meaning(text: str) -> Meaning | None:
-    return failure_in(text)
 
 
 class DeadTask(NamedTuple):
@@ -152,7 +146,7 @@ def error_of(line: str, seen: float | None = None) -> ErrorLine | None:
     text = unlabelled(line).strip()
     words = text[stamp.end() :] if (stamp := _LEADING_STAMP.match(text)) else text
     kind = next((kind for kind in KINDS if kind.pattern.search(words)), None)
-    if kind is None and (known := _meaning(text)) is not None:
+    if kind is None and (known := failure_in(text)) is not None:
         kind = _KNOWN[known.role == "cause"]
     return None if kind is None else ErrorLine(kind, text, seconds_of(line) or seen)
 

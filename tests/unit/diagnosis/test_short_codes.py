@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from fabtui.diagnosis.knowledge import load
 from fabtui.diagnosis.knowledge.error_numbers import short_code
-from fabtui.diagnosis.knowledge.toml_data import load
 
 
 @pytest.mark.parametrize(
