@@ -119,8 +119,8 @@ def flight_dump(value: Any) -> FlightDump | None:
     whole = any(entry.get("record_id") == 0 for entry in entries)
     for name, about in config.items():
         if name and name not in groups and len(groups) < _GROUPS and isinstance(about, dict):
-            found_none = _calls_of((name, _text(about.get("desc"))), [], {}, _members(about))
-            groups[name] = found_none._replace(called=0, finished=0) if whole else found_none
+            idle = _calls_of((name, _text(about.get("desc"))), [], {}, _members(about))
+            groups[name] = idle._replace(called=0, finished=0) if whole else idle
     return FlightDump(_text(value.get("version")), _text(value.get("comm_lib_version")), len(entries), groups)
 
 
@@ -168,15 +168,12 @@ def _calls_of(key: tuple[str, str], calls: list[Call], status: dict[str, Any], m
     finished = max((call.number for call in collectives if call.done), default=None)
     if len(collectives) == len(calls):
         # The status counts sends and receives as well; without them it knows more than the entries that were kept.
-        called = max(_known(called, status.get("last_enqueued_collective")), default=None)
-        finished = max(_known(finished, status.get("last_completed_collective")), default=None)
+        names = ("last_enqueued_collective", "last_completed_collective")
+        known = [(number, json_whole(status.get(name))) for number, name in zip((called, finished), names, strict=True)]
+        called, finished = (max((one for one in pair if one is not None), default=None) for pair in known)
     done = [call for call in calls if call.done][-_FINISHED:]
     open_calls = [call for call in calls if not call.done][:_UNFINISHED]
     return GroupCalls(key[0], key[1] or key[0], members, called, finished, (*done, *open_calls))
-
-
-def _known(*numbers: Any) -> list[int]:
-    return [number for one in numbers if (number := json_whole(one)) is not None]
 
 
 def _members(about: dict[str, Any]) -> tuple[int, ...]:
@@ -189,12 +186,6 @@ def _members(about: dict[str, Any]) -> tuple[int, ...]:
 def _text(value: Any) -> str:
     return value[:200] if isinstance(value, str) else ""
 
-
-# Answer of flight recorder dumps of several ranks to the question who is behind.
-#
-# A collective is compared by process group and sequence number, as ``torch/distributed/flight_recorder`` does it: the
-# first that a rank has not finished, and the ranks that have not called it. Sends and receives between two ranks are
-# compared in their order.
 
 Dumps = Mapping[int, FlightDump]
 Places = Mapping[int, JobPlace]
@@ -215,7 +206,12 @@ class _Side(NamedTuple):
 
 
 def answer(dumps: Dumps, places: Places = MappingProxyType({})) -> WhoIsBehind:
-    """Return who is behind, from the dumps of a job by rank; ``places``: where its ranks run, as far as known."""
+    """Return who is behind, from the dumps of a job by rank; ``places``: where its ranks run, as far as known.
+
+    A collective is compared by process group and sequence number, as ``torch/distributed/flight_recorder`` does it: the
+    first that a rank has not finished, and the ranks that have not called it. Sends and receives between two ranks are
+    compared in their order.
+    """
     gaps: list[UnmatchedOperation] = []
     stuck: list[str] = []
     for name in dict.fromkeys(name for dump in dumps.values() for name in dump.groups):

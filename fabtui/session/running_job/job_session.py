@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from types import TracebackType
-from typing import Self
 
 from fabtui import __version__
 from fabtui.diagnosis.diagnosis import diagnose
@@ -176,12 +174,7 @@ class JobLinks:
         self._failed: dict[str, tuple[float, str]] = {}
         self._opening: dict[str, asyncio.Lock] = {}
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def close(self) -> None:
         for task in self._reading.values():
             task.cancel()
         await asyncio.gather(*self._reading.values(), return_exceptions=True)
@@ -231,8 +224,12 @@ async def links_to(options: SessionOptions, notice: Callable[[str], None]) -> As
 
     wanted: Callable[[str], Awaitable[Mapping[str, object] | None]] | None = gpus if options.job else None
     connector = Connector(connector_options(options, gpus=wanted), notice)
-    async with connector, JobLinks(connector) as links:
-        yield links
+    async with connector:
+        links = JobLinks(connector)
+        try:
+            yield links
+        finally:
+            await links.close()
 
 
 def options_for(options: SessionOptions, status: JobStatus) -> SessionOptions:
