@@ -87,7 +87,7 @@ class PairChange(NamedTuple):
         return not self.bad, list(Status).index(self.status), -_RANK.get(self.now, 0), gain
 
 
-class Difference(NamedTuple):
+class MethodDifference(NamedTuple):
     """Differences of method between two sessions: ``endpoints``, ``message sizes`` or ``engines``; sizes in bytes."""
 
     what: str
@@ -105,7 +105,7 @@ class SessionDiff:
     new: list[Finding]  #: Findings of the later session only, the worst first.
     gone: list[Finding]  #: Findings of the earlier session only.
     still: list[Finding]  #: Findings of both, as they are in the later one.
-    differences: list[Difference]  #: What limits the comparison of values.
+    differences: list[MethodDifference]  #: What limits the comparison of values.
     sessions: tuple[Diagnosis, Diagnosis]  #: The earlier and the later session.
 
     @property
@@ -154,7 +154,7 @@ def session_diff(then: Model, now: Model) -> SessionDiff:
     )
 
 
-def _differences(then: Model, now: Model) -> Iterator[Difference]:
+def _differences(then: Model, now: Model) -> Iterator[MethodDifference]:
     """Yield kinds of endpoints, sizes and engines of the tests of pairs, where the sessions have none in common."""
     found: dict[str, list[Sequence[str | int]]] = {
         "endpoints": [sorted({end.name or end.kind for end in model.endpoints}) for model in (then, now)],
@@ -163,7 +163,7 @@ def _differences(then: Model, now: Model) -> Iterator[Difference]:
     }
     for what, (before, after) in found.items():
         if before and after and not {*before} & {*after}:
-            yield Difference(what, before, after)
+            yield MethodDifference(what, before, after)
 
 
 def _same(then: Model, now: Model, layer: Layer) -> tuple[int, list[int], list[int]] | None:

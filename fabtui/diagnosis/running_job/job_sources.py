@@ -27,6 +27,7 @@ from fabtui.model.job_evidence import JobEvidenceLog, JobSource
 from fabtui.model.job_sample import GpuSample
 from fabtui.model.job_tracks import GpuTrack, RankTrack
 from fabtui_node.parsers.base import Notes
+from fabtui_node.parsers.lines import json_whole
 
 _TITLES = {
     "gpu_lost": "GPU has fallen off the bus",
@@ -422,16 +423,10 @@ def concluded(log: JobEvidenceLog, group: JobGroup | None, source: JobSource, na
         lines = value.get("sentences")
         sentences += [one for one in lines if isinstance(one, str)][:_MOST] if isinstance(lines, list) else []
         for one in dicts(value.get("suspects")):
-            if (place := _place(one)) is not None:
+            if isinstance(rank := one.get("rank"), int):
+                place = JobPlace(rank, text(one.get("node")) or "", json_whole(one.get("pid")))
                 suspects.setdefault(place if group is None else group.place(place))
     return SourceReading(name, "; ".join(sentences[:_MOST]), blind, at, tuple(suspects)) if at else None
-
-
-def _place(value: Mapping[str, Any]) -> JobPlace | None:
-    rank, pid = value.get("rank"), value.get("pid")
-    if not isinstance(rank, int):
-        return None
-    return JobPlace(rank, text(value.get("node")) or "", pid if isinstance(pid, int) else None)
 
 
 class LogEvidence(NamedTuple):

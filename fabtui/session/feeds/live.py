@@ -558,7 +558,7 @@ class LiveFeed(Feed):
             host.halted = message.get("on") is True
         else:
             reason, kind = exit_reason(name, message)
-            reason += host.limits + (self._memory_limit(name) if message.get("why") else "")
+            reason += host.admission.limits + (self._memory_limit(name) if message.get("why") else "")
             if not host.stopped:
                 self._pump.log("warning", reason, name)
             host.end(reason, kind)

@@ -199,9 +199,8 @@ def ports_of(probe: str, inventory: Any) -> list[ToolPort]:
         rails = [place if one.rail is None else one.rail for place, one in enumerate(addresses)]
         return [ToolPort(one.address, rail, one.address) for one, rail in zip(addresses, rails, strict=True)]
     ports = []
-    listed = inventory.get("ib")
-    for place, port in enumerate(listed if isinstance(listed, list) else []):
-        if not isinstance(port, dict) or port.get("state") != "Active" or not isinstance(port.get("ca"), str):
+    for place, port in enumerate(dicts(inventory.get("ib"))):
+        if port.get("state") != "Active" or not isinstance(port.get("ca"), str):
             continue
         # The tools meet over TCP: by the port's own interface, or any other where it has no address.
         own = next((one.address for one in addresses if one.nic and one.nic == port.get("netdev")), None)

@@ -95,7 +95,7 @@ class MeasurementContext:
         gloo = False
         for rank in ranks:
             host = self.host_of(rank)
-            members[rank] = StoreMember(host.node, host.address_of(rank), host.reported)
+            members[rank] = StoreMember(host.node, host.address_of(rank), host.admission.reported)
             gloo = host.engine.name == "gloo"
         self.store.begin(self._prefix(number), members, gloo=gloo)
         return number

@@ -91,7 +91,7 @@ class OneWay(MeshTest):
                 of_address = max(Counter((t.node, t.here.address) for t in targets).values())
                 small = max(SMALL, OF_ADDRESS // of_address)
                 lost = await self._round(list(enumerate(targets)), ports, small, BIG)
-                failed = [target for target in lost if self._failed_at_first(target)]
+                failed = [t for t in lost if _is_cut(self._latest(Layer.UDP, t), self._latest(Layer.TCP, t))]
                 if lost:
                     lost = self._with_others(targets, lost)
                     self._pump.emit(PhaseStart(name="udp again", total=2 * len(lost)))
@@ -103,10 +103,6 @@ class OneWay(MeshTest):
                     await FlowTest(self._pump, self._call, ports, 3 * len(targets)).run(targets, failed, known)
             finally:
                 group.create_task(self._end(wanted, listening))
-
-    def _failed_at_first(self, target: Target) -> bool:
-        udp, tcp = self._latest(Layer.UDP, target), self._latest(Layer.TCP, target)
-        return is_silent(udp) or (tcp is not None and tcp.verdict in DEAD)
 
     def _with_others(self, targets: list[Target], lost: list[Target]) -> list[Target]:
         """Return targets that failed, with those that share an address and direction with one that lost something.
@@ -368,7 +364,7 @@ class FlowTest(MeshTest):
                 alive["echoes"] |= {here, there}
             elif ping is not None and ping.verdict in DEAD:
                 no_echo.add(target)
-            if is_silent(udp) or (tcp is not None and tcp.verdict in DEAD):
+            if _is_cut(udp, tcp):
                 bad.add(target)
         # One lost packet is chance; a node that answers nobody's echoes drops them.
         bad |= failed if len({_ends(target) for target in failed}) > 1 else set()
@@ -490,6 +486,10 @@ def is_silent(udp: Measurement | None) -> bool:
         return False
     arrived = (udp.extra or {}).get("arrived")
     return not (isinstance(arrived, dict) and arrived.get("small"))
+
+
+def _is_cut(udp: Measurement | None, tcp: Measurement | None) -> bool:
+    return is_silent(udp) or (tcp is not None and tcp.verdict in DEAD)
 
 
 def _answers(m: Measurement | None) -> bool:
