@@ -126,11 +126,7 @@ class Diagnosis:
 
 
 def diagnose(evidence: Evidence | Model) -> Diagnosis:
-    """Return the diagnosis of all evidence.
-
-    Args:
-        evidence: The evidence, or a session model alone.
-    """
+    """Return the diagnosis of all evidence, or of a session model alone."""
     given = Evidence(evidence) if isinstance(evidence, Model) else evidence
     model = given.model
     tally = Survey(model).finish()

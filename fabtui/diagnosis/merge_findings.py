@@ -39,10 +39,7 @@ def joined(
 ) -> Steps[tuple[list[Finding], list[Finding]]]:
     """Return findings about results with what explains them, and the facts that explain none of them.
 
-    Args:
-        model: The session model.
-        results: Findings about pairs and addresses, the components to blame first.
-        facts: Findings about ports, links and the state of nodes.
+    Results are about pairs and addresses, the components to blame first; facts are about ports, links and nodes.
     """
     findings: list[Finding] = []
     for one in results:

@@ -23,14 +23,8 @@ _MOST_TEXT = 20_000
 _PROGRAMS = {
     "nccl": ("NCCL", "RCCL", "nccl"),
     "torch": (
-        "torch/distributed",
-        "torch.distributed",
-        "c10d",
-        "ProcessGroup",
-        "process group",
-        "TCPStore",
-        "[rank",
-        "[Rank ",
+        *("torch/distributed", "torch.distributed", "c10d", "ProcessGroup", "process group", "TCPStore"),
+        *("[rank", "[Rank "),
     ),
     "gloo": ("gloo", "Gloo", "GLOO"),
     "perftest": (
@@ -207,10 +201,7 @@ def common_error(
 ) -> CommonError | None:
     """Return the error that most of some measurements have, or None if none has any.
 
-    Args:
-        counted: Number of measurements by error without details.
-        rows: Row of a measurement that has it, by error without details.
-        example: Returns the measurement of a row.
+    Their numbers, and a row of one, are by error without details; ``example`` returns the measurement of a row.
     """
     if not counted:
         return None

@@ -44,12 +44,7 @@ class Stage(NamedTuple):
     meaning: Meaning  #: What its failure means.
 
     def counts(self, reported: bool, programs: frozenset[str]) -> bool:
-        """Return True if its words show the stage of a line.
-
-        Args:
-            reported: Whether the line is the report of a library.
-            programs: The programs that the log names.
-        """
+        """Return True if its words show the stage of a line, which a library has reported, in a log of programs."""
         return self.meaning.within in programs if self.meaning.within else reported or self.evident
 
 

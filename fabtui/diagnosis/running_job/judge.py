@@ -504,17 +504,8 @@ class _Judge:
         elif one.gpu_tracks and all(track.works is None for track in one.gpu_tracks):
             shown = RankState.UNKNOWN
         links = [track.nvlink for track in one.gpu_tracks if track.nvlink is not None]
-        return RankRow(
-            one.place,
-            one.track.process.endpoint,
-            shown,
-            why,
-            use,
-            power,
-            sum(links) if links else None,
-            one.track.nic,
-            one.track.cpu,
-        )
+        nvlink, track = sum(links) if links else None, one.track
+        return RankRow(one.place, track.process.endpoint, shown, why, use, power, nvlink, track.nic, track.cpu)
 
 
 def _files(ranks: Sequence[JobRank], whole: bool) -> str:

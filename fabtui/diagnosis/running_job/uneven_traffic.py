@@ -66,17 +66,13 @@ def windows(samples: Sequence[JobSample], counts: Callable[[JobSample], Counts])
         if late is None or late.time - early.time < WINDOW:
             continue
         seconds, before, after = late.time - early.time, counts(early), counts(late)
-        found.append(
-            (
-                early.time,
-                {
-                    # A counter that began again carried an unknown amount.
-                    name: _Load((now[0] - was[0]) / seconds, max(0, now[1] - was[1]), seconds)
-                    for name, now in after.items()
-                    if (was := before.get(name)) is not None and now[0] >= was[0]
-                },
-            )
-        )
+        loads = {
+            # A counter that began again carried an unknown amount.
+            name: _Load((now[0] - was[0]) / seconds, max(0, now[1] - was[1]), seconds)
+            for name, now in after.items()
+            if (was := before.get(name)) is not None and now[0] >= was[0]
+        }
+        found.append((early.time, loads))
         late = early
     return found
 

@@ -313,11 +313,7 @@ class _Outcome(NamedTuple):
 class FlowTest(MeshTest):
     """Tries several source ports between pairs of addresses whose tests failed or disagreed.
 
-    Args:
-        pump: The sink of the results.
-        call: Runs the probe on a node.
-        ports: The ports that nodes listen on.
-        first: First number of targets that no other test uses.
+    ``first`` is the first number of targets that no other test uses.
     """
 
     def __init__(self, pump: EventPump, call: Call, ports: Ports, first: int) -> None:

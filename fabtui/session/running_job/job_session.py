@@ -132,12 +132,8 @@ async def observed(
 ) -> AsyncIterator[JobSession]:
     """Yield a session about the job on the nodes of the options, recorded if these name a file.
 
-    Args:
-        options: The nodes, how they are reached, and the recording.
-        notice: Called with notices of connections.
-        query: Where the logs of the job are; None to read none.
-        patience: Time (s) without progress after which the job hangs; None for the usual one.
-        source: The one source that is asked beside what the ranks do; None for all.
+    It hangs after a time (s) without progress, ``patience``. Without a ``query``, no logs are read. One ``source``, if
+    given, is the only one that is asked.
 
     Raises:
         InputError: The recording cannot be written.
@@ -255,12 +251,7 @@ async def reported(
 ) -> AsyncIterator[JobReport]:
     """Yield the first report; the monitor may be refreshed meanwhile.
 
-    Args:
-        monitor: The monitor of the job.
-        options: How its nodes are reached.
-        notice: Called with notices of connections.
-        ask_nodes: Whether nodes of a running job are asked.
-        check: Called with the nodes before they are asked; may raise `InputError`.
+    ``check`` is called with the nodes before they are asked, and may raise `InputError`.
 
     Raises:
         InputError: Slurm does not know the job and it has no logs: probably a wrong number.

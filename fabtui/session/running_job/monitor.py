@@ -130,12 +130,7 @@ class JobMonitor:
         if self._addresses is None and self._logs.settings.values("MASTER_ADDR"):
             self._addresses = await asyncio.to_thread(_addresses, self._status.nodes)
         facts = JobFacts(
-            self._status,
-            self._logs,
-            self.query.idle,
-            time.time(),
-            dict(self._nodes),
-            self._addresses or {},
+            self._status, self._logs, self.query.idle, time.time(), dict(self._nodes), self._addresses or {}
         )
         self.report = report_of(facts, self._unread(read))
         return self.report

@@ -62,12 +62,8 @@ _Work = Coroutine[Any, Any, None]
 class JobObserver:
     """Observes the ranks on nodes, and emits what the sources show.
 
-    Args:
-        pump: The event pump of the session.
-        client_of: The open links to the nodes.
-        job: The Slurm job or jobs whose ranks count, or "" for all.
-        monitor: Reader of the logs of the job; None to read none.
-        source: The one source that is asked beside what the ranks do; None for all.
+    Of all ranks, those of the Slurm jobs ``job`` count if it is given, and of all sources, one ``source`` is asked.
+    Without a ``monitor``, no logs are read.
     """
 
     def __init__(
