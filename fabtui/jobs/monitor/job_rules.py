@@ -357,16 +357,13 @@ def _silence(rule: JobRule, facts: JobFacts) -> Found:
             text = f"no output at all since the start {_time(started)} ago"
             yield rule.found(text, command=command, hangs=True)
     elif status.stage == "ended" and status.state != "COMPLETED" and status.ended is not None:
-        written = [file.modified for file in facts.logs.files.values() if file.size and _is_of_ranks(file)]
+        files = [file for file in facts.logs.files.values() if file.size and file.stream != "gpu"]
+        # Slurm and shells add lines when a job is ended.
+        written = [file.modified for file in files if not is_of_ending((file.tail(1) or [""])[0])]
         silent = status.ended - max((at for at in written if at is not None), default=status.ended)
         if silent > limit:
             text = f"the last output was {_time(silent)} before the end (limit {_time(limit)})"
             yield rule.found(text, command="fabtui read shows flight recorder dumps, if there are any")
-
-
-def _is_of_ranks(file: LogFile) -> bool:
-    """Return whether the end of a file was written by a rank: Slurm and shells add lines when a job is ended."""
-    return file.stream != "gpu" and not is_of_ending((file.tail(1) or [""])[0])
 
 
 def _slow_iterations(rule: JobRule, facts: JobFacts) -> Found:

@@ -213,8 +213,7 @@ class JobMonitor:
         addresses = tuple(str(one)[:80] for one in value.get("addresses") or before.addresses)[:64]
         most = max(before.most_ranks, len(ranks))
         since = None if len(ranks) == most else before.fewer_since or time.time()
-        problem = one_line(str(value.get("gpu_problem") or ""), 200)
-        return NodeFacts(tuple(ranks.items()), most, since, addresses, "", problem)
+        return NodeFacts(tuple(ranks.items()), most, since, addresses)
 
     def _take_variables(self, node: str, found: Any) -> None:
         """Take the variables of the ranks on a node: they count more than what its logs print."""
