@@ -57,7 +57,6 @@ class InspectorTimes:
 
     times: dict[tuple[str, str, int], dict[int, dict[int, float]]] = field(default_factory=dict)
     places: dict[tuple[str, int], JobPlace] = field(default_factory=dict)
-    _count: int = 0
 
     def place(self, communicator: str, rank: int, node: str, pid: int | None) -> None:
         if len(self.places) < _MOST_RANKS:

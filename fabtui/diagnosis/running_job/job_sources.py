@@ -27,7 +27,7 @@ from fabtui.model.job_evidence import JobEvidenceLog, JobSource
 from fabtui.model.job_sample import GpuSample
 from fabtui.model.job_tracks import GpuTrack, RankTrack
 from fabtui_node.parsers.base import Notes
-from fabtui_node.parsers.lines import json_whole
+from fabtui_node.parsers.lines import json_list, json_whole
 
 _TITLES = {
     "gpu_lost": "GPU has fallen off the bus",
@@ -420,8 +420,7 @@ def concluded(log: JobEvidenceLog, group: JobGroup | None, source: JobSource, na
     for _, kept in log.readings(source):
         value = kept[-1].value
         at, blind = max(at, kept[-1].time), blind or (text(value.get("blind")) or "")
-        lines = value.get("sentences")
-        sentences += [one for one in lines if isinstance(one, str)][:_MOST] if isinstance(lines, list) else []
+        sentences += [one for one in json_list(value.get("sentences")) if isinstance(one, str)][:_MOST]
         for one in dicts(value.get("suspects")):
             if isinstance(rank := one.get("rank"), int):
                 place = JobPlace(rank, text(one.get("node")) or "", json_whole(one.get("pid")))
@@ -435,7 +434,6 @@ class LogEvidence(NamedTuple):
     reading: SourceReading
     moved: float | None  #: Time of the latest iteration.
     per_minute: float | None  #: Iterations per minute, usually.
-    late: bool  #: Whether an iteration is overdue.
 
 
 def logs(log: JobEvidenceLog) -> LogEvidence | None:
@@ -452,9 +450,8 @@ def logs(log: JobEvidenceLog) -> LogEvidence | None:
     parts = [f"last iteration {late:.3g} s ago" if late is not None else output, stuck or ""]
     if interval is not None:
         parts.insert(1, f"usually one every {interval:.3g} s")
-    overdue = late is not None and interval is not None and late > max(10.0, 3 * interval)
     reading = SourceReading("log", "; ".join(filter(None, parts)), "", last.time)
-    return LogEvidence(reading, None if late is None else last.time - late, per_minute, overdue or bool(stuck))
+    return LogEvidence(reading, None if late is None else last.time - late, per_minute)
 
 
 class RankReport(NamedTuple):

@@ -54,6 +54,7 @@ _SILENT = {
 #: A value at the end of a line and a name on the next one: no valid JSON has this without a comma.
 _NO_COMMA = re.compile(r"([\d\"}\]el])([ \t]*\n[ \t]*\")")
 _ERRORS = {1: "unhandled CUDA error", 2: "unhandled system error", 3: "internal error", 4: "invalid argument"}
+_ERRORS |= {5: "invalid usage", 6: "remote process exited or there was a network error"}
 #: ncclSuccess and ncclInProgress.
 _FINE = (0, 7)
 #: Maximum number of ranks that one range may stand for.
@@ -356,8 +357,6 @@ def _growth(report: RasReport, earlier: RasReport) -> dict[tuple[str, int], str]
 #
 # Keys after ``src/ras/client_support.cc`` (``rasDumpCommsToJSON``). 2.28.7 and 2.28.9 leave out a comma after
 # ``nvml_dev`` of a missing rank. Their JSON is invalid exactly when something is wrong; the comma is put in.
-
-_ERRORS |= {5: "invalid usage", 6: "remote process exited or there was a network error"}
 
 
 def json_of(text: str) -> dict[str, Any]:
