@@ -17,7 +17,7 @@ from fabtui.cli.printing import new_file, output_path
 from fabtui.config.file import ConfigFile, merged
 from fabtui.config.options import OUTPUTS, session_changes
 from fabtui.errors import InputError, argument
-from fabtui.export.exposition import Exposition
+from fabtui.export.formats import Exposition
 from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.nodeset import chosen_nodes, fold
 from fabtui.paths import (

@@ -15,42 +15,40 @@ from fabtui.cli.printing import is_plain, print_json, print_lines, write_each, w
 from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
 from fabtui.errors import InputError
 from fabtui.exit_status import INTERRUPTED
+from fabtui.export.atomic_write import write_text
 from fabtui.export.collectives_table import write_table
 from fabtui.export.csv import write_csv
-from fabtui.export.json import write_json
-from fabtui.export.json_schemas import cleaned
-from fabtui.export.junit import write_junit
-from fabtui.export.openmetrics import write_openmetrics
-from fabtui.export.planner import write_planner
+from fabtui.export.formats import cleaned
+from fabtui.export.json import session_text
+from fabtui.export.junit import junit_text
+from fabtui.export.openmetrics import MODE, metrics_text
+from fabtui.export.planner import planner_text
 from fabtui.importers.result import Result
 from fabtui.importers.session import replayed
 from fabtui.importers.to_model.dispatch import findings_about
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.presentation.verdict_line import sentence_of
-from fabtui.report.contents import write_report
+from fabtui.report.contents import document, document_text
 from fabtui.report.document import Paragraph, Shown
 from fabtui.report.imported_output import text_of
 from fabtui.report.preflight import print_preflight
 from fabtui.report.progress import ReadingProgress
-from fabtui.report.running_job import job_blocks
+from fabtui.report.session_notes import job_blocks
 from fabtui.report.summary import summary
 from fabtui.report.text import text
 from fabtui.session.feeds.base import Feed
 
 #: Width of texts in a pipe or a file: unlimited.
 _UNLIMITED = 10_000
-#: Writer of each output option with measurements alone, which returns the number of rows of a table.
-MODEL_WRITERS: dict[str, Callable[[Model, Path], int | None]] = {
-    "csv": write_csv,
-    "table": write_table,
-    "planner": write_planner,
-}
-#: Writer of each output option with findings; that of ``prom`` needs the options of the request.
-DIAGNOSIS_WRITERS: dict[str, Callable[[Diagnosis, Path], None]] = {
-    "json": write_json,
-    "junit": write_junit,
-    "report": write_report,
+#: Writer of each table, which returns its number of rows.
+MODEL_WRITERS: dict[str, Callable[[Model, Path], int]] = {"csv": write_csv, "table": write_table}
+#: Text of the file of each other output option.
+DIAGNOSIS_TEXTS: dict[str, Callable[[Diagnosis, Path], str]] = {
+    "json": lambda found, _: session_text(found),
+    "junit": lambda found, _: junit_text(found),
+    "planner": lambda found, _: planner_text(found.model),
+    "report": lambda found, path: document_text(document(found, ()), path),
 }
 
 
@@ -133,13 +131,13 @@ def output_files(
         found: The diagnosis of the session; by default it is made once a file needs it.
     """
     diagnosis = cache(lambda: found or diagnose(model))
-    metrics = partial(write_openmetrics, contents=request.exposition)
 
     def writer(name: str) -> Callable[[Path], int | None]:
         if name in MODEL_WRITERS:
             return partial(MODEL_WRITERS[name], model)
-        write = DIAGNOSIS_WRITERS.get(name, metrics)
-        return lambda path: write(diagnosis(), path)
+        if name == "prom":
+            return lambda path: write_text(path, metrics_text(diagnosis(), request.exposition), MODE)
+        return lambda path: write_text(path, DIAGNOSIS_TEXTS[name](diagnosis(), path))
 
     return [(path, writer(name)) for name, path in request.outputs.items()]
 

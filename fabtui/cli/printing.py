@@ -13,12 +13,10 @@ from typing import Any, TypeVar
 
 from fabtui.config.values import listed
 from fabtui.errors import InputError
-from fabtui.export.atomic_write import check_writable, write_atomically
+from fabtui.export.atomic_write import check_writable, write_text
 from fabtui.model.layers import Layer, grid_layers
 from fabtui.paths import user_path
-from fabtui.report.document import USUAL_WIDTH, Shown
-from fabtui.report.file_format import check_suffix
-from fabtui.report.text import takes_unicode
+from fabtui.report.document import USUAL_WIDTH, Shown, check_suffix, takes_unicode
 
 Returned = TypeVar("Returned")
 #: Formats of reports that may go to standard output.
@@ -146,14 +144,11 @@ def text_outputs(given: dict[str, Any]) -> dict[str, Path | None]:
 def write_texts(texts: Mapping[str, Callable[[], str]], outputs: Mapping[str, Path | None]) -> Iterator[str]:
     """Write the texts of formats to files or standard output; see `write_each`."""
 
-    def put(text: str, path: Path) -> None:
-        write_atomically(path, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
-
     def files() -> Iterator[tuple[Path, Callable[[Path], None]]]:
         for name, path in outputs.items():
             if path is None:
                 sys.stdout.write(texts[name]())
             else:
-                yield path, partial(put, texts[name]())
+                yield path, partial(write_text, text=texts[name]())
 
     return write_each(files())

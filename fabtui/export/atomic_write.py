@@ -26,12 +26,12 @@ def _target(path: Path) -> Path:
     path = user_path(path)
     for _ in range(_LINKS):
         try:
-            found = path.lstat()
+            status = path.lstat()
         except FileNotFoundError:
             return path
-        if not stat.S_ISLNK(found.st_mode):
+        if not stat.S_ISLNK(status.st_mode):
             return path
-        if found.st_uid not in (0, os.geteuid()):
+        if status.st_uid not in (0, os.geteuid()):
             raise OSError(errno.EPERM, "a symbolic link of another user is not followed", str(path))
         path = path.parent / path.readlink()
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
@@ -92,3 +92,14 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     write_atomically(path, lambda file: file.write(data))
+
+
+def write_text(path: Path, text: str, mode: int | None = None) -> None:
+    """Write a text, whole or not at all (OSError); ``mode``: also for a file that is new."""
+
+    def write(file: BinaryIO) -> None:
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
+        file.write(text.encode("utf-8", "backslashreplace"))
+
+    write_atomically(path, write)

@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.pairs.ab_comparison import KINDS, group_name
-from fabtui.export import csv_table
+from fabtui.export.atomic_write import write_text
+from fabtui.export.formats import JsonObject, members, table_text
 from fabtui.model.endpoints import FIRST_RANKS
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
+
+#: Number at the end of the name of a rail.
+_NUMBER = re.compile(r"[0-9]{1,9}$")
 
 
 class CollectiveRow(NamedTuple):
@@ -39,21 +43,23 @@ def table_rows(model: Model) -> list[CollectiveRow]:
     kinds = list(KINDS)
     places = {name: number for number, name in enumerate(model.nodes)}
     arms: dict[str | None, int] = {None: 0} | {arm: at for at, arm in enumerate(model.comparison) if at}
-    found = [*model.measurements(*KINDS), *(m for m in model.results.arms() if m.layer in KINDS)]
+    measured = [*model.measurements(*KINDS), *(m for m in model.results.arms() if m.layer in KINDS)]
 
     def place(m: Measurement) -> tuple[int, ...]:
         if m.src == m.dst == "all":
             group = (0, 0, 0)
         elif m.src == m.dst:
             # Rails are not nodes, and rail10 comes behind rail9.
-            group = (1, places[m.src], 0) if m.src in places else (2, len(m.src), _last_number(m.src))
+            group = (
+                (1, places[m.src], 0) if m.src in places else (2, len(m.src), int((_NUMBER.findall(m.src) or [-1])[0]))
+            )
         else:
             group = (3, places.get(m.src, -1), places.get(m.dst, -1))
         return (arms.get(m.arm, len(arms)), kinds.index(m.layer), *group, m.asked_bytes or 0)
 
-    found.sort(key=place)
-    ranks = {(m.layer, m.src, m.dst): n for m in found if (n := _number(m, "ranks")) is not None}
-    return [_row(model, m, ranks.get((m.layer, m.src, m.dst))) for m in found]
+    measured.sort(key=place)
+    ranks = {(m.layer, m.src, m.dst): n for m in measured if (n := _number(m, "ranks")) is not None}
+    return [_row(model, m, ranks.get((m.layer, m.src, m.dst))) for m in measured]
 
 
 class SweepRow(NamedTuple):
@@ -78,36 +84,27 @@ def group_sweep(model: Model) -> list[SweepRow]:
     ]
 
 
-def sweep_json(model: Model) -> list[dict[str, Any]]:
+def sweep_json(model: Model) -> list[JsonObject]:
     """Return the rows of `group_sweep` as JSON objects, bandwidths in GB/s and Gb/s; see `sweep_tables`."""
     names = model.comparison or [""]
 
-    def arm(name: str, row: CollectiveRow | None) -> dict[str, Any]:
+    def arm(name: str, row: CollectiveRow | None) -> JsonObject:
         if row is None:
             return {"arm": name, "verdict": None}
-        gigabits = {f"{field}_gbit": None if value is None else 8 * value for field, value in _bandwidths(row)}
-        values = {**dict(_bandwidths(row)), **gigabits}
-        return {"arm": name, "verdict": row.verdict, "transport": row.transport, "error": row.error, **values}
+        rates = members(row, "busbw", "algbw")
+        gigabits = {f"{field}_gbit": None if value is None else 8 * value for field, value in rates.items()}
+        return {"arm": name, **members(row, "verdict", "transport", "error"), **rates, **gigabits}
 
     return [
-        {
-            "collective": row.kind,
-            "bytes": row.bytes,
-            "ranks": row.ranks,
-            "arms": [arm(*pair) for pair in zip(names, row.arms, strict=True)],
-        }
+        {"collective": row.kind, **members(row, "bytes", "ranks"), "arms": [*map(arm, names, row.arms)]}
         for row in group_sweep(model)
     ]
-
-
-def _bandwidths(row: CollectiveRow) -> list[tuple[str, float | None]]:
-    return [("busbw", row.busbw), ("algbw", row.algbw)]
 
 
 def write_table(model: Model, path: Path) -> int:
     """Write the tables as CSV, whole or not at all (OSError); return the number of rows."""
     rows = table_rows(model)
-    csv_table.write_table(path, CollectiveRow._fields, rows)
+    write_text(path, table_text(CollectiveRow._fields, rows))
     return len(rows)
 
 
@@ -137,8 +134,3 @@ def _number(m: Measurement, name: str) -> Any:
     value = (m.extra or {}).get(name)
     kinds = int if name in ("ranks", "wrong") else (int, float)
     return value if isinstance(value, kinds) and not isinstance(value, bool) else None
-
-
-def _last_number(text: str) -> int:
-    found = re.search(r"[0-9]{1,9}$", text)
-    return int(found[0]) if found is not None else -1

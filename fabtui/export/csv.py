@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fabtui.export.csv_table import when, write_table
+from fabtui.export.atomic_write import write_text
+from fabtui.export.formats import members, table_text, when
 from fabtui.model.counter_log import is_congested
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.layers import MESH, Layer, all_layers
@@ -16,7 +17,9 @@ from fabtui.presentation.numbers import percent_text
 from fabtui.sanitize import one_line
 
 _PAIR = ("time", "layer", "src", "dst", "src_node", "src_index", "dst_node", "dst_index", "class", "verdict")
-COLUMNS = (*_PAIR, "value", "unit", "bytes", "transport", "src_addr", "dst_addr", "attempts", "error")
+#: Columns that a measurement has under their names.
+_MEASURED = ("unit", "bytes", "transport", "src_addr", "dst_addr", "attempts")
+COLUMNS = (*_PAIR, "value", *_MEASURED, "error")
 #: Between a layer and the arm of an A/B comparison.
 ARM_MARK = "@"
 #: The columns that hold numbers; the others hold text.
@@ -34,8 +37,10 @@ def rows(model: Model, more: Callable[[Measurement], Row] = lambda _: {}) -> lis
     Unknown values are None, never 0. All text is on one line and without control characters. Further arms of an A/B
     comparison come last, with the arm in the layer: ``p2p@NCCL_P2P_DISABLE=1``.
     """
-    found = [_measured(model, m) | more(m) for m in (*model.measurements(), *model.results.arms())]
-    found += _untested(model)
+    table = [_measured(model, m) | more(m) for m in (*model.measurements(), *model.results.arms())]
+    now, verdict = when(model.now), Verdict.UNTESTED.value
+    for src, dst, why in untested_pairs(model):
+        table.append(_row(model, Layer.P2P, src, dst, time=now, verdict=verdict, error=why))
     layers = {str(layer): number for number, layer in enumerate(all_layers())}
     nodes = {name: number for number, name in enumerate(model.nodes)}
     arms = {"": 0} | {one_line(arm): number for number, arm in enumerate(model.comparison) if number}
@@ -48,28 +53,16 @@ def rows(model: Model, more: Callable[[Measurement], Row] = lambda _: {}) -> lis
         layer, _, arm = row["layer"].partition(ARM_MARK)
         return (arms.get(arm, len(arms)), layers[layer], *ends, row["bytes"] or 0)
 
-    found.sort(key=place)
-    return found
+    table.sort(key=place)
+    return table
 
 
 def _measured(model: Model, m: Measurement) -> Row:
-    return _row(
-        model,
-        m.layer if m.arm is None else f"{m.layer}{ARM_MARK}{m.arm}",
-        m.src,
-        m.dst,
-        time=when(m.time),
-        verdict=model.verdict(m).value,
-        value=None if m.value is None else float(m.value),
-        unit=m.unit,
-        bytes=m.bytes,
-        transport=m.transport,
-        src_addr=m.src_addr,
-        dst_addr=m.dst_addr,
-        attempts=m.attempts,
-        error=m.error or _slow(model, m),
-        **{"class": model.key_of(m).kind.value},
-    )
+    layer = m.layer if m.arm is None else f"{m.layer}{ARM_MARK}{m.arm}"
+    own = members(m, *_MEASURED)
+    own |= {"time": when(m.time), "class": model.key_of(m).kind.value, "verdict": model.verdict(m).value}
+    value = None if m.value is None else float(m.value)
+    return _row(model, layer, m.src, m.dst, value=value, error=m.error or _slow(model, m), **own)
 
 
 def _slow(model: Model, m: Measurement) -> str | None:
@@ -88,14 +81,7 @@ def _slow(model: Model, m: Measurement) -> str | None:
     return f"{percent_text(m.value / usual)} of the usual {usual:.3g} {m.unit}{made}{congested}"
 
 
-def _untested(model: Model) -> Iterator[Row]:
-    now = when(model.now)
-    for src, dst, why in untested_pairs(model):
-        yield _row(model, Layer.P2P, src, dst, time=now, verdict=Verdict.UNTESTED.value, error=why)
-
-
 def untested_pairs(model: Model) -> Iterator[tuple[str, str, str]]:
-    """Yield each ordered pair of endpoints that was not tested, with the reason."""
     if "p2p" not in model.asked("probes", ("p2p",)):
         return
     gone = {str(end): why for end in model.endpoints if (why := _why_not(model, end)) is not None}
@@ -140,6 +126,6 @@ def write_csv(model: Model, path: Path) -> int:
 
     Numbers are written with every digit; unknown values are empty cells.
     """
-    found = rows(model)
-    write_table(path, COLUMNS, ([row[name] for name in COLUMNS] for row in found))
-    return len(found)
+    table = rows(model)
+    write_text(path, table_text(COLUMNS, ([row[name] for name in COLUMNS] for row in table)))
+    return len(table)

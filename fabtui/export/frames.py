@@ -19,7 +19,8 @@ from fabtui.diagnosis.finding import Severity
 from fabtui.errors import InputError
 from fabtui.export.collectives_table import CollectiveRow, table_rows
 from fabtui.export.csv import ARM_MARK, COLUMNS, INTEGERS, NUMBERS, rows
-from fabtui.export.csv_table import unescaped
+from fabtui.export.formats import unescaped
+from fabtui.export.preflight import fact_rows
 from fabtui.model.endpoints import PairClass
 from fabtui.model.events import NodeState
 from fabtui.model.layers import COLLECTIVES, Layer, all_layers
@@ -28,7 +29,53 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.sanitize import clean, one_line
 
+Row = dict[str, Any]
 _SEVERITIES = {str(verdict): rank for rank, verdict in enumerate(SEVERITY)}
+#: Types of columns that mean the same in every frame; others are text, which is None if it is unknown.
+_VERDICT = pd.CategoricalDtype([str(verdict) for verdict in SEVERITY], ordered=True)
+_TIME = pd.DatetimeTZDtype("ms", "UTC")
+_TYPES: dict[str, Any] = {
+    **dict.fromkeys((*INTEGERS, "ranks", "wrong", "pairs", "endpoints"), "Int64"),
+    **dict.fromkeys(("time_us", "time_min_us", "algbw", "algbw_max", "busbw"), "float64"),
+    **dict.fromkeys(("usual", "number", "share", "confidence"), "float64"),
+    **dict.fromkeys(("kind", "fact", "id", "rule", "component"), "category"),
+    **{"verdict": _VERDICT, "time": _TIME, "since": _TIME, "differs": "bool"},
+}
+
+
+def _types(names: Iterable[str], **own: Any) -> dict[str, Any]:
+    """Return the types of the columns of a frame, with some of its own."""
+    return {name: own.get(name, _TYPES.get(name, "object")) for name in names}
+
+
+#: The columns of the CSV: arms in one of their own, with usual values and methods, the time and the texts last.
+_OWN = [name for name in COLUMNS if name not in ("time", "layer", "error")]
+_AFTER = _OWN.index("bytes") + 1
+_PAIRS = _types(
+    ("layer", "arm", *_OWN[:_AFTER], "usual", *_OWN[_AFTER:], "time", "how", "error"),
+    **{"class": pd.CategoricalDtype([str(kind) for kind in PairClass])},
+    layer=pd.CategoricalDtype([str(layer) for layer in all_layers() if not layer.spec.derived]),
+    unit=pd.CategoricalDtype(sorted(UNITS - {""})),
+    value="float64",
+)
+_COLLECTIVES = _types(CollectiveRow._fields)
+_FACTS = _types(("node", "hardware", "fact", "title", "value", "number", "unit", "differs"), unit="category")
+_FINDINGS = _types(
+    (
+        *("id", "rule", "severity", "component", "subject", "title", "nodes", "pairs", "share", "confidence"),
+        *("evidence", "next", "note"),
+    ),
+    severity=pd.CategoricalDtype([str(one) for one in reversed(Severity)], ordered=True),
+)
+_NODES = _types(
+    ("node", "state", "endpoints", "kind", "hardware", "since", "text", "note", "hint"),
+    state=pd.CategoricalDtype([str(state) for state in NodeState]),
+)
+#: Units of columns of numbers; that of ``value`` and ``usual`` is in the column ``unit``.
+COLUMN_UNITS = {
+    **{"bytes": "B", "time_us": "us", "time_min_us": "us", "algbw": "GB/s", "algbw_max": "GB/s", "busbw": "GB/s"},
+    **{"share": "1", "confidence": "1"},
+}
 
 
 class SnapshotFrame(pd.DataFrame):
@@ -124,46 +171,6 @@ def _column(name: str, text: pd.Series[str]) -> pd.Series[Any]:
     return pd.Series([unescaped(cell) if cell else None for cell in text], index=text.index, dtype=object)
 
 
-Row = dict[str, Any]
-#: Types of the columns of each frame; all have ``session`` before them. Text that is unknown is None.
-_VERDICT = pd.CategoricalDtype([str(verdict) for verdict in SEVERITY], ordered=True)
-_CLASS = pd.CategoricalDtype([str(kind) for kind in PairClass])
-_SEVERITY = pd.CategoricalDtype([str(one) for one in reversed(Severity)], ordered=True)
-_STATE = pd.CategoricalDtype([str(state) for state in NodeState])
-_TIME = pd.DatetimeTZDtype("ms", "UTC")
-_LAYER = pd.CategoricalDtype([str(layer) for layer in all_layers() if not layer.spec.derived])
-_UNIT = pd.CategoricalDtype(sorted(UNITS - {""}))
-_PAIRS: dict[str, Any] = {
-    **{"layer": _LAYER, "arm": "object", "src": "object", "dst": "object"},
-    **{"src_node": "object", "src_index": "Int64", "dst_node": "object", "dst_index": "Int64"},
-    **{"class": _CLASS, "verdict": _VERDICT, "value": "float64", "unit": _UNIT, "bytes": "Int64"},
-    **{"usual": "float64", "transport": "object", "src_addr": "object", "dst_addr": "object", "attempts": "Int64"},
-    **{"time": _TIME, "how": "object", "error": "object"},
-}
-_COLLECTIVES: dict[str, Any] = dict.fromkeys(CollectiveRow._fields, "float64") | {
-    **{"kind": "category", "group": "object", "ranks": "Int64", "bytes": "Int64", "wrong": "Int64"},
-    **{"algorithm": "object", "transport": "object", "arm": "object", "verdict": _VERDICT, "error": "object"},
-}
-_FACTS: dict[str, Any] = {
-    **{"node": "object", "hardware": "object", "fact": "category", "title": "object", "value": "object"},
-    **{"number": "float64", "unit": "category", "differs": "bool"},
-}
-_FINDINGS: dict[str, Any] = {
-    **{"id": "category", "rule": "category", "severity": _SEVERITY, "component": "category", "subject": "object"},
-    **{"title": "object", "nodes": "object", "pairs": "Int64", "share": "float64", "confidence": "float64"},
-    **{"evidence": "object", "next": "object", "note": "object"},
-}
-_NODES: dict[str, Any] = {
-    **{"node": "object", "state": _STATE, "endpoints": "Int64", "kind": "category", "hardware": "object"},
-    **{"since": _TIME, "text": "object", "note": "object", "hint": "object"},
-}
-#: Units of columns of numbers; that of ``value`` and ``usual`` is in the column ``unit``.
-COLUMN_UNITS = {
-    **{"bytes": "B", "time_us": "us", "time_min_us": "us", "algbw": "GB/s", "algbw_max": "GB/s", "busbw": "GB/s"},
-    **{"share": "1", "confidence": "1"},
-}
-
-
 class Frames:
     """Sessions as DataFrames, each made on first use.
 
@@ -193,15 +200,17 @@ class Frames:
 
         ``usual`` is the usual value of the class, in the same ``unit`` as ``value``.
         """
-        found = [self._measurements(name).assign(session=name) for name in self._sessions]
-        frame = pd.concat(found) if found else _typed([], {"session": "object", **_PAIRS})
+        parts = [self._measurements(name).assign(session=name) for name in self._sessions]
+        frame = pd.concat(parts) if parts else _typed([], {"session": "object", **_PAIRS})
         frame = frame[~frame["layer"].isin(list(COLLECTIVES.values()))].reset_index(drop=True)
         return self._marked(pd.DataFrame(frame[["session", *_PAIRS]]))
 
     @cached_property
     def collectives(self) -> pd.DataFrame:
         """One row per collective, group, message size and arm; ``algbw`` and ``busbw`` in GB/s."""
-        return self._frame(_COLLECTIVES, lambda model: (_plain(row) for row in table_rows(model)))
+        return self._frame(
+            _COLLECTIVES, lambda model: ({**row._asdict(), "verdict": str(row.verdict)} for row in table_rows(model))
+        )
 
     @cached_property
     def facts(self) -> pd.DataFrame:
@@ -229,8 +238,7 @@ class Frames:
         """Return a layer as a matrix of sources (rows) and destinations (columns), in the order of the grid.
 
         Args:
-            layer: As in `SnapshotFrame.pivot_layer`: ``p2p``, ``world``, ``latency``, ``ping``, ``busbw``, or
-                ``p2p@NCCL_P2P_DISABLE=1`` for a further arm of a comparison.
+            layer: As in `SnapshotFrame.pivot_layer`.
             bytes: Only messages of this size; by default the largest of each pair.
             of: What the cells hold: values (NaN where there is none) or verdicts.
             session: Name of the session, if there are several.
@@ -246,10 +254,10 @@ class Frames:
         frame = self._measurements(name).astype({"layer": "object", "verdict": "object"})
         arm = frame["arm"].notna()
         frame.loc[arm, "layer"] += ARM_MARK + frame.loc[arm, "arm"]
-        found = SnapshotFrame(frame).pivot_layer(layer, bytes, of)
+        table = SnapshotFrame(frame).pivot_layer(layer, bytes, of)
         if of == "value":
-            found.attrs["unit"] = Layer(layer.partition(ARM_MARK)[0]).spec.unit
-        return found
+            table.attrs["unit"] = Layer(layer.partition(ARM_MARK)[0]).spec.unit
+        return table
 
     def _measurements(self, session: str) -> pd.DataFrame:
         if session not in self._measured:
@@ -275,10 +283,6 @@ def _typed(rows: Iterable[Row], types: dict[str, Any]) -> pd.DataFrame:
     return pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in columns.items()}).astype(types)
 
 
-def _plain(row: CollectiveRow) -> Row:
-    return {**row._asdict(), "verdict": str(row.verdict)}
-
-
 def _measurements(model: Model) -> Iterator[Row]:
     """Yield the rows of the CSV: arms in a column of their own, with usual values and methods."""
 
@@ -295,24 +299,19 @@ def _time(seconds: float) -> pd.Timestamp | None:
 
 
 def _facts(found: Diagnosis) -> Iterator[Row]:
-    table = found.preflight.table
-    for node in table.nodes:
-        differs = table.differing(node)
-        for fact in table.facts:
-            value = table.values[fact.name][node]
-            text = one_line(value) if isinstance(value, str) else value
-            number = value if isinstance(value, (int, float)) else None
-            row = {"node": one_line(node), "hardware": one_line(str(table.kinds[node])), "fact": fact.name}
-            named = {"title": fact.title, "value": text, "number": number, "unit": fact.unit or None}
-            yield {**row, **named, "differs": fact.name in differs}
+    for row in fact_rows(found.preflight):
+        value = row["value"]
+        cells = {name: one_line(cell) or None if isinstance(cell, str) else cell for name, cell in row.items()}
+        number = value if isinstance(value, (int, float)) else None
+        yield {**cells, "number": number, "differs": row["verdict"] is not None}
 
 
 def _findings(diagnosis: Diagnosis) -> Iterator[Row]:
     for finding in diagnosis.all_findings:
-        found = finding_json(finding)
-        row = {name: found[name] for name in ("id", "rule", "severity", "title", "share", "confidence")}
+        value = finding_json(finding)
+        row = {name: value[name] for name in ("id", "rule", "severity", "title", "share", "confidence")}
         row |= {"component": str(finding.subject.kind), "subject": one_line(finding.subject.name)}
-        row |= {name: tuple(map(clean, found[name])) for name in ("nodes", "evidence", "next")}
+        row |= {name: tuple(map(clean, value[name])) for name in ("nodes", "evidence", "next")}
         known = finding.acknowledged
         yield {**row, "pairs": len(finding.cells), "note": None if known is None else one_line(known.note)}
 

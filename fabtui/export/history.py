@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fabtui.export.csv_table import table_text, when
-from fabtui.export.json_schemas import FORMATS, address, cleaned
+from fabtui.export.formats import FORMATS, address, cleaned, table_text, when
 from fabtui.history.components import Component
 from fabtui.history.query import Course, Overview
 from fabtui.presentation.component_history import overview_sentence

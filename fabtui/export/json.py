@@ -1,11 +1,8 @@
-"""Session as one JSON object."""
+"""Session, and a running job, as one JSON object."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
 
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import Domain
@@ -14,10 +11,10 @@ from fabtui.diagnosis.merge_findings import in_order
 from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, relayed
 from fabtui.diagnosis.pairs.traffic_path import carrier
 from fabtui.diagnosis.running_job.job_verdict import JobVerdict
-from fabtui.export.atomic_write import write_atomically
 from fabtui.export.collectives_table import sweep_json
-from fabtui.export.csv_table import when
-from fabtui.export.json_schemas import FORMATS, address, cleaned
+from fabtui.export.formats import FORMATS, JsonObject, address, cleaned, cleaned_object, json_text, members, when
+from fabtui.jobs.monitor.iteration_times import Iteration
+from fabtui.jobs.monitor.report import JobReport
 from fabtui.model.facts.link_limits import LinkLimits
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model, NodeRecord
@@ -26,11 +23,16 @@ from fabtui.presentation.healthy_text import as_json as healthy_json
 from fabtui.presentation.published_text import as_json as published_json
 from fabtui.presentation.verdict_line import sentence_of
 
+#: Version of the format of a job's report; it grows if a value changes its meaning or goes.
+_REPORT_FORMAT = 1
+#: Iterations of a job's report that are listed, and lines at the end of each log.
+_ITERATIONS, _TAIL = 100, 3
 
-def as_json(found: Diagnosis) -> dict[str, Any]:
+
+def as_json(found: Diagnosis) -> JsonObject:
     """Return a session as a JSON object; text from nodes is cleaned, times are ISO 8601 in UTC."""
     model = found.model
-    notes, limits = PortNotes(model), LinkLimits(model)
+    measured = _Measured(model)
     value = {
         **_head(found),
         "options": model.options,
@@ -38,11 +40,11 @@ def as_json(found: Diagnosis) -> dict[str, Any]:
         "endpoints": [
             {**asdict(end), "id": str(end), "leaf": model.table.leaves.get(end.number)} for end in model.rows
         ],
-        "measurements": [_measured(model, measurement, notes, limits) for measurement in model.measurements()],
+        "measurements": [*map(measured.as_json, model.measurements())],
         "suspects": [{"src": src, "dst": dst, "text": text} for (src, dst), text in model.suspects.items()],
         "relayed": [{"src": src, "dst": dst, "text": comparison_text(model, src, dst)} for src, dst in relayed(model)],
         "comparison": model.comparison,
-        "arms": [_measured(model, measurement, notes, limits) for measurement in model.results.arms()],
+        "arms": [*map(measured.as_json, model.results.arms())],
         "group_sweep": sweep_json(model),
         "published": published_json(model),
         "carriers": found.carriers.sentence or None,
@@ -53,39 +55,36 @@ def as_json(found: Diagnosis) -> dict[str, Any]:
         **_conclusions(found),
         "log": [{**line._asdict(), "time": when(line.time)} for line in model.log],
     }
-    whole: dict[str, Any] = cleaned(value)
-    return whole
+    return cleaned_object(value)
 
 
-def overview_json(found: Diagnosis) -> dict[str, Any]:
+def session_text(found: Diagnosis) -> str:
+    return json_text(as_json(found))
+
+
+def overview_json(found: Diagnosis) -> JsonObject:
     """Return what a session came to, without what grows with its pairs and its time: the same members as `as_json`."""
     model = found.model
     value = {
         **_head(found),
-        "nodes": [
-            {"name": record.name, "state": record.state, "text": record.text, "hint": record.hint, "note": record.note}
-            for record in model.nodes.values()
-        ],
+        "nodes": [members(record, "name", "state", "text", "hint", "note") for record in model.nodes.values()],
         "published": published_json(model),
         "carriers": found.carriers.sentence or None,
         "not_tested": found.not_examined,
         "findings": [finding_json(one) for one in found.findings],
         **_conclusions(found),
     }
-    whole: dict[str, Any] = cleaned(value)
-    return whole
+    return cleaned_object(value)
 
 
-def pair_json(found: Diagnosis, src: str, dst: str) -> list[dict[str, Any]]:
+def pair_json(found: Diagnosis, src: str, dst: str) -> list[JsonObject]:
     """Return the measurements of an ordered pair of endpoints or nodes, as `as_json` has them."""
-    model = found.model
-    notes, limits = PortNotes(model), LinkLimits(model)
-    mine = (one for one in model.measurements() if (one.src, one.dst) == (src, dst))
-    whole: list[dict[str, Any]] = cleaned([_measured(model, one, notes, limits) for one in mine])
+    mine = (one for one in found.model.measurements() if (one.src, one.dst) == (src, dst))
+    whole: list[JsonObject] = cleaned([*map(_Measured(found.model).as_json, mine)])
     return whole
 
 
-def _head(found: Diagnosis) -> dict[str, Any]:
+def _head(found: Diagnosis) -> JsonObject:
     model = found.model
     return {
         "format": FORMATS["session"],
@@ -96,49 +95,39 @@ def _head(found: Diagnosis) -> dict[str, Any]:
         "ended": when(model.now),
         "exit": found.code,
         "sentence": sentence_of(found),
-        "lab": model.lab,
-        "faults": model.faults,
+        **members(model, "lab", "faults"),
     }
 
 
-def _conclusions(found: Diagnosis) -> dict[str, Any]:
+def _conclusions(found: Diagnosis) -> JsonObject:
     return {
         "healthy": healthy_json(found.healthy),
-        **({} if found.job is None else {"job": job_values(found.job)}),
+        **({} if found.job is None else {"job": job_json(found.job)}),
         "preflight": [finding_json(one) for one in in_order(found.model, found.preflight.findings)],
     }
 
 
-def write_json(found: Diagnosis, path: Path) -> None:
-    """Write a session as JSON, whole or not at all (OSError)."""
-    text = json.dumps(as_json(found), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_atomically(path, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
+class _Measured:
+    """Measurements of a session as JSON objects."""
+
+    def __init__(self, model: Model) -> None:
+        self._model, self._notes, self._limits = model, PortNotes(model), LinkLimits(model)
+
+    def as_json(self, m: Measurement) -> JsonObject:
+        model, carried, limit = self._model, carrier(self._model, m), self._limits.of(m)
+        known = {
+            "counters": model.counters.of(m),
+            "carrier": None if carried is None else {**carried._asdict(), "text": carried.text},
+            "notes": self._notes.of(m.src, m.dst),
+            "limit": None if limit is None else limit._asdict(),
+        }
+        judged = {"time": when(m.time), "class": model.key_of(m).kind, "verdict": model.verdict(m)}
+        return {**m.to_json(), **judged, **{name: value for name, value in known.items() if value}}
 
 
-def _measured(model: Model, measurement: Measurement, notes: PortNotes, limits: LinkLimits) -> dict[str, Any]:
-    counters = model.counters.of(measurement)
-    carried = carrier(model, measurement)
-    port_notes, limit = notes.of(measurement.src, measurement.dst), limits.of(measurement)
+def _node(record: NodeRecord) -> JsonObject:
     return {
-        **measurement.to_json(),
-        "time": when(measurement.time),
-        "class": model.key_of(measurement).kind,
-        "verdict": model.verdict(measurement),
-        **({"counters": counters} if counters else {}),
-        **({"carrier": {**carried._asdict(), "text": carried.text}} if carried is not None else {}),
-        **({"notes": port_notes} if port_notes else {}),
-        **({"limit": limit._asdict()} if limit is not None else {}),
-    }
-
-
-def _node(record: NodeRecord) -> dict[str, Any]:
-    return {
-        "name": record.name,
-        "state": record.state,
-        "text": record.text,
-        "hint": record.hint,
-        "backend": record.backend,
-        "note": record.note,
+        **members(record, "name", "state", "text", "hint", "backend", "note"),
         "since": when(record.since),
         "inventory": record.inventory,
         "first_looks": record.first_probe_results,
@@ -146,7 +135,7 @@ def _node(record: NodeRecord) -> dict[str, Any]:
     }
 
 
-def job_values(verdict: JobVerdict) -> dict[str, Any]:
+def job_json(verdict: JobVerdict) -> JsonObject:
     """Return a verdict about a running job as a JSON object; text is cleaned, times are ISO 8601 in UTC."""
     late = {place.rank for place in verdict.behind}
     value = {
@@ -164,25 +153,75 @@ def job_values(verdict: JobVerdict) -> dict[str, Any]:
         "next": list(verdict.next),
         "ranks": [
             {
-                "rank": row.rank,
-                "node": row.place.node,
-                "endpoint": row.endpoint,
-                "pid": row.place.pid,
-                "state": str(row.state),
-                "behind": row.rank in late,
-                "why": row.why,
-                "utilization": row.utilization,
-                "power": row.power,
-                "nvlink": row.nvlink,
-                "nic": row.nic,
-                "cpu": row.cpu,
+                **{"rank": row.rank, "node": row.place.node, "endpoint": row.endpoint, "pid": row.place.pid},
+                **{"state": str(row.state), "behind": row.rank in late},
+                **members(row, "why", "utilization", "power", "nvlink", "nic", "cpu"),
             }
             for row in verdict.ranks
         ],
         "sources": [
-            {"name": one.name, "text": one.text, "blind": one.blind or None, "at": when(one.at)}
-            for one in verdict.sources
+            {**members(one, "name", "text"), "blind": one.blind or None, "at": when(one.at)} for one in verdict.sources
         ],
     }
-    whole: dict[str, Any] = cleaned(value)
-    return whole
+    return cleaned_object(value)
+
+
+def job_report_json(report: JobReport) -> JsonObject:
+    """Return a job's report as a JSON object; times in s, memory in bytes, unknown values None, texts cleaned."""
+    status, facts, logs = report.status, report.facts, report.facts.logs
+    times = logs.iterations
+    value = {
+        "kind": "fabtui job",
+        "format": _REPORT_FORMAT,
+        "when": facts.when,
+        **{name: getattr(status, name) or None for name in ("job", "state", "reason", "name", "user")},
+        **members(status, "elapsed", "limit"),
+        "exit_code": status.exit_code or None,
+        "verdict": report.verdict,
+        "exit": report.exit_code,
+        "findings": [
+            {
+                **{"rule": one.rule.id, "severity": str(one.severity), "text": one.facts["text"]},
+                **{"nodes": list(one.nodes), "evidence": list(one.facts["evidence"] or ())},
+                "next": "".join(one.next) or None,
+            }
+            for one in report.findings
+        ],
+        "quiet": logs.quiet(),
+        "silence_limit": facts.silence_limit,
+        "iterations": {
+            **members(times, "median", "interval"),
+            "warm_up": None if times.warm_up is None else _iteration(times.warm_up),
+            "restarts": times.restarts,
+            "latest": [_iteration(one) for one in times.all[-_ITERATIONS:]],
+        },
+        "settings": logs.settings.of,
+        # It had a file to compare with in the first release.
+        "configuration": None,
+        "nodes": [
+            {
+                **members(row, "node", "state", "quiet"),
+                "iteration": row.iteration or None,
+                **members(row, "errors", "ranks"),
+                "gpus": None
+                if row.sample is None
+                else [{**gpu._asdict(), "busy": gpu.busy} for gpu in row.sample.gpus],
+                "gpus_age": row.sample_age,
+            }
+            for row in report.rows
+        ],
+        "logs": [
+            {
+                **{"path": file.path, "node": file.node or None, "stream": file.stream, "lines": file.lines},
+                **{"bytes": file.size, "skipped": file.skipped, "read_on": file.reader or None},
+                **{"age": logs.age(file), "errors": file.errors.count, "tail": file.tail(_TAIL)},
+            }
+            for file in logs.files.values()
+        ],
+        "unread": list(report.unread),
+    }
+    return cleaned_object(value)
+
+
+def _iteration(one: Iteration) -> JsonObject:
+    return {"iteration": one.number, **members(one, "total", "seconds"), "loss": one.loss or None}

@@ -10,15 +10,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree  # nosec B405
 
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import RULES, Domain, Finding, Severity
 from fabtui.exit_status import BAD, NOT_TESTED
-from fabtui.export.atomic_write import write_bytes
-from fabtui.export.csv_table import when
+from fabtui.export.formats import when
 from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -33,6 +31,7 @@ from fabtui.sanitize import clean, one_line
 MOST_LISTED = 50
 #: Domains of the rules that judge a session.
 _DOMAINS = (Domain.PAIRS, Domain.LINKS, Domain.MESH, Domain.NODES, Domain.RUNNING, Domain.HISTORY)
+_BAD = tuple(verdict for verdict in Verdict if verdict.bad)
 #: What XML 1.0 cannot hold, even as a reference; `clean` leaves only these of it.
 _NOT_XML = re.compile("[\ufffe\uffff]")
 
@@ -50,7 +49,8 @@ class Case(NamedTuple):
 
 def junit_text(found: Diagnosis) -> str:
     model, suites = found.model, dict[str, list[Case]]()
-    for case in (_verdict(found), *_rules(found), *_classes(model), *_left_out(found)):
+    left_out = (Case("not-tested", one_line(line, 200), skipped=line) for line in found.not_examined)
+    for case in (_verdict(found), *_rules(found), *_classes(model), *left_out):
         suites.setdefault(case.suite, []).append(case)
     seconds = f"{model.elapsed:.3f}"
     every = [case for cases in suites.values() for case in cases]
@@ -64,11 +64,6 @@ def junit_text(found: Diagnosis) -> str:
             _add(suite, case)
     ElementTree.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
-
-
-def write_junit(found: Diagnosis, path: Path) -> None:
-    """Write a session as JUnit XML, whole or not at all (OSError)."""
-    write_bytes(path, junit_text(found).encode())
 
 
 def _verdict(found: Diagnosis) -> Case:
@@ -106,15 +101,15 @@ def _rules(diagnosis: Diagnosis) -> Iterator[Case]:
         of_rule.setdefault(one.rule.id, []).append(one)
     why = _without_data(diagnosis.model)
     for rule in sorted((rule for rule in RULES if rule.domain in _DOMAINS), key=lambda rule: rule.id):
-        found = of_rule.get(rule.id, [])
-        bad = [one for one in found if one.severity is Severity.BAD]
+        findings = of_rule.get(rule.id, [])
+        bad = [one for one in findings if one.severity is Severity.BAD]
         case = Case("rules", f"{rule.id} {rule.name}: {rule.title}")
         if bad:
             more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
             case = case._replace(failure=f"{headline(bad[0])}{more}", text="\n\n".join(map(_finding_text, bad)))
-        elif not found and rule.domain in why:
+        elif not findings and rule.domain in why:
             case = case._replace(skipped=why[rule.domain])
-        others = [one for one in found if one not in bad]
+        others = [one for one in findings if one not in bad]
         yield case._replace(output="\n\n".join(map(_finding_text, others)))
 
 
@@ -134,16 +129,14 @@ def _without_data(model: Model) -> dict[Domain, str]:
 
 
 def _finding_text(finding: Finding) -> str:
-    nodes = (
-        f"{one_line(fold(finding.nodes), 300)}: " if finding.nodes and finding.rule.domain is not Domain.NODES else ""
-    )
+    named = finding.nodes and finding.rule.domain is not Domain.NODES
+    nodes = f"{one_line(fold(finding.nodes), 300)}: " if named else ""
     lines = [f"{finding.severity}: {nodes}{headline(finding)}", *evidence(finding)]
     lines += [text for text in (known_text(finding), finding.rule.next_step) if text]
     return "\n".join([*lines, *(f"next: {step_text(command, 1000)}" for command in finding.next)])
 
 
 def _classes(model: Model) -> Iterator[Case]:
-    """Yield a case for each class of each layer; it fails if a measurement is bad."""
     found: dict[tuple[Layer, str], list[Measurement]] = {}
     for m in model.measurements():
         found.setdefault((m.layer, str(model.key_of(m).kind)), []).append(m)
@@ -164,9 +157,6 @@ def _classes(model: Model) -> Iterator[Case]:
         yield case
 
 
-_BAD = tuple(verdict for verdict in Verdict if verdict.bad)
-
-
 def _measured_text(model: Model, m: Measurement) -> str:
     addresses = f" ({m.src_addr} > {m.dst_addr})" if m.src_addr and m.dst_addr else ""
     size = f" at {size_text(m.bytes)}" if m.bytes is not None else ""
@@ -178,8 +168,3 @@ def _measured_text(model: Model, m: Measurement) -> str:
         + (f": {m.error}" if m.error else ""),
         500,
     )
-
-
-def _left_out(found: Diagnosis) -> Iterator[Case]:
-    for line in found.not_examined:
-        yield Case("not-tested", one_line(line, 200), skipped=line)

@@ -7,23 +7,22 @@ series. Units are base units: bytes, seconds, ratios. The text is valid as OpenM
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import Finding, Severity
 from fabtui.diagnosis.pairs.tally import Tally
-from fabtui.export.atomic_write import write_atomically
+from fabtui.export.atomic_write import write_text
 from fabtui.export.collectives_table import table_rows
 from fabtui.export.csv import untested_pairs
-from fabtui.export.exposition import Exposition
+from fabtui.export.formats import Exposition
 from fabtui.model.layers import Layer, all_layers, pair_layers
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -52,6 +51,13 @@ _WHAT = {
     "loss_ratio": "Share of packets that are lost",
 }
 
+#: Maximum size (bytes) of an earlier file whose values are kept.
+_LARGEST = 64 << 20
+_OURS = "# HELP fabtui_"
+#: At the start of a line: a label may hold this text.
+_OF_ROUNDS = f"\n{_OURS}watch_"
+_END = "# EOF\n"
+
 Labels = dict[str, object]
 
 
@@ -73,7 +79,6 @@ class Family(NamedTuple):
 
 
 def metrics_text(found: Diagnosis, contents: Exposition) -> str:
-    """Return a session as metrics; the same session gives the same text."""
     return families_text(families(found, contents.pairs), contents)
 
 
@@ -92,34 +97,15 @@ def families_text(families: Iterable[Family], contents: Exposition) -> str:
     return "".join(f"{line}\n" for line in (*lines, "# EOF"))
 
 
-def write_text(text: str, path: Path) -> None:
-    """Write metrics, whole or not at all (OSError), readable by node_exporter."""
-
-    def write(file: BinaryIO) -> None:
-        os.fchmod(file.fileno(), MODE)
-        file.write(text.encode())
-
-    write_atomically(path, write)
-
-
-def write_openmetrics(found: Diagnosis, path: Path, contents: Exposition) -> None:
-    """Write a session as metrics, whole or not at all (OSError)."""
-    write_text(metrics_text(found, contents), path)
-
-
 def families(found: Diagnosis, pairs: bool = False) -> Iterator[Family]:
-    """Yield the metrics of a session.
-
-    Args:
-        found: The diagnosis of the session.
-        pairs: Whether each pair has series of its own.
-    """
+    """Yield the metrics of a session; ``pairs``: whether each pair has series of its own."""
     model, tally, listed = found.model, found.tally, found.all_findings
-    yield Family("info", "Version of fabtui and library of the ranks.", [MetricSample(_about(model), 1)])
+    library = next((m.how.partition(",")[0] for m in model.measurements() if not m.layer.spec.by_address), "")
+    about = MetricSample({"version": model.software, "engine": library}, 1)
+    yield Family("info", "Version of fabtui and library of the ranks.", [about])
     for name, what, seconds in (("start_timestamp", "Start", model.started), ("timestamp", "End", model.now)):
-        yield Family(
-            f"run_{name}_seconds", f"{what} of the run that these values come from.", [MetricSample({}, seconds)]
-        )
+        help_ = f"{what} of the run that these values come from."
+        yield Family(f"run_{name}_seconds", help_, [MetricSample({}, seconds)])
     code = "Exit code of the run: 0 ok, 1 slow or failed, 3 not tested."
     yield Family("run_exit_code", code, [MetricSample({}, found.code)])
     yield Family("pairs", "Number of pairs of a layer by verdict.", _verdicts(model, tally))
@@ -135,12 +121,6 @@ def families(found: Diagnosis, pairs: bool = False) -> Iterator[Family]:
     yield Family("endpoint_share_bad", "Share of the tested pairs of an endpoint that are bad.", _shares(tally, model))
     if pairs:
         yield from _pairs(model)
-
-
-def _about(model: Model) -> Labels:
-    ranks = (m for m in model.measurements() if not m.layer.spec.by_address)
-    library = next((m.how.partition(",")[0] for m in ranks), "")
-    return {"version": model.software, "engine": library}
 
 
 def _verdicts(model: Model, tally: Tally) -> list[MetricSample]:
@@ -224,9 +204,8 @@ def _pairs(model: Model) -> Iterator[Family]:
                 found.setdefault(base[0], []).append(MetricSample(sized, base[1]))
     for name in _WHAT:
         yield Family(f"pair_{name}", f"{_WHAT[name]}, from one endpoint to another.", found.get(name, []))
-    yield Family(
-        "pair_not_ok", "Pairs whose verdict is not ok.", [MetricSample(labels, 1) for labels in verdicts.values()]
-    )
+    bad = [MetricSample(labels, 1) for labels in verdicts.values()]
+    yield Family("pair_not_ok", "Pairs whose verdict is not ok.", bad)
 
 
 def _limited(text: object) -> str:
@@ -236,14 +215,6 @@ def _limited(text: object) -> str:
 def _escaped(text: object) -> str:
     """Return the value of a label: one line without control characters, escaped as the text format demands."""
     return _limited(text).replace("\\", "\\\\").replace('"', '\\"')
-
-
-#: Maximum size (bytes) of an earlier file whose values are kept.
-_LARGEST = 64 << 20
-_OURS = "# HELP fabtui_"
-#: At the start of a line: a label may hold this text.
-_OF_ROUNDS = f"\n{_OURS}watch_"
-_END = "# EOF\n"
 
 
 class RoundState(StrEnum):
@@ -264,24 +235,16 @@ class WatchRound(NamedTuple):
 
 
 def write_round(found: WatchRound, session: Diagnosis | None, path: Path, contents: Exposition) -> None:
-    """Write the metrics of a round, whole or not at all (OSError).
-
-    Args:
-        found: The round.
-        session: Its diagnosis; None keeps the values that the file has.
-        path: File to write.
-        contents: Contents of the file.
-    """
+    """Write the metrics of a round, whole or not at all (OSError); without a session the file keeps its values."""
     values = _kept(path) if session is None else families_text(families(session, contents.pairs), contents)
-    write_text(values.removesuffix(_END) + families_text(_round_families(found), contents), path)
-
-
-def _round_families(found: WatchRound) -> Iterator[Family]:
-    yield Family("watch_round_timestamp_seconds", "End of the latest round.", [MetricSample({}, found.ended)])
     took = found.ended - found.began
-    yield Family("watch_round_duration_seconds", "Duration of the latest round.", [MetricSample({}, took)])
     states = [MetricSample({"state": state}, int(state is found.state)) for state in RoundState]
-    yield Family("watch_round_state", "Outcome of the latest round; 1 for the actual one.", states)
+    own = [
+        Family("watch_round_timestamp_seconds", "End of the latest round.", [MetricSample({}, found.ended)]),
+        Family("watch_round_duration_seconds", "Duration of the latest round.", [MetricSample({}, took)]),
+        Family("watch_round_state", "Outcome of the latest round; 1 for the actual one.", states),
+    ]
+    write_text(path, values.removesuffix(_END) + families_text(own, contents), MODE)
 
 
 def _kept(path: Path) -> str:

@@ -7,58 +7,47 @@ Both keep ``cluster_info[node] = [between nodes, within the node]`` as tensors i
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
-from typing import Any
 
 from fabtui.diagnosis.node_bandwidth import NodeBandwidth, node_bandwidth
-from fabtui.export.atomic_write import write_atomically
-from fabtui.export.csv_table import when
-from fabtui.export.json_schemas import FORMATS, address, cleaned
+from fabtui.export.formats import JsonObject, cleaned_object, head, json_text, when
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
 from fabtui.presentation.numbers import size_text
 
-KIND = "fabtui planner"
 #: Unit of each program, and how many of it are 1 GB/s.
 _UNITS = {"fasop": ("bit/s", 8e9), "amp": ("fp32 elements/s", 1e9 / 4)}
 
 
-def as_json(model: Model) -> dict[str, Any]:
+def as_json(model: Model) -> JsonObject:
     """Return the bandwidths of a session as a JSON object; unknown ones are null, and then left out of cluster_info.
 
     Nodes are numbered in the rank order of ``fabtui nodes --order``, a ring. Rows of ``inter_matrix`` send.
     """
-    found = node_bandwidth(model)
-    order = found.order().nodes
-    at = [found.nodes.index(node) for node in order]
-    gpus = [found.gpus[one] for one in at]
+    bandwidth = node_bandwidth(model)
+    order = bandwidth.order().nodes
+    at = [bandwidth.nodes.index(node) for node in order]
+    gpus = [bandwidth.gpus[one] for one in at]
     value = {
-        "kind": KIND,
-        "format": FORMATS["planner"],
-        "$schema": address("planner"),
+        **head("planner"),
         "software": f"fabtui {model.software}",
         "started": when(model.started),
         "lab": model.lab,
-        "source": source_text(found),
+        "source": source_text(bandwidth),
         "order": order,
-        "left_out": [node for node in found.nodes if node not in order],
-        "failed": [[found.nodes[a], found.nodes[b]] for a in at for b in at if found.failed[a, b]],
+        "left_out": [node for node in bandwidth.nodes if node not in order],
+        "failed": [[bandwidth.nodes[a], bandwidth.nodes[b]] for a in at for b in at if bandwidth.failed[a, b]],
         "gpus_per_node": gpus[0] if len(set(gpus)) == 1 else None,
         "gpus": gpus,
-        "gpu": [found.kinds[one] for one in at],
-        "nics": [found.nics[one] or None for one in at],
-        **{name: _in_unit(found, at, *unit) for name, unit in _UNITS.items()},
+        "gpu": [bandwidth.kinds[one] for one in at],
+        "nics": [bandwidth.nics[one] or None for one in at],
+        **{name: _in_unit(bandwidth, at, *unit) for name, unit in _UNITS.items()},
     }
-    whole: dict[str, Any] = cleaned(value)
-    return whole
+    return cleaned_object(value)
 
 
-def write_planner(model: Model, path: Path) -> None:
-    """Write the bandwidths of a session as JSON, whole or not at all (OSError)."""
-    text = json.dumps(as_json(model), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_atomically(path, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
+def planner_text(model: Model) -> str:
+    return json_text(as_json(model))
 
 
 def source_text(found: NodeBandwidth) -> str:
@@ -82,9 +71,7 @@ def _method(one: Measurement) -> str:
     return f"{size} ({one.how or 'unknown method'})"
 
 
-def _in_unit(found: NodeBandwidth, at: list[int], unit: str, per_gb: float) -> dict[str, Any]:
-    """Return the bandwidths in a unit; a node's between nodes is that to the slowest of the others."""
-
+def _in_unit(found: NodeBandwidth, at: list[int], unit: str, per_gb: float) -> JsonObject:
     def scaled(value: float) -> int | None:
         return round(value * per_gb) or None if math.isfinite(value) else None
 

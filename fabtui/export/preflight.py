@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from fabtui.diagnosis.preflight.checks import Preflight, preflight
 from fabtui.errors import InputError
-from fabtui.export.csv_table import table_text, when
-from fabtui.export.json_schemas import FORMATS, address
+from fabtui.export.formats import FORMATS, JsonObject, address, members, table_text, when
+from fabtui.export.formats import json_text as text_of
 from fabtui.model.events import APPLY_ERRORS
 from fabtui.model.facts.compare import Earlier, earlier_of
 from fabtui.model.facts.node_view import Value
@@ -23,7 +24,6 @@ COLUMNS = ("node", "hardware", "fact", "title", "value", "unit", "verdict")
 
 
 def json_text(model: Model, found: Preflight) -> str:
-    """Return a preflight as the text of a JSON file: findings, facts, and the value of each fact on each node."""
     table = found.table
     value = {
         "kind": KIND,
@@ -36,10 +36,7 @@ def json_text(model: Model, found: Preflight) -> str:
         "findings": [finding_json(finding) for finding in found.findings],
         "missing": [line for _, line in found.missing],
         "verdicts": [{"node": node, **found.verdict(node)._asdict()} for node in model.nodes],
-        "facts": [
-            {"name": fact.name, "title": fact.title, "unit": fact.unit, "compare": str(fact.compare)}
-            for fact in table.facts
-        ],
+        "facts": [{**members(fact, "name", "title", "unit"), "compare": str(fact.compare)} for fact in table.facts],
         "nodes": [
             {
                 "name": node,
@@ -50,19 +47,21 @@ def json_text(model: Model, found: Preflight) -> str:
             for node in table.nodes
         ],
     }
-    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return text_of(value)
+
+
+def fact_rows(found: Preflight) -> Iterator[JsonObject]:
+    """Yield the cells of `COLUMNS` of each fact of each node; ``verdict``: that of a node that differs, else None."""
+    table = found.table
+    roles = {(odd.fact.name, node): odd.fact.verdict for odd in table.odd for node in odd.values}
+    for node in table.nodes:
+        for fact in table.facts:
+            cells = [node, str(table.kinds[node]), fact.name, fact.title, table.values[fact.name][node], fact.unit]
+            yield dict(zip(COLUMNS, (*cells, roles.get((fact.name, node))), strict=True))
 
 
 def csv_text(found: Preflight) -> str:
-    """Return a preflight as the text of a CSV file: a row for each fact of each node; unknown values are empty."""
-    table = found.table
-    roles = {(odd.fact.name, node): odd.fact.verdict for odd in table.odd for node in odd.values}
-    rows = []
-    for node in table.nodes:
-        for fact in table.facts:
-            value, verdict = table.values[fact.name][node], roles.get((fact.name, node))
-            rows.append([node, str(table.kinds[node]), fact.name, fact.title, value, fact.unit, verdict])
-    return table_text(COLUMNS, rows)
+    return table_text(COLUMNS, (row.values() for row in fact_rows(found)))
 
 
 def read_earlier(path: Path) -> Earlier:
@@ -101,7 +100,7 @@ def _recorded(path: Path) -> Earlier:
         raise InputError(f"--baseline: {error}") from None
     except APPLY_ERRORS as error:
         raise InputError(f"--baseline: {path} is a recording that cannot be used ({error})") from None
-    found = earlier_of(preflight(model).table)
-    if not found:
+    earlier = earlier_of(preflight(model).table)
+    if not earlier:
         raise InputError(f"--baseline: there are no probe results in the recording {path}")
-    return found
+    return earlier

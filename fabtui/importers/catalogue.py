@@ -30,12 +30,14 @@ def chosen(name: str) -> Format:
         InputError: There is none; the names are in the message.
     """
     low = name.lower()
-    by_name = {known.lower(): form for known, form in formats().items()}
-    known_as = (form.name.lower() for form in formats().values() if form.aliases and re.fullmatch(form.aliases, low))
-    alias = next(known_as, "")
-    for one in (low, low.removeprefix("slurm-"), alias):
-        if one in by_name:
-            return by_name[one]
+    every = formats().values()
+    for same in (low, low.removeprefix("slurm-")):
+        for form in every:
+            if form.name.lower() == same:
+                return form
+    for form in every:
+        if form.aliases and re.fullmatch(form.aliases, low):
+            return form
     raise InputError(
         f"{argument('as')}: there is no kind {name!r}; there are {', '.join(sorted(formats(), key=str.lower))}"
     )

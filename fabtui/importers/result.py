@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fabtui.importers.catalogue import UNKNOWN, Guess, chosen, recognise
 from fabtui.importers.sources import Source
-from fabtui.importers.unwrapping import Unwrapped, unwrapped
+from fabtui.importers.unwrapping import unwrapped
 from fabtui.sanitize import clean
 from fabtui_node.parsers.base import UNKNOWN_LINES, Format, Reading
 from fabtui_node.parsers.lines import without_escapes
@@ -124,8 +124,8 @@ class Variant(NamedTuple):
         lines = normal_lines(text)
         for layer in self.layers:
             if layer.who and self.by_who:
-                found = (match for line in lines if (match := layer.pattern.match(line)))
-                return list(dict.fromkeys(match["who"].strip("[]()") for match in found))
+                matches = (match for line in lines if (match := layer.pattern.match(line)))
+                return list(dict.fromkeys(match["who"].strip("[]()") for match in matches))
             lines = [layer.pattern.sub("", line, count=1) for line in lines]
         return []
 
@@ -170,31 +170,28 @@ def _prefix(lines: list[str]) -> Prefix | None:
         return Prefix(re.compile(rf"[ \t]{{{indent}}}"), False)
     best: tuple[int, Prefix | None] = (0, None)
     for pattern in _PATTERNS:
-        found = [match for line in lines if (match := pattern.match(line)) and match.end()]
-        if len(found) < _SHARE * len(lines) or len(found) <= best[0]:
+        matches = [match for line in lines if (match := pattern.match(line)) and match.end()]
+        if len(matches) < _SHARE * len(lines) or len(matches) <= best[0]:
             continue
-        labels = collections.Counter(match["who"] for match in found) if "who" in pattern.groupindex else None
-        if labels is None or len(found) >= min(_LINES_EACH, len(lines)) * len(labels):
+        labels = collections.Counter(match["who"] for match in matches) if "who" in pattern.groupindex else None
+        if labels is None or len(matches) >= min(_LINES_EACH, len(lines)) * len(labels):
             weak = len(lines) < _LINES_EACH and labels is not None and not pattern.pattern.startswith(_TAG)
-            best = len(found), Prefix(_with_blank(pattern, found), labels is not None and len(labels) > 1, weak)
+            # The blank after it is part of it, if all lines have one: else it is an indent of some.
+            blank = all(match.string[match.end() : match.end() + 1] in ("", " ") for match in matches)
+            whole = re.compile(f"{pattern.pattern} ?", re.ASCII) if blank else pattern
+            best = len(matches), Prefix(whole, labels is not None and len(labels) > 1, weak)
     return best[1]
-
-
-def _with_blank(pattern: re.Pattern[str], found: list[re.Match[str]]) -> re.Pattern[str]:
-    """Return the pattern with the blank after it, if all lines have one: else it is an indent of some."""
-    every = all(match.string[match.end() : match.end() + 1] in ("", " ") for match in found)
-    return re.compile(f"{pattern.pattern} ?", re.ASCII) if every else pattern
 
 
 def _together(lines: list[str], pattern: re.Pattern[str]) -> list[str]:
     """Return the lines by their label, in the order in which labels appear; one without goes with the line before."""
-    found: dict[str, list[str]] = {}
+    by_label: dict[str, list[str]] = {}
     label = ""
     for line in lines:
         if (match := pattern.match(line)) and match.end():
             label = match["who"]
-        found.setdefault(label, []).append(line)
-    return [line for of_one in found.values() for line in of_one]
+        by_label.setdefault(label, []).append(line)
+    return [line for of_one in by_label.values() for line in of_one]
 
 
 #: Characters at the beginning and at the end of a long text by which is decided what to remove.
@@ -245,20 +242,16 @@ def recognised(text: str, named: Format | None = None) -> Recognised:
         if inside.reading is not None:
             return inside
     best = _best(text, named)
-    joined: Unwrapped | None = None
-    put_together = unwrapped(_as_wide_as_others(text))
-    while put_together is not None:
-        other = _best(put_together.text, named)
-        if not _read_better(other, best, ties=put_together.cuts > 1 or put_together.width in _USUAL_WIDTHS):
-            break
-        # Only a width of terminals shows that a text was cut twice, by a terminal and by a mail program.
-        again = None if joined else unwrapped(put_together.text)
-        best, joined = other, put_together
-        put_together = again if again and again.width in _USUAL_WIDTHS else None
+    joined = unwrapped(text)
+    if joined is not None:
+        other = _best(joined.text, named)
+        if _read_better(other, best, ties=joined.cuts > 1 or joined.width in _USUAL_WIDTHS):
+            best, text = other, joined.text
+        else:
+            joined = None
     form, reading = best.guess.format, best.reading
     if form is None or reading is None:
         return Recognised(best.guess, None)
-    text = text if joined is None else joined.text
     part = _part(text)
     if part is not text:
         reading = form.parse(best.variant.of(text))
@@ -270,14 +263,6 @@ def recognised(text: str, named: Format | None = None) -> Recognised:
         warning = f"outputs of {', '.join(labels[:_SHOWN])}{more} are read one after the other, without these names"
         reading = reading._replace(warnings=[warning, *reading.warnings][:UNKNOWN_LINES])
     return Recognised(best.guess, reading)
-
-
-def _as_wide_as_others(text: str) -> str:
-    """Return a text without a stamp or prompt before its first line, if it is the longest for that."""
-    found = _FIRST.match(text)
-    first, *others = text.split("\n", _LOOK)
-    longest = max(map(len, others[: _LOOK - 1]), default=0)
-    return text[found.end() :] if found and len(first) - found.end() <= longest < len(first) else text
 
 
 def _candidate(text: str, variant: Variant, named: Format | None) -> _Candidate:
@@ -439,8 +424,7 @@ def _names(value: Any, depth: int = 0) -> set[str]:
     if depth > 40:
         return set()
     if isinstance(value, dict):
-        found = {str(name) for name in value}
-        return found.union(*(_names(item, depth + 1) for item in value.values()))
+        return {str(name) for name in value}.union(*(_names(item, depth + 1) for item in value.values()))
     if isinstance(value, (list, tuple)):
         # Rows of a list are alike; the first ones suffice.
         return set().union(*(_names(item, depth + 1) for item in value[:50]))

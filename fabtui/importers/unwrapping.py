@@ -58,10 +58,13 @@ def unwrapped(text: str, keep_count: bool = False) -> Unwrapped | None:
             return None
     after_short = {now for before, now in pairwise(["", *lines]) if len(before) < width - 1}
     starts = {_shape(now) for now in after_short if now.strip()}
+    # The rows of a table that is wider than a usual terminal have rests of one length, which may begin with blanks.
+    rests = collections.Counter(len(after) for before, after in pairwise(lines) if len(before) == width)
+    table = 0 < 0.6 * sum(rests.values()) <= max(rests.values()) > 2 and max(rests) < width == _NARROWEST
     joined: list[str] = []
     cuts = 0
     for before, line in pairwise(["", *lines]):
-        if joined and _goes_on(before, line, width, starts):
+        if joined and ((table and len(before) == width and line.strip()) or _goes_on(before, line, width, starts)):
             at = next(at for at in range(len(joined) - 1, -1, -1) if joined[at])
             joined[at] += line if len(before) == width else f" {line}"
             cuts += 1

@@ -15,8 +15,8 @@ from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.running_job.job_verdict import JobVerdict
 from fabtui.diagnosis.running_job.running_job_rules import SOURCE_OF_FACT
+from fabtui.export.formats import cleaned
 from fabtui.export.json import overview_json
-from fabtui.export.json_schemas import cleaned
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
 from fabtui.presentation.findings import step_json, step_text

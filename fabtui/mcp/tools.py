@@ -22,18 +22,15 @@ from fabtui.diagnosis.running_job.who_is_behind import NO_RANK
 from fabtui.errors import InputError
 from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
 from fabtui.export.history import json_text as history_text
-from fabtui.export.job import job_values as report_values
-from fabtui.export.json import job_values, pair_json
+from fabtui.export.json import job_json, job_report_json, pair_json
 from fabtui.export.preflight import json_text
-from fabtui.export.session_diff import json_text as diff_text
 from fabtui.history.components import node_at
 from fabtui.history.file import history_file
 from fabtui.history.query import Overview, read_overview, usual_start
 from fabtui.importers.catalogue import chosen, recognise
-from fabtui.importers.comparison import compared
 from fabtui.importers.formats.job_dumps import results_of
 from fabtui.importers.result import Result, read
-from fabtui.importers.session import is_recording, read_session, replayed
+from fabtui.importers.session import compared, is_recording, read_session, replayed
 from fabtui.importers.sources import Source, sources
 from fabtui.importers.to_model.dispatch import findings_about
 from fabtui.jobs.monitor.report import JobReport
@@ -58,6 +55,8 @@ from fabtui.presentation.verdict_line import sentence_of
 from fabtui.presentation.wording import verdict_words
 from fabtui.report.explained import explained_logs, explained_text
 from fabtui.report.recordings import recordings_in
+from fabtui.report.session_diff import json_text as diff_text
+from fabtui.report.text import text_lines
 from fabtui.sanitize import one_line
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import JobQuery, SessionOptions
@@ -197,7 +196,7 @@ class HangTool(OnJob):
             return Answer(unread[0], data, [], [*unread, *logs], exit_code(verdict), options.record)
         return Answer(
             verdict.sentence,
-            {**job_values(verdict), **data},
+            {**job_json(verdict), **data},
             examined=list(seen_lines(verdict)),
             not_examined=[*unread, *logs, *unseen_lines(verdict)],
             code=exit_code(verdict),
@@ -225,7 +224,7 @@ class JobTool(OnJob):
         async with asyncio.timeout(call.seconds), reported(monitor, options, notices.append, check=check) as report:
             pass
         check([row.node for row in report.rows])
-        body, logs = report_values(report), [log.path for log in report.facts.logs.files.values()]
+        body, logs = job_report_json(report), [log.path for log in report.facts.logs.files.values()]
         if self.logs:
             # Not to be had: the text of any file that is called a log.
             for log in body["logs"]:
@@ -467,8 +466,8 @@ class ExplainTool(OnText):
     def answer(self, call: ToolCall) -> Answer:
         files = self.checked_files()
         logs = call.while_wanted(sources(files))
-        texts, known, notices = explained_logs(logs, _WIDTH) if files else explained_text(self.text, _WIDTH)
-        lines = [line.rstrip() for line in texts]
+        blocks, known, notices = explained_logs(logs) if files else explained_text(self.text)
+        lines = text_lines(blocks, _WIDTH)
         return Answer(
             next((line for line in lines if line), "nothing found"),
             {"known": known, "lines": lines},

@@ -8,8 +8,7 @@ from typing import NamedTuple, TypeGuard
 
 from fabtui.export.collectives_table import CollectiveRow, table_rows
 from fabtui.model.session_model import Model
-from fabtui.pictures.palette import CURVES
-from fabtui.pictures.scene import CHARACTER, LINE, Item, Line, Scene, Text, label
+from fabtui.pictures.scene import CHARACTER, CURVES, LINE, Item, Line, Scene, Text, label
 from fabtui.presentation.numbers import size_text, value_text
 
 #: Marks of curves, so that they differ without colour.
@@ -31,7 +30,6 @@ class _Curve(NamedTuple):
 
 
 def busbw_scene(model: Model) -> Scene:
-    """Return one plot per collective, one below the other."""
     kinds: dict[str, dict[tuple[str, str | None], list[CollectiveRow]]] = {}
     for row in table_rows(model):
         if row.bytes and row.bytes > 0:
@@ -76,12 +74,8 @@ def _plot(kind: str, curves: list[_Curve], y: int) -> Iterator[Item]:
     low, high = 10 ** math.floor(math.log10(min(values))), max(values) * 1.15
     upwards = _Axis(math.log2(low), math.log2(high), y + _TOP + _HEIGHT, y + _TOP)
     yield Text(_EDGE, y + 24, f"{kind}: bus bandwidth by message size", bold=True)
-    yield Text(
-        _EDGE,
-        y + 24 + LINE,
-        "GB/s (1e9 bytes per second), busbw as nccl-tests defines it; both axes logarithmic",
-        "muted",
-    )
+    about = "GB/s (1e9 bytes per second), busbw as nccl-tests defines it; both axes logarithmic"
+    yield Text(_EDGE, y + 24 + LINE, about, "muted")
     yield from _grid(across, upwards, low, high)
     chosen = _chosen(curves)
     for curve in curves:

@@ -1,31 +1,41 @@
-"""Heatmaps: labelled rows and columns, cells by verdict or by value, and a legend. All matrices are drawn with this."""
+"""Heatmaps: labelled rows and columns, cells by verdict or by value, and a legend. All matrices are drawn with this.
+
+A row is an endpoint, a node where there are too many, or an address of a node: connectivity, as pings found it.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from fabtui.errors import InputError
-from fabtui.model.layers import Layer, LayerSpec
-from fabtui.model.measurement import Verdict
+from fabtui.model.cell_level import BY_PATH, FINE, Level
+from fabtui.model.cell_matrix import CellMatrix, Levels
+from fabtui.model.facts.node_view import dicts
+from fabtui.model.layers import Layer, LayerSpec, Per
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.pictures.cells import Cells, Floats, Method, Slots, cells_of, counts
-from fabtui.pictures.palette import SCALE, STEPS
-from fabtui.pictures.scene import CHARACTER, LINE, Anchor, Box, Item, Line, Scene, Text, Tiles, label
-from fabtui.presentation.cell_levels import BAD, MARKED, UNICODE, CellStyle, transport_style
+from fabtui.pictures.scene import CHARACTER, LINE, SCALE, STEPS, Anchor, Box, Item, Line, Scene, Text, Tiles, label
+from fabtui.presentation.cell_levels import BAD, MARKED, STYLES, UNICODE, CellStyle, style_of, transport_style
 from fabtui.presentation.legends import layer_title, meanings
 from fabtui.presentation.numbers import brief_text, short_value, spoken_text
-from fabtui.presentation.wording import verdict_words
+from fabtui.presentation.wording import common_domain, verdict_words, without_domain
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.lines import bytes_text
+from fabtui_node.parsers.nccl.transports import path_of
 
+Slots = np.ndarray[Any, np.dtype[np.uint8]]
+Floats = np.ndarray[Any, np.dtype[np.float64]]
 Mode = Literal["verdict", "value"]
 MODES: tuple[Mode, ...] = ("verdict", "value")
 
@@ -42,6 +52,119 @@ _MARKS = {int(slot): UNICODE.of_style[slot] for slot in MARKED if slot is not Ce
 _MARKS |= {CellStyle.SKIPPED: UNICODE.of_style[CellStyle.SKIPPED], CellStyle.GONE: "#"}
 #: Ratio of the highest to the lowest value from which the scale is logarithmic.
 _LOG_FROM = 8.0
+#: Prefix lengths of segments whose networks are not known, of IPv4 and IPv6.
+_USUAL_PREFIX = {4: 24, 6: 64}
+#: A row: node and address.
+_Seat = tuple[str, str]
+#: Maximum number of endpoints with a row and a column each.
+MOST_ENDPOINTS = 1024
+_RANK = np.zeros(len(CellStyle), dtype=np.uint8)
+_RANK[list(STYLES)] = range(len(STYLES))
+_SLOT_AT = np.array(STYLES, dtype=np.uint8)
+#: Style of each level; pictures of verdicts do not grade good values.
+_STYLE_OF = np.array([CellStyle.GOOD if level in FINE else STYLES[level] for level in Level], dtype=np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """The way values were obtained: unit, requested message size (None: none) and method."""
+
+    unit: str = ""
+    bytes: int | None = None
+    how: str = ""
+
+
+def method_of(m: Measurement) -> Method:
+    """Return the way a value was obtained; without a value there is no unit."""
+    return Method("" if m.value is None else m.unit, m.asked_bytes, m.how)
+
+
+def usual_method(methods: Counter[Method]) -> tuple[Method, int]:
+    """Return the most frequent method, of values if there are any, and the number of methods."""
+    valued = Counter({method: count for method, count in methods.items() if method.unit}) or methods
+    (found, _), *_ = valued.most_common(1) or [(Method(), 0)]
+    return found, len(valued)
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Results of a layer in the order of rows."""
+
+    names: list[str]  #: Name of each row and column, without the domain that all nodes share.
+    groups: list[str]  #: Group of each row and column, such as its node; lines separate the groups.
+    numbers: list[int]  #: Number of the endpoint of each row; empty if a row is a whole node, or an address.
+    slots: Slots  #: `CellStyle` of each cell.
+    values: Floats  #: Value of each cell in the unit of ``method``; NaN without one.
+    method: Method  #: The way most values were obtained.
+    methods: int  #: Number of ways.
+
+
+def cells_of(model: Model, layer: Layer, numbers: Sequence[int] | None = None) -> Cells:
+    """Return the results of a layer; ``numbers`` of the endpoints in the order of the rows, None for all."""
+    ends = model.rows if numbers is None else [model.endpoints[number] for number in numbers]
+    levels = CellMatrix.of_model(model, layer).filled()
+    values, counted = _values(model, layer, levels)
+    row_of = {end.number: row for row, end in enumerate(model.rows)}
+    order = [row_of[end.number] for end in ends]
+    slots, values = _STYLE_OF[levels[np.ix_(order, order)]], values[np.ix_(order, order)]
+    domain = common_domain(model.nodes)
+    nodes = [without_domain(domain, end.node) for end in ends]
+    methods = usual_method(counted)
+    if len(ends) <= MOST_ENDPOINTS:
+        names = [without_domain(domain, str(end)) for end in ends]
+        return Cells(names, nodes, [end.number for end in ends], slots, values, *methods)
+    slots, values, nodes = by_node(slots, values, nodes, layer.spec.less_is_better)
+    return Cells(nodes, nodes, [], slots, values, *methods)
+
+
+def by_node(slots: Slots, values: Floats, nodes: list[str], less_is_better: bool) -> tuple[Slots, Floats, list[str]]:
+    places: dict[str, list[int]] = {}
+    for at, node in enumerate(nodes):
+        places.setdefault(node, []).append(at)
+    order = [at for found in places.values() for at in found]
+    starts = np.cumsum([0, *(len(found) for found in places.values())])[:-1]
+    ranks, sorted_values = _RANK[slots[np.ix_(order, order)]], values[np.ix_(order, order)]
+    pick = np.fmax if less_is_better else np.fmin
+    for axis in (0, 1):
+        ranks, sorted_values = np.maximum.reduceat(ranks, starts, axis), pick.reduceat(sorted_values, starts, axis)
+    return _SLOT_AT[ranks], sorted_values, list(places)
+
+
+def _values(model: Model, layer: Layer, levels: Levels) -> tuple[Floats, Counter[Method]]:
+    """Return the value of each cell, and the number of values by method; slow pairs get the level of their path."""
+    numbers = [end.number for end in model.rows]
+    values: Floats = np.full(levels.shape, np.nan)
+    methods: Counter[Method] = Counter()
+    if layer is Layer.TRANSPORT:
+        for row, column in np.argwhere(levels == Level.SLOW).tolist():
+            if text := model.cell(layer, numbers[row], numbers[column]).text:
+                levels[row, column] = BY_PATH[path_of(text)]
+    elif layer.spec.per is Per.ENDPOINT_PAIR and not layer.spec.derived:
+        table = model.pair_table(layer)
+        if len(table):
+            by_number = np.full((len(model.endpoints),) * 2, np.nan)
+            shapes, shape_of, stored = model.results.store.columns()
+            of_row = np.array(shape_of)[table.row]
+            known = np.array([shape is not None and shape.has_value for shape in shapes])[of_row]
+            by_number[table.source, table.target] = np.where(known, np.array(stored)[table.row], np.nan)
+            values = by_number[np.ix_(numbers, numbers)]
+            for number, count in enumerate(np.bincount(of_row, minlength=len(shapes)).tolist()):
+                if (shape := shapes[number]) is not None and count:
+                    methods[Method(shape.unit if shape.has_value else "", shape.asked, shape.how)] += count
+    elif layer is not Layer.HEALTH:
+        for row, column in np.argwhere(levels > Level.UNTESTED).tolist():
+            cell = model.cell(layer, numbers[row], numbers[column])
+            values[row, column] = np.nan if cell.value is None else cell.value
+            if layer is not Layer.CHANGE and cell.measurement is not None:
+                methods[method_of(cell.measurement)] += 1
+        if layer is Layer.CHANGE:
+            methods[Method("now / then")] += 1
+    return values, methods
+
+
+def counts(slots: Slots) -> dict[CellStyle, int]:
+    found: Iterable[int] = np.bincount(slots.ravel(), minlength=len(CellStyle)).tolist()
+    return {slot: count for slot, count in zip(CellStyle, found, strict=True) if count}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +172,16 @@ class Heatmap:
     """A matrix to be drawn."""
 
     title: str  #: What is shown.
-    names: Sequence[str]  #: Name of each row and column.
-    groups: Sequence[str]  #: Group of each row and column, such as its node; lines separate the groups.
-    slots: Slots  #: `CellStyle` of each cell.
-    values: Floats  #: Value of each cell, NaN without one.
-    method: Method  #: Unit, message size and method of the values.
+    cells: Cells  #: The results.
     notes: Sequence[str]  #: Lines below the title.
     words: Sequence[tuple[CellStyle, str]]  #: Slots and their meanings in the order of the legend.
     describe: Callable[[int, int], str]  #: Returns the text of a cell, by row and column.
 
     def scene(self, mode: Mode) -> Scene:
         """Return the picture; in mode ``value`` cells with a value are coloured by it, if any has one."""
-        size = len(self.names)
+        size = len(self.cells.names)
         pitch = min(_MOST_PITCH, max(1, _GRID // max(size, 1)))
-        names = [label(name) for name in self.names]
+        names = [label(name) for name in self.cells.names]
         shown = list(self._labels(names, pitch))
         margin = _MARGIN + CHARACTER * max((len(text) for _, text in shown), default=0)
         width = max(_LEAST_WIDTH, margin + size * pitch + _MARGIN)
@@ -74,16 +193,18 @@ class Heatmap:
         scene.items.append(Text(_MARGIN, _MARGIN + 8, one_line(self.title, room), bold=True))
         lines = enumerate([*notes, "a row sends, a column receives"], 1)
         scene.items += [Text(_MARGIN, _MARGIN + 8 + at * LINE, note, "muted") for at, note in lines]
-        scene.items += self._axes(shown, left, top, pitch)
-        scale = _Scale.of(self.values) if mode == "value" and np.isfinite(self.values).any() else None
+        for centre, text in shown:
+            scene.items.append(Text(left - 6, top + centre * pitch + 3.5, text, anchor="end"))
+            scene.items.append(Text(left + centre * pitch + 3.5, top - 6, text, turned=True))
+        scale = _Scale.of(self.cells.values) if mode == "value" and np.isfinite(self.cells.values).any() else None
         tiles = self._tiles(scale, left, top, pitch)
         scene.items += [tiles, *self._edges(left, top, pitch)]
         y = top + size * pitch + LINE
         if scale is not None:
             y = self._scale_legend(scene, scale, y)
         scene.height = self._legend(scene, scale, y, room * CHARACTER)
-        found = counts(self.slots)
-        parts = ", ".join(f"{found[slot]} {word}" for slot, word in self.words if slot in found)
+        counted = counts(self.cells.slots)
+        parts = ", ".join(f"{counted[slot]} {word}" for slot, word in self.words if slot in counted)
         scene.label = f"{self.title}: {size} rows and {size} columns; {parts}"
         scene.data = {"origin": f"{left} {top} {pitch} {size}", "names": json.dumps(names, ensure_ascii=False)}
         return scene
@@ -97,73 +218,68 @@ class Heatmap:
         for first, last in self._spans():
             centre = (first + last) / 2
             if (centre - free) * pitch >= _LABELS_FROM / 2:
-                yield centre, label(self.groups[first])
+                yield centre, label(self.cells.groups[first])
                 free = centre + _LABELS_FROM / 2 / pitch
 
     def _spans(self) -> list[tuple[int, int]]:
-        edges = [at for at, (a, b) in enumerate(pairwise(self.groups), 1) if a != b]
-        return list(pairwise([0, *edges, len(self.groups)])) if self.groups else []
-
-    @staticmethod
-    def _axes(shown: list[tuple[float, str]], left: int, top: int, pitch: int) -> Iterator[Item]:
-        for centre, text in shown:
-            yield Text(left - 6, top + centre * pitch + 3.5, text, anchor="end")
-            yield Text(left + centre * pitch + 3.5, top - 6, text, turned=True)
+        edges = [at for at, (a, b) in enumerate(pairwise(self.cells.groups), 1) if a != b]
+        return list(pairwise([0, *edges, len(self.cells.groups)])) if self.cells.groups else []
 
     def _edges(self, left: int, top: int, pitch: int) -> Iterator[Item]:
-        size, spans = len(self.groups), self._spans()
+        size, spans = len(self.cells.groups), self._spans()
         wide = len(spans) > 1 and size * pitch >= 16 * len(spans) and any(last - first > 1 for first, last in spans)
         for at in [0, *((first for first, _ in spans[1:]) if wide else ()), size]:
             yield Line(((left + at * pitch, top), (left + at * pitch, top + size * pitch)), "muted", 0.5)
             yield Line(((left, top + at * pitch), (left + size * pitch, top + at * pitch)), "muted", 0.5)
 
     def _tiles(self, scale: _Scale | None, left: int, top: int, pitch: int) -> Tiles:
-        codes = self.slots.copy()
+        codes = self.cells.slots.copy()
         colors = ["" if slot in (CellStyle.PAD, CellStyle.UNTESTED) else slot.key for slot in CellStyle]
         numbers: dict[tuple[int, int], str] = {}
         if scale is not None:
-            valued = np.isfinite(self.values)
+            valued = np.isfinite(self.cells.values)
             # Bad cells keep the colour of their verdict.
-            scaled = valued & ~np.isin(self.slots, list(BAD))
-            codes[scaled] = len(colors) + scale.steps(self.values)[scaled]
+            scaled = valued & ~np.isin(self.cells.slots, list(BAD))
+            codes[scaled] = len(colors) + scale.steps(self.cells.values)[scaled]
             colors += SCALE
             if pitch >= _NUMBERS_FROM:
-                valued &= ~np.isin(self.slots, (CellStyle.FAILED, CellStyle.TIMEOUT, CellStyle.WRONG))
+                valued &= ~np.isin(self.cells.slots, (CellStyle.FAILED, CellStyle.TIMEOUT, CellStyle.WRONG))
                 for row, column in np.argwhere(valued).tolist():
-                    value, slow = float(self.values[row, column]), bool(self.slots[row, column] == CellStyle.SLOW)
-                    number = short_value(value, self.method.unit, 3 if slow else 4)
+                    value, slow = (
+                        float(self.cells.values[row, column]),
+                        bool(self.cells.slots[row, column] == CellStyle.SLOW),
+                    )
+                    number = short_value(value, self.cells.method.unit, 3 if slow else 4)
                     numbers[row, column] = number + _MARKS[CellStyle.SLOW] * slow
         return Tiles(left, top, pitch, codes, colors, _MARKS, numbers, self._titles())
 
     def _titles(self) -> dict[tuple[int, int], str]:
         """Return texts for all tested cells, or for the bad ones alone if there are too many."""
         quiet = (CellStyle.UNTESTED, CellStyle.DIAGONAL, CellStyle.PAD)
-        chosen = ~np.isin(self.slots, quiet)
+        chosen = ~np.isin(self.cells.slots, quiet)
         if np.count_nonzero(chosen) > _MOST_TITLES:
-            chosen = np.isin(self.slots, list(BAD))
+            chosen = np.isin(self.cells.slots, list(BAD))
         cells = np.argwhere(chosen)[:_MOST_TITLES].tolist()
         return {(row, column): self.describe(row, column) for row, column in cells}
 
     def _scale_legend(self, scene: Scene, scale: _Scale, y: int) -> int:
-        """Add the bar of the scale; return the y of what follows."""
         step = 14
         scene.items += [Box(_MARGIN + at * step, y, step, 12, name) for at, name in enumerate(SCALE)]
         anchors: tuple[Anchor, ...] = ("start", "middle", "end")
         for place, anchor in zip((0, STEPS // 2, STEPS), anchors, strict=True):
-            text = brief_text(scale.at(place / STEPS), self.method.unit)
+            text = brief_text(scale.at(place / STEPS), self.cells.method.unit)
             scene.items.append(Text(_MARGIN + place * step, y + 24, text, anchor=anchor))
         kind = "logarithmic" if scale.logarithmic else "linear"
-        scene.items.append(Text(_MARGIN, y + 24 + LINE, f"{_unit_text(self.method)}, {kind} scale", "muted"))
+        scene.items.append(Text(_MARGIN, y + 24 + LINE, f"{_unit_text(self.cells.method)}, {kind} scale", "muted"))
         return y + 24 + 2 * LINE
 
     def _legend(self, scene: Scene, scale: _Scale | None, y: int, room: int) -> int:
-        """Add the meanings of colours and marks with the number of cells; return the height of the picture."""
-        found = counts(self.slots)
+        counted = counts(self.cells.slots)
         x = _MARGIN
         for slot, word in self.words:
-            if not found.get(slot) or (scale is not None and slot is CellStyle.GOOD):
+            if not counted.get(slot) or (scale is not None and slot is CellStyle.GOOD):
                 continue
-            text = f"{word} {found[slot]}"
+            text = f"{word} {counted[slot]}"
             if x + 24 + len(text) * CHARACTER > _MARGIN + room and x > _MARGIN:
                 x, y = _MARGIN, y + 20
             code = np.array([[slot]], dtype=np.uint8)
@@ -224,13 +340,7 @@ def method_text(method: Method, methods: int) -> str:
 def matrix_scene(
     model: Model, layer: LayerSpec | str, mode: Mode = "verdict", ends: Sequence[int] | None = None
 ) -> Scene:
-    """Return the matrix of a layer.
-
-    Args:
-        model: The session.
-        layer: The layer or its name.
-        mode: ``verdict``, or ``value`` for a scale of the values.
-        ends: Numbers of the endpoints in the order of the rows; None for all in their own order.
+    """Return the matrix of a layer, with the numbers of the endpoints in the order of its rows, None for all.
 
     Raises:
         InputError: The layer has no values, or a name is unknown.
@@ -253,22 +363,17 @@ def _heatmap(model: Model, layer: Layer, cells: Cells) -> Heatmap:
         notes.append(f"{len(model.rows)} endpoints: a cell is the worst pair of two nodes")
     if model.synthetic or model.lab:
         notes.append("synthetic results, no GPU was tested" if model.synthetic else "from a lab on one machine")
-    return Heatmap(
-        title=f"{layer}: {layer_title(layer)}",
-        names=cells.names,
-        groups=cells.nodes,
-        slots=cells.slots,
-        values=cells.values,
-        method=cells.method,
-        notes=[note for note in notes if note],
-        words=words_of(layer),
-        describe=lambda row, column: _describe(model, layer, cells, row, column),
-    )
+    title, shown = f"{layer}: {layer_title(layer)}", [note for note in notes if note]
+    return Heatmap(title, cells, shown, words_of(layer), partial(_describe, model, layer, cells))
 
 
 def words_of(layer: Layer) -> list[tuple[CellStyle, str]]:
-    found = [one for one in meanings(layer) if one[0] not in (CellStyle.GOOD, CellStyle.FAIR, CellStyle.LOW)]
-    return [*([] if layer is Layer.TRANSPORT else [(CellStyle.GOOD, "ok")]), *found, (CellStyle.UNTESTED, "not tested")]
+    marked = [one for one in meanings(layer) if one[0] not in (CellStyle.GOOD, CellStyle.FAIR, CellStyle.LOW)]
+    return [
+        *([] if layer is Layer.TRANSPORT else [(CellStyle.GOOD, "ok")]),
+        *marked,
+        (CellStyle.UNTESTED, "not tested"),
+    ]
 
 
 def _describe(model: Model, layer: Layer, cells: Cells, row: int, column: int) -> str:
@@ -286,3 +391,72 @@ def _describe(model: Model, layer: Layer, cells: Cells, row: int, column: int) -
     if cell.measurement is not None and cell.measurement.error:
         parts.append(one_line(cell.measurement.error, 120))
     return f"{pair}: {', '.join(part for part in parts if part)}"
+
+
+def connectivity_scene(model: Model, layer: Layer = Layer.PING, mode: Mode = "verdict") -> Scene:
+    pairs = list(model.addresses.pairs(layer))
+    seats = _seats(model, pairs)
+    domain = common_domain(model.nodes)
+    names = list(dict.fromkeys(f"{without_domain(domain, node)} {segment}" for (node, _), segment in seats.items()))
+    if len(names) < len(seats):
+        names = [f"{without_domain(domain, node)} {address}" for node, address in seats]
+    place = {seat: at for at, seat in enumerate(seats)}
+    slots = np.full((len(seats), len(seats)), CellStyle.UNTESTED, dtype=np.uint8)
+    np.fill_diagonal(slots, CellStyle.DIAGONAL)
+    values = np.full(slots.shape, np.nan)
+    cells: dict[tuple[int, int], Measurement] = {}
+    for one in pairs:
+        where = place[one.src, one.src_addr or ""], place[one.dst, one.dst_addr or ""]
+        slots[where], cells[where] = style_of(model.verdict(one), None), one
+        values[where] = np.nan if one.value is None else one.value
+    groups = list(seats.values())
+    method, methods = usual_method(Counter(map(method_of, pairs)))
+    notes = [method_text(method, methods), f"rows and columns by network segment: {len(set(groups))}"]
+    if len(names) > MOST_ENDPOINTS:
+        nodes = [without_domain(domain, node) for node, _ in seats]
+        slots, values, names = by_node(slots, values, nodes, layer.spec.less_is_better)
+        groups, cells = names, {}
+        notes[1] = f"{len(seats)} addresses: a cell is the worst pair of addresses of two nodes"
+
+    def describe(row: int, column: int) -> str:
+        pair = f"{label(names[row])} > {label(names[column])}"
+        measured = cells.get((row, column))
+        if measured is None:
+            return f"{pair}: {CellStyle(slots[row, column]).key}"
+        value = "" if measured.value is None else spoken_text(measured.value, one_line(measured.unit, 20))
+        why = one_line(measured.error, 120) if measured.error else ""
+        return f"{pair}: {', '.join(part for part in (verdict_words(model.verdict(measured)), value, why) if part)}"
+
+    title = f"{layer} by network segment: {layer_title(layer)}"
+    shown = Cells(names, groups, [], slots, values, method, methods)
+    return Heatmap(title, shown, notes, words_of(layer), describe).scene(mode)
+
+
+def _seats(model: Model, found: list[Measurement]) -> dict[_Seat, str]:
+    prefixes = {
+        (node, str(entry.get("address"))): entry["prefix"]
+        for node, record in model.nodes.items()
+        for nic in dicts((record.inventory or {}).get("nics"))
+        for entry in dicts(nic.get("addresses"))
+        if isinstance(entry.get("prefix"), int)
+    }
+    nodes = {name: at for at, name in enumerate(model.nodes)}
+    ends = {
+        (node, address or "") for one in found for node, address in ((one.src, one.src_addr), (one.dst, one.dst_addr))
+    }
+    segments = {seat: _segment(model, seat, prefixes.get(seat)) for seat in ends}
+    order = sorted(ends, key=lambda seat: (segments[seat][0], nodes.get(seat[0], len(nodes)), *seat))
+    return {seat: segments[seat][1] for seat in order}
+
+
+def _segment(model: Model, seat: _Seat, prefix: int | None) -> tuple[tuple[int, int, str], str]:
+    """Return a sort key and the name of the segment of an address: its network, or the rail of an RDMA port."""
+    node, address = seat
+    try:
+        ip = ipaddress.ip_address(address)
+        network = ipaddress.ip_network((ip, _USUAL_PREFIX[ip.version] if prefix is None else prefix), strict=False)
+    except ValueError:
+        rail = model.addresses.seat(node, address).rail
+        name = address if rail is None else f"rail {rail}"
+        return (0, -1 if rail is None else rail, name), name
+    return (network.version, int(network.network_address), str(network)), str(network)

@@ -1,11 +1,18 @@
-"""Contents of a picture, independent of its format. Lengths are in pixels of a picture that is not enlarged."""
+"""Contents and colours of a picture, independent of its format.
+
+Lengths are in pixels of a picture that is not enlarged. Colours of cells are those of the theme files of the screen.
+"""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from fabtui.paths import theme_folder
+from fabtui.presentation.cell_levels import CellStyle
 from fabtui.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -19,6 +26,26 @@ CHARACTER, LINE = 6, 14
 MARKS_FROM, LINES_FROM, STRIPES_FROM = 8, 6, 3
 #: Mark that is a stripe through smaller cells: timeouts and failures are equally dark.
 _STRIPED = "T"
+#: Theme of pictures that stand alone.
+PAPER_THEME = "light"
+#: Number of steps of the scale of values, and names of their colours, the lowest first.
+STEPS = 16
+SCALE = tuple(f"step-{at}" for at in range(STEPS))
+#: Colours of curves and groups.
+CURVES = tuple(f"curve-{at}" for at in range(8))
+
+#: Ends and middle of the scale of values: one hue, so that lightness alone orders it.
+_SCALES = {
+    "light": ("#e3eef9", "#5a9bd0", "#08306b"),
+    "dark": ("#12263d", "#2f78b5", "#cfe6ff"),
+}
+#: The palette of Okabe and Ito, without yellow on light and black on dark.
+_CURVES = {
+    "light": ("#0072b2", "#d55e00", "#007a5a", "#a4508b", "#b07c00", "#3b3b3b", "#2f9bd4", "#7a4a2a"),
+    "dark": ("#56b4e9", "#e69f00", "#2fc89a", "#e69fcb", "#f0e442", "#e0e0e0", "#8ab8ff", "#d9a07a"),
+}
+#: Prefix of the classes of SVG elements.
+_PREFIX = "fab-"
 Anchor = Literal["start", "middle", "end"]
 
 
@@ -104,3 +131,58 @@ def label(text: str, limit: int = 28) -> str:
         return cleaned
     tail = limit // 2
     return f"{cleaned[: limit - tail - 1]}\u2026{cleaned[-tail:]}"
+
+
+@cache
+def colors(theme: str = PAPER_THEME) -> dict[str, str]:
+    """Return the colour (``#rrggbb``) of each name in a theme that ships with fabtui (``light`` or ``dark``).
+
+    Names are the names of `CellStyle` (``failed``; with ``-ink`` for marks on it), ``ink``, ``muted``, ``rule``,
+    ``paper``, `SCALE` and `CURVES`.
+    """
+    value = tomllib.loads((theme_folder() / f"{theme}.toml").read_text(encoding="utf-8"))
+    named = value["colors"]
+    ink, paper, rule = named["foreground"], named["background"], named["panel"]
+    shades = {"ink": ink, "paper": paper, "rule": rule, "muted": named["secondary"]}
+    for slot in CellStyle:
+        before, _, fill = value["ramp"]["24"].get(slot.key, "").partition(" on ")
+        shades[slot.key] = fill or paper
+        shades[f"{slot.key}-ink"] = next((word for word in before.split() if word.startswith("#")), ink)
+    shades[CellStyle.DIAGONAL.key] = rule
+    shades |= dict(zip(SCALE, _scale(*_SCALES[theme]), strict=True))
+    return shades | dict(zip(CURVES, _CURVES[theme], strict=True))
+
+
+def css_class(name: str) -> str:
+    return _PREFIX + name
+
+
+def css(theme: str) -> str:
+    """Return style rules that give pictures inside a page the colours of a theme (``light`` or ``dark``)."""
+    return "".join(
+        f".{css_class(name)}{{fill:{color}}}.{css_class(name)}-line{{stroke:{color}}}"
+        for name, color in colors(theme).items()
+    )
+
+
+def ink_on(name: str) -> str:
+    """Return the name of the colour of marks and numbers on a colour."""
+    if name in SCALE:
+        return "ink" if SCALE.index(name) < 0.45 * STEPS else "paper"
+    return f"{name}-ink"
+
+
+def rgb(color: str) -> tuple[int, int, int]:
+    """Return red, green and blue of ``#rrggbb``."""
+    return int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16)
+
+
+def _scale(low: str, middle: str, high: str) -> list[str]:
+    shades = []
+    for at in range(STEPS):
+        place = 2 * at / (STEPS - 1)
+        first, second = (low, middle) if place < 1 else (middle, high)
+        share = place if place < 1 else place - 1
+        mixed = (round(a + (b - a) * share) for a, b in zip(rgb(first), rgb(second), strict=True))
+        shades.append("#" + "".join(f"{part:02x}" for part in mixed))
+    return shades

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fabtui.pictures.palette import CURVES
-from fabtui.pictures.scene import CHARACTER, LINE, Box, Item, Line, Scene, Text, label
+from fabtui.pictures.scene import CHARACTER, CURVES, LINE, Box, Item, Line, Scene, Text, label
 from fabtui.presentation.numbers import value_text
 from fabtui.sanitize import one_line
 
@@ -49,8 +48,7 @@ def group_of(timer: str) -> str:
 def timeline_scene(rows: Sequence[Mapping[str, Any]]) -> Scene:
     """Return the timers of ranks; without starts, the total of each timer, one after the other.
 
-    Args:
-        rows: ``timeline`` of a log of Megatron-LM: ``rank``, ``timer``, ``spent`` (ms), ``starts`` and ``ends`` (s).
+    Rows of Megatron-LM have ``rank``, ``timer``, ``spent`` (ms), ``starts`` and ``ends`` (s).
     """
     timed = any(row["starts"] for row in rows)
     inner = [row for row in rows if row["timer"] not in _AROUND] or list(rows)
@@ -117,9 +115,9 @@ def _bounded(
 ) -> tuple[float, dict[_Lane, list[_Span]]]:
     gap = 0.0
     while True:
-        found = {lane: [_closed(run) for run in _runs(spans, gap)] for lane, spans in lanes.items()}
-        if sum(map(len, found.values())) <= most:
-            return gap, found
+        closed = {lane: [_closed(run) for run in _runs(spans, gap)] for lane, spans in lanes.items()}
+        if sum(map(len, closed.values())) <= most:
+            return gap, closed
         gap = 2 * gap or length / _WIDTH / 16
 
 

@@ -59,8 +59,8 @@ _TRANSPORT_SLOTS = (CellStyle.P2P, CellStyle.SHM, CellStyle.RDMA, CellStyle.SOCK
 GRADES = frozenset({CellStyle.GOOD, CellStyle.FAIR, CellStyle.LOW})
 #: Slots of bad cells.
 BAD = frozenset({CellStyle.SLOW, CellStyle.TIMEOUT, CellStyle.FAILED, CellStyle.WRONG})
-
-
+#: Slots with a mark beside the number.
+MARKED = BAD | {CellStyle.INCONCLUSIVE, CellStyle.RUNNING, CellStyle.GONE, CellStyle.FLAPPING}
 #: Signs of verdicts, which mean the same in the app, in texts and in pictures: in Unicode, and in ASCII.
 SIGNS = {
     Verdict.WRONG: ("≠", "#"),
@@ -117,8 +117,8 @@ def style_of(verdict: Verdict, share: float | None) -> CellStyle:
 
 
 def transport_style(text: str) -> tuple[CellStyle, str]:
-    found = transport_of(text)
-    return STYLES[BY_PATH[found.path]], found.short
+    transport = transport_of(text)
+    return STYLES[BY_PATH[transport.path]], transport.short
 
 
 def cell_text(slot: int, number: str, width: int, glyphs: Glyphs) -> str:
@@ -133,18 +133,3 @@ def cell_text(slot: int, number: str, width: int, glyphs: Glyphs) -> str:
         return f"{glyph:>{width - 1}} "
     mark = glyph if slot in MARKED else " "
     return f"{number:>{width - 1}}{mark}"
-
-
-#: Slots with a mark beside the number.
-MARKED = frozenset(
-    {
-        CellStyle.SLOW,
-        CellStyle.TIMEOUT,
-        CellStyle.FAILED,
-        CellStyle.WRONG,
-        CellStyle.INCONCLUSIVE,
-        CellStyle.RUNNING,
-        CellStyle.GONE,
-        CellStyle.FLAPPING,
-    }
-)

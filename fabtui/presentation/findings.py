@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fabtui.diagnosis.finding import Direction, Domain, Finding, NextStep, Route, Subject
+from fabtui.diagnosis.finding import Direction, Domain, Finding, NextStep, Route
 from fabtui.diagnosis.mesh.affected_components import ComponentKind
 from fabtui.model.measurement import Verdict
 from fabtui.nodeset import count, fold
@@ -68,7 +68,8 @@ def evidence(finding: Finding) -> tuple[str, ...]:
             lines += render(value)
     if finding.rivals:
         sure = f"{percent_text(finding.confidence or 0.0)} confidence; " if finding.confidence is not None else ""
-        lines.append(f"{sure}the same results fit {', '.join(map(_named, finding.rivals))}")
+        rivals = [" ".join((str(rival.kind).replace("-", " "), rival.name)) for rival in finding.rivals]
+        lines.append(f"{sure}the same results fit {', '.join(rivals)}")
     if finding.recurrence is not None:
         lines.append(recurrence_text(finding.recurrence))
     return tuple(line for one in lines if (line := one_line(one, _LONGEST)))
@@ -86,21 +87,13 @@ def _confirmation(finding: Finding) -> list[str]:
     return [*fact.lines, f"{percent_text(fact.after)} confidence after {tried}{before}"]
 
 
-def _known_json(finding: Finding) -> dict[str, str] | None:
-    if (known := finding.acknowledged) is None:
-        return None
-    return {"note": known.note, "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(known.since))}
-
-
 def known_text(finding: Finding) -> str:
-    """Return the note of the user with its date, or ""."""
     if (known := finding.acknowledged) is None:
         return ""
     return f"known since {time.strftime('%Y-%m-%d', time.gmtime(known.since))}: {one_line(known.note, _LONGEST)}"
 
 
 def pairs_text(finding: Finding) -> str:
-    """Return how many pairs a finding explains, or ""."""
     return count(len(finding.cells), "pair") if finding.cells else ""
 
 
@@ -152,6 +145,8 @@ def finding_text(finding: Finding) -> FindingText:
 
 
 def as_json(finding: Finding) -> dict[str, Any]:
+    known = finding.acknowledged
+    since = "" if known is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(known.since))
     return {
         "id": finding.rule.id,
         "rule": finding.rule.name,
@@ -169,7 +164,7 @@ def as_json(finding: Finding) -> dict[str, Any]:
         "evidence": list(evidence(finding)),
         "next": list(map(str, finding.next)),
         "steps": list(map(step_json, finding.next)),
-        "acknowledged": _known_json(finding),
+        "acknowledged": None if known is None else {"note": known.note, "since": since},
         **({} if finding.recurrence is None else {"recurrence": recurrence_json(finding.recurrence)}),
     }
 
@@ -261,16 +256,10 @@ def _in_world(found: InWorldFact) -> list[str]:
     return [f"{found.passed} of {count(found.pairs, 'pair')} pass in the world communicator{run}"]
 
 
-def _named(subject: Subject) -> str:
-    return f"{str(subject.kind).replace('-', ' ')} {subject.name}"
-
-
 def _related(related: Iterable[Finding]) -> list[str]:
-    titles = ((one.nodes, title(one)) for one in related)
-    named = (
-        text if not nodes or (len(nodes) == 1 and text.startswith(nodes[0])) else f"{fold(nodes)}: {text}"
-        for nodes, text in titles
-    )
+    titles = dict.fromkeys((one.nodes, title(one)) for one in related)
+    own = [not nodes or (len(nodes) == 1 and text.startswith(nodes[0])) for nodes, text in titles]
+    named = (text if named else f"{fold(nodes)}: {text}" for named, (nodes, text) in zip(own, titles, strict=True))
     return list(dict.fromkeys(named))
 
 
@@ -341,7 +330,10 @@ def _where(scope: ScopeFact) -> str:
     if scope.kind is ComponentKind.RAIL:
         return f"rail {scope.rails[0]}"
     if scope.kind is ComponentKind.SPLIT:
-        return _between_groups(scope)
+        *first, last = scope.groups
+        rails = f" on {'rails' if len(scope.rails) > 1 else 'rail'} {', '.join(map(str, scope.rails))}"
+        where = " on every rail" if scope.every_rail else rails
+        return _between(", ".join(first), last, scope.direction == "both") + where
     if scope.kind is ComponentKind.ACROSS:
         return _across(scope)
     if scope.kind is ComponentKind.MANY:
@@ -357,14 +349,6 @@ def _across(scope: ScopeFact) -> str:
     if len(scope.rails) == 2:
         return _rails_between(Route(*scope.rails, scope.direction == "both"))
     return "between rails"
-
-
-def _between_groups(scope: ScopeFact) -> str:
-    *first, last = scope.groups
-    rails = f" on {'rails' if len(scope.rails) > 1 else 'rail'} {', '.join(map(str, scope.rails))}"
-    return _between(", ".join(first), last, scope.direction == "both") + (
-        " on every rail" if scope.every_rail else rails
-    )
 
 
 def _on_rails(scope: ScopeFact) -> str:
@@ -405,18 +389,13 @@ def _location(scope: ScopeFact) -> str:
     return _where(scope) if scope.kind in (ComponentKind.ACROSS, ComponentKind.SPLIT) else f"between {_where(scope)}"
 
 
-def _but(scope: ScopeFact, does: str) -> str:
-    return f", but {does}" if scope.reverse_passes else f"; whether it {does} was not measured"
-
-
 def _unreachable(scope: ScopeFact) -> str:
     where, direction = _where(scope), scope.direction
     if scope.kind in (ComponentKind.NODE, ComponentKind.ADDRESS):
         on, on_any = (" on every rail", " on any rail") if scope.kind is ComponentKind.NODE else ("", "")
         does, other = ("sends", "receives") if direction == "out" else ("receives", "sends")
-        return f"{where} " + (
-            f"is cut off{on}" if direction == "both" else f"{does} nothing{on_any}{_but(scope, other)}"
-        )
+        but = f", but {other}" if scope.reverse_passes else f"; whether it {other} was not measured"
+        return f"{where} is cut off{on}" if direction == "both" else f"{where} {does} nothing{on_any}{but}"
     if scope.kind is ComponentKind.RAIL:
         return f"{where} is cut off on all {len(scope.nodes)} nodes"
     if scope.kind is ComponentKind.PAIR:

@@ -28,7 +28,6 @@ def slurm_options(found: HealthySet) -> list[str]:
 
 
 def drain_commands(found: HealthySet) -> list[str]:
-    """Return the commands with which Slurm drains the nodes that findings blame alone."""
     return [
         f"scontrol update NodeName={shlex.quote(one_line(node))} State=DRAIN "
         f"Reason={shlex.quote(one_line(f'fabtui: {cause_text(found.left_out[node])}', _LONGEST))}"
@@ -41,7 +40,6 @@ def host_lines(ends: Iterable[Endpoint]) -> list[str]:
 
 
 def shares(ends: Iterable[Endpoint]) -> list[tuple[str, int, str]]:
-    """Return nodes that take part with the same GPUs: folded, with the number of GPUs and their variable."""
     groups: dict[tuple[int, str], list[str]] = {}
     for node, mine in _by_node(ends).items():
         groups.setdefault((len(mine), visible_devices(mine)), []).append(node)
@@ -65,11 +63,7 @@ def as_json(found: HealthySet | None) -> dict[str, Any] | None:
         "joining": _devices(found.joining),
         "most_endpoints": _devices(found.most),
         "left_out": [
-            {
-                "node": node,
-                "rule": cause.rule.id if isinstance(cause, Finding) else None,
-                "text": cause_text(cause),
-            }
+            {"node": node, "rule": cause.rule.id if isinstance(cause, Finding) else None, "text": cause_text(cause)}
             for node, cause in found.left_out.items()
         ],
         "relayed_pairs": found.relayed,

@@ -21,32 +21,6 @@ from fabtui.presentation.wrapping import Line, Lines, clipped, stacked, wrapped
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.lines import json_number
 
-#: Glyph of each state, the same in ASCII behind it.
-_GLYPHS: dict[RankState, tuple[str, str]] = {
-    RankState.COMPUTING: ("▸", ">"),
-    RankState.WAITING: ("~", "~"),
-    RankState.AWAITED: ("!", "!"),
-    RankState.STOPPED: ("■", "#"),
-    RankState.NOT_STARTED: ("○", "o"),
-    RankState.DEAD: ("x", "x"),
-    RankState.IDLE: ("·", "."),
-    RankState.UNKNOWN: ("?", "?"),
-}
-_STYLES: dict[RankState, CellStyle] = {
-    RankState.COMPUTING: CellStyle.GOOD,
-    RankState.WAITING: CellStyle.SKIPPED,
-    RankState.STOPPED: CellStyle.FAILED,
-    RankState.NOT_STARTED: CellStyle.TIMEOUT,
-    RankState.DEAD: CellStyle.FAILED,
-    RankState.IDLE: CellStyle.UNTESTED,
-    RankState.UNKNOWN: CellStyle.INCONCLUSIVE,
-}
-#: Style of a rank that others wait for, by the state of the job: only what is wrong is loud.
-_AWAITED = {
-    JobState.HANGS: CellStyle.FAILED,
-    JobState.SLOW: CellStyle.SLOW,
-    JobState.DIVERGES: CellStyle.FAILED,
-}
 _JOB_STYLES: dict[JobState, CellStyle] = {
     JobState.HANGS: CellStyle.FAILED,
     JobState.SLOW: CellStyle.SLOW,
@@ -57,17 +31,19 @@ _JOB_STYLES: dict[JobState, CellStyle] = {
     JobState.ENDED: CellStyle.SKIPPED,
     JobState.UNKNOWN: CellStyle.INCONCLUSIVE,
 }
-#: Meanings for the legend of the layer, the calm ones first.
-_MEANINGS: tuple[tuple[RankState, str], ...] = (
-    (RankState.COMPUTING, "computes"),
-    (RankState.WAITING, "waits in a collective"),
-    (RankState.AWAITED, "others wait for it"),
-    (RankState.STOPPED, "stopped"),
-    (RankState.DEAD, "dead"),
-    (RankState.NOT_STARTED, "not started"),
-    (RankState.IDLE, "idle"),
-    (RankState.UNKNOWN, "unknown"),
-)
+#: Style of a rank that others wait for, by the state of the job: only what is wrong is loud.
+_AWAITED = {state: _JOB_STYLES[state] for state in (JobState.HANGS, JobState.SLOW, JobState.DIVERGES)}
+#: Glyph of each state, the same in ASCII, style and meaning, the calm ones first.
+_STATES: dict[RankState, tuple[str, str, CellStyle, str]] = {
+    RankState.COMPUTING: ("▸", ">", CellStyle.GOOD, "computes"),
+    RankState.WAITING: ("~", "~", CellStyle.SKIPPED, "waits in a collective"),
+    RankState.AWAITED: ("!", "!", CellStyle.RUNNING, "others wait for it"),
+    RankState.STOPPED: ("■", "#", CellStyle.FAILED, "stopped"),
+    RankState.DEAD: ("x", "x", CellStyle.FAILED, "dead"),
+    RankState.NOT_STARTED: ("○", "o", CellStyle.TIMEOUT, "not started"),
+    RankState.IDLE: ("·", ".", CellStyle.UNTESTED, "idle"),
+    RankState.UNKNOWN: ("?", "?", CellStyle.INCONCLUSIVE, "unknown"),
+}
 _BAD = frozenset({CellStyle.FAILED, CellStyle.SLOW, CellStyle.TIMEOUT})
 #: Maximum number of nodes whose rates are added up.
 _MOST_NODES = 32
@@ -80,10 +56,12 @@ _TEXT = 300
 _FRESH = 4.0
 #: Share of the highest rate below which the job is taken to pause.
 _PAUSED = 0.05
+_NO_TRAFFIC = "no counter separates pairs: NVLinks and NICs count a GPU's traffic with all others; no ring is known"
 
 
 def state_glyph(state: RankState, glyphs: Glyphs) -> str:
-    return _GLYPHS[state][glyphs.plain]
+    unicode, plain, *_ = _STATES[state]
+    return plain if glyphs.plain else unicode
 
 
 class Quantity(NamedTuple):
@@ -104,8 +82,8 @@ class Quantity(NamedTuple):
 
     def words(self, rows: Iterable[RankRow]) -> str:
         """Return its values with label and unit: ``NIC 18-46 GB/s``."""
-        found = self.span(rows)
-        return f"{self.label} {found} {self.unit}".strip() if found else ""
+        values = self.span(rows)
+        return f"{self.label} {values} {self.unit}".strip() if values else ""
 
 
 def rate_text(value: float | None) -> str:
@@ -129,7 +107,7 @@ def _brief(rows: Sequence[RankRow]) -> tuple[Quantity, ...]:
 
 
 def state_meanings(glyphs: Glyphs) -> list[tuple[str, str]]:
-    return [(state_glyph(state, glyphs), meaning) for state, meaning in _MEANINGS]
+    return [(state_glyph(state, glyphs), meaning) for state, (*_, meaning) in _STATES.items()]
 
 
 class PairTraffic(NamedTuple):
@@ -177,16 +155,18 @@ class JobBoard:
         return _JOB_STYLES[self.verdict.state]
 
     def style_of(self, row: RankRow) -> CellStyle:
-        if row.state is RankState.AWAITED:
-            return _AWAITED.get(self.verdict.state, CellStyle.RUNNING)
-        return _STYLES[row.state]
+        style = _STATES[row.state][2]
+        return _AWAITED.get(self.verdict.state, style) if row.state is RankState.AWAITED else style
 
     def legend(self, glyphs: Glyphs) -> tuple[tuple[CellStyle, str, str], ...]:
         """Return style, glyph and meaning of the states: first those that ranks are in, then the others."""
         here = {row.state for row in self.verdict.ranks}
-        states = sorted(_MEANINGS, key=lambda one: one[0] not in here)
         awaited = _AWAITED.get(self.verdict.state, CellStyle.FAILED)
-        return tuple((_STYLES.get(state, awaited), state_glyph(state, glyphs), meaning) for state, meaning in states)
+        rows = [
+            (awaited if state is RankState.AWAITED else style, state_glyph(state, glyphs), meaning)
+            for state, (*_, style, meaning) in sorted(_STATES.items(), key=lambda item: item[0] not in here)
+        ]
+        return tuple(rows)
 
     @cached_property
     def places(self) -> dict[tuple[str, int], list[RankRow]]:
@@ -207,25 +187,24 @@ class JobBoard:
 
     @cached_property
     def columns(self) -> int:
-        """Maximum number of ranks of a node."""
         return max((column + 1 for _, column in self.places), default=0)
 
     def at(self, node: str, column: int) -> RankRow | None:
         """Return the rank at a place: of several the worst one."""
-        found = self.places.get((node, column), ())
-        return max(found, key=lambda row: (self.style_of(row) in _BAD, row.state is RankState.WAITING), default=None)
+        ranks = self.places.get((node, column), ())
+        return max(ranks, key=lambda row: (self.style_of(row) in _BAD, row.state is RankState.WAITING), default=None)
 
     @cached_property
     def bad(self) -> list[tuple[str, int]]:
         """Places of the ranks at fault: those that the others wait for first."""
         behind = {place.rank for place in self.verdict.behind}
-        found = [
+        faults = [
             (row.rank not in behind, place)
             for place, rows in self.places.items()
             for row in rows
             if row.rank in behind or self.style_of(row) in _BAD
         ]
-        return list(dict.fromkeys(place for _, place in sorted(found, key=lambda one: one[0])))
+        return list(dict.fromkeys(place for _, place in sorted(faults, key=lambda one: one[0])))
 
     def row_of(self, place: JobPlace) -> RankRow | None:
         return next((row for row in self.verdict.ranks if row.rank == place.rank), None)
@@ -249,12 +228,10 @@ class JobBoard:
         known = next((one for one in self.traffic if src != dst and {src, dst} == set(one.ends)), None)
         return "" if known is None else rate_text(known.rate)
 
-    # -- traffic ------------------------------------------------------------------------------------------------------
-
     @cached_property
     def traffic(self) -> list[PairTraffic]:
         """Traffic that counters prove: of two GPUs that have a node for themselves, and of two nodes."""
-        found = []
+        pairs = []
         of_node: dict[str, list[RankRow]] = {}
         for row in self.verdict.ranks:
             of_node.setdefault(node_of(row.endpoint) if row.endpoint else row.place.node, []).append(row)
@@ -262,22 +239,15 @@ class JobBoard:
             ends = sorted({row.endpoint for row in rows if row.endpoint})
             rates = [row.nvlink for row in rows if row.nvlink is not None]
             if len(ends) == 2 and len(rates) == 2:
-                found.append(
-                    PairTraffic((ends[0], ends[1]), max(rates), "NVLink: no other GPU of the node is in the job")
-                )
+                proof = "NVLink: no other GPU of the node is in the job"
+                pairs.append(PairTraffic((ends[0], ends[1]), max(rates), proof))
         if len(of_node) == 2:
             nics = [max((row.nic for row in rows if row.nic is not None), default=None) for rows in of_node.values()]
             known = [rate for rate in nics if rate is not None]
             if known:
                 first, second = of_node
-                found.append(PairTraffic((first, second), max(known), "NICs: the job has no other node"))
-        return found
-
-    @property
-    def no_traffic(self) -> str:
-        return "no counter separates pairs: NVLinks and NICs count a GPU's traffic with all others; no ring is known"
-
-    # -- rates --------------------------------------------------------------------------------------------------------
+                pairs.append(PairTraffic((first, second), max(known), "NICs: the job has no other node"))
+        return pairs
 
     def rates(self, steps: int, seconds: float) -> list[Rate]:
         """Return the rates of the job over the last steps of some seconds each; of many nodes, those of some."""
@@ -302,12 +272,12 @@ class JobBoard:
                 line.add(samples, lambda one: _total((port.tx, port.rx) for port in one.nics))
         self.rated = len(nodes), len(log.nodes)
         before = int((verdict.since - start) / seconds) if verdict.bad else steps
-        found = [Rate("iterations/min", *_iterations(log, _Timeline(start, seconds, steps), before))]
-        found += [
+        rates = [Rate("iterations/min", *_iterations(log, _Timeline(start, seconds, steps), before))]
+        rates += [
             Rate(name, _scaled(line.values), _usual(line.values, before, 1e9), *_scaled(now.values))
             for name, line, now in (("NVLink GB/s", nvlink, nvlink_now), ("NIC GB/s", nic, nic_now))
         ]
-        return [one for one in found if one.now is not None]
+        return [one for one in rates if one.now is not None]
 
 
 class _Timeline:
@@ -324,8 +294,8 @@ class _Timeline:
 
     def add(self, samples: Sequence[JobSample], read: Callable[[JobSample], int | None]) -> None:
         begin = self._start - self._seconds
-        found = [(one.time, one.clock, read(one)) for one in samples if one.time >= begin]
-        for (time, clock, before), (end, later, after) in pairwise(found):
+        readings = [(one.time, one.clock, read(one)) for one in samples if one.time >= begin]
+        for (time, clock, before), (end, later, after) in pairwise(readings):
             if before is not None and after is not None and after >= before and later > clock:
                 self.put(time, end, (after - before) / (later - clock))
 
@@ -358,20 +328,12 @@ def _iterations(log: JobEvidenceLog, line: _Timeline, before: int) -> tuple[tupl
     return tuple(line.values), usual if usual is not None else _usual(line.values, before)
 
 
-# -- lines ------------------------------------------------------------------------------------------------------------
-
-
-def state_part(board: JobBoard, row: RankRow, glyphs: Glyphs) -> Part:
-    return f" {state_glyph(row.state, glyphs)} {row.state} ", f"{CELL}{board.style_of(row).key}"
-
-
 def rank_parts(board: JobBoard, row: RankRow, glyphs: Glyphs) -> Line:
-    """Return a rank on one line: place, state, numbers, and what shows its state."""
     where = one_line(row.endpoint or row.place.node, 80)
     return [
         (f"rank {row.rank} ", "bold"),
         (f"{where}  ", ""),
-        state_part(board, row, glyphs),
+        (f" {state_glyph(row.state, glyphs)} {row.state} ", f"{CELL}{board.style_of(row).key}"),
         (f"  {_numbers([row], QUANTITIES)}", ""),
         (f"  {one_line(row.why, _TEXT)}" if row.why else "", MUTED),
     ]
@@ -397,12 +359,11 @@ class JoinedRanks(NamedTuple):
 
 
 def joined(board: JobBoard) -> list[JoinedRanks]:
-    """Return the ranks by state, those at fault first."""
     groups: dict[RankState, list[RankRow]] = {}
     for row in board.verdict.ranks:
         groups.setdefault(row.state, []).append(row)
-    found = [JoinedRanks(state, tuple(rows)) for state, rows in groups.items()]
-    return sorted(found, key=lambda group: (board.style_of(group.rows[0]) not in _BAD, len(group.rows)))
+    states = [JoinedRanks(state, tuple(rows)) for state, rows in groups.items()]
+    return sorted(states, key=lambda group: (board.style_of(group.rows[0]) not in _BAD, len(group.rows)))
 
 
 def _numbers(rows: Sequence[RankRow], quantities: Iterable[Quantity]) -> str:
@@ -410,7 +371,6 @@ def _numbers(rows: Sequence[RankRow], quantities: Iterable[Quantity]) -> str:
 
 
 def group_lines(board: JobBoard, width: int, glyphs: Glyphs) -> Lines:
-    """Return the joined ranks: places, state, whom they wait for, and the range of their numbers."""
     lines: Lines = []
     behind = board.verdict.behind
     groups = joined(board)
@@ -424,17 +384,13 @@ def group_lines(board: JobBoard, width: int, glyphs: Glyphs) -> Lines:
             (target or f" {group.state}", ""),
         ]
         line = [*head, (f"  {numbers}", MUTED)]
-        lines += (
-            [line]
-            if len(plain(line)) <= width
-            else [*wrapped(head, width, 4), *wrapped([("    ", ""), (numbers, MUTED)], width, 4)]
-        )
+        apart = [*wrapped(head, width, 4), *wrapped([("    ", ""), (numbers, MUTED)], width, 4)]
+        lines += [line] if len(plain(line)) <= width else apart
     left = sum(len(group.rows) for group in groups[_MOST_GROUPS:])
     return [*lines, [(f"    and {count(left, 'rank')} more", MUTED)]] if left else lines
 
 
 def behind_lines(board: JobBoard, width: int, glyphs: Glyphs) -> Lines:
-    """Return who is behind: rank, node, GPU, process, where it is, since when, and which sources name it."""
     verdict, tone = board.verdict, f"$tone-{board.style.key}"
     edge: Part = ("| " if glyphs.plain else "▌", tone)
     since = f" (for {clock_text(verdict.seconds)}, since {time_text(verdict.since)})" if verdict.since else ""
@@ -461,13 +417,9 @@ def behind_lines(board: JobBoard, width: int, glyphs: Glyphs) -> Lines:
 
 
 def _named_by(board: JobBoard, place: JobPlace) -> Lines:
-    naming = [one for one in board.verdict.sources if one.suspects]
-    agree = [one_line(one.name, 20) for one in naming if place.rank in {other.rank for other in one.suspects}]
-    others = [
-        f"{one_line(one.name, 20)} names {ranks_of(one.suspects)}"
-        for one in naming
-        if one_line(one.name, 20) not in agree
-    ]
+    naming = {one_line(one.name, 20): one.suspects for one in board.verdict.sources if one.suspects}
+    agree = [name for name, suspects in naming.items() if place.rank in {other.rank for other in suspects}]
+    others = [f"{name} names {ranks_of(suspects)}" for name, suspects in naming.items() if name not in agree]
     lines: Lines = [[(f"named by {', '.join(agree)}", MUTED)]] if agree else []
     return [*lines, [(f"but {', '.join(others)}", "$warning")]] if others else lines
 
@@ -477,7 +429,6 @@ def steps_of(board: JobBoard) -> list[str]:
 
 
 def evidence_lines(board: JobBoard, width: int, *, blind: bool = True) -> Lines:
-    """Return what each source saw, and what it cannot see."""
     sources = board.verdict.sources
     label = min(16, max((len(one.name) for one in sources), default=0) + 2)
     lines: Lines = []
@@ -496,13 +447,11 @@ def evidence_lines(board: JobBoard, width: int, *, blind: bool = True) -> Lines:
 
 
 def traffic_lines(board: JobBoard, width: int) -> Lines:
-    """Return the traffic of pairs that counters prove, else why there is none."""
     lines: Lines = [traffic_of(board, *one.ends) for one in board.traffic]
-    return stacked(lines or [[(board.no_traffic, MUTED)]], width, 2)
+    return stacked(lines or [[(_NO_TRAFFIC, MUTED)]], width, 2)
 
 
 def rate_lines(board: JobBoard, width: int, glyphs: Glyphs, seconds: float = 60.0) -> Lines:
-    """Return rates over the last time as sparklines with the value now and the usual one."""
     label, tail = 15, 17
     steps = max(8, min(30, width - label - tail))
     blocks = glyphs.blocks
@@ -546,17 +495,15 @@ def sentence_line(board: JobBoard, width: int, glyphs: Glyphs, now: float | None
 
 
 def traffic_of(board: JobBoard, src: str, dst: str) -> Line:
-    """Return the traffic of a pair of endpoints or nodes, or why it is unknown."""
     name = (f"{one_line(src, 80)} and {one_line(dst, 80)}  ", "bold")
     for ends, head in (((src, dst), ""), ((node_of(src), node_of(dst)), "their nodes: ")):
         known = next((one for one in board.traffic if ends[0] != ends[1] and set(ends) == set(one.ends)), None)
         if known is not None:
             return [name, (head, MUTED), (f"{rate_text(known.rate)} GB/s", "bold"), (f"  {known.proof}", MUTED)]
-    return [name, (board.no_traffic, MUTED)]
+    return [name, (_NO_TRAFFIC, MUTED)]
 
 
 def board_text(board: JobBoard, width: int, glyphs: Glyphs) -> str:
-    """Return the whole board as plain text for a mail or a ticket."""
     parts = [
         wrapped([(one_line(board.verdict.sentence, 2 * _TEXT), "")], width, 2),
         behind_lines(board, width, glyphs),

@@ -13,9 +13,8 @@ from fabtui.jobs.monitor.settings import NAMES
 from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.findings import step_parts
-from fabtui.presentation.text_table import aligned
-from fabtui.presentation.wording import MUTED, Part, clock_text, plain
-from fabtui.presentation.wrapping import HEADING, Line, Lines, clipped, wrapped
+from fabtui.presentation.wording import MUTED, clock_text, plain
+from fabtui.presentation.wrapping import HEADING, Line, Lines, aligned, clipped, wrapped
 from fabtui.sanitize import one_line
 
 _VERDICT_STYLES: dict[Verdict, str] = {
@@ -33,6 +32,11 @@ _ITERATIONS = 5
 _ENOUGH = 5
 _SPARK = 24
 _GIB = 1 << 30
+#: Headings of the table of nodes, those that a narrow screen leaves out last.
+HEADINGS = ("node", "state", "last output", "in", "iteration", "GPUs busy", "memory GiB", "power W", "ranks", "errors")
+_LEAVE_OUT = ("power W", "in", "memory GiB", "ranks")
+#: Headings above numbers.
+RIGHT = frozenset(HEADINGS[2:]) - {"in"}
 #: Settings of the summary line: label and meaning.
 _SHORT = (("TP", "tensor"), ("DP", "data"), ("PP", "pipeline"), ("CP", "context"))
 
@@ -46,7 +50,6 @@ class JobCells(NamedTuple):
 
 
 def title_line(report: JobReport) -> Line:
-    """Return job, verdict, state, times, nodes and name on one line; what is cut off first comes last."""
     status = report.status
     name = f"job {status.job}" if status.job else "logs without a job"
     parts: Line = [(f" {one_line(name, 40)}", "bold"), ("  ", ""), (report.verdict, _VERDICT_STYLES[report.verdict])]
@@ -75,7 +78,6 @@ def finding_lines(finding: Finding, width: int, glyphs: Glyphs, *, with_next: bo
 
 
 def node_cells(report: JobReport, *, folded: bool = True) -> list[JobCells]:
-    """Return the table of nodes; if there are many, identical ones share a line."""
     groups: dict[object, list[NodeRow]] = {}
     for row in report.rows:
         sample = row.sample
@@ -113,24 +115,14 @@ def _cells(rows: list[NodeRow]) -> JobCells:
     return JobCells(tuple(row.node for row in rows), texts, first.state)
 
 
-#: Headings of the table of nodes, those that a narrow screen leaves out last.
-HEADINGS = ("node", "state", "last output", "in", "iteration", "GPUs busy", "memory GiB", "power W", "ranks", "errors")
-_LEAVE_OUT = ("power W", "in", "memory GiB", "ranks")
-#: Headings above numbers.
-RIGHT = frozenset(HEADINGS[2:]) - {"in"}
-
-
 def headings_for(rows: Sequence[JobCells], width: int) -> list[str]:
     shown = [name for name in HEADINGS if name in ("node", "state") or any(row.texts[name] for row in rows)]
+    widths = {name: max([len(name), *(len(row.texts[name]) for row in rows)]) for name in shown}
     for name in _LEAVE_OUT:
-        if sum(_column(rows, heading) + 2 for heading in shown) <= width:
+        if sum(widths[heading] + 2 for heading in shown) <= width:
             break
         shown = [heading for heading in shown if heading != name]
     return shown
-
-
-def _column(rows: Sequence[JobCells], heading: str) -> int:
-    return max([len(heading), *(len(row.texts[heading]) for row in rows)])
 
 
 def table_lines(report: JobReport, width: int, glyphs: Glyphs) -> Lines:
@@ -150,7 +142,6 @@ def state_style(state: str) -> str:
 
 
 def iteration_line(report: JobReport, glyphs: Glyphs) -> Line:
-    """Return iteration times: the last ones, the median, and the warm-up apart; nothing without any."""
     times = report.facts.logs.iterations
     latest, median = times.latest, times.median
     if latest is None:
@@ -187,7 +178,6 @@ def _spark(times: IterationTimes, glyphs: Glyphs) -> str:
 
 
 def setting_lines(report: JobReport, width: int) -> Lines:
-    """Return the settings that the job has printed, in short, and whether all nodes agree."""
     settings = report.facts.logs.settings
     values = settings.usual()
     if not values:
@@ -212,14 +202,6 @@ def _of(values: dict[str, str], meaning: str) -> str:
     return next((values[name] for name in NAMES[meaning] if name in values), "")
 
 
-def count_parts(report: JobReport) -> Line:
-    texts = []
-    for stream, name in STREAM_NAMES.items():
-        number, exact = report.facts.logs.lines(stream)
-        texts += [f"{name} {'' if exact else 'over '}{number}"] if number else []
-    return [(" lines read: ", MUTED), (", ".join(texts), "")] if texts else []
-
-
 def tail_files(report: JobReport, node: str, stream: Stream) -> list[LogFile]:
     """Return the files of a node and a kind; those of the whole job where a node has none."""
     logs = report.facts.logs
@@ -232,7 +214,6 @@ def tail_of(file: LogFile, number: int, width: int, ellipsis: str) -> Lines:
 
 
 def tail_lines(report: JobReport, width: int, glyphs: Glyphs) -> Lines:
-    """Return the last lines of all logs; logs of a kind with the same end are shown once."""
     lines: Lines = []
     for stream, name in STREAM_NAMES.items():
         ends: dict[tuple[str, ...], list[LogFile]] = {}
@@ -241,20 +222,15 @@ def tail_lines(report: JobReport, width: int, glyphs: Glyphs) -> Lines:
             ends.setdefault(tuple(file.tail(_number(file, report))), []).append(file)
         total, exact = report.facts.logs.lines(stream)
         if files:
-            head: list[Part] = [(name, HEADING)]
-            head.append(
-                (f"  {count(total, 'line')}{'' if exact else ' and more'} in {count(len(files), 'file')}", MUTED)
-            )
-            lines += [[], head]
+            number = f"  {count(total, 'line')}{'' if exact else ' and more'} in {count(len(files), 'file')}"
+            lines += [[], [(name, HEADING), (number, MUTED)]]
         for group in ends.values():
             named = [file.node for file in group if file.node]
             title = fold(dict.fromkeys(named)) if named else group[0].path.rpartition("/")[2]
-            lines.append(
-                [(f" {one_line(title, width - 4)}", "bold"), ("" if any(group[0].tail(1)) else "  empty", MUTED)]
-            )
-            lines += [
-                [("  ", ""), *line] for line in tail_of(group[0], _number(group[0], report), width - 2, glyphs.ellipsis)
-            ]
+            empty = "" if any(group[0].tail(1)) else "  empty"
+            lines.append([(f" {one_line(title, width - 4)}", "bold"), (empty, MUTED)])
+            ends_of_group = tail_of(group[0], _number(group[0], report), width - 2, glyphs.ellipsis)
+            lines += [[("  ", ""), *line] for line in ends_of_group]
     return lines
 
 
@@ -264,7 +240,6 @@ def _number(file: LogFile, report: JobReport) -> int:
 
 
 def job_text(report: JobReport, width: int, *, ascii_only: bool) -> str:
-    """Return state, findings, nodes, iteration times, settings, ends of the logs, and what could not be read."""
     glyphs = Glyphs(ascii_only)
     lines: Lines = wrapped(title_line(report), width, 2)
     for finding in report.findings:
@@ -273,9 +248,8 @@ def job_text(report: JobReport, width: int, *, ascii_only: bool) -> str:
     lines += [[], *table] if table else []
     iterations = iteration_line(report, glyphs)
     lines += [[], *wrapped(iterations, width, 11)] if iterations else []
-    lines += (
-        wrapped([(" compared  ", MUTED), (one_line(alone, 400), "")], width, 11) if (alone := _alone(report)) else []
-    )
+    if alone := _alone(report):
+        lines += wrapped([(" compared  ", MUTED), (one_line(alone, 400), "")], width, 11)
     lines += setting_lines(report, width)
     lines += tail_lines(report, width, glyphs)
     unread = [wrapped([(" could not be read: ", ""), (text, "")], width, 4) for text in report.unread]

@@ -41,7 +41,6 @@ def layer_title(layer: Layer) -> str:
 
 
 def layers_of(model: Model) -> list[Layer]:
-    """Return the layers of a model that have keys; ``change`` needs a baseline or a previous sweep, ``job`` a job."""
     missing = {Layer.CHANGE: not model.comparable, Layer.JOB: not model.job}
     return [layer for layer in key_layers() if not missing.get(layer)]
 
@@ -87,9 +86,7 @@ def usual_rows(model: Model, layer: Layer) -> list[UsualRow]:
     unit = layer.spec.unit
     return [
         UsualRow(
-            str(kind).replace("-", " "),
-            brief_text(median, unit),
-            "" if limit is None else brief_text(limit, unit),
+            str(kind).replace("-", " "), brief_text(median, unit), "" if limit is None else brief_text(limit, unit)
         )
         for kind in CLASS_WORDS
         if kind is not PairClass.ALL and (median := model.median(layer, kind)) is not None
@@ -98,7 +95,6 @@ def usual_rows(model: Model, layer: Layer) -> list[UsualRow]:
 
 
 def usual_lines(model: Model, layer: Layer) -> list[Line]:
-    """Return the usual values as a small table under a heading; nothing without any."""
     rows = usual_rows(model, layer)
     if not rows:
         return []
@@ -119,7 +115,6 @@ def usual_lines(model: Model, layer: Layer) -> list[Line]:
 
 
 def usual_line(model: Model, layer: Layer, glyphs: Glyphs) -> Line:
-    """Return the usual values on one line, or nothing."""
     parts: Line = []
     for row in usual_rows(model, layer):
         parts += [(f" {glyphs.dot} " if parts else "usual: ", MUTED), (f"{row.name} ", MUTED), (row.usual, "$primary")]
@@ -127,20 +122,19 @@ def usual_line(model: Model, layer: Layer, glyphs: Glyphs) -> Line:
 
 
 def _change_legend(model: Model) -> list[Part]:
-    found = model.baseline
+    baseline = model.baseline
     if not model.comparable:
         return [("nothing to compare with: sweep again (R), watch (w), or start with --baseline FILE", MUTED)]
-    when = time.strftime(" of %d %b %Y %H:%M", time.localtime(found.time)) if found and found.time else ""
+    when = time.strftime(" of %d %b %Y %H:%M", time.localtime(baseline.time)) if baseline and baseline.time else ""
     return [
         (f"{model.compared_layer} now / then", "bold"),
         (f"  slow below {percent_text(SLOW_BELOW)}  then: ", MUTED),
-        ("previous sweep" if found is None else one_line(found.name, 60), ""),
+        ("previous sweep" if baseline is None else one_line(baseline.name, 60), ""),
         (when, MUTED),
     ]
 
 
 def meanings(layer: Layer) -> list[tuple[CellStyle, str]]:
-    """Return the meanings of the colours of a layer, the good ones first."""
     skipped = "no value then" if layer is Layer.CHANGE else "skipped"
     problems = [(style, skipped if style is CellStyle.SKIPPED else text) for style, text in _PROBLEMS]
     if layer is Layer.TRANSPORT:
@@ -148,21 +142,12 @@ def meanings(layer: Layer) -> list[tuple[CellStyle, str]]:
     if layer is Layer.HEALTH:
         return [(CellStyle.GOOD, "ok"), *problems]
     if layer.spec.less_is_better:
-        good = f"up to {1 / GOOD_FROM:.2f} x the usual value"
-        return [
-            (CellStyle.GOOD, good),
-            (CellStyle.FAIR, f"{1 / FAIR_FROM:.2f} x"),
-            (CellStyle.LOW, "more"),
-            *problems[1:],
-        ]
-    of = "what it was" if layer is Layer.CHANGE else "the usual value"
-    fair = f"ok, below {percent_text(GOOD_FROM)} of {of}"
-    return [
-        (CellStyle.GOOD, "ok"),
-        (CellStyle.FAIR, fair),
-        (CellStyle.LOW, f"below {percent_text(FAIR_FROM)}"),
-        *problems,
-    ]
+        grades = [f"up to {1 / GOOD_FROM:.2f} x the usual value", f"{1 / FAIR_FROM:.2f} x", "more"]
+        problems = problems[1:]
+    else:
+        of = "what it was" if layer is Layer.CHANGE else "the usual value"
+        grades = ["ok", f"ok, below {percent_text(GOOD_FROM)} of {of}", f"below {percent_text(FAIR_FROM)}"]
+    return [*zip((CellStyle.GOOD, CellStyle.FAIR, CellStyle.LOW), grades, strict=True), *problems]
 
 
 def class_rows(

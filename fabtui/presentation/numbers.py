@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+#: Value (in the unit) below which a smaller unit reads better; that unit and how many of it make one of the larger.
+_SMALL = 0.0995
+_SMALLER = {"GB/s": ("MB/s", 1000.0), "MB/s": ("kB/s", 1000.0)}
+
 
 def value_text(value: float | None) -> str:
     """Return a value with three significant digits: ``351``, ``46.1``, ``1.23``, ``0.045``; ``-`` for None."""
@@ -29,11 +33,6 @@ def percent_text(share: float) -> str:
     if abs(percent) >= 9.95 or percent == 0:
         return f"{percent:.0f} %"
     return f"{percent:.1f} %" if abs(percent) >= 0.095 else f"{percent:.1g} %"
-
-
-#: Value (in the unit) below which a smaller unit reads better; that unit and how many of it make one of the larger.
-_SMALL = 0.0995
-_SMALLER = {"GB/s": ("MB/s", 1000.0), "MB/s": ("kB/s", 1000.0)}
 
 
 def spoken(value: float, unit: str) -> tuple[float, str]:

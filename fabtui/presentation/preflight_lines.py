@@ -16,8 +16,7 @@ from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.findings import evidence as evidence_of
 from fabtui.presentation.findings import step_parts, title
-from fabtui.presentation.text_table import padded
-from fabtui.presentation.wrapping import Line
+from fabtui.presentation.wrapping import Line, padded
 
 _WIDEST_NAME = 30
 _WIDEST_TITLE = 24
@@ -39,7 +38,6 @@ def nodes_text(nodes: Sequence[str], width: int, glyphs: Glyphs) -> str:
 
 
 def head_line(found: Preflight) -> Line:
-    """Return how many nodes were inspected, and the number of findings by severity."""
     words = [count(len(found.table.nodes), "node") + " inspected"]
     for verdict, singular in (("bad", "bad finding"), ("warn", "warning"), ("note", "note")):
         if number := sum(finding.severity == verdict for finding in found.findings):
@@ -63,7 +61,6 @@ def kind_lines(table: FactTable, width: int, glyphs: Glyphs) -> list[Line]:
 
 
 def finding_lines(finding: Finding, width: int, glyphs: Glyphs, evidence: bool = True) -> list[Line]:
-    """Return a finding: glyph, nodes, title, evidence and next commands."""
     names = nodes_text(finding.nodes, _WIDEST_NAME, glyphs)
     severity, indent, room = finding.severity, " " * 4, max(20, width - 4)
     texts = textwrap.wrap(title(finding), max(20, width - 4 - len(names))) or [""]
@@ -95,7 +92,6 @@ def short_lines(found: Preflight, width: int, most: int, glyphs: Glyphs) -> list
 
 
 def chosen_facts(table: FactTable, everything: bool) -> list[Fact]:
-    """Return the facts that differ, then the main ones that do not (or all)."""
     odd = {one.fact.name for one in table.odd}
     rest = [fact for fact in table.facts if fact.name not in odd and (everything or fact.main)]
     return [fact for fact in table.facts if fact.name in odd] + rest
@@ -113,7 +109,6 @@ def alike(table: FactTable, facts: Sequence[Fact]) -> list[list[str]]:
 
 
 def fact_text(table: FactTable, fact: Fact, names: Sequence[str], glyphs: Glyphs) -> str:
-    """Return the value of a fact on nodes, or its range."""
     values = [value for name in names if (value := table.values[fact.name][name]) is not None]
     words = list(dict.fromkeys(shown(value, fact.unit) for value in values))
     if len(words) < 2:
@@ -187,5 +182,5 @@ def values_of(table: FactTable, fact: Fact, roles: dict[str, str], glyphs: Glyph
             groups.setdefault(shown(table.values[fact.name][name], fact.unit), []).append(name)
         else:
             together.append(name)
-    found = sorted(groups.items(), key=lambda item: -len(item[1]))
-    return ([(fact_text(table, fact, together, glyphs), together)] if together else []) + found
+    ranked = sorted(groups.items(), key=lambda item: -len(item[1]))
+    return ([(fact_text(table, fact, together, glyphs), together)] if together else []) + ranked

@@ -61,14 +61,9 @@ def phase_text(model: Model) -> str:
 
 
 def layer_to_show(model: Model, bad: Mapping[Layer, Mapping[Verdict, int]]) -> Layer | None:
-    """Return the layer that is being tested; after a sweep p2p, or the layer with the worst verdict.
+    """Return the layer that is being tested, None if the screen has none; after a sweep p2p, or the worst layer.
 
-    Args:
-        model: The session model.
-        bad: Number of pairs of each layer by bad verdict.
-
-    Returns:
-        The layer; None while no layer of the screen is being tested.
+    ``bad``: number of pairs of each layer by bad verdict.
     """
     name = model.phase.name
     if name in COLLECTIVES or name == "collectives":
@@ -78,8 +73,8 @@ def layer_to_show(model: Model, bad: Mapping[Layer, Mapping[Verdict, int]]) -> L
 
     def badness(layer: Layer) -> int:
         # A value beside all other traffic may be low by chance.
-        found = [one for one in bad.get(layer, ()) if layer is not Layer.WORLD or one is not Verdict.SLOW]
-        return max(map(SEVERITY.index, found), default=0)
+        verdicts = [one for one in bad.get(layer, ()) if layer is not Layer.WORLD or one is not Verdict.SLOW]
+        return max(map(SEVERITY.index, verdicts), default=0)
 
     tested = [one for one in (Layer.P2P, Layer.WORLD, Layer.PING, Layer.BUSBW) if one in model.layers]
     return max(tested, key=badness, default=None)
@@ -99,7 +94,6 @@ def round_text(model: Model) -> str:
 
 
 def sweep_lines(model: Model, elapsed: float, pace: Pace, glyphs: Glyphs, width: int) -> list[list[Part]]:
-    """Return phase, round, progress bar, rate and times of a sweep; nothing before and after it."""
     if model.exit_code is not None or model.phase.name in ("start", "connect", "done"):
         return []
     paused: list[Part] = [("   PAUSED", "bold reverse")] if model.paused else []
@@ -123,8 +117,7 @@ def sweep_lines(model: Model, elapsed: float, pace: Pace, glyphs: Glyphs, width:
         [(phase_text(model), "bold"), (f"   {rounds}" if rounds else "", ""), *paused],
         [(glyphs.bar[0] * full, "$primary"), (glyphs.bar[1] * (bar - full), MUTED), (tail, "")],
         [
-            (f"{speed}   " if rate is not None else "", ""),
-            (clock, ""),
-            (f"   {about_text(left)}" if left is not None else "", MUTED),
+            (clock if rate is None else f"{speed}   {clock}", ""),
+            ("" if left is None else f"   {about_text(left)}", MUTED),
         ],
     ]

@@ -29,17 +29,13 @@ SWITCHED = ("PIX", "PXB")
 ON_PATH = "bold reverse"
 
 
-def _none() -> list[Branch]:
-    return []
-
-
 @dataclass(frozen=True)
 class Branch:
     """A line of the tree."""
 
     key: str  #: Name of the place, which stays the same while verdicts change.
     parts: list[Part]  #: Text of the line.
-    children: Callable[[], list[Branch]] = _none  #: Lines below it.
+    children: Callable[[], list[Branch]] = list  #: Lines below it.
     node: str | None = None  #: Node that the line is about.
     on_path: bool = False  #: Whether the selected pair passes through it.
     leads: bool = False  #: Whether there are lines below.
@@ -61,7 +57,6 @@ class Topology:
         self._tested = {str(model.endpoints[at]) for at in tested if at < len(model.endpoints)}
 
     def roots(self) -> list[Branch]:
-        """Return NVLink domains, leaf switches and rails, as far as they are known, and nodes."""
         model = self._model
         ends = [end for end in model.endpoints if end.kind != "none"]
         by_leaf: defaultdict[str, list[Endpoint]] = defaultdict(list)
@@ -144,14 +139,14 @@ class Topology:
         for numa, groups in sorted(by_numa.items(), key=lambda item: -1 if item[0] is None else item[0]):
             key = f"node {name} numa {numa}"
             below = [self._switch(f"{key} {at}", name, group, ends) for at, group in enumerate(groups)]
-            found = [line for lines_below in below for line in lines_below]
+            devices = [line for lines_below in below for line in lines_below]
             if numa is None and len(by_numa) == 1:
                 # Nothing is known of NUMA nodes: no line about them.
-                lines += found
+                lines += devices
                 continue
             title = "NUMA node unknown" if numa is None else f"NUMA node {numa}"
-            passed = any(line.on_path for line in found)
-            lines.append(self._plain(key, title, "", name, passed, found))
+            passed = any(line.on_path for line in devices)
+            lines.append(self._plain(key, title, "", name, passed, devices))
         return lines or [self._plain(f"node {name} -", "no device is known", "", name, False)]
 
     def _switch(self, key: str, node: str, group: list[_Device], ends: dict[int, Endpoint]) -> list[Branch]:
@@ -203,11 +198,10 @@ class Topology:
             counts += [(", " if counts else "  ", ""), (f"{times} {verdict_words(word)}", verdict_style(word))]
         parts += counts if bad else [] if tested else [("  untested", MUTED)]
         parts.append((f"  {about}", MUTED))
-        return Branch(key, parts, below or _none, node, on_path, below is not None)
+        return Branch(key, parts, below or list, node, on_path, below is not None)
 
 
 def flat(branches: Iterable[Branch], depth: int = 0) -> list[str]:
-    """Return the whole tree as text."""
     lines: list[str] = []
     for one in branches:
         lines.append("  " * depth + "".join(word for word, _ in one.parts).rstrip())

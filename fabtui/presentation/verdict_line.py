@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from fabtui.diagnosis.finding import Domain, Finding, Route, Severity
 from fabtui.exit_status import BAD
+from fabtui.model.events import NodeState
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Verdict, worst
-from fabtui.model.node_state import NodeState
 from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import UNICODE, Glyphs
 from fabtui.presentation.findings import placed_title
@@ -89,7 +89,6 @@ def pair_noun(model: Model) -> str:
 
 
 def standing_of(one: Diagnosis) -> Standing:
-    """Return the standing of a session that has ended."""
     model, counts, noun = one.model, dict(one.tally.counts), pair_noun(one.model)
     if not counts and not model.results.tested and (counts := _address_counts(model)):
         noun = "address pair"
@@ -142,19 +141,13 @@ def sentence_of(one: Diagnosis) -> str:
 
 
 def sentence_text(standing: Standing, width: int | None = None, glyphs: Glyphs = UNICODE) -> str:
-    """Return the verdict as plain text, see `verdict_sentence`."""
     return plain(verdict_sentence(standing, width, glyphs))
 
 
 def verdict_sentence(standing: Standing, width: int | None = None, glyphs: Glyphs = UNICODE) -> Line:
     """Return the verdict in one sentence: numbers first, then what is wrong, worst first.
 
-    A width shortens the list of faults, and never the numbers.
-
-    Args:
-        standing: Everything that the sentence is made of.
-        width: Maximum number of characters; None for no limit, with few faults.
-        glyphs: Characters of the output.
+    A width (characters) shortens the list of faults, and never the numbers; without one, it has few faults.
     """
     link, faults = _faults(standing)
     if standing.lead:
@@ -177,10 +170,10 @@ def _after_lead(standing: Standing, width: int | None, glyphs: Glyphs) -> Line:
     lead = [(standing.lead if width is None else cut(standing.lead, width, glyphs), "bold")]
     room = None if width is None else width - len(standing.lead) - 2
     # Busy GPUs are not tested, which is not a statement about the job.
-    found = [one for one in standing.findings if standing.tested or one.severity is Severity.BAD]
-    rest = replace(standing, findings=found, lead="", reason="")
-    worth = standing.bad or _faults(rest)[1] or (standing.tested and standing.complete)
-    if not worth or (room is not None and room < _NARROWEST):
+    worth = [one for one in standing.findings if standing.tested or one.severity is Severity.BAD]
+    rest = replace(standing, findings=worth, lead="", reason="")
+    alone = not (standing.bad or _faults(rest)[1] or (standing.tested and standing.complete))
+    if alone or (room is not None and room < _NARROWEST):
         return lead
     if not standing.tested:
         return [*lead, ("; but ", ""), *_listed(_faults(rest)[1], None if room is None else room - 4, glyphs)]
@@ -238,7 +231,11 @@ def _running_head(standing: Standing, rest: Line, *, brief: bool) -> Line:
 def _faults(standing: Standing) -> tuple[str, list[Part]]:
     """Return what is wrong, worst first, and the text between it and the numbers."""
     parts = {
-        severity: [_fault_part(one, standing.domain) for one in standing.findings if one.severity is severity]
+        severity: [
+            (without_domain(standing.domain, fault_text(one)) + (_KNOWN if one.known else ""), _STYLES[severity])
+            for one in standing.findings
+            if one.severity is severity
+        ]
         for severity in (Severity.BAD, Severity.WARN)
     }
     bad, likely = parts[Severity.BAD], parts[Severity.WARN]
@@ -252,11 +249,6 @@ def _faults(standing: Standing) -> tuple[str, list[Part]]:
         named = not standing.tested or standing.untested
         return (": " if named else "; not tested: "), [(standing.reason, "$warning")]
     return f"; {'warning' if len(likely) == 1 else 'warnings'}: ", likely
-
-
-def _fault_part(finding: Finding, domain: str) -> Part:
-    known = _KNOWN if finding.known else ""
-    return without_domain(domain, fault_text(finding)) + known, _STYLES[finding.severity]
 
 
 def fault_text(finding: Finding) -> str:

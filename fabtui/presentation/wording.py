@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from fabtui.model.cell_level import ratio
 from fabtui.model.endpoints import PairClass
+from fabtui.model.events import NodeState
 from fabtui.model.facts.link_limits import LEAST_BYTES, limit_of
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.node_state import NodeState
 from fabtui.presentation.cell_levels import Glyphs, style_of
 from fabtui.presentation.numbers import percent_text, spoken, spoken_text, value_text
 from fabtui.sanitize import one_line
@@ -56,7 +56,6 @@ def verdict_tone(verdict: Verdict) -> str:
 
 
 def verdict_words(verdict: str) -> str:
-    """Return the name of a verdict for people: ``timed out``, ``wrong data``."""
     return _VERDICT_WORDS.get(verdict, verdict)
 
 
@@ -98,7 +97,6 @@ def about_text(seconds: float) -> str:
 
 
 def measured_text(measurement: Measurement) -> str:
-    """Return a measurement's value with its unit, or ``-``."""
     return "-" if measurement.value is None else spoken_text(measurement.value, measurement.unit)
 
 
@@ -124,13 +122,11 @@ def limit_text(model: Model, measurement: Measurement) -> str:
     limit = limit_of(model, measurement) if measurement.value and (measurement.bytes or 0) >= LEAST_BYTES else None
     if limit is None or measurement.value is None:
         return ""
-    return (
-        f"{percent_text(measurement.value / limit.value)} of the {limit.what} limit {_beside(measurement, limit.value)}"
-    )
+    share = percent_text(measurement.value / limit.value)
+    return f"{share} of the {limit.what} limit {_beside(measurement, limit.value)}"
 
 
 def failure_text(measurement: Measurement, limit: int = 300) -> str:
-    """Return the error of a measurement on one line, or ""."""
     text = one_line(measurement.error or "", limit)
     if measurement.made:
         text = f"deliberate lab fault: {text}" if text else "deliberate lab fault"
@@ -138,7 +134,6 @@ def failure_text(measurement: Measurement, limit: int = 300) -> str:
 
 
 def ping_extra(measurement: Measurement) -> str:
-    """Return the loss of a ping, or ""."""
     loss = (measurement.extra or {}).get("loss")
     return f"loss {loss:g} %" if isinstance(loss, (int, float)) else ""
 

@@ -1,18 +1,61 @@
-"""Layout of lines made of styled parts."""
+"""Layout of text: tables whose cells are padded, and lines made of styled parts."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Collection, Sequence
 
-from fabtui.presentation.text_table import text_width
 from fabtui.presentation.wording import MUTED, Part, plain
 
 #: Ends of clauses, items and words of a line, the best place for a cut first.
 _ENDS = ("; ", "  ", ": ", ", ", " ")
+#: Style of the heading of a section: no colour that a verdict has.
+HEADING = "bold $secondary"
+#: Texts of cells without a value.
+NOTHING = ("", "-")
 
 Line = list[Part]
 Lines = list[Line]
+
+
+def text_width(text: str) -> int:
+    """Return the number of columns of a terminal that a text takes."""
+    if text.isascii():
+        return len(text)
+    shown = [sign for sign in text if not unicodedata.combining(sign)]
+    return sum(2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in shown)
+
+
+def padded(rows: Sequence[Sequence[str]], left: Collection[int] = (0,), widest: int | None = None) -> list[list[str]]:
+    """Return the cells of rows (of one length), padded; columns of text are ``left``, the others align to the right.
+
+    Longer cells than ``widest`` widen no column.
+    """
+    widths = [max(map(text_width, column)) for column in zip(*rows, strict=True)]
+    if widest is not None:
+        widths = [min(width, widest) for width in widths]
+    return [[fill(cell, widths[at], at in left) for at, cell in enumerate(row)] for row in rows]
+
+
+def aligned(
+    rows: Sequence[Sequence[str]],
+    left: Collection[int] = (0,),
+    *,
+    gap: str = "  ",
+    indent: str = "  ",
+    widest: int | None = None,
+) -> list[str]:
+    return [indent + gap.join(cells).rstrip() for cells in padded(rows, left, widest)]
+
+
+def filled(rows: Sequence[Sequence[str]], nothing: Collection[str] = NOTHING) -> list[int]:
+    return [at for at, column in enumerate(zip(*rows, strict=True)) if any(cell not in nothing for cell in column)]
+
+
+def fill(text: str, width: int, left: bool) -> str:
+    blanks = " " * (width - text_width(text))
+    return text + blanks if left else blanks + text
 
 
 class TableLine(Line):
@@ -39,10 +82,6 @@ class TableLine(Line):
             TableLine(self.indent if not at else (" " * indent, ""), cells, self.gap) for at, cells in enumerate(pieces)
         ]
         return [piece for line in lines for piece in wrapped([*line], width, indent)]
-
-
-#: Style of the heading of a section: no colour that a verdict has.
-HEADING = "bold $secondary"
 
 
 def section(title: str, note: str = "") -> Lines:

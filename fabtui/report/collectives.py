@@ -13,8 +13,8 @@ from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.numbers import brief_text, scales_text, size_text, spoken_text, value_text
 from fabtui.presentation.published_text import published_text
-from fabtui.presentation.text_table import filled
 from fabtui.presentation.wording import verdict_words
+from fabtui.presentation.wrapping import filled
 from fabtui.report.document import Table
 from fabtui.report.text import MOST_LINES
 from fabtui.sanitize import one_line
@@ -40,18 +40,18 @@ def collective_tables(model: Model) -> list[Table]:
     rows = [row for row in table_rows(model) if row.arm is None]
     tables = []
     for kind in dict.fromkeys(row.kind for row in rows):
-        found = [row for row in rows if row.kind == kind]
+        own = [row for row in rows if row.kind == kind]
         # Those that fit a summary, in their order: bad rows first, then the first ones.
-        places = sorted(range(len(found)), key=lambda at: (found[at].verdict is Verdict.OK, at))
-        mine = [found[at] for at in sorted(places[:MOST_LINES])]
+        places = sorted(range(len(own)), key=lambda at: (own[at].verdict is Verdict.OK, at))
+        mine = [own[at] for at in sorted(places[:MOST_LINES])]
         cells = [_COLLECTIVES_HEAD, *map(_collective_cells, mine, [None, *mine[:-1]])]
         if not any(row.algorithm for row in mine):
             cells = [[*row[:_ALGORITHM], "", row[-1]] for row in cells]
         rates = [rate for row in mine for rate in (row.algbw, row.busbw) if rate is not None]
         scales = scales_text(min(rates, default=None), "GB/s")
         notes = [scales] if scales else []
-        if len(found) > len(mine):
-            notes.append(f"and {len(found) - len(mine)} more rows; --table has them all")
+        if len(own) > len(mine):
+            notes.append(f"and {len(own) - len(mine)} more rows; --table has them all")
         notes += map(published_text, published(model, kind))
         shown = filled(cells, nothing=("",))
         left = [place for place, at in enumerate(shown) if at in (0, _ALGORITHM, _ALGORITHM + 1)]
@@ -76,7 +76,6 @@ def _collective_cells(row: CollectiveRow, before: CollectiveRow | None) -> list[
 
 
 def comparison(model: Model) -> Iterator[Table]:
-    """Yield the A/B table: every arm and its ratio per pair class, and per group and size of a collective."""
     rows = compared(model)
     if not rows:
         return
@@ -115,12 +114,11 @@ def _arm_text(row: Compared, arm: Arm) -> str:
 
 
 def sweep_tables(model: Model) -> Iterator[Table]:
-    """Yield a table per collective, message size and unit, none without ``--groups``."""
     rows = group_sweep(model)
     for kind, size in dict.fromkeys((row.kind, row.bytes) for row in rows):
         at = ", message size unknown" if size is None else f" at {size_text(size)}"
-        found = [row for row in rows if (row.kind, row.bytes) == (kind, size)]
-        yield from _tables(model, f"{kind}{at}", found)
+        own = [row for row in rows if (row.kind, row.bytes) == (kind, size)]
+        yield from _tables(model, f"{kind}{at}", own)
 
 
 def _tables(model: Model, title: str, rows: Sequence[SweepRow]) -> Iterator[Table]:

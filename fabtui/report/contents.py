@@ -13,8 +13,7 @@ from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.diagnosis.session_diff import has_facts, session_diff
 from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
-from fabtui.export.atomic_write import write_atomically
-from fabtui.export.csv_table import when
+from fabtui.export.formats import when
 from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import without_facts
 from fabtui.model.facts.compare import Fact, FactTable
@@ -22,8 +21,8 @@ from fabtui.model.layers import Layer, Per, grid_layers
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.pictures.busbw import busbw_scene
-from fabtui.pictures.connectivity import connectivity_scene
-from fabtui.pictures.heatmap import matrix_scene
+from fabtui.pictures.heatmap import connectivity_scene, matrix_scene
+from fabtui.pictures.scene import Scene
 from fabtui.presentation.cell_levels import UNICODE
 from fabtui.presentation.legends import class_rows, layer_title
 from fabtui.presentation.preflight_lines import (
@@ -39,8 +38,19 @@ from fabtui.presentation.preflight_lines import (
 from fabtui.presentation.verdict_line import sentence_of
 from fabtui.presentation.wording import CLASS_WORDS, failure_text, measured_text, plain, verdict_words
 from fabtui.report.collectives import collective_tables, comparison, sweep_tables
-from fabtui.report.document import FINDINGS, Block, Document, Items, Lines, Panel, Paragraph, Picture, Section, Table
-from fabtui.report.file_format import MARKDOWN
+from fabtui.report.document import (
+    FINDINGS,
+    MARKDOWN,
+    Block,
+    Document,
+    Items,
+    Lines,
+    Panel,
+    Paragraph,
+    Picture,
+    Section,
+    Table,
+)
 from fabtui.report.grid import MOST_ENDPOINTS, cell_rows, grid, has_values, sign_words, unit_text, used_signs
 from fabtui.report.healthy import what_to_do
 from fabtui.report.history import past_blocks
@@ -48,58 +58,61 @@ from fabtui.report.html import html
 from fabtui.report.imported_output import reading_section
 from fabtui.report.markdown import markdown
 from fabtui.report.problems import entries, entry, jitter, not_in_findings, not_tested
-from fabtui.report.running_job import job_blocks
 from fabtui.report.session_diff import change_blocks, diff_outcome
-from fabtui.report.session_notes import carrier_block, mesh_lines, networks, nodes, storage
+from fabtui.report.session_notes import carrier_block, job_blocks, mesh_lines, networks, nodes, storage
 from fabtui.report.summary import head_lines
 from fabtui.sanitize import one_line
+
+#: Maximum width of the names of nodes above a column.
+_WIDEST = 60
+#: Maximum number of rows of a table of address pairs.
+_MOST_ADDRESSES = 400
+#: Width of a grid of nodes: unlimited.
+_UNLIMITED = 10_000
+_ROWS = "a row sends, a column receives"
+#: Maximum width of a changed fact.
+_WIDEST_CHANGE = 180
+_HOW_TO_READ = (
+    "The verdict at the top sums up the session: pairs that are bad, and the worst findings.",
+    "Findings are ordered by severity and size, with the numbers that the app and the summary give them. Each has its "
+    "evidence, and commands that show more. A confidence is given where several components explain the same results.",
+    "A pair is ordered: a row of a matrix sends, a column receives. Bandwidths are in GB/s (10^9 bytes per second).",
+    "Pairs are judged among their class: node (within a node), rail (same rail), cross (between rails), leaf "
+    "(between leaf switches). A pair is slow if it is far below the usual value of its class; the tables "
+    "of classes have the limits.",
+    "Unknown is not zero: a dash or an empty cell means that nothing is known, with the reason where there is one.",
+    "busbw is the bus bandwidth as nccl-tests defines it, which is comparable between numbers of ranks.",
+)
 
 
 def state_of(code: int) -> str:
     return {ALL_OK: "ok", BAD: "bad"}.get(code, "unknown")
 
 
-#: Maximum width of the names of nodes above a column.
-_WIDEST = 60
-
-
 def preflight_blocks(found: Preflight) -> Iterator[Block]:
     yield Paragraph(plain(head_line(found)))
-    for number, finding in enumerate(found.findings, 1):
-        yield entry(number, finding)
+    yield from (entry(number, finding) for number, finding in enumerate(found.findings, 1))
     if found.missing:
         yield Items("not inspected", [line for _, line in found.missing])
-    if rows := list(_facts(found.table)):
-        head = ["fact", *(nodes_text(names, _WIDEST, UNICODE) for names in _groups(found.table))]
-        if len(head) > MOST_COLUMNS + 1:
-            head = ["fact", "value", "nodes"]
-        yield Table(f"facts; {UNICODE.differs} differs", [head, *rows], range(len(head)))
-
-
-def _groups(table: FactTable) -> list[list[str]]:
-    return alike(table, chosen_facts(table, everything=True)) if table.nodes else []
-
-
-def _facts(table: FactTable) -> Iterator[list[str]]:
-    """Yield a row for each fact, or for each of its values if there are many kinds of nodes."""
-    groups = _groups(table)
-    for fact in chosen_facts(table, everything=True):
-        roles = odd_roles(table, fact)
+    facts = chosen_facts(found.table, everything=True)
+    groups = alike(found.table, facts) if found.table.nodes else []
+    if rows := [row for fact in facts for row in _fact_rows(found.table, fact, groups)]:
+        head = ["value", "nodes"]
         if len(groups) <= MOST_COLUMNS:
-            cells = [_marked(fact_text(table, fact, names, UNICODE), names, roles) for names in groups]
-            yield [_name(fact, roles), *cells]
-            continue
-        for text, names in values_of(table, fact, roles, UNICODE):
-            who = "all" if len(names) == len(table.nodes) else nodes_text(names, _WIDEST, UNICODE)
-            yield [_name(fact, roles), _marked(text, names, roles), who]
+            head = [nodes_text(names, _WIDEST, UNICODE) for names in groups]
+        yield Table(f"facts; {UNICODE.differs} differs", [["fact", *head], *rows], range(len(head) + 1))
 
 
-def _name(fact: Fact, roles: dict[str, str]) -> str:
-    return f"{fact.title} {UNICODE.differs}" if roles else fact.title
-
-
-def _marked(text: str, names: list[str], roles: dict[str, str]) -> str:
-    return f"{text} {UNICODE.differs}" if names and names[0] in roles else text
+def _fact_rows(table: FactTable, fact: Fact, groups: Sequence[Sequence[str]]) -> Iterator[list[str]]:
+    """Yield the row of a fact, or a row for each of its values if there are many kinds of nodes."""
+    roles, mark = odd_roles(table, fact), f" {UNICODE.differs}"
+    title = fact.title + mark * bool(roles)
+    if len(groups) <= MOST_COLUMNS:
+        yield [title, *(fact_text(table, fact, names, UNICODE) + mark * (names[0] in roles) for names in groups)]
+        return
+    for text, names in values_of(table, fact, roles, UNICODE):
+        who = "all" if len(names) == len(table.nodes) else nodes_text(names, _WIDEST, UNICODE)
+        yield [title, text + mark * (names[0] in roles), who]
 
 
 def collective_blocks(one: Diagnosis) -> Iterator[Block]:
@@ -110,25 +123,18 @@ def collective_blocks(one: Diagnosis) -> Iterator[Block]:
     yield from (*tables, *sweep_tables(model))
 
 
-#: Maximum number of rows of a table of address pairs.
-_MOST_ADDRESSES = 400
-#: Width of a grid of nodes: unlimited.
-_UNLIMITED = 10_000
-_ROWS = "a row sends, a column receives"
-
-
 def layer_panels(one: Diagnosis) -> Iterator[Panel]:
     model = one.model
     for layer in grid_layers():
         if has_values(model, layer) and model.rows:
-            yield Panel(str(layer), [*_picture(model, layer), *_classes(one, layer), _values(model, layer)])
+            picture = Picture(layer_title(layer), _scene(model, layer))
+            yield Panel(str(layer), [picture, *_classes(one, layer), _values(model, layer)])
 
 
-def _picture(model: Model, layer: Layer) -> Iterator[Block]:
+def _scene(model: Model, layer: Layer) -> Scene:
     if layer.spec.by_address:
-        yield Picture(layer_title(layer), connectivity_scene(model, layer))
-    else:
-        yield Picture(layer_title(layer), matrix_scene(model, layer, "value" if layer.spec.better else "verdict"))
+        return connectivity_scene(model, layer)
+    return matrix_scene(model, layer, "value" if layer.spec.better else "verdict")
 
 
 def _classes(one: Diagnosis, layer: Layer) -> Iterator[Block]:
@@ -158,29 +164,14 @@ def _values(model: Model, layer: Layer) -> Block:
 
 
 def _addresses(model: Model, layer: Layer) -> Table:
-    found = list(model.addresses.pairs(layer))
+    pairs = list(model.addresses.pairs(layer))
     rows = [["from", "address", "to", "address", "verdict", "value", ""]]
-    for m in islice(sorted(found, key=lambda m: not model.verdict(m).bad), _MOST_ADDRESSES):
+    for m in islice(sorted(pairs, key=lambda m: not model.verdict(m).bad), _MOST_ADDRESSES):
         ends = [m.src, m.src_addr or "", m.dst, m.dst_addr or ""]
         rows.append([*ends, verdict_words(model.verdict(m)), measured_text(m), failure_text(m)])
-    left = len(found) - _MOST_ADDRESSES
+    left = len(pairs) - _MOST_ADDRESSES
     more = [f"and {left} more address pairs; --csv and --json have them all"] if left > 0 else []
     return Table(f"address pairs of {layer}", rows, (0, 1, 2, 3, 4, 6), more, folded=True)
-
-
-#: Maximum width of a changed fact.
-_WIDEST_CHANGE = 180
-_HOW_TO_READ = (
-    "The verdict at the top sums up the session: pairs that are bad, and the worst findings.",
-    "Findings are ordered by severity and size, with the numbers that the app and the summary give them. Each has its "
-    "evidence, and commands that show more. A confidence is given where several components explain the same results.",
-    "A pair is ordered: a row of a matrix sends, a column receives. Bandwidths are in GB/s (10^9 bytes per second).",
-    "Pairs are judged among their class: node (within a node), rail (same rail), cross (between rails), leaf "
-    "(between leaf switches). A pair is slow if it is far below the usual value of its class; the tables "
-    "of classes have the limits.",
-    "Unknown is not zero: a dash or an empty cell means that nothing is known, with the reason where there is one.",
-    "busbw is the bus bandwidth as nccl-tests defines it, which is comparable between numbers of ranks.",
-)
 
 
 class Against(NamedTuple):
@@ -197,14 +188,10 @@ def document(
     against: Against | None = None,
     warnings: Sequence[str] = (),
 ) -> Document:
-    """Return the contents of a report.
+    """Return the contents of a report on a session, which may be None, and on outputs of other tools without pairs.
 
-    Args:
-        one: The diagnosis of the session; None if no file has one.
-        sources: Names of the files; none for a session that has just ended.
-        readings: Outputs of other tools without pairs.
-        against: Earlier session; None for no comparison.
-        warnings: Sentences about files that are incomplete.
+    ``sources``: names of the files, none for a session that has just ended; ``warnings``: sentences about incomplete
+    ones; ``against``: earlier session to compare with.
     """
     files = [f"from {one_line(', '.join(sources), 400)}"] if sources else []
     others = [reading_section(result, number) for number, result in enumerate(readings, 1)]
@@ -231,7 +218,8 @@ def _session(one: Diagnosis, sources: Sequence[str], against: Against | None) ->
     if against is not None:
         yield Section("changes", f"Changes since {one_line(against.name, 100)}", _changes(one, sources, against))
     yield Section("history", "Earlier sessions", [*past_blocks(model)])
-    yield Section("layers", "Layers", [*layer_panels(one), *_sentences(one)])
+    sentences = [*map(Paragraph, (*mesh_lines(model), *networks(model))), *carrier_block(one, every_pair=False)]
+    yield Section("layers", "Layers", [*layer_panels(one), *sentences, *storage(model)])
     yield Section("collectives", "Collectives", [*collective_blocks(one)])
     yield Section("comparison", "A/B comparison", [*comparison(model)])
     if one.preflight.table.nodes or one.preflight.missing:
@@ -248,12 +236,6 @@ def _findings(one: Diagnosis) -> list[Block]:
     return [*pictures, *entries(one), *nothing, *not_tested(one), *what_to_do(one), *about_pairs]
 
 
-def _sentences(one: Diagnosis) -> Iterator[Block]:
-    model = one.model
-    yield from map(Paragraph, (*mesh_lines(model), *networks(model)))
-    yield from (*carrier_block(one, every_pair=False), *storage(model))
-
-
 def _changes(one: Diagnosis, sources: Sequence[str], against: Against) -> list[Block]:
     then, now = against.model, one.model
     if has_facts(then) != has_facts(now):
@@ -266,8 +248,11 @@ def _changes(one: Diagnosis, sources: Sequence[str], against: Against) -> list[B
 
 def _run(model: Model) -> Iterator[Block]:
     yield nodes(model)
-    options = {name: value for name, value in model.options.items() if value not in (None, False, "", [], {})}
-    rows = [[f"--{name.replace('_', '-')}", _option(value)] for name, value in options.items()]
+    rows = []
+    for name, value in model.options.items():
+        if value not in (None, False, "", [], {}):
+            text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+            rows.append([f"--{name.replace('_', '-')}", one_line(text, 400)])
     if rows:
         yield Table("options", [["option", "value"], *rows], (0, 1), folded=True)
     texts = [f"session recorded by fabtui {model.software or 'unknown'}"]
@@ -281,21 +266,10 @@ def _run(model: Model) -> Iterator[Block]:
         yield Items("log: warnings and errors", [line.strip() for line in lines])
 
 
-def _option(value: object) -> str:
-    return one_line(", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value), 400)
-
-
 def _described(name: str, model: Model) -> str:
     """Return the name, the time and the size of a session; local times would differ from machine to machine."""
     return f"{one_line(name, 200)} ({when(model.started) or 'time unknown'}, {count(len(model.nodes), 'node')})"
 
 
-def write_document(found: Document, path: Path) -> None:
-    """Write a report, whole or not at all (OSError)."""
-    text = markdown(found) if path.suffix.lower() in MARKDOWN else html(found)
-    write_atomically(path, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
-
-
-def write_report(found: Diagnosis, path: Path) -> None:
-    """Write the report of a session, whole or not at all (OSError)."""
-    write_document(document(found, ()), path)
+def document_text(found: Document, path: Path) -> str:
+    return markdown(found) if path.suffix.lower() in MARKDOWN else html(found)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TextIO
+
+from fabtui.errors import InputError
 
 if TYPE_CHECKING:
     from fabtui.model.layers import Layer
@@ -11,6 +14,10 @@ if TYPE_CHECKING:
 
 #: Width of grids in a pipe or a file.
 USUAL_WIDTH = 240
+#: Endings of the names of reports.
+HTML, MARKDOWN = (".html", ".htm"), (".md", ".markdown")
+#: Name of the section that comes first.
+FINDINGS = "findings"
 
 
 class Shown(NamedTuple):
@@ -25,9 +32,10 @@ class Shown(NamedTuple):
 
 
 class Paragraph(NamedTuple):
-    """A sentence."""
+    """A sentence; ``head``: what follows belongs to it, so that texts have no blank line in between."""
 
     text: str
+    head: bool = False
 
 
 class Items(NamedTuple):
@@ -80,17 +88,14 @@ class Entry(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """Part of a section, which a page may show as a tab."""
+    """Part of a section, which a page may show as a tab; ``whole``: texts show all of its lines."""
 
     title: str
     blocks: Sequence[Block]
+    whole: bool = False
 
 
 Block = Paragraph | Items | Table | Lines | Picture | Entry | Panel
-
-
-#: Name of the section that comes first.
-FINDINGS = "findings"
 
 
 class Section(NamedTuple):
@@ -111,3 +116,13 @@ class Document(NamedTuple):
     summary: Sequence[str]  #: Further sentences of the verdict.
     sections: Sequence[Section]  #: The sections.
     code: int  #: Exit code of the session; 3 if the format of a file was not recognised.
+
+
+def check_suffix(path: Path, option: str) -> None:
+    """Raise InputError if the ending of a name is of no format of reports."""
+    if path.suffix.lower() not in (*HTML, *MARKDOWN):
+        raise InputError(f"{option}: {path.name!r} should end in .html for a page, or in .md for Markdown")
+
+
+def takes_unicode(out: TextIO) -> bool:
+    return (out.encoding or "").lower().replace("-", "") in ("utf8", "utf16", "utf32")

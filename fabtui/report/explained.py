@@ -1,38 +1,36 @@
-"""Explanations of rules, errors, Xids, transports, texts and logs; offline."""
+"""Explanations of rules, errors, Xids, transports, texts and logs, and the problems that an output shows; offline."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from fabtui.diagnosis.diagnosis import RULES
-from fabtui.diagnosis.knowledge.error_numbers import short_code
+from fabtui.diagnosis.diagnosis import RULES, Diagnosis
+from fabtui.diagnosis.experiment import experiments_text
+from fabtui.diagnosis.finding import Rule
+from fabtui.diagnosis.knowledge.error_catalogue import Meaning, filled
+from fabtui.diagnosis.knowledge.error_numbers import ShortCode, short_code
 from fabtui.diagnosis.knowledge.failure_stage import explained_errors
-from fabtui.diagnosis.knowledge.log_causes import LogReader
+from fabtui.diagnosis.knowledge.log_causes import Causes, LogPlace, LogReader, Occurrences, stamp_of
 from fabtui.diagnosis.knowledge.xids import xids
+from fabtui.diagnosis.preflight.checks import ProbeJudgement
 from fabtui.errors import InputError
 from fabtui.history import rules  # noqa: F401 - registers the rules about earlier sessions
 from fabtui.importers.catalogue import formats, is_ours, recognise
-from fabtui.importers.result import read
+from fabtui.importers.result import Result, read
 from fabtui.importers.sources import Source, sources
-from fabtui.importers.to_model.dispatch import examined
+from fabtui.importers.to_model.dispatch import errors_in, examined
 from fabtui.importers.unwrapping import unwrapped
 from fabtui.jobs.monitor import job_rules  # noqa: F401 - registers the rules about jobs
 from fabtui.nodeset import count
 from fabtui.paths import user_path
-from fabtui.report.explanation import (
-    causes_lines,
-    error_lines,
-    rule_lines,
-    short_code_lines,
-    transport_lines,
-    xid_lines,
-)
-from fabtui.report.imported_output import diagnosis_lines, finding_lines
+from fabtui.report.document import Block, Entry, Items, Panel, Paragraph, Table
+from fabtui.report.healthy import what_to_do
+from fabtui.report.problems import problems
 from fabtui.sanitize import one_line
-from fabtui_node.parsers.nccl.transports import transport_of
+from fabtui_node.parsers.nccl.transports import Path, Transport, device_of, transport_of
 
 #: Maximum number of characters of a log that are read for facts of the node.
 _BEGINNING = 256 * 1024
@@ -46,73 +44,90 @@ _TRANSPORT = re.compile(
 )
 #: A word that names a file rather than being an error text.
 _FILE_NAME = re.compile(r"\S*/\S*|\S+\.(?:log|txt|out|err|gz|xz|bz2|zst|zip)")
+#: Ends of a pair on which a command runs.
+_ENDS = {
+    **{("src",): "on the sender", ("dst",): "on the receiver", ("src", "dst"): "on both nodes"},
+    ("node",): "on the node",
+}
+#: Maximum numbers of causes, ranks and unknown warnings that are listed.
+_MOST_CAUSES = 5
+_MOST_RANKS = 8
+_MOST_UNKNOWN = 5
+
+#: Names of texts, and the texts.
+Fields = list[tuple[str, str]]
 
 
 class Explained(NamedTuple):
     """An explanation."""
 
-    lines: list[str]  #: Its text.
+    blocks: Sequence[Block]  #: Its text.
     known: bool  #: Whether anything known was found.
     notices: Sequence[str] = ()  #: What was not read, one line each.
 
 
-def explained(words: Sequence[str], width: int) -> Explained:
+def explained(words: Sequence[str]) -> Explained:
     """Return what the words of a command mean: codes, an error text, or names of files.
 
     Raises:
         InputError: A code is unknown, or a file cannot be read.
     """
-    if (found := explained_word(words, width)) is not None:
-        return found
+    if (entry := _entry(words)) is not None:
+        return entry
     if any(map(_is_file, words)):
-        return explained_logs(sources(words), width)
-    found = _text(words, width)
-    if not found.known and (file := next(filter(_FILE_NAME.fullmatch, words), None)):
+        return explained_logs(sources(words))
+    meaning = _text(" ".join(words))
+    if not meaning.known and (file := next(filter(_FILE_NAME.fullmatch, words), None)):
         raise InputError(f"cannot read {file}: no such file, and no known error")
-    return found
+    return meaning
 
 
-def explained_text(text: str, width: int) -> Explained:
+def explained_text(text: str) -> Explained:
     """Return what a text means, which is never taken for the name of a file: a code, an error text, or a log.
 
     Raises:
         InputError: A code is unknown.
     """
     if "\n" in text.strip():
-        return explained_logs([Source("text", text)], width)
-    return explained_word([text.strip()], width) or _text([text.strip()], width)
+        return explained_logs([Source("text", text)])
+    return _entry([text.strip()]) or _text(text.strip())
 
 
-def explained_word(words: Sequence[str], width: int) -> Explained | None:
-    """Return what codes and names of rules and errors mean; None if the words are none.
+def listed(known: Sequence[Rule[Any]], errors: Iterable[Meaning]) -> list[Block]:
+    by_id = [[rule.id, rule.name, rule.title] for rule in sorted(known, key=lambda rule: rule.id)]
+    by_code = [[one.code, one.id, one.prints] for one in sorted(errors, key=lambda one: int(one.code[1:]))]
+    return [Table(title, [[""] * 3, *rows], (0, 1, 2)) for title, rows in (("rules:", by_id), ("errors:", by_code))]
 
-    Raises:
-        InputError: A code is unknown.
-    """
+
+def _entry(words: Sequence[str]) -> Explained | None:
+    """Return what codes and names of rules and errors mean; None if the words are none."""
     if (match := _XID.fullmatch(" ".join(words))) is not None:
-        number = int(match[1])
-        if number not in xids():
+        if (xid := xids().get(number := int(match[1]))) is None:
             raise InputError(f"Xid {number} is not in NVIDIA's catalogue; see docs/reference/xids.md")
-        return Explained(xid_lines(number, xids()[number], width), True)
+        title = " ".join(filter(None, [f"Xid {number}", xid.mnemonic, f"({xid.usual})"]))
+        return Explained([_fields(title, [("means", xid.name), ("part", xid.part), ("action", xid.advice)])], True)
     if (code := short_code(" ".join(words))) is not None:
-        return Explained(short_code_lines(code, width), code.known)
-    named = [_entries(word, width) for word in words]
+        return Explained([_short_code(code)], code.known)
+    named = [_named(word) for word in words]
     if not any(named):
         return None
-    for word, entry in zip(words, named, strict=True):
-        if not entry:
+    for word, blocks in zip(words, named, strict=True):
+        if not blocks:
             raise InputError(f"{one_line(word, 200)}: no such rule or error; see fabtui explain --list")
-    return Explained([line for entry in named for line in ["", *entry]][1:], True)
+    return Explained([block for blocks in named for block in blocks], True)
 
 
-def _entries(word: str, width: int) -> list[str]:
-    """Return the lines of the rules and errors with a code or name, separated by empty lines; none if unknown."""
+def _named(word: str) -> list[Block]:
     key = word.lower()
-    blocks = [rule_lines(one, width) for one in RULES if key in (one.id.lower(), one.name)]
-    blocks += [error_lines(one, width) for one in explained_errors() if key in (one.code.lower(), one.id)]
+    blocks: list[Block] = [_rule(one) for one in RULES if key in (one.id.lower(), one.name)]
+    blocks += [
+        _fields(f"{one.code} {one.id}", [("prints", one.prints), *_meaning(one)])
+        for one in explained_errors()
+        if key in (one.code.lower(), one.id)
+    ]
     if not blocks and (_CODE.fullmatch(word)):
         raise InputError(f"no rule or error has the code {word}; see fabtui explain --list")
-    return [line for block in blocks for line in ["", *block]][1:]
+    return blocks
 
 
 def _is_file(word: str) -> bool:
@@ -123,46 +138,40 @@ def _is_file(word: str) -> bool:
         return False
 
 
-def explained_logs(given: Iterable[Source], width: int) -> Explained:
+def explained_logs(given: Iterable[Source]) -> Explained:
     """Return what logs of one job show, and outputs of commands; of several texts, also what came first."""
     texts = iter(given)
     # A folder is one name and several texts, of which two are held.
     first = list(islice(texts, 2))
-    several = len(first) > 1
     reader = LogReader()
     files = 0
-    logs = []
-    notices: list[str] = []
-    judged: list[str] = []
-    others: list[str] = []
+    logs, notices, judged, outputs = list[str](), list[str](), list[str](), list[Block]()
     for source in chain(first, texts):
         name = "stdin" if source.name == "-" else source.name
         files += 1
         if source.cut:
             notices.append(f"{one_line(name)}: {source.cut}")
-        lines, kind = _output_lines(source, width)
-        others += lines
+        blocks, kind = _output(source)
+        outputs += blocks
         # The kernel's log beside logs of ranks shows what came first.
-        is_log = not kind or formats()[kind].errors or (formats()[kind].log and several)
+        is_log = not kind or formats()[kind].errors or (formats()[kind].log and len(first) > 1)
         judged += [] if is_log else [kind]
-        if is_log or not (lines or is_ours(kind)):
+        if is_log or not (blocks or is_ours(kind)):
             logs.append(name)
             reader.add(_whole_lines(source.text))
     if reader.cut:
         notices.append("the logs are too long: not all of their lines were examined")
-    found = reader.result()
-    lines = causes_lines(found, logs, width)
-    if found.causes or found.advice:
-        return Explained([*lines, *others], True, notices)
-    if others:
-        return Explained([*others[1:], *([""] if lines else []), *lines], True, notices)
-    if found.matters and not found.unknown:
-        return Explained(lines, True, notices)
+    result = reader.result()
+    causes = [*causes_blocks(result, logs)]
+    if result.causes or result.advice:
+        return Explained([*causes, *outputs], True, notices)
+    if outputs or (result.matters and not result.unknown):
+        return Explained([*outputs, *causes], True, notices)
     read_lines = f"{count(reader.lines, 'line')} of {count(files, 'file')}"
-    healthy = (reader.informed or judged) and not found.unknown
+    healthy = (reader.informed or judged) and not result.unknown
     what = f"output of {', '.join(dict.fromkeys(judged))}" if judged else "log"
     head = f"no failure in this {what} ({read_lines})" if healthy else f"unknown: no known error in {read_lines}"
-    return Explained([head, *([""] if lines else []), *lines], False, notices)
+    return Explained([Paragraph(head), *causes], False, notices)
 
 
 def _whole_lines(text: str) -> str:
@@ -179,7 +188,7 @@ def _whole_lines(text: str) -> str:
     return joined.text if after.result().known >= before.result().known else text
 
 
-def _output_lines(source: Source, width: int) -> tuple[list[str], str]:
+def _output(source: Source) -> tuple[list[Block], str]:
     """Return the findings about an output that `fabtui read` judges, and its format; no format for any other text."""
     form = recognise(source.text).format
     ours = form is not None and is_ours(form.name)
@@ -188,20 +197,158 @@ def _output_lines(source: Source, width: int) -> tuple[list[str], str]:
     is_log = form.log and form.errors
     # What a library reports about the node is at the beginning of its log.
     result = read(source._replace(text=source.text[:_BEGINNING]) if is_log else source, form.name)
-    lines = finding_lines(examined(result), width) if form.errors or ours else diagnosis_lines(result, width)
-    head = ["", f"{one_line(source.name, 200)}: {form.name}"]
-    return [*head, *lines] if lines else [], form.name
+    blocks = finding_blocks(examined(result)) if form.errors or ours else diagnosis_blocks(result)
+    return [Paragraph(f"{one_line(source.name, 200)}: {form.name}", head=True), *blocks] if blocks else [], form.name
 
 
-def _text(words: Sequence[str], width: int) -> Explained:
-    text = " ".join(words)
+def diagnosis_blocks(result: Result) -> list[Block]:
+    """Return the problems that an output shows: as in the summary of a session, and as ``fabtui explain`` of a log."""
+    if not result.known:
+        return []
+    diagnosis = examined(result)
+    errors = errors_in(result, diagnosis)
+    causes = causes_blocks(errors._replace(unknown=[]), [""]) if errors.causes or errors.notices else ()
+    return [*finding_blocks(diagnosis), *causes]
+
+
+def finding_blocks(diagnosis: Diagnosis) -> list[Block]:
+    """Return the findings about an output with what to do: who pasted it has no list of rules to look up."""
+    return [*map(_with_advice, (*problems(diagnosis), *what_to_do(diagnosis)))]
+
+
+def _with_advice(block: Block) -> Block:
+    match block:
+        case Panel():
+            return block._replace(blocks=[*map(_with_advice, block.blocks)])
+        case Entry():
+            advice = (line for line in block.about[1:] if line != ProbeJudgement.next_step)
+            return block._replace(evidence=[*block.evidence, *advice])
+    return block
+
+
+def _text(text: str) -> Explained:
     reader = LogReader()
     reader.add(text)
-    found = reader.result()
-    if found.causes or found.notices or found.advice:
-        return Explained(causes_lines(found, [""], width), True)
+    result = reader.result()
+    if result.causes or result.notices or result.advice:
+        return Explained([*causes_blocks(result, [""])], True)
     if _TRANSPORT.fullmatch(text) and (kind := transport_of(text)).sentence:
-        return Explained(transport_lines(text, kind, width), True)
+        return Explained([_transport(text, kind)], True)
     xid = f"; an Xid? fabtui explain xid {text}" if text.isascii() and text.isdecimal() else ""
-    following = [] if xid else [_ANOTHER]
-    return Explained([f"unknown: {one_line(text, 1000)}{xid}", *following], False)
+    return Explained([Items("", [f"unknown: {one_line(text, 1000)}{xid}", *([] if xid else [_ANOTHER])], True)], False)
+
+
+def causes_blocks(found: Causes, files: Sequence[str]) -> Iterator[Block]:
+    """Yield the causes in logs: the earliest first, with its consequences below.
+
+    Args:
+        found: What the logs show.
+        files: Names of the files, "" for a text that is not from a file.
+    """
+    if found.advice and not found.causes:
+        yield Paragraph(found.advice)
+    for number, one in enumerate(found.causes[:_MOST_CAUSES]):
+        title = "earliest cause" if one.meaning.role == "cause" else "no cause found; earliest consequence"
+        others = [] if number else [_summary(other, one.first, files) for other in found.consequences]
+        yield _occurrences("also" if number else title, one, files, [Items("consequences:", others)] if others else [])
+    if (more := len(found.causes) - _MOST_CAUSES) > 0:
+        yield Paragraph(f"and {count(more, 'other cause')}")
+    if found.behind:
+        ranks = ", ".join(f"rank {rank}" for rank in found.behind[:_MOST_RANKS])
+        yield Paragraph(f"{ranks} completed and enqueued the least work: look there first.")
+    if found.unknown:
+        lines = [f"{_where(place, files)}{one_line(place.text, 300)}" for place in found.unknown[:_MOST_UNKNOWN]]
+        yield Items(f"{count(len(found.unknown), 'warning')} not in the catalogue:", lines)
+    normal = [one for one in found.notices if one.meaning.cause_if == "several-nodes" and " INFO " in one.first.text]
+    normal = [] if found.several_nodes else normal
+    yield from (_occurrences("note", one, files) for one in found.notices if one not in normal)
+    if normal:
+        codes = ", ".join(dict.fromkeys(one.meaning.code for one in normal))
+        text = f"note: NCCL found no RDMA device ({codes}); within one node it needs none, between nodes it uses TCP"
+        yield Paragraph(text)
+    if _mixed(found.causes) or _mixed(found.consequences):
+        yield Paragraph("Lines of files without time stamps come last in this order.")
+
+
+def _mixed(found: Sequence[Occurrences]) -> bool:
+    return len({one.first.time is None for one in found}) > 1
+
+
+def _occurrences(title: str, one: Occurrences, files: Sequence[str], below: Sequence[Block] = ()) -> Panel:
+    times = f", {one.count} times" if one.count > 1 else ""
+    line = _where(one.first, files) + one_line(one.first.text, 300)
+    known = one.explained
+    here = f"on {one.first.node}" if one.first.node else "there"
+    there = f"on {one.peer}" if one.peer else "on the other node"
+    places = {("dst",): there, ("src", "dst"): f"{here} and {there}" if one.peer else here}
+    rows = [("line", line), *_meaning_fields(known, known.commands, lambda ends: places.get(ends, here))]
+    advice = [Paragraph(one.advice)] if one.advice else []
+    head = f"{title}: {one.meaning.code} {one.meaning.id}{times}{_on(one)}"
+    return Panel(head, [*advice, _fields("", rows), *below], whole=True)
+
+
+def _summary(one: Occurrences, cause: LogPlace, files: Sequence[str]) -> str:
+    delay = ""
+    if one.first.time and cause.time:
+        delay = f", {(one.first.time - cause.time).total_seconds():+.1f} s"
+    where = _where(one.first, files).rstrip(": ")
+    return f"{one.count} x {one.meaning.code} {one.meaning.id}{_on(one)}{delay}{f', {where}' if where else ''}"
+
+
+def _on(one: Occurrences) -> str:
+    names = list(one.who)
+    if not names:
+        return ""
+    more = f" and {len(names) - _MOST_RANKS} more" if len(names) > _MOST_RANKS else ""
+    return f" ({one_line('; '.join(names[:_MOST_RANKS]), 300)}{more})"
+
+
+def _where(place: LogPlace, files: Sequence[str]) -> str:
+    # Other lines have the time of the line before them, for their order alone.
+    own = place.time if stamp_of(place.text) else None
+    time = f"{own:%m-%d %H:%M:%S.%f}"[:-3] + " " if own else ""
+    name = one_line(files[place.file], 200)
+    return f"{time}{name}:{place.line}: " if name else time
+
+
+def _rule(rule: Rule[Any]) -> Table:
+    rows = [("means", rule.description), ("next", rule.next_step), ("tests", experiments_text(rule.experiments))]
+    return _fields(f"{rule.id} {rule.name} ({rule.severity}): {rule.title}", [*rows, ("exit", rule.exit_note)])
+
+
+def _meaning(meaning: Meaning) -> Fields:
+    known = meaning._replace(text=filled(meaning.text, {}), next=filled(meaning.next, {}))
+    commands = [(end, filled(command, {})) for end, command in meaning.commands]
+    return _meaning_fields(known, commands, _ENDS.__getitem__)
+
+
+def _transport(name: str, kind: Transport) -> Table:
+    direct = "with GPUDirect RDMA: the NIC accesses the memory of the GPU" if kind.path is Path.GPUDIRECT else ""
+    rows = [("means", kind.sentence), ("path", direct), ("device", device_of(name))]
+    return _fields(f"{name}: {kind.word}", rows)
+
+
+def _short_code(code: ShortCode) -> Table:
+    """Return a short code or word, and the error that it stands for."""
+    entry = f": {code.meaning.code} {code.meaning.id}" if code.meaning else ""
+    rows = list(code.fields)
+    if code.meaning:
+        (_, causes), *rest = _meaning(code.meaning)
+        rows += [("causes", causes), *rest]
+    return _fields(f"{one_line(code.title, 200)}{entry}", rows)
+
+
+def _meaning_fields(
+    meaning: Meaning, commands: Iterable[tuple[str, str]], place: Callable[[tuple[str, ...]], str]
+) -> Fields:
+    ends: dict[str, list[str]] = {}
+    for end, command in commands:
+        ends.setdefault(one_line(command, 300), []).append(end)
+    texts = [f"{command}  ({place(tuple(sorted(on, reverse=True)))})" for command, on in ends.items()]
+    known = [("means", one_line(meaning.text, 600)), ("next", one_line(meaning.next, 600))]
+    return [*known, *(("command", text) for text in texts)]
+
+
+def _fields(title: str, rows: Fields) -> Table:
+    # The texts of all entries begin in the same column: that behind the longest name.
+    return Table(title, [["", ""], *([f"{name:<7}", text] for name, text in rows if text)], (0, 1))

@@ -31,7 +31,6 @@ _NOT_TESTED = "-"
 
 
 def grids(model: Model, layers: Sequence[Layer] | None, signs: Glyphs, width: int) -> Iterator[Lines]:
-    """Yield the grids of layers (None: those with values)."""
     shown = layers if layers is not None else [layer for layer in grid_layers() if has_values(model, layer)]
     for layer in shown:
         head, *lines = grid(model, layer, signs, width)
@@ -74,9 +73,9 @@ def unit_text(model: Model, layer: Layer) -> str:
     """Return the unit and the message size of a layer, or its title."""
     if layer is Layer.CHANGE:
         return "current value / earlier value"
-    found = (m.unit for m in model.measurements(layer) if m.value is not None and m.unit)
+    units = (m.unit for m in model.measurements(layer) if m.value is not None and m.unit)
     # The first one is enough: a large fabric has hundreds of thousands.
-    unit = one_line(next(found, ""), 20)
+    unit = one_line(next(units, ""), 20)
     if not unit:
         return layer.spec.title
     if layer.spec.less_is_better:
@@ -181,7 +180,6 @@ def _node_cells(found: CellMatrix, signs: Glyphs, wide: bool) -> list[list[tuple
 
 
 def matrix(model: Model, signs: Glyphs, layer: Layer = Layer.P2P) -> list[str]:
-    """Return the lines of the grid: two lines of heading, one row per endpoint, and the meanings of its characters."""
     ends = model.rows
     cells = cell_rows(model, layer, signs)
     width = max(3, *(len(text) for row in cells for text, _ in row))

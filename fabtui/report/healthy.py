@@ -12,7 +12,7 @@ from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
 from fabtui.presentation.healthy_text import cause_text, drain_commands, host_lines, shares, slurm_options
 from fabtui.presentation.numbers import spoken_text
-from fabtui.presentation.text_table import aligned
+from fabtui.presentation.wrapping import aligned
 from fabtui.report.document import Block, Items, Lines
 from fabtui.report.text import capped, text
 from fabtui.sanitize import one_line
@@ -26,20 +26,20 @@ def what_to_do(one: Diagnosis) -> Iterator[Items]:
     """Yield what to do now, in at most five lines; nothing if no node is lost or has bad pairs."""
     model = one.model
     bad = one.tally.bad or any(map(model.gone, model.nodes))
-    found = one.healthy if bad and _names_nodes(one) else None
-    if found is None or not found.left_out:
+    healthy = one.healthy if bad and _names_nodes(one) else None
+    if healthy is None or not healthy.left_out:
         return
-    lines = [f"{_headline(model, found)}: {' '.join(slurm_options(found))}"]
-    if (other := _other_end(one, found)) is not None:
-        (left,) = found.left_out
+    lines = [f"{_headline(model, healthy)}: {' '.join(slurm_options(healthy))}"]
+    if (other := _other_end(one, healthy)) is not None:
+        (left,) = healthy.left_out
         lines.append(f"either end of the path may be left out: {other} instead of {left} works as well")
-    if found.most:
-        lines.append(f"with fewer GPUs per node: {_number(found, len(found.most))}")
-    elif joining := shares(found.joining):
+    if healthy.most:
+        lines.append(f"with fewer GPUs per node: {_number(healthy, len(healthy.most))}")
+    elif joining := shares(healthy.joining):
         names, number, variable = joining[0]
         more = f", and {len(joining) - 1} more" if len(joining) > 1 else ""
         lines.append(f"also usable: {names} with {variable or count(number, 'endpoint')}{more}")
-    if drain := drain_commands(found):
+    if drain := drain_commands(healthy):
         lines.append(f"to drain: {drain[0]}" + (f", and {len(drain) - 1} more" if len(drain) > 1 else ""))
     lines.append("host file, rank order and more: fabtui nodes RECORDING")
     yield Items("what to do now", [one_line(line, _LONGEST) for line in lines], whole=True)
@@ -61,7 +61,6 @@ def _names_nodes(one: Diagnosis) -> bool:
 
 
 def healthy_text(model: Model, found: HealthySet) -> str:
-    """Return the whole text of a healthy set; cleaned, ending in a newline."""
     return text(_blocks(model, found))
 
 

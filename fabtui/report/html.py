@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
 from itertools import groupby, takewhile
 
-from fabtui.pictures.palette import colors, css
-from fabtui.pictures.svg import svg
+from fabtui.pictures.drawing import svg
+from fabtui.pictures.scene import colors, css
 from fabtui.report.document import (
     FINDINGS,
     Block,
@@ -29,6 +29,9 @@ from fabtui.sanitize import clean
 
 #: Elements without content and end tag.
 _VOID = frozenset({"meta"})
+#: Glyph and word of each state and severity; colour alone is never enough.
+_STATES = {"ok": "✓", "bad": "✗", "unknown": "?"}
+_SEVERITIES = {"bad": "✗ bad", "warn": "! warning", "note": "· note"}
 
 
 class Markup(str):
@@ -55,11 +58,6 @@ def tag(name: str, /, *content: str, **attributes: str | bool) -> Markup:
             parts.append(f'{label}="{text(value)}"')
     inner = "".join(map(text, content))
     return Markup(f"<{' '.join(parts)}>" + ("" if name in _VOID else f"{inner}</{name}>"))
-
-
-#: Glyph and word of each state and severity; colour alone is never enough.
-_STATES = {"ok": "✓", "bad": "✗", "unknown": "?"}
-_SEVERITIES = {"bad": "✗ bad", "warn": "! warning", "note": "· note"}
 
 
 def html(document: Document) -> str:
@@ -185,16 +183,10 @@ def _entry(entry: Entry) -> Markup:
     parts = [tag("h3", tag("b", _SEVERITIES[entry.severity]), " ", str(entry.number), " ", entry.title)]
     parts += [tag("p", line) for line in entry.evidence[:1]]
     parts += [tag("pre", command, tabindex="0") for command in entry.next[:1]]
-    more = [tag("p", *_joined(tag("span", label) for label in entry.labels), class_="labels")] if entry.labels else []
+    labels = Markup(" · ".join(tag("span", label) for label in entry.labels))
+    more = [tag("p", labels, class_="labels")] if labels else []
     more += [tag("ul", *(tag("li", line) for line in entry.evidence[1:]))] if entry.evidence[1:] else []
     more += [tag("pre", "\n".join(entry.next[1:]), tabindex="0")] if entry.next[1:] else []
     more += [tag("p", line) for line in entry.about]
     parts += [_folded("evidence, and what this means", Markup("".join(more)))] if more else []
     return tag("article", *parts, class_=entry.severity, id=f"finding-{entry.number}")
-
-
-def _joined(parts: Iterable[Markup]) -> list[Markup]:
-    found: list[Markup] = []
-    for part in parts:
-        found += [Markup(" · "), part] if found else [part]
-    return found

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fabtui.diagnosis.diagnosis import Diagnosis
-from fabtui.diagnosis.preflight.checks import ProbeJudgement
 from fabtui.importers.catalogue import formats, is_ours
-from fabtui.importers.matrix import is_matrix
 from fabtui.importers.result import Result
-from fabtui.importers.to_model.dispatch import errors_in, examined, model
+from fabtui.importers.tables import is_matrix
+from fabtui.importers.to_model.dispatch import examined, model
 from fabtui.pictures.timeline import timeline_scene
 from fabtui.report.collectives import sweep_tables
-from fabtui.report.document import Block, Entry, Items, Lines, Panel, Paragraph, Picture, Section, Table
-from fabtui.report.explanation import causes_lines
-from fabtui.report.healthy import what_to_do
-from fabtui.report.problems import problems
+from fabtui.report.document import Block, Items, Lines, Paragraph, Picture, Section, Table
+from fabtui.report.explained import diagnosis_blocks
 from fabtui.report.summary import summary
 from fabtui.report.text import cut, text_lines
 from fabtui.sanitize import clean, one_line
@@ -24,9 +20,6 @@ from fabtui.sanitize import clean, one_line
 #: Maximum number of lines of a file of unknown format.
 _RAW_LINES = 20
 _LONGEST_RAW = 2000
-#: Minimum width of the causes in a log.
-_NARROWEST = 40
-_UNLIMITED = 10_000
 #: Maximum number of rows of a table; --json has all.
 MOST_ROWS = 200
 _WIDEST_CELL = 200
@@ -51,51 +44,20 @@ def text_of(result: Result, width: int, plain: bool = False) -> str:
         if result.warnings:
             lines += ["", *text_lines([_texts("warnings", result.warnings)], width)]
     else:
-        blocks = [*_blocks(result)]
-        inner = text_lines(blocks, width - 2)
-        diagnosed = diagnosis_lines(result, width - 2)
+        blocks = [*_blocks(result), *diagnosis_blocks(result)]
         # Plain values are shown below the title.
-        first = blocks[0] if blocks else None
-        lines += [] if isinstance(first, Table) and not first.title else [""]
-        lines += [f"  {line}" for line in (*inner, *([""] if inner and diagnosed else []), *diagnosed)]
+        lines += [] if blocks and isinstance(blocks[0], Table) and not blocks[0].title else [""]
+        lines += [f"  {line}" for line in text_lines(blocks, width - 2)]
     text = "\n".join(line.rstrip() for line in lines).rstrip("\n") + "\n"
     return text.encode("ascii", "replace").decode("ascii") if plain else text
 
 
 def reading_section(result: Result, number: int) -> Section:
-    """Return the section of a file; ``number`` makes its anchor unique."""
     about = f"{result.kind}: {result.title}" if result.known else "format not recognised"
     blocks: list[Block] = [Paragraph(about), *_blocks(result)]
-    if diagnosed := diagnosis_lines(result, _UNLIMITED):
+    if diagnosed := text_lines(diagnosis_blocks(result)):
         blocks.append(Lines("diagnosis", diagnosed))
     return Section(f"file-{number}", result.source.name.rpartition("/")[2], blocks)
-
-
-def diagnosis_lines(result: Result, width: int) -> list[str]:
-    """Return the problems that an output shows: as in the summary of a session, and as ``fabtui explain`` of a log."""
-    if not result.known:
-        return []
-    found = examined(result)
-    errors = errors_in(result, found)
-    parts = [finding_lines(found, width)]
-    if errors.causes or errors.notices:
-        parts.append(causes_lines(errors._replace(unknown=[]), [""], max(width, _NARROWEST)))
-    return [cut(line, width) for part in parts if part for line in ["", *part]][1:]
-
-
-def finding_lines(found: Diagnosis, width: int) -> list[str]:
-    """Return the findings about an output with what to do: who pasted it has no list of rules to look up."""
-    return text_lines(map(_with_advice, (*problems(found), *what_to_do(found))), width)
-
-
-def _with_advice(block: Block) -> Block:
-    match block:
-        case Panel():
-            return block._replace(blocks=[*map(_with_advice, block.blocks)])
-        case Entry():
-            advice = (line for line in block.about[1:] if line != ProbeJudgement.next_step)
-            return block._replace(evidence=[*block.evidence, *advice])
-    return block
 
 
 def _blocks(result: Result) -> Iterator[Block]:
@@ -163,12 +125,12 @@ def _part(value: Any, units: dict[str, str], title: str, depth: int) -> Iterator
         if len(flat) == len(value[:MOST_ROWS]):
             yield _table(flat, units, title, _more(value))
             return
-        one = title[:-1] if title.endswith("s") and not title.endswith("ss") else title
+        singular = title[:-1] if title.endswith("s") and not title.endswith("ss") else title
         for number, item in enumerate(value[:MOST_ROWS], 1):
             if is_matrix(item):
                 yield from _part(item, units, title, depth)
             else:
-                yield from value_blocks(item, units, f"{one} {number} of {len(value)}", depth + 1)
+                yield from value_blocks(item, units, f"{singular} {number} of {len(value)}", depth + 1)
         yield from map(Paragraph, _more(value))
 
 
@@ -205,7 +167,6 @@ def _matrix(value: dict[str, Any], name: str) -> Table:
 
 
 def _fact(name: str, value: Any, units: dict[str, str]) -> str | None:
-    """Return the text after a name; None if the value needs its own block."""
     if _is_plain(value):
         return _cell(value)
     if isinstance(value, dict) and _is_short(value) and not is_matrix(value):
@@ -226,7 +187,6 @@ def _unit(name: str, units: dict[str, str]) -> str:
 
 
 def _cell(value: Any, limit: int = 2000) -> str:
-    """Return a plain value or a short list as text."""
     if value is None or value == "":
         return _NONE
     if isinstance(value, bool):

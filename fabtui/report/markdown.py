@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from fabtui.presentation.text_table import aligned, padded
+from fabtui.presentation.wrapping import aligned, padded
 from fabtui.report.document import Block, Document, Entry, Items, Lines, Panel, Paragraph, Picture, Table
 from fabtui.sanitize import clean, one_line
 
@@ -27,9 +27,9 @@ def markdown(document: Document) -> str:
 
 
 def _inline(value: str) -> str:
-    found = _cell(value)
-    start = _START.match(found)
-    return found if start is None else f"{start[0]}\\{found[start.end() :]}"
+    cell = _cell(value)
+    start = _START.match(cell)
+    return cell if start is None else f"{start[0]}\\{cell[start.end() :]}"
 
 
 def _cell(value: str) -> str:

@@ -17,8 +17,7 @@ from fabtui.presentation.cell_levels import ASCII, UNICODE, Glyphs
 from fabtui.presentation.preflight_lines import cut, nodes_text
 from fabtui.presentation.wording import plain
 from fabtui.presentation.wrapping import Line
-from fabtui.report.document import Lines
-from fabtui.report.text import takes_unicode
+from fabtui.report.document import Lines, takes_unicode
 from fabtui.sanitize import one_line
 
 #: Width of the lines in a pipe or a file.
@@ -74,7 +73,6 @@ def before_tests(found: Preflight, glyphs: Glyphs) -> Iterator[Lines]:
 
 
 def change_lines(changed: PreflightChanges, baseline: str, width: int, glyphs: Glyphs) -> list[Line]:
-    """Return the changes of facts since an earlier preflight, a session or file that is named ``baseline``."""
     lines: list[Line] = [[(f"since {one_line(baseline, 200)}", "head"), ("" if changed.any else ": no changes", "")]]
     for change in changed.changes:
         who = nodes_text(change.nodes, 30, glyphs)
@@ -100,7 +98,6 @@ def _line(line: Line, paint: bool) -> str:
 def print_preflight(
     model: Model, found: Preflight, changed: PreflightChanges | None, baseline: str, everything: bool, ascii_only: bool
 ) -> None:
-    """Print a preflight on standard output, see `preflight_text`."""
     color = sys.stdout.isatty()
     width = shutil.get_terminal_size((_FILE_WIDTH, 24)).columns if color else _FILE_WIDTH
     plain = ascii_only or not takes_unicode(sys.stdout)

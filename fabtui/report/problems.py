@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from fabtui.diagnosis.diagnosis import Diagnosis
-from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Kind
+from fabtui.diagnosis.finding import Domain, Finding, Kind
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_of_measurement
 from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.merge_findings import CONNECTIONS
@@ -35,21 +35,16 @@ _WHERE = "--json has them all"
 
 
 def problems(one: Diagnosis) -> Iterator[Block]:
-    """Yield the findings, and the pairs that are not ok and that no finding explains."""
     if one.findings:
-        yield Panel(findings_head(one.findings), entries(one))
+        known = sum(finding.known for finding in one.findings)
+        more = f", {known} of them known" if known else ""
+        yield Panel(f"findings: {len(one.findings)}{more}", entries(one))
     yield from not_in_findings(one)
-
-
-def findings_head(listed: Sequence[Finding]) -> str:
-    """Return the number of findings, and of those that the user knows about."""
-    known = sum(one.known for one in listed)
-    return f"findings: {len(listed)}" + (f", {known} of them known" if known else "")
 
 
 def entries(one: Diagnosis) -> list[Entry]:
     """Return the findings, in the order and with the numbers of the app, with facts of single pairs."""
-    model, found = one.model, []
+    model, listed = one.model, []
     notes, sizes = PortNotes(model), _bad_sizes(model)
     for number, finding in enumerate(one.findings, 1):
         # The list of what is not ok leaves the pair out.
@@ -57,8 +52,10 @@ def entries(one: Diagnosis) -> list[Entry]:
         if LAB_FAULT in more:
             finding = finding.replace(facts={**finding.facts, "made_by_lab": None})
         text = finding_text(finding)
-        found.append(entry(number, finding, text._replace(evidence=[*text.evidence, *filter(None, ["; ".join(more)])])))
-    return found
+        listed.append(
+            entry(number, finding, text._replace(evidence=[*text.evidence, *filter(None, ["; ".join(more)])]))
+        )
+    return listed
 
 
 def entry(number: int, finding: Finding, text: FindingText | None = None) -> Entry:
@@ -108,47 +105,29 @@ def _facts_of_pair(
 
 
 def not_in_findings(one: Diagnosis) -> Iterator[Items]:
-    explained = frozenset(measurement for found in one.findings for measurement in found.measurements)
-    yield from _bad(one.model, explained, _covered(one))
-
-
-def jitter(one: Diagnosis) -> Iterator[Items]:
-    """Yield the pairs that passed with slow messages."""
-    yield from _notable(one.model, _covered(one))
-
-
-def _covered(one: Diagnosis) -> set[tuple[str, str]]:
-    about_pairs = [f for f in one.findings if f.rule.domain is Domain.PAIRS or f.rule.id in CONNECTIONS]
-    return {pair for found in about_pairs for pair in found.cells}
-
-
-def _bad(
-    model: Model,
-    explained: frozenset[tuple[Layer, AddressPair]],
-    covered_pairs: set[tuple[str, str]],
-) -> Iterator[Items]:
-    """List what is not ok and in no finding, one line per pair and layer, worst first; collectives have tables.
-
-    Findings cover the measurements of the mesh ``explained`` and ``covered_pairs``.
-    """
-    found: dict[tuple[str | None, ...], list[Measurement]] = {}
+    """List what is not ok and in no finding, one line per pair and layer, worst first; collectives have tables."""
+    model, covered = one.model, _covered(one)
+    explained = frozenset(measurement for finding in one.findings for measurement in finding.measurements)
+    rows: dict[tuple[str | None, ...], list[Measurement]] = {}
     for m in model.bad_measurements(*(layer for layer in model.layers if layer not in _IN_TABLES)):
-        covered = m.layer in MESH and (m.layer, address_pair(m)) in explained
-        if not covered:
-            found.setdefault((m.layer, m.src, m.dst, m.src_addr, m.dst_addr), []).append(m)
+        if m.layer not in MESH or (m.layer, address_pair(m)) not in explained:
+            rows.setdefault((m.layer, m.src, m.dst, m.src_addr, m.dst_addr), []).append(m)
     # A pair that fails in bandwidth fails in latency as well; it is listed once.
-    failed = {(m.src, m.dst) for group in found.values() for m in group if m.layer is Layer.P2P}
-    groups = [g for g in found.values() if not (g[0].layer is Layer.LATENCY and (g[0].src, g[0].dst) in failed)]
-    swept = len(model.results.sizes(Layer.P2P)) > 1
-    notes = PortNotes(model)
-    total = len(groups)
-    groups = [group for group in groups if not _is_covered(model, group[0], covered_pairs)]
+    failed = {(m.src, m.dst) for group in rows.values() for m in group if m.layer is Layer.P2P}
+    groups = [g for g in rows.values() if not (g[0].layer is Layer.LATENCY and (g[0].src, g[0].dst) in failed)]
+    swept, notes, total = len(model.results.sizes(Layer.P2P)) > 1, PortNotes(model), len(groups)
+    groups = [group for group in groups if not _is_covered(model, group[0], covered)]
     groups.sort(key=lambda group: -max(SEVERITY.index(model.verdict(m)) for m in group))
     lines = [_bad_line(model, group, notes, swept=swept) for group in groups]
     hidden = total - len(lines)
     note = f", {hidden if lines else 'all'} explained by the findings above" if hidden else ""
     if total:
         yield Items(f"not ok: {total}{note}", capped(lines, "rows"))
+
+
+def _covered(one: Diagnosis) -> set[tuple[str, str]]:
+    about_pairs = [f for f in one.findings if f.rule.domain is Domain.PAIRS or f.rule.id in CONNECTIONS]
+    return {pair for found in about_pairs for pair in found.cells}
 
 
 def _is_covered(model: Model, m: Measurement, covered: set[tuple[str, str]]) -> bool:
@@ -188,19 +167,18 @@ def _bad_line(model: Model, group: list[Measurement], notes: PortNotes, *, swept
     return f"{one_line(ends)}  {one_line('; '.join(about))}"
 
 
-def _notable(model: Model, covered: set[tuple[str, str]]) -> Iterator[Items]:
-    lines = []
-    for one in notable(model):
-        m = one.measurement
-        if model.verdict(m) is not Verdict.OK or (m.src, m.dst) in covered:
-            continue
-        size = f" at {size_text(m.bytes)}" if m.bytes else ""
-        p99, median = value_text(one.p99 * 1e6), value_text(one.median * 1e6)
-        times = f"p99 {p99} us, {value_text(one.ratio)} x the median of {median} us"
-        lines.append(f"{one_line(f'{m.src} > {m.dst}')}  {m.layer}{size}: {times}")
-    head = "jitter: pairs that passed, with slow outliers (flapping link, or busy node)"
+def jitter(one: Diagnosis) -> Iterator[Items]:
+    model, covered, lines = one.model, _covered(one), []
+    for slow in notable(model):
+        m = slow.measurement
+        if model.verdict(m) is Verdict.OK and (m.src, m.dst) not in covered:
+            size = f" at {size_text(m.bytes)}" if m.bytes else ""
+            p99, median = value_text(slow.p99 * 1e6), value_text(slow.median * 1e6)
+            times = f"p99 {p99} us, {value_text(slow.ratio)} x the median of {median} us"
+            lines.append(f"{one_line(f'{m.src} > {m.dst}')}  {m.layer}{size}: {times}")
     most = _MOST_NOTABLE if any(end.kind == "gpu" for end in model.endpoints) else _MOST_NOTABLE_ON_CPUS
     if lines:
+        head = "jitter: pairs that passed, with slow outliers (flapping link, or busy node)"
         yield Items(head, capped(lines, "pairs", most, _WHERE))
 
 

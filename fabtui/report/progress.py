@@ -34,6 +34,15 @@ def _has_line(out: TextIO) -> bool:
     return out.isatty() and os.environ.get("TERM") not in (None, "", "dumb")
 
 
+def _written(out: TextIO, text: str) -> bool:
+    """Write a text; return False if the terminal is gone."""
+    with contextlib.suppress(OSError, ValueError, UnicodeError):
+        out.write(text)
+        out.flush()
+        return True
+    return False
+
+
 class ReadingProgress:
     """Shows which share of a file was read, and what follows, if that takes long; to be called with the share."""
 
@@ -59,17 +68,11 @@ class ReadingProgress:
     def end(self) -> None:
         if self._shown:
             self._shown = False
-            self._put(_CLEAR)
+            _written(self._out, _CLEAR)
 
     def _write(self, text: str) -> None:
         self._shown = self._live
-        self._put(f"{_CLEAR}{text}" if self._live else f"{text}\n")
-
-    def _put(self, text: str) -> None:
-        # The terminal may be gone.
-        with contextlib.suppress(OSError, ValueError, UnicodeError):
-            self._out.write(text)
-            self._out.flush()
+        _written(self._out, f"{_CLEAR}{text}" if self._live else f"{text}\n")
 
 
 def _of_node(entry: LogLine) -> str:
@@ -176,9 +179,5 @@ class Progress:
         return one_line(f"{phase_text(model)}: {', '.join(parts)}")
 
     def _write(self, text: str) -> None:
-        try:
-            self._out.write(text)
-            self._out.flush()
-        except (OSError, ValueError, UnicodeError):
-            # The terminal is gone; the session continues.
-            self._quiet = True
+        # Without a terminal, the session continues.
+        self._quiet = not _written(self._out, text) or self._quiet

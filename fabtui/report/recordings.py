@@ -13,8 +13,8 @@ from fabtui.model.events import SessionStart
 from fabtui.model.recording import apply_recorded, last_time, read_events
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
-from fabtui.presentation.text_table import aligned
 from fabtui.presentation.wording import clock_text
+from fabtui.presentation.wrapping import aligned
 from fabtui.report.text import cut
 from fabtui.sanitize import one_line
 
@@ -39,11 +39,11 @@ def recordings_text(folder: Path) -> str:
     Raises:
         InputError: There is none.
     """
-    found = recordings_in(folder)
+    paths = recordings_in(folder)
     rows: list[tuple[str, ...]] = []
     newest = None
     left = WHOLE_IN_ALL
-    for path in found[:MOST]:
+    for path in paths[:MOST]:
         with contextlib.suppress(InputError, OSError):
             size = path.stat().st_size
             whole = size <= min(WHOLE, left)
@@ -55,7 +55,7 @@ def recordings_text(folder: Path) -> str:
             f"there is no recording in {folder}; every session makes one there, unless --no-record is given; "
             "to play one that ships with fabtui: fabtui replay --demo"
         )
-    more = [f"  and {len(found) - MOST} older ones"] if len(found) > MOST else []
+    more = [f"  and {len(paths) - MOST} older ones"] if len(paths) > MOST else []
     lines = [f"recordings in {folder}", *aligned([_HEAD, *rows], left=(0, 3, 4)), *more]
     return "\n".join([*lines, "", f"newest: fabtui replay {shlex.quote(str(newest))}", ""])
 

@@ -1,4 +1,4 @@
-"""Text of ``fabtui diff``."""
+"""Differences between two sessions: text of ``fabtui diff``, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.session_diff import PairChange, SessionDiff, Status
+from fabtui.export.formats import cleaned, head, table_text
+from fabtui.export.formats import json_text as text_of
 from fabtui.model.layers import all_layers
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import ASCII, UNICODE, Glyphs
+from fabtui.presentation.findings import as_json as finding_json
 from fabtui.presentation.findings import finding_text, pairs_text, placed_title
 from fabtui.presentation.numbers import size_text, spoken_text, value_text
 from fabtui.presentation.verdict_line import sentence_of
 from fabtui.presentation.wording import plain, verdict_words
-from fabtui.report.document import Block, Items, Lines, Paragraph, Table
+from fabtui.report.document import Block, Items, Lines, Paragraph, Table, takes_unicode
 from fabtui.report.preflight import change_lines
-from fabtui.report.text import capped, takes_unicode, text
+from fabtui.report.text import capped, text
 from fabtui.sanitize import clean, one_line
 
 #: Maximum number of rows of pairs and of lines of findings.
@@ -37,6 +40,10 @@ _LEFT = (0, 1, 3, 4)
 _ORDER = (Status.WORSE, Status.NEW, Status.GONE, Status.BETTER, Status.NOT_COMPARABLE)
 _TITLES = {Status.NEW: "no result then", Status.GONE: "no result now"}
 _WHERE = "--json has them all"
+COLUMNS = (
+    *("layer", "arm", "src", "dst", "src_addr", "dst_addr", "bytes", "status"),
+    *("verdict_then", "verdict_now", "value_then", "value_now", "unit", "ratio", "error"),
+)
 
 
 class _Row(NamedTuple):
@@ -56,14 +63,9 @@ def session_text(name: str, model: Model) -> str:
 def diff_text(
     names: tuple[str, str], sessions: tuple[str, str], diff: SessionDiff, width: int, glyphs: Glyphs = UNICODE
 ) -> str:
-    """Return the text of differences, ending in a newline.
+    """Return the text of differences, ending in a newline; ``sessions`` are descriptions, see `session_text`.
 
-    Args:
-        names: Names of the two sessions.
-        sessions: Descriptions of both, see `session_text`.
-        diff: The differences.
-        width: Width of lines of facts.
-        glyphs: Glyphs of these lines; with `ASCII` all of the text is ASCII.
+    ``width`` limits lines of facts; with `ASCII` all of the text is ASCII.
     """
     blocks = [*change_blocks(sessions, names[0], diff, width, glyphs), Paragraph(diff_outcome(diff))]
     return clean(text(blocks, plain=glyphs.plain))
@@ -72,7 +74,6 @@ def diff_text(
 def change_blocks(
     sessions: tuple[str, str], then: str, diff: SessionDiff, width: int, glyphs: Glyphs
 ) -> Iterator[Block]:
-    """Yield the changes since an earlier session, which has the name ``then``; ``sessions`` describe both."""
     verdicts = map(sentence_of, diff.sessions)
     named = zip(("then:", "now: "), sessions, verdicts, strict=True)
     heads = [f"{when} {session}: {verdict}" for when, session, verdict in named]
@@ -101,7 +102,6 @@ def _finding_lists(found: Sequence[Finding], what: str) -> Iterator[Items]:
 
 
 def change_line(diff: SessionDiff) -> str:
-    """Return how many pairs broke and were repaired, and how many findings are new and gone, in one sentence."""
     turned = [one for one in diff.pairs if one.turned]
     broken = sum(one.now.bad for one in turned)
     repaired = len(turned) - broken
@@ -115,7 +115,6 @@ def change_line(diff: SessionDiff) -> str:
 
 
 def print_diff(names: tuple[str, str], models: tuple[Model, Model], diff: SessionDiff) -> None:
-    """Print differences on standard output, see `diff_text`."""
     width = shutil.get_terminal_size((_FILE_WIDTH, 24)).columns if sys.stdout.isatty() else _FILE_WIDTH
     sessions = (session_text(names[0], models[0]), session_text(names[1], models[1]))
     glyphs = UNICODE if takes_unicode(sys.stdout) else ASCII
@@ -164,7 +163,6 @@ def _pair_tables(pairs: Sequence[PairChange], *, values: bool = False) -> Iterat
 
 
 def _pair_rows(changes: Sequence[PairChange]) -> list[list[str]]:
-    """Return the rows of the pairs with a status; the worst come first."""
     groups: dict[tuple[object, ...], list[PairChange]] = {}
     for one in changes:
         # Values that changed by about the same factor are listed together.
@@ -180,10 +178,10 @@ def _rows(changes: Sequence[PairChange]) -> list[_Row]:
         cells.setdefault((_place(one.key.src), _place(one.key.dst)), []).append(one)
     inside = [place for place in cells if place[0] == place[1]]
     across = [place for place in cells if place[0] != place[1]]
-    found = []
+    folded = []
     if inside:
         places = tuple(source for source, _ in inside)
-        found.append(_Row(places, places, [one for place in inside for one in cells[place]]))
+        folded.append(_Row(places, places, [one for place in inside for one in cells[place]]))
     folds = []
     for side in (0, 1):
         others: dict[str, list[str]] = {}
@@ -194,8 +192,8 @@ def _rows(changes: Sequence[PairChange]) -> list[_Row]:
             alike.setdefault(tuple(sorted(partners)), []).append(name)
         folds.append([(tuple(names), partners) for partners, names in alike.items()])
     pairs = folds[0] if len(folds[0]) <= len(folds[1]) else [(s, d) for d, s in folds[1]]
-    found += [_Row(s, d, [one for a in s for b in d for one in cells[a, b]]) for s, d in pairs]
-    return sorted(found, key=lambda row: -len(row.changes))
+    folded += [_Row(s, d, [one for a in s for b in d for one in cells[a, b]]) for s, d in pairs]
+    return sorted(folded, key=lambda row: -len(row.changes))
 
 
 def _place(end: str) -> str:
@@ -224,7 +222,6 @@ def _cells(row: _Row) -> list[str]:
 
 
 def _ends(names: Iterable[str], places: Iterable[str]) -> str:
-    """Return the only end of pairs, or the places of all."""
     ends = set(names)
     return one_line(ends.pop()) if len(ends) == 1 else fold(places)
 
@@ -245,3 +242,44 @@ def _with_evidence(finding: Finding) -> list[str]:
     text = finding_text(finding)
     lines = [*text.evidence, *(f"next: {command}" for command in text.next)]
     return [f"  {finding_line(finding)}", *(f"      {line}" for line in lines)]
+
+
+def json_text(names: tuple[str, str], diff: SessionDiff) -> str:
+    facts = diff.facts
+    value = {
+        **head("diff"),
+        "then": names[0],
+        "now": names[1],
+        "worse": diff.worse,
+        "differences": [one._asdict() for one in diff.differences],
+        "layers": {str(layer): {str(status): n for status, n in found.items()} for layer, found in diff.counts.items()},
+        "pairs": [dict(zip(COLUMNS, _pair_row(one), strict=True)) for one in diff.pairs],
+        "facts": None if facts is None else [change._asdict() for change in facts.changes],
+        "nodes": None if facts is None else {"new": facts.new, "gone": facts.gone},
+        "findings": {name: list(map(finding_json, getattr(diff, name))) for name in ("new", "gone", "still")},
+    }
+    return text_of(cleaned(value))
+
+
+def csv_text(diff: SessionDiff) -> str:
+    rows = ([one_line(cell) if isinstance(cell, str) else cell for cell in _pair_row(one)] for one in diff.pairs)
+    return table_text(COLUMNS, rows)
+
+
+def _pair_row(one: PairChange) -> list[Any]:
+    key, latest = one.key, one.after or one.before
+    assert latest is not None
+    ends = [key.src, key.dst, key.src_addr or None, key.dst_addr or None]
+    values = [None if m is None or m.value is None else float(m.value) for m in (one.before, one.after)]
+    verdicts = [str(one.status), str(one.then), str(one.now)]
+    return [
+        str(key.layer),
+        key.arm or None,
+        *ends,
+        latest.bytes,
+        *verdicts,
+        *values,
+        latest.unit or None,
+        one.ratio,
+        latest.error,
+    ]

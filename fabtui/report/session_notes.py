@@ -1,33 +1,42 @@
-"""Blocks and lines about nodes, addresses, networks, what carries the bytes between nodes, and the storage check."""
+"""Blocks about nodes, addresses, networks, carriers of bytes, the storage check, and a running job."""
 
 from __future__ import annotations
 
 import ipaddress
 import statistics
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.pairs.traffic_path import carrier, latest_pairs
+from fabtui.diagnosis.running_job.job_verdict import JobVerdict, RankRow
 from fabtui.model.exit_codes import wants_endpoints
 from fabtui.model.facts.node_view import dicts, number, text
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model, NodeRecord
-from fabtui.nodeset import count, fold
+from fabtui.nodeset import count, fold, ranges
+from fabtui.presentation.job_board import QUANTITIES, JobBoard, joined
 from fabtui.presentation.numbers import value_text
-from fabtui.report.document import Block, Lines, Paragraph, Table
+from fabtui.presentation.wrapping import filled
+from fabtui.report.document import Block, Items, Lines, Paragraph, Table
 from fabtui.report.text import capped, shortened
 from fabtui.sanitize import one_line
 
 #: Maximum number of networks that are named.
 _MOST = 8
+#: Width of lists of pairs.
+_WIDTH = 110
+#: Minimum number of ranks from which those in the same state share a row.
+_FOLD_FROM = 33
+_HEADINGS = ["rank", "on", "process", "state", *(one.heading for one in QUANTITIES), "shown by"]
+#: Columns of text.
+_LEFT = (0, 1, 3, len(_HEADINGS) - 1)
 Places = dict[tuple[int, str], dict[str, None]]
 
 
 def nodes(model: Model) -> Table:
-    """Return the nodes, identical ones in one row, their state, and what is known about them."""
     groups: dict[tuple[str, str], list[str]] = {}
     for record in model.nodes.values():
         # Without its own name, the text may be the same for several nodes.
@@ -72,7 +81,6 @@ def _mesh_values(layer: Layer, good: list[Measurement]) -> str:
 
 
 def networks(model: Model) -> list[str]:
-    """Return lines on the tested networks, one for each rail, and on the interfaces that only SSH uses."""
     tested: Places = {}
     left_out: Places = {}
     for record in model.nodes.values():
@@ -106,13 +114,13 @@ def networks(model: Model) -> list[str]:
 
 
 def _listed(places: Places) -> str:
-    found = [
+    named = [
         f"{f'rail {rail} ' if rail >= 0 else ''}{network} ({', '.join(names)})"
         for (rail, network), names in sorted(places.items())
         if not network.startswith("fe80:")
     ]
-    more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
-    return ", ".join(found[:_MOST]) + more
+    more = f" and {len(named) - _MOST} more" if len(named) > _MOST else ""
+    return ", ".join(named[:_MOST]) + more
 
 
 def _network(entry: dict[str, Any]) -> str:
@@ -122,9 +130,6 @@ def _network(entry: dict[str, Any]) -> str:
         return "unknown network"
 
 
-_WIDTH = 110
-
-
 def carrier_block(one: Diagnosis, every_pair: bool) -> Iterator[Block]:
     """Yield what carries the bytes, and with ``every_pair`` the pairs as well, identical ones together."""
     model, sentence = one.model, one.carriers.sentence
@@ -132,9 +137,8 @@ def carrier_block(one: Diagnosis, every_pair: bool) -> Iterator[Block]:
         yield from [Paragraph(sentence)] if sentence else []
         return
     alike: dict[str, list[str]] = {}
-    for m in sorted(
-        latest_pairs(model), key=lambda one: (model.table.number(one.src) or 0, model.table.number(one.dst) or 0)
-    ):
+    number_of = model.table.number
+    for m in sorted(latest_pairs(model), key=lambda m: (number_of(m.src) or 0, number_of(m.dst) or 0)):
         if found := carrier(model, m):
             alike.setdefault(one_line(found.text, 300), []).append(f"{m.src} > {m.dst}")
     lines = []
@@ -145,7 +149,6 @@ def carrier_block(one: Diagnosis, every_pair: bool) -> Iterator[Block]:
 
 
 def storage(model: Model) -> Iterator[Table]:
-    """Yield the table of the probe ``storage``, where it ran."""
     rows, files, together = [], [], []
     for record in model.nodes.values():
         value = record.probe_results.get("storage")
@@ -162,5 +165,49 @@ def storage(model: Model) -> Iterator[Table]:
     where = next((one_line(file, 200) for file in files if file), "")
     title = f"storage, MB/s: sequential read of {where}" if where else "storage"
     notes = [f"all nodes at once: {sum(together):.0f} MB/s"] if together else []
-    found = Table(title, [["", "alone", "all at once", "read by"], *rows], (0, 3), notes)
-    yield shortened(found, "nodes", "--json has them all")
+    table = Table(title, [["", "alone", "all at once", "read by"], *rows], (0, 3), notes)
+    yield shortened(table, "nodes", "--json has them all")
+
+
+def job_blocks(verdict: JobVerdict) -> Iterator[Block]:
+    yield Paragraph(one_line(verdict.sentence, 1000))
+    yield from evidence_blocks(verdict)
+
+
+def evidence_blocks(verdict: JobVerdict) -> Iterator[Block]:
+    if verdict.ranks:
+        rows = _folded(verdict) if len(verdict.ranks) >= _FOLD_FROM else [*map(_rank, verdict.ranks)]
+        kept = filled(rows, ("",))
+        left = [place for place, at in enumerate(kept) if at in _LEFT]
+        yield Table("ranks", [[row[at] for at in kept] for row in (_HEADINGS, *rows)], left)
+    lines = []
+    for source in verdict.sources:
+        blind = f"; but {source.blind}" if source.blind else ""
+        lines.append(one_line(f"{source.name}: {source.text or 'nothing'}{blind}", 1000))
+    if verdict.fabric and not any(verdict.fabric in source.text for source in verdict.sources):
+        lines.append(one_line(f"fabric: {verdict.fabric}", 1000))
+    if lines:
+        yield Items("evidence", lines)
+    if verdict.next:
+        yield Lines("next", [f"  {one_line(command, 1000)}" for command in verdict.next])
+
+
+def _rank(row: RankRow) -> list[str]:
+    on, pid = one_line(row.endpoint or row.place.node, 60), "" if row.place.pid is None else str(row.place.pid)
+    return [str(row.rank), on, pid, str(row.state), *_numbers([row]), one_line(row.why, 120)]
+
+
+def _numbers(rows: Sequence[RankRow]) -> list[str]:
+    return [one.span(rows) for one in QUANTITIES]
+
+
+def _folded(verdict: JobVerdict) -> list[list[str]]:
+    late = {place.rank for place in verdict.behind}
+    rows = [_rank(row) for row in verdict.ranks if row.rank in late]
+    for group in joined(JobBoard(verdict)):
+        rest = [row for row in group.rows if row.rank not in late]
+        if rest:
+            nodes = count(len({row.place.node for row in rest}), "node")
+            cells = [ranges(row.rank for row in rest), nodes, "", str(group.state)]
+            rows.append([*cells, *_numbers(rest), count(len(rest), "rank")])
+    return rows

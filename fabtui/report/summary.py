@@ -15,16 +15,15 @@ from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import ASCII, UNICODE, Glyphs
 from fabtui.presentation.numbers import size_text, spoken_text
-from fabtui.presentation.text_table import aligned
 from fabtui.presentation.verdict_line import sentence_of
+from fabtui.presentation.wrapping import aligned
 from fabtui.report.collectives import collective_tables, comparison, sweep_tables
 from fabtui.report.document import Block, Items, Lines, Paragraph, Shown
 from fabtui.report.grid import grids
 from fabtui.report.healthy import what_to_do
 from fabtui.report.preflight import before_tests
 from fabtui.report.problems import jitter, not_tested, problems
-from fabtui.report.running_job import evidence_blocks
-from fabtui.report.session_notes import carrier_block, mesh_lines, networks, nodes, storage
+from fabtui.report.session_notes import carrier_block, evidence_blocks, mesh_lines, networks, nodes, storage
 from fabtui.report.text import shortened, text
 from fabtui.sanitize import one_line
 
@@ -42,7 +41,7 @@ def summary(one: Diagnosis, plain: bool = False, shown: Shown | None = None) -> 
 
 
 def _blocks(one: Diagnosis, signs: Glyphs, shown: Shown | None) -> Iterator[Block]:
-    model, found = one.model, shown or Shown()
+    model, grids_shown = one.model, shown or Shown()
     yield Paragraph(sentence_of(one))
     heads = head_lines(model)
     planted = [line for line in heads if line.startswith(_PLANTED)]
@@ -57,7 +56,7 @@ def _blocks(one: Diagnosis, signs: Glyphs, shown: Shown | None) -> Iterator[Bloc
     known = nodes(model)
     # The heading reports what the rows show.
     yield shortened(known._replace(rows=[["", "", ""], *known.rows[1:]]), "lines", "--json has all nodes")
-    yield from _grids(model, signs, found)
+    yield from _grids(model, signs, grids_shown)
     yield from _medians(model)
     yield from (*collective_tables(model), *sweep_tables(model))
     yield from (shortened(table, "rows") for table in comparison(model))
@@ -69,13 +68,12 @@ def _blocks(one: Diagnosis, signs: Glyphs, shown: Shown | None) -> Iterator[Bloc
 
 
 def head_lines(model: Model) -> list[str]:
-    """Return the size of a session, the lab faults, and a warning where host keys were not checked."""
     ends = [end for end in model.endpoints if end.kind in ("gpu", "cpu")]
     kinds = Counter("CPU rank" if end.kind == "cpu" else end.name or "GPU" for end in ends)
     nodes = count(len(model.nodes), "node")
-    found = ", ".join(f"{number} x {one_line(what, 60)}" for what, number in kinds.items()) or "no endpoints"
+    hardware = ", ".join(f"{number} x {one_line(what, 60)}" for what, number in kinds.items()) or "no endpoints"
     lab = f", lab {one_line(model.lab)}" if model.lab else ""
-    lines = [f"{f'fabtui {one_line(model.software)}'.strip()}: {nodes}, {found}{lab}, {model.elapsed:.1f} s"]
+    lines = [f"{f'fabtui {one_line(model.software)}'.strip()}: {nodes}, {hardware}{lab}, {model.elapsed:.1f} s"]
     lines += [f"{_PLANTED}: {one_line(fault)}" for fault in model.faults]
     if model.options.get("host_key_policy") == "off":
         lines.append("HOST KEYS WERE NOT CHECKED")
@@ -98,13 +96,13 @@ def _world_line(model: Model) -> Iterator[Paragraph]:
     """Yield one line about the layer world if every pair has the same verdict as in p2p."""
     if differing(model):
         return
-    found = list(model.verdicts_in(Layer.WORLD))
-    bad = sum(verdict is not Verdict.OK for verdict in found)
+    verdicts = list(model.verdicts_in(Layer.WORLD))
+    bad = sum(verdict is not Verdict.OK for verdict in verdicts)
     usual = ", ".join(f"{kind} {spoken_text(value, 'GB/s')}" for kind, value in _of_classes(model, Layer.WORLD))
     what = (
-        f"{bad} of {len(found)} pairs are not ok, as in p2p"
+        f"{bad} of {len(verdicts)} pairs are not ok, as in p2p"
         if bad
-        else f"complete, {len(found)} of {len(found)} pairs ok"
+        else f"complete, {len(verdicts)} of {len(verdicts)} pairs ok"
     )
     yield Paragraph(f"world: {what}" + (f"; usual values {usual}" if usual else ""))
 

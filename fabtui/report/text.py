@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TextIO
 
-from fabtui.presentation.text_table import NOTHING, aligned, text_width
+from fabtui.presentation.wrapping import NOTHING, aligned, text_width
 from fabtui.report.document import Block, Entry, Items, Lines, Panel, Paragraph, Picture, Table
 
 #: Maximum number of lines of a list.
@@ -25,14 +24,18 @@ def text(blocks: Iterable[Block], width: int | None = None, plain: bool = False)
 
     Sentences are wrapped to ``width``, None: they are not; ``plain``: ASCII only.
     """
-    found = "\n".join(text_lines(blocks, width)) + "\n"
-    return found.encode("ascii", "replace").decode("ascii") if plain else found
+    joined = "\n".join(text_lines(blocks, width)) + "\n"
+    return joined.encode("ascii", "replace").decode("ascii") if plain else joined
 
 
 def text_lines(blocks: Iterable[Block], width: int | None = None) -> list[str]:
-    """Return the lines of blocks, see `text`."""
-    parts = [lines for block in blocks if (lines := [*_block(block, width)])]
-    return [line for part in parts for line in ("", *part)][1:]
+    lines: list[str] = []
+    apart = False
+    for block in blocks:
+        if own := [*_block(block, width)]:
+            lines += ["", *own] if apart else own
+            apart = not (isinstance(block, Paragraph) and block.head)
+    return lines
 
 
 def _block(block: Block, width: int | None) -> Iterator[str]:
@@ -40,15 +43,16 @@ def _block(block: Block, width: int | None) -> Iterator[str]:
         case Paragraph():
             yield from folded(block.text, width)
         case Items():
-            yield from _title(block.title)
+            yield from _title(block.title, width)
             indent, width = "  " if block.title else "", None if block.whole else width
             yield from (piece for item in block.items for piece in folded(indent + item, width))
         case Lines():
-            yield from (*_title(block.title), *block.lines)
+            yield from (*_title(block.title, width), *block.lines)
         case Table():
             indent = "  " if block.title else ""
             lines = _table(block, None if width is None else width - len(indent))
-            yield from (*_title(block.title), *(f"{indent}{line}".rstrip() for line in (*lines, *block.notes)))
+            yield from _title(block.title, width)
+            yield from (f"{indent}{line}".rstrip() for line in (*lines, *block.notes))
         case Entry():
             yield from folded(f"{block.number} {block.title}  {block.rule}", width)
             yield from (piece for line in block.evidence for piece in folded(f"    {line}", width))
@@ -56,14 +60,15 @@ def _block(block: Block, width: int | None) -> Iterator[str]:
         case Panel():
             # The lines of findings belong together.
             inner = [f"  {line}" for one in block.blocks for line in _block(one, None if width is None else width - 2)]
-            yield from (*_title(block.title), *capped(inner, "lines", indent="  "))
+            yield from _title(block.title, width)
+            yield from inner if block.whole else capped(inner, "lines", indent="  ")
         case Picture():
             # The table or the grid behind it follows.
             pass
 
 
-def _title(title: str) -> list[str]:
-    return [title] if title else []
+def _title(title: str, width: int | None) -> list[str]:
+    return [] if not title else [title] if width is None else wrapped("", title, width)
 
 
 def _table(table: Table, width: int | None) -> list[str]:
@@ -109,13 +114,13 @@ def _heading(cell: str) -> list[str]:
 
 def _one_by_one(table: Table, width: int | None) -> list[str]:
     head, *rows = table.rows
-    found = []
+    parts = []
     for number, row in enumerate(rows, 1):
         named = [(*_heading(name), cell) for name, cell in zip(head, row, strict=True) if cell not in NOTHING]
         facts = [[f"{group} {name}".strip(), f"{cell} {unit}".strip()] for group, name, unit, cell in named]
         lines = _table(Table("", [["", ""], *facts], (0, 1)), None if width is None else width - 2)
-        found += ["", f"{number} of {len(rows)}", *(f"  {line}" for line in lines)]
-    return found[1:]
+        parts += ["", f"{number} of {len(rows)}", *(f"  {line}" for line in lines)]
+    return parts[1:]
 
 
 def _hanging(line: str, start: int, width: int | None) -> list[str]:
@@ -170,8 +175,3 @@ def wrapped(start: str, text: str, width: int) -> list[str]:
 
 def cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(width - 3, 10)] + "..."
-
-
-def takes_unicode(out: TextIO) -> bool:
-    """Return True if a stream can show characters beyond ASCII."""
-    return (out.encoding or "").lower().replace("-", "") in ("utf8", "utf16", "utf32")

@@ -13,7 +13,7 @@ from dataclasses import fields
 from typing import Any, NamedTuple, get_args
 
 from fabtui.diagnosis.finding import Severity
-from fabtui.export.json_schemas import FORMATS, address
+from fabtui.export.formats import FORMATS, address
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EVENTS, NodeState
 from fabtui.model.layers import COLLECTIVES, all_layers
@@ -276,7 +276,7 @@ _FIXED_TEXT = re.compile(
 #: Keys that are names of fields; a node may have the same name.
 _FIELDS = frozenset(
     {
-        *(one.name for event in EVENTS.values() for one in fields(event)),
+        *(name for event in EVENTS.values() for name in event.__struct_fields__),
         *(one.name for kind in (Endpoint, Measurement) for one in fields(kind)),
         *("host", "user", "name", "switch", "leaf"),
     }

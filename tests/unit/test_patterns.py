@@ -22,6 +22,7 @@ import fabtui_node
 from fabtui.diagnosis.knowledge.error_catalogue import meanings
 from fabtui.diagnosis.knowledge.failure_stage import stages
 from fabtui.importers.catalogue import formats
+from fabtui.importers.tables import Tables
 from fabtui.sharing.identities import Identities
 from fabtui.sharing.rewriter import Rewriter
 from fabtui.transport import launcher
@@ -50,7 +51,6 @@ def modules() -> Iterator[ModuleType]:
 
 
 def patterns(value: Any, depth: int = 0) -> Iterator[re.Pattern[Any]]:
-    """Yield the patterns in a value of a module."""
     if isinstance(value, re.Pattern):
         yield value
     elif depth < 4 and isinstance(value, (list, tuple, set, frozenset)):
@@ -58,6 +58,8 @@ def patterns(value: Any, depth: int = 0) -> Iterator[re.Pattern[Any]]:
             yield from patterns(one, depth + 1)
     elif depth < 4 and isinstance(value, dict):
         yield from patterns(list(value.values()), depth)
+    elif isinstance(value, type) and issubclass(value, Tables):
+        yield from patterns(vars(value).get("_lines"))
     elif depth < 4 and type(value).__module__.startswith(("fabtui", "fabtui_node")) and not isinstance(value, type):
         yield from patterns(list(getattr(value, "__dict__", {}).values()), depth + 1)
 
@@ -85,7 +87,7 @@ _IN_CALL = re.compile(rf"\bre\.(?:{'|'.join(_CALLS)})\(")
 #: Patterns that are made where they are used: of names that are escaped, of the user's own files, or of other patterns.
 _MADE = {
     "fabtui.config.edit",
-    "fabtui.importers.formats.busbw_table",
+    "fabtui.importers.formats.collective_tables",
     "fabtui.importers.formats.slurm",
     "fabtui.importers.result",
     "fabtui.jobs.monitor.job_logs",
@@ -135,7 +137,6 @@ def in_calls() -> Iterator[tuple[str, re.Pattern[Any], str]]:
 
 
 def characters(node: Node) -> str:
-    """Return some characters that a node for one character takes."""
     kind, value = node
     if kind is sre.LITERAL:
         return chr(value)
@@ -175,7 +176,6 @@ def takes(members: list[Node], character: str) -> bool:
 
 
 def shortest(nodes: Any) -> str:
-    """Return a short text that nodes take."""
     text = ""
     for op, value in nodes:
         if op in _SINGLE:

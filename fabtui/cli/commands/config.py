@@ -9,11 +9,11 @@ import sys
 from fabtui.config.edit import setting_named, value_of, write_settings
 from fabtui.config.file import ConfigFile, Problem, config_path, read_config, settings_in_effect, source_of
 from fabtui.errors import InputError
-from fabtui.presentation.text_table import aligned
+from fabtui.presentation.wrapping import aligned
 from fabtui.sanitize import one_line
 from fabtui.screen.app import FabricApp
 from fabtui.screen.keymap import check_keys, fresh_settings
-from fabtui.screen.themes.ramps import theme_problem
+from fabtui.screen.themes import theme_problem
 
 HELP = """\
 Show the settings in effect, check the settings file, create a new one, change a setting in it, or print its path.

@@ -10,10 +10,9 @@ from fabtui.cli.outputs import reading_progress
 from fabtui.cli.printing import print_lines, text_outputs, write_first, write_texts
 from fabtui.errors import InputError
 from fabtui.exit_status import ALL_OK, BAD
-from fabtui.export.session_diff import csv_text, json_text
-from fabtui.importers.comparison import compared
+from fabtui.importers.session import compared
 from fabtui.paths import user_path
-from fabtui.report.session_diff import print_diff
+from fabtui.report.session_diff import csv_text, json_text, print_diff
 
 HELP = """\
 Compare recordings, CSV snapshots and JSON sessions: pairs, facts of nodes, and findings that changed.
@@ -35,15 +34,15 @@ def execute(args: argparse.Namespace) -> int:
     for path in outputs.values():
         if path is not None and any(path == user_path(name).absolute() for name in names):
             raise InputError(f"{path} is one of the two files to compare; name another file to write")
-    found = compared(names, reading_progress)
-    for notice in found.notices:
+    comparison = compared(names, reading_progress)
+    for notice in comparison.notices:
         print(f"fabtui: {notice}", file=sys.stderr)
 
     def report(lines: list[str]) -> None:
         if None not in outputs.values():
-            print_diff(names, (found.then, found.now), found.diff)
+            print_diff(names, (comparison.then, comparison.now), comparison.diff)
             print_lines(lines)
 
-    texts = {"json": partial(json_text, names, found.diff), "csv": partial(csv_text, found.diff)}
+    texts = {"json": partial(json_text, names, comparison.diff), "csv": partial(csv_text, comparison.diff)}
     write_first(write_texts(texts, outputs), report)
-    return BAD if found.diff.worse else ALL_OK
+    return BAD if comparison.diff.worse else ALL_OK

@@ -11,8 +11,8 @@ from fabtui.diagnosis.diagnosis import RULES
 from fabtui.diagnosis.knowledge.failure_stage import explained_errors
 from fabtui.errors import InputError
 from fabtui.exit_status import ALL_OK, BAD
-from fabtui.report.explained import explained
-from fabtui.report.explanation import list_lines
+from fabtui.report.explained import explained, listed
+from fabtui.report.text import text
 
 HELP = """\
 Explain rules, errors of NCCL or CUDA, Xids, transports, logs and outputs of commands, offline.
@@ -39,18 +39,14 @@ def execute(args: argparse.Namespace) -> int:
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     words = [word for word in getattr(args, "what", []) if word.strip()]
     if "list" in args:
-        _print(list_lines(RULES, explained_errors(), width))
-        return 0
+        print_text(text(listed(RULES, explained_errors()), width))
+        return ALL_OK
     if not words:
         raise InputError(
             "nothing to explain; fabtui explain CODE, TEXT or FILE..., - for standard input, --list for all codes"
         )
-    found = explained(words, width)
-    for notice in found.notices:
+    meaning = explained(words)
+    for notice in meaning.notices:
         print(f"fabtui: {notice}", file=sys.stderr)
-    _print(found.lines)
-    return ALL_OK if found.known else BAD
-
-
-def _print(lines: list[str]) -> None:
-    print_text("".join(f"{line.rstrip()}\n" for line in lines))
+    print_text(text(meaning.blocks, width))
+    return ALL_OK if meaning.known else BAD

@@ -27,8 +27,7 @@ from fabtui.diagnosis.running_job.who_is_behind import NO_RANK
 from fabtui.errors import InputError, argument
 from fabtui.exit_status import BAD, INTERRUPTED, NOT_TESTED
 from fabtui.export.atomic_write import write_bytes
-from fabtui.export.job import job_values
-from fabtui.export.json import job_values as verdict_values
+from fabtui.export.json import job_json, job_report_json
 from fabtui.jobs.monitor.job_logs import missing
 from fabtui.jobs.monitor.report import JobReport
 from fabtui.model.facts.node_view import dicts
@@ -37,7 +36,7 @@ from fabtui.model.job_evidence import JobSource
 from fabtui.nodeset import chosen_nodes, count, fold
 from fabtui.paths import private_folder, state_folder
 from fabtui.presentation.job_lines import job_text
-from fabtui.report.running_job import job_blocks
+from fabtui.report.session_notes import job_blocks
 from fabtui.report.text import text
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import job_ids, own_jobs
@@ -263,7 +262,7 @@ class HangCommand:
         return None
 
     def _values(self, verdict: JobVerdict) -> dict[str, Any]:
-        values, record = verdict_values(verdict), self._options.record
+        values, record = job_json(verdict), self._options.record
         signals = [f"{one['name']}: {one['text']}" for one in values["sources"]]
         return {
             **values,
@@ -446,7 +445,7 @@ def _printer(args: argparse.Namespace) -> Callable[[JobReport], None]:
     def print_report(report: JobReport) -> None:
         lines = _lines(report)
         if "json" in given:
-            print_json(job_values(report), given)
+            print_json(job_report_json(report), given)
         elif not printed:
             width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 120
             print(job_text(report, max(60, width), ascii_only=is_plain(given)), end="", flush=True)

@@ -15,7 +15,7 @@ from fabtui.lab.lab import StandingLab, standing
 from fabtui.lab.network import MAX_NODES, MAX_RAILS, missing
 from fabtui.nodeset import count as counted
 from fabtui.nodeset import fold
-from fabtui.presentation.text_table import aligned
+from fabtui.presentation.wrapping import aligned
 
 HELP = """\
 Make nodes and networks on this machine, plant faults in them and heal them, while other commands watch.

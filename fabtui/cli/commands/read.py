@@ -18,7 +18,7 @@ from fabtui.importers.catalogue import chosen, formats
 from fabtui.importers.formats.job_dumps import results_of
 from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import check_comparable, convertible, events, model
-from fabtui.presentation.text_table import aligned
+from fabtui.presentation.wrapping import aligned
 from fabtui.session.feeds.replay import StillFeed
 from fabtui.session.options import SessionOptions
 
@@ -103,11 +103,11 @@ def _show(result: Result, number: int, args: argparse.Namespace) -> None:
 
 def _export(results: list[Result], csv: Path) -> Iterator[str]:
     """Write the measurements and yield a line; nothing if there are none."""
-    found = model(results)
-    if not any(True for _ in found.measurements()):
+    measured = model(results)
+    if not any(True for _ in measured.measurements()):
         print(f"fabtui: nothing to export: {_why_nothing(results)}", file=sys.stderr)
         return
-    yield from write_outputs(found, Request(SessionOptions(), {"csv": csv}))
+    yield from write_outputs(measured, Request(SessionOptions(), {"csv": csv}))
 
 
 def _why_nothing(results: list[Result]) -> str:

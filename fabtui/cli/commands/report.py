@@ -17,7 +17,7 @@ from fabtui.config.file import read_config
 from fabtui.config.values import listed, shipped_recording
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
-from fabtui.export.atomic_write import check_writable, write_bytes
+from fabtui.export.atomic_write import check_writable, write_bytes, write_text
 from fabtui.export.collectives_table import table_rows
 from fabtui.importers.catalogue import is_ours
 from fabtui.importers.formats.job_dumps import results_of
@@ -29,13 +29,11 @@ from fabtui.model.layers import Layer, grid_layers
 from fabtui.model.session_model import Model
 from fabtui.paths import user_path
 from fabtui.pictures.busbw import busbw_scene
-from fabtui.pictures.connectivity import connectivity_scene
-from fabtui.pictures.heatmap import MODES, Mode, matrix_scene
-from fabtui.pictures.png import png
+from fabtui.pictures.drawing import png, svg
+from fabtui.pictures.heatmap import MODES, Mode, connectivity_scene, matrix_scene
 from fabtui.pictures.scene import Scene
-from fabtui.pictures.svg import svg
-from fabtui.report.contents import Against, document, write_document
-from fabtui.report.file_format import check_suffix
+from fabtui.report.contents import Against, document, document_text
+from fabtui.report.document import check_suffix
 from fabtui.report.grid import has_values
 from fabtui.report.markdown import markdown
 from fabtui.report.progress import ReadingProgress
@@ -90,7 +88,7 @@ def execute(args: argparse.Namespace) -> int:
     files_of_session = [] if model is None else output_files(model, request, diagnosis)
     outputs = [*picture_files(model, wanted), *files_of_session]
     if out is not None:
-        outputs.append((out, partial(write_document, page)))
+        outputs.append((out, lambda path: write_text(path, document_text(page, path))))
     progress.end()
     lines = write_each(outputs)
     if name == _STDOUT:

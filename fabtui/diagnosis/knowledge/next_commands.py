@@ -282,7 +282,8 @@ def by_fabtui(model: Model, src: str, dst: str, *, debug: bool = False) -> str:
     ends = node_of(src), node_of(dst)
     words = ["fabtui", "run", *_reached(model, ends)]
     options = model.options
-    if options.get("engine", "auto") != "auto":
+    # Recordings of 0.2.0 may have another engine, which is no longer a choice.
+    if options.get("engine") in ("nccl", "gloo"):
         words += ["--engine", str(options["engine"])]
     for name in ("bytes", "ranks_per_node"):
         if isinstance(options.get(name), int):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fabtui.diagnosis.knowledge import load
-from fabtui.model.command_log import CommandRun
+from fabtui.model.session_logs import CommandRun
 from fabtui.model.session_model import Model
 from fabtui.transport.registry import command_on_node
 

@@ -7,203 +7,184 @@ headed busbw for each way of cutting the data.
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
+from fabtui.importers.tables import Tables, Values, kinds
 from fabtui.importers.to_model import benchmarks
-from fabtui_node.parsers.base import Format, Notes, Reading, first_of
-from fabtui_node.parsers.lines import number, plain_lines, size
+from fabtui_node.parsers.base import Format, Reading, first_of
+from fabtui_node.parsers.lines import size
 from fabtui_node.parsers.nccl import log_lines
 
-_BLOCK = re.compile(r"^\s*(?:(?P<host>[\w.-]{1,253}):)?(?P<rank>\d{1,6}):\s*$")
-_DURATION = re.compile(r"^\s*duration: ([\d.]{1,20}) sec")
-_THROUGHPUT = re.compile(r"^\s*(?:algo )?throughput: [\d.]{1,30} bps, ([\d.]{1,20}) (G|M)bps")
-_BUSBW = re.compile(r"^\s*busbw: ([\d.]{1,20})\s+(GBps|Gbps)(?: \(([\d.]{1,20}) Gbps\))?\s*$")
-_ALGBW = re.compile(r"^\s*algbw: ([\d.]{1,20})\s+(GBps|Gbps)")
-_PAYLOAD = re.compile(r"^\s*(\d{1,6}) data size: ([\d.]{1,12} ?[KMGT]?i?B)")
-_AVERAGE = re.compile(
-    r"average bandwidth of (\w{1,30}) with a ([\d.]{1,12} ?[KMGT]?i?B) payload \((\d{1,9}) trials, (\d{1,7}) ranks\)"
+_LINES = kinds(
+    r"""
+    block     (?:(?P<host>[\w.-]{1,253}):)?<rank:int>:$
+    of_block  duration: <seconds:num> sec
+    of_block  (?:algo )?throughput: [\d.]{1,30} bps, <throughput:num> <unit:unit>
+    busbw     busbw: <busbw:num>\s+<unit:unit>(?: \([\d.]{1,20} Gbps\))?$
+    algbw     algbw: <throughput:num>\s+<unit:unit>
+    average   .*?average bandwidth of <operation:name> with a <payload:size> payload
+              \s*\(<trials:int> trials, <ranks:int> ranks\)
+    means     .*?tput_avg \(Gbps\): <algbw:num> busbw_avg \(Gbps\): <busbw:num>
+    heading   \|(?:\s*payload\s*\|)?\s*(?P<first>busbw|algbw)\s*\|\s*(?P<second>busbw|algbw)\s*\|
+    row       \|\s*<payload:size>\s*\|\s*<first:num> ?<unit:unit>\s*\|\s*<second:num> ?(?:GBps|Gbps|GB/s)\s*\|
+    row       \|\s*<first:num> ?<unit:unit>\s*\|\s*<second:num> ?(?:GBps|Gbps|GB/s)\s*\|$
+    row       -{5,} *<times:int>x <payload:size> *-{5,}
+    over      .*?(?:average|<payload:size> payload) bandwidth of <operation:name> over <ranks:int> ranks
+              (?: \(\d{1,9} warmups / <trials:int> trials\))?
+    software  .*?torch=(?P<torch>\S{1,40}), cuda=(?P<cuda>\S{1,20}), nccl=\((?P<nccl>\d{1,4}, \d{1,4}, \d{1,4})\)
+    over      NUM_GPUS=<ranks:int>$
+    over      \d{1,6} data size: <payload:size>
+    log       .*NCCL
+    """,
+    # A row without its payload is one of many trials of the same.
+    unit="GBps|Gbps|GB/s|Mbps",
+    size=r"[\d.]{1,12} ?[KMGT]?i?B",
+    name=r"\w{1,30}",
 )
-_TABLE = re.compile(
-    r"^\s*\|\s*([\d.]{1,12} ?[KMGT]?i?B)\s*\|\s*([\d.]{1,12}) ?(GBps|Gbps|GB/s)\s*\|\s*([\d.]{1,12}) ?(?:GBps|Gbps"
-    r"|GB/s)\s*\|"
-)
-_HEAD = re.compile(r"^\s*\|(?:\s*payload\s*\|)?\s*(busbw|algbw)\s*\|\s*(busbw|algbw)\s*\|", re.IGNORECASE)
-_CUT = re.compile(r"^-{5,} *(\d{1,9})x ([\d.]{1,12} ?[KMGT]?i?B) *-{5,}")
-_OVER = re.compile(
-    r"(?:average|(?P<payload>[\d.]{1,12} ?[KMGT]?i?B) payload) bandwidth of (?P<kind>\w{1,30})"
-    r" over (?P<ranks>\d{1,7}) ranks(?: \((?P<warmups>\d{1,9}) warmups / (?P<trials>\d{1,9}) trials\))?"
-)
-_PROFILE = re.compile(r"^\s*\|\s*([\d.]{1,12}) ?(GBps|Gbps|GB/s)\s*\|\s*([\d.]{1,12}) ?(?:GBps|Gbps|GB/s)\s*\|\s*$")
-_SOFTWARE = re.compile(r"torch=(\S{1,40}), cuda=(\S{1,20}), nccl=\((\d{1,4}), (\d{1,4}), (\d{1,4})\)")
-_GPUS = re.compile(r"^NUM_GPUS=(\d{1,7})$")
-_MEANS = re.compile(r"tput_avg \(Gbps\): ([\d.]{1,20}) busbw_avg \(Gbps\): ([\d.]{1,20})")
-
 _GB = {"GBps": 1.0, "GB/s": 1.0, "Gbps": 0.125, "Mbps": 0.000125}
 
 
-def _in_gb(text: str, unit: str) -> float | None:
-    value = number(text)
+def _in_gb(value: float | None, unit: str) -> float | None:
     return None if value is None else round(value * _GB[unit], 6)
 
 
-class _Parser:
+_FACTS = {"operation": "all_reduce", **dict.fromkeys(("ranks", "unit", "nccl", "net"))}
+
+
+class _Bench(Tables, lines=_LINES, facts=_FACTS):
+    """Reads ``rows`` (``bytes``, ``payload``, ``algbw``, ``busbw``), or ``by_rank`` of the first generation.
+
+    ``by_rank`` holds the last trial of each rank; its ``throughput`` counts what is sent and what is received.
+    Bandwidths are in GB/s; ``unit`` and ``printed_busbw`` are the unit and the figure in the text.
+    """
+
     def __init__(self) -> None:
-        self.notes = Notes()
-        self.ranks: dict[tuple[str, int], dict[str, Any]] = {}
-        self.rows: list[dict[str, Any]] = []
-        self.facts: dict[str, Any] = {"operation": "all_reduce", "ranks": None, "unit": None, "nccl": None, "net": None}
-        self.current: dict[str, Any] | None = None
+        super().__init__()
+        self.ranks: dict[tuple[str, int], Values] = {}
+        self.rows: list[Values] = []
         #: Blocks that have no busbw yet, oldest first: an interleaved line belongs to the block whose numbers it fits.
-        self.open: list[dict[str, Any]] = []
+        self.open: list[Values] = []
+        self.current: Values = {}
         self.order = ("busbw", "algbw")
+        #: Bus bandwidth over throughput, the same for all ranks of a run; blocks that are not interleaved show it.
+        self.factor: float | None = None
         self.mixed = False
 
-    def line(self, line: str) -> None:
-        if block := _BLOCK.match(line):
-            values = dict.fromkeys(("seconds", "throughput", "printed_busbw", "busbw"))
-            self.current = {"rank": int(block["rank"]), "host": block["host"], **values}
-            self.open.append(self.current)
-            del self.open[:-256]
-        elif duration := _DURATION.match(line):
-            if self.current is not None:
-                self.current["seconds"] = number(duration[1])
-        elif through := _THROUGHPUT.match(line):
-            if self.current is not None:
-                self.current["throughput"] = _in_gb(through[1], through[2] + "bps")
-        elif busbw := _BUSBW.match(line):
-            self._busbw(busbw[1], busbw[2])
-        elif algbw := _ALGBW.match(line):
-            if self.open and self.current is not None:
-                self.current["throughput"] = _in_gb(algbw[1], algbw[2])
-            elif self.rows:
-                self.rows[-1]["algbw"] = _in_gb(algbw[1], algbw[2])
-        elif average := _AVERAGE.search(line):
-            self.facts["operation"], self.facts["ranks"] = average[1], int(average[4])
-            row = {"bytes": size(average[2]), "payload": average[2], "trials": int(average[3])}
-            self.rows.append({**row, "algbw": None, "busbw": None})
-        elif means := _MEANS.search(line):
-            self.facts["unit"] = "Gbps"
-            self.rows.append({"bytes": None, "algbw": _in_gb(means[1], "Gbps"), "busbw": _in_gb(means[2], "Gbps")})
-        elif not self._table(line):
-            self._fact(line)
+    def block(self, values: Values, line: str) -> None:
+        self.current = {**values, **dict.fromkeys(("seconds", "throughput", "printed_busbw", "busbw"))}
+        self.open = [*self.open[-255:], self.current]
 
-    def _table(self, line: str) -> bool:
-        if head := _HEAD.match(line):
-            self.order = (head[1].lower(), head[2].lower())
-        elif row := _TABLE.match(line):
-            self.facts["unit"] = row[3]
-            values = {self.order[0]: _in_gb(row[2], row[3]), self.order[1]: _in_gb(row[4], row[3])}
-            self.rows.append({"bytes": size(row[1]), "payload": row[1], **values})
-        elif row := _PROFILE.match(line):
-            # One payload again and again: a row a trial.
-            self.facts["unit"] = row[2]
-            values = {self.order[0]: _in_gb(row[1], row[2]), self.order[1]: _in_gb(row[3], row[2])}
-            self.rows.append({"bytes": self.facts.get("bytes"), **values})
-        elif cut := _CUT.match(line):
-            row_of = {"bytes": size(cut[2]), "payload": cut[2], "times": int(cut[1])}
-            self.rows.append({**row_of, "algbw": None, "busbw": None})
+    def of_block(self, values: Values, line: str) -> None:
+        if unit := values.pop("unit", None):
+            values["throughput"] = _in_gb(values["throughput"], unit)
+        self.current.update(values)
+
+    def algbw(self, values: Values, line: str) -> None:
+        if self.open:
+            self.of_block(values, line)
+        elif self.rows:
+            self.rows[-1]["algbw"] = _in_gb(values["throughput"], values["unit"])
+
+    def busbw(self, values: Values, line: str) -> None:
+        self.facts["unit"] = unit = values["unit"]
+        printed = values["busbw"]
+        busbw = _in_gb(printed, unit)
+        if self.open:
+            block = self._owner(busbw)
+            self.open.remove(block)
+            place = {"host": block["host"], "rank": block["rank"], "trials": 0}
+            kept = self.ranks.setdefault((block["host"] or "", block["rank"]), place)
+            kept["trials"] += 1
+            kept |= {"seconds": block["seconds"], "throughput": block["throughput"]}
+            kept |= {"busbw": busbw, "printed_busbw": printed}
+        elif self.rows and self.rows[-1]["busbw"] is None:
+            self.rows[-1] |= {"busbw": busbw, "printed_busbw": printed}
         else:
-            return False
+            self.notes.puzzled(line)
+
+    def _owner(self, value: float | None) -> Values:
+        """Return the block a busbw belongs to: of several open ones that whose throughput it fits best."""
+        if len(self.open) == 1 or value is None:
+            if self.open[-1]["throughput"] and value:
+                self.factor = value / self.open[-1]["throughput"]
+            return self.open[-1]
+        known = [block for block in self.open if block["throughput"]]
+        if (factor := self.factor) is None or not known:
+            self.mixed = True
+            return self.open[-1]
+        return min(known, key=lambda block: abs(block["throughput"] * factor - value))
+
+    def average(self, values: Values, line: str) -> None:
+        self.facts |= {"operation": values.pop("operation"), "ranks": values.pop("ranks")}
+        self.row(values, line)
+
+    def means(self, values: Values, line: str) -> None:
+        self.facts["unit"] = "Gbps"
+        self.rows.append({"bytes": None, **{name: _in_gb(value, "Gbps") for name, value in values.items()}})
+
+    def heading(self, values: Values, line: str) -> None:
+        self.order = values["first"], values["second"]
+
+    def row(self, values: Values, line: str) -> bool:
+        row: Values = {"bytes": size(values["payload"]) if "payload" in values else self.facts.get("bytes")}
+        row |= {name: values[name] for name in ("payload", "trials", "times") if name in values}
+        if unit := values.get("unit"):
+            self.facts["unit"] = unit
+            row |= dict(zip(self.order, (_in_gb(values[at], unit) for at in ("first", "second")), strict=True))
+        self.rows.append({**row, **{name: row.get(name) for name in ("algbw", "busbw")}})
         return True
 
-    def _fact(self, line: str) -> None:
-        if over := _OVER.search(line):
-            self.facts["operation"], self.facts["ranks"] = over["kind"], int(over["ranks"])
-            if over["payload"]:
-                self.facts["payload"], self.facts["bytes"] = over["payload"], size(over["payload"])
-            if over["trials"]:
-                self.facts["trials"] = int(over["trials"])
-        elif software := _SOFTWARE.search(line):
-            self.facts["torch"], self.facts["cuda"] = software[1], software[2]
-            self.facts["nccl"] = ".".join(software.groups()[2:])
-        elif gpus := _GPUS.match(line.strip()):
-            self.facts["ranks"] = int(gpus[1])
-        elif payload := _PAYLOAD.match(line):
-            self.facts["payload"], self.facts["bytes"] = payload[2], size(payload[2])
-        elif (version := log_lines.VERSION.search(line)) and self.facts["nccl"] is None:
+    def over(self, values: Values, line: str) -> None:
+        """Take what is of the whole run."""
+        if payload := values.pop("payload", None):
+            self.facts |= {"payload": payload, "bytes": size(payload)}
+        self.facts |= {name: value for name, value in values.items() if value is not None}
+
+    def software(self, values: Values, line: str) -> None:
+        self.facts |= {**values, "nccl": values["nccl"].replace(", ", ".")}
+
+    def log(self, values: Values, line: str) -> None:
+        if (version := log_lines.VERSION.search(line)) and self.facts["nccl"] is None:
             self.facts["nccl"] = version[1]
         elif (net := log_lines.USED.search(line)) and self.facts["net"] is None:
             nics = [name for _, name, _ in log_lines.USED_NIC.findall(net[2])]
             self.facts["net"] = f"{net[1]} {','.join(nics)}"[:200]
 
-    def _busbw(self, text: str, unit: str) -> None:
-        self.facts["unit"] = unit
-        value = _in_gb(text, unit)
-        if not self.open:
-            if self.rows and self.rows[-1]["busbw"] is None:
-                self.rows[-1]["busbw"] = value
-                self.rows[-1]["printed_busbw"] = number(text)
-            else:
-                self.notes.puzzled(f"busbw: {text} {unit}")
-            return
-        block = self._owner(value)
-        self.open.remove(block)
-        block["busbw"], block["printed_busbw"] = value, number(text)
-        key = (block["host"] or "", block["rank"])
-        kept = self.ranks.setdefault(key, {"host": block["host"], "rank": block["rank"], "trials": 0})
-        kept["trials"] += 1
-        kept.update({name: block[name] for name in ("seconds", "throughput", "busbw", "printed_busbw")})
-
-    def _owner(self, value: float | None) -> dict[str, Any]:
-        """Return the block a busbw belongs to: of several open ones that whose throughput it fits best.
-
-        The factor is the same for all ranks of a run; blocks that are not interleaved show it.
-        """
-        if len(self.open) == 1 or value is None:
-            block = self.open[-1]
-            if block["throughput"] and value:
-                self.facts["factor"] = value / block["throughput"]
-            return block
-        factor = self.facts.get("factor")
-        known = [block for block in self.open if block["throughput"]]
-        if factor is None or not known:
-            self.mixed = True
-            return self.open[-1]
-        return min(known, key=lambda block: abs(block["throughput"] * factor - value))
+    def reading(self) -> Reading:
+        by_rank = [self.ranks[rank] for rank in sorted(self.ranks)]
+        if any(rank["host"] for rank in by_rank):
+            # Beside a host stands the rank on it, and only those that are there can be counted.
+            self.facts["ranks"] = self.facts["ranks"] or len(by_rank)
+        elif by_rank and self.facts["ranks"] is None:
+            # A log that was cut may lack some: the highest rank gives a lower bound of their number.
+            self.facts["ranks"] = ranks = max(rank["rank"] for rank in by_rank) + 1
+            if len(by_rank) < ranks:
+                self.notes.warn(f"results of {len(by_rank)} of {ranks} ranks")
+        if self.mixed:
+            self.notes.warn("lines of several ranks are mixed: some values may be attributed to the wrong rank")
+        if unfinished := sum(row["busbw"] is None for row in self.rows):
+            self.notes.warn(f"{unfinished} results have no busbw: the text is cut off")
+        if not by_rank and not self.rows:
+            self.notes.warn("no result")
+        return self.notes.reading({**self.facts, "rows": self.rows, "by_rank": by_rank})
 
 
-def parse(text: str) -> Reading:
-    """Return ``rows`` (``bytes``, ``payload``, ``algbw``, ``busbw``), or ``by_rank`` of the first generation.
-
-    ``by_rank`` holds the last trial of each rank; its ``throughput`` counts what is sent and what is received.
-    Bandwidths are in GB/s; ``unit`` and ``printed_busbw`` are the unit and the figure in the text.
-    """
-    parser = _Parser()
-    for line in plain_lines(text):
-        parser.line(line)
-    facts = parser.facts
-    # The factor 2 (n - 1) / n adds nothing to the number of ranks.
-    facts.pop("factor", None)
-    by_rank = [parser.ranks[rank] for rank in sorted(parser.ranks)]
-    if any(rank["host"] for rank in by_rank):
-        # Beside a host stands the rank on it, and only those that are there can be counted.
-        facts["ranks"] = facts["ranks"] or len(by_rank)
-    if by_rank and facts["ranks"] is None:
-        # A log that was cut may lack some: the highest rank gives a lower bound of their number.
-        ranks = max(rank["rank"] for rank in by_rank) + 1
-        facts["ranks"] = ranks
-        if len(by_rank) < ranks:
-            parser.notes.warn(f"results of {len(by_rank)} of {ranks} ranks")
-    if parser.mixed:
-        parser.notes.warn("lines of several ranks are mixed: some values may be attributed to the wrong rank")
-    unfinished = [row for row in parser.rows if row["busbw"] is None]
-    if unfinished:
-        parser.notes.warn(f"{len(unfinished)} results have no busbw: the text is cut off")
-    if not by_rank and not parser.rows:
-        parser.notes.warn("no result")
-    return parser.notes.reading({**facts, "rows": parser.rows, "by_rank": by_rank})
-
-
-_LIKELY = first_of(
-    (0.96, rf"{_AVERAGE.pattern}|{_OVER.pattern}|\|\s*payload\s*\|\s*(?:busbw|algbw)"),
-    (0.95, rf"^ ?busbw: [\d.]+ +Gbps|{_MEANS.pattern}"),
-    (0.93, r"^\d+ data size: [\d.]+ GB"),
-    # Rows that lost their heading: a payload and two bandwidths.
-    (0.85, r"^\|[ \t]*[\d.]+[KMG]iB[ \t]*\|(?:[ \t]*[\d.]+(?:GBps|Gbps)[ \t]*\|){2}[ \t]*$"),
-)
-_TITLE = "all_reduce_bench.py and all_reduce_latency_comp.py: bus bandwidth by rank or by payload"
 _UNITS = {"algbw": "GB/s", "throughput": "GB/s", "busbw": "GB/s", "bytes": "B", "seconds": "s"}
 FORMATS = [
-    Format("all_reduce_bench", _TITLE, _LIKELY, parse, units=_UNITS, convert=benchmarks.all_reduce_bench, errors=True)
+    Format(
+        "all_reduce_bench",
+        "all_reduce_bench.py and all_reduce_latency_comp.py: bus bandwidth by rank or by payload",
+        first_of(
+            (
+                0.96,
+                r"(?:average|payload) bandwidth of \w{1,30} (?:with a|over) \d|\|\s*payload\s*\|\s*(?:busbw|algbw)",
+            ),
+            (0.95, r"^ ?busbw: [\d.]+ +Gbps|tput_avg \(Gbps\): [\d.]{1,20} busbw_avg"),
+            (0.93, r"^\d+ data size: [\d.]+ GB"),
+            # Rows that lost their heading: a payload and two bandwidths.
+            (0.85, r"^\|[ \t]*[\d.]+[KMG]iB[ \t]*\|(?:[ \t]*[\d.]+(?:GBps|Gbps)[ \t]*\|){2}[ \t]*$"),
+        ),
+        _Bench.parse,
+        units=_UNITS,
+        convert=benchmarks.all_reduce_bench,
+        errors=True,
+    )
 ]

@@ -7,14 +7,13 @@ import datetime
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fabtui.export.csv import ARM_MARK, COLUMNS, INTEGERS, NUMBERS, rows
-from fabtui.export.csv_table import unescaped, when
+from fabtui.export.formats import unescaped, when
 from fabtui.importers.to_model.session_draft import SessionDraft
-from fabtui.model.event_decoding import event_from_json
-from fabtui.model.events import APPLY_ERRORS, Event, NodeState
+from fabtui.model.events import APPLY_ERRORS, Event, NodeState, event_from_json
 from fabtui.model.facts.node_view import dicts
 from fabtui.model.measurement import FIELDS, Measurement, Verdict
 from fabtui.model.records import NodeRecord
@@ -24,13 +23,16 @@ from fabtui_node.parsers.lines import json_object, json_value, number, whole
 
 #: Time (s since the epoch) up to which a report may have been made: the year 2100.
 _LATEST = 4_102_444_800
-_HEADING = ",".join(COLUMNS)
+_MOST_INDEX = 65_536
+#: What a snapshot and a recording have of an endpoint.
+ENDPOINT_FIELDS = ("kind", "name", "uuid", "bus", "nic", "rail", "address")
+Values = dict[str, Any]
 
 
-def csv_rows(text: str, notes: Notes) -> list[dict[str, Any]]:
+def csv_rows(text: str, notes: Notes) -> list[Values]:
     """Return the rows of a CSV snapshot; numbers are numbers, and what is not known is None."""
     reader = csv.reader(io.StringIO(text.lstrip("\ufeff")))
-    found: list[dict[str, Any]] = []
+    read: list[Values] = []
     try:
         if next(reader, None) != list(COLUMNS):
             notes.warn("the columns are not those of a snapshot")
@@ -42,14 +44,14 @@ def csv_rows(text: str, notes: Notes) -> list[dict[str, Any]]:
                 notes.warn("a row is cut off")
                 notes.puzzled(",".join(cells))
                 continue
-            found.append(_csv_row(cells, notes))
+            read.append(_csv_row(cells, notes))
     except csv.Error as error:
         notes.warn(f"the CSV cannot be read further: {error}")
-    return found
+    return read
 
 
-def _csv_row(cells: list[str], notes: Notes) -> dict[str, Any]:
-    row: dict[str, Any] = {}
+def _csv_row(cells: list[str], notes: Notes) -> Values:
+    row: Values = {}
     for name, cell in zip(COLUMNS, cells, strict=True):
         if name in NUMBERS:
             row[name] = whole(cell) if name in INTEGERS else number(cell)
@@ -65,10 +67,10 @@ def _parse_csv(text: str) -> Reading:
     return notes.reading(_summary(csv_rows(text, notes), notes))
 
 
-def _summary(found: list[dict[str, Any]], notes: Notes, of_job: bool = False) -> dict[str, Any]:
-    if not found and not of_job:
+def _summary(measured: list[Values], notes: Notes, of_job: bool = False) -> Values:
+    if not measured and not of_job:
         notes.warn("no measurement")
-    return {"verdicts": dict(Counter(str(row.get("verdict")) for row in found)), "measurements": found}
+    return {"verdicts": dict(Counter(str(row.get("verdict")) for row in measured)), "measurements": measured}
 
 
 def _parse_json(text: str) -> Reading:
@@ -86,10 +88,10 @@ def _parse_job(text: str) -> Reading:
     if not isinstance(value.get("verdict"), str):
         notes.warn("the report of the job is incomplete")
         return notes.reading({})
-    for one in dicts(value.get("findings")):
-        if one.get("severity") in ("bad", "warn"):
-            notes.warn(f"{one.get('rule')}: {one.get('text')}")
-    shown = {name: found for name, found in value.items() if name not in ("kind", "format")}
+    for finding in dicts(value.get("findings")):
+        if finding.get("severity") in ("bad", "warn"):
+            notes.warn(f"{finding.get('rule')}: {finding.get('text')}")
+    shown = {name: item for name, item in value.items() if name not in ("kind", "format")}
     made = value.get("when")
     known = made if isinstance(made, (int, float)) and 0 < made < _LATEST else 0.0
     return notes.reading(shown | {"when": when(known)})
@@ -113,37 +115,27 @@ def events(text: str, notes: Notes) -> Iterator[Event]:
         yield event
 
 
-def apply(model: Model, event: Event, notes: Notes) -> None:
-    """Apply an event; one that cannot be used is noted and passed over."""
-    try:
-        model.apply(event)
-    except APPLY_ERRORS as error:
-        notes.warn(f"event {event.seq} cannot be used ({str(error)[:100]})")
-
-
-def replayed(text: str, notes: Notes) -> Model:
+def applied(happened: Iterable[Event], notes: Notes) -> Model:
+    """Return the model of events; one that cannot be used is noted and passed over."""
     model = Model()
-    for event in events(text, notes):
-        apply(model, event, notes)
+    for event in happened:
+        try:
+            model.apply(event)
+        except APPLY_ERRORS as error:
+            notes.warn(f"event {event.seq} cannot be used ({str(error)[:100]})")
     return model
 
 
 def _parse_recording(text: str) -> Reading:
     notes = Notes()
-    model = replayed(text, notes)
+    model = applied(events(text, notes), notes)
+    measured: list[Values] = []
     try:
-        found = rows(model)
+        measured = rows(model)
     except APPLY_ERRORS as error:
         notes.warn(f"the recording does not hold together ({str(error)[:100]})")
-        found = []
     values = {"nodes": [str(name) for name in model.nodes], "endpoints": [str(end) for end in model.endpoints]}
-    return notes.reading({**values, **_summary(found, notes, bool(model.job))})
-
-
-_MOST_INDEX = 65_536
-#: What a snapshot and a recording have of an endpoint.
-ENDPOINT_FIELDS = ("kind", "name", "uuid", "bus", "nic", "rail", "address")
-Values = dict[str, Any]
+    return notes.reading({**values, **_summary(measured, notes, bool(model.job))})
 
 
 def add_snapshot(draft: SessionDraft, values: Values, name: str) -> None:
@@ -154,9 +146,9 @@ def add_snapshot(draft: SessionDraft, values: Values, name: str) -> None:
     if isinstance(values.get("lab"), str):
         draft.lab = values["lab"]
     draft.untested += [
-        (one["src"], one["dst"], str(one.get("error") or ""))
-        for one in dicts(values.get("untested"))
-        if isinstance(one.get("src"), str) and isinstance(one.get("dst"), str)
+        (pair["src"], pair["dst"], str(pair.get("error") or ""))
+        for pair in dicts(values.get("untested"))
+        if isinstance(pair.get("src"), str) and isinstance(pair.get("dst"), str)
     ]
     for value in dicts(values.get("endpoints")):
         if isinstance(value.get("node"), str) and _index(value.get("index")) is not None:
@@ -166,24 +158,24 @@ def add_snapshot(draft: SessionDraft, values: Values, name: str) -> None:
 
 
 def _record(value: Values) -> NodeRecord:
-    state, hint, found = value.get("state"), value.get("hint"), value.get("inventory")
+    state, hint, inventory = value.get("state"), value.get("hint"), value.get("inventory")
     return NodeRecord(
         value["name"],
         NodeState(state) if state in list(NodeState) else NodeState.READY,
         text=str(value.get("text") or ""),
         hint=hint if isinstance(hint, str) else None,
         note=str(value.get("note") or ""),
-        inventory=found if isinstance(found, dict) else None,
+        inventory=inventory if isinstance(inventory, dict) else None,
         probe_results=_objects(value.get("looks")),
         first_probe_results=_objects(value.get("first_looks")),
     )
 
 
 def _objects(value: Any) -> dict[str, Values]:
-    return {name: one for name, one in value.items() if isinstance(one, dict)} if isinstance(value, dict) else {}
+    return {name: item for name, item in json_object(value).items() if isinstance(item, dict)}
 
 
-def _add_row(draft: SessionDraft, row: dict[str, Any]) -> None:
+def _add_row(draft: SessionDraft, row: Values) -> None:
     for side in ("src", "dst"):
         node, index = row.get(f"{side}_node"), _index(row.get(f"{side}_index"))
         if isinstance(node, str) and index is None:
@@ -213,7 +205,7 @@ def _index(value: Any) -> int | None:
     return value if whole and 0 <= value < _MOST_INDEX else None
 
 
-def _measurement(row: dict[str, Any]) -> Measurement | None:
+def _measurement(row: Values) -> Measurement | None:
     layer, _, arm = str(row.get("layer", "")).partition(ARM_MARK)
     value = {name: row[name] for name in FIELDS if row.get(name) is not None}
     value.update({"layer": layer, "time": _seconds(row.get("time")), "arm": row.get("arm") or arm or None})
@@ -221,10 +213,10 @@ def _measurement(row: dict[str, Any]) -> Measurement | None:
         if name in value and (isinstance(value[name], bool) or not isinstance(value[name], (int, float))):
             del value[name]
     try:
-        found = Measurement.from_json(value)
+        measured = Measurement.from_json(value)
     except ValueError:
         return None
-    return found if isinstance(found.src, str) and isinstance(found.dst, str) else None
+    return measured if isinstance(measured.src, str) and isinstance(measured.dst, str) else None
 
 
 def _seconds(text: Any) -> float:
@@ -236,7 +228,7 @@ def _seconds(text: Any) -> float:
         return 0.0
 
 
-_LIKELY_CSV = first_of((0.99, "\\A\ufeff*" + re.escape(_HEADING)))
+_LIKELY_CSV = first_of((0.99, "\\A\ufeff*" + re.escape(",".join(COLUMNS))))
 _LIKELY_JSON = first_of((0.98, r'\A\s*\{\s*"format": ?\d+,\s*"software": ?"fabtui'))
 _LIKELY_RECORDING = first_of((0.98, r'\A\{[^\n]{0,200}"kind": ?"start"'))
 _LIKELY_JOB = first_of((0.98, r'\A\s*\{\s*"kind": ?"fabtui job"'))

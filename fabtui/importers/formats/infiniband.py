@@ -5,145 +5,139 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fabtui_node.parsers import lines
-from fabtui_node.parsers.base import Format, Notes, Reading, first_of
+from fabtui.importers.tables import Tables, Values, kinds
+from fabtui_node.parsers.base import Format, Reading, first_of
 from fabtui_node.parsers.ib import values as ibwords
-from fabtui_node.parsers.lines import plain_lines
+from fabtui_node.parsers.lines import number
 
-# ibroute: the forwarding table of a switch. ibaddr: the addresses of a port.
-_SWITCH = re.compile(
-    r"Unicast lids \[0x[0-9a-fA-F]{1,6}-0x[0-9a-fA-F]{1,6}\] of switch (.{1,120}?) "
-    r"guid (0x[0-9a-fA-F]{1,16}) \((.*)\):",
-    re.ASCII,
-)
-_ROUTE = re.compile(
-    r"(0x[0-9a-fA-F]{1,6}) ([0-9]{1,4})\s*"
-    r"(?:: \((.{1,40}?) portguid (0x[0-9a-fA-FxX*.]{1,18}): '(.*)'\)|: \((.*)\))?\s*",
-    re.ASCII,
-)
-_DUMPED = re.compile(r"([0-9]{1,6}) (?:valid )?lids dumped", re.ASCII)
-_ADDRESS = re.compile(
-    r"(?:GID (\S{2,45}) )?LID start (0x[0-9a-fA-F]{1,6}|[0-9]{1,6}) end (0x[0-9a-fA-F]{1,6}|[0-9]{1,6})\s*", re.ASCII
-)
+#: What values match besides those of all tools, and how they are converted.
+_WORDS: dict[str, Any] = {
+    "lid": ("0x[0-9a-fA-F]{1,6}|[0-9]{1,6}", ibwords.integer),
+    "guid": (r"0x[0-9a-fA-FxX*.]{1,18}", ibwords.guid),
+    "name": (r".*", lambda text: text[:200]),
+    "type": (r"ca|switch|router|\?\?\?", lambda word: {"ca": "CA", "???": "unknown"}.get(word, word)),
+}
 
 
-def parse_ibroute(text: str) -> Reading:
-    """Return ``{"switch": {"guid", "name"}, "routes": [{"lid", "port", "type", "guid", "name"}], "count"}``."""
-    notes = Notes()
-    switch: dict[str, Any] = {"guid": None, "name": None}
-    routes: list[dict[str, Any]] = []
-    count = None
-    for line in ibwords.lines(text):
-        named, route, dumped = _SWITCH.match(line), _ROUTE.fullmatch(line), _DUMPED.match(line)
-        if named:
-            switch = {"guid": ibwords.guid(named[2]), "name": named[3][:200]}
-        elif route:
-            lid, port, kind, guid, name, other = route.groups()
-            entry = {"lid": ibwords.integer(lid), "port": int(port), "type": kind or other, "guid": ibwords.guid(guid)}
-            routes.append({**entry, "name": name and name[:200]})
-        elif dumped:
-            count = int(dumped[1])
-        elif not re.match(r"\s+(Lid\s+Out|Port\s+Info)", line):
-            ibwords.leftover(line, notes)
-    if count is not None and count != len(routes):
-        notes.warn(f"{len(routes)} of {count} routes are in the text")
-    return notes.reading({"switch": switch, "routes": routes, "count": count})
+class _Tool(Tables):
+    """Reads the output of a tool; a line that is not part of it is a complaint, or not understood."""
+
+    lines = staticmethod(ibwords.lines)
+
+    def left(self, values: Values, line: str) -> None:
+        ibwords.leftover(line, self.notes)
 
 
-def parse_ibaddr(text: str) -> Reading:
-    """Return ``{"gid", "lid_start", "lid_end"}``."""
-    notes = Notes()
-    values: dict[str, Any] = {"gid": None, "lid_start": None, "lid_end": None}
-    for line in ibwords.lines(text):
-        if found := _ADDRESS.fullmatch(line):
-            values = {"gid": found[1], "lid_start": ibwords.integer(found[2]), "lid_end": ibwords.integer(found[3])}
-        else:
-            ibwords.leftover(line, notes)
-    return notes.reading(values)
+class _Ibroute(
+    _Tool,
+    lines=kinds(
+        r"""
+        switch  Unicast lids \[0x\w{1,6}-0x\w{1,6}\] of switch .{1,120}? guid <guid:guid> \(<name:name>\):
+        route   <lid:lid> <port:int>(?:\s*: \((?P<type>.{1,40}?) portguid <guid:guid>: '<name:name>'\))?
+                (?:\s*: \((?P<other>.*)\))?$
+        fact    <count:int> (?:valid )?lids dumped
+        skip    Lid\s+Out|Port\s+Info
+        left    \S
+        """,
+        **_WORDS,
+    ),
+    facts={"switch": {"guid": None, "name": None}, "routes": [], "count": None},
+):
+    """Reads ``{"switch": {"guid", "name"}, "routes": [{"lid", "port", "type", "guid", "name"}], "count"}``."""
+
+    def switch(self, values: Values, line: str) -> None:
+        self.facts["switch"] = values
+
+    def route(self, values: Values, line: str) -> None:
+        other = values.pop("other")
+        self.facts["routes"].append({**values, "type": values["type"] or other})
+
+    def reading(self) -> Reading:
+        count, known = self.facts["count"], len(self.facts["routes"])
+        if count not in (None, known):
+            self.notes.warn(f"{known} of {count} routes are in the text")
+        return super().reading()
 
 
-# ibtracert: the way of packets from a port to another, switch by switch.
-_END = re.compile(
-    r"(From|To) (ca|switch|router|\?\?\?) \{(0x[0-9a-fA-F]{1,16})\} portnum ([0-9]{1,4})"
-    r" lid ([0-9]{1,6})-([0-9]{1,6}) \"(.*)\"\s*",
-    re.ASCII | re.IGNORECASE,
-)
-_HOP = re.compile(
-    r"\[([0-9]{1,4})\] -> (ca|switch|router|\?\?\?) port \{(0x[0-9a-fA-F]{1,16})\}\[([0-9]{1,4})\]"
-    r" lid ([0-9]{1,6})-([0-9]{1,6}) \"(.*)\"\s*",
-    re.ASCII | re.IGNORECASE,
-)
-_SHORT = re.compile(r"(From |To |\[([0-9]{1,4})\] -> )\{(0x[0-9a-fA-F]{1,16})\}\[([0-9]{1,4})\]\s*", re.ASCII)
+class _Ibaddr(
+    _Tool,
+    lines=kinds(
+        r"""
+        fact  (?:GID (?P<gid>\S{2,45}) )?LID start <lid_start:lid> end <lid_end:lid>$
+        left  \S
+        """,
+        **_WORDS,
+    ),
+    facts=("gid", "lid_start", "lid_end"),
+):
+    """Reads ``{"gid", "lid_start", "lid_end"}``."""
 
 
-def parse_ibtracert(text: str) -> Reading:
-    """Return ``{"from", "to", "hops"}``.
+class _Ibtracert(
+    _Tool,
+    lines=kinds(
+        r"""
+        end   (?P<which>From|To) <type:type> \{<guid:guid>\} portnum <port:int> lid <lid:int>-\d{1,6} "<name:name>"$
+        hop   \[<out:int>\] -> <type:type> port \{<guid:guid>\}\[<port:int>\] lid <lid:int>-\d{1,6} "<name:name>"$
+        end   (?P<which>From|To) \{<guid:guid>\}\[<port:int>\]$
+        hop   \[<out:int>\] -> \{<guid:guid>\}\[<port:int>\]$
+        left  \S
+        """,
+        **_WORDS,
+    ),
+    facts={"from": None, "to": None, "hops": []},
+):
+    """Reads ``{"from", "to", "hops"}``.
 
     Ends: ``type``, ``guid`` (of the node), ``port``, ``lid``, ``name``. Each hop: ``out`` (the port it leaves the one
     before by), ``type``, ``guid`` (of the port it enters), ``in``, ``lid``, ``name``. ``to`` is None where the way
     was not found to its end.
     """
-    notes = Notes()
-    values: dict[str, Any] = {"from": None, "to": None}
-    hops: list[dict[str, Any]] = []
-    for line in ibwords.lines(text):
-        end, hop, short = _END.fullmatch(line), _HOP.fullmatch(line), _SHORT.fullmatch(line)
-        if end:
-            which, kind, guid, port, lid, _, name = end.groups()
-            values[which.lower()] = {**_place(kind, guid, name, lid), "port": int(port)}
-        elif hop:
-            out, kind, guid, into, lid, _, name = hop.groups()
-            hops.append({"out": int(out), **_place(kind, guid, name, lid), "in": int(into)})
-        elif short:
-            which, out, guid, port = short.groups()
-            place: dict[str, Any] = {"type": "unknown", "guid": ibwords.guid(guid), "name": None, "lid": None}
-            if out is None:
-                values[which.strip().lower()] = {**place, "port": int(port)}
-            else:
-                hops.append({"out": int(out), **place, "in": int(port)})
-        else:
-            ibwords.leftover(line, notes)
-    return notes.reading({**values, "hops": hops})
+
+    def end(self, values: Values, line: str) -> None:
+        self.facts[values["which"].lower()] = {**_place(values), "port": values["port"]}
+
+    def hop(self, values: Values, line: str) -> None:
+        self.facts["hops"].append({"out": values["out"], **_place(values), "in": values["port"]})
 
 
-def _place(kind: str, guid: str, name: str, lid: str) -> dict[str, Any]:
-    type_ = {"ca": "CA", "???": "unknown"}.get(kind.lower(), kind.lower())
-    return {"type": type_, "guid": ibwords.guid(guid), "lid": int(lid), "name": name[:200]}
+def _place(values: Values) -> Values:
+    return {"type": "unknown", "guid": None, "lid": None, "name": None} | {
+        name: value for name, value in values.items() if name in ("type", "guid", "lid", "name")
+    }
 
 
-# ibping: round trips of management packets to a LID. It exits with 0 even when nothing came back.
-_PONG = re.compile(r"Pong from (.{1,200}) \((.{1,100}?)\): time ([0-9]{1,9}\.[0-9]{1,6}) ms", re.ASCII)
-_TITLE = re.compile(r"--- (.{0,200}?) \((.{1,100}?)\) ibping statistics ---", re.ASCII)
-_SENT = re.compile(
-    r"([0-9]{1,12}) packets transmitted, ([0-9]{1,12}) received, ([0-9]{1,5})% packet loss, time ([0-9]{1,12}) ms",
-    re.ASCII,
-)
-_TIMES = re.compile(r"rtt min/avg/max = ([0-9.]{1,15})/([0-9.]{1,15})/([0-9.]{1,15}) ms", re.ASCII)
+_OF_PING = ("host", "target", "sent", "received", "loss", "rtt_min", "rtt_avg", "rtt_max")
 
 
-def parse_ibping(text: str) -> Reading:
-    """Return ``{"host", "target", "sent", "received", "loss", "rtt_min", "rtt_avg", "rtt_max", "rtts"}``.
+class _Ibping(
+    _Tool,
+    lines=kinds(
+        r"""
+        pong   Pong from (?P<host>.{1,200}) \((?P<target>.{1,100}?)\): time <rtt:num> ms
+        title  --- (?P<host>.{0,200}?) ?\((?P<target>.{1,100}?)\) ibping statistics ---
+        fact   <sent:int> packets transmitted, <received:int> received, <loss:num>% packet loss, time \d{1,12} ms
+        times  rtt min/avg/max = <rtt_min:num>/<rtt_avg:num>/<rtt_max:num> ms
+        left   \S
+        """,
+    ),
+    facts={**dict.fromkeys(_OF_PING), "rtts": []},
+):
+    """Reads ``{"host", "target", "sent", "received", "loss", "rtt_min", "rtt_avg", "rtt_max", "rtts"}``.
 
-    Without an answer the times are None: the tool prints zeros then.
+    Without an answer the times are None: the tool prints zeros then, and exits with 0.
     """
-    notes = Notes()
-    names = ("host", "target", "sent", "received", "loss", "rtt_min", "rtt_avg", "rtt_max")
-    values: dict[str, Any] = dict.fromkeys(names)
-    rtts: list[float] = []
-    for line in ibwords.lines(text):
-        pong, title, sent, times = _PONG.match(line), _TITLE.match(line), _SENT.match(line), _TIMES.match(line)
-        if pong:
-            values["host"], values["target"] = pong[1], pong[2]
-            rtts.append(float(pong[3]))
-        elif title:
-            values["host"], values["target"] = title[1].strip() or values["host"], title[2]
-        elif sent:
-            values.update(sent=int(sent[1]), received=int(sent[2]), loss=float(sent[3]))
-        elif times and values["received"]:
-            values["rtt_min"], values["rtt_avg"], values["rtt_max"] = map(lines.number, times.groups())
-        elif not times:
-            ibwords.leftover(line, notes)
-    return notes.reading({**values, "rtts": rtts})
+
+    def pong(self, values: Values, line: str) -> None:
+        self.facts["rtts"].append(values.pop("rtt"))
+        self.facts.update(values)
+
+    def title(self, values: Values, line: str) -> None:
+        self.facts.update(target=values["target"], host=values["host"].strip() or self.facts["host"])
+
+    def times(self, values: Values, line: str) -> None:
+        if self.facts["received"]:
+            self.facts.update(values)
 
 
 # Output and log of ibdiagnet: what the discovery found, complaints, and warnings and errors of each stage.
@@ -153,173 +147,162 @@ def parse_ibping(text: str) -> Reading:
 #
 # Version 2 (NVIDIA, closed) keeps the marks and ends with ``Summary``, as in its manual and in public logs. Its columns
 # are ``Stage Warnings Errors Comment``, so that their order is read from the heading.
-
-_MARKED = re.compile(r"\s{0,8}-([IWE])-\s?(.*)", re.I)
-_HEADING = re.compile(r"stage\s+(warnings\s+errors|errors\s+warnings)(?:\s+comment)?\s*", re.I)
-_STAGE = re.compile(r"(\S(?:.{0,80}?\S)?)\s{2,200}(\d{1,12})\s{1,40}(\d{1,12})(?:\s{1,40}(.{1,200}?))?\s*")
-_NODES = re.compile(r"(\d{1,9}) nodes \((\d{1,9}) Switches & (\d{1,9}) CA-s\) discovered", re.I)
-_VERSION = re.compile(r"ibdiagnet(?:[ _-]?version)?:? +(?:version:? +)?\"?v?(\d+\.\d[\w.-]{0,40})", re.I)
+_DIAGNET = kinds(
+    r"""
+    order  (?:-I- ?)?(?i:stage\s+(?P<first>warnings|errors)\s+(?:errors|warnings)(?:\s+comment)?)$
+    stage  (?:-I- ?)?(?P<stage>\S.{0,80}?)\s{2,200}<first:int>\s{1,40}<second:int>(?:\s{1,40}(?P<comment>.{1,200}))?$
+    begin  -<level:level>-\s*(?P<text>\S.{0,299})
+    more   [^-].*
+    fact   .*?(?i:<nodes:int> nodes \(<switches:int> switches & <hosts:int> ca-s\) discovered)
+    fact   .*?(?i:ibdiagnet(?:[ _-]?version)?:? +(?:version:? +)?"?v?(?P<version>\d+\.\d[\w.-]{0,40}))
+    """,
+    level=("[WE]", {"W": "warning", "E": "error"}.__getitem__),
+)
 #: Maximum number of complaints that are kept.
 _MOST = 1000
 
 
-class _Parser:
+class _Ibdiagnet(Tables, lines=_DIAGNET, facts=("version", "nodes", "switches", "hosts"), fresh={"level": None}):
+    """Reads ``nodes``, ``switches``, ``hosts``, ``stages`` and ``complaints`` with how often each was printed."""
+
     def __init__(self) -> None:
-        self.notes = Notes()
-        self.values: dict[str, Any] = {"version": None, "nodes": None, "switches": None, "hosts": None}
-        self.stages: list[dict[str, Any]] = []
-        self.complaints: dict[tuple[str, str], int] = {}
-        self.open: tuple[str, str] | None = None
-        self.order: tuple[str, str] | None = None
+        super().__init__()
+        self.stages: list[Values] = []
+        #: Names of the two counts of a stage, and whether a complaint may continue.
+        self.counts: tuple[str, ...] = ()
+        self.open = False
 
-    def line(self, line: str) -> None:
-        marked = _MARKED.fullmatch(line)
-        if marked or not line.startswith("    "):
-            self._end()
-        mark, text = (marked[1].upper(), marked[2].strip()) if marked else ("", line.strip())
-        if heading := _HEADING.fullmatch(text[:200]):
-            first = heading[1].lower().startswith("warnings")
-            self.order = ("warnings", "errors") if first else ("errors", "warnings")
-        elif self.order and mark in ("", "I") and (stage := _STAGE.fullmatch(text[:500])):
-            numbers = dict(zip(self.order, (int(stage[2]), int(stage[3])), strict=True))
-            row = {"stage": stage[1], "errors": numbers["errors"], "warnings": numbers["warnings"], "comment": stage[4]}
-            self.stages.append(row)
-        elif mark in ("W", "E") and text:
-            self.open = ("error" if mark == "E" else "warning", text[:300])
-        elif self.open and not mark and line.startswith("    ") and len(self.open[1]) < 300:
-            # What follows a complaint, indented, belongs to it.
-            self.open = (self.open[0], f"{self.open[1]} {text}"[:300])
-        elif found := _NODES.search(text[:500]):
-            self.values |= {
-                name: int(count) for name, count in zip(("nodes", "switches", "hosts"), found.groups(), strict=True)
-            }
-        elif found := _VERSION.search(text[:300]):
-            self.values["version"] = found[1]
+    def take(self, line: str) -> bool:
+        self.open = self.open and line.startswith("    ")
+        return super().take(line)
 
-    def _end(self) -> None:
-        if self.open and (self.open in self.complaints or len(self.complaints) < _MOST):
-            self.complaints[self.open] = self.complaints.get(self.open, 0) + 1
-        self.open = None
+    def order(self, values: Values, line: str) -> None:
+        self.counts = ("errors", "warnings") if values["first"].lower() == "errors" else ("warnings", "errors")
 
+    def stage(self, values: Values, line: str) -> bool:
+        counts = dict(zip(self.counts, (values["first"], values["second"]), strict=False))
+        if counts and not self.open:
+            named = {"stage": values["stage"], "errors": counts["errors"], "warnings": counts["warnings"]}
+            self.stages.append({**named, "comment": values["comment"]})
+        return bool(counts) and not self.open
 
-def parse_ibdiagnet(text: str) -> Reading:
-    """Return ``nodes``, ``switches``, ``hosts``, ``stages`` and ``complaints`` with how often each was printed."""
-    parser = _Parser()
-    for line in plain_lines(text):
-        parser.line(line)
-    parser.line("")
-    notes = parser.notes
-    for stage in parser.stages:
-        if stage["errors"] or stage["warnings"]:
-            notes.warn(f"{stage['stage']}: {stage['errors']} errors, {stage['warnings']} warnings")
-    for level, complaint in parser.complaints:
-        if level == "error":
-            notes.warn(complaint)
-    if not parser.stages:
-        notes.warn("the summary of the stages is missing: the run did not end, or the text is a part of it")
-    complaints = [{"level": level, "text": text, "count": count} for (level, text), count in parser.complaints.items()]
-    return notes.reading({**parser.values, "stages": parser.stages, "complaints": complaints})
+    def begin(self, values: Values, line: str) -> None:
+        super().begin(values, line)
+        self.open = True
+
+    def more(self, values: Values, line: str) -> bool:
+        """Take what follows a complaint, indented: it belongs to it."""
+        if self.open:
+            self.tables[-1]["text"] = f"{self.tables[-1]['text']} {line.strip()}"[:300]
+        return self.open
+
+    def reading(self) -> Reading:
+        notes, counts = self.notes, dict[tuple[str, str], int]()
+        for stage in self.stages:
+            if stage["errors"] or stage["warnings"]:
+                notes.warn(f"{stage['stage']}: {stage['errors']} errors, {stage['warnings']} warnings")
+        for row in self.tables:
+            key = row["level"], row["text"]
+            if key in counts or len(counts) < _MOST:
+                counts[key] = counts.get(key, 0) + 1
+            if row["level"] == "error":
+                notes.warn(row["text"])
+        if not self.stages:
+            notes.warn("the summary of the stages is missing: the run did not end, or the text is a part of it")
+        complaints = [{"level": level, "text": text, "count": count} for (level, text), count in counts.items()]
+        return notes.reading({**self.facts, "stages": self.stages, "complaints": complaints})
 
 
-_DIAGNET_LIKELY = first_of(
-    (
-        0.97,
-        r"(?i)^[ \t]{0,8}(?:-I- )?stage {1,60}(?:warnings {1,20}errors|errors {1,20}warnings)\b"
-        r"|^[ \t]{0,8}-I- stages status report",
-    ),
-    (0.9, r"(?i)\bibdiagnet2?\.(?:log|db_csv)\b|nodes \(\d+ switches & \d+ ca-s\) discovered"),
-    (0.6, r"^[ \t]{0,8}-[IWE]- .{1,300}\n(?:.*\n){0,3}?[ \t]{0,8}-[IWE]- "),
+_SWINFO = kinds(
+    r"""
+    rule     [=-]{3,}$
+    name     [^|]*$
+    of_psu   (?:PSU|psu)<psu:int>[ .](?P<part>status|dc|fan|power|part_number|serial)<:value>
+    of_psu   (?P<part>P/N|S/N|DC power|fan status|power|status)<:value>
+    of_part  (?P<kind>fan)#<at:int>(?:\.speed)?<:value>
+    of_part  (?P<kind>QSFP)#<at:int>(?:\.temp)?<:value>
+    vital    (?P<label>[A-Za-z][\w#./ -]{0,40}?)<:value>
+    left     \S
+    """,
+    value=r"\s*(?:\((?P<unit>[^()|]{1,20})\)\s*)?[|:]\s*(?P<value>.*)$",
 )
-
-
-_PAIR = re.compile(r"\s*([A-Za-z][\w#./ -]{0,40}?)\s*(?:\(([^()|]{1,20})\)\s*)?[|:]\s*(.*)", re.ASCII)
-_RULE = re.compile(r"\s*[=-]{3,}\s*")
-_PSU = re.compile(r"psu([0-9]{1,2})[ .](status|dc|fan|power|part_number|serial)", re.ASCII | re.IGNORECASE)
-_FAN = re.compile(r"fan#([0-9]{1,3})(?:\.speed)?", re.ASCII)
-_MODULE = re.compile(r"QSFP#([0-9]{1,3})(?:\.temp)?", re.ASCII)
 _UPTIME = re.compile(r"([0-9]{1,6})d-([0-9]{1,2}):([0-9]{2}):([0-9]{2})", re.ASCII)
-
-_PLAIN = {
+_VITALS = {
     "part number": "part", "part_number": "part", "serial number": "serial", "serial": "serial",
     "product name": "product", "product_name": "product", "revision": "revision", "PSID": "psid", "GUID": "guid",
     "firmware version": "firmware", "fw_version": "firmware", "CPLD": "cpld", "cpld": "cpld",
     "node_desription": "name", "node_description": "name", "fan status": "fan_status", "fans": "fan_status",
-}  # fmt: skip
-_NUMBERS = {
     "ports": "ports", "temperature": "temperature", "cur.temp": "temperature", "max temp": "temperature_max",
-    "max.temp": "temperature_max",
+    "max.temp": "temperature_max", "uptime": "uptime",
 }  # fmt: skip
-_OF_PSU = {
-    "P/N": "part", "part_number": "part", "S/N": "serial", "serial": "serial", "DC power": "dc", "dc": "dc",
-    "fan status": "fan", "fan": "fan", "power": "power", "status": "status",
-}  # fmt: skip
+_OF_PSU = {"P/N": "part", "part_number": "part", "S/N": "serial", "DC power": "dc", "fan status": "fan"}
 
 
-def parse_ibswinfo(text: str) -> Reading:
-    """Return the vitals of the switch; None for missing values.
+class _Ibswinfo(
+    _Tool,
+    lines=_SWINFO,
+    facts={**dict.fromkeys(("name", *_VITALS.values())), "psus": {}, "fans": {}, "modules": {}},
+):
+    """Reads the vitals of the switch; None for missing values.
 
     Its ``name``, ``part``, ``serial``, ``product``, ``revision``, ``ports``, ``psid``, ``guid``,
     ``firmware``, ``uptime`` (s), ``psus`` ({"0": {"status", "part", "serial", "dc", "fan", "power"}}),
     ``temperature``, ``temperature_max``, ``fan_status``, ``fans`` and ``modules`` (by number).
     """
-    notes = Notes()
-    names = ["name", *_PLAIN.values(), *_NUMBERS.values(), "uptime"]
-    values: dict[str, Any] = dict.fromkeys(names)
-    values.update(psus={}, fans={}, modules={})
-    psu: str | None = None
-    ruled = False
-    for line in ibwords.lines(text):
-        if _RULE.fullmatch(line):
-            ruled, psu = True, None
-            continue
-        pair = _PAIR.fullmatch(line)
-        if pair is None and ruled and values["name"] is None and "|" not in line and not ibwords.complaint(line):
-            values["name"] = line.strip()[:200]
-        elif pair is None or ibwords.complaint(line):
-            ibwords.leftover(line, notes)
-        else:
-            label, unit, value = pair[1], pair[2], pair[3].strip()[:100]
-            found = _PSU.fullmatch(label)
-            psu = found[1] if found and label.startswith("PSU") else psu
-            if not (line[0].isspace() and psu is not None and _psu(values, psu, label, value)) and not _take(
-                values, label, unit, value
-            ):
-                notes.puzzled(line)
-    return notes.reading(values)
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.psu: int | None = None
+        self.ruled = False
 
-def _psu(values: dict[str, Any], number: str, label: str, value: str) -> bool:
-    name = _OF_PSU.get(label)
-    if name is None:
-        return False
-    values["psus"].setdefault(number, {})[name] = lines.number(value) if name == "power" else value or None
-    return True
-
-
-def _take(values: dict[str, Any], label: str, unit: str | None, value: str) -> bool:
-    if psu := _PSU.fullmatch(label):
-        return _psu(values, psu[1], psu[2].lower(), value)
-    for name, pattern in (("fans", _FAN), ("modules", _MODULE)):
-        if found := pattern.fullmatch(label):
-            values[name][str(int(found[1]))] = lines.number(value)
+    def take(self, line: str) -> bool:
+        if ibwords.complaint(line):
+            self.left({}, line)
             return True
-    if label in _NUMBERS:
-        count = lines.number(value)
-        values[_NUMBERS[label]] = int(count) if count is not None and label == "ports" else count
-    elif label in _PLAIN:
-        values[_PLAIN[label]] = value or None
-    elif label == "uptime":
-        values["uptime"] = lines.number(value) if unit == "sec" else _seconds(value)
-    else:
-        return label == "warn threshold"
-    return True
+        return super().take(line)
+
+    def rule(self, values: Values, line: str) -> None:
+        self.ruled, self.psu = True, None
+
+    def name(self, values: Values, line: str) -> bool:
+        taken = self.ruled and self.facts["name"] is None and ":" not in line
+        if taken:
+            self.facts["name"] = line.strip()[:200]
+        return taken
+
+    def of_psu(self, values: Values, line: str) -> bool:
+        """Take a value of a power supply, whose number is on its first line alone."""
+        if line[0].isspace():
+            values.setdefault("psu", self.psu)
+        if (psu := values.get("psu")) is None:
+            return False
+        self.psu = psu if line.startswith("PSU") else self.psu
+        part, value = _OF_PSU.get(values["part"], values["part"]), values["value"][:100]
+        self.facts["psus"].setdefault(str(psu), {})[part] = number(value) if part == "power" else value or None
+        return True
+
+    def of_part(self, values: Values, line: str) -> None:
+        part = "fans" if values["kind"] == "fan" else "modules"
+        self.facts[part][str(values["at"])] = number(values["value"])
+
+    def vital(self, values: Values, line: str) -> None:
+        name, value = _VITALS.get(values["label"]), values["value"][:100]
+        if name is None:
+            if values["label"] != "warn threshold":
+                self.notes.puzzled(line)
+        elif name == "uptime":
+            self.facts[name] = number(value) if values["unit"] == "sec" else _seconds(value)
+        elif name in ("ports", "temperature", "temperature_max"):
+            count = number(value)
+            self.facts[name] = int(count) if count is not None and name == "ports" else count
+        else:
+            self.facts[name] = value or None
 
 
 def _seconds(value: str) -> float | None:
-    found = _UPTIME.fullmatch(value)
-    if not found:
+    if (uptime := _UPTIME.fullmatch(value)) is None:
         return None
-    days, hours, minutes, seconds = map(int, found.groups())
+    days, hours, minutes, seconds = map(int, uptime.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
@@ -328,14 +311,14 @@ FORMATS = [
         "ibping",
         "ibping: round trips of management packets",
         first_of((0.97, "ibping statistics ---"), (0.9, "^Pong from ")),
-        parse_ibping,
+        _Ibping.parse,
         units={"loss": "%", "rtt_min": "ms", "rtt_avg": "ms", "rtt_max": "ms", "rtts": "ms"},
     ),
     Format(
         "ibtracert",
         "ibtracert: the path from one port to another",
         first_of((0.97, r"^\[\d+\] -> (\w+ port )?\{0x"), (0.7, r"^From (ca|switch|router) \{0x")),
-        parse_ibtracert,
+        _Ibtracert.parse,
     ),
     Format(
         "ibroute",
@@ -344,26 +327,34 @@ FORMATS = [
             (0.97, r"Unicast lids \[0x"),
             (0.9, r"^0x[0-9a-fA-F]{4} \d{3} : \((?:Channel Adapter|Switch|Router) portguid 0x"),
         ),
-        parse_ibroute,
+        _Ibroute.parse,
     ),
     Format(
         "ibaddr",
         "ibaddr: the addresses of a port",
         first_of((0.95, r"^(GID \S+ )?LID start (0x)?[0-9a-f]+ end ")),
-        parse_ibaddr,
+        _Ibaddr.parse,
     ),
     Format(
         "ibdiagnet",
         "ibdiagnet: warnings and errors of each check of an InfiniBand fabric",
-        _DIAGNET_LIKELY,
-        parse_ibdiagnet,
+        first_of(
+            (
+                0.97,
+                r"(?i)^[ \t]{0,8}(?:-I- )?stage {1,60}(?:warnings {1,20}errors|errors {1,20}warnings)\b"
+                r"|^[ \t]{0,8}-I- stages status report",
+            ),
+            (0.9, r"(?i)\bibdiagnet2?\.(?:log|db_csv)\b|nodes \(\d+ switches & \d+ ca-s\) discovered"),
+            (0.6, r"^[ \t]{0,8}-[IWE]- .{1,300}\n(?:.*\n){0,3}?[ \t]{0,8}-[IWE]- "),
+        ),
+        _Ibdiagnet.parse,
         aliases="ibdiagnet2",
     ),
     Format(
         "ibswinfo",
         "ibswinfo: power, fans and temperatures of an unmanaged switch",
         first_of((0.95, r"^PSU\d status\s+\||^(psu\d\.|fan#\d)"), (0.8, r"^(part number|PSID)\s+\|")),
-        parse_ibswinfo,
+        _Ibswinfo.parse,
         units={"uptime": "s", "temperature": "C", "temperature_max": "C", "power": "W", "fans": "rpm", "modules": "C"},
     ),
 ]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from fabtui.diagnosis.running_job.flight_recorder import FlightDump, answer, flight_dump, rank_of, stem_of
 from fabtui.diagnosis.running_job.ras_report import RasReport, report_of
 from fabtui.diagnosis.running_job.ras_report import answer as ras_answer
 from fabtui.importers.result import Result, parts, read
 from fabtui.importers.sources import Source, sources
+from fabtui.importers.tables import Values
 from fabtui.nodeset import count
 from fabtui_node.parsers.base import UNKNOWN_LINES, Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import json_value
@@ -38,7 +38,7 @@ def _parse_dump(text: str) -> Reading:
     return notes.reading(values_of(dump))
 
 
-def values_of(dump: FlightDump) -> dict[str, Any]:
+def values_of(dump: FlightDump) -> Values:
     """Return the dump of a rank as JSON-able values."""
     return {
         "version": dump.version or None,
@@ -64,43 +64,31 @@ class FlightDumps:
     """Collects the dumps of ranks, by the folder and the beginning of their file names."""
 
     def __init__(self) -> None:
-        self._dumps: dict[str, dict[int, FlightDump]] = {}
-        self._titles: dict[str, str] = {}
-        self._warnings: dict[str, list[str]] = {}
+        #: Title, dumps by rank, and warnings of each job.
+        self._jobs: dict[str, tuple[str, dict[int, FlightDump], list[str]]] = {}
 
     def take(self, result: Result) -> bool:
         """Take a result in if it is a dump of a rank; return whether it is."""
         if result.kind != NAME:
             return False
         name = result.source.name
-        job, rank = stem_of(name), rank_of(name)
-        warnings = self._warnings.setdefault(job, [])
-        dumps = self._dumps.setdefault(job, {})
-        self._titles[job] = result.title
+        _, dumps, warnings = self._jobs.setdefault(stem_of(name), (result.title, {}, []))
         warnings += [f"{Path(name).name}: {warning}" for warning in result.warnings][: UNKNOWN_LINES - len(warnings)]
-        dump = dump_of(result.source.text)
-        if dump is not None and rank is None:
-            # A dump alone, such as one from standard input.
-            rank = -1
-        if dump is not None and rank is not None:
-            dumps[rank] = dump
+        if (dump := dump_of(result.source.text)) is not None:
+            # A dump alone, such as one from standard input, has no rank.
+            dumps[-1 if (rank := rank_of(name)) is None else rank] = dump
         return True
 
     def results(self) -> list[Result]:
-        return [self._result(job, dumps) for job, dumps in self._dumps.items()]
+        return [self._result(job, *known) for job, known in self._jobs.items()]
 
-    def _result(self, job: str, dumps: dict[int, FlightDump]) -> Result:
-        warnings = self._warnings[job]
+    def _result(self, job: str, title: str, dumps: dict[int, FlightDump], warnings: list[str]) -> Result:
         known = {rank: dump for rank, dump in dumps.items() if rank >= 0}
-        values = {
-            **(answer(known).values() if known else {}),
-            "dumps": len(dumps),
-            "ranks": rows_of(dumps),
-        }
+        values = {**(answer(known).values() if known else {}), "dumps": len(dumps), "ranks": rows_of(dumps)}
         if len(known) < len(dumps):
             warnings = [*warnings, "the file's name does not end in a rank, so it is not known whose dump it is"]
         ranks = f"{job}*" if len(dumps) > 1 else job + (str(next(iter(known))) if known else "")
-        return Result(Source(ranks, ""), NAME, self._titles[job], values, {}, warnings, [], [])
+        return Result(Source(ranks, ""), NAME, title, values, {}, warnings, [], [])
 
 
 def results_of(files: list[str], kind: str | None = None) -> Iterator[Result]:
@@ -132,27 +120,20 @@ def _together(inspected: Sequence[Result]) -> Iterator[Result]:
             yield results[0]
             continue
         name = f"{results[0].source.name} and {count(len(results) - 1, 'more file')}"
-        yield read(Source(name, "\n".join(one.source.text for one in results)), INSPECTOR)
+        yield read(Source(name, "\n".join(result.source.text for result in results)), INSPECTOR)
 
 
-def rows_of(dumps: Mapping[int, FlightDump]) -> list[dict[str, Any]]:
+def rows_of(dumps: Mapping[int, FlightDump]) -> list[Values]:
     """Return a row for each rank and process group, as JSON-able values."""
     return [
-        {
-            "rank": rank if rank >= 0 else None,
-            **{name: value for name, value in one.items() if name != "groups"},
-            **group,
-        }
+        {"rank": rank if rank >= 0 else None, **values, **group}
         for rank, dump in sorted(dumps.items())
-        for one in [values_of(dump)]
-        for group in one["groups"]
+        for values in [values_of(dump)]
+        for group in values.pop("groups")
     ]
 
 
-_LIKELY = first_of(
-    (0.97, r'"(?:collective_seq_id|p2p_seq_id)"\s*:'),
-    (0.95, r'"pg_status"\s*:\s*\{'),
-)
+_LIKELY = first_of((0.97, r'"(?:collective_seq_id|p2p_seq_id)"\s*:'), (0.95, r'"pg_status"\s*:\s*\{'))
 FLIGHT_RECORDER = Format(
     NAME,
     "PyTorch flight recorder: collectives, sends and receives of each rank, who is behind",
@@ -171,37 +152,31 @@ def _parse_ras(text: str) -> Reading:
     return notes.reading({**ras_answer(report).values(), **ras_values(report)})
 
 
-def ras_values(report: RasReport) -> dict[str, Any]:
+def ras_values(report: RasReport) -> Values:
     """Return a report as JSON-able values."""
     every = report.communicators.values()
     return {
-        "nccl": report.nccl,
-        "cuda_runtime": report.cuda_runtime,
-        "cuda_driver": report.cuda_driver,
-        "time": report.time,
+        **{name: getattr(report, name) for name in ("nccl", "cuda_runtime", "cuda_driver", "time")},
         "collection_time": report.seconds,
-        "timeouts": report.timeouts,
-        "nodes": report.nodes,
-        "processes": report.processes,
-        "gpus": report.gpus,
+        **{name: getattr(report, name) for name in ("timeouts", "nodes", "processes", "gpus")},
         "groups": [row._asdict() for row in report.groups],
         "communicators": [
-            {"communicator": one.name, "ranks": one.size, "silent": len(one.silent), "errors": len(one.errors)}
-            for one in every
+            {"communicator": comm.name, "ranks": comm.size, "silent": len(comm.silent), "errors": len(comm.errors)}
+            for comm in every
         ],
         "ranks": [
             {
-                "communicator": one.name,
+                "communicator": comm.name,
                 "rank": rank,
-                "node": one.place(rank).node or None,
-                "pid": one.place(rank).pid,
-                "gpu": one.place(rank).gpu or None,
-                "state": one.silent.get(rank) or one.states.get(rank),
-                "error": one.errors.get(rank),
-                "launched": {name: counts[rank] for name, counts in one.counts.items() if rank in counts},
+                "node": comm.place(rank).node or None,
+                "pid": comm.place(rank).pid,
+                "gpu": comm.place(rank).gpu or None,
+                "state": comm.silent.get(rank) or comm.states.get(rank),
+                "error": comm.errors.get(rank),
+                "launched": {name: counts[rank] for name, counts in comm.counts.items() if rank in counts},
             }
-            for one in every
-            for rank in sorted({*one.places, *one.silent, *one.errors, *one.states})
+            for comm in every
+            for rank in sorted({*comm.places, *comm.silent, *comm.errors, *comm.states})
         ],
         "silent_processes": [process._asdict() for process in report.missing],
     }

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import re
 import statistics
-from typing import Any
 
 from fabtui.diagnosis.running_job.inspector import InspectorTimes
+from fabtui.importers.tables import Values
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
-from fabtui_node.parsers.lines import json_objects, number, plain_lines
+from fabtui_node.parsers.lines import json_objects, number, plain_lines, whole
 from fabtui_node.parsers.nccl.inspector_records import CompletedOperation, operations
 
 _METRIC = re.compile(
     r"nccl_(p2p_)?(bus_bandwidth_gbs|(?:collective_)?exec_time_microseconds)\{([^{}]{0,2000})\} (\S{1,40})\s*"
 )
 _LABEL = re.compile(r'(\w{1,40})="((?:[^"\\]|\\.){0,300})"')
+#: Labels by the names of ours.
+_LABELS = {
+    "job": "slurm_job_id", "node": "node", "gpu": "gpu", "communicator": "comm_name", "ranks": "nranks",
+    "operation": "operation", "size": "message_size", "algorithm": "algo_proto",
+}  # fmt: skip
 #: Maximum number of records that are read, of operations and ranks that are listed, and of late ranks with a sentence.
 _MOST, _MOST_ROWS, _MOST_LATE = 500_000, 4096, 4
 
@@ -29,59 +34,56 @@ class _Records:
     def __init__(self) -> None:
         self.versions: dict[str, None] = {}
         self.operations: dict[tuple[str, str, int], list[tuple[float, float | None, int]]] = {}
-        self.communicators: dict[str, dict[str, Any]] = {}
-        self.ranks: dict[tuple[str, int], dict[str, Any]] = {}
+        self.communicators: dict[str, Values] = {}
+        self.ranks: dict[tuple[str, int], Values] = {}
         self.times = InspectorTimes()
 
-    def take(self, one: CompletedOperation) -> None:
-        if one.version is not None:
-            self.versions.setdefault(one.version)
-        name = one.communicator
-        known = self.communicators.setdefault(name, {"communicator": name, "name": one.name})
-        known |= {"ranks": one.ranks, "nodes": one.nodes}
-        if one.size is not None and one.busbw is not None:
-            kept = self.operations.setdefault((name, one.operation, one.size), [])
-            kept.append((one.busbw, one.time, one.rank))
-        row = self.ranks.setdefault((name, one.rank), {"communicator": name, "rank": one.rank, "last": {}})
-        row |= {"node": one.host, "pid": one.pid}
-        if one.serial is not None:
-            kind = one.operation if one.kind == "p2p" else "collective"
-            row["last"][kind] = max(one.serial, row["last"].get(kind, one.serial))
-        if one.kind == "coll" and one.source in (None, "kernel_gpu") and None not in (one.size, one.serial, one.time):
-            self.times.place(name, one.rank, one.host or "", one.pid)
-            self.times.take(name, one.rank, one.operation, one.size or 0, one.serial or 0, one.time or 0.0)
+    def take(self, done: CompletedOperation) -> None:
+        if done.version is not None:
+            self.versions.setdefault(done.version)
+        name = done.communicator
+        known = self.communicators.setdefault(name, {"communicator": name, "name": done.name})
+        known |= {"ranks": done.ranks, "nodes": done.nodes}
+        if done.size is not None and done.busbw is not None:
+            kept = self.operations.setdefault((name, done.operation, done.size), [])
+            kept.append((done.busbw, done.time, done.rank))
+        row = self.ranks.setdefault((name, done.rank), {"communicator": name, "rank": done.rank, "last": {}})
+        row |= {"node": done.host, "pid": done.pid}
+        if done.serial is not None:
+            kind = done.operation if done.kind == "p2p" else "collective"
+            row["last"][kind] = max(done.serial, row["last"].get(kind, done.serial))
+        if (
+            done.kind == "coll"
+            and done.source in (None, "kernel_gpu")
+            and None not in (done.size, done.serial, done.time)
+        ):
+            self.times.place(name, done.rank, done.host or "", done.pid)
+            self.times.take(name, done.rank, done.operation, done.size or 0, done.serial or 0, done.time or 0.0)
 
-    def values(self, notes: Notes) -> dict[str, Any]:
+    def values(self, notes: Notes) -> Values:
         rows = []
-        for (name, operation, size), found in list(self.operations.items())[:_MOST_ROWS]:
-            slowest = min(found)
-            times = [time for _, time, _ in found if time is not None]
-            rows.append(
-                {
-                    "communicator": name,
-                    "operation": operation,
-                    "bytes": size,
-                    "count": len(found),
-                    "busbw": round(statistics.median(busbw for busbw, _, _ in found), 6),
-                    "busbw_min": slowest[0],
-                    "rank_of_min": slowest[2],
-                    "time": round(statistics.median(times), 6) if times else None,
-                }
-            )
+        for (name, operation, size), kept in list(self.operations.items())[:_MOST_ROWS]:
+            least, _, slowest = min(kept)
+            times = [time for _, time, _ in kept if time is not None]
+            row = {"communicator": name, "operation": operation, "bytes": size, "count": len(kept)}
+            row |= {"busbw": round(statistics.median(busbw for busbw, _, _ in kept), 6), "busbw_min": least}
+            time = round(statistics.median(times), 6) if times else None
+            rows.append({**row, "rank_of_min": slowest, "time": time})
         ranks = sorted(self.ranks.values(), key=lambda row: (row["communicator"], row["rank"]))
         for communicator in self.communicators:
             self._behind(communicator, notes)
         late = self.times.late()
-        for one in late[:_MOST_LATE]:
-            notes.warn(one.sentence())
+        for last in late[:_MOST_LATE]:
+            notes.warn(last.sentence())
         return {
             "version": " and ".join(self.versions) or None,
             "late": [
                 {
-                    **{"communicator": one.communicator, "rank": one.place.rank, "node": one.place.node or None},
-                    **{"operation": one.operation, "bytes": one.size, "time": one.time, "time_of_waiting": one.longest},
+                    **{"communicator": last.communicator, "rank": last.place.rank, "node": last.place.node or None},
+                    **{"operation": last.operation, "bytes": last.size, "time": last.time},
+                    "time_of_waiting": last.longest,
                 }
-                for one in late
+                for last in late
             ],
             "communicators": list(self.communicators.values())[:_MOST_ROWS],
             "operations": rows,
@@ -102,9 +104,9 @@ class _Records:
             )
 
 
-def _gauges(text: str, notes: Notes) -> list[dict[str, Any]]:
+def _gauges(text: str, notes: Notes) -> list[Values]:
     """Return the metrics of Prometheus: bandwidth and time of the same labels together."""
-    found: dict[str, dict[str, Any]] = {}
+    rows: dict[str, Values] = {}
     for line in plain_lines(text):
         metric = _METRIC.fullmatch(line.strip()[:3000])
         if metric is None:
@@ -112,23 +114,12 @@ def _gauges(text: str, notes: Notes) -> list[dict[str, Any]]:
                 notes.puzzled(line)
             continue
         labels = dict(_LABEL.findall(metric[3]))
-        row = found.setdefault(
-            (metric[1] or "") + metric[3],
-            {
-                "job": labels.get("slurm_job_id"),
-                "node": labels.get("node"),
-                "gpu": labels.get("gpu"),
-                "communicator": labels.get("comm_name"),
-                "ranks": int(labels["nranks"]) if re.fullmatch("[0-9]{1,9}", labels.get("nranks", "")) else None,
-                "operation": labels.get("collective") or labels.get("p2p_operation"),
-                "size": labels.get("message_size"),
-                "algorithm": labels.get("algo_proto"),
-                "busbw": None,
-                "time": None,
-            },
-        )
+        labels |= {"operation": labels.get("collective") or labels.get("p2p_operation")}
+        start: Values = {ours: labels.get(name) for ours, name in _LABELS.items()}
+        start |= {"ranks": whole(start["ranks"] or ""), "busbw": None, "time": None}
+        row = rows.setdefault((metric[1] or "") + metric[3], start)
         row["busbw" if metric[2].startswith("bus") else "time"] = number(metric[4])
-    return list(found.values())[:_MOST]
+    return list(rows.values())[:_MOST]
 
 
 def parse(text: str) -> Reading:
@@ -141,13 +132,13 @@ def parse(text: str) -> Reading:
     records = _Records()
     if re.search(r"^nccl_(?:p2p_)?(?:bus|exec|collective)\w+\{", text, re.M):
         return notes.reading({**records.values(notes), "metrics": _gauges(text, notes)})
-    found, broken = json_objects("\n".join(line.rstrip() for line in text.split("\n")), _MOST)
+    objects, broken = json_objects("\n".join(line.rstrip() for line in text.split("\n")), _MOST)
     others = 0
-    for one in operations(found):
-        if one is None:
+    for done in operations(objects):
+        if done is None:
             others += 1
         else:
-            records.take(one)
+            records.take(done)
     if broken:
         notes.warn(f"{broken} records are cut off or damaged")
     if others:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from typing import Any
 
-from fabtui.importers.formats.nccl_topology import PCIE_MARGIN
+from fabtui.importers.formats.host_commands import PCIE_MARGIN, pcie_limited
 from fabtui.importers.to_model import benchmarks
 from fabtui.model.facts.node_view import dicts
 from fabtui_node.parsers.base import Format
@@ -96,7 +96,7 @@ def _port_states(ports: list[Values]) -> Facts:
 def _gids(values: Values) -> Facts:
     """Return GID tables as ports; of the GIDs of an interface, only those of RoCE v2 with an IPv4 address serve."""
     ports: dict[tuple[str, int], Values] = {}
-    usable = {(one["ca"], one["port"]): one["index"] for one in values["roce_v2_ipv4"]}
+    usable = {(gid["ca"], gid["port"]): gid["index"] for gid in values["roce_v2_ipv4"]}
     for gid in values["gids"]:
         key = gid["ca"], gid["port"]
         start = {"ca": key[0], "port": key[1], "gids": [], "gid_index": usable.get(key), "link_layer": None}
@@ -121,26 +121,18 @@ def _port_infos(values: Values) -> Facts:
     """Return the ports that a fabric was asked about, known by their LIDs; a peer's block follows its port's."""
     infos = [block for block in values["blocks"] if "link" in block]
     pairs: Iterator[tuple[Values, Values]] = zip_longest(infos, infos[1:], fillvalue={})
-    own = [(one, peer) for one, peer in pairs if not _is_peer(one)]
-    named = [(f"LID {one['lid']}" if one["lid"] else "port", one, peer if _is_peer(peer) else {}) for one, peer in own]
-    links = [
-        {"ca": name, "port": one["port"], "link": link_of(one["link"], peer.get("link"))} for name, one, peer in named
-    ]
-    states = [
-        {**{part: one["link"][part] for part in ("state", "physical_state")}, "ca": name, "port": one["port"]}
-        for name, one, _ in named
-    ]
-    for state in states:
-        state["state"] = "Initializing" if state["state"] == "Initialize" else state["state"]
+    links, states = [], []
+    for own, peer in pairs:
+        if not _is_peer(own):
+            place, link = {"ca": f"LID {own['lid']}" if own["lid"] else "port", "port": own["port"]}, own["link"]
+            links.append({**place, "link": link_of(link, peer.get("link") if _is_peer(peer) else None)})
+            state = "Initializing" if link["state"] == "Initialize" else link["state"]
+            states.append({**place, "state": state, "physical_state": link["physical_state"]})
     return {"ibfabric": {"ports": links}, **_port_states(states)}
 
 
 def _is_peer(block: Values) -> bool:
     return (block.get("of") or "").startswith("Peer")
-
-
-def _counted(values: Values) -> Facts:
-    return _with_errors(values["ports"])
 
 
 def _counters(values: Values) -> Facts:
@@ -162,13 +154,11 @@ _PCIE = {6.0: "as Gen3 x8", 12.0: "as Gen3 x16", 24.0: "as Gen4 x16"}
 def _graph(values: Values) -> dict[str, Facts]:
     """Return NICs that NCCL's system graph shows behind slower PCIe, as the kernel reports them."""
     limited: dict[str, list[Values]] = {}
-    for one in values["nic_links"]:
-        if one["rate"] > PCIE_MARGIN * one["pcie"] > 0:
-            like = _PCIE.get(one["pcie"])
-            text = f"{one['net']} of {one['rate']:g} GB/s is limited to {one['pcie']:g} GB/s by its PCIe link"
-            text += f" ({like})" if like else ""
-            report = {"kind": "pcie_limited", "bus": one["bus"], "count": 1, "text": text}
-            limited.setdefault(one["host"] or "", []).append(report)
+    for link in values["nic_links"]:
+        if link["rate"] > PCIE_MARGIN * link["pcie"] > 0:
+            like = f" ({_PCIE[link['pcie']]})" if link["pcie"] in _PCIE else ""
+            limits = f" of {link['rate']:g} GB/s is limited to {link['pcie']:g} GB/s by its PCIe link{like}"
+            limited.setdefault(link["host"] or "", []).append(pcie_limited(link["net"], link["bus"], limits))
     return {host: {"kernel": {"counts": counts}} for host, counts in limited.items()}
 
 
@@ -201,7 +191,7 @@ _FACTS: dict[str, Callable[[Values], Facts]] = {
     "iblinkinfo": _links,
     "ibportstate": _port_infos,
     "smpquery": _port_infos,
-    "ibqueryerrors": _counted,
+    "ibqueryerrors": lambda values: _with_errors(values["ports"]),
 }
 _MODULES = (
     *(dmesg, ethtool, fabric, imex_ctl, lldp, management, query_csv, rdma_ports, roce_qos),

@@ -8,20 +8,14 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
+from fabtui.importers.tables import Values
 from fabtui.nodeset import expand_listed
 from fabtui.scheduler.slurm_text import NOTHING, joined, leaves, out_of_service, pairs, records
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import plain_lines, whole
-
-
-class _Table(NamedTuple):
-    """A table: the names of its columns and its rows of cells."""
-
-    names: list[str]
-    rows: list[list[str]]
-
 
 _HEAD_WORD = r"#?[A-Z][A-Z_0-9:()/#]*"
 _HEAD = rf"^\s*(?={_HEAD_WORD}(?:[ |]+{_HEAD_WORD})+[ |]*$)"
@@ -62,7 +56,6 @@ _WHOLE = frozenset({"nodes", "cpus", "memory", "weight", "tmp_disk", "nnodes", "
 _MOST_ROWS = 100_000
 #: A row with a cell too wide is shifted; most rows show how a column is aligned.
 _MOST_OF = 0.6
-_STATES_AFTER = re.compile(r"^(.*?)([*~#!%$@^-]?)$")
 _DATE = re.compile(r"^[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}$")
 _COMMAND = re.compile(
     r"^(?:\S{1,120}[$#%>]|\[.{1,120}\][$#]|[$#%>])\s*(?:\S*/)?(sinfo|squeue|sacct|sstat|scontrol|srun|sbatch)\b"
@@ -72,38 +65,29 @@ _MESSAGE = re.compile(
 )
 
 
-def _tables(lines: list[str], heading: re.Pattern[str], notes: Notes) -> list[_Table]:
-    """Return the tables among lines, each up to the next blank line, prompt or heading."""
-    tables: list[_Table] = []
-    at = 0
-    while at < len(lines):
-        line = lines[at]
-        at += 1
-        if message := _MESSAGE.match(line.strip()):
+def _tables(lines: list[str], heading: re.Pattern[str], notes: Notes) -> Iterator[tuple[list[str], list[list[str]]]]:
+    """Yield columns and rows of the tables among lines, each up to the next blank line, prompt or heading."""
+    head, body = "", list[str]()
+    for line in [*lines, ""]:
+        bare = line.strip()
+        begins, prompt = bool(heading.search(line)), bool(_COMMAND.match(bare))
+        if head and (begins or prompt or not bare or line.startswith("# exit")):
+            bars = "|" in head
+            names = [name.strip() for name in head.rstrip("|").split("|")] if bars else head.split()
+            yield names, [_barred(row, len(names)) for row in body] if bars else _split_table(head, body)
+            head = ""
+        if message := _MESSAGE.match(bare):
             notes.warn(message[0])
-        elif heading.search(line):
-            body = _body(lines, at, heading)
-            at += len(body)
-            tables.append(_table(line, body))
-        elif line.strip() and not (line.startswith("#") or _COMMAND.match(line.strip()) or _DATE.match(line.strip())):
+        elif begins:
+            head, body = line, []
+        elif head:
+            body.append(line)
+        elif bare and not (prompt or line.startswith("#") or _DATE.match(bare)):
             notes.puzzled(line)
-    return tables
 
 
-def _body(lines: list[str], at: int, heading: re.Pattern[str]) -> list[str]:
-    body = []
-    for line in lines[at:]:
-        if not line.strip() or _COMMAND.match(line.strip()) or heading.search(line) or line.startswith("# exit"):
-            break
-        body.append(line)
-    return body
-
-
-def _table(heading: str, body: list[str]) -> _Table:
-    if "|" in heading:
-        names = [name.strip() for name in heading.rstrip("|").split("|")]
-        return _Table(names, [[cell.strip() for cell in row.split("|")][: len(names)] for row in body])
-    return _Table(heading.split(), _split_table(heading, body))
+def _barred(row: str, most: int) -> list[str]:
+    return [cell.strip() for cell in row.split("|")][:most]
 
 
 def _split_table(heading: str, rows: list[str]) -> list[list[str]]:
@@ -158,13 +142,13 @@ def _left_aligned(word: tuple[int, int], rows: list[str], share: float) -> bool:
     return free >= share * len(rows) and begins >= _MOST_OF * len(rows) > 0
 
 
-def _row(table: _Table, cells: list[str], notes: Notes) -> dict[str, Any] | None:
+def _row(names: list[str], cells: list[str], notes: Notes) -> Values | None:
     # The rest of a row that a terminal cut, or words below the table, fill few columns.
-    if len(cells) < len(table.names) or sum(map(bool, cells)) * 3 < len(table.names) - 1:
+    if len(cells) < len(names) or sum(map(bool, cells)) * 3 < len(names) - 1:
         notes.puzzled(" ".join(cells))
         return None
-    row: dict[str, Any] = {}
-    for name, cell in zip(table.names, cells, strict=False):
+    row: Values = {}
+    for name, cell in zip(names, cells, strict=False):
         key = re.sub(r"[^a-z0-9_()]+", "_", name.lower()).strip("_")
         key = _KEYS.get(key, key)
         value: Any = None if cell in ("", "(null)", "N/A", "n/a", "Unknown") else cell
@@ -172,7 +156,7 @@ def _row(table: _Table, cells: list[str], notes: Notes) -> dict[str, Any] | None
     return row
 
 
-def _count_nodes(row: dict[str, Any], notes: Notes) -> None:
+def _count_nodes(row: Values, notes: Notes) -> None:
     listed = row.get("nodelist") or row.get("nodelist_or_reason")
     if not isinstance(listed, str) or listed.startswith("("):
         return
@@ -201,27 +185,26 @@ def _parse_sinfo(text: str) -> Reading:
     return notes.reading({"default_partition": default, "rows": rows})
 
 
-def _sinfo_nodes(values: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+def _sinfo_nodes(values: Values) -> dict[str, dict[str, Values]]:
     """Return the states of nodes out of service as the probe ``slurm`` has them."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+    facts: dict[str, dict[str, Values]] = {}
     for row in values["rows"]:
         state, listed = row.get("state"), row.get("nodelist") or row.get("hostnames")
         responds, reason = "not responding" not in row.get("flags", []), row.get("reason")
         if isinstance(state, str) and isinstance(listed, str) and out_of_service(state, responds):
             known = {"state": state, "responds": responds, "reason": None if reason == "none" else reason}
-            for name in (expand_listed(listed) or ())[: _MOST_OUT - len(found)]:
-                found.setdefault(name, {"slurm": known})
-    return found
+            for name in (expand_listed(listed) or ())[: _MOST_OUT - len(facts)]:
+                facts.setdefault(name, {"slurm": known})
+    return facts
 
 
-def _node_state(row: dict[str, Any]) -> None:
+def _node_state(row: Values) -> None:
     state = row.get("state")
     if not isinstance(state, str):
         return
-    found = _STATES_AFTER.match(state.lower())
-    assert found is not None
-    flags = [_SIGNS[found[2]]] if found[2] else []
-    row |= {"printed_state": state, "state": _STATES.get(found[1], found[1]), "flags": flags}
+    sign = state[-1:] if state[-1:] in _SIGNS else ""
+    bare = state.lower().removesuffix(sign)
+    row |= {"printed_state": state, "state": _STATES.get(bare, bare), "flags": [_SIGNS[sign]] if sign else []}
 
 
 def _parse_squeue(text: str) -> Reading:
@@ -240,10 +223,10 @@ def _parse_squeue(text: str) -> Reading:
     return notes.reading({"rows": rows})
 
 
-def _rows(text: str, tool: str) -> tuple[list[dict[str, Any]], Notes]:
+def _rows(text: str, tool: str) -> tuple[list[Values], Notes]:
     notes = Notes()
     tables = _tables(plain_lines(text), _HEADINGS[tool], notes)
-    rows = [row for table in tables for cells in table.rows if (row := _row(table, cells, notes)) is not None]
+    rows = [row for names, cells in tables for each in cells if (row := _row(names, each, notes)) is not None]
     if not rows:
         notes.warn("no row")
     return rows, notes
@@ -265,8 +248,8 @@ _ERROR = re.compile(
 )
 
 
-def _records(lines: list[str], notes: Notes) -> list[dict[str, Any]]:
-    records: list[dict[str, Any]] = []
+def _records(lines: list[str], notes: Notes) -> list[Values]:
+    records: list[Values] = []
     for line in lines:
         if first := _RECORD.match(line):
             records.append({"kind": first[1]})
@@ -285,7 +268,7 @@ def _records(lines: list[str], notes: Notes) -> list[dict[str, Any]]:
     return records
 
 
-def _explain(record: dict[str, Any]) -> None:
+def _explain(record: Values) -> None:
     """Add derived values: the parts of a state, who set a reason and when, the number of nodes of a list."""
     state = record.get("State") or record.get("JobState")
     if isinstance(state, str):
@@ -317,7 +300,7 @@ def _parse_scontrol(text: str) -> Reading:
     return notes.reading({"records": values})
 
 
-def _node_states(values: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+def _node_states(values: Values) -> dict[str, dict[str, Values]]:
     """Return the states of nodes as the probe ``slurm`` has them."""
     return {
         record["NodeName"]: {"slurm": {"state": "+".join(record["states"]), "reason": record.get("reason")}}
@@ -341,25 +324,24 @@ def _parse_topology(text: str) -> Reading:
     """Return ``records``, and ``nodes``: the leaf switch or block of each node that is in one only."""
     notes = Notes()
     lines = joined(plain_lines(text))
-    found = records(lines)[:_MOST_RECORDS]
+    kept = records(lines)[:_MOST_RECORDS]
     for line in lines:
         bare = line.strip()
         if bare and not bare.startswith(("#", "$")) and "=" in bare and not records([line]):
             notes.puzzled(line)
         elif re.match(r"(?:scontrol: |slurm_load_\w+ error|No topology)", bare):
             notes.warn(bare)
-    at = leaves(found)
+    at = leaves(kept)
     below: set[str] = set()
     rows = []
-    for one in found:
-        names = expand_listed(one.nodes) if one.nodes else None
-        rows.append({**one._asdict(), "expands_to": None if names is None else len(names)})
-        if one.leaf and names:
-            several = below & set(names)
-            if several:
-                notes.warn(f"{min(several)} is below {one.name} and another leaf")
+    for record in kept:
+        names = expand_listed(record.nodes) if record.nodes else None
+        rows.append({**record._asdict(), "expands_to": None if names is None else len(names)})
+        if record.leaf and names:
+            if several := below & set(names):
+                notes.warn(f"{min(several)} is below {record.name} and another leaf")
             below |= set(names)
-    if not found:
+    if not kept:
         notes.warn("no switch and no block: topology/flat, or the fabric is not described to Slurm")
     nodes = [{"node": node, "leaf": leaf} for node, leaf in sorted(at.items())[:_MOST_NODES]]
     return notes.reading({"records": rows, "nodes": nodes})

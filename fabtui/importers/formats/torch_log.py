@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from fabtui.diagnosis.knowledge.log_causes import WORK, LogReader
+from fabtui.importers.tables import Values
 from fabtui.jobs.monitor.error_lines import PATTERNS
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import plain_lines
@@ -47,12 +47,12 @@ _EXCEPTION = re.compile(
 class _Parser:
     def __init__(self) -> None:
         self.notes = Notes()
-        self.timeouts: dict[tuple[int | None, str | None], dict[str, Any]] = {}
+        self.timeouts: dict[tuple[int | None, str | None], Values] = {}
         self.work: dict[int | None, dict[str, int]] = {}
         self.ranks: dict[int, None] = {}
         self.classes: dict[str, None] = {}
-        self.exceptions: list[dict[str, Any]] = []
-        self.values: dict[str, Any] = {"nccl": None, "last_error": None, "ib_error": None, "vendor_err": None}
+        self.exceptions: list[Values] = []
+        self.values: Values = {"nccl": None, "last_error": None, "ib_error": None, "vendor_err": None}
         self.frames = 0
         self._after_last_error = False
         self._caught: int | None = None
@@ -140,8 +140,8 @@ def _whole(text: str | None) -> int | None:
 
 
 def _rank_of(line: str) -> int | None:
-    found = _RANK.search(line)
-    return None if found is None else int(found[found.lastindex or 0])
+    rank = _RANK.search(line)
+    return None if rank is None else int(rank[rank.lastindex or 0])
 
 
 def parse(text: str) -> Reading:

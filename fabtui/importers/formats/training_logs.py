@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import statistics
-from typing import Any
 
+from fabtui.importers.tables import Tables, Values, kinds
 from fabtui.jobs.monitor.gpu_history import NodeGpus, gpu_of, idle_among
 from fabtui.jobs.monitor.iteration_times import IterationLine, iteration_line
 from fabtui.jobs.monitor.settings import Settings, printed
@@ -24,112 +24,104 @@ from fabtui_node.parsers.lines import number, plain_lines
 # and ``NAME end time lst:  ...``, in seconds since the epoch. Releases before 2022 print one line,
 # ``time (ms) | forward-compute: 12.34 | ...``.
 
-_TIMERS_TITLE = re.compile(r"\s{0,8}(max time|\(min, max\) time|times) across ranks \(ms\):\s*", re.I)
-_MAX = re.compile(r"\s{1,20}([a-z][\w/ -]{0,80}?)\s?\.{0,120}: {0,4}(-?\d[\d.]{0,30})\s*", re.I)
-_RANGE = re.compile(
-    r"\s{1,20}([a-z][\w/ -]{0,80}?)\s?\.{0,120}: {0,4}\((-?\d[\d.]{0,30}), (-?\d[\d.]{0,30})\)\s*", re.I
+_TIMERS = kinds(
+    r"""
+    title  (?P<form>(?i:max|\(min, max\)|times))(?: time)? across ranks \(ms\):$
+    old    .{0,200}?\btime \(ms\) \|(?P<fields>.*)
+    rank   rank\s{1,6}<rank:int>: <spent:time>$
+    range  <timer:timer>\s?\.{0,120}: {0,4}(?:\(<min:time>, )?<max:time>\)?$
+    named  <timer:timer>:$
+    span   <timer:timer> (?P<end>start|end) time lst:(?P<times>[\s\d.]*)$
+    other  \S
+    """,
+    timer=r"[a-z][\w/ -]{0,80}?",
+    time=(r"-?\d[\d.]{0,30}", number),
 )
-_NAME = re.compile(r"\s{1,20}([a-z][\w/ -]{0,80}):\s*", re.I)
-_RANK = re.compile(r"\s{1,20}rank\s{1,6}(\d{1,7}): (-?\d[\d.]{0,30})\s*", re.I)
-_OLD = re.compile(r".{0,200}?\btime \(ms\) \|(.*)", re.I)
-_OLD_FIELD = re.compile(r"([a-z][\w/-]{0,80}): (-?\d[\d.]{0,30})(?=\s*(?:\||$))", re.I)
-_SPANS = re.compile(r"\s{1,20}([a-z][\w/ -]{0,80}) (start|end) time lst:([\s\d.]{0,20000})", re.I)
+_OLD_FIELD = re.compile(r"([a-z][\w/-]{0,80}): (-?\d[\d.]{0,30})(?=\s*(?:\||$))")
 #: Maximum numbers of timers, ranks, and spans of all of them that are kept.
 _MOST, _MOST_TIMED_RANKS, _MOST_SPANS = 1000, 65_536, 1_000_000
 
 
-class Timers:
+class _Timers(Tables, lines=_TIMERS):
     """Collects the timers of a log; each block that is printed replaces the one before."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, dict[str, Any]] = {}
-        self._ranks: dict[str, dict[int, float]] = {}
-        self._form = ""
-        self._name = ""
-        #: Latest rank, and times by timer and rank: starts and ends.
-        self._rank = -1
-        self._spans: dict[tuple[str, int], tuple[list[float], list[float]]] = {}
-        self._count = 0
+        super().__init__()
         self.blocks = 0
+        self._begin("")
 
-    def take(self, line: str) -> bool:
-        """Take a line in; return whether it is of timers."""
-        if self._form == "times" and (spans := _SPANS.fullmatch(line)):
-            self._take_spans(spans[1], spans[2].lower() == "end", spans[3].split())
-            return True
-        line = line[:4000]
-        if title := _TIMERS_TITLE.fullmatch(line[:200]):
-            self._begin(title[1].lower()[:5])
-            return True
-        if old := _OLD.fullmatch(line):
-            self._begin("")
-            for name, text in _OLD_FIELD.findall(old[1]):
-                self._row(name, None, number(text))
-            return True
-        taken = bool(self._form) and self._of_block(line[:300])
-        if not taken and line.strip():
-            self._form = ""
-        return taken
+    def _begin(self, form: str) -> None:
+        self._form, self._name, self._rank, self._count = form, "", -1, 0
+        self._rows: dict[str, Values] = {}
+        self._ranks: dict[str, dict[int, float]] = {}
+        #: Starts and ends by timer and rank.
+        self._spans: dict[tuple[str, int], tuple[list[float], list[float]]] = {}
 
-    def values(self) -> list[dict[str, Any]]:
+    def values(self) -> list[Values]:
         """Return the timers of the last block: the least and the greatest time, and their ranks."""
-        rows = []
-        for name, row in self._rows.items():
-            ranks = self._ranks.get(name)
+        for name, ranks in self._ranks.items():
             if ranks:
                 low, high = min(ranks, key=ranks.__getitem__), max(ranks, key=ranks.__getitem__)
-                row = {"timer": name, "min": ranks[low], "max": ranks[high], "rank_of_max": high, "ranks": len(ranks)}
-            rows.append(row)
-        return rows
+                self._row(name, ranks[low], ranks[high], high, len(ranks))
+        return list(self._rows.values())
 
-    def timeline(self) -> list[dict[str, Any]]:
+    def timeline(self) -> list[Values]:
         """Return the time of each rank in each timer of the last block, with starts and ends if they are printed."""
         rows = []
         for name, ranks in self._ranks.items():
             for rank, value in ranks.items():
                 starts, ends = self._spans.get((name, rank), ([], []))
-                whole = min(len(starts), len(ends))
-                rows.append(
-                    {"rank": rank, "timer": name, "spent": value, "starts": starts[:whole], "ends": ends[:whole]}
-                )
+                both = min(len(starts), len(ends))
+                rows.append({"rank": rank, "timer": name, "spent": value, "starts": starts[:both], "ends": ends[:both]})
         return rows
 
-    def _take_spans(self, name: str, end: bool, words: list[str]) -> None:
-        times = [value for word in words if (value := number(word)) is not None]
-        if name == self._name and self._rank in self._ranks[name] and self._count + len(times) <= _MOST_SPANS:
-            self._count += len(times)
-            self._spans.setdefault((name, self._rank), ([], []))[end].extend(times)
-
-    def _begin(self, form: str) -> None:
-        self._rows, self._ranks, self._form, self._name = {}, {}, form, ""
-        self._spans, self._count, self._rank = {}, 0, -1
+    def title(self, values: Values, line: str) -> None:
+        self._begin(values["form"].lower())
         self.blocks += 1
 
-    def _of_block(self, line: str) -> bool:
-        if self._form == "times":
-            if (rank := _RANK.fullmatch(line)) and self._name:
-                value = number(rank[2])
-                if value is not None and len(self._ranks[self._name]) < _MOST_TIMED_RANKS:
-                    self._rank = int(rank[1])
-                    self._ranks[self._name][self._rank] = value
-                return True
-            if name := _NAME.fullmatch(line):
-                self._name = name[1]
-                self._ranks.setdefault(name[1], {})
-                self._row(name[1], None, None)
-                return True
-            return False
-        if self._form == "(min," and (found := _RANGE.fullmatch(line)):
-            self._row(found[1], number(found[2]), number(found[3]))
-            return True
-        if self._form == "max t" and (found := _MAX.fullmatch(line)):
-            self._row(found[1], None, number(found[2]))
-            return True
+    def old(self, values: Values, line: str) -> None:
+        self._begin("")
+        self.blocks += 1
+        for name, text in _OLD_FIELD.findall(values["fields"]):
+            self._row(name, None, number(text))
+
+    def range(self, values: Values, line: str) -> bool:
+        fits = line[0].isspace() and self._form == ("max" if values["min"] is None else "(min, max)")
+        if fits:
+            self._row(values["timer"], values["min"], values["max"])
+        return fits
+
+    def named(self, values: Values, line: str) -> bool:
+        taken = line[0].isspace() and self._form == "times"
+        if taken:
+            self._name = values["timer"]
+            self._ranks.setdefault(self._name, {})
+            self._row(self._name, None, None)
+        return taken
+
+    def rank(self, values: Values, line: str) -> bool:
+        ranks = self._ranks.get(self._name)
+        if ranks is not None and values["spent"] is not None and len(ranks) < _MOST_TIMED_RANKS:
+            self._rank = values["rank"]
+            ranks[self._rank] = values["spent"]
+        return ranks is not None
+
+    def span(self, values: Values, line: str) -> bool:
+        times = [time for word in values["times"].split() if (time := number(word)) is not None]
+        known = values["timer"] == self._name and self._rank in self._ranks.get(self._name, {})
+        if known and self._count + len(times) <= _MOST_SPANS:
+            self._count += len(times)
+            self._spans.setdefault((self._name, self._rank), ([], []))[values["end"] == "end"].extend(times)
+        return self._form == "times"
+
+    def other(self, values: Values, line: str) -> bool:
+        self._form = ""
         return False
 
-    def _row(self, name: str, least: float | None, most: float | None) -> None:
-        if len(self._rows) < _MOST:
-            self._rows[name] = {"timer": name, "min": least, "max": most, "rank_of_max": None, "ranks": None}
+    def _row(self, name: str, least: float | None, most: float | None, *of_ranks: int) -> None:
+        if len(self._rows) < _MOST or name in self._rows:
+            rank, ranks = of_ranks or (None, None)
+            self._rows[name] = {"timer": name, "min": least, "max": most, "rank_of_max": rank, "ranks": ranks}
 
 
 _STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?)\]")
@@ -157,8 +149,8 @@ _MOST_RANKS = 65_536
 _SLOW = 1.5
 
 
-def _iteration(found: IterationLine, notes: Notes, line: str) -> dict[str, Any]:
-    row: dict[str, Any] = {"iteration": found.number, **dict.fromkeys(_NAMED)}
+def _iteration(found: IterationLine, notes: Notes, line: str) -> Values:
+    row: Values = {"iteration": found.number, **dict.fromkeys(_NAMED)}
     if found.cut:
         notes.warn(f"iteration {found.number}: the line is cut off")
         notes.puzzled(line)
@@ -184,14 +176,14 @@ def _parse_megatron(text: str) -> Reading:
     and the other values of its line. ``loss`` is None if the step was skipped or the line has none.
     """
     notes = Notes()
-    rows: list[dict[str, Any]] = []
-    memory: dict[int, dict[str, Any]] = {}
+    rows: list[Values] = []
+    memory: dict[int, Values] = {}
     total = None
-    timers, settings = Timers(), Settings()
+    timers, settings = _Timers(), Settings()
     run, known = 0, set[int]()
     for at, line in enumerate(plain_lines(text), 1):
-        found = iteration_line(line)
-        if found is None:
+        printed_line = iteration_line(line)
+        if printed_line is None:
             if setting := None if timers.take(line) else printed(line):
                 # Without a label, lines that follow each other are of one process.
                 run = run or at
@@ -204,10 +196,10 @@ def _parse_megatron(text: str) -> Reading:
             run = run if setting else 0
             continue
         run = 0
-        total = found.total
-        row = _iteration(found, notes, line)
+        total = printed_line.total
+        row = _iteration(printed_line, notes, line)
         known.add(row["iteration"])
-        if stamp := _STAMP.search(line[: found.start]):
+        if stamp := _STAMP.search(line[: printed_line.start]):
             row["time"] = stamp[1]
         rows.append(row)
     units = {unit for row in rows if (unit := row.pop("elapsed_unit", None))}
@@ -228,7 +220,7 @@ def _parse_megatron(text: str) -> Reading:
     return notes.reading(values)
 
 
-def _memory(found: re.Match[str]) -> dict[str, Any]:
+def _memory(found: re.Match[str]) -> Values:
     """Return the memory of a rank; what a line that is cut off lacks is None."""
     known = {name.lower().replace(" ", "_"): number(text) for name, text in _MEMORY_FIELD.findall(found[3])}
     names = ("allocated", "max_allocated", "reserved", "max_reserved")
@@ -236,7 +228,7 @@ def _memory(found: re.Match[str]) -> dict[str, Any]:
     return {"rank": int(found[1]), "iteration": after, **{name: known.get(name) for name in names}}
 
 
-def _settings(settings: Settings) -> list[dict[str, Any]]:
+def _settings(settings: Settings) -> list[Values]:
     return [{"printed_by": source, **values} for source, values in list(settings.of.items())[:4096]]
 
 
@@ -273,7 +265,7 @@ _LINES = re.compile(r"(\d{1,15}) lines\.\.", re.I)
 _MOST_FILES = 10_000
 
 
-def _gpu(line: str) -> dict[str, Any] | None:
+def _gpu(line: str) -> Values | None:
     gpu = gpu_of(line)
     if gpu is None:
         return None
@@ -290,8 +282,8 @@ def _gpu(line: str) -> dict[str, Any] | None:
     }
 
 
-def _last_sample(lines: list[str]) -> list[dict[str, Any]]:
-    samples: list[list[dict[str, Any]]] = [[]]
+def _last_sample(lines: list[str]) -> list[Values]:
+    samples: list[list[Values]] = [[]]
     for gpu in filter(None, (_gpu(line.strip()) for line in lines)):
         if samples[-1] and gpu["index"] <= samples[-1][-1]["index"]:
             samples = [samples[-1], []]
@@ -302,7 +294,7 @@ def _last_sample(lines: list[str]) -> list[dict[str, Any]]:
 def _parse_monitor(text: str) -> Reading:
     """Return ``job``, ``lines`` by heading, the last line of each of ``files``, ``gpus``, and what megatron-log has."""
     job, heading = None, ""
-    counts: list[dict[str, Any]] = []
+    counts: list[Values] = []
     parts: dict[str, list[str]] = {}
     name = ""
     for line in plain_lines(text):

@@ -22,7 +22,7 @@ from fabtui.importers.result import Result
 from fabtui.importers.to_model.session_draft import SessionDraft, node_name
 from fabtui.model.events import APPLY_ERRORS, Event
 from fabtui.model.session_model import Model
-from fabtui_node.parsers.base import Format, Notes
+from fabtui_node.parsers.base import Notes
 
 _RECORDING = "fabtui-recording"
 
@@ -58,11 +58,11 @@ def events(results: Iterable[Result]) -> list[Event]:
 
     Nothing is in them for a file whose kind has no pairs, no collectives and no facts of a node.
     """
-    found = list(results)
-    if len(found) == 1 and found[0].kind == _RECORDING:
-        return _recorded(found[0].source.text)
+    files = list(results)
+    if len(files) == 1 and files[0].kind == _RECORDING:
+        return _recorded(files[0].source.text)
     draft = SessionDraft()
-    for result in found:
+    for result in files:
         if result.kind == _RECORDING:
             _add_recording(draft, result.source.text)
         elif result.known:
@@ -78,22 +78,14 @@ def events(results: Iterable[Result]) -> list[Event]:
 
 
 def model(results: Iterable[Result]) -> Model:
-    return _applied(events(results))
+    return fabtui_files.applied(events(results), Notes())
 
 
-def _applied(happened: Iterable[Event]) -> Model:
-    found = Model()
-    notes = Notes()
-    for one in happened:
-        fabtui_files.apply(found, one, notes)
-    return found
-
-
-def without_facts(found: Model) -> Model:
+def without_facts(session: Model) -> Model:
     """Return the model of what a CSV snapshot holds of a session: the measurements, and no facts of nodes."""
     draft = SessionDraft()
-    add_snapshot(draft, {"measurements": rows(found)}, "")
-    return _applied(draft.events())
+    add_snapshot(draft, {"measurements": rows(session)}, "")
+    return fabtui_files.applied(draft.events(), Notes())
 
 
 def stem(name: str) -> str:
@@ -107,63 +99,53 @@ def stem(name: str) -> str:
 
 def _recorded(text: str) -> list[Event]:
     model = Model()
-    found = []
+    happened = []
     for event in fabtui_files.events(text, Notes()):
         try:
             model.apply(event)
         except APPLY_ERRORS:
             continue
-        found.append(event)
-    return found
+        happened.append(event)
+    return happened
 
 
 def _add_recording(draft: SessionDraft, text: str) -> None:
-    found = fabtui_files.replayed(text, Notes())
-    draft.lab = draft.lab or found.lab
-    for name, record in found.nodes.items():
+    session = fabtui_files.applied(fabtui_files.events(text, notes := Notes()), notes)
+    draft.lab = draft.lab or session.lab
+    for name, record in session.nodes.items():
         draft.node(name)
         draft.records.setdefault(name, record)
-    for end in found.endpoints:
+    for end in session.endpoints:
         draft.endpoint(end.node, end.index, **{name: getattr(end, name) for name in ENDPOINT_FIELDS})
-    add_arms(draft, found.comparison)
-    draft.measurements += [*found.measurements(), *found.results.arms()]
-    for probe in found.options.get("probes", []):
+    add_arms(draft, session.comparison)
+    draft.measurements += [*session.measurements(), *session.results.arms()]
+    for probe in session.options.get("probes", []):
         draft.probes.setdefault(str(probe))
-    draft.untested += [(src, dst, why) for (src, dst), why in found.untested.items()]
+    draft.untested += [(src, dst, why) for (src, dst), why in session.untested.items()]
 
 
-def errors_in(result: Result, found: Diagnosis) -> Causes:
-    """Return the errors in an output that may have lines of a log, or problems of a node that no rule explains.
-
-    Args:
-        result: The output.
-        found: Its diagnosis.
-    """
+def errors_in(result: Result, diagnosis: Diagnosis) -> Causes:
+    """Return the errors in an output that may have lines of a log, or problems of a node that no rule explains."""
     reader = LogReader()
-    form, findings = formats().get(result.kind), found.findings
-    explained = not findings or any(one.code or one.facts.get("action") for one in findings)
+    form, findings = formats().get(result.kind), diagnosis.findings
+    explained = not findings or any(finding.code or finding.facts.get("action") for finding in findings)
     if form is not None and (form.errors or (form.facts is not None and not explained)):
         reader.add(result.source.text)
     return reader.result()
 
 
-def _has_facts(form: Format) -> bool:
-    return form.facts is not None or bool(form.job)
-
-
 def examined(result: Result) -> Diagnosis:
     """Return the diagnosis of an output; nothing is found in one whose format is unknown."""
-    judged = result.known and (convertible(result.kind) or _has_facts(formats()[result.kind]))
-    found = diagnose(Evidence(model([result]) if judged else Model()))
+    diagnosis = diagnose(Evidence(model([result])))
     if is_ours(result.kind):
-        return found
+        return diagnosis
     # A session has its preflight for notes, for more findings than it lists, and for those that go with another.
-    others = [one for one in found.all_findings if one.rule.domain is not Domain.NODES]
-    every = in_order(found.model, [*others, *found.preflight.findings])
-    return replace(found, findings=every, all_findings=every)
+    others = [finding for finding in diagnosis.all_findings if finding.rule.domain is not Domain.NODES]
+    every = in_order(diagnosis.model, [*others, *diagnosis.preflight.findings])
+    return replace(diagnosis, findings=every, all_findings=every)
 
 
 def findings_about(result: Result) -> list[Finding]:
     """Return all findings about an output, with errors in lines of logs, the first one first."""
-    found = examined(result)
-    return with_errors(found, errors_in(result, found)).all_findings
+    diagnosis = examined(result)
+    return with_errors(diagnosis, errors_in(result, diagnosis)).all_findings

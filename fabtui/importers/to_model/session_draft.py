@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import (
@@ -71,9 +72,9 @@ class SessionDraft:
 
     def conclusion(self, source: str, values: Mapping[str, Any]) -> None:
         """Keep who is behind in a running job by a source of evidence, see `fabtui.model.job_evidence`."""
-        found = {"sentences": values.get("answer"), "suspects": values.get("behind")}
-        found |= {name: values.get(name) for name in ("hangs", "next")}
-        self.evidence.append(JobEvidence(node="", source=source, value=found, time=1.0))
+        names = {"sentences": "answer", "suspects": "behind", "hangs": "hangs", "next": "next"}
+        concluded = {ours: values.get(name) for ours, name in names.items()}
+        self.evidence.append(JobEvidence(node="", source=source, value=concluded, time=1.0))
 
     def node(self, name: str) -> str:
         """Make sure that a node is there; returns its name."""
@@ -110,14 +111,10 @@ class SessionDraft:
         # A node that got endpoints after all needs no row that stands for none.
         real = {node for (node, _), fields in self.endpoints.items() if fields.get("kind") != "none"}
         places = {name: number for number, name in enumerate(self.nodes)}
-        keys = sorted(
-            (key for key, fields in self.endpoints.items() if fields.get("kind") != "none" or key[0] not in real),
-            key=lambda key: (places[key[0]], key[1]),
-        )
-        endpoints = [
-            Endpoint(number, node, index, **self.endpoints[node, index]) for number, (node, index) in enumerate(keys)
-        ]
-        found: list[Event] = [
+        kept = [key for key, fields in self.endpoints.items() if fields.get("kind") != "none" or key[0] not in real]
+        kept.sort(key=lambda key: (places[key[0]], key[1]))
+        endpoints = [Endpoint(number, *key, **self.endpoints[key]) for number, key in enumerate(kept)]
+        happened: list[Event] = [
             SessionStart(
                 format=FORMAT,
                 version=__version__,
@@ -127,7 +124,7 @@ class SessionDraft:
                 options={"probes": list(self.probes) or ["read"], "unnamed": list(self._taken)},
             ),
             *(event for name in self.nodes for event in self._state(name)),
-            EndpointsAdded(endpoints=endpoints, notes={n: one.note for n, one in self.records.items() if one.note}),
+            EndpointsAdded(endpoints=endpoints, notes={n: r.note for n, r in self.records.items() if r.note}),
             # After the endpoints: some give the leaf switches of these.
             *(event for name in self.nodes for event in self._probed(name)),
             PlanUpdate(slow_below=0.7, arms=self.arms, untested=self.untested),
@@ -135,7 +132,7 @@ class SessionDraft:
             *self.evidence,
             PhaseStart(name="done", total=0),
         ]
-        return [replace(event, seq=number) for number, event in enumerate(found)]
+        return [replace(event, seq=number) for number, event in enumerate(happened)]
 
     def record(self, node: str) -> NodeRecord:
         return self.records.setdefault(node, NodeRecord(node, NodeState.READY, "read from a file"))

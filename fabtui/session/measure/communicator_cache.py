@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from fabtui.model.pair_index import Pair
+from fabtui.model.schedule import Pair
 from fabtui.sanitize import one_line
 from fabtui.session.measure.measurement_context import MeasurementContext
 from fabtui.session.node_client import GRACE

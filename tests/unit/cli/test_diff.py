@@ -11,8 +11,9 @@ import pytest
 
 from fabtui.cli import main as entry
 from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.export.atomic_write import write_text
 from fabtui.export.csv import write_csv
-from fabtui.export.json import write_json
+from fabtui.export.json import session_text
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 
@@ -29,7 +30,7 @@ def written(recording: str, path: Path) -> str:
     if path.suffix == ".csv":
         write_csv(model, path)
     else:
-        write_json(diagnose(model), path)
+        write_text(path, session_text(diagnose(model)))
     return str(path)
 
 

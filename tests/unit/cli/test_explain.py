@@ -167,8 +167,8 @@ def test_an_error_of_one_node_has_commands_for_that_node(capsys: Out) -> None:
 def test_all_rules_and_errors_are_listed(capsys: Out) -> None:
     assert entry.main(["explain", "--list"]) == 0
     out = capsys.readouterr().out
-    assert all(f"  {rule.id}  {rule.name} " in out for rule in RULES)
-    assert all(f"  {one.code:<5}  {one.id} " in out for one in meanings())
+    assert all(f"  {rule.id:<5}  {rule.name} " in out for rule in RULES)
+    assert all(f"  {one.code:<4}  {one.id} " in out for one in meanings())
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,9 @@ def play(monkeypatch: pytest.MonkeyPatch, nodes: FakeNodes) -> None:
     monkeypatch.setattr(foreground, "LiveFeed", lambda options: real(options, nodes))
 
 
-def preflight(nodes: FakeNodes, *argv: str, record: str = "--no-record") -> int:
-    return entry.main(["preflight", "--nodes", ",".join(nodes.script.gpus), *record.split(), "--quiet", *argv])
+def preflight(nodes: FakeNodes, *argv: str) -> int:
+    record = [] if "--record" in argv else ["--no-record"]
+    return entry.main(["preflight", "--nodes", ",".join(nodes.script.gpus), *record, "--quiet", *argv])
 
 
 def script(**results: dict[str, Any]) -> Script:
@@ -177,14 +178,14 @@ def test_a_node_that_is_not_reached_has_no_verdict(
 def test_what_was_found_is_reported_also_when_a_file_cannot_be_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    from fabtui.export.atomic_write import write_atomically as real
+    from fabtui.export.atomic_write import write_text as real
 
-    def full(path: Path, write: Any) -> None:
+    def full(path: Path, text: str) -> None:
         if path.name == "facts.json":
             raise OSError(errno.ENOSPC, "No space left on device")
-        real(path, write)
+        real(path, text)
 
-    monkeypatch.setattr(printing, "write_atomically", full)
+    monkeypatch.setattr(printing, "write_text", full)
     play(monkeypatch, nodes := FakeNodes(script()))
     table = tmp_path / "facts.csv"
     assert preflight(nodes, "--json", str(tmp_path / "facts.json"), "--csv", str(table)) == 2
@@ -201,9 +202,7 @@ def test_a_baseline_reports_what_changed(
     path = tmp_path / "before"
     with monkeypatch.context() as patched:
         play(patched, nodes := FakeNodes(script()))
-        kept = ["--json", str(path)] if kind == "json" else []
-        record = "--no-record" if kind == "json" else f"--record {path}"
-        assert preflight(nodes, *kept, record=record) == 0
+        assert preflight(nodes, "--json" if kind == "json" else "--record", str(path)) == 0
     with monkeypatch.context() as patched:
         play(patched, nodes := FakeNodes(script()))
         assert preflight(nodes, "--baseline", str(path)) == 0

@@ -13,7 +13,7 @@ import pytest
 from fabtui import load_snapshot
 from fabtui.cli import main as entry
 from fabtui.cli.commands import read
-from fabtui.importers.matrix import matrix
+from fabtui.importers.tables import matrix
 from fabtui.report.imported_output import value_blocks
 from fabtui.report.text import text_lines
 from tests.unit.importers.places import output_of

@@ -14,7 +14,7 @@ import pytest
 
 from fabtui.cli import main as entry
 from fabtui.cli.commands import run as command
-from fabtui.cli.outputs import DIAGNOSIS_WRITERS
+from fabtui.cli.outputs import DIAGNOSIS_TEXTS
 from fabtui.diagnosis import diagnosis
 from fabtui.diagnosis.pairs.tally import Tally
 from fabtui.model.session_model import Model
@@ -217,7 +217,7 @@ def test_what_is_written_is_reported_also_when_another_file_cannot_be(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setitem(DIAGNOSIS_WRITERS, "json", full)
+    monkeypatch.setitem(DIAGNOSIS_TEXTS, "json", full)
     files = ("--csv", str(tmp_path / "a.csv"), "--json", str(tmp_path / "a.json"))
     assert run(monkeypatch, FakeNodes(Script({"a": 2})), "--probes", "p2p", *files) == 2
     reported = capsys.readouterr()

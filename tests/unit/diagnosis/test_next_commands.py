@@ -267,6 +267,8 @@ def test_commands_of_an_error_run_on_the_end_that_they_concern() -> None:
             "--transport openssh --remote-python /opt/python3 ",
         ),
         ({"engine": "gloo", "bytes": 8, "ranks_per_node": 2}, "--engine gloo --bytes 8 --ranks-per-node 2 "),
+        ({"engine": "nccl"}, "--engine nccl "),
+        ({"engine": "torch", "bytes": 8}, "--bytes 8 "),
         ({"bytes": "8"}, ""),
     ],
 )

@@ -10,8 +10,8 @@ from jsonschema import Draft202012Validator
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.knowledge.published_ranges import PublishedRange, published, published_ranges
+from fabtui.export.formats import schema
 from fabtui.export.json import as_json
-from fabtui.export.json_schemas import schema
 from fabtui.importers.session import read_session
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, InventoryUpdate, Measured, SessionStart

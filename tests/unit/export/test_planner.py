@@ -14,9 +14,10 @@ from jsonschema.exceptions import ValidationError
 
 from fabtui.cli import main as entry
 from fabtui.diagnosis.node_bandwidth import node_bandwidth
+from fabtui.export.atomic_write import write_text
 from fabtui.export.csv import write_csv
-from fabtui.export.json_schemas import schema
-from fabtui.export.planner import as_json, write_planner
+from fabtui.export.formats import schema
+from fabtui.export.planner import as_json, planner_text
 from fabtui.model.events import Measured
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
@@ -71,7 +72,7 @@ def load(path: Path, program: str) -> dict[int, list[Any]]:
 def test_the_loader_gives_what_the_programs_index(program: str, bits: int, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     model = fabric("abc", 2, lambda s, d: 0.5 if {s[0], d[0]} == {"a", "b"} else 1.0)
-    write_planner(model, tmp_path / "p.json")
+    write_text(tmp_path / "p.json", planner_text(model))
     info = load(tmp_path / "p.json", program)
     plan = json.loads((tmp_path / "p.json").read_text())
     assert list(info) == [0, 1, 2]

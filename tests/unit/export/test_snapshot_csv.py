@@ -8,12 +8,16 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import fabtui
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
+from fabtui.export.atomic_write import write_text
 from fabtui.export.csv import COLUMNS, rows, write_csv
-from fabtui.export.json import as_json, write_json
+from fabtui.export.formats import escaped, unescaped, when
+from fabtui.export.json import as_json, session_text
 from fabtui.model.events import InventoryUpdate
 
 Maker = Callable[[], Any]
@@ -108,8 +112,6 @@ def test_a_slow_row_names_what_it_was_compared_with(make_model: Maker) -> None:
 
 def test_times_are_utc(make_model: Maker) -> None:
     model = make_model().start(["a"]).endpoints({"a": 2}).model()
-    from fabtui.export.csv_table import when
-
     assert when(0.0) is None
     assert when(1_700_000_000.25) == "2023-11-14T22:13:20.250Z"
     assert rows(model) == []
@@ -369,7 +371,7 @@ def test_the_json_holds_everything(make_model: Maker, tmp_path: Path) -> None:
     maker = whole(make_model)
     maker.events.append(InventoryUpdate("n9", {"host": "n9", "load": float("nan")}, time=maker.now))
     maker.add("log", level="info", text="\x1b[2Jcleared")
-    write_json(diagnose(maker.model()), path)
+    write_text(path, session_text(diagnose(maker.model())))
     value = json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(name))
     assert value == json.loads(json.dumps(as_json(diagnose(maker.model()))))
     assert [node["name"] for node in value["nodes"]] == ["n10", "n9"]
@@ -394,3 +396,20 @@ def test_of_several_addresses_a_matrix_has_the_worst(make_model: Maker, tmp_path
     write_csv(maker.model(), path)
     frame = fabtui.load_snapshot(path)
     assert [frame.pivot_layer(layer).loc["a", "b"] for layer in ("mtu", "ping", "iperf3")] == [1500.0, 0.4, 3.0]
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1", "\uff1d1", "'=1", "'x"])
+def test_what_a_spreadsheet_would_run_is_marked(text: str) -> None:
+    assert escaped(text) == "'" + text
+
+
+@pytest.mark.parametrize("text", ["", "n060:3", "NET/IB/5", "a=b", "it's", "0.0.0.0"])
+def test_plain_text_stays(text: str) -> None:
+    assert escaped(text) == text
+
+
+@pytest.mark.slow
+@given(st.text())
+def test_any_text_of_a_cell_is_restored(text: str) -> None:
+    assert unescaped(escaped(text)) == text
+    assert escaped(text)[:1] not in tuple("=+-@\t\r")

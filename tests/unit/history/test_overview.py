@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from fabtui.cli.main import main
-from fabtui.export.json_schemas import schema
+from fabtui.export.formats import schema
 from fabtui.history.file import history_file
 from tests.past import MOVED, write_past
 

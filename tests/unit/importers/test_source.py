@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from fabtui.errors import InputError
-from fabtui.importers import packed as packed_files
+from fabtui.importers import sources as packed_files
 from fabtui.importers import sources as source
 from fabtui.importers.sources import sources
 

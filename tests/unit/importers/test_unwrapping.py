@@ -51,6 +51,14 @@ def test_a_folded_log_is_read_as_it_was(width: int) -> None:
     assert f"lines that were cut at {width} characters are joined" in result.warnings
 
 
+@pytest.mark.skipif(not REAL.is_dir(), reason="no real samples here (FABTUI_REAL_SAMPLES)")
+def test_a_table_that_is_wider_than_the_terminal() -> None:
+    table = (REAL / "nccl-tests/nii-h100-1x8.txt").read_text()
+    result = of_text(folded(table, 80))
+    assert result.kind == "nccl-tests"
+    assert result.values == of_text(table).values
+
+
 @pytest.mark.slow
 def test_lines_as_they_were_printed_stay() -> None:
     """No sample of ours is changed: long lines of one length are not cut lines, and a table reads no better joined."""

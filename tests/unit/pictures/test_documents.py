@@ -10,11 +10,9 @@ from fabtui.importers.result import read
 from fabtui.importers.sources import Source
 from fabtui.importers.to_model.dispatch import model as model_of
 from fabtui.model.session_model import Model
-from fabtui.pictures.connectivity import connectivity_scene
-from fabtui.pictures.heatmap import matrix_scene
-from fabtui.pictures.palette import colors, rgb
-from fabtui.pictures.png import SCALE
-from fabtui.pictures.scene import Scene, Tiles
+from fabtui.pictures.drawing import SCALE
+from fabtui.pictures.heatmap import connectivity_scene, matrix_scene
+from fabtui.pictures.scene import Scene, Tiles, colors, rgb
 from fabtui.presentation.cell_levels import CellStyle
 
 from .decoding import connectivity_png, decoded, matrix_png

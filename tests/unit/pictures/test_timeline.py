@@ -9,8 +9,8 @@ import pytest
 
 from fabtui.importers.result import read
 from fabtui.importers.sources import Source
+from fabtui.pictures.drawing import svg
 from fabtui.pictures.scene import Box, Text
-from fabtui.pictures.svg import svg
 from fabtui.pictures.timeline import GROUPS, group_of, timeline_scene
 
 from .decoding import timeline_svg

@@ -9,8 +9,8 @@ from jsonschema import Draft202012Validator
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Finding
+from fabtui.export.formats import schema
 from fabtui.export.json import as_json
-from fabtui.export.json_schemas import schema
 from fabtui.importers.session import replayed
 from fabtui.model.records import Recurrence
 from fabtui.model.session_model import Model

@@ -1,11 +1,11 @@
-"""Lines that are cut."""
+"""Columns that are padded, and lines that are cut."""
 
 from __future__ import annotations
 
 import pytest
 
 from fabtui.presentation.wording import plain
-from fabtui.presentation.wrapping import Line, in_clauses, whole, wrapped
+from fabtui.presentation.wrapping import Line, aligned, filled, in_clauses, padded, whole, wrapped
 
 LOG: Line = [("22:04:21 ", "dim"), ("sweep ended: 2 of 12 pairs are bad: n0:1 > n1:0 failed; and 1 more", "")]
 
@@ -36,3 +36,19 @@ def test_a_number_stays_with_its_unit() -> None:
     for width in (38, 40):
         assert [plain(one) for one in wrapped(line, width, 2)] == ["n1:1 > n1:0 wrong data, 1 byte of", "  256 MiB"]
     assert [plain(one) for one in wrapped([("256 MiB", "")], 4, 0)] == ["256", "MiB"]
+
+
+def test_columns_are_as_wide_as_their_widest_cell() -> None:
+    rows = [["node", "GB/s", "why"], ["n000", "360", "ok"], ["节点", "1.96", "slow"]]
+    assert padded(rows, (0, 2))[1] == ["n000", " 360", "ok  "]
+    assert aligned(rows, (0, 2)) == [
+        "  node  GB/s  why",
+        "  n000   360  ok",
+        "  节点  1.96  slow",
+    ]
+    assert aligned(rows, (0, 2), gap=" | ", indent="")[1] == "n000 |  360 | ok"
+
+
+def test_columns_without_a_value_are_found() -> None:
+    assert filled([["a", "", "-"], ["", "", "b"]]) == [0, 2]
+    assert filled([["a", "", "-"]], nothing=("",)) == [0, 2]

@@ -8,7 +8,8 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
-from fabtui.export.json import write_json
+from fabtui.export.atomic_write import write_text
+from fabtui.export.json import session_text
 from fabtui.model.layers import Layer
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
@@ -21,7 +22,7 @@ def test_a_recording_and_the_snapshot_of_it_are_the_same_baseline(tmp_path: Path
     model = Model()
     for event in read_events(RECORDING):
         model.apply(event)
-    write_json(diagnose(model), tmp_path / "s.json")
+    write_text(tmp_path / "s.json", session_text(diagnose(model)))
     (tmp_path / "plain.jsonl").write_bytes(gzip.decompress(RECORDING.read_bytes()))
     first = read_baseline(RECORDING)
     assert first.layer is Layer.P2P
