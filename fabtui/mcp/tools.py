@@ -60,8 +60,7 @@ from fabtui.report.text import text_lines
 from fabtui.sanitize import one_line
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import JobQuery, SessionOptions
-from fabtui.session.running_job.job_report import reported
-from fabtui.session.running_job.job_session import PATIENCE, observed
+from fabtui.session.running_job.job_session import PATIENCE, observed, reported
 from fabtui.session.running_job.monitor import JobMonitor
 
 #: Maximum number of notices of connections.

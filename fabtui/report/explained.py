@@ -11,10 +11,9 @@ from fabtui.diagnosis.diagnosis import RULES, Diagnosis
 from fabtui.diagnosis.experiment import experiments_text
 from fabtui.diagnosis.finding import Rule
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning, filled
+from fabtui.diagnosis.knowledge.error_numbers import ShortCode, short_code
 from fabtui.diagnosis.knowledge.failure_stage import explained_errors
-from fabtui.diagnosis.knowledge.log_causes import Causes, LogPlace, LogReader, Occurrences
-from fabtui.diagnosis.knowledge.log_stamps import stamp_of
-from fabtui.diagnosis.knowledge.short_codes import ShortCode, short_code
+from fabtui.diagnosis.knowledge.log_causes import Causes, LogPlace, LogReader, Occurrences, stamp_of
 from fabtui.diagnosis.knowledge.xids import xids
 from fabtui.diagnosis.preflight.checks import ProbeJudgement
 from fabtui.errors import InputError

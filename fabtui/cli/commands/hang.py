@@ -42,8 +42,7 @@ from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import job_ids, own_jobs
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import USUAL_IDLE, JobQuery, SessionOptions
-from fabtui.session.running_job.job_report import options_for, reported
-from fabtui.session.running_job.job_session import PATIENCE, SNAPSHOT, JobSession, observed
+from fabtui.session.running_job.job_session import PATIENCE, SNAPSHOT, JobSession, observed, options_for, reported
 from fabtui.session.running_job.monitor import JobMonitor
 
 HELP = """\

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import statistics
 
-from fabtui.diagnosis.running_job.inspector import InspectorTimes, is_measured
+from fabtui.diagnosis.running_job.inspector import InspectorTimes
 from fabtui.importers.tables import Values
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import json_objects, number, plain_lines, whole
@@ -52,7 +52,11 @@ class _Records:
         if done.serial is not None:
             kind = done.operation if done.kind == "p2p" else "collective"
             row["last"][kind] = max(done.serial, row["last"].get(kind, done.serial))
-        if done.kind == "coll" and is_measured(done.source) and None not in (done.size, done.serial, done.time):
+        if (
+            done.kind == "coll"
+            and done.source in (None, "kernel_gpu")
+            and None not in (done.size, done.serial, done.time)
+        ):
             self.times.place(name, done.rank, done.host or "", done.pid)
             self.times.take(name, done.rank, done.operation, done.size or 0, done.serial or 0, done.time or 0.0)
 

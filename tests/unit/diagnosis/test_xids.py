@@ -6,10 +6,9 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import RULES
 from fabtui.diagnosis.finding import Finding, Kind, Severity, Subject
-from fabtui.diagnosis.knowledge import xids
+from fabtui.diagnosis.knowledge import load, xids
 from fabtui.diagnosis.knowledge.log_causes import LogReader
-from fabtui.diagnosis.knowledge.nvlink_report import nvlink_report
-from fabtui.diagnosis.knowledge.toml_data import load
+from fabtui.diagnosis.knowledge.xids import nvlink_report
 from fabtui.diagnosis.preflight.checks import ProbeJudgement
 from fabtui.diagnosis.preflight.node_context import NodeContext
 from fabtui.model.endpoints import Endpoint
