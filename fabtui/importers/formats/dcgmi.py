@@ -31,6 +31,14 @@ _FACTS = ("dcgm_version", "driver_version_detected", "gpu_device_ids_detected", 
 #: What the JSON is called by versions up to 3, and later.
 _JSON = ("DCGM GPU Diagnostic", "DCGM Diagnostic")
 _HEADER = ("diagnostic", "result")
+_DIAG_LIKELY = first_of(
+    (0.97, r"^\| (?:DCGM Version|Diagnostic) {1,40}\||ran diagnostic for group"),
+    (0.8, r"^Error: .{0,60}(?:host engine|establish a connection to the specified host)"),
+    (0.95, r'"DCGM (?:GPU )?Diagnostic"\s{0,20}:'),
+    (0.85, r"^\| (?:[A-Z][A-Za-z ]{1,24}|[a-z_]{3,24}) {1,40}\| (?:Pass|Fail|Skip|Warn)\b"),
+)
+_LINKS = first_of((0.97, r"^\|\s{1,8}NvLink Link Status\s{1,8}\|"), (0.9, r"^\s{1,16}gpuId [0-9]{1,4}:"))
+_DIAG_ARGV, _LINKS_ARGV = ("dcgmi", "diag", "-r", "1"), ("dcgmi", "nvlink", "--link-status")
 
 
 def _piece(cell: str) -> str:
@@ -262,24 +270,8 @@ def _link_facts(values: Values) -> dict[str, dict[str, Values]]:
 
 
 FORMATS = [
+    Format("dcgmi-diag", "results of DCGM's diagnostics", _DIAG_LIKELY, _parse_diag, _DIAG_ARGV),
     Format(
-        "dcgmi-diag",
-        "results of DCGM's diagnostics",
-        first_of(
-            (0.97, r"^\| (?:DCGM Version|Diagnostic) {1,40}\||ran diagnostic for group"),
-            (0.8, r"^Error: .{0,60}(?:host engine|establish a connection to the specified host)"),
-            (0.95, r'"DCGM (?:GPU )?Diagnostic"\s{0,20}:'),
-            (0.85, r"^\| (?:[A-Z][A-Za-z ]{1,24}|[a-z_]{3,24}) {1,40}\| (?:Pass|Fail|Skip|Warn)\b"),
-        ),
-        _parse_diag,
-        ("dcgmi", "diag", "-r", "1"),
-    ),
-    Format(
-        "dcgmi-nvlink",
-        "whether NVLinks are up, by DCGM",
-        first_of((0.97, r"^\|\s{1,8}NvLink Link Status\s{1,8}\|"), (0.9, r"^\s{1,16}gpuId [0-9]{1,4}:")),
-        _LinkStatus.parse,
-        ("dcgmi", "nvlink", "--link-status"),
-        facts=_link_facts,
+        "dcgmi-nvlink", "whether NVLinks are up, by DCGM", _LINKS, _LinkStatus.parse, _LINKS_ARGV, facts=_link_facts
     ),
 ]

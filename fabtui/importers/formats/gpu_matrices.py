@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 from fabtui.importers.tables import MOST, Tables, Values, add_row, column_names, kinds, matrix
@@ -38,6 +39,22 @@ _NVBANDWIDTH = kinds(
     name="[a-z][a-z0-9_]{2,80}",
 )
 _OF_TEST: Values = {"name": None, "status": "unknown", "matrices": [], "sum": None, "error": None}
+_COPY_LIKELY = first_of(
+    (0.98, 'nvbandwidth Version|"nvbandwidth"'),
+    (0.97, r"^[ \t]*memcpy (?:CE|SM|local) ?.{0,60}bandwidth \(GB/s\)"),
+    (0.9, r"(?:Running|Waiving) (?:host|device|all|multinode)_\w*memcpy\w*"),
+)
+_CUDA_LIKELY = first_of(
+    (0.98, r"P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test|P2P Connectivity Matrix"),
+    (0.97, "P2P=(?:Enabled|Disabled) (?:Bandwidth|Latency)"),
+)
+_P2P_LIKELY = first_of(
+    (0.96, r"simpleP2P\] - Starting|cudaMemcpyPeer / cudaMemcpy between GPU"),
+    (0.9, r"^> Peer access from .{1,100} -> .{1,100}: (?:Yes|No)|^Verification error @ element \d"),
+    (0.8, "Run kernel on GPU\\d{1,5}, taking source data from GPU"),
+)
+_benchmark = partial(Format, errors=True, incomparable=True)
+_COPY_TITLE = "nvbandwidth: matrices of copies between GPUs, and between GPUs and hosts"
 
 
 class _Nvbandwidth(Tables, lines=_NVBANDWIDTH, facts=_VERSIONS, fresh=_OF_TEST):
@@ -292,7 +309,7 @@ _SIMPLE = kinds(
 _OF_SIMPLE: Values = {**dict.fromkeys(("from", "to", "bandwidth", "passed")), "wrong": 0, "access": []}
 
 
-class _Simple(Tables, lines=_SIMPLE, facts=_OF_SIMPLE):
+class _Copy(Tables, lines=_SIMPLE, facts=_OF_SIMPLE):
     """Reads ``access`` between GPUs, the ``bandwidth`` of a copy between two, and whether the data was right.
 
     ``passed`` is None where the test did not get so far; ``wrong`` counts the elements that it lists.
@@ -318,41 +335,20 @@ class _Simple(Tables, lines=_SIMPLE, facts=_OF_SIMPLE):
 
 
 FORMATS = [
-    Format(
-        "nvbandwidth",
-        "nvbandwidth: matrices of copies between GPUs, and between GPUs and hosts",
-        first_of(
-            (0.98, 'nvbandwidth Version|"nvbandwidth"'),
-            (0.97, r"^[ \t]*memcpy (?:CE|SM|local) ?.{0,60}bandwidth \(GB/s\)"),
-            (0.9, r"(?:Running|Waiving) (?:host|device|all|multinode)_\w*memcpy\w*"),
-        ),
-        _parse_nvbandwidth,
-        convert=benchmarks.nvbandwidth,
-        incomparable=True,
-        errors=True,
-    ),
-    Format(
+    _benchmark("nvbandwidth", _COPY_TITLE, _COPY_LIKELY, _parse_nvbandwidth, convert=benchmarks.nvbandwidth),
+    _benchmark(
         "p2pBandwidthLatencyTest",
         "p2pBandwidthLatencyTest of the CUDA samples: matrices of access, bandwidth and latency",
-        first_of(
-            (0.98, r"P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test|P2P Connectivity Matrix"),
-            (0.97, "P2P=(?:Enabled|Disabled) (?:Bandwidth|Latency)"),
-        ),
+        _CUDA_LIKELY,
         _Cuda.parse,
         aliases="p2p-bandwidth",
         convert=benchmarks.cuda_p2p,
-        errors=True,
-        incomparable=True,
     ),
     Format(
         "simpleP2P",
         "simpleP2P of the CUDA samples: whether data read from another GPU is correct",
-        first_of(
-            (0.96, r"simpleP2P\] - Starting|cudaMemcpyPeer / cudaMemcpy between GPU"),
-            (0.9, r"^> Peer access from .{1,100} -> .{1,100}: (?:Yes|No)|^Verification error @ element \d"),
-            (0.8, "Run kernel on GPU\\d{1,5}, taking source data from GPU"),
-        ),
-        _Simple.parse,
+        _P2P_LIKELY,
+        _Copy.parse,
         units={"bandwidth": "GB/s"},
         aliases="simple-p2p",
         errors=True,

@@ -36,6 +36,24 @@ _OF_HOST = {
     "virtual memory": "as",
     "max user processes": "nproc",
 }
+_LIMITS_LIKELY = first_of(
+    (0.97, "^Limit +Soft Limit +Hard Limit +Units"),
+    (0.95, r"^(?:max locked memory|open files|core file size|stack size) +\([^)\n]{2,30}-[a-z]\) +\S+$"),
+    (0.8, r"\A(?=(?s:.*)^nofiles +\S+$)(?=(?s:.*)^stack\(kbytes\) +\S+$)"),
+)
+_SYSCTL_LIKELY = first_of((0.9, r"^(?:net|kernel|vm|fs)\.[\w.]{2,80} = \S"))
+_LSPCI_LIKELY = first_of(
+    (0.95, r"\b(?:LnkSta|LnkCap|ACSCtl):\s"),
+    (0.8, r"^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] [A-Z3][\w /-]{3,60}(?: \[[0-9a-f]{4}\])?: "),
+)
+_TOPOLOGY_LIKELY = first_of(
+    (0.96, r'<(?:gpu dev|net name)="[^<>]{0,300}(?:gdr|sm|rank|speed|maxconn)="'),
+    (0.9, r'<(?:pci busid|cpu (?:host_hash|numaid)|nvlink target)="'),
+    (0.8, r'<system version="\d{1,3}">'),
+)
+_PCI_TITLE = "lspci -vv: PCIe links, and access control of bridges"
+_PCI_UNITS = {"speed": "GT/s", "speed_max": "GT/s", "width": "lanes", "width_max": "lanes"}
+_TOPOLOGY_UNITS = {"speed": "Gb/s", "pcie": "Gb/s", "link_speed": "GT/s", "link_width": "lanes"}
 
 
 class _Limits(Tables, lines=_LIMITS):
@@ -299,44 +317,16 @@ def _topology_facts(values: Values) -> dict[str, Facts]:
 
 FORMATS = [
     Format(
-        "ulimit",
-        "limits of a process: ulimit -a, /proc/PID/limits",
-        first_of(
-            (0.97, "^Limit +Soft Limit +Hard Limit +Units"),
-            (0.95, r"^(?:max locked memory|open files|core file size|stack size) +\([^)\n]{2,30}-[a-z]\) +\S+$"),
-            (0.8, r"\A(?=(?s:.*)^nofiles +\S+$)(?=(?s:.*)^stack\(kbytes\) +\S+$)"),
-        ),
-        _Limits.parse,
-        facts=_limit_facts,
+        "ulimit", "limits of a process: ulimit -a, /proc/PID/limits", _LIMITS_LIKELY, _Limits.parse, facts=_limit_facts
     ),
-    Format(
-        "sysctl",
-        "sysctl: settings of the kernel",
-        first_of((0.9, r"^(?:net|kernel|vm|fs)\.[\w.]{2,80} = \S")),
-        _Settings.parse,
-        facts=_setting_facts,
-    ),
-    Format(
-        "lspci",
-        "lspci -vv: PCIe links, and access control of bridges",
-        first_of(
-            (0.95, r"\b(?:LnkSta|LnkCap|ACSCtl):\s"),
-            (0.8, r"^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] [A-Z3][\w /-]{3,60}(?: \[[0-9a-f]{4}\])?: "),
-        ),
-        _Lspci.parse,
-        units={"speed": "GT/s", "speed_max": "GT/s", "width": "lanes", "width_max": "lanes"},
-        facts=_pci_facts,
-    ),
+    Format("sysctl", "sysctl: settings of the kernel", _SYSCTL_LIKELY, _Settings.parse, facts=_setting_facts),
+    Format("lspci", _PCI_TITLE, _LSPCI_LIKELY, _Lspci.parse, units=_PCI_UNITS, facts=_pci_facts),
     Format(
         "nccl-topology",
         "NCCL's topology of a node as XML (NCCL_TOPO_DUMP_FILE): GPUs, NICs, PCIe links",
-        first_of(
-            (0.96, r'<(?:gpu dev|net name)="[^<>]{0,300}(?:gdr|sm|rank|speed|maxconn)="'),
-            (0.9, r'<(?:pci busid|cpu (?:host_hash|numaid)|nvlink target)="'),
-            (0.8, r'<system version="\d{1,3}">'),
-        ),
+        _TOPOLOGY_LIKELY,
         _parse_topology,
-        units={"speed": "Gb/s", "pcie": "Gb/s", "link_speed": "GT/s", "link_width": "lanes"},
+        units=_TOPOLOGY_UNITS,
         aliases="nccl-topo|topo-xml",
         facts=_topology_facts,
     ),

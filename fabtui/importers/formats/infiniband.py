@@ -17,6 +17,24 @@ _WORDS: dict[str, Any] = {
     "name": (r".*", lambda text: text[:200]),
     "type": (r"ca|switch|router|\?\?\?", lambda word: {"ca": "CA", "???": "unknown"}.get(word, word)),
 }
+_IBPING_LIKELY = first_of((0.97, "ibping statistics ---"), (0.9, "^Pong from "))
+_IBTRACERT_LIKELY = first_of((0.97, r"^\[\d+\] -> (\w+ port )?\{0x"), (0.7, r"^From (ca|switch|router) \{0x"))
+_IBROUTE_LIKELY = first_of(
+    (0.97, r"Unicast lids \[0x"),
+    (0.9, r"^0x[0-9a-fA-F]{4} \d{3} : \((?:Channel Adapter|Switch|Router) portguid 0x"),
+)
+_IBADDR_LIKELY = first_of((0.95, r"^(GID \S+ )?LID start (0x)?[0-9a-f]+ end "))
+_STAGES = r"^[ \t]{0,8}(?:-I- )?stage {1,60}(?:warnings {1,20}errors|errors {1,20}warnings)\b"
+_IBDIAGNET_LIKELY = first_of(
+    (0.97, rf"(?i){_STAGES}|^[ \t]{{0,8}}-I- stages status report"),
+    (0.9, r"(?i)\bibdiagnet2?\.(?:log|db_csv)\b|nodes \(\d+ switches & \d+ ca-s\) discovered"),
+    (0.6, r"^[ \t]{0,8}-[IWE]- .{1,300}\n(?:.*\n){0,3}?[ \t]{0,8}-[IWE]- "),
+)
+_IBSWINFO_LIKELY = first_of((0.95, r"^PSU\d status\s+\||^(psu\d\.|fan#\d)"), (0.8, r"^(part number|PSID)\s+\|"))
+_PING_UNITS = {"loss": "%", "rtt_min": "ms", "rtt_avg": "ms", "rtt_max": "ms", "rtts": "ms"}
+_VITAL_UNITS = {"uptime": "s", "temperature": "C", "temperature_max": "C", "power": "W", "fans": "rpm", "modules": "C"}
+_DIAGNET_TITLE = "ibdiagnet: warnings and errors of each check of an InfiniBand fabric"
+_SWINFO_TITLE = "ibswinfo: power, fans and temperatures of an unmanaged switch"
 
 
 class _Tool(Tables):
@@ -307,54 +325,10 @@ def _seconds(value: str) -> float | None:
 
 
 FORMATS = [
-    Format(
-        "ibping",
-        "ibping: round trips of management packets",
-        first_of((0.97, "ibping statistics ---"), (0.9, "^Pong from ")),
-        _Ibping.parse,
-        units={"loss": "%", "rtt_min": "ms", "rtt_avg": "ms", "rtt_max": "ms", "rtts": "ms"},
-    ),
-    Format(
-        "ibtracert",
-        "ibtracert: the path from one port to another",
-        first_of((0.97, r"^\[\d+\] -> (\w+ port )?\{0x"), (0.7, r"^From (ca|switch|router) \{0x")),
-        _Ibtracert.parse,
-    ),
-    Format(
-        "ibroute",
-        "ibroute: the forwarding table of a switch",
-        first_of(
-            (0.97, r"Unicast lids \[0x"),
-            (0.9, r"^0x[0-9a-fA-F]{4} \d{3} : \((?:Channel Adapter|Switch|Router) portguid 0x"),
-        ),
-        _Ibroute.parse,
-    ),
-    Format(
-        "ibaddr",
-        "ibaddr: the addresses of a port",
-        first_of((0.95, r"^(GID \S+ )?LID start (0x)?[0-9a-f]+ end ")),
-        _Ibaddr.parse,
-    ),
-    Format(
-        "ibdiagnet",
-        "ibdiagnet: warnings and errors of each check of an InfiniBand fabric",
-        first_of(
-            (
-                0.97,
-                r"(?i)^[ \t]{0,8}(?:-I- )?stage {1,60}(?:warnings {1,20}errors|errors {1,20}warnings)\b"
-                r"|^[ \t]{0,8}-I- stages status report",
-            ),
-            (0.9, r"(?i)\bibdiagnet2?\.(?:log|db_csv)\b|nodes \(\d+ switches & \d+ ca-s\) discovered"),
-            (0.6, r"^[ \t]{0,8}-[IWE]- .{1,300}\n(?:.*\n){0,3}?[ \t]{0,8}-[IWE]- "),
-        ),
-        _Ibdiagnet.parse,
-        aliases="ibdiagnet2",
-    ),
-    Format(
-        "ibswinfo",
-        "ibswinfo: power, fans and temperatures of an unmanaged switch",
-        first_of((0.95, r"^PSU\d status\s+\||^(psu\d\.|fan#\d)"), (0.8, r"^(part number|PSID)\s+\|")),
-        _Ibswinfo.parse,
-        units={"uptime": "s", "temperature": "C", "temperature_max": "C", "power": "W", "fans": "rpm", "modules": "C"},
-    ),
+    Format("ibping", "ibping: round trips of management packets", _IBPING_LIKELY, _Ibping.parse, units=_PING_UNITS),
+    Format("ibtracert", "ibtracert: the path from one port to another", _IBTRACERT_LIKELY, _Ibtracert.parse),
+    Format("ibroute", "ibroute: the forwarding table of a switch", _IBROUTE_LIKELY, _Ibroute.parse),
+    Format("ibaddr", "ibaddr: the addresses of a port", _IBADDR_LIKELY, _Ibaddr.parse),
+    Format("ibdiagnet", _DIAGNET_TITLE, _IBDIAGNET_LIKELY, _Ibdiagnet.parse, aliases="ibdiagnet2"),
+    Format("ibswinfo", _SWINFO_TITLE, _IBSWINFO_LIKELY, _Ibswinfo.parse, units=_VITAL_UNITS),
 ]
