@@ -29,9 +29,10 @@ from fabtui.importers.to_model.dispatch import findings_about
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.presentation.verdict_line import sentence_of
-from fabtui.report.contents import document, document_text
+from fabtui.report.contents import document
 from fabtui.report.document import Paragraph, Shown
 from fabtui.report.imported_output import text_of
+from fabtui.report.markdown import document_text
 from fabtui.report.preflight import print_preflight
 from fabtui.report.progress import ReadingProgress
 from fabtui.report.session_notes import job_blocks

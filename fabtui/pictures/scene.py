@@ -35,10 +35,7 @@ SCALE = tuple(f"step-{at}" for at in range(STEPS))
 CURVES = tuple(f"curve-{at}" for at in range(8))
 
 #: Ends and middle of the scale of values: one hue, so that lightness alone orders it.
-_SCALES = {
-    "light": ("#e3eef9", "#5a9bd0", "#08306b"),
-    "dark": ("#12263d", "#2f78b5", "#cfe6ff"),
-}
+_SCALES = {"light": ("#e3eef9", "#5a9bd0", "#08306b"), "dark": ("#12263d", "#2f78b5", "#cfe6ff")}
 #: The palette of Okabe and Ito, without yellow on light and black on dark.
 _CURVES = {
     "light": ("#0072b2", "#d55e00", "#007a5a", "#a4508b", "#b07c00", "#3b3b3b", "#2f9bd4", "#7a4a2a"),
@@ -106,7 +103,8 @@ class Tiles:
 
     @property
     def striped(self) -> list[int]:
-        return [code for code, mark in self.marks.items() if mark == _STRIPED]
+        small = STRIPES_FROM <= self.pitch < MARKS_FROM
+        return [code for code, mark in self.marks.items() if small and mark == _STRIPED]
 
 
 Item = Text | Box | Line | Tiles

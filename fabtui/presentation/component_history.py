@@ -13,8 +13,8 @@ from fabtui.history.rules import HourlyRate, Share
 from fabtui.nodeset import count
 from fabtui.paths import recordings_folder
 from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.findings import span_text
 from fabtui.presentation.numbers import percent_text, value_text
-from fabtui.presentation.recurrence import span_text
 from fabtui.sanitize import one_line
 
 #: Headings of components that stand out.

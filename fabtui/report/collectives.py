@@ -8,11 +8,10 @@ from string import ascii_uppercase
 
 from fabtui.diagnosis.knowledge.published_ranges import published
 from fabtui.diagnosis.pairs.ab_comparison import KINDS, Arm, Compared, compared
-from fabtui.export.collectives_table import CollectiveRow, SweepRow, group_sweep, table_rows
+from fabtui.export.collectives_table import CollectiveRow, SweepRow, group_sweep, published_text, table_rows
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.numbers import brief_text, scales_text, size_text, spoken_text, value_text
-from fabtui.presentation.published_text import published_text
 from fabtui.presentation.wording import verdict_words
 from fabtui.presentation.wrapping import filled
 from fabtui.report.document import Table

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from fabtui.presentation.wrapping import aligned, padded
-from fabtui.report.document import Block, Document, Entry, Items, Lines, Panel, Paragraph, Picture, Table
+from fabtui.report.document import MARKDOWN, Block, Document, Entry, Items, Lines, Panel, Paragraph, Picture, Table
+from fabtui.report.html import html
 from fabtui.sanitize import clean, one_line
 
 #: Inline Markdown characters, matched only where they would act as markup.
@@ -89,3 +91,7 @@ def _entry(entry: Entry) -> Iterator[str]:
     yield from (*(f"- {_inline(line)}" for line in entry.evidence), "")
     if entry.next:
         yield from ("next:", "", *_fenced(entry.next))
+
+
+def document_text(document: Document, path: Path) -> str:
+    return markdown(document) if path.suffix.lower() in MARKDOWN else html(document)

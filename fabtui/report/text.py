@@ -142,11 +142,11 @@ def capped(lines: Sequence[str], what: str, most: int = MOST_LINES, where: str =
     return [*lines[:most], *([f"{indent}and {left} more {shown}; {where}"] if left > 0 else [])]
 
 
-def shortened(table: Table, what: str, where: str = _ALL) -> Table:
-    """Return a table with at most `MOST_LINES` rows below its heading, and a note on the others."""
+def shortened(table: Table, what: str, where: str = _ALL, most: int = MOST_LINES) -> Table:
+    """Return a table with at most some rows below its heading, and a note on the others."""
     head, *rows = table.rows
-    shown = capped(["" for _ in rows], what, where=where)
-    return table._replace(rows=[head, *rows[:MOST_LINES]], notes=[*shown[MOST_LINES:], *table.notes])
+    shown = capped(["" for _ in rows], what, most, where)
+    return table._replace(rows=[head, *rows[:most]], notes=[*shown[most:], *table.notes])
 
 
 def folded(line: str, width: int | None) -> list[str]:

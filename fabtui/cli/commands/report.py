@@ -32,10 +32,10 @@ from fabtui.pictures.busbw import busbw_scene
 from fabtui.pictures.drawing import png, svg
 from fabtui.pictures.heatmap import MODES, Mode, connectivity_scene, matrix_scene
 from fabtui.pictures.scene import Scene
-from fabtui.report.contents import Against, document, document_text
+from fabtui.report.contents import Against, document
 from fabtui.report.document import check_suffix
 from fabtui.report.grid import has_values
-from fabtui.report.markdown import markdown
+from fabtui.report.markdown import document_text, markdown
 from fabtui.report.progress import ReadingProgress
 from fabtui.report.recordings import recordings_in
 from fabtui.sanitize import one_line

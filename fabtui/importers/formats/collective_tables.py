@@ -26,7 +26,7 @@ _DEEPSPEED = kinds(
     row      <bytes:num>(?: ?(?P<size_unit>[KMGTPEZY]?B))?\s+(?P<elements>[\dx]{1,80})\s+<time:num>
              (?: ?(?P<in>[mun]?s))?\s+<throughput:num>(?: ?\w?bps)?\s+<printed_busbw:num>(?: ?\w?bps)?$
     puzzle   \d
-    """,
+    """
 )
 #: Units of bandwidth, 1e9 bits or bytes per second.
 _PER_GB = {"Gbps": 8.0, "GBps": 1.0}
@@ -46,7 +46,7 @@ _MSCCLPP = kinds(
     settings      .*=
     test_row      <bytes:int>\s+<count:int>(?P<place>\s+)<time:num>\s+<algbw:num>\s+<busbw:num>(?:\s+<wrong:int>)?$
     words         \d
-    """,
+    """
 )
 _SETTING = re.compile(r"([A-Za-z_]\w{0,40})=([^\s,]{1,120})(?=,|\s*$)")
 _COLUMN = re.compile(r"([A-Za-z_]{1,30})\([A-Za-z/]{1,8}\)")

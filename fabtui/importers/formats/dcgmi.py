@@ -18,7 +18,7 @@ _DIAG = kinds(
     rule    [+|][-=+]{3,200}[+|]?$
     row     \|(?P<label>[^|]*)(?:\|(?P<cell>.*?))?(?:\|[^|]*)?$
     other   \S
-    """,
+    """
 )
 _RESULT = re.compile(r"(Pass|Fail|Skip|Warn|Warning|Not Run|Error)(?: - (.{1,200}))?", re.IGNORECASE)
 _ENTITY = re.compile(

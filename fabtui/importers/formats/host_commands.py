@@ -24,7 +24,7 @@ _LIMITS = kinds(
     limit    (?P<name>nofiles|process|locks|rtprio)\s+(?P<soft>\S{1,20})$
     skip     [#$]|Limit\b
     puzzled  \S
-    """,
+    """
 )
 #: What one unit is in bytes, where it is a size.
 _BYTES = {"kbytes": 1024, "bytes": 1, "512 bytes": 512}
@@ -101,7 +101,7 @@ _SYSCTL = kinds(
     setting  (?P<name>(?:net|kernel|vm|fs|dev|user|abi|crypto|debug)\.[\w./-]{2,100}) ?= ?(?P<value>.{0,400})$
     skip     [#$]|sysctl:
     puzzled  \S
-    """,
+    """
 )
 
 
@@ -132,7 +132,7 @@ _LSPCI = kinds(
     link   .*?Lnk(?P<end>Cap|Sta):\s.{0,60}?Speed <speed:num> ?GT/s.{0,20}?, Width x<width:int>
     below  .*?Bus: primary=[0-9a-f]{2}, secondary=(?P<first>[0-9a-f]{2}), subordinate=(?P<last>[0-9a-f]{2})
     acs    .*?ACSCtl:\s+(?P<flags>SrcValid[+-](?: \w{3,16}[+-]){3,8})
-    """,
+    """
 )
 _GPU = re.compile(r"(?:3D|VGA compatible|Display) controller|Processing accelerators")
 _MAKER = re.compile(r"NVIDIA|Advanced Micro Devices|AMD|Habana|Intel.{0,40}Data Center GPU")

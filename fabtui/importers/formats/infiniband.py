@@ -20,8 +20,7 @@ _WORDS: dict[str, Any] = {
 _IBPING_LIKELY = first_of((0.97, "ibping statistics ---"), (0.9, "^Pong from "))
 _IBTRACERT_LIKELY = first_of((0.97, r"^\[\d+\] -> (\w+ port )?\{0x"), (0.7, r"^From (ca|switch|router) \{0x"))
 _IBROUTE_LIKELY = first_of(
-    (0.97, r"Unicast lids \[0x"),
-    (0.9, r"^0x[0-9a-fA-F]{4} \d{3} : \((?:Channel Adapter|Switch|Router) portguid 0x"),
+    (0.97, r"Unicast lids \[0x"), (0.9, r"^0x[0-9a-fA-F]{4} \d{3} : \((?:Channel Adapter|Switch|Router) portguid 0x")
 )
 _IBADDR_LIKELY = first_of((0.95, r"^(GID \S+ )?LID start (0x)?[0-9a-f]+ end "))
 _STAGES = r"^[ \t]{0,8}(?:-I- )?stage {1,60}(?:warnings {1,20}errors|errors {1,20}warnings)\b"
@@ -137,7 +136,7 @@ class _Ibping(
         fact   <sent:int> packets transmitted, <received:int> received, <loss:num>% packet loss, time \d{1,12} ms
         times  rtt min/avg/max = <rtt_min:num>/<rtt_avg:num>/<rtt_max:num> ms
         left   \S
-        """,
+        """
     ),
     facts={**dict.fromkeys(_OF_PING), "rtts": []},
 ):
@@ -257,9 +256,7 @@ _OF_PSU = {"P/N": "part", "part_number": "part", "S/N": "serial", "DC power": "d
 
 
 class _Ibswinfo(
-    _Tool,
-    lines=_SWINFO,
-    facts={**dict.fromkeys(("name", *_VITALS.values())), "psus": {}, "fans": {}, "modules": {}},
+    _Tool, lines=_SWINFO, facts={**dict.fromkeys(("name", *_VITALS.values())), "psus": {}, "fans": {}, "modules": {}}
 ):
     """Reads the vitals of the switch; None for missing values.
 

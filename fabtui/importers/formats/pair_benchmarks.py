@@ -72,7 +72,7 @@ _RUNS = kinds(
     state  <host:word> \[<rank:int>\] : (?P<text>(?:BEG|END|OK)\b.{0,100})$
     bad    .*?(?:[Ff]ail|\bFAIL|[Ee]rror\b|ERROR|Traceback|timed? ?out|Timeout|Killed|CANCELLED|Aborted
            |Segmentation fault|unhandled)
-    """,
+    """
 )
 _PAIR = re.compile(r"\b(OK|BEG send|END send) (\d{1,6}) -> (\d{1,6})\b")
 _NOTHING = re.compile(r"0 failed|no error|error_handling|NCCL_ASYNC_ERROR|errors?=0", re.IGNORECASE)

@@ -7,21 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from fabtui.model import events as kinds
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import (
-    FORMAT,
-    EndpointsAdded,
-    Event,
-    InventoryUpdate,
-    JobEvidence,
-    Measured,
-    NodeState,
-    NodeUpdate,
-    PhaseStart,
-    PlanUpdate,
-    ProbeResult,
-    SessionStart,
-)
+from fabtui.model.events import FORMAT, Event, JobEvidence, NodeState
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.records import NodeRecord
@@ -114,7 +102,7 @@ class SessionDraft:
         kept.sort(key=lambda key: (places[key[0]], key[1]))
         endpoints = [Endpoint(number, *key, **self.endpoints[key]) for number, key in enumerate(kept)]
         happened: list[Event] = [
-            SessionStart(
+            kinds.SessionStart(
                 format=FORMAT,
                 version=__version__,
                 nodes=list(self.nodes),
@@ -123,13 +111,13 @@ class SessionDraft:
                 options={"probes": list(self.probes) or ["read"], "unnamed": list(self._taken)},
             ),
             *(event for name in self.nodes for event in self._state(name)),
-            EndpointsAdded(endpoints=endpoints, notes={n: r.note for n, r in self.records.items() if r.note}),
+            kinds.EndpointsAdded(endpoints=endpoints, notes={n: r.note for n, r in self.records.items() if r.note}),
             # After the endpoints: some give the leaf switches of these.
             *(event for name in self.nodes for event in self._probed(name)),
-            PlanUpdate(slow_below=0.7, arms=self.arms, untested=self.untested),
-            Measured(measurements=self.measurements),
+            kinds.PlanUpdate(slow_below=0.7, arms=self.arms, untested=self.untested),
+            kinds.Measured(measurements=self.measurements),
             *self.evidence,
-            PhaseStart(name="done", total=0),
+            kinds.PhaseStart(name="done", total=0),
         ]
         return [replace(event, seq=number) for number, event in enumerate(happened)]
 
@@ -138,9 +126,9 @@ class SessionDraft:
 
     def _state(self, node: str) -> Iterator[Event]:
         record = self.record(node)
-        yield NodeUpdate(node=node, state=record.state, text=record.text, hint=record.hint)
+        yield kinds.NodeUpdate(node=node, state=record.state, text=record.text, hint=record.hint)
         if record.inventory is not None:
-            yield InventoryUpdate(node=node, value=record.inventory)
+            yield kinds.InventoryUpdate(node=node, value=record.inventory)
 
     def _probed(self, node: str) -> Iterator[Event]:
         record = self.record(node)
@@ -148,4 +136,4 @@ class SessionDraft:
             for probe, value in results.items():
                 failed = value.keys() == {"error"}
                 error = str(value["error"]) if failed else None
-                yield ProbeResult(node=node, probe=probe, value=None if failed else value, error=error)
+                yield kinds.ProbeResult(node=node, probe=probe, value=None if failed else value, error=error)

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from fabtui.sanitize import one_line
-from fabtui.scheduler.slurm_gpus import GpuUse, gpu_use
+from fabtui.scheduler.slurm import GpuUse, gpu_use
 from fabtui.session.node_client import NodeClient, ProbeFailed
 from fabtui.session.options import SessionOptions, connector_options
 from fabtui.session.running_job.inquiry import read_messages
