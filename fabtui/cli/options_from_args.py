@@ -167,7 +167,6 @@ def history_path(given: dict[str, Any], record: Path | None, *, lab: bool) -> Pa
 
 
 def print_problems(config: ConfigFile) -> None:
-    """Print the invalid settings on standard error."""
     for problem in config.problems:
         ignored = "this setting" if problem.line or problem.variable else "the file"
         print(f"fabtui: {config.describe(problem)}; {ignored} is ignored", file=sys.stderr)
@@ -204,9 +203,8 @@ def nodes_from(given: dict[str, Any]) -> dict[str, Any]:
                 "start inside a job, or try --lab 2x4 on this machine (fabtui --help)"
             )
         if name == "srun":
-            raise InputError(
-                f"--transport srun needs a job: start inside salloc or sbatch, or name one with {argument('jobid')}"
-            )
+            how = f"start inside salloc or sbatch, or name one with {argument('jobid')}"
+            raise InputError(f"--transport srun needs a job: {how}")
         return {"hosts": _chosen(given), "transport": name}
     changes = _of_allocation(job, given)
     if name == "srun" and not changes["placements"]:

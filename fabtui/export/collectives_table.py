@@ -54,9 +54,8 @@ def table_rows(model: Model) -> list[CollectiveRow]:
             group = (0, 0, 0)
         elif m.src == m.dst:
             # Rails are not nodes, and rail10 comes behind rail9.
-            group = (
-                (1, places[m.src], 0) if m.src in places else (2, len(m.src), int((_NUMBER.findall(m.src) or [-1])[0]))
-            )
+            rail = int((_NUMBER.findall(m.src) or [-1])[0])
+            group = (1, places[m.src], 0) if m.src in places else (2, len(m.src), rail)
         else:
             group = (3, places.get(m.src, -1), places.get(m.dst, -1))
         return (arms.get(m.arm, len(arms)), kinds.index(m.layer), *group, m.asked_bytes or 0)
@@ -78,14 +77,12 @@ class SweepRow(NamedTuple):
 def group_sweep(model: Model) -> list[SweepRow]:
     """Return the collectives over numbers of ranks: by collective, message size and number."""
     names: list[str | None] = [None, *model.comparison[1:]]
-    found: dict[tuple[str, int, int], dict[str | None, CollectiveRow]] = {}
+    rows: dict[tuple[str, int, int], dict[str | None, CollectiveRow]] = {}
     for row in table_rows(model):
         if row.group not in model.nodes and (count := FIRST_RANKS.fullmatch(row.group)) is not None:
-            found.setdefault((row.kind, row.bytes or 0, int(count[1])), {})[row.arm] = row
-    order = sorted(found, key=lambda key: (list(KINDS.values()).index(key[0]), *key[1:]))
-    return [
-        SweepRow(kind, size or None, count, [*map(found[kind, size, count].get, names)]) for kind, size, count in order
-    ]
+            rows.setdefault((row.kind, row.bytes or 0, int(count[1])), {})[row.arm] = row
+    order = sorted(rows, key=lambda key: (list(KINDS.values()).index(key[0]), *key[1:]))
+    return [SweepRow(kind, size or None, n, [*map(rows[kind, size, n].get, names)]) for kind, size, n in order]
 
 
 def sweep_json(model: Model) -> list[JsonObject]:

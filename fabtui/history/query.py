@@ -205,7 +205,6 @@ class SiteHistory:
         return self._base.execute(query.format(where=where), (since, self._until, *more))
 
     def sessions(self, since: float = 0.0) -> list[PastSession]:
-        """Return the latest sessions that began after a time (epoch seconds), the newest first."""
         rows = self.rows(
             "SELECT started, nodes, endpoints, exit, versions, recording, software, text FROM session {where}"
             " ORDER BY started DESC LIMIT ?",
@@ -221,7 +220,6 @@ class SiteHistory:
         return sessions
 
     def count(self, since: float = 0.0) -> int:
-        """Return the number of sessions that began after a time (epoch seconds)."""
         return sum(1 for _ in self.rows("SELECT 1 FROM session {where}", since))
 
     def find(self, subject: str) -> list[Component]:
@@ -247,7 +245,6 @@ class SiteHistory:
         return sorted(parts, key=lambda part: (order.index(part.kind), part.place, part.identity))[:_MOST_PARTS]
 
     def courses(self, parts: Iterable[Component], since: float = 0.0) -> list[Course]:
-        """Return the courses of components since a time (epoch seconds)."""
         wanted = dict.fromkeys(parts)
         numbers = {part: number for number, part in self.components.items() if part in wanted}
         only = {*numbers.values()}
@@ -297,11 +294,9 @@ class SiteHistory:
             if sum(a in bad and b not in bad for a, b in pairwise(seen)) > 1:
                 turn = Turn.FLAPS
             when, counts = (every[0].time, last.time), (times, max(times, sum(seen.values())))
-            standout = Standout(
-                component, turn, rule, str(last.title), last.severity, *when, *counts, lowest.get(component)
-            )
-            if component not in worst or standout.badness < worst[component].badness:
-                worst[component] = standout
+            row = Standout(component, turn, rule, str(last.title), last.severity, *when, *counts, lowest.get(component))
+            if component not in worst or row.badness < worst[component].badness:
+                worst[component] = row
         for finding in self.findings:
             facts, part = finding.facts, finding.facts.get("component")
             if isinstance(part, Component):
@@ -309,10 +304,8 @@ class SiteHistory:
                 turn = Turn.DEGRADES if facts.get("degrades") else Turn.FLAPS
                 severities = [str(finding.severity), *([known.severity] if known else [])]
                 when = float(facts.get("since_time") or 0.0), float(facts.get("last_time") or self._latest)
-                counts, words = (
-                    (known.sessions, known.of) if known else (0, 0),
-                    str(facts.get("words") or finding.rule.title),
-                )
+                counts = (known.sessions, known.of) if known else (0, 0)
+                words = str(facts.get("words") or finding.rule.title)
                 worse = min(severities, key=_SEVERITIES.index)
                 worst[part] = Standout(part, turn, finding.rule.id, words, worse, *when, *counts, lowest.get(part))
         return sorted(worst.values(), key=lambda standout: standout.badness)[:MOST_COMPONENTS]
@@ -333,7 +326,6 @@ class SiteHistory:
 
     @cached_property
     def evidence(self) -> PastEvidence:
-        """Evidence of the days before the latest session."""
         since = (self._latest - WINDOW * DAY) // DAY * DAY
         return PastEvidence(
             shares=self._shares(since),

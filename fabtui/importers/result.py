@@ -141,7 +141,6 @@ class Variant(NamedTuple):
     first: bool = False  #: True if a stamp or prompt before the first line is removed.
 
     def of(self, text: str) -> str:
-        """Return the text without these prefixes."""
         lines = normal_lines(_FIRST.sub("", text, count=1) if self.first and _FIRST.match(text) else text)
         for layer in self.layers:
             if layer.who and self.by_who:
@@ -366,7 +365,6 @@ class Result(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """True if the kind is known."""
         return self.kind != UNKNOWN
 
     def as_json(self) -> dict[str, Any]:
@@ -403,11 +401,7 @@ def parts(source: Source) -> list[Source]:
 
 
 def read(source: Source, kind: str | None = None) -> Result:
-    """Parse a text.
-
-    Args:
-        source: The text.
-        kind: The name of its format; None: the likeliest.
+    """Parse a text in a format by its name; None: the likeliest.
 
     Raises:
         InputError: There is no format of that name.
@@ -425,9 +419,8 @@ def read(source: Source, kind: str | None = None) -> Result:
         return Result(source, UNKNOWN, "not recognised", {}, {}, [*cut, why], [], others)
     names = _names(reading.values)
     units = {name: unit for name, unit in form.units.items() if name in names}
-    return Result(
-        source, form.name, form.title, reading.values, units, [*cut, *reading.warnings], reading.unknown, others
-    )
+    warnings = [*cut, *reading.warnings]
+    return Result(source, form.name, form.title, reading.values, units, warnings, reading.unknown, others)
 
 
 def _names(value: Any, depth: int = 0) -> set[str]:
@@ -464,10 +457,7 @@ def unwrapped(text: str, keep_count: bool = False) -> Unwrapped | None:
 
     Cut lines have one length, and the next line continues in the middle of a word or sentence: it does not begin as
     lines begin that follow a shorter one. Use the joined text only if it is read better: a table may look so, too.
-
-    Args:
-        text: The text.
-        keep_count: Whether an empty line replaces each line that was joined to the one before it.
+    ``keep_count``: an empty line replaces each line that was joined to the one before it.
     """
     if len(text) > _LONGEST:
         return None

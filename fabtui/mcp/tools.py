@@ -154,13 +154,11 @@ class Tool(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_on
 
     @property
     def given(self) -> dict[str, Any]:
-        """The arguments that were given."""
         values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return values
 
     @property
     def is_short(self) -> bool:
-        """Return True if the call reads no file."""
         return False
 
     async def answered(self, call: ToolCall) -> Answer:
@@ -460,17 +458,15 @@ class DiffTool(Tool):
         call.permission.check([*then.nodes, *now.nodes], "nodes of the sessions")
         worse = "something is worse" if diff.worse else "nothing is worse"
         changes = ", ".join(f"{count(len(getattr(diff, name)), 'finding')} {name}" for name in ("new", "gone", "still"))
-        examined, unread = list[str](), list(notices)
+        seen, unread = list[str](), list(notices)
         for path, name, model, other in zip(paths, ("earlier", "later"), (then, now), (now, then), strict=True):
-            examined.append(
-                f"{path.name}: {count(len(model.nodes), 'node')}, {count(len(model.endpoints), 'endpoint')}"
-            )
+            seen.append(f"{path.name}: {count(len(model.nodes), 'node')}, {count(len(model.endpoints), 'endpoint')}")
             if alone := [node for node in model.nodes if node not in other.nodes]:
                 unread.append(f"{one_line(fold(alone), 200)}: only in the {name} session, so not compared")
         return Answer(
             f"Between {paths[0].name} and {paths[1].name} {worse}: {changes}.",
             json.loads(diff_text(names, diff)),
-            examined=examined,
+            examined=seen,
             not_examined=unread,
             code=1 if diff.worse else 0,
             recording=paths[1],

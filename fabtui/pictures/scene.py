@@ -157,10 +157,8 @@ def css_class(name: str) -> str:
 
 def css(theme: str) -> str:
     """Return style rules that give pictures inside a page the colours of a theme (``light`` or ``dark``)."""
-    return "".join(
-        f".{css_class(name)}{{fill:{color}}}.{css_class(name)}-line{{stroke:{color}}}"
-        for name, color in colors(theme).items()
-    )
+    rule = ".{0}{{fill:{1}}}.{0}-line{{stroke:{1}}}"
+    return "".join(rule.format(css_class(name), color) for name, color in colors(theme).items())
 
 
 def ink_on(name: str) -> str:
@@ -171,7 +169,6 @@ def ink_on(name: str) -> str:
 
 
 def rgb(color: str) -> tuple[int, int, int]:
-    """Return red, green and blue of ``#rrggbb``."""
     return int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16)
 
 

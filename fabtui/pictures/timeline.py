@@ -101,10 +101,8 @@ def _chosen(rows: Sequence[Mapping[str, Any]]) -> tuple[list[int], int]:
 
 def _spans(row: Mapping[str, Any], before: Sequence[_Span], timed: bool) -> Iterator[_Span]:
     if timed:
-        yield from (
-            _Span(start, max(start, end), (row["timer"],))
-            for start, end in zip(row["starts"], row["ends"], strict=True)
-        )
+        times = zip(row["starts"], row["ends"], strict=True)
+        yield from (_Span(start, max(start, end), (row["timer"],)) for start, end in times)
     else:
         start = before[-1].end if before else 0.0
         yield _Span(start, start + row["spent"] / 1000, (row["timer"],))

@@ -276,15 +276,12 @@ def _retest(text: str) -> list[str]:
 
 
 def _price_lines(fact: PriceFact) -> list[str]:
-    """Return the price of a finding, and how far the model behind it is off."""
     what = f"{fact.collective} of {size_text(fact.bytes)} over these {count(fact.nodes, 'node')}"
     others = count(fact.compared, "other measured collective")
     off = percent_text(fact.error)
     if not fact.fits:
-        return [
-            f"price unknown: for {what}, the cost model is {off} off in "
-            f"{others if fact.compared else 'the measured collective'}"
-        ]
+        known = others if fact.compared else "the measured collective"
+        return [f"price unknown: for {what}, the cost model is {off} off in {known}"]
     changes = []
     if fact.without is not None and fact.node is not None:
         changes.append(f"without {one_line(fact.node, 80)}: {_change(fact.busbw, fact.without)}")
@@ -411,11 +408,8 @@ def _unreachable(scope: ScopeFact) -> str:
             known = ", in either direction" if scope.one_way_known else ""
             return f"no traffic between {a} and {b}{where}{known}"
         return f"one-way loss: {a} > {b}{where}; reverse " + ("passes" if scope.reverse_passes else "not measured")
-    everything = {
-        ComponentKind.EVERYTHING: "between any two nodes",
-        ComponentKind.MANY: f"between addresses of {where}",
-    }
-    return f"no traffic {everything.get(scope.kind, where)}"
+    wide = {ComponentKind.EVERYTHING: "between any two nodes", ComponentKind.MANY: f"between addresses of {where}"}
+    return f"no traffic {wide.get(scope.kind, where)}"
 
 
 def _usual_cause(scope: ScopeFact) -> str:

@@ -223,15 +223,13 @@ class _Device:
 class _NodeLayout:
     """Devices of a node."""
 
-    groups: list[
-        list[_Device]
-    ]  #: Devices that PCIe switches alone connect; a device without such a neighbour is alone.
+    #: Devices that PCIe switches alone connect; a device without such a neighbour is alone.
+    groups: list[list[_Device]]
     nvlink: str = ""  #: How NVLinks connect the GPUs, "" if that is unknown.
     switched: bool | None = None  #: Whether the NVLinks lead to NVSwitches; None if that is unknown.
 
 
 def _node_layout(record: NodeRecord) -> _NodeLayout:
-    """Return the devices of a node as far as they are known."""
     inventory = record.inventory or {}
     matrix = record.probe_results.get("topology", {}).get("matrix")
     affinity, cells = field(matrix, "affinity"), _cells(matrix)
@@ -278,9 +276,7 @@ def _nics(inventory: Entry) -> dict[str, _Device]:
 def _cells(matrix: Any) -> dict[tuple[str, str], str]:
     nics = field(matrix, "nics")
     names = {name: ca for name, ca in nics.items() if isinstance(ca, str)} if isinstance(nics, dict) else {}
-    return {
-        (names.get(row, row), names.get(column, column)): word for (row, column), word in connections(matrix).items()
-    }
+    return {(names.get(row, row), names.get(to, to)): word for (row, to), word in connections(matrix).items()}
 
 
 def _grouped(devices: dict[str, _Device], near: set[tuple[str, str]]) -> list[list[_Device]]:

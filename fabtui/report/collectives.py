@@ -133,12 +133,9 @@ def _tables(model: Model, title: str, rows: Sequence[SweepRow]) -> Iterator[Tabl
     if len(names) == 1:
         heads = [""]
     else:
-        arms = zip(heads, names, words, strict=True)
-        notes += [
-            f"{head}: {name}" + ("" if word in ("", head) else f", over {word}")
-            for head, name, word in arms
-            if head != name
-        ]
+        for short, name, word in zip(heads, names, words, strict=True):
+            over = "" if word in ("", short) else f", over {word}"
+            notes += [f"{short}: {name}{over}"] if short != name else []
         if len(set(words)) == 1 and words[0]:
             notes.append(f"all use {words[0]}, so this compares no transports")
     for unit, factor in _UNITS.items():

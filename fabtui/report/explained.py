@@ -239,12 +239,7 @@ def _text(text: str) -> Explained:
 
 
 def causes_blocks(found: Causes, files: Sequence[str]) -> Iterator[Block]:
-    """Yield the causes in logs: the earliest first, with its consequences below.
-
-    Args:
-        found: What the logs show.
-        files: Names of the files, "" for a text that is not from a file.
-    """
+    """Yield the causes in logs: the earliest first, with its consequences below; "" names a text without a file."""
     if found.advice and not found.causes:
         yield Paragraph(found.advice)
     for number, one in enumerate(found.causes[:_MOST_CAUSES]):
@@ -329,7 +324,6 @@ def _transport(name: str, kind: Transport) -> Table:
 
 
 def _short_code(code: ShortCode) -> Table:
-    """Return a short code or word, and the error that it stands for."""
     entry = f": {code.meaning.code} {code.meaning.id}" if code.meaning else ""
     rows = list(code.fields)
     if code.meaning:

@@ -76,9 +76,8 @@ def _table(table: Table) -> Iterator[str]:
         # A matrix as it is in a terminal: a table of Markdown would be three times as wide.
         yield from _fenced(aligned([[*map(one_line, row)] for row in table.rows], table.left, gap=" ", indent=""))
     else:
-        head, *rest = [
-            f"| {' | '.join(row)} |" for row in padded([[*map(_cell, row)] for row in table.rows], table.left)
-        ]
+        cells = padded([[*map(_cell, row)] for row in table.rows], table.left)
+        head, *rest = [f"| {' | '.join(row)} |" for row in cells]
         rule = "".join("|:---" if at in table.left else "|----:" for at in range(len(table.rows[0])))
         yield from (head, f"{rule}|", *rest, "")
     for note in table.notes:

@@ -31,7 +31,7 @@ _FEW = 12
 _SUMMARY_WIDTH = 160
 _SUMMARY_LINES = 12
 #: SGR parameters of the roles; no pair of red and green, and each role has a glyph as well.
-_COLORS = {"bad": "1;35", "warn": "33", "note": "36", "name": "1", "head": "1", "dim": "2"}
+_SGR = {"bad": "1;35", "warn": "33", "note": "36", "name": "1", "head": "1", "dim": "2"}
 
 
 def preflight_text(
@@ -119,9 +119,7 @@ def change_lines(changed: PreflightChanges, baseline: str, width: int, glyphs: G
 def _line(line: Line, paint: bool) -> str:
     if not paint:
         return plain(line).rstrip()
-    painted = [
-        f"\x1b[{_COLORS[role]}m{text}\x1b[0m" if role in _COLORS and text.strip() else text for text, role in line
-    ]
+    painted = [f"\x1b[{_SGR[role]}m{text}\x1b[0m" if role in _SGR and text.strip() else text for text, role in line]
     return "".join(painted).rstrip()
 
 

@@ -52,9 +52,8 @@ def entries(one: Diagnosis) -> list[Entry]:
         if LAB_FAULT in more:
             finding = finding.replace(facts={**finding.facts, "made_by_lab": None})
         text = finding_text(finding)
-        listed.append(
-            entry(number, finding, text._replace(evidence=[*text.evidence, *filter(None, ["; ".join(more)])]))
-        )
+        lines = [*text.evidence, *filter(None, ["; ".join(more)])]
+        listed.append(entry(number, finding, text._replace(evidence=lines)))
     return listed
 
 

@@ -272,14 +272,5 @@ def _pair_row(one: PairChange) -> list[Any]:
     ends = [key.src, key.dst, key.src_addr or None, key.dst_addr or None]
     values = [None if m is None or m.value is None else float(m.value) for m in (one.before, one.after)]
     verdicts = [str(one.status), str(one.then), str(one.now)]
-    return [
-        str(key.layer),
-        key.arm or None,
-        *ends,
-        latest.bytes,
-        *verdicts,
-        *values,
-        latest.unit or None,
-        one.ratio,
-        latest.error,
-    ]
+    rest = [latest.unit or None, one.ratio, latest.error]
+    return [str(key.layer), key.arm or None, *ends, latest.bytes, *verdicts, *values, *rest]

@@ -95,9 +95,8 @@ def _table(table: Table, width: int | None) -> list[str]:
     for block in blocks:
         tops = [_once([heads[0][at] for at in block]), *([line[at] for at in block] for line in heads[1:])]
         left = {place for place, at in enumerate(block) if at in table.left}
-        lines = aligned(
-            [*filter(any, tops), *([row[at] for at in block] for row in rows)], left, indent="", widest=_WIDEST_CELL
-        )
+        shown = [*filter(any, tops), *([row[at] for at in block] for row in rows)]
+        lines = aligned(shown, left, indent="", widest=_WIDEST_CELL)
         start, room = sum(widths[at] + 2 for at in block[:-1]), width if block[-1] in table.left else None
         found += [*([""] if found else []), *(piece for line in lines for piece in _hanging(line, start, room))]
     return found

@@ -310,9 +310,8 @@ def _details(status: JobStatus, *, known: bool) -> JobStatus:
             status = status._replace(restarts=int(restarts[:9]), requeued=_stamp(values.get("SubmitTime", "")))
         return status._replace(begins=_stamp(values.get("StartTime", "")) if status.stage == "waiting" else None)
     words = ["sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={status.job}"]
-    rows = [
-        line.split("|", 6) for line in ask([*words, "--format=State,ExitCode,End,NodeList,Elapsed,User,JobName"]).lines
-    ]
+    form = "--format=State,ExitCode,End,NodeList,Elapsed,User,JobName"
+    rows = [line.split("|", 6) for line in ask([*words, form]).lines]
     if rows and len(rows[0]) == 7:
         state, code, end, listed, elapsed, user, name = rows[0]
         # "CANCELLED by 0"

@@ -119,7 +119,6 @@ class Bridge:
         self._show(b"\x1b[?1003l\x1b[?1000l\x1b[?1049l\x1b[0m\x1b[2J\x1b[H" + last.encode() + b"\r\n")
 
     async def end(self) -> None:
-        """Stop the app, which stops everything on the nodes; kill it after a timeout."""
         self._ended = True
         child = self._child
         if child is None or child.returncode is not None:
@@ -136,7 +135,6 @@ class Bridge:
             await child.wait()
 
     async def signal(self, **values: object) -> None:
-        """Send the app an event of its terminal or its window."""
         await self.send(b"M", json.dumps(values).encode())
 
     async def send(self, kind: bytes, payload: bytes) -> None:
@@ -186,7 +184,6 @@ class Window:
         self.connection = asyncio.create_task(self._read())
 
     def attach(self, app: Bridge) -> None:
-        """Send keys and sizes to an app from now on."""
         self._app = app
 
     def waits(self, reason: str) -> None:
@@ -194,7 +191,6 @@ class Window:
         self._queue.put_nowait(json.dumps(["waits", reason]))
 
     def show(self, data: bytes) -> None:
-        """Send output of the app, as far as the window takes it."""
         if self._stale or self._over:
             return
         self._held += len(data)
@@ -263,8 +259,6 @@ class Window:
 
 
 def size_from(values: Any) -> tuple[int, int]:
-    """Return the size of a terminal within sane limits."""
-
     def bounded(name: str, usual: int) -> int:
         with contextlib.suppress(AttributeError, TypeError, ValueError, OverflowError):
             return max(1, min(int(values.get(name, usual)), _WIDEST))
@@ -303,7 +297,6 @@ class Session:
         return True
 
     async def end(self) -> None:
-        """Stop the app, which stops everything on the nodes."""
         self.ending = True
         await self._app.end()
         await asyncio.wait((self.task,))

@@ -29,9 +29,7 @@ _LONGEST_RUN, _TRIES = 8, 60
 _PIECES = re.compile(r"[A-Za-z]+|[0-9]+|\[[0-9,-]+\]|[^A-Za-z0-9]")
 #: Farthest that numbers in names are moved.
 _FARTHEST = 40
-_KEPT_NETWORKS = tuple(
-    ipaddress.ip_network(text) for text in ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3", "::/127", "ff00::/8")
-)
+_KEPT_NETWORKS = (*map(ipaddress.ip_network, ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3", "::/127", "ff00::/8")),)
 #: Networks for documentation (RFC 5737).
 _DOCUMENTED = ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")
 #: Prefixes that show the kind of an address: private, link-local, of a provider, for benchmarks, for documentation.
@@ -147,10 +145,9 @@ class Pseudonyms:
         return value if value in (0, (1 << 48) - 1) else self._of_vendor("mac", value, 48)
 
     def _of_vendor(self, kind: str, value: int, bits: int) -> int:
-        rest = bits - _VENDOR_BITS
-        vendor = value >> rest << rest
+        low = (1 << bits - _VENDOR_BITS) - 1
         made = self._distinct(
-            kind, f"{value:x}", lambda digest: f"{vendor | int.from_bytes(digest[:8], 'big') & ((1 << rest) - 1):x}"
+            kind, f"{value:x}", lambda digest: f"{value & ~low | int.from_bytes(digest[:8], 'big') & low:x}"
         )
         return int(made, 16)
 
@@ -351,7 +348,6 @@ class Rewriter:
         self._sizes = sorted({len(name) for name in self._glued}, reverse=True)
 
     def value(self, value: Any, field: str = "") -> Any:
-        """Return a JSON value with pseudonyms."""
         if isinstance(value, dict):
             return {key if key in _FIELDS else self.text(key): self.value(inner, key) for key, inner in value.items()}
         if isinstance(value, list):
@@ -489,10 +485,8 @@ class Rewriter:
             return "", text
         is_mac = known and len(digits) <= 12 and value < 1 << 48
         made = self._pseudonyms.mac(value) if is_mac else self._pseudonyms.guid(value)
-        written = f"{made:0{len(digits)}x}"
-        return "mac" if is_mac else "guid", text[: 2 * marked] + (
-            written.upper() if digits != digits.lower() else written
-        )
+        written = f"{made:0{len(digits)}{'x' if digits == digits.lower() else 'X'}}"
+        return "mac" if is_mac else "guid", text[: 2 * marked] + written
 
 
 def _names(identities: Identities) -> list[str]:

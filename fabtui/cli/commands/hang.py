@@ -164,13 +164,7 @@ def hang_options(args: argparse.Namespace) -> tuple[SessionOptions, JobQuery | N
 
 
 class HangCommand:
-    """A snapshot of a job, or a watch over it, and what was printed about it.
-
-    Args:
-        options: The nodes of the job, how they are reached, and the recording.
-        query: Where its logs are; None to read none.
-        settings: Arguments of the command.
-    """
+    """A snapshot of a job, or a watch over it, and what was printed about it; without a query no log is read."""
 
     def __init__(self, options: SessionOptions, query: JobQuery | None, settings: HangSettings) -> None:
         self._options = options
@@ -298,7 +292,6 @@ class HangCommand:
         return str(path)
 
     async def _command(self, verdict: JobVerdict, path: str) -> None:
-        """Run the user's command, and print how it ended."""
         variables = {
             "FABTUI_JOB": verdict.job or self._options.job,
             "FABTUI_NODES": fold(verdict.nodes),
@@ -414,7 +407,6 @@ def links_options(args: argparse.Namespace, config: ConfigFile, query: JobQuery)
 
 
 def _on_screen(args: argparse.Namespace, config: ConfigFile, options: SessionOptions, monitor: JobMonitor) -> int:
-    """Show the job in the app until the user leaves it."""
     title = f"job {options.job}"
     settings = screen_settings(args, config, title)._replace(first_view="job")
     feed = LiveFeed(options)

@@ -74,7 +74,6 @@ Attributes = list[int | list[bytes | int]]
 
 
 def interrupted_code(number: signal.Signals) -> int:
-    """Print which signal ended the session; return the exit code for it."""
     print(f"fabtui: interrupted by {number.name}; the results above are incomplete", file=sys.stderr)
     return 128 + number.value
 

@@ -194,7 +194,6 @@ class _Mscclpp(
         return bool(self.tables)
 
     def bars(self, values: Values, line: str) -> None:
-        """Take a line of the Python benchmark's table."""
         cells = [cell.strip() for cell in values["cells"].split("|")]
         low = [re.sub(r"^size\b.*", "size", cell.lower()) for cell in cells]
         if "size" in low and any(cell in _KEYS for cell in low if cell != "size"):
@@ -204,7 +203,6 @@ class _Mscclpp(
             self.notes.warn(f"wrong results of {cells[0]}")
 
     def _cells(self, cells: list[str], line: str) -> bool:
-        """Add a row; return False if the cells do not fit the columns."""
         row = {name: _CELLS.get(name, number)(cell) for name, cell in zip(self.names, cells, strict=False)}
         if len(cells) == len(self.names) and None not in row.values():
             return self.row(row, line)
@@ -260,7 +258,6 @@ class _Rows(HTMLParser):
 
 
 def _cells(text: str) -> list[list[list[str]]]:
-    """Return the tables of a text as rows of cells."""
     tables = []
     for table in list(_TABLE.finditer(text))[:64]:
         parser = _Rows()
@@ -279,7 +276,6 @@ def _cells(text: str) -> list[list[list[str]]]:
 
 
 def _by_gpus(rows: list[list[str]]) -> Values | None:
-    """Return a table by GPUs; None if there is no table."""
     start = next((at for at, row in enumerate(rows) if row and whole(row[0]) is not None), len(rows))
     heads = rows[:start][-2:]
     by = _FIRST.match(next((head[0] for head in reversed(heads) if head and head[0]), ""))
@@ -418,7 +414,6 @@ class _Bench(Tables, lines=_BENCH_LINES, facts=_BENCH_FACTS):
         return True
 
     def over(self, values: Values, line: str) -> None:
-        """Take what is of the whole run."""
         if payload := values.pop("payload", None):
             self.facts |= {"payload": payload, "bytes": size(payload)}
         self.facts |= {name: value for name, value in values.items() if value is not None}

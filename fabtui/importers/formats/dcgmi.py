@@ -90,7 +90,6 @@ class _Diag(Tables, lines=_DIAG):
         return True
 
     def close(self) -> None:
-        """Put the row that has ended where it belongs."""
         label, self._label = self._label, None
         if label is None or len(self.tests) + len(self.messages) >= _MOST:
             return
@@ -171,9 +170,7 @@ class _Diag(Tables, lines=_DIAG):
     def reading(self) -> Reading:
         self.close()
         bad = {"Fail", "Error"}
-        failed = [
-            test["test"] for test in self.tests if {test["result"], *(entity[2] for entity in test["entities"])} & bad
-        ]
+        failed = [test["test"] for test in self.tests if {test["result"], *(end[2] for end in test["entities"])} & bad]
         for message in self.messages:
             if message["kind"] != "info":
                 self.notes.warn(f"{message['test'] or message['section'] or message['kind']}: {message['text']}")
@@ -229,7 +226,6 @@ class _LinkStatus(Tables, lines=_LINK_STATUS, facts={"gpus": [], "switches": []}
         self.more(values, line)
 
     def more(self, values: Values, line: str) -> bool:
-        """Take further links of the latest device."""
         devices = self.facts[self.now]
         if devices:
             devices[-1]["links"] += [_STATES[letter] for letter in (values["links"] or "").split()]
@@ -253,7 +249,6 @@ class _LinkStatus(Tables, lines=_LINK_STATUS, facts={"gpus": [], "switches": []}
 
 
 def _link_facts(values: Values) -> dict[str, dict[str, Values]]:
-    """Return the links as the probe ``nvlink`` has them."""
     states = {"up": "active", "down": "inactive"}
     gpus = [
         {

@@ -82,7 +82,6 @@ class _Nvbandwidth(Tables, lines=_NVBANDWIDTH, facts=_VERSIONS, fresh=_OF_TEST):
         return super().take(line)
 
     def _cells(self, table: Values, words: list[str]) -> bool:
-        """Take a heading or a row of the announced matrix; return True if the line was one."""
         if table["columns"]:
             return add_row(table, words, self.notes)
         # A heading that lost its indent looks like a row; it is the first line in any case.
@@ -90,7 +89,6 @@ class _Nvbandwidth(Tables, lines=_NVBANDWIDTH, facts=_VERSIONS, fresh=_OF_TEST):
         return bool(table["columns"])
 
     def close(self) -> None:
-        """End a matrix."""
         table, self.matrix = self.matrix, None
         if table is None:
             return
@@ -157,7 +155,6 @@ _OF_RUN = {
 
 
 def _from_json(value: Values, notes: Notes) -> Values:
-    """Return the same values from what ``nvbandwidth -j`` prints."""
     for name in ("error", "warning"):
         if text := _text(value.get(name)):
             notes.warn(text)
@@ -176,10 +173,8 @@ def _case(case: Values, notes: Notes) -> Values:
     status = (_text(case.get("status")) or "unknown").lower()
     test: Values = {"name": _text(case.get("name")), "status": status, "matrices": []}
     test.update(sum=json_number(case.get("sum")), error=_text(case.get("error")))
-    cells = [
-        [None if str(cell) == "N/A" else number(str(cell)) for cell in json_list(row)]
-        for row in json_list(case.get("bandwidth_matrix"))
-    ]
+    lists = map(json_list, json_list(case.get("bandwidth_matrix")))
+    cells = [[None if str(cell) == "N/A" else number(str(cell)) for cell in row] for row in lists]
     if cells and len({len(row) for row in cells}) == 1:
         title = _text(case.get("bandwidth_description")) or "bandwidth"
         rows, columns = [str(at) for at in range(len(cells))], [str(at) for at in range(len(cells[0]))]
@@ -239,11 +234,8 @@ class _Cuda(Tables, lines=_CUDA):
 
     def announced(self, values: Values, line: str) -> None:
         about = {name: (values.get(name) or "").lower() or None for name in ("what", "p2p", "way", "direction")}
-        self.about = {
-            **about,
-            "what": about["what"] or "access",
-            **matrix(line.strip(), values.get("unit", ""), [], [], []),
-        }
+        empty = matrix(line.strip(), values.get("unit", ""), [], [], [])
+        self.about = {**about, "what": about["what"] or "access", **empty}
         self.matrix = None
 
     def corner(self, values: Values, line: str) -> bool:
@@ -326,9 +318,8 @@ class _Copy(Tables, lines=_SIMPLE, facts=_OF_SIMPLE):
     def reading(self) -> Reading:
         passed, notes = self.facts["passed"], self.notes
         if passed is False:
-            notes.warn(
-                "data that one GPU read from the other is wrong: PCI ACS, an IOMMU or a virtual machine in between"
-            )
+            why = "PCI ACS, an IOMMU or a virtual machine in between"
+            notes.warn(f"data that one GPU read from the other is wrong: {why}")
         elif passed is None and not notes.warnings:
             notes.warn("neither 'Test passed' nor 'Test failed!': the text may be cut off")
         return notes.reading(self.facts)

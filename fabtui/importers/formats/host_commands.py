@@ -30,12 +30,7 @@ _LIMITS = kinds(
 _BYTES = {"kbytes": 1024, "bytes": 1, "512 bytes": 512}
 _NAMES = {"locked memory": "max locked memory", "nofiles": "open files", "memory": "virtual memory"}
 #: What the probe ``host`` calls the limits.
-_OF_HOST = {
-    "max locked memory": "memlock",
-    "open files": "nofile",
-    "virtual memory": "as",
-    "max user processes": "nproc",
-}
+_HOST = {"max locked memory": "memlock", "open files": "nofile", "virtual memory": "as", "max user processes": "nproc"}
 _LIMITS_LIKELY = first_of(
     (0.97, "^Limit +Soft Limit +Hard Limit +Units"),
     (0.95, r"^(?:max locked memory|open files|core file size|stack size) +\([^)\n]{2,30}-[a-z]\) +\S+$"),
@@ -87,11 +82,10 @@ def _limit(value: str, unit: str | None) -> Any:
 
 
 def _limit_facts(values: Values) -> dict[str, Facts]:
-    """Return the limits as the probe ``host`` has them."""
     limits = {
-        _OF_HOST[limit["name"]]: {end: -1 if limit[end] == "unlimited" else limit[end] for end in ("soft", "hard")}
+        _HOST[limit["name"]]: {end: -1 if limit[end] == "unlimited" else limit[end] for end in ("soft", "hard")}
         for limit in values["limits"]
-        if limit["name"] in _OF_HOST
+        if limit["name"] in _HOST
     }
     return {"": {"host": {"limits": limits}}}
 
@@ -114,7 +108,6 @@ class _Settings(Tables, lines=_SYSCTL, facts={"settings": {}}):
 
 
 def _setting_facts(values: Values) -> dict[str, Facts]:
-    """Return the settings that the probe ``host`` reads, too."""
     settings = values["settings"]
     balancing = settings.get("kernel.numa_balancing")
     host = {
@@ -170,7 +163,6 @@ class _Lspci(Tables, lines=_LSPCI, fresh=_DEVICE, called="devices"):
 
 
 def _end(device: Values) -> str:
-    """Return whether a device is a ``gpu`` or a ``nic``, or ""."""
     if device["bus"] and _GPU.match(device["class"]) and _MAKER.search(device["name"]):
         return "gpu"
     return "nic" if device["bus"] and _NIC.match(device["class"]) else ""

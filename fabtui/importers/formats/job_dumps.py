@@ -59,7 +59,6 @@ _UNITS = {"bytes": "B", "busbw": "GB/s", "busbw_min": "GB/s", "time": "us", "tim
 
 
 def dump_of(text: str) -> FlightDump | None:
-    """Return the dump in a text, None if it has none that is complete."""
     return flight_dump(json_value(text[max(text.find("{"), 0) :]))
 
 
@@ -74,7 +73,6 @@ def _parse_dump(text: str) -> Reading:
 
 
 def values_of(dump: FlightDump) -> Values:
-    """Return the dump of a rank as JSON-able values."""
     return {
         "version": dump.version or None,
         "library": dump.library or None,
@@ -159,7 +157,6 @@ def _together(inspected: Sequence[Result]) -> Iterator[Result]:
 
 
 def rows_of(dumps: Mapping[int, FlightDump]) -> list[Values]:
-    """Return a row for each rank and process group, as JSON-able values."""
     return [
         {"rank": rank if rank >= 0 else None, **values, **group}
         for rank, dump in sorted(dumps.items())
@@ -176,7 +173,6 @@ def _parse_ras(text: str) -> Reading:
 
 
 def ras_values(report: RasReport) -> Values:
-    """Return a report as JSON-able values."""
     every = report.communicators.values()
     return {
         **{name: getattr(report, name) for name in ("nccl", "cuda_runtime", "cuda_driver", "time")},
@@ -265,16 +261,12 @@ class _Records:
 
     def _behind(self, communicator: str, notes: Notes) -> None:
         """Warn of ranks whose last collective is an earlier one; dumps of one moment differ by those that ran."""
-        last = {
-            rank: row["last"]["collective"]
-            for (name, rank), row in self.ranks.items()
-            if name == communicator and "collective" in row["last"]
-        }
-        if last and (behind := [rank for rank in sorted(last) if last[rank] < max(last.values()) - 1]):
+        own = [(rank, row["last"]) for (name, rank), row in self.ranks.items() if name == communicator]
+        last = {rank: serials["collective"] for rank, serials in own if "collective" in serials}
+        latest = max(last.values(), default=0)
+        if behind := [rank for rank in sorted(last) if last[rank] < latest - 1]:
             shown = ", ".join(f"{rank} ({last[rank]})" for rank in behind[:8])
-            notes.warn(
-                f"communicator {communicator}: the last collective is {max(last.values())}; behind: rank {shown}"
-            )
+            notes.warn(f"communicator {communicator}: the last collective is {latest}; behind: rank {shown}")
 
 
 def _gauges(text: str, notes: Notes) -> list[Values]:

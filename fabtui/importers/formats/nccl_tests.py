@@ -90,7 +90,6 @@ def _table(operation: str | None, devices: list[Values], options: Values, rows: 
 
 
 def _json_table(value: Values) -> Values:
-    """Return the table that ``-J`` writes."""
     args = json_list(value.get("args"))
     program = PurePath(str(args[0])).name if args else ""
     operation = program.partition("_perf")[0].replace("all_to_all", "alltoall") or None

@@ -156,7 +156,6 @@ class _Osu(
             self.tables[-1]["settings"].update({name.strip(): value for name, value in _SETTINGS.findall(line)})
 
     def words(self, values: Values, line: str) -> None:
-        """Take a row, by the columns of the heading."""
         words = line.split()
         # A launcher may put a rank before each line.
         if len(words) == len(self.names) + 1 and re.fullmatch(r"\[?[\w.-]{1,60}\]?:", words[0]):
@@ -284,9 +283,8 @@ class _Runs(Tables, lines=_RUNS):
         names = sorted({rank for key in latest for rank in key})
         cells = {(str(src), str(dst)): pair["status"] for (src, dst), pair in latest.items()}
         shown = _matrix("sender (row) to receiver (column)", list(map(str, names)), cells)
-        return self.notes.reading(
-            {"world": self.world, "counts": counts, "matrix": shown, "ranks": ranks, "pairs": pairs}
-        )
+        values = {"world": self.world, "counts": counts, "matrix": shown, "ranks": ranks, "pairs": pairs}
+        return self.notes.reading(values)
 
 
 def _job(pair: Values) -> tuple[int, str]:

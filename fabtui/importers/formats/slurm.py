@@ -210,7 +210,6 @@ def _parse_sinfo(text: str) -> Reading:
 
 
 def _sinfo_nodes(values: Values) -> dict[str, dict[str, Values]]:
-    """Return the states of nodes out of service as the probe ``slurm`` has them."""
     facts: dict[str, dict[str, Values]] = {}
     for row in values["rows"]:
         state, listed = row.get("state"), row.get("nodelist") or row.get("hostnames")
@@ -317,7 +316,6 @@ def _parse_scontrol(text: str) -> Reading:
 
 
 def _node_states(values: Values) -> dict[str, dict[str, Values]]:
-    """Return the states of nodes as the probe ``slurm`` has them."""
     return {
         record["NodeName"]: {"slurm": {"state": "+".join(record["states"]), "reason": record.get("reason")}}
         for record in values["records"]

@@ -64,7 +64,6 @@ class SessionDraft:
         self.evidence.append(JobEvidence(node="", source=source, value=concluded, time=1.0))
 
     def node(self, name: str) -> str:
-        """Make sure that a node is there; returns its name."""
         self.nodes.setdefault(name)
         return name
 
@@ -94,7 +93,6 @@ class SessionDraft:
         self.measurements.append(Measurement(layer=layer, src=src, dst=dst, **fields))
 
     def events(self) -> list[Event]:
-        """Return the events of a session that found just this."""
         # A node that got endpoints after all needs no row that stands for none.
         real = {node for (node, _), fields in self.endpoints.items() if fields.get("kind") != "none"}
         places = {name: number for number, name in enumerate(self.nodes)}
