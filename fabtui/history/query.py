@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
+from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,6 +41,7 @@ _LEAST_HOURS = 1.0
 _LONGEST_GAP = 60 * DAY
 _SEVERITIES: tuple[str, ...] = tuple(Severity)
 _Key = tuple[PartKind, str]
+_Only = Collection[int] | None
 
 
 class PastSession(NamedTuple):
@@ -150,9 +151,7 @@ def start_before(when: float) -> float:
     return max(0.0, (when - USUAL_TIME) // DAY * DAY)
 
 
-def read_overview(
-    path: Path, since: float, subject: str = "", *, until: float = math.inf, courses: int = 0
-) -> Overview:
+def read_overview(path: Path, since: float, subject: str = "", *, until: float = inf, courses: int = 0) -> Overview:
     """Read the overview of a history: of the sessions from a time to a time (epoch seconds).
 
     It has the courses of a subject (a node, an endpoint, a port or an identity), or of the first components that stand
@@ -170,7 +169,7 @@ def read_overview(
 class SiteHistory:
     """Queries over the file of a site, about the sessions that began before a time; of counters, before its day."""
 
-    def __init__(self, base: sqlite3.Connection, until: float = math.inf) -> None:
+    def __init__(self, base: sqlite3.Connection, until: float = inf) -> None:
         self._base = base
         self._until = until
         ((latest,),) = base.execute("SELECT max(started) FROM session WHERE started < ?", (until,))
@@ -196,9 +195,7 @@ class SiteHistory:
         shown, sessions, steps = self.courses(parts, since), self.sessions(since), self.version_steps(since)
         return Overview(path, since, self._until, total, sessions, standouts, subject, shown, steps)
 
-    def rows(
-        self, query: str, since: float, *more: object, only: Collection[int] | None = None
-    ) -> Iterator[tuple[Any, ...]]:
+    def rows(self, query: str, since: float, *more: object, only: _Only = None) -> Iterator[tuple[Any, ...]]:
         """Return the rows of a query about the sessions of a time, or some of their components: its ``{where}``."""
         among = "" if only is None else f" AND component IN ({', '.join(map(str, only))})"
         where = f"WHERE started >= ? AND started < ?{among}"
@@ -338,7 +335,7 @@ class SiteHistory:
             gpu_of=self._gpu_of(),
         )
 
-    def _shares(self, since: float, only: Collection[int] | None = None) -> dict[tuple[Component, str], list[Share]]:
+    def _shares(self, since: float, only: _Only = None) -> dict[tuple[Component, str], list[Share]]:
         """Return the shares of a day by component, and by layer and class, of all components or of some."""
         shares: dict[tuple[Component, str], list[Share]] = {}
         for number, kind, day, first, mean, lowest, sessions, bad in self.rows(
@@ -352,9 +349,7 @@ class SiteHistory:
             shares.setdefault((self.components[number], str(kind)), []).append(share)
         return shares
 
-    def _rates(
-        self, since: float, only: Collection[int] | None = None
-    ) -> dict[tuple[Component, str], list[HourlyRate]]:
+    def _rates(self, since: float, only: _Only = None) -> dict[tuple[Component, str], list[HourlyRate]]:
         """Return the counts of each component by counter: differences of totals, else increases within sessions."""
         last = min(self._until, 1e12) // DAY
         rows = self._base.execute(
@@ -459,12 +454,12 @@ class RememberedFindings:
         #: What the rules about earlier sessions find.
         self.findings = tuple(past.findings)
         #: What stands out in the 30 days before.
-        self.overview = past.overview(path, start_before(before) if math.isfinite(before) else 0.0)
+        self.overview = past.overview(path, start_before(before) if isfinite(before) else 0.0)
         rows = base.execute(
             "SELECT started FROM session WHERE started < ? ORDER BY started DESC LIMIT ?", (before, _MOST_REMEMBERED)
         )
         self._sessions = sorted(started for (started,) in rows)
-        since = self._sessions[0] if self._sessions else math.inf
+        since = self._sessions[0] if self._sessions else inf
         for started, key, rule, number, place in past.rows(
             "SELECT started, finding.key, rule, component, place FROM finding JOIN session ON session = number {where}"
             " ORDER BY started",
@@ -525,7 +520,7 @@ class RememberedFindings:
         )
 
 
-def remembered(path: Path, before: float = math.inf) -> RememberedFindings | None:
+def remembered(path: Path, before: float = inf) -> RememberedFindings | None:
     """Return the findings of a history before a time (epoch seconds); None without any.
 
     Raises:

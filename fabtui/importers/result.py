@@ -369,19 +369,11 @@ class Result(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Return it as a JSON object; the text itself is in it where its kind is unknown."""
-        found: dict[str, Any] = {
-            "file": clean(self.source.name),
-            "kind": self.kind,
-            "title": self.title,
-            "values": self.values,
-            "units": self.units,
-            "warnings": self.warnings,
-            "unknown": self.unknown,
-        }
+        names = ("kind", "title", "values", "units", "warnings", "unknown")
+        value: dict[str, Any] = {"file": self.source.name, **{name: getattr(self, name) for name in names}}
         if not self.known:
-            found["maybe"] = self.others
-            found["raw"] = self.source.text[:MOST_RAW]
-        return _cleaned(found)  # type: ignore[no-any-return]
+            value |= {"maybe": self.others, "raw": self.source.text[:MOST_RAW]}
+        return _cleaned(value)  # type: ignore[no-any-return]
 
 
 def parts(source: Source) -> list[Source]:

@@ -22,7 +22,7 @@ from fabtui.errors import InputError
 from fabtui.model.cell_level import BY_PATH, FINE, Level
 from fabtui.model.cell_matrix import CellMatrix, Levels
 from fabtui.model.facts.node_view import dicts
-from fabtui.model.layers import Layer, LayerSpec, Per
+from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.pictures.scene import CHARACTER, LINE, SCALE, STEPS, Anchor, Box, Item, Line, Scene, Text, Tiles, label
@@ -335,19 +335,16 @@ def method_text(method: Method, methods: int) -> str:
     return "; ".join(part for part in (_unit_text(method), how + more) if part)
 
 
-def matrix_scene(
-    model: Model, layer: LayerSpec | str, mode: Mode = "verdict", ends: Sequence[int] | None = None
-) -> Scene:
+def matrix_scene(model: Model, layer: str, mode: Mode = "verdict", ends: Sequence[int] | None = None) -> Scene:
     """Return the matrix of a layer, with the numbers of the endpoints in the order of its rows, None for all.
 
     Raises:
         InputError: The layer has no values, or a name is unknown.
     """
-    name = layer.name if isinstance(layer, LayerSpec) else str(layer)
     try:
-        known = Layer(name)
+        known = Layer(layer)
     except ValueError:
-        raise InputError(f"there is no layer {name[:40]!r}") from None
+        raise InputError(f"there is no layer {str(layer)[:40]!r}") from None
     if mode not in MODES:
         raise InputError(f"there is no mode {str(mode)[:40]!r}; modes: {', '.join(MODES)}")
     if mode == "value" and known.spec.better is None:

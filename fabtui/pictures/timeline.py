@@ -38,6 +38,9 @@ class _Span(NamedTuple):
     timers: tuple[str, ...]
 
 
+_Lanes = Mapping[_Lane, Sequence[_Span]]
+
+
 def group_of(timer: str) -> str:
     """Return the group of a timer: compute, communication (send and receive), collectives, or rest."""
     if timer in _COMPUTE:
@@ -108,12 +111,10 @@ def _spans(row: Mapping[str, Any], before: Sequence[_Span], timed: bool) -> Iter
         yield _Span(start, start + row["spent"] / 1000, (row["timer"],))
 
 
-def _bounded(
-    lanes: Mapping[_Lane, Sequence[_Span]], length: float, most: int
-) -> tuple[float, dict[_Lane, list[_Span]]]:
+def _bounded(spans_of: _Lanes, length: float, most: int) -> tuple[float, dict[_Lane, list[_Span]]]:
     gap = 0.0
     while True:
-        closed = {lane: [_closed(run) for run in _runs(spans, gap)] for lane, spans in lanes.items()}
+        closed = {lane: [_closed(run) for run in _runs(spans, gap)] for lane, spans in spans_of.items()}
         if sum(map(len, closed.values())) <= most:
             return gap, closed
         gap = 2 * gap or length / _WIDTH / 16

@@ -56,6 +56,8 @@ _MOST_UNKNOWN = 5
 
 #: Names of texts, and the texts.
 Fields = list[tuple[str, str]]
+#: Returns where a command runs, by the ends of a pair.
+_PlaceOf = Callable[[tuple[str, ...]], str]
 
 
 class Explained(NamedTuple):
@@ -332,9 +334,7 @@ def _short_code(code: ShortCode) -> Table:
     return _fields(f"{one_line(code.title, 200)}{entry}", rows)
 
 
-def _meaning_fields(
-    meaning: Meaning, commands: Iterable[tuple[str, str]], place: Callable[[tuple[str, ...]], str]
-) -> Fields:
+def _meaning_fields(meaning: Meaning, commands: Iterable[tuple[str, str]], place: _PlaceOf) -> Fields:
     ends: dict[str, list[str]] = {}
     for end, command in commands:
         ends.setdefault(one_line(command, 300), []).append(end)

@@ -68,20 +68,11 @@ def html(document: Document) -> str:
     sections = [*map(_section, document.sections)]
     # The first screenful answers what is wrong and what to type.
     at = int(bool(document.sections) and document.sections[0].leads)
-    body = tag(
-        "body",
-        tag("a", "Skip to the content", class_="skip", href="#content"),
-        tag(
-            "main",
-            _verdict(document),
-            *sections[:at],
-            tag("nav", tag("ul", *links), aria_label="Sections"),
-            *sections[at:],
-            id="content",
-        ),
-        tag("footer", tag("p", document.title), *(tag("p", line) for line in document.about)),
-        tag("script", Markup(script)),
-    )
+    nav = tag("nav", tag("ul", *links), aria_label="Sections")
+    skip = tag("a", "Skip to the content", class_="skip", href="#content")
+    main = tag("main", _verdict(document), *sections[:at], nav, *sections[at:], id="content")
+    footer = tag("footer", tag("p", document.title), *(tag("p", line) for line in document.about))
+    body = tag("body", skip, main, footer, tag("script", Markup(script)))
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
 
 

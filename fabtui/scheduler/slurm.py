@@ -257,16 +257,10 @@ def status_of(job: str, before: JobStatus | None = None) -> JobStatus:
                 places.setdefault(node, words)
         # A heterogeneous job runs as long as one of its components does.
         part = next((part for part in parts if part.state in _RUNNING), parts[0])
-        status = status._replace(
-            state=part.state,
-            reason="" if part.reason == "None" else part.reason,
-            nodes=tuple(places) or status.nodes,
-            placements=places or status.placements,
-            elapsed=_seconds(part.elapsed),
-            limit=_seconds(part.limit),
-            user=part.user,
-            name=part.name,
-        )
+        status = status._replace(nodes=tuple(places) or status.nodes, placements=places or status.placements)
+        status = status._replace(state=part.state, reason="" if part.reason == "None" else part.reason)
+        times = _seconds(part.elapsed), _seconds(part.limit)
+        status = status._replace(elapsed=times[0], limit=times[1], user=part.user, name=part.name)
     changed = before is not None and before.state != status.state
     if not parts or status.stage in ("ended", "waiting") or changed or not status.outputs:
         status = _details(status, known=bool(parts))
@@ -292,16 +286,16 @@ def _details(status: JobStatus, *, known: bool) -> JobStatus:
         nodes = [node for line in lines for node in expand_listed(known_pairs(line).get("NodeList", "")) or ()]
         outputs = [path for line in lines for key in ("StdOut", "StdErr") if (path := known_pairs(line).get(key))]
         status = status._replace(
-            state=status.state if known else values.get("JobState", ""),
             nodes=status.nodes or tuple(dict.fromkeys(nodes)),
             number=values.get("JobId", ""),
             name=status.name or values.get("JobName", ""),
             user=status.user or values.get("UserId", "").partition("(")[0],
             owner=_uid(values.get("UserId", "")),
-            elapsed=status.elapsed if known else _seconds(values.get("RunTime", "")),
-            limit=status.limit if known else _seconds(values.get("TimeLimit", "")),
             outputs=tuple(dict.fromkeys(outputs)),
         )
+        if not known:
+            times = _seconds(values.get("RunTime", "")), _seconds(values.get("TimeLimit", ""))
+            status = status._replace(state=values.get("JobState", ""), elapsed=times[0], limit=times[1])
         if status.stage == "ended":
             status = status._replace(exit_code=values.get("ExitCode", ""), ended=_stamp(values.get("EndTime", "")))
         restarts = values.get("Restarts", "0")

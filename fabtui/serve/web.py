@@ -91,14 +91,8 @@ class Bridge:
 
     async def run(self, width: int, height: int) -> None:
         """Run the app until it ends, in a terminal of ``width`` columns; then show its last output."""
-        environment = {
-            **os.environ,
-            "TEXTUAL_DRIVER": _DRIVER,
-            "TEXTUAL_COLOR_SYSTEM": "truecolor",
-            "TERM": "xterm-256color",
-            "COLUMNS": str(width),
-            "ROWS": str(height),
-        }
+        environment = os.environ | {"TEXTUAL_DRIVER": _DRIVER, "TEXTUAL_COLOR_SYSTEM": "truecolor"}
+        environment |= {"TERM": "xterm-256color", "COLUMNS": str(width), "ROWS": str(height)}
         pipe = asyncio.subprocess.PIPE
         self._child = child = await asyncio.create_subprocess_exec(
             *self._argv, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, limit=1 << 20

@@ -46,6 +46,7 @@ _NOBODYS = (
     tuple(int(ipaddress.IPv4Network(text).network_address) >> 8 for text in _DOCUMENTED),
     tuple((198 << 16 | 18 << 8) + at for at in range(512)),
 )
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _PRIVATE = ipaddress.IPv4Network("10.0.0.0/8")
 _DOCUMENTATION = ipaddress.IPv6Network("2001:db8::/32")
 _LINK_LOCAL = ipaddress.ip_network("fe80::/64")
@@ -169,9 +170,7 @@ class Pseudonyms:
         written = written.upper() if any(char in "ABCDEF" for char in plain) else written
         return f"{written}/{length}" if length else written
 
-    def _mapped(
-        self, real: ipaddress.IPv4Address | ipaddress.IPv6Address
-    ) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    def _mapped(self, real: _Address) -> _Address:
         if any(real in network for network in _KEPT_NETWORKS):
             return real
         if isinstance(real, ipaddress.IPv4Address):
@@ -205,7 +204,7 @@ class Pseudonyms:
             self._networks[network] = next((one for one in turned if one not in taken), private >> 8)
         return self._networks[network] << 8 | self._bits(real, 32, 24) & 0xFF
 
-    def _apart(self, real: ipaddress.IPv4Address | ipaddress.IPv6Address, made: int) -> int:
+    def _apart(self, real: _Address, made: int) -> int:
         """Return a pseudonym, or one beside it if that of a private and of a public address are the same by chance."""
         step = 1 if real.version == 4 else 1 << 64
         while self._used.setdefault((f"ipv{real.version}", f"{made:x}"), str(real)) != str(real):
@@ -213,7 +212,7 @@ class Pseudonyms:
         return made
 
     @staticmethod
-    def _kept(real: ipaddress.IPv4Address | ipaddress.IPv6Address) -> int | None:
+    def _kept(real: _Address) -> int | None:
         """Return how many first bits of an address stay; None for a public one, of which none does."""
         return next((network.prefixlen for network in _KINDS if real in network), None)
 

@@ -105,6 +105,6 @@ class SessionFile:
             return
         for value in self.values():
             one_line = self.kind == "recording"
-            layout: dict[str, Any] = {"separators": (",", ":")} if one_line else {"indent": 1}
+            layout: Any = {"separators": (",", ":")} if one_line else {"indent": 1}
             line = escaped(json.dumps(change(value), ensure_ascii=not one_line, **layout))
             file.write((line + "\n").encode("utf-8", "backslashreplace"))

@@ -172,6 +172,7 @@ class HangCommand:
         self._settings = settings
         self._commands: list[asyncio.Task[None]] = []
         self._code = NOT_TESTED
+        self._given = () if settings.unicode else ("ascii",)
 
     async def run(self) -> int:
         """Take a snapshot, or wait until the job hangs or ends; return the exit code."""
@@ -245,7 +246,7 @@ class HangCommand:
         values = self._values(verdict)
         path = self._write(verdict, values) if verdict.bad and (self._settings.command or self._settings.wait) else ""
         if self._settings.as_json:
-            self._print_json({**values, "report": path or None})
+            print_json({**values, "report": path or None}, self._given)
         else:
             width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
             print_text(text(job_blocks(verdict), width, not self._settings.unicode))
@@ -271,13 +272,10 @@ class HangCommand:
 
     def _no_verdict(self, lines: list[str]) -> None:
         if self._settings.as_json:
-            return self._print_json({"state": None, "problems": lines})
+            return print_json({"state": None, "problems": lines}, self._given)
         for line in lines:
             self._print(line)
         return None
-
-    def _print_json(self, values: dict[str, Any]) -> None:
-        print_json(values, () if self._settings.unicode else ("ascii",))
 
     def _write(self, verdict: JobVerdict, values: dict[str, Any]) -> str:
         """Write a report to a file of its own; return its path, "" if that is not possible."""

@@ -34,6 +34,7 @@ from fabtui.session.resumption import Resumption, resumption
 from fabtui.transport.login_answers import LoginQuestion
 
 Ended = asyncio.Future[signal.Signals]
+Caught = signal.Signals | None
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HELP = """\
 Run a session without a screen: progress goes to stderr, a summary to stdout.
@@ -112,9 +113,7 @@ def caught_signals() -> Iterator[Ended]:
             loop.remove_signal_handler(number)
 
 
-async def played(
-    options: SessionOptions, progress: Progress, watch: float = 0.0
-) -> tuple[LiveFeed, signal.Signals | None]:
+async def played(options: SessionOptions, progress: Progress, watch: float = 0.0) -> tuple[LiveFeed, Caught]:
     """Run a session, watch for some seconds and close it; return its feed, and the signal that ended it early."""
     feed = LiveFeed(options)
     feed.ask = ask_on_terminal
@@ -125,9 +124,7 @@ async def played(
     return feed, interrupted
 
 
-async def run_until(
-    ended: Ended, feed: Feed, *, watch: float = 0.0, budget: float | None = None
-) -> signal.Signals | None:
+async def run_until(ended: Ended, feed: Feed, *, watch: float = 0.0, budget: float | None = None) -> Caught:
     """Run a feed, watch for some seconds and close it; return the signal that ended it early, or None.
 
     The caller catches the signals, while the nodes are closed as well.
@@ -159,7 +156,7 @@ async def run_until(
     return ended.result() if ended.done() else None
 
 
-async def sleep_until(ended: Ended, seconds: float) -> signal.Signals | None:
+async def sleep_until(ended: Ended, seconds: float) -> Caught:
     """Wait; return the signal that ended it early, or None."""
     await asyncio.wait({ended}, timeout=max(0.0, seconds))
     return ended.result() if ended.done() else None

@@ -123,6 +123,8 @@ _BENCH_LIKELY = first_of(
 )
 _BENCH_UNITS = {"algbw": "GB/s", "throughput": "GB/s", "busbw": "GB/s", "bytes": "B", "seconds": "s"}
 _BENCH_FACTS = {"operation": "all_reduce", **dict.fromkeys(("ranks", "unit", "nccl", "net"))}
+_OF_MSCCLPP: Values = {"program": "experiment", "operation": None, "ranks": None, "settings": {}, "rows": []}
+_OF_DEEPSPEED: Values = {"operation": None, "ranks": None, "unit": None, "rows": []}
 
 
 class _Collectives(Tables):
@@ -134,9 +136,7 @@ class _Collectives(Tables):
         return super().reading()
 
 
-class _DeepSpeed(
-    _Collectives, lines=_DEEPSPEED, fresh={"operation": None, "ranks": None, "unit": None, "rows": []}, called="tables"
-):
+class _DeepSpeed(_Collectives, lines=_DEEPSPEED, fresh=_OF_DEEPSPEED, called="tables"):
     """Reads ``tables``, each with ``operation``, ``ranks``, the ``unit`` as printed and ``rows``.
 
     ``busbw`` is in GB/s; ``throughput`` and ``printed_busbw`` are in the unit of the table.
@@ -159,12 +159,7 @@ class _DeepSpeed(
         return super().row({**values, "busbw": unit and round(values["printed_busbw"] / _PER_GB[unit], 9)}, line)
 
 
-class _Mscclpp(
-    _Collectives,
-    lines=_MSCCLPP,
-    fresh={"program": "experiment", "operation": None, "ranks": None, "settings": {}, "rows": []},
-    called="tables",
-):
+class _Mscclpp(_Collectives, lines=_MSCCLPP, fresh=_OF_MSCCLPP, called="tables"):
     """Reads ``tables``, each with its ``program``, ``operation``, ``ranks``, ``settings`` and ``rows``.
 
     ``place`` is ``in place`` or ``out of place`` where the columns of a row show it. Sizes of the Python benchmark are

@@ -34,6 +34,51 @@ _PING_UNITS = {"loss": "%", "rtt_min": "ms", "rtt_avg": "ms", "rtt_max": "ms", "
 _VITAL_UNITS = {"uptime": "s", "temperature": "C", "temperature_max": "C", "power": "W", "fans": "rpm", "modules": "C"}
 _DIAGNET_TITLE = "ibdiagnet: warnings and errors of each check of an InfiniBand fabric"
 _SWINFO_TITLE = "ibswinfo: power, fans and temperatures of an unmanaged switch"
+_OF_PING = ("host", "target", "sent", "received", "loss", "rtt_min", "rtt_avg", "rtt_max")
+# Output and log of ibdiagnet: what the discovery found, complaints, and warnings and errors of each stage.
+#
+# Grammar: ibdiagnet 1 is public (ibutils, ``ibdebug_if.tcl``). Messages begin with ``-I-``, ``-W-`` or ``-E-``. Its
+# ``Stages Status Report`` has the columns ``STAGE Errors Warnings``.
+#
+# Version 2 (NVIDIA, closed) keeps the marks and ends with ``Summary``, as in its manual and in public logs. Its columns
+# are ``Stage Warnings Errors Comment``, so that their order is read from the heading.
+_DIAGNET = kinds(
+    r"""
+    order  (?:-I- ?)?(?i:stage\s+(?P<first>warnings|errors)\s+(?:errors|warnings)(?:\s+comment)?)$
+    stage  (?:-I- ?)?(?P<stage>\S.{0,80}?)\s{2,200}<first:int>\s{1,40}<second:int>(?:\s{1,40}(?P<comment>.{1,200}))?$
+    begin  -<level:level>-\s*(?P<text>\S.{0,299})
+    more   [^-].*
+    fact   .*?(?i:<nodes:int> nodes \(<switches:int> switches & <hosts:int> ca-s\) discovered)
+    fact   .*?(?i:ibdiagnet(?:[ _-]?version)?:? +(?:version:? +)?"?v?(?P<version>\d+\.\d[\w.-]{0,40}))
+    """,
+    level=("[WE]", {"W": "warning", "E": "error"}.__getitem__),
+)
+#: Maximum number of complaints that are kept.
+_MOST = 1000
+_SWINFO = kinds(
+    r"""
+    rule     [=-]{3,}$
+    name     [^|]*$
+    of_psu   (?:PSU|psu)<psu:int>[ .](?P<part>status|dc|fan|power|part_number|serial)<:value>
+    of_psu   (?P<part>P/N|S/N|DC power|fan status|power|status)<:value>
+    of_part  (?P<kind>fan)#<at:int>(?:\.speed)?<:value>
+    of_part  (?P<kind>QSFP)#<at:int>(?:\.temp)?<:value>
+    vital    (?P<label>[A-Za-z][\w#./ -]{0,40}?)<:value>
+    left     \S
+    """,
+    value=r"\s*(?:\((?P<unit>[^()|]{1,20})\)\s*)?[|:]\s*(?P<value>.*)$",
+)
+_UPTIME = re.compile(r"([0-9]{1,6})d-([0-9]{1,2}):([0-9]{2}):([0-9]{2})", re.ASCII)
+_VITALS = {
+    "part number": "part", "part_number": "part", "serial number": "serial", "serial": "serial",
+    "product name": "product", "product_name": "product", "revision": "revision", "PSID": "psid", "GUID": "guid",
+    "firmware version": "firmware", "fw_version": "firmware", "CPLD": "cpld", "cpld": "cpld",
+    "node_desription": "name", "node_description": "name", "fan status": "fan_status", "fans": "fan_status",
+    "ports": "ports", "temperature": "temperature", "cur.temp": "temperature", "max temp": "temperature_max",
+    "max.temp": "temperature_max", "uptime": "uptime",
+}  # fmt: skip
+_OF_PSU = {"P/N": "part", "part_number": "part", "S/N": "serial", "DC power": "dc", "fan status": "fan"}
+_OF_SWITCH: Values = {**dict.fromkeys(("name", *_VITALS.values())), "psus": {}, "fans": {}, "modules": {}}
 
 
 class _Tool(Tables):
@@ -124,9 +169,6 @@ def _place(values: Values) -> Values:
     }
 
 
-_OF_PING = ("host", "target", "sent", "received", "loss", "rtt_min", "rtt_avg", "rtt_max")
-
-
 class _Ibping(
     _Tool,
     lines=kinds(
@@ -155,28 +197,6 @@ class _Ibping(
     def times(self, values: Values, line: str) -> None:
         if self.facts["received"]:
             self.facts.update(values)
-
-
-# Output and log of ibdiagnet: what the discovery found, complaints, and warnings and errors of each stage.
-#
-# Grammar: ibdiagnet 1 is public (ibutils, ``ibdebug_if.tcl``). Messages begin with ``-I-``, ``-W-`` or ``-E-``. Its
-# ``Stages Status Report`` has the columns ``STAGE Errors Warnings``.
-#
-# Version 2 (NVIDIA, closed) keeps the marks and ends with ``Summary``, as in its manual and in public logs. Its columns
-# are ``Stage Warnings Errors Comment``, so that their order is read from the heading.
-_DIAGNET = kinds(
-    r"""
-    order  (?:-I- ?)?(?i:stage\s+(?P<first>warnings|errors)\s+(?:errors|warnings)(?:\s+comment)?)$
-    stage  (?:-I- ?)?(?P<stage>\S.{0,80}?)\s{2,200}<first:int>\s{1,40}<second:int>(?:\s{1,40}(?P<comment>.{1,200}))?$
-    begin  -<level:level>-\s*(?P<text>\S.{0,299})
-    more   [^-].*
-    fact   .*?(?i:<nodes:int> nodes \(<switches:int> switches & <hosts:int> ca-s\) discovered)
-    fact   .*?(?i:ibdiagnet(?:[ _-]?version)?:? +(?:version:? +)?"?v?(?P<version>\d+\.\d[\w.-]{0,40}))
-    """,
-    level=("[WE]", {"W": "warning", "E": "error"}.__getitem__),
-)
-#: Maximum number of complaints that are kept.
-_MOST = 1000
 
 
 class _Ibdiagnet(Tables, lines=_DIAGNET, facts=("version", "nodes", "switches", "hosts"), fresh={"level": None}):
@@ -230,34 +250,7 @@ class _Ibdiagnet(Tables, lines=_DIAGNET, facts=("version", "nodes", "switches", 
         return notes.reading({**self.facts, "stages": self.stages, "complaints": complaints})
 
 
-_SWINFO = kinds(
-    r"""
-    rule     [=-]{3,}$
-    name     [^|]*$
-    of_psu   (?:PSU|psu)<psu:int>[ .](?P<part>status|dc|fan|power|part_number|serial)<:value>
-    of_psu   (?P<part>P/N|S/N|DC power|fan status|power|status)<:value>
-    of_part  (?P<kind>fan)#<at:int>(?:\.speed)?<:value>
-    of_part  (?P<kind>QSFP)#<at:int>(?:\.temp)?<:value>
-    vital    (?P<label>[A-Za-z][\w#./ -]{0,40}?)<:value>
-    left     \S
-    """,
-    value=r"\s*(?:\((?P<unit>[^()|]{1,20})\)\s*)?[|:]\s*(?P<value>.*)$",
-)
-_UPTIME = re.compile(r"([0-9]{1,6})d-([0-9]{1,2}):([0-9]{2}):([0-9]{2})", re.ASCII)
-_VITALS = {
-    "part number": "part", "part_number": "part", "serial number": "serial", "serial": "serial",
-    "product name": "product", "product_name": "product", "revision": "revision", "PSID": "psid", "GUID": "guid",
-    "firmware version": "firmware", "fw_version": "firmware", "CPLD": "cpld", "cpld": "cpld",
-    "node_desription": "name", "node_description": "name", "fan status": "fan_status", "fans": "fan_status",
-    "ports": "ports", "temperature": "temperature", "cur.temp": "temperature", "max temp": "temperature_max",
-    "max.temp": "temperature_max", "uptime": "uptime",
-}  # fmt: skip
-_OF_PSU = {"P/N": "part", "part_number": "part", "S/N": "serial", "DC power": "dc", "fan status": "fan"}
-
-
-class _Ibswinfo(
-    _Tool, lines=_SWINFO, facts={**dict.fromkeys(("name", *_VITALS.values())), "psus": {}, "fans": {}, "modules": {}}
-):
+class _Ibswinfo(_Tool, lines=_SWINFO, facts=_OF_SWITCH):
     """Reads the vitals of the switch; None for missing values.
 
     Its ``name``, ``part``, ``serial``, ``product``, ``revision``, ``ports``, ``psid``, ``guid``,

@@ -86,6 +86,8 @@ _BAD = frozenset({"failure", "fail", "failed", "error", "unreachable", "timeout"
 _RUN_LIKELY = first_of((0.99, r"^==> (?:.*/)?" + FILE.pattern + r" <==$"), (0.9, r"^\S+ \[\d+\] : (?:BEG|END|OK) "))
 _CSV_LIKELY = first_of((0.99, "\\A\ufeff* *" + " *, *".join(_COLUMNS)))
 _CSV_TITLE = "a ping mesh as CSV: " + ",".join(_COLUMNS)
+_OF_OSU: Values = {**dict.fromkeys(("test", "measures", "version", "buffers")), "settings": {}, "units": {}, "rows": []}
+_OF_QPERF: Values = {**dict.fromkeys(("test", "bandwidth", "latency")), "values": []}
 
 
 def _columns(heading: str) -> dict[str, str | None]:
@@ -118,12 +120,7 @@ class _Tests(Tables):
         return super().reading()
 
 
-class _Osu(
-    _Tests,
-    lines=_OSU,
-    fresh={**dict.fromkeys(("test", "measures", "version", "buffers")), "settings": {}, "units": {}, "rows": []},
-    called="tests",
-):
+class _Osu(_Tests, lines=_OSU, fresh=_OF_OSU, called="tests"):
     """Reads ``tests``: ``test`` (the title), ``measures``, ``version``, ``buffers``, ``units``, ``rows``.
 
     A row has the columns of the heading by name: ``bytes``, ``bandwidth``, ``latency``, ``avg_latency`` and so on. A
@@ -187,9 +184,7 @@ def _bandwidth(value: float, unit: str) -> float | None:
     return round(value * 1000.0 ** " KMGT".index(rate[1] or " ") / 1e9 / (8 if rate[2] in ("b", "bits") else 1), 9)
 
 
-class _Qperf(
-    _Tests, lines=_QPERF, fresh={**dict.fromkeys(("test", "bandwidth", "latency")), "values": []}, called="tests"
-):
+class _Qperf(_Tests, lines=_QPERF, fresh=_OF_QPERF, called="tests"):
     """Reads ``tests``: ``bandwidth`` and ``latency`` of each, and all its values as printed, with their units."""
 
     rows, without, nothing = "values", "{} has no result", "no test"

@@ -99,14 +99,10 @@ class SessionDraft:
         kept = [key for key, fields in self.endpoints.items() if fields.get("kind") != "none" or key[0] not in real]
         kept.sort(key=lambda key: (places[key[0]], key[1]))
         endpoints = [Endpoint(number, *key, **self.endpoints[key]) for number, key in enumerate(kept)]
+        options, nodes = {"probes": list(self.probes) or ["read"], "unnamed": list(self._taken)}, list(self.nodes)
         happened: list[Event] = [
             kinds.SessionStart(
-                format=FORMAT,
-                version=__version__,
-                nodes=list(self.nodes),
-                faults=[],
-                lab=self.lab,
-                options={"probes": list(self.probes) or ["read"], "unnamed": list(self._taken)},
+                format=FORMAT, version=__version__, nodes=nodes, faults=[], lab=self.lab, options=options
             ),
             *(event for name in self.nodes for event in self._state(name)),
             kinds.EndpointsAdded(endpoints=endpoints, notes={n: r.note for n, r in self.records.items() if r.note}),
