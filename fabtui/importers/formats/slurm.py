@@ -98,7 +98,8 @@ def _tables(lines: list[str], heading: re.Pattern[str], notes: Notes) -> Iterato
         if head and (begins or prompt or not bare or line.startswith("# exit")):
             bars = "|" in head
             names = [name.strip() for name in head.rstrip("|").split("|")] if bars else head.split()
-            yield names, [_barred(row, len(names)) for row in body] if bars else _split_table(head, body)
+            barred = ([cell.strip() for cell in row.split("|")][: len(names)] for row in body)
+            yield names, list(barred) if bars else _split_table(head, body)
             head = ""
         if message := _MESSAGE.match(bare):
             notes.warn(message[0])
@@ -108,10 +109,6 @@ def _tables(lines: list[str], heading: re.Pattern[str], notes: Notes) -> Iterato
             body.append(line)
         elif bare and not (prompt or line.startswith("#") or _DATE.match(bare)):
             notes.puzzled(line)
-
-
-def _barred(row: str, most: int) -> list[str]:
-    return [cell.strip() for cell in row.split("|")][:most]
 
 
 def _split_table(heading: str, rows: list[str]) -> list[list[str]]:

@@ -289,7 +289,8 @@ def _parse_megatron(text: str) -> Reading:
     printed_in = " and ".join(sorted(units)) or None
     values = {"total": total, "elapsed_median": middle, "elapsed_printed_in": printed_in, "iterations": rows}
     values |= {"memory": [memory[rank] for rank in sorted(memory)]}
-    values |= {"timers": timers.values(), "timeline": timers.timeline(), "settings": _settings(settings)}
+    values |= {"timers": timers.values(), "timeline": timers.timeline()}
+    values["settings"] = [{"printed_by": one, **of} for one, of in list(settings.of.items())[:4096]]
     return notes.reading(values)
 
 
@@ -299,10 +300,6 @@ def _memory(found: re.Match[str]) -> Values:
     names = ("allocated", "max_allocated", "reserved", "max_reserved")
     after = None if found[2] is None else int(found[2])
     return {"rank": int(found[1]), "iteration": after, **{name: known.get(name) for name in names}}
-
-
-def _settings(settings: Settings) -> list[Values]:
-    return [{"printed_by": source, **values} for source, values in list(settings.of.items())[:4096]]
 
 
 def _gpu(line: str) -> Values | None:
