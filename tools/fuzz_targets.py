@@ -65,7 +65,7 @@ from fabtui.report.preflight import preflight_text
 from fabtui.report.summary import summary
 from fabtui.report.text import text as report_text
 from fabtui.sanitize import clean, last_line, one_line, printable
-from fabtui.scheduler import current_job, slurm, slurm_gpus
+from fabtui.scheduler import current_job, slurm
 from fabtui.scheduler.base import ToolOutput
 from fabtui.scheduler.slurm import JobStatus, node_values, status_of
 from fabtui.session.endpoint_admission import Admission
@@ -803,15 +803,15 @@ def _scheduler(data: bytes) -> None:
         return ToolOutput([line for line in clean(text).splitlines() if line.strip()])
 
     with contextlib.ExitStack() as patches:
-        for module in (slurm, slurm_gpus, current_job):
+        for module in (slurm, current_job):
             patches.enter_context(mock.patch.object(module, "ask", ask))
-        patches.enter_context(mock.patch("fabtui.scheduler.slurm_gpus.shutil.which", return_value="/usr/bin/squeue"))
+        patches.enter_context(mock.patch("fabtui.scheduler.slurm.shutil.which", return_value="/usr/bin/squeue"))
         patches.enter_context(mock.patch("fabtui.scheduler.slurm.time.sleep"))
         (
             lambda: status_of("12"),
             lambda: nodes_from({"jobid": "12"}),
-            lambda: slurm_gpus.gpu_use(["n0"], "12"),
-            lambda: slurm_gpus.gpu_use(["n0"], ""),
+            lambda: slurm.gpu_use(["n0"], "12"),
+            lambda: slurm.gpu_use(["n0"], ""),
             lambda: nodes_from({"pods": "train/a=b"}),
             lambda: node_values(["n0", "n1"]),
             lambda: (slurm.ending_of("12"), slurm.node_addresses()),

@@ -39,9 +39,8 @@ def chosen(name: str) -> Format:
     for form in every:
         if form.aliases and re.fullmatch(form.aliases, low):
             return form
-    raise InputError(
-        f"{argument('as')}: there is no kind {name!r}; there are {', '.join(sorted(formats(), key=str.lower))}"
-    )
+    known = ", ".join(sorted(formats(), key=str.lower))
+    raise InputError(f"{argument('as')}: there is no kind {name!r}; there are {known}")
 
 
 class Guess(NamedTuple):

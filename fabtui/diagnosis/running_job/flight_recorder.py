@@ -27,7 +27,7 @@ from fabtui.diagnosis.running_job.who_is_behind import (
     stack_command,
     suspects,
 )
-from fabtui_node.parsers.lines import json_list, json_object, json_whole
+from fabtui_node.parsers.lines import json_list, json_object, json_whole, whole
 
 #: How many finished calls of a group are kept: those before are of no use for the question who is behind.
 _FINISHED = 64
@@ -180,7 +180,8 @@ def _members(about: dict[str, Any]) -> tuple[int, ...]:
     """Return the ranks of a group: a text ``[0, 1]`` or a list."""
     ranks = about.get("ranks")
     texts: Iterable[Any] = re.findall(r"\d{1,9}", ranks) if isinstance(ranks, str) else json_list(ranks)
-    return tuple(int(text) for text in texts if isinstance(text, str) or json_whole(text) is not None)
+    numbers = (whole(text) if isinstance(text, str) else json_whole(text) for text in texts)
+    return tuple(number for number in numbers if number is not None)
 
 
 def _text(value: Any) -> str:

@@ -85,7 +85,6 @@ def _verbs(values: Values) -> Facts:
 
 
 def _port_states(ports: list[Values]) -> Facts:
-    """Return the states of ports as ``ibstat`` has them."""
     names = ("port", "state", "physical_state", "rate", "lid", "sm_lid", "link_layer")
     cas: dict[str, list[Values]] = {}
     for port in ports:

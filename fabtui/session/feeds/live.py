@@ -36,8 +36,7 @@ from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
 from fabtui.sanitize import one_line
-from fabtui.scheduler.slurm import ending_of, node_values
-from fabtui.scheduler.slurm_gpus import GpuUse, gpu_use
+from fabtui.scheduler.slurm import GpuUse, ending_of, gpu_use, node_values
 from fabtui.session import user_probes
 from fabtui.session.acknowledgement_file import LONGEST_NOTE, AcknowledgementFile, file_of_site
 from fabtui.session.event_pipeline import EventPump, Journal

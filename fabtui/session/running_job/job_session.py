@@ -16,8 +16,7 @@ from fabtui.model.events import NodeState, NodeUpdate, PhaseStart, SessionEnd, S
 from fabtui.model.job_evidence import JobSource
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
-from fabtui.scheduler.slurm import JobStatus
-from fabtui.scheduler.slurm_gpus import GpuUse, gpu_use
+from fabtui.scheduler.slurm import GpuUse, JobStatus, gpu_use
 from fabtui.session.event_pipeline import EventPump, Journal
 from fabtui.session.node_client import NodeClient, ProbeFailed
 from fabtui.session.options import JobQuery, SessionOptions, connector_options
