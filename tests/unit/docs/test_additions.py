@@ -17,8 +17,8 @@ from .running import check_transcript
 
 PAGE = (ROOT / "docs" / "development.md").read_text()
 _CODE = re.compile(
-    r"^`(?P<path>\S+)`, (?:a new file|at the end|in `(?P<name>[\w.\[\]]+)`):\n\n<!-- [^\n]* -->\n\n"
-    r"```\w+\n(?P<text>.*?)^```",
+    r"^`(?P<path>\S+)`, (?:a new file|at the end|in `(?P<name>[\w.\[\]]+)`|before `(?P<before>[^`]+)`):\n\n"
+    r"<!-- [^\n]* -->\n\n```\w+\n(?P<text>.*?)^```",
     re.MULTILINE | re.DOTALL,
 )
 _SHOWN = re.compile(r"^```console\n\$ (?P<command>[^\n]+)\n(?P<output>.*?)^```", re.MULTILINE | re.DOTALL)
@@ -31,6 +31,7 @@ class Addition(NamedTuple):
         title: Its heading.
         path: The file that is new or changed.
         name: The table in the file that gets a row, or "".
+        before: The line before which it stands, or "".
         text: What is added.
         command: The command, and what it prints.
     """
@@ -38,6 +39,7 @@ class Addition(NamedTuple):
     title: str
     path: str
     name: str
+    before: str
     text: str
     command: tuple[str, str]
 
@@ -50,7 +52,7 @@ def additions() -> list[Addition]:
         assert shown is not None, section
         title = section.partition("\n")[0]
         command = (shown["command"], shown["output"])
-        found.append(Addition(title, code["path"], code["name"] or "", code["text"], command))
+        found.append(Addition(title, code["path"], code["name"] or "", code["before"] or "", code["text"], command))
     return found
 
 
@@ -60,6 +62,11 @@ ADDITIONS = additions()
 def add(root: Path, addition: Addition) -> None:
     path = root / addition.path
     before = path.read_text() if path.exists() else ""
+    if addition.before:
+        line = re.search(rf"^ *{re.escape(addition.before)}\n", before, re.MULTILINE)
+        assert line is not None, f"{addition.path} has no {addition.before}"
+        path.write_text(before[: line.start()] + addition.text + before[line.start() :])
+        return
     if not addition.name:
         path.write_text(f"{before}\n\n{addition.text}" if before else addition.text)
         return
@@ -85,27 +92,19 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(ROOT / "pyproject.toml", root)
     for addition in ADDITIONS:
         add(root, addition)
-    program = root / "bin" / "fabtui"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m fabtui "$@"\n')
-    program.chmod(0o755)
+    (root / "bin").mkdir()
+    for name, words in (("fabtui", " -m fabtui"), ("python3", "")):
+        program = root / "bin" / name
+        program.write_text(f'#!/bin/sh\nexec {sys.executable}{words} "$@"\n')
+        program.chmod(0o755)
     return root
 
 
 def test_the_page_has_each_kind() -> None:
     kinds = [addition.title.split()[-1] for addition in ADDITIONS]
     assert kinds == [
-        "probe",
-        "layer",
-        "key",
-        "rule",
-        "catalogue",
-        "Xid",
-        "format",
-        "option",
-        "launcher",
-        "theme",
-        "verdict",
+        *("probe", "layer", "key", "rule", "catalogue", "Xid", "format", "option", "launcher"),
+        *("CSV", "metric", "report", "assistants", "theme", "verdict"),
     ]
 
 
