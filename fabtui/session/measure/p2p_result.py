@@ -39,7 +39,7 @@ class _Times(msgspec.Struct, omit_defaults=True):
 
 
 class Side(msgspec.Struct):
-    """A `PairReport` of one side of a direction as it is read, or its replacement where there is none."""
+    """The report (``side``) of one side of a direction as it is read, or its replacement where there is none."""
 
     ok: bool = False
     timeout: bool = False

@@ -7,7 +7,7 @@ import os
 import signal
 import statistics
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, TypedDict
+from typing import Callable, NamedTuple, Optional, Sequence
 
 from fabtui_node import protocol
 from fabtui_node.protocol import ErrorKind
@@ -45,106 +45,8 @@ Rank = NamedTuple("Rank", [("rank", int), ("index", int), ("uuid", Optional[str]
 """A rank: its number, index on the node, UUID of its GPU, and data address if it differs from the rank host's."""
 
 
-class Times(TypedDict):
-    """Duration (s) of single messages."""
-
-    count: int
-    min: float
-    median: float
-    p99: float
-    max: float
-
-
-class ReportVerdict(TypedDict):
-    """Part of every report on a test."""
-
-    ok: bool
-    timeout: bool
-    phase: str
-    error: Optional[str]
-    error_kind: Optional[str]
-    raw: Optional[str]
-
-
-class TransferResult(TypedDict):
-    """One direction of a pair, as measured at one end.
-
-    ``bytes`` is the size of one message as sent. The receiving end has the rate (bytes per second), the durations of
-    timed messages, and the transport that the sending end reported; the sending end has the latency (s).
-    """
-
-    bytes: int
-    rate: Optional[float]
-    latency: Optional[float]
-    times: Optional[Times]
-    transport: Optional[str]
-
-
-class PairReport(ReportVerdict, TransferResult):
-    """``side``: one direction of a pair, as seen by its source or destination (``role``).
-
-    ``made`` is True for a fault that the lab injected. ``both_rate`` is the rate while both directions are tested.
-    ``held`` is by how much the free memory of the GPU fell since before the pair connected, without what messages take;
-    None where an earlier connection was used.
-    """
-
-    op: str
-    id: int
-    src: int
-    dst: int
-    role: str
-    made: bool
-    src_addr: Optional[str]
-    dst_addr: Optional[str]
-    both_rate: Optional[float]
-    held: Optional[int]
-
-
-class ReducedReport(ReportVerdict):
-    """``reduced``: one size of a collective at one rank; ``sent`` is the size as sent, ``wrong`` counts values."""
-
-    op: str
-    id: int
-    rank: int
-    kind: str
-    bytes: int
-    sent: Optional[int]
-    seconds: Optional[float]
-    fastest: Optional[float]
-    wrong: int
-    transport: Optional[str]
-    algorithm: Optional[str]
-    rings: List[List[int]]
-
-
-class WorldRows(TypedDict):
-    """``rows``: transfers of one rank within the world's communicator, while others are in progress."""
-
-    op: str
-    id: int
-    rank: int
-    channels: Optional[int]
-    rows: List[List[Any]]
-
-
-class WorldReport(ReportVerdict):
-    """``worlded``: the transfers of one rank within the world's communicator, without those reported as ``rows``.
-
-    A row is ``[src, dst, bytes, bytes per second, ok, error, transport, error kind]``, at the destination. ``at`` is
-    the transfer in progress when the test ended early.
-    """
-
-    op: str
-    id: int
-    rank: int
-    seconds: Dict[str, Optional[float]]
-    channels: Optional[int]
-    at: Optional[List[int]]
-    rows: List[List[Any]]
-
-
-def verdict(failed: Optional[Failed]) -> ReportVerdict:
-    """Return the verdict of a test that failed, or passed with None."""
+def verdict(failed: Optional[Failed]) -> Message:
+    """Return the part of every report on a test that says whether it failed; None: it passed."""
     if failed is None:
         return {"ok": True, "timeout": False, "phase": TRANSFER, "error": None, "error_kind": None, "raw": None}
     return {
@@ -155,18 +57,6 @@ def verdict(failed: Optional[Failed]) -> ReportVerdict:
         "error_kind": failed.kind,
         "raw": failed.raw,
     }
-
-
-class CollectiveResult(NamedTuple):
-    """One message size of a collective; without values if it was not measured."""
-
-    sent: Optional[int] = None  #: Bytes of the message as sent: the requested size, rounded to what the ranks divide.
-    seconds: Optional[float] = None  #: Average duration (s) of one iteration; ``fastest`` is the shortest.
-    fastest: Optional[float] = None
-    wrong: int = 0  #: Number of wrong values among those checked.
-    transport: Optional[str] = None  #: Transports used, worst first.
-    algorithm: Optional[str] = None  #: Algorithm and protocol that the library reported.
-    rings: Sequence[List[int]] = ()  #: Rings of its channels, as indices of ranks, if it reported them.
 
 
 class PairJob(NamedTuple):
@@ -285,7 +175,7 @@ def one_line(text: str, maximum: int = 300) -> str:
     return line if len(line) <= maximum else line[: maximum - 3] + "..."
 
 
-def summarize(times: Sequence[float]) -> Optional[Times]:
+def summarize(times: Sequence[float]) -> Optional[Message]:
     """Return count, minimum, median, 99th percentile and maximum of durations (s); None without any."""
     if not times:
         return None

@@ -10,65 +10,12 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
-from fabtui_node.ranks.base import TRANSFER, VERIFY, CollectiveResult, Failed, PairJob, Rank, Task, TransferResult
-from fabtui_node.ranks.controller_channel import Store
+from fabtui_node.ranks.base import TRANSFER, VERIFY, Failed, PairJob, Rank, Task
+from fabtui_node.ranks.controller_channel import Message, Store
 from fabtui_node.ranks.measure.verify import TWICE, Difference, TransferShape, shape
 
 Key = Tuple[int, int]
 """The other rank, and the maximum number of CTAs (0: the library's default)."""
-
-
-class Keepable:
-    """Base of links that may be kept between two tests."""
-
-    def pause(self) -> None:
-        """Prepare for the time until the next test."""
-
-    def renew(self, task: Task) -> None:
-        """Begin the next test."""
-
-    def close(self, broken: bool) -> None:
-        """Release the connection, without waiting if it is ``broken``."""
-        raise NotImplementedError
-
-
-class KeptLinks:
-    """The kept links of one rank; used by its thread.
-
-    Each has the name that both of its ends gave it when they made it: a link is used again only if both have the same.
-    The controller bounds their number, because only it knows when nothing is in progress and both ends can let go.
-    """
-
-    def __init__(self) -> None:
-        self._links: Dict[Key, Tuple[str, Keepable]] = {}
-
-    def __len__(self) -> int:
-        return len(self._links)
-
-    def name(self, key: Key) -> Optional[str]:
-        """Return the name of the link, or None."""
-        return self._links[key][0] if key in self._links else None
-
-    def take(self, key: Key, task: Task) -> Keepable:
-        link = self._links.pop(key)[1]
-        link.renew(task)
-        return link
-
-    def put(self, key: Key, name: str, link: Keepable) -> None:
-        """Keep a link; one that is in its place is closed."""
-        self.close(key, broken=True)
-        link.pause()
-        self._links[key] = name, link
-
-    def close(self, key: Key, broken: bool) -> None:
-        """Close a link if there is one."""
-        found = self._links.pop(key, None)
-        if found is not None:
-            found[1].close(broken)
-
-    def clear(self) -> None:
-        for key in list(self._links):
-            self.close(key, broken=False)
 
 
 THROTTLED_BUDGET = 0.2
@@ -106,7 +53,7 @@ A warm-up count of 0 announces one message that is answered, and another setup m
 """
 
 
-class PairLink(Keepable):
+class PairLink:
     """Connection of two ranks of a group, which may have more; an engine implements the steps of a transfer.
 
     Args:
@@ -140,14 +87,8 @@ class PairLink(Keepable):
         """Take memory for one direction."""
         raise NotImplementedError
 
-    def _send_answered(self, size: int, end: float) -> float:
-        """Send a message; return the duration (s) until its answer."""
-        raise NotImplementedError
-
-    def _receive_answered(self, size: int, end: float) -> None:
-        raise NotImplementedError
-
     def _send_warmup(self, size: int, count: int, end: float) -> float:
+        """Send messages; return the duration (s) until their answer."""
         raise NotImplementedError
 
     def _receive_warmup(self, size: int, count: int, end: float) -> None:
@@ -176,6 +117,16 @@ class PairLink(Keepable):
     def _forget(self) -> None:
         """Release the memory of one direction."""
 
+    def pause(self) -> None:
+        """Prepare for the time until the next test, between which a link may be kept."""
+
+    def renew(self, task: Task) -> None:
+        """Begin the next test."""
+
+    def close(self, broken: bool) -> None:
+        """Release the connection, without waiting if it is ``broken``."""
+        raise NotImplementedError
+
     def _lap(self, name: str) -> None:
         """Mark the end of a step."""
 
@@ -194,7 +145,7 @@ class PairLink(Keepable):
         """Return the library's output about this connection that is worth showing."""
         return None
 
-    def send(self, job: PairJob, end: float) -> TransferResult:
+    def send(self, job: PairJob, end: float) -> Message:
         """Act as the source: probe, setup, warm-up, as many timed messages as fit the budget, round trips."""
         try:
             self._prepare(job, True)
@@ -223,7 +174,7 @@ class PairLink(Keepable):
         for number, most in enumerate(PROBES):
             size = min(job.bytes, most)
             self._send_setup((size, 0, 0), end, what=what)
-            seconds = max(1e-9, self._send_answered(size, end))
+            seconds = max(1e-9, self._send_warmup(size, 1, end))
             rate, what = size / seconds, "setup message"
             if number and (seconds > PROBED or 4 * size > job.bytes):
                 break
@@ -239,7 +190,7 @@ class PairLink(Keepable):
             size = max(min(size, LEAST_BYTES), base.floor_power_of_two(affordable))
         return size, max(1, job.warmup)
 
-    def receive(self, job: PairJob, end: float) -> TransferResult:
+    def receive(self, job: PairJob, end: float) -> Message:
         """Act as the destination: time the messages between the setup and the last one, and check the data.
 
         After a failure with phase ``verify`` the link still works.
@@ -251,7 +202,7 @@ class PairLink(Keepable):
                 if warmup:
                     break
                 self._expect(1 <= size <= job.bytes, "a probe of %d bytes" % size)
-                self._receive_answered(size, end)
+                self._receive_warmup(size, 1, end)
                 size, warmup, trips = self._receive_setup(end)
             self._expect(1 <= size <= job.bytes and 1 <= warmup <= max(1, job.warmup), "%d x %d bytes" % (warmup, size))
             self._expect(0 <= trips <= job.latency_iters, "%d round trips" % trips)
@@ -298,6 +249,44 @@ class PairLink(Keepable):
         if not good:
             text = "the source announced %s" % what
             raise Failed(TRANSFER, text, raw=self.log(), kind=ErrorKind.PROTOCOL)
+
+
+class KeptLinks:
+    """The kept links of one rank; used by its thread.
+
+    Each has the name that both of its ends gave it when they made it: a link is used again only if both have the same.
+    The controller bounds their number, because only it knows when nothing is in progress and both ends can let go.
+    """
+
+    def __init__(self) -> None:
+        self._links: Dict[Key, Tuple[str, PairLink]] = {}
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def name(self, key: Key) -> Optional[str]:
+        """Return the name of the link, or None."""
+        return self._links[key][0] if key in self._links else None
+
+    def take(self, key: Key, task: Task) -> PairLink:
+        link = self._links.pop(key)[1]
+        link.renew(task)
+        return link
+
+    def put(self, key: Key, name: str, link: PairLink) -> None:
+        """Keep a link; one that is in its place is closed."""
+        self.close(key, broken=True)
+        link.pause()
+        self._links[key] = name, link
+
+    def close(self, key: Key, broken: bool) -> None:
+        """Close a link if there is one."""
+        if key in self._links:
+            self._links.pop(key)[1].close(broken)
+
+    def clear(self) -> None:
+        for key in list(self._links):
+            self.close(key, broken=False)
 
 
 class RankGroup:
@@ -349,17 +338,22 @@ class RankGroup:
         raise NotImplementedError
 
     def _transports(self) -> Optional[str]:
+        """Return the transports used, worst first."""
         raise NotImplementedError
 
     def _algorithm(self) -> Optional[str]:
-        raise NotImplementedError
+        """Return the algorithm and protocol that the library reported, if it does."""
+        return None
 
     def _rings(self) -> List[List[int]]:
         """Return the rings of the library, as indices of ranks; none if it does not report them."""
         return []
 
-    def collective(self, kind: str, size: int, iters: int, warmup: int, end: float) -> CollectiveResult:
-        """Measure one size (bytes) of a collective of float32 values, in place where nccl-tests does so."""
+    def collective(self, kind: str, size: int, iters: int, warmup: int, end: float) -> Message:
+        """Measure one size (bytes) of a collective of float32 values, in place where nccl-tests does so.
+
+        Return the part of its report that only a measurement has, see `collective.run`.
+        """
         ranks = len(self._ranks)
         form = shape(kind, size, ranks)
         buffer = self._allocate(form)
@@ -380,9 +374,8 @@ class RankGroup:
         laps = self._timed(form, count + 1, run, end)[1:]
         wrong += self._wrong(form, buffer, count + 1, end)
         algorithm = None if kind in TWICE else self._algorithm()
-        average = sum(laps) / len(laps)
-        transports = self._transports()
-        return CollectiveResult(form.bytes, average, min(laps), wrong, transports, algorithm, self._rings())
+        result: Message = {"sent": form.bytes, "seconds": sum(laps) / len(laps), "fastest": min(laps), "wrong": wrong}
+        return {**result, "transport": self._transports(), "algorithm": algorithm, "rings": self._rings()}
 
 
 class RankEndpoint:

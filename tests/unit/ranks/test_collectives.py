@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fabtui_node.ranks import base
-from fabtui_node.ranks.measure import collective, verify
+from fabtui_node.ranks.measure import groups, verify
 from fabtui_node.ranks.measure.verify import KINDS, arrived, shape
 
 
@@ -26,7 +26,7 @@ def test_a_size_is_rounded_down_to_what_the_ranks_divide(kind: str, ranks: int, 
 
 def test_an_unknown_collective() -> None:
     with pytest.raises(ValueError, match="no collective 'gossip'"):
-        collective.parse({"kind": "gossip", "ranks": [0, 1], "sizes": [8], "iters": 1, "warmup": 1})
+        groups.parse({"kind": "gossip", "ranks": [0, 1], "sizes": [8], "iters": 1, "warmup": 1})
 
 
 @pytest.mark.parametrize("kind", ["all_gather", "alltoall", "broadcast", "sendrecv"])

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fabtui_node.ranks.base import PairReport
 from tests.wire import message_types as messages
+from tests.wire.message_types import PairReport
 
 SIDE: dict[str, Any] = {
     "op": "side",

@@ -95,7 +95,7 @@ def test_no_part_imports_what_comes_with_another() -> None:
             assert bootstrap.part_of(other) in (None, bootstrap.part_of(name)), f"{name} imports {other}"
     assert bootstrap.part_of("fabtui_node.probes.inventory") == bootstrap.part_of("fabtui_own.mine") == "looks"
     assert (
-        bootstrap.part_of("fabtui_node.ranks.rank_host") == bootstrap.part_of("fabtui_node.ranks.torch.gloo") == "ranks"
+        bootstrap.part_of("fabtui_node.ranks.rank_host") == bootstrap.part_of("fabtui_node.ranks.torch.engine") == "ranks"
     )
     first = {name for name in bootstrap.node_modules() if bootstrap.part_of(name) is None}
     assert first == set(bootstrap.first_modules())

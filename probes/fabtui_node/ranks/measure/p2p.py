@@ -9,7 +9,7 @@ from typing import Callable, List, NamedTuple, Optional, Set
 
 from fabtui_node.protocol import CONSEQUENCES, ErrorKind
 from fabtui_node.ranks import base, tcp_precheck
-from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Failed, Fault, PairJob, PairReport, Task
+from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Failed, Fault, PairJob, Task
 from fabtui_node.ranks.controller_channel import Cancelled, Message, StoreError
 from fabtui_node.ranks.engine import PairLink, RankEndpoint
 
@@ -26,12 +26,12 @@ HostInfo = NamedTuple("HostInfo", [("node", str), ("address", str), ("closed_por
 """Facts of a rank host that its ranks report to the ranks they meet."""
 
 
-def fail(report: PairReport, failed: Failed) -> None:
+def fail(report: Message, failed: Failed) -> None:
     report["ok"], report["timeout"], report["phase"] = False, failed.timeout, failed.phase
     report["error"], report["error_kind"], report["raw"] = failed.text, failed.kind, failed.raw
 
 
-def mark_injected(report: PairReport, fault: str) -> None:
+def mark_injected(report: Message, fault: str) -> None:
     report["made"], report["error"] = True, "%s (made by the lab: %s)" % (report["error"], fault)
 
 
@@ -44,7 +44,7 @@ class RankPairTest:
     """Test of one pair at one of its two ranks; both run the same steps."""
 
     def __init__(
-        self, endpoint: RankEndpoint, host: HostInfo, task: Task, op: Message, send: Callable[[PairReport], None]
+        self, endpoint: RankEndpoint, host: HostInfo, task: Task, op: Message, send: Callable[[Message], None]
     ) -> None:
         self._endpoint = endpoint
         self._host = host
@@ -89,15 +89,14 @@ class RankPairTest:
         kept = self._endpoint.kept
         name = kept.name(self._kept_as)
         if name is not None and name == self._hello.get("kept"):
-            link = kept.take(self._kept_as, self._task)
-            assert isinstance(link, PairLink)
-            self._link, self._name_of_link = link, name
+            self._link, self._name_of_link = kept.take(self._kept_as, self._task), name
         else:
             # The other end closes its own as well.
             kept.close(self._kept_as, broken=True)
             self._free_before = self._endpoint.free_memory()
 
     def _held(self) -> Optional[int]:
+        """Return by how much the GPU's free memory fell since before the pair connected; None for a kept link."""
         now = self._endpoint.free_memory() if self._free_before is not None else None
         return None if now is None or self._free_before is None else max(0, self._free_before - now)
 
@@ -105,7 +104,7 @@ class RankPairTest:
         a, b = self._op["a"], self._op["b"]
         share = self._task.deadline / 2
         lasting: Optional[Failed] = None
-        reports: List[PairReport] = []
+        reports: List[Message] = []
         try:
             self._hello = self._meet(time.monotonic() + min(share, self._op.get("meet") or share))
             self._use_kept()
@@ -125,7 +124,7 @@ class RankPairTest:
         for report in reports:
             self._report(report)
 
-    def _blank(self, src: int, dst: int, failed: Optional[Failed] = None) -> PairReport:
+    def _blank(self, src: int, dst: int, failed: Optional[Failed] = None) -> Message:
         """Return the report of a direction that was not measured, or failed."""
         return {
             **base.verdict(failed),
@@ -179,7 +178,7 @@ class RankPairTest:
                 return fault
         return Fault(src, dst, "", None)
 
-    def _agree(self, key: str, report: PairReport, end: float) -> None:
+    def _agree(self, key: str, report: Message, end: float) -> None:
         until = end + VERDICT_GRACE
         if not report["ok"] and report["phase"] == CONNECT and not report["timeout"]:
             # The other side may wait for this one until its deadline; it is cancelled when this one is done.
@@ -214,7 +213,7 @@ class RankPairTest:
         if theirs.get("ok") is not True:
             self._merge(report, theirs)
 
-    def _merge(self, report: PairReport, theirs: Message) -> None:
+    def _merge(self, report: Message, theirs: Message) -> None:
         late, kind = theirs.get("timeout") is True, ErrorKind.of(theirs.get("error_kind"))
         # The other side's error counts if this side only timed out, or only saw the other one go.
         if report["ok"] or (not late and (report["timeout"] or is_consequence(report["error_kind"], kind))):
@@ -225,7 +224,7 @@ class RankPairTest:
         phases = (report["phase"], theirs.get("phase"))
         report["phase"] = CONNECT if CONNECT in phases else VERIFY if VERIFY in phases else TRANSFER
 
-    def _bidirectional(self, reports: List[PairReport], end: float) -> None:
+    def _bidirectional(self, reports: List[Message], end: float) -> None:
         """Measure both directions at once; if that fails, the link is bad although each direction alone passed."""
         link, op = self._link, self._op
         assert link is not None
@@ -245,18 +244,18 @@ class RankPairTest:
             fail(both, Failed.from_error(TRANSFER, error))
             self._drop_link(broken=True, report=both)
         self._agree("both", both, end)
-        for number, one in enumerate(reports):
+        for number, report in enumerate(reports):
             if both["ok"]:
                 # The rate of what arrives here.
-                one["both_rate"] = rate if (number == 0) != leading else None
+                report["both_rate"] = rate if (number == 0) != leading else None
             else:
-                one["ok"], one["timeout"], one["phase"] = False, both["timeout"], both["phase"]
-                one["error"] = "each direction alone passes, both at once fail: %s" % both["error"]
-                one["raw"], one["error_kind"] = both["raw"] or one["raw"], both["error_kind"]
+                report["ok"], report["timeout"], report["phase"] = False, both["timeout"], both["phase"]
+                report["error"] = "each direction alone passes, both at once fail: %s" % both["error"]
+                report["raw"], report["error_kind"] = both["raw"] or report["raw"], both["error_kind"]
         if not both["ok"]:
             self._drop_link(broken=True)
 
-    def _direction(self, report: PairReport, end: float) -> Optional[Failed]:
+    def _direction(self, report: Message, end: float) -> Optional[Failed]:
         """Test one direction; return the failure if it applies to the other direction too."""
         src, dst = report["src"], report["dst"]
         key = "%d>%d" % (src, dst)
@@ -285,7 +284,7 @@ class RankPairTest:
             return Failed(report["phase"], report["error"] or "", report["timeout"], report["raw"], kind)
         return None
 
-    def _test(self, fault: Fault, report: PairReport, end: float) -> None:
+    def _test(self, fault: Fault, report: Message, end: float) -> None:
         run, task = self._endpoint.run, self._task
         if self._link is None:
             self._attempts += 1
@@ -312,7 +311,7 @@ class RankPairTest:
         report["raw"] = None if sending and fault.kind == "drop" else link.raw(sending)
         report["ok"] = True
 
-    def _refuse(self, key: str, report: PairReport, end: float) -> None:
+    def _refuse(self, key: str, report: Message, end: float) -> None:
         if report["role"] == "src":
             address, port = str(self._hello.get("address") or ""), self._hello.get("closed_port")
             failed = self._connect_refused(address, port if isinstance(port, int) else 0, end)
@@ -338,7 +337,7 @@ class RankPairTest:
             return Failed(CONNECT, text, isinstance(error, socket.timeout), kind=ErrorKind.of_socket(error))
         return Failed(CONNECT, "connected to %s, which should refuse" % tcp_precheck.endpoint(address, port))
 
-    def _drop_link(self, broken: bool, report: Optional[PairReport] = None) -> None:
+    def _drop_link(self, broken: bool, report: Optional[Message] = None) -> None:
         link, self._link = self._link, None
         if link is None:
             return
@@ -353,7 +352,7 @@ class RankPairTest:
             if problem:
                 report["error"] = "%s%s" % (report["error"], problem)
 
-    def _report(self, report: PairReport) -> None:
+    def _report(self, report: Message) -> None:
         if report["role"] in self._reported:
             return
         self._reported.add(report["role"])

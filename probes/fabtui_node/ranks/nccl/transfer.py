@@ -123,12 +123,6 @@ class NcclLink(PairLink):
     def _expected(self) -> int:
         return verify.shift(self._peer, self._rank, self.test)
 
-    def _send_answered(self, size: int, end: float) -> float:
-        return self._send_warmup(size, 1, end)
-
-    def _receive_answered(self, size: int, end: float) -> None:
-        self._receive_counted(size, 1, end)
-
     def _send_warmup(self, size: int, count: int, end: float) -> float:
         data, batches = self._source(size), self._batches(size, count)
         comm, stream = self._member.comm, self._device.stream
@@ -143,11 +137,6 @@ class NcclLink(PairLink):
         return seconds
 
     def _receive_warmup(self, size: int, count: int, end: float) -> None:
-        self._receive_counted(size, count, end)
-        # The data of the warm-up must not pass for the data of the timed messages.
-        self._device.fill(self._data(size), verify.BLANK, size)
-
-    def _receive_counted(self, size: int, count: int, end: float) -> None:
         data, batches = self._data(size), self._batches(size, count)
         comm, stream = self._member.comm, self._device.stream
 
@@ -157,6 +146,8 @@ class NcclLink(PairLink):
 
         self._guard(self._not_received, end, work)
         self._lap("%d x %s" % (count, bytes_text(size)))
+        # The data of the warm-up must not pass for the data of the timed messages.
+        self._device.fill(data, verify.BLANK, size)
 
     def _send_timed(self, job: PairJob, size: int, count: int, untimed: int, end: float) -> None:
         data = self._source(size)
