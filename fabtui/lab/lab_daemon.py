@@ -32,7 +32,7 @@ from fabtui.lab.lab import SOCKET, Order
 from fabtui.lab.network import Network
 from fabtui.lab.server import LabServer
 from fabtui.sanitize import one_line
-from fabtui_node.runtime import reap
+from fabtui_node.runtime import processes
 
 #: Pause (s) between two looks at whether the session still lives.
 PARENT_CHECK = 0.5
@@ -219,7 +219,7 @@ def main() -> int:
         # Not SIG_IGN, which all commands on the nodes would inherit.
         signal.signal(number, lambda *_: None)
     os.chdir("/")
-    reap.become_subreaper()
+    processes.become_subreaper()
     order = msgspec.json.decode(sys.stdin.readline(), type=Order)
     if not order.spec.standing:
         order = replace(order, folder=str(_session_folder()))

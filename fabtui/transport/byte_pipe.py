@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from fabtui.sanitize import clean, last_line
 from fabtui.transport.link import NodeUnreachable
-from fabtui.transport.payload import INPUT_TAKEN
+from fabtui_node.runtime.bootloader import INPUT_TAKEN
 
 STDERR_KEPT = 8 * 1024
 BANNER_KEPT = 16 * 1024

@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 import fabtui_node
 from fabtui_node.protocol import encode_piece
+from fabtui_node.runtime.bootloader import TAKE
 
 ENTRY = "fabtui_node.runtime.supervisor"
 
@@ -32,9 +33,8 @@ FIRST = (
     "runtime.keeper",
     "runtime.streams",
     "protocol",
-    "runtime.reap",
+    "runtime.processes",
     "runtime.presence",
-    "runtime.spawn",
     "runtime.supervisor",
     "parsers.base",
     "parsers.lines",
@@ -51,9 +51,6 @@ _FOLDER = Path(fabtui_node.__path__[0])
 
 #: Timeout (s) of the first stage for its payload.
 FIRST_STAGE = 30
-
-#: Exit status of the first stage if its payload does not begin as it was sent: the login has read a part of it.
-INPUT_TAKEN = 86
 
 PYTHONS = (
     "python3",
@@ -75,25 +72,8 @@ if sys.version_info<(3,8):
  os._exit(127)
 signal.alarm({FIRST_STAGE})
 """
-_TAKE = f"""\
-os.set_blocking(0,True)
-def take(n):
- got=bytes()
- while len(got)<n:
-  more=os.read(0,min(n-len(got),65536))
-  if more==bytes():os._exit(3)
-  got+=more
- return got
-try:size=int(take(8),16)
-except ValueError:os._exit({INPUT_TAKEN})
-payload=json.loads(zlib.decompress(take(size)).decode())
-space=dict(__name__="fabtui_node.runtime.bootloader")
-exec(compile(payload["modules"]["fabtui_node.runtime.bootloader"],"payload:fabtui_node/runtime/bootloader.py","exec"),space)
-space["start"](payload)
-"""
-
 #: The first stage on one line: csh ends a quoted word at a newline.
-BOOT = "exec(" + json.dumps(_NEWER + _TAKE) + ")"
+BOOT = "exec(" + json.dumps(_NEWER + TAKE) + ")"
 
 # The arguments are BOOT, the two texts below and interpreters to try; BOOT gets those that are left, should this one be
 # too old. The name of the shell is the beginning of its error messages. An exec that fails ends most shells
@@ -136,7 +116,7 @@ def calling_boot() -> str:
         FileNotFoundError: The installation is broken.
     """
     source = (_FOLDER / "runtime" / "call_back.py").read_text(encoding="utf-8")
-    return "exec(" + json.dumps(f"{_NEWER}exec({json.dumps(source)})\nconnect()\n{_TAKE}") + ")"
+    return "exec(" + json.dumps(f"{_NEWER}exec({json.dumps(source)})\nconnect()\n{TAKE}") + ")"
 
 
 def first_modules() -> dict[str, str]:

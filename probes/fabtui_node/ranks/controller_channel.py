@@ -1,21 +1,18 @@
-"""The rank host's connection to the controller, and the key-value store that is carried over it."""
+"""The controller's key-value store, carried over the rank host's connection to it."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import itertools
-import socket
 import threading
-from typing import Any, Dict, Iterator, Mapping, Optional
+from typing import Any, Dict, Optional
 
-from fabtui_node import protocol
-from fabtui_node.protocol import ErrorKind
+from fabtui_node.protocol import ErrorKind, Message
+from fabtui_node.runtime.streams import Channel
 
 GRACE = 2.0
 """Seconds past a request's own timeout after which the store stops waiting for an answer."""
-
-Message = Dict[str, Any]
 
 
 class StoreError(Exception):
@@ -34,34 +31,6 @@ class Cancelled(StoreError):
     """The controller cancelled this pair or group: a peer of it is gone."""
 
     kind = ErrorKind.CANCELLED
-
-
-class Channel:
-    """A connected stream socket that carries protocol frames; any thread may send."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._socket = sock
-        self._lock = threading.Lock()
-        self._decoder = protocol.Decoder()
-
-    def send(self, message: Mapping[str, Any]) -> None:
-        """Send one message; raise ProtocolError if it cannot be encoded, OSError if the connection is closed."""
-        frame = protocol.encode(message)
-        with self._lock:
-            self._socket.sendall(frame)
-
-    def messages(self) -> Iterator[Message]:
-        """Yield messages until the other end closes; raise ProtocolError if it does not speak the protocol."""
-        while True:
-            try:
-                data = self._socket.recv(262144)
-            except InterruptedError:
-                continue
-            except OSError:
-                return
-            if not data:
-                return
-            yield from self._decoder.feed(data)
 
 
 class _Waiter:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import statistics
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from fabtui_node.protocol import ErrorKind
+from fabtui_node.protocol import ErrorKind, Message
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import TRANSFER, VERIFY, Failed, PairJob, Rank, Task
-from fabtui_node.ranks.controller_channel import Message, Store
+from fabtui_node.ranks.controller_channel import Store
 from fabtui_node.ranks.measure.verify import TWICE, Difference, TransferShape, shape
 
 Key = Tuple[int, int]

@@ -15,15 +15,16 @@ from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 from fabtui_node import protocol
-from fabtui_node.protocol import ErrorKind
+from fabtui_node.protocol import ErrorKind, Message
 from fabtui_node.ranks import base, tcp_precheck
 from fabtui_node.ranks.base import Fault, Rank, Task, describe, kind_of
-from fabtui_node.ranks.controller_channel import Channel, Message, Store
+from fabtui_node.ranks.controller_channel import Store
 from fabtui_node.ranks.engine import Engine, RankEndpoint
 from fabtui_node.ranks.measure import groups
 from fabtui_node.ranks.measure.p2p import HostInfo, RankPairTest
 from fabtui_node.ranks.nccl.engine import NcclEngine
 from fabtui_node.ranks.torch.engine import GlooEngine
+from fabtui_node.runtime.streams import Channel
 
 IDLE_DEADLINE = 60.0
 """Default deadline (s) of the start and of a release."""

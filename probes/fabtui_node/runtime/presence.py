@@ -20,8 +20,8 @@ class Presence:
 
 def mark_of(words: List[str]) -> Optional[str]:
     """Return the mark in the words of a command line, or None; the shell before it and ssh clients have none."""
-    found = _MARK.search(words[3]) if len(words) > 3 and words[1:3] == ["-IS", "-c"] else None
-    return found.group(1) if found else None
+    match = _MARK.search(words[3]) if len(words) > 3 and words[1:3] == ["-IS", "-c"] else None
+    return match.group(1) if match else None
 
 
 def read_mark(proc: str = "/proc") -> None:

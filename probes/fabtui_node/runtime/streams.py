@@ -5,7 +5,8 @@ from __future__ import annotations
 import array
 import os
 import socket
-from typing import List, Optional, Sequence, Tuple
+import threading
+from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from fabtui_node.protocol import Decoder, Message, ProtocolError, encode
 
@@ -16,6 +17,34 @@ BYTES_PER_SECOND = 4 * 1024 * 1024
 LONGEST_LINE = 2048
 TAIL = 4096
 CUT = " [cut]"
+
+
+class Channel:
+    """A connected stream socket that carries protocol frames; any thread may send."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._lock = threading.Lock()
+        self._decoder = Decoder()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send one message; raise ProtocolError if it cannot be encoded, OSError if the connection is closed."""
+        frame = encode(message)
+        with self._lock:
+            self._socket.sendall(frame)
+
+    def messages(self) -> Iterator[Message]:
+        """Yield messages until the other end closes; raise ProtocolError if it does not speak the protocol."""
+        while True:
+            try:
+                data = self._socket.recv(CHUNK)
+            except InterruptedError:
+                continue
+            except OSError:
+                return
+            if not data:
+                return
+            yield from self._decoder.feed(data)
 
 
 class Outgoing:
@@ -114,13 +143,13 @@ def receive_with_descriptors(end: socket.socket, most: int = 8) -> Tuple[bytes, 
 
     Descriptors never arrive later than the first byte of the message that they were sent with.
     """
-    found = array.array("i")
-    size = most * found.itemsize
+    fds = array.array("i")
+    size = most * fds.itemsize
     data, ancillary, _, _ = end.recvmsg(CHUNK, socket.CMSG_SPACE(size))
     for level, kind, payload in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            found.frombytes(payload[: len(payload) - len(payload) % found.itemsize])
-    return data, list(found)
+            fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
+    return data, list(fds)
 
 
 def text_of(data: bytes) -> str:

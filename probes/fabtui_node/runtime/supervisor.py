@@ -20,7 +20,7 @@ from typing import Any, Dict, List, Mapping, MutableMapping, Optional, Sequence
 
 from fabtui_node import protocol
 from fabtui_node.protocol import Decoder, ErrorKind, Message, ProtocolError, encode, encode_piece
-from fabtui_node.runtime import bootloader, keeper, presence, reap, spawn
+from fabtui_node.runtime import bootloader, keeper, presence, processes
 from fabtui_node.runtime.streams import (
     BYTES_PER_SECOND,
     FrameSocket,
@@ -94,8 +94,8 @@ class RankHostProcess:
 def oom_kills(path: str = "/proc/vmstat") -> Optional[int]:
     """Return how many processes of the machine the kernel killed for lack of memory, of control groups too."""
     with contextlib.suppress(OSError), open(path, encoding="ascii", errors="replace") as file:
-        found = re.search(r"^oom_kill ([0-9]{1,18})$", file.read(1 << 18), re.MULTILINE)
-        return int(found.group(1)) if found else None
+        match = re.search(r"^oom_kill ([0-9]{1,18})$", file.read(1 << 18), re.MULTILINE)
+        return int(match.group(1)) if match else None
     return None
 
 
@@ -280,7 +280,9 @@ class ChildProcesses:
         # A library that finds variables of an MPI launcher or of a job step takes the rank for a task of that.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OF_LAUNCHERS)}
         environment = dict(inherited, **own)
-        argv = spawn.rank_command(message.get("argv"), spawn.choose_python(self._config.get("python"), environment))
+        argv = processes.rank_command(
+            message.get("argv"), processes.choose_python(self._config.get("python"), environment)
+        )
         near, far = socket.socketpair()
         listen, printed = os.pipe()
         config = dict(message.get("config") or {}, env=own)
@@ -633,8 +635,8 @@ class Supervisor:
 
     def _end(self) -> None:
         self._children.leave()
-        for pid in reap.end_descendants():
-            self.log("process %d could not be ended: %s" % (pid, reap.wait_reason(pid)))
+        for pid in processes.end_descendants():
+            self.log("process %d could not be ended: %s" % (pid, processes.wait_reason(pid)))
         until = time.monotonic() + 0.5
         # The controller is gone, as usual at this point, or nobody reads standard error: neither may block.
         with contextlib.suppress(OSError):
@@ -652,9 +654,9 @@ def main(config: Dict[str, Any]) -> None:
 
     docs/architecture.md, "The wire", explains ``config``.
     """
-    for number in spawn.IGNORED:
+    for number in processes.IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    reap.become_subreaper()
+    processes.become_subreaper()
     if config.get("gpus") is not None:
         with contextlib.suppress(OSError), open("/proc/self/cgroup") as cgroup:
             limit_gpus(config["gpus"], os.environ, cgroup.read(), os.listdir("/dev"))
@@ -675,7 +677,7 @@ def main(config: Dict[str, Any]) -> None:
         try:
             os.dup2(printed, 1)
             os.dup2(printed, 2)
-            spawn.close_others([far.fileno()])
+            processes.close_others([far.fileno()])
             keeper.run(far, lease_of(config), nonce)
         except BaseException:
             bootloader.print_traceback()

@@ -11,10 +11,10 @@ import time
 from functools import partial
 from typing import Any, Callable, Dict, List, Optional
 
-from fabtui_node.protocol import ErrorKind
+from fabtui_node.protocol import ErrorKind, Message
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Failed, PairJob, Task
-from fabtui_node.ranks.controller_channel import Message, StoreError
+from fabtui_node.ranks.controller_channel import StoreError
 from fabtui_node.ranks.engine import RankEndpoint, RankGroup
 from fabtui_node.ranks.measure.verify import KINDS, TWICE
 

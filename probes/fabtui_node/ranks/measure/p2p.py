@@ -7,10 +7,10 @@ import time
 from functools import partial
 from typing import Callable, List, NamedTuple, Optional, Set
 
-from fabtui_node.protocol import CONSEQUENCES, ErrorKind
+from fabtui_node.protocol import CONSEQUENCES, ErrorKind, Message
 from fabtui_node.ranks import base, tcp_precheck
 from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Failed, Fault, PairJob, Task
-from fabtui_node.ranks.controller_channel import Cancelled, Message, StoreError
+from fabtui_node.ranks.controller_channel import Cancelled, StoreError
 from fabtui_node.ranks.engine import PairLink, RankEndpoint
 
 SOURCE_FAULTS = ("corrupt", "kill", "stop")

@@ -60,7 +60,7 @@ class RankGpu:
         self.notes = notes  #: NCCL variables set for the tests.
         self.address = address  #: Data address of the node.
         self.device = CudaDevice(driver, driver.find(rank.index, rank.uuid))
-        self._scratch = self._new_scratch()
+        self.scratch = self._new_scratch()
         self._spare: List[Scratch] = []
         self._abandoned: List[Abandoned] = []
         self._shifts: Deque[int] = deque(maxlen=EARLIER)
@@ -76,27 +76,15 @@ class RankGpu:
     def _new_scratch(self) -> Scratch:
         return Scratch(self.device.allocate(SMALL), self.device.pinned(SMALL), self.device.pinned(verify.SAMPLE))
 
-    @property
-    def small(self) -> int:
-        return self._scratch.small
-
-    @property
-    def note(self) -> Any:
-        return self._scratch.note
-
-    @property
-    def sample(self) -> Any:
-        return self._scratch.sample
-
     def abandon(self) -> None:
         """Go on with another stream and other memory: queued work of a broken communicator may still write to these.
 
         They are kept until the communicator has been aborted and the stream is idle, see `release`. The memory that is
         sent from stays, as nothing writes to it.
         """
-        self._abandoned.append(Abandoned(self.device.stream, self._scratch, self._data, self._data_size))
+        self._abandoned.append(Abandoned(self.device.stream, self.scratch, self._data, self._data_size))
         self.device.renew_stream()
-        self._scratch = self._spare.pop() if self._spare else self._new_scratch()
+        self.scratch = self._spare.pop() if self._spare else self._new_scratch()
         self._data, self._data_size = 0, 0
 
     def expect(self, start: int) -> None:
@@ -298,7 +286,7 @@ class Member:
 
     def fetch(self, data: int, blocks: Blocks, end: float) -> bytes:
         """Return blocks of device memory, one behind the other."""
-        device, sample = self.gpu.device, self.gpu.sample
+        device, sample = self.gpu.device, self.gpu.scratch.sample
 
         def work() -> None:
             at = 0

@@ -65,10 +65,10 @@ def spare_host_memory(path: str = "/proc/meminfo") -> Optional[int]:
             text = file.read(65536)
     except OSError:
         return None
-    found = {name: 1024 * int(size) for name, size in re.findall(r"^(Mem\w+):\s+([0-9]{1,15}) kB", text, re.MULTILINE)}
-    if "MemAvailable" not in found or "MemTotal" not in found:
+    sizes = {name: 1024 * int(size) for name, size in re.findall(r"^(Mem\w+):\s+([0-9]{1,15}) kB", text, re.MULTILINE)}
+    if "MemAvailable" not in sizes or "MemTotal" not in sizes:
         return None
-    return max(0, found["MemAvailable"] - int(_KEPT * found["MemTotal"]))
+    return max(0, sizes["MemAvailable"] - int(_KEPT * sizes["MemTotal"]))
 
 
 class CudaError(Exception):
@@ -175,9 +175,6 @@ class Driver:
         """Return a device's primary context, creating it at first use (takes seconds)."""
         return self.make(c_void_p, "cuDevicePrimaryCtxRetain", self._handle(ordinal))
 
-    def make_current(self, context: c_void_p) -> None:
-        self.call("cuCtxSetCurrent", context)
-
 
 class CudaDevice:
     """One GPU with its own stream; used by one thread, whose current context it becomes."""
@@ -188,7 +185,7 @@ class CudaDevice:
         self.bus_id = driver.bus_id(ordinal)
         self._of_host = driver.shares_host_memory(ordinal)
         self._context = driver.primary(ordinal)
-        driver.make_current(self._context)
+        driver.call("cuCtxSetCurrent", self._context)
         self.renew_stream()
         self._gate = c_uint.from_buffer(self.pinned(4))
         self._gate.value = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import threading
 from typing import Dict, List, Optional, Tuple
@@ -72,12 +73,8 @@ class Log:
         """Return the lines of a device since a mark."""
         with self._lock:
             self._read()
-            found = []
-            for number, line in reversed(self._lines.get(device, [])):
-                if number <= mark:
-                    break
-                found.append(line)
-            return found[::-1]
+            since = itertools.takewhile(lambda numbered: numbered[0] > mark, reversed(self._lines.get(device, [])))
+            return [line for _, line in since][::-1]
 
     def warned(self, mark: int) -> List[NcclLine]:
         """Return the warnings since a mark, of all devices: NCCL prints any or none before it knows the device."""
@@ -95,8 +92,8 @@ class Log:
 
 def notable(lines: List[NcclLine], most: int = 64) -> List[NcclLine]:
     """Return warnings and connections among lines, at most the first ``most``."""
-    found = [line for line in lines if line.level != "INFO" or log_lines.parse_channel(line.text) is not None]
-    return found[:most]
+    lines = [line for line in lines if line.level != "INFO" or log_lines.parse_channel(line.text) is not None]
+    return lines[:most]
 
 
 def summary(lines: List[NcclLine], most: int = 8, pair: Optional[Tuple[int, int]] = None) -> str:
