@@ -193,12 +193,12 @@ async def stages(options: Any, found: dict[str, float], crypto: CryptoClock | No
     from fabtui.transport.jump_hosts import Logins
     from fabtui.transport.login_answers import LoginAnswers
     from fabtui.transport.payload import Cargo
-    from fabtui.transport.ssh_config import OpenSSHReasons, Resolver
+    from fabtui.transport.ssh_config import Resolver
 
     way = ConnectorOptions()
     resolver = Resolver(options.ssh_config)
     gates, answers = Gates(way.handshakes, way.direct_handshakes), LoginAnswers(None)
-    logins = Logins(resolver, "config", DEADLINE, gates, _nothing, answers, Dialer(), OpenSSHReasons())
+    logins = Logins(resolver, "config", DEADLINE, gates, _nothing, answers, Dialer())
     cargo = Cargo(bootstrap.ENTRY, None, ())
     nonce = "ab"
     marks = [("", cpu())]

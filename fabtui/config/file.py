@@ -171,8 +171,8 @@ def _add(
         return
     spec = known.get(f"{table}.{key}")
     if spec is None:
-        hint = nearest(key, [one.name for one in known.values() if one.table == table])
-        elsewhere = [one.table for one in known.values() if one.name == key]
+        hint = nearest(key, [other.name for other in known.values() if other.table == table])
+        elsewhere = [other.table for other in known.values() if other.name == key]
         hint = hint or (f"; it belongs to [{elsewhere[0]}]" if elsewhere else "")
         config.problems.append(Problem(line, f"unknown setting {table}.{key}{hint}"))
         return
@@ -236,7 +236,7 @@ def _switch(value: object) -> bool:
 def _list(value: object) -> list[str]:
     if isinstance(value, str):
         return [value]
-    if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
         raise InputError(f'{_kind(value)} is not a list of strings; expected ["...", "..."]')
     return [",".join(value)]
 
@@ -265,7 +265,7 @@ def _flat(table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the ids of bindings: without quotes, TOML turns their dots into nested tables."""
     for key, value in table.items():
         if isinstance(value, dict):
-            yield from ((f"{key}.{rest}", one) for rest, one in _flat(value))
+            yield from ((f"{key}.{rest}", bound) for rest, bound in _flat(value))
         else:
             yield key, value
 

@@ -191,22 +191,23 @@ class Cargo:
         self._entry = entry
         self._modules = modules
         self._more = more
-        self._payload: asyncio.Task[Payload] | None = None
-        self._parts: dict[Part, asyncio.Task[list[bytes]]] = {}
+        #: Under None the payload.
+        self._tasks: dict[Part | None, asyncio.Task[Any]] = {}
 
-    def begin(self) -> asyncio.Task[Payload]:
-        """Begin to pack the payload, in a thread, as it reads files; one task for all links."""
-        if self._payload is None:
-            self._payload = asyncio.create_task(asyncio.to_thread(self._pack_first))
-        return self._payload
+    def begin(self, part: Part | None = None) -> asyncio.Task[Any]:
+        """Begin to pack the payload or a part, in a thread, as it reads files; one task for all links."""
+        if part not in self._tasks:
+            pack = self._pack_first if part is None else functools.partial(self._pack_part, part)
+            self._tasks[part] = asyncio.create_task(asyncio.to_thread(pack))
+        return self._tasks[part]
 
     async def payload(self, config: Mapping[str, Any]) -> bytes:
         """Return the payload of one node. Raises `OSError` if the installation is broken."""
-        first = await asyncio.shield(self.begin())
+        first: Payload = await asyncio.shield(self.begin())
         if self._modules is None:
             # While the node starts: it asks for them as soon as it has.
             for part in PARTS:
-                self._pack(part)
+                self.begin(part)
         return first.packed(config, self._entry)
 
     def needed_by(self, kind: str) -> Part | None:
@@ -215,12 +216,8 @@ class Cargo:
 
     async def pieces(self, part: Part) -> list[bytes]:
         """Return the frames of a part. Raises `OSError` if the installation is broken."""
-        return await asyncio.shield(self._pack(part))
-
-    def _pack(self, part: Part) -> asyncio.Task[list[bytes]]:
-        if part not in self._parts:
-            self._parts[part] = asyncio.create_task(asyncio.to_thread(self._pack_part, part))
-        return self._parts[part]
+        pieces: list[bytes] = await asyncio.shield(self.begin(part))
+        return pieces
 
     def _pack_first(self) -> Payload:
         return Payload(first_modules() if self._modules is None else self._modules)
@@ -233,7 +230,6 @@ class Cargo:
         return [encode_piece(packed[start : start + PIECE], start == starts[-1]) for start in starts]
 
     async def close(self) -> None:
-        tasks: list[asyncio.Task[Any]] = [*self._parts.values(), *([self._payload] if self._payload else [])]
-        for task in tasks:
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)

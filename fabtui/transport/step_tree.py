@@ -132,8 +132,8 @@ class StepGroup:
         self._launched: set[str] = set()
         self._failed: dict[str, NodeUnreachable | None] = {}
         self._statuses: dict[str, str] = {}
-        self._changed = asyncio.Condition()
         self._over = False
+        self._changed = asyncio.Event()
 
     async def start(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start srun. Raises `OSError` if that fails."""
@@ -169,7 +169,7 @@ class StepGroup:
                 raise problem
         return {**self._failed} or dict.fromkeys(everyone - self._launched)
 
-    async def take(self, node: str, task: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    def take(self, node: str, task: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Take the connection of a task; return False if its node does not wait for one."""
         future = self.waiting.get(node)
         if future is None or future.done():
@@ -180,14 +180,14 @@ class StepGroup:
             return b"" if self._over and printed.empty() else await printed.get()
 
         future.set_result(CalledPipe(reader, writer, errors, lambda: self._ending(node)))
-        async with self._changed:
-            self._launched.add(node)
-            self._changed.notify_all()
+        self._launched.add(node)
+        self._changed.set()
         return True
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        async with self._changed:
-            await self._changed.wait_for(condition)
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait()
 
     async def _read(self, stderr: asyncio.StreamReader | None) -> None:
         assert stderr is not None
@@ -198,13 +198,10 @@ class StepGroup:
                 line = await stderr.read(error.consumed)
             except asyncio.IncompleteReadError as error:
                 line = error.partial
-            text = clean(line).strip()
-            async with self._changed:
-                self._understand(text)
-                self._changed.notify_all()
-        async with self._changed:
-            self._over = True
-            self._changed.notify_all()
+            self._understand(clean(line).strip())
+            self._changed.set()
+        self._over = True
+        self._changed.set()
         for queue in self._printed.values():
             queue.put_nowait(b"")
 
@@ -434,7 +431,7 @@ class StepTree:
                 shown = await _line(reader)
                 known = hmac.compare_digest(shown, proof(self._secret, "node", greeting, nonce))
         group = self._groups.get(number) if known else None
-        if group is None or not await group.take(node, task, reader, writer):
+        if group is None or not group.take(node, task, reader, writer):
             writer.transport.abort()
 
     async def close(self) -> None:

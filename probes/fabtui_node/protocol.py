@@ -146,28 +146,9 @@ def _check(value: Any) -> None:
     raise ProtocolError("nested deeper than %d" % MAX_DEPTH)
 
 
-#: Numbers that may be out of range, each digit as 0: with an exponent of two digits, or very long.
-_MAY_BE_HUGE = (b"0e00", b"0e+00", b"0E00", b"0E+00", b"0" * 90)
-_NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
-_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
-
-
 def loads(body: bytes) -> Any:
     """Return the value of a JSON text; raise ValueError or RecursionError, also for NaN and infinities."""
     return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
-
-
-def _may_be_deep(body: bytes) -> bool:
-    """Return False if values are nested less than ``MAX_DEPTH`` deep."""
-    if body.count(b"{") + body.count(b"[") < MAX_DEPTH:
-        return False
-    brackets = body.translate(None, _NO_BRACKETS)
-    for _ in range(MAX_DEPTH):
-        inner = brackets.replace(b"{}", b"").replace(b"[]", b"")
-        if len(inner) == len(brackets):
-            break
-        brackets = inner
-    return bool(brackets)
 
 
 def decode(body: bytes, parse: Callable[[bytes], Any] = loads) -> Message:
@@ -181,10 +162,7 @@ def decode(body: bytes, parse: Callable[[bytes], Any] = loads) -> Message:
         raise ProtocolError("not a frame: %s" % str(error)[:200]) from None
     if not isinstance(value, dict):
         raise ProtocolError("not an object: %s" % type(value).__name__)
-    # Walking through all values takes longer than parsing them.
-    digits = body.translate(_DIGITS)
-    if _may_be_deep(body) or any(huge in digits for huge in _MAY_BE_HUGE):
-        _check(value)
+    _check(value)
     return value
 
 

@@ -372,18 +372,18 @@ class PairSweep:
         if not passed:
             self.bad_since.setdefault(pair.ends, now)
         attempts = self._context.attempt("p2p", *names)
-        found = direction(*names, src_side, dst_side, time=now, how=how, attempts=attempts, asked=asked, ctas=ctas)
+        rows = direction(*names, src_side, dst_side, time=now, how=how, attempts=attempts, asked=asked, ctas=ctas)
         # The result has them; the other direction may take long.
         src_side.raw = dst_side.raw = None
-        if ctas is not None and self._context.pump.model.results.was_slow(found[0]):
+        if ctas is not None and self._context.pump.model.results.was_slow(rows[0]):
             # It may be slow because of that: it is tested once more, and only that result counts.
             self.limited.add(pair.key[:2])
             text = f"{' > '.join(names)} is slow with at most {ctas} CTAs: tested again with NCCL's default number"
-            self._context.pump.log("info", f"{text} ({found[0].value:.3g} {found[0].unit})")
-        elif self._doubts and found[0].verdict in (Verdict.FAILED, Verdict.TIMEOUT) and self._are_there(src, dst):
+            self._context.pump.log("info", f"{text} ({rows[0].value:.3g} {rows[0].unit})")
+        elif self._doubts and rows[0].verdict in (Verdict.FAILED, Verdict.TIMEOUT) and self._are_there(src, dst):
             self.doubted.add(pair.key[:2])
         else:
-            self._found += found
+            self._found += rows
             if len(self._found) >= _TOGETHER:
                 self._report_found()
 
@@ -393,14 +393,14 @@ class PairSweep:
 
     def _report_found(self) -> None:
         """Emit what was found in the reports that came at once."""
-        found, self._found = self._found, []
-        self._context.report(found)
+        self._context.report(self._found)
+        self._found = []
 
     def _end(self, pair: _Running) -> None:
         del self._running[pair.number]
         if pair.void is not None or not all(side.ok for side in pair.sides.values()):
             midway = any(side.timeout and side.phase == "transfer" for side in pair.sides.values())
-            self._kept.failed(pair.key, midway=pair.void is not None or midway)
+            self._kept.pool.failed(pair.key, midway=pair.void is not None or midway)
         self._dispatcher.done(pair.a.number, pair.b.number)
         self._context.forget(pair.number)
         if self._alone:

@@ -197,7 +197,7 @@ def direction(
     extra = _extra(dst_side, asked, kind)
     if ctas is not None:
         extra["ctas"] = ctas
-    found = [
+    rows = [
         Measurement(
             Layer.P2P,
             src,
@@ -220,7 +220,7 @@ def direction(
     latency = src_side.latency if src_side.latency is not None else dst_side.latency
     if verdict is Verdict.OK and latency is not None:
         how, value = f"{how}; half of the median round trip of 8 bytes", latency * 1e6
-        found.append(
+        rows.append(
             Measurement(Layer.LATENCY, src, dst, verdict, value, "us", 8, time, how, transport, *addresses, attempts)
         )
-    return found
+    return rows

@@ -55,14 +55,12 @@ KEEPER_TIMEOUT = 3.0
 MAX_UNANSWERED = 10
 #: File of the loaded driver of NVIDIA's GPUs.
 GPU_DRIVER = "/dev/nvidiactl"
+#: Prefixes of variables that srun and MPI launchers set for tasks.
+_OF_LAUNCHERS = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "OMPI_", "MPI_", "FLUX_")
 
 
 class KeeperGoneError(Exception):
     """The keeper was killed or hangs: this node is unusable."""
-
-
-#: Prefixes of variables that srun and MPI launchers set for tasks.
-_OF_LAUNCHERS = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "OMPI_", "MPI_", "FLUX_")
 
 
 class RankHostProcess:
@@ -100,21 +98,14 @@ def oom_kills(path: str = "/proc/vmstat") -> Optional[int]:
 
 
 def _order(message: Message) -> List[Any]:
-    return [message.get("argv"), message.get("env") or {}, message.get("config") or {}]
-
-
-def _excuse(message: Message) -> Optional[str]:
-    """Return why a request for a rank host is invalid; None if it is valid."""
-    argv = message.get("argv")
+    """Return argv, environment and config of a request for a rank host; raise ValueError if one is invalid."""
+    argv, env, config = message.get("argv"), message.get("env") or {}, message.get("config") or {}
     if argv is not None and not (isinstance(argv, list) and argv and all(isinstance(word, str) for word in argv)):
-        return "argv is not a list of words"
-    if not isinstance(message.get("config") or {}, dict):
-        return "config is not an object"
-    try:
-        merged_environment(message.get("env"))
-    except (ValueError, AttributeError) as error:
-        return str(error)
-    return None
+        raise ValueError("argv is not a list of words")
+    if not isinstance(config, dict) or not isinstance(env, dict):
+        raise ValueError("%s is not an object" % ("env" if isinstance(config, dict) else "config"))
+    merged_environment(env)
+    return [argv, env, config]
 
 
 def merged_environment(*layers: Any) -> Dict[str, str]:
@@ -258,13 +249,14 @@ class ChildProcesses:
 
     def stand_by(self, message: Message) -> Optional[str]:
         """Start a standby process for the next `spawn` of the same parameters; return the reason if impossible."""
-        excuse = _excuse(message)
-        if excuse is not None:
-            return excuse
-        if self._spare is not None and (self._spare.order != _order(message) or self._spare.end is not None):
+        try:
+            order = _order(message)
+        except ValueError as error:
+            return str(error)
+        if self._spare is not None and (self._spare.order != order or self._spare.end is not None):
             self.stand_down()
         if self._spare is None:
-            self._spare = self._start_rank(message)
+            self._spare = self._start_rank(order)
         return None
 
     def stand_down(self) -> None:
@@ -275,20 +267,18 @@ class ChildProcesses:
                 self._kill(spare.number)
             spare.close()
 
-    def _start_rank(self, message: Message) -> RankHostProcess:
-        own = merged_environment(self._config.get("env"), message.get("env"))
+    def _start_rank(self, order: List[Any]) -> RankHostProcess:
+        argv, env, config = order
+        own = merged_environment(self._config.get("env"), env)
         # A library that finds variables of an MPI launcher or of a job step takes the rank for a task of that.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OF_LAUNCHERS)}
         environment = dict(inherited, **own)
-        argv = processes.rank_command(
-            message.get("argv"), processes.choose_python(self._config.get("python"), environment)
-        )
+        words = processes.rank_command(argv, processes.choose_python(self._config.get("python"), environment))
         near, far = socket.socketpair()
         listen, printed = os.pipe()
-        config = dict(message.get("config") or {}, env=own)
-        request = {"argv": argv, "env": environment, "config": config}
+        request = {"argv": words, "env": environment, "config": dict(config, env=own)}
         number = self._start("rank", request, far.detach(), printed)
-        return RankHostProcess(number, FrameSocket(near), LogPipe(listen), argv[0], _order(message))
+        return RankHostProcess(number, FrameSocket(near), LogPipe(listen), words[0], order)
 
     def _promote(self) -> List[Message]:
         """Make the standby process the rank host; return what is to be reported of it."""
