@@ -41,8 +41,8 @@ class Failed(Exception):
 
 Fault = NamedTuple("Fault", [("src", int), ("dst", int), ("kind", str), ("rate", Optional[float])])
 
+#: A rank: its number, index on the node, UUID of its GPU, and data address if it differs from the rank host's.
 Rank = NamedTuple("Rank", [("rank", int), ("index", int), ("uuid", Optional[str]), ("address", Optional[str])])
-"""A rank: its number, index on the node, UUID of its GPU, and data address if it differs from the rank host's."""
 
 
 def verdict(failed: Optional[Failed]) -> Message:

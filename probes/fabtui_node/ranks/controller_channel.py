@@ -11,8 +11,8 @@ from typing import Any, Dict, Optional
 from fabtui_node.protocol import ErrorKind, Message
 from fabtui_node.runtime.streams import Channel
 
+#: Seconds past a request's own timeout after which the store stops waiting for an answer.
 GRACE = 2.0
-"""Seconds past a request's own timeout after which the store stops waiting for an answer."""
 
 
 class StoreError(Exception):

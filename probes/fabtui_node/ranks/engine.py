@@ -14,43 +14,31 @@ from fabtui_node.ranks.base import TRANSFER, VERIFY, Failed, PairJob, Rank, Task
 from fabtui_node.ranks.controller_channel import Store
 from fabtui_node.ranks.measure.verify import TWICE, Difference, TransferShape, shape
 
+#: The other rank, and the maximum number of CTAs (0: the library's default).
 Key = Tuple[int, int]
-"""The other rank, and the maximum number of CTAs (0: the library's default)."""
-
-
+#: Timed messages (s) of a source that the lab throttles.
 THROTTLED_BUDGET = 0.2
-"""Timed messages (s) of a source that the lab throttles."""
-
+#: Maximum duration (s) of one message of a source that the lab throttles.
 THROTTLED_MESSAGE = 0.05
-"""Maximum duration (s) of one message of a source that the lab throttles."""
-
+#: Duration (s) of a full message from which on the first timed one is not preceded by an untimed one.
+#:
+#: Smaller ones may be in a queue at the other end before their time begins.
 SLOW = 0.01
-"""Duration (s) of a full message from which on the first timed one is not preceded by an untimed one.
-
-Smaller ones may be in a queue at the other end before their time begins.
-"""
-
+#: Maximum number of timed iterations: NCCL ranks agree on it as a float32.
 MAX_TIMED = 1000
-"""Maximum number of timed iterations: NCCL ranks agree on it as a float32."""
-
+#: Sizes of the first messages, each of which is answered, as far as the ones before were fast.
+#:
+#: The second one is smaller: sockets, queues and shapers swallow the first, and its time says nothing of a slow link.
 PROBES = (64 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
-"""Sizes of the first messages, each of which is answered, as far as the ones before were fast.
-
-The second one is smaller: sockets, queues and shapers swallow the first, and its time says nothing of a slow link.
-"""
-
+#: Duration (s) of an answered message whose rate is known well enough.
 PROBED = 0.05
-"""Duration (s) of an answered message whose rate is known well enough."""
-
+#: Minimum size of a message, for very slow links.
 LEAST_BYTES = 1 << 10
-"""Minimum size of a message, for very slow links."""
-
+#: Setup message: size, warm-up count and round trips; then number of timed messages, of untimed ones before, and, where
+#: the message is smaller than requested, the duration (ns) of one until its answer, else 0.
+#:
+#: A warm-up count of 0 announces one message that is answered, and another setup message.
 Setup = Tuple[int, int, int]
-"""Setup message: size, warm-up count and round trips; then number of timed messages, of untimed ones before, and,
-where the message is smaller than requested, the duration (ns) of one until its answer, else 0.
-
-A warm-up count of 0 announces one message that is answered, and another setup message.
-"""
 
 
 class PairLink:
@@ -61,14 +49,12 @@ class PairLink:
         peer: Global number of the other rank.
     """
 
+    #: Timed messages (s) in one direction.
     budget = 0.05
-    """Timed messages (s) in one direction."""
-
+    #: True if the median message counts: ranks that share cores wait for their turn now and then.
     by_median = False
-    """True if the median message counts: ranks that share cores wait for their turn now and then."""
-
+    #: Number of the test, on which its data depends.
     test = 0
-    """Number of the test, on which its data depends."""
 
     def __init__(self, rank: int, peer: int) -> None:
         self._rank = rank
@@ -297,8 +283,8 @@ class RankGroup:
         me: Index of this rank among them.
     """
 
+    #: Timed iterations (s) of one size.
     budget = 1.0
-    """Timed iterations (s) of one size."""
 
     def __init__(self, ranks: List[int], me: int) -> None:
         self._ranks = ranks
@@ -381,11 +367,10 @@ class RankGroup:
 class RankEndpoint:
     """One rank, used by its own thread; without an engine's implementation, one that could not be started."""
 
+    #: Why the rank takes part in no test.
     error: Optional[str] = None
-    """Why the rank takes part in no test."""
-
+    #: Maximum number of channels of a communicator made for transfers between many pairs; None without a limit.
     world_channels: Optional[int] = None
-    """Maximum number of channels of a communicator made for transfers between many pairs; None without a limit."""
 
     def __init__(self, rank: Rank) -> None:
         self.rank = rank
@@ -434,8 +419,8 @@ class Engine:
 
     name = ""
 
+    #: Size (bytes) of the largest message to come, if known: memory for it is allocated once.
     largest = 0
-    """Size (bytes) of the largest message to come, if known: memory for it is allocated once."""
 
     def __init__(self, address: str, store: Store, library: Optional[str]) -> None:
         self.address = address

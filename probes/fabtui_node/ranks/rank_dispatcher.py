@@ -26,9 +26,8 @@ from fabtui_node.ranks.nccl.engine import NcclEngine
 from fabtui_node.ranks.torch.engine import GlooEngine
 from fabtui_node.runtime.streams import Channel
 
+#: Default deadline (s) of the start and of a release.
 IDLE_DEADLINE = 60.0
-"""Default deadline (s) of the start and of a release."""
-
 ENGINES = {"nccl": NcclEngine, "gloo": GlooEngine}
 
 

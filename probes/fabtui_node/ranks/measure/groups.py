@@ -18,17 +18,14 @@ from fabtui_node.ranks.controller_channel import StoreError
 from fabtui_node.ranks.engine import RankEndpoint, RankGroup
 from fabtui_node.ranks.measure.verify import KINDS, TWICE
 
+#: Maximum number of ranks of which the missing ones are looked up.
 MAX_NAMED = 64
-"""Maximum number of ranks of which the missing ones are looked up."""
-
+#: Maximum number of reports of all ranks together during the rounds.
 REPORTS_PER_SECOND = 100
-"""Maximum number of reports of all ranks together during the rounds."""
-
+#: Minimum time (s) between two reports of a rank during the rounds.
 LEAST_INTERVAL = 0.5
-"""Minimum time (s) between two reports of a rank during the rounds."""
-
+#: Maximum number of ranks of which a world without transfers connects all pairs; above it only neighbours.
 MAX_FULL_MESH = 64
-"""Maximum number of ranks of which a world without transfers connects all pairs; above it only neighbours."""
 
 
 def meet(endpoint: RankEndpoint, task: Task, ranks: List[int], size: int, second: bool, end: float) -> None:

@@ -13,17 +13,14 @@ from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Failed, Fault, Pai
 from fabtui_node.ranks.controller_channel import Cancelled, StoreError
 from fabtui_node.ranks.engine import PairLink, RankEndpoint
 
+#: Faults of the lab that change what the source does.
 SOURCE_FAULTS = ("corrupt", "kill", "stop")
-"""Faults of the lab that change what the source does."""
-
+#: Timed messages (s) in both directions at once.
 BIDIRECTIONAL_BUDGET = 0.05
-"""Timed messages (s) in both directions at once."""
-
+#: Seconds past its own deadline that one side waits for the other's verdict: the two do not start at one instant.
 VERDICT_GRACE = 1.0
-"""Seconds past its own deadline that one side waits for the other's verdict: the two do not start at one instant."""
-
+#: Facts of a rank host that its ranks report to the ranks they meet.
 HostInfo = NamedTuple("HostInfo", [("node", str), ("address", str), ("closed_port", int), ("faults", List[Fault])])
-"""Facts of a rank host that its ranks report to the ranks they meet."""
 
 
 def fail(report: Message, failed: Failed) -> None:

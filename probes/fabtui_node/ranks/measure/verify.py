@@ -10,34 +10,28 @@ from typing import Collection, List, NamedTuple, Optional, Tuple
 from fabtui_node.parsers.lines import bytes_text
 from fabtui_node.protocol import ErrorKind
 
+#: Bytes after which the pattern repeats: no multiple of NCCL's chunks, so a chunk in the wrong place is noticed.
 PERIOD = 16 * 65521
-"""Bytes after which the pattern repeats: no multiple of NCCL's chunks, so a chunk in the wrong place is noticed."""
-
 BLOCK = 65536
 SAMPLE = 16 * BLOCK
 BLANK = 0xA5
 
 _PERIOD = hashlib.shake_128(b"fabtui").digest(PERIOD)
+#: Two periods of the pattern and a block, so that any part of it is one slice; never freed.
 PATTERN = _PERIOD + _PERIOD + _PERIOD[:BLOCK]
-"""Two periods of the pattern and a block, so that any part of it is one slice; never freed."""
-
+#: Number of values of the all_reduce pattern: small integers, whose sums are exact in float32.
 STEPS = 61
-"""Number of values of the all_reduce pattern: small integers, whose sums are exact in float32."""
-
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv")
+#: Collectives whose result is a sum, not a copy.
 ADDING = ("all_reduce", "reduce_scatter")
-"""Collectives whose result is a sum, not a copy."""
-
+#: Collectives that do not work in place: they need separate memory for outgoing and incoming data.
 TWICE = ("alltoall", "sendrecv")
-"""Collectives that do not work in place: they need separate memory for outgoing and incoming data."""
-
+#: Bytes of a float32 value.
 WORD = 4
-"""Bytes of a float32 value."""
-
 Blocks = List[Tuple[int, int]]
 
+#: Bytes of a buffer that ``src`` sent to ``dst``.
 Piece = NamedTuple("Piece", [("offset", int), ("length", int), ("src", int), ("dst", int)])
-"""Bytes of a buffer that ``src`` sent to ``dst``."""
 
 
 class TransferShape(NamedTuple):

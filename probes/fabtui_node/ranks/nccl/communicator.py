@@ -19,18 +19,14 @@ from fabtui_node.ranks.nccl.ctypes_cuda import CudaDevice, CudaError, Driver
 from fabtui_node.ranks.nccl.ctypes_nccl import Communicator, Library, NcclError
 from fabtui_node.ranks.nccl.log_capture import Log
 
+#: Timeout (s) for destroying one healthy communicator.
 DESTROY_TIMEOUT = 10.0
-"""Timeout (s) for destroying one healthy communicator."""
-
+#: Timeout (s) for aborting all broken communicators.
 ABORT_TIMEOUT = 2.0
-"""Timeout (s) for aborting all broken communicators."""
-
+#: Size of the buffers for setup messages and pings.
 SMALL = 256
-"""Size of the buffers for setup messages and pings."""
-
-
+#: Number of earlier tests whose data is recognised.
 EARLIER = 64
-"""Number of earlier tests whose data is recognised."""
 
 
 class Scratch(NamedTuple):
@@ -176,8 +172,8 @@ class RankGpu:
         return []
 
 
+#: Maximum number of different rings that are reported.
 MOST_RINGS = 32
-"""Maximum number of different rings that are reported."""
 
 
 class Member:

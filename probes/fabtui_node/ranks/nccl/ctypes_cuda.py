@@ -20,9 +20,8 @@ from fabtui_node.protocol import ErrorKind
 SUCCESS, NOT_READY = 0, 600
 STREAM_NON_BLOCKING = 1
 
+#: Seconds after which a stream that is held back continues by itself.
 HELD_MOST = 0.1
-"""Seconds after which a stream that is held back continues by itself."""
-
 Made = TypeVar("Made", c_int, c_float, c_void_p)
 
 SIGNATURES: Dict[str, Tuple[Any, ...]] = {

@@ -11,11 +11,10 @@ from typing import Dict, List, Optional, Tuple
 from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.parsers.nccl.log_lines import NcclLine, Nics
 
+#: Number of lines kept per GPU; the lines of a pair are read within seconds.
 KEEP = 4000
-"""Number of lines kept per GPU; the lines of a pair are read within seconds."""
-
+#: Bytes read after which their memory is freed.
 FREE_AFTER = 4 << 20
-"""Bytes read after which their memory is freed."""
 
 
 def punch(fd: int, size: int) -> None:

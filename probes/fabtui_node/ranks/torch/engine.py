@@ -24,35 +24,26 @@ from fabtui_node.ranks.measure import verify
 from fabtui_node.ranks.measure.verify import ADDING, TransferShape, arrived
 from fabtui_node.ranks.torch.carried_store import carried_store, failure
 
+#: How gloo carries all data.
 TRANSPORT = "TCP"
-"""How gloo carries all data."""
-
+#: Maximum duration (s) of all round trips.
 LATENCY_BUDGET = 0.05
-"""Maximum duration (s) of all round trips."""
-
+#: Length of the data pattern: prime, so that data in the wrong place is noticed.
 PERIOD = 4099
-"""Length of the data pattern: prime, so that data in the wrong place is noticed."""
-
+#: Bytes that are compared at once.
 COMPARED = 16 << 20
-"""Bytes that are compared at once."""
-
+#: Size from which on messages carry their number in their first 8 bytes.
 STAMPED = 64
-"""Size from which on messages carry their number in their first 8 bytes."""
-
+#: Tags for the messages of one pair of ranks; torch matches messages by tag.
 TAGS = 1 << 20
-"""Tags for the messages of one pair of ranks; torch matches messages by tag."""
-
+#: Seconds past its deadline after which a wait in torch is abandoned.
 OVERTIME = 1.0
-"""Seconds past its deadline after which a wait in torch is abandoned."""
-
+#: Times gloo tries to connect a full mesh, each with the group's timeout, before it gives up.
 CONNECT_TRIES = 5
-"""Times gloo tries to connect a full mesh, each with the group's timeout, before it gives up."""
-
+#: Number of stores that are kept after their groups were let go.
 RETIRED = 64
-"""Number of stores that are kept after their groups were let go."""
-
+#: The numbers of this rank and of its peer.
 Ends = Tuple[int, int]
-"""The numbers of this rank and of its peer."""
 
 
 def finish(work: Any, end: float) -> None:
