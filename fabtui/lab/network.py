@@ -227,7 +227,6 @@ class Network:
     # -- faults -------------------------------------------------------------------------------------------------------
 
     def in_fabric(self, argv: Iterable[str]) -> list[str]:
-        """Return the command that runs a command in the network between the nodes."""
         return self._fabric.enter(argv, only_net=True)
 
     def fabric(self, *argv: str, text: str = "") -> str:
@@ -482,7 +481,6 @@ _EFFECTS: dict[tuple[str, str], Callable[[Fault, Network], Effect]] = {
 
 
 def missing() -> str | None:
-    """Return why namespaces cannot be made here, or None."""
     if os.getuid() != 0:
         return "only root makes network namespaces"
     for tool in _TOOLS:

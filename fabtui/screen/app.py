@@ -21,7 +21,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.notifications import Notify
 from textual.screen import ModalScreen, Screen
 
-from fabtui.config.edit import value_of, write_settings
+from fabtui.config.file import value_of, write_settings
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.exit_status import BAD_INPUT, INTERRUPTED, NOT_TESTED

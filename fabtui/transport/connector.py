@@ -223,7 +223,6 @@ class Connector:
         return self._logins
 
     def notify(self, text: str) -> None:
-        """Pass a line to the user, once."""
         if text not in self._noticed:
             self._noticed.add(text)
             self._notice(text)
@@ -292,7 +291,6 @@ class Connector:
         return await with_retries(attempt)
 
     async def open_local(self, host: str) -> Link:
-        """Start the node side on this machine."""
         pythons = (sys.executable, *bootstrap.PYTHONS)
         wrapped, own = self.command(host), bootstrap.command(self.options.remote_python, pythons, self._boot)
         pipe = await ProcessPipe.run(wrapped if self.options.wrap else ["/bin/sh", "-c", own])

@@ -57,7 +57,6 @@ class _File:
 
 
 def state_of(path: str | int) -> _State:
-    """Return what changes with a file, None if there is no file."""
     try:
         status = os.stat(path)
     except OSError:

@@ -204,8 +204,6 @@ VIA = (
 
 
 def explain_with(rules: Sequence[LauncherError], job: str) -> Explain:
-    """Return the function that converts an early end of a launcher to an error."""
-
     def explain(ending: Ending, banner: str, stderr: str) -> NodeUnreachable:
         printed = f"{stderr}\n{banner}"
         for rule in rules:
@@ -282,8 +280,6 @@ def classify_openssh(node: str, output: str) -> NodeUnreachable | None:
 
 
 def openssh_explainer(node: str) -> Explain:
-    """Return the function that converts an early end of ssh to an error."""
-
     def explain(ending: Ending, banner: str, stderr: str) -> NodeUnreachable:
         if ending.lost and (known := classify_openssh(node, stderr)) is not None:
             return known

@@ -74,7 +74,6 @@ class LoginTurn:
 
     @property
     def asked(self) -> bool:
-        """Return True if the server has asked a question, for whose answer it waited."""
         return bool(self._tries)
 
     @property

@@ -330,7 +330,6 @@ class Resolver:
 
 
 def no_ssh() -> NodeUnreachable:
-    """Return the error for a machine without OpenSSH."""
     hint = "install openssh-client, or pass --via or --transport srun"
     return NodeUnreachable("local", "there is no ssh program on this machine to read the ssh configuration", hint)
 

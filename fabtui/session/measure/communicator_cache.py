@@ -108,20 +108,16 @@ class CommunicatorPool:
         self._capacity = max(0, bound(largest) - BUFFERS * largest)
 
     def held(self, end: int) -> int:
-        """Return the bytes of the communicators at an endpoint."""
         return self._used[end]
 
     def has(self, key: CommunicatorKey) -> bool:
-        """Return True if a communicator is kept."""
         kept = self._kept.get(key)
         return kept is not None and not kept.broken
 
     def fits(self, key: CommunicatorKey) -> bool:
-        """Return True if the test of a pair may begin."""
         return self.has(key) or not any(self._is_full(end, key.ctas) for end in key[:2])
 
     def full(self, ctas: int) -> Set[int]:
-        """Return the endpoints that have no room for one more communicator."""
         return {end for end in self._used if self._is_full(end, ctas)}
 
     def _count_in(self, end: int, size: int, number: int = 0) -> None:
@@ -282,7 +278,6 @@ class CommunicatorCache:
 
     @property
     def on(self) -> bool:
-        """Return True if the ranks use GPUs."""
         # All have the same engine.
         host = next(iter(self._context.hosts.values()), None)
         return host is not None and host.engine.name == "nccl"
@@ -296,7 +291,6 @@ class CommunicatorCache:
         return CommunicatorKey(low, high, NODE_CTAS if limited else 0)
 
     def reuses(self, keys: Iterable[CommunicatorKey]) -> bool:
-        """Return True if any of some communicators is kept."""
         return len(self.pool) > 0 and any(self.pool.has(key) for key in keys)
 
     def full(self, *, ctas: int = 0) -> Set[int]:
@@ -304,11 +298,9 @@ class CommunicatorCache:
         return self.pool.full(ctas) if self.on else frozenset()
 
     def fits(self, key: CommunicatorKey) -> bool:
-        """Return True if the test of a pair may begin."""
         return not self.on or self.pool.fits(key)
 
     def begin(self, key: CommunicatorKey) -> None:
-        """Note that the test of a pair begins."""
         if self.on:
             hosts = {end: self._context.host_of(end) for end in key[:2]}
             self.pool.begin(key, {end: host.process for end, host in hosts.items()})
@@ -319,7 +311,6 @@ class CommunicatorCache:
             self.pool.measured(key, end, held)
 
     def lose(self) -> None:
-        """Forget what rank hosts held that have ended."""
         self.pool.lose(self._processes())
 
     def _processes(self) -> dict[int, int]:

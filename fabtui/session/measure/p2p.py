@@ -388,11 +388,9 @@ class PairSweep:
                 self._report_found()
 
     def _are_there(self, *ends: int) -> bool:
-        """Return True if no node of some endpoints was lost."""
         return all(self._context.host_of(end).client.lost is None for end in ends)
 
     def _report_found(self) -> None:
-        """Emit what was found in the reports that came at once."""
         self._context.report(self._found)
         self._found = []
 
@@ -473,7 +471,6 @@ class PairSweep:
             self._ended.append(asyncio.ensure_future(host.leave_down()))
 
     def _needed(self, node: str) -> bool:
-        """Return True if a node takes part in a remaining test."""
         if self._context.lasting or self._dispatcher.wants(node):
             return True
         again = [pair.ends for pair in self._running.values() if pair.void is not None or pair.not_begun is not None]

@@ -60,7 +60,6 @@ class Side(msgspec.Struct):
 
     @property
     def is_consequence(self) -> bool:
-        """Return True if the error only follows from the error of the other side."""
         return self.kind in CONSEQUENCES
 
     @classmethod

@@ -91,7 +91,6 @@ class Task:
         self.store.cancel(self)
 
     def put(self, key: str, value: Message) -> None:
-        """Write an object for the other ranks."""
         self.store.post(self.prefix + key, _packed(value))
 
     def swap(self, key: str, value: Message, peer: str, end: float) -> Message:
@@ -170,7 +169,6 @@ def describe(error: BaseException) -> str:
 
 
 def one_line(text: str, maximum: int = 300) -> str:
-    """Return a text on one line of at most ``maximum`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= maximum else line[: maximum - 3] + "..."
 

@@ -100,7 +100,6 @@ class Store:
         return waiter.reply.get("value")
 
     def post(self, key: str, value: bytes) -> None:
-        """Set a key; there is no answer."""
         self._channel.send({"op": "store", "cmd": "set", "key": key, "value": to_text(value)})
 
     def swap(self, key: str, value: bytes, peer: str, timeout: float, owner: object) -> bytes:

@@ -70,7 +70,6 @@ class PairLink:
         raise NotImplementedError
 
     def _prepare(self, job: PairJob, sending: bool) -> None:
-        """Take memory for one direction."""
         raise NotImplementedError
 
     def _send_warmup(self, size: int, count: int, end: float) -> float:
@@ -251,7 +250,6 @@ class KeptLinks:
         return len(self._links)
 
     def name(self, key: Key) -> Optional[str]:
-        """Return the name of the link, or None."""
         return self._links[key][0] if key in self._links else None
 
     def take(self, key: Key, task: Task) -> PairLink:
@@ -266,7 +264,6 @@ class KeptLinks:
         self._links[key] = name, link
 
     def close(self, key: Key, broken: bool) -> None:
-        """Close a link if there is one."""
         if key in self._links:
             self._links.pop(key)[1].close(broken)
 
@@ -291,7 +288,6 @@ class RankGroup:
         self._me = me
 
     def connect(self, peers: List[int], end: float) -> None:
-        """Connect to these ranks at once; each of them does the same."""
         raise NotImplementedError
 
     def link(self, peer: int) -> PairLink:
@@ -308,7 +304,6 @@ class RankGroup:
         raise NotImplementedError
 
     def _fill(self, form: TransferShape, buffer: Any, end: float) -> None:
-        """Write this rank's contribution; the rest becomes blank."""
         raise NotImplementedError
 
     def _timed(self, form: TransferShape, times: int, run: Callable[[], Any], end: float) -> List[float]:
@@ -324,7 +319,6 @@ class RankGroup:
         raise NotImplementedError
 
     def _transports(self) -> Optional[str]:
-        """Return the transports used, worst first."""
         raise NotImplementedError
 
     def _algorithm(self) -> Optional[str]:

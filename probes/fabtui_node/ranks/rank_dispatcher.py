@@ -50,7 +50,6 @@ def main(config: Dict[str, Any]) -> None:
 
 
 def log(text: str) -> None:
-    """Print a line, which the supervisor forwards to the controller."""
     print("fabtui rank host: " + text, file=sys.stderr, flush=True)
 
 

@@ -99,7 +99,6 @@ class Keeper:
         signal.set_wakeup_fd(self._wake_up, warn_on_full_buffer=False)
 
     def run(self) -> None:
-        """Serve A until it ends."""
         while True:
             sweeping = any(child.give_up is not None for child in self._children.values())
             writers = [out.fd for out in self._payloads]
@@ -266,7 +265,6 @@ class Worker:
         self._channel = Channel(end)
 
     def run(self) -> None:
-        """Serve until the supervisor closes the socket."""
         for message in self._channel.messages():
             name = "probe-%s-%s" % (message.get("name"), message.get("id"))
             try:
@@ -302,7 +300,6 @@ class Worker:
 
 
 def _limits() -> str:
-    """Return the limits that may be the reason of an error, or ""."""
     try:
         return str(importlib.import_module("fabtui_node.system.limits").explain())
     except Exception:

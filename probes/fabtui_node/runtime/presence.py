@@ -25,7 +25,6 @@ def mark_of(words: List[str]) -> Optional[str]:
 
 
 def read_mark(proc: str = "/proc") -> None:
-    """Take the mark of the session from the own command line."""
     try:
         with open(os.path.join(proc, "self", "cmdline"), "rb") as file:
             Presence.mark = mark_of(file.read().decode("utf-8", "replace").split("\0"))

@@ -89,7 +89,6 @@ class FrameSocket:
         self._empty = False
 
     def fileno(self) -> int:
-        """Return the descriptor, for ``select``."""
         return self.socket.fileno()
 
     def send(self, message: Message) -> None:
@@ -98,7 +97,6 @@ class FrameSocket:
         self.flush()
 
     def flush(self) -> None:
-        """Write what the socket takes now."""
         try:
             self.out.flush()
         except OSError:
@@ -195,7 +193,6 @@ class LogPipe:
         self._tail = bytearray()
 
     def fileno(self) -> int:
-        """Return the descriptor, for ``select``."""
         return self.fd
 
     def read(self, most: int = 65536) -> int:
@@ -234,7 +231,6 @@ class LogPipe:
         return text_of(piece)
 
     def tail(self) -> str:
-        """Return the last 4 kB that were printed."""
         return text_of(bytes(self._tail))[-TAIL:]
 
     def close(self) -> None:

@@ -78,7 +78,6 @@ class RankHostProcess:
         self._oom_kills = oom_kills()
 
     def why_killed(self, signal_number: Optional[int]) -> str:
-        """Return why the kernel may have killed it, or ""."""
         if signal_number != signal.SIGKILL or self.killed or self._oom_kills is None:
             return ""
         now = oom_kills() or 0
@@ -151,7 +150,6 @@ class ChildProcesses:
 
     @property
     def rank_lives(self) -> bool:
-        """True if there is a rank host that was not killed."""
         return self._rank is not None and not self._rank.killed
 
     def readers(self, now: float) -> List[Any]:
@@ -164,7 +162,6 @@ class ChildProcesses:
         return ready
 
     def writers(self) -> List[Any]:
-        """Return the channels with unsent bytes."""
         return [channel for channel in self._channels() if len(channel.out)]
 
     def _channels(self) -> List[FrameSocket]:
@@ -213,7 +210,6 @@ class ChildProcesses:
         return self._number
 
     def add_modules(self, piece: bytes, last: bool) -> None:
-        """Forward a piece of further modules to the keeper, whose children may import them."""
         self._ask(encode_piece(piece, last))
 
     def probe(self, message: Message) -> None:
@@ -225,7 +221,6 @@ class ChildProcesses:
         self._worker.send(message)
 
     def kill_worker(self) -> None:
-        """End the worker; the next probe starts another."""
         if self._worker is not None:
             self._kill(self._worker_number)
             self._worker.close()
@@ -260,7 +255,6 @@ class ChildProcesses:
         return None
 
     def stand_down(self) -> None:
-        """End the standby process, if there is one."""
         spare, self._spare, self._awaited = self._spare, None, False
         if spare is not None:
             if spare.end is None:
@@ -432,7 +426,6 @@ def limit_gpus(limit: Any, environ: MutableMapping[str, str], cgroup: str, devic
 
 
 def failure(number: Any, kind: ErrorKind, text: str) -> Message:
-    """Return the result of a probe without a value."""
     return {"t": "result", "id": number, "ok": False, "error": {"kind": kind, "text": text}}
 
 
@@ -480,7 +473,6 @@ class OpenProbes:
         return [failure(number, ErrorKind.TIMEOUT, "the probe did not end by its deadline") for number in late]
 
     def fail_all(self, kind: ErrorKind, text: str) -> List[Message]:
-        """Close all probes; return their results."""
         numbers = list(self._until)
         self._until.clear()
         self.stuck = False

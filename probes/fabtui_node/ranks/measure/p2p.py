@@ -145,7 +145,6 @@ class RankPairTest:
         }
 
     def _is_absent(self, rank: int) -> bool:
-        """Return True if a fault of the lab keeps a rank away from this test."""
         other = self._peer if rank == self._me else self._me
         return any((f.src, f.dst, f.kind) == (rank, other, "absent") for f in self._host.faults)
 
@@ -159,7 +158,6 @@ class RankPairTest:
         return "rank %d (%s)" % (rank, node) if node else "rank %d" % rank
 
     def _meet(self, end: float) -> Message:
-        """Exchange hello messages with the other side; return its message."""
         task, host, peer = self._task, self._host, self._peer
         own = self._endpoint.rank.address or host.address
         hello: Message = {"node": host.node, "address": own, "closed_port": host.closed_port}

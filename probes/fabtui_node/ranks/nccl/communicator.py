@@ -89,7 +89,6 @@ class RankGpu:
             self._shifts.append(start)
 
     def earlier(self, start: int) -> List[int]:
-        """Return the shifts of the data of other tests."""
         return [shift for shift in self._shifts if shift != start]
 
     def _allocate(self, size: int) -> int:
@@ -198,7 +197,6 @@ class Member:
         self._earlier = log_capture.notable(self.lines())
 
     def renew(self, task: Task) -> None:
-        """Use the communicator for another test."""
         self.task = task
         self._mark = self._surveyed = self.gpu.log.mark()
         self._laps, self._lap = [], time.monotonic()
@@ -240,7 +238,6 @@ class Member:
         return bytes.fromhex(str(published["id"])).ljust(128, b"\0")[:128]
 
     def lap(self, name: str) -> None:
-        """Mark the end of a step."""
         now = time.monotonic()
         self._laps.append("%s %.3f" % (name, now - self._lap))
         self._lap = now

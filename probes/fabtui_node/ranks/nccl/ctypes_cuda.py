@@ -121,7 +121,6 @@ class Driver:
         return "%s (%d)" % (": ".join(parts) or "error", code)
 
     def busy(self, stream: c_void_p) -> bool:
-        """Return True while work of a stream is in progress."""
         code = self._functions["cuStreamQuery"](stream)
         if code not in (SUCCESS, NOT_READY):
             raise CudaError("on a stream: %s" % self.explain(code))
@@ -304,7 +303,6 @@ class CudaDevice:
         return self._events[:count]
 
     def record(self, event: c_void_p) -> None:
-        """Queue an event."""
         self.driver.call("cuEventRecord", event, self.stream)
 
     def laps(self, events: List[c_void_p]) -> List[float]:

@@ -170,7 +170,6 @@ class Communicator:
         self._settle("ncclCommInitRankConfig", init(byref(self._comm), size, made, rank, byref(config)), end)
 
     def state(self) -> int:
-        """Return NCCL's own view of the communicator."""
         state = c_int()
         code = self._error(self._comm, byref(state))
         return code if code != SUCCESS else state.value
@@ -207,11 +206,9 @@ class Communicator:
         self._settle(name, self._library.function(name)(*arguments, self._comm, stream), end)
 
     def send(self, pointer: int, size: int, peer: int, stream: c_void_p, end: float) -> None:
-        """Queue the sending of bytes to a rank."""
         self.queue("ncclSend", stream, end, pointer, size, INT8, peer)
 
     def receive(self, pointer: int, size: int, peer: int, stream: c_void_p, end: float) -> None:
-        """Queue the receiving of bytes from a rank."""
         self.queue("ncclRecv", stream, end, pointer, size, INT8, peer)
 
     def minimum(self, pointer: int, stream: c_void_p, end: float) -> None:

@@ -88,7 +88,6 @@ class NcclEndpoint(RankEndpoint):
         self._gpu = gpu
 
     def prepare(self, size: int, second: bool) -> None:
-        """Allocate memory for incoming data, and with ``second`` for outgoing data."""
         try:
             self._gpu.data(size)
             if second:
@@ -106,7 +105,6 @@ class NcclEndpoint(RankEndpoint):
     def connect(
         self, task: Task, peer: int, peer_address: str, attempt: int, end: float, ctas: Optional[int] = None
     ) -> PairLink:
-        """Make a communicator of two ranks."""
         ranks = sorted([self.rank.rank, peer])
         member = Member.joined(self._gpu, task, "link%d/id" % attempt, ranks, end, ctas)
         return NcclLink(member, peer, 1 - member.me)
@@ -352,7 +350,6 @@ class NcclLink(PairLink):
         return "\n".join(part for part in (text, " ".join(self._gpu.notes), self._member.laps()) if part)
 
     def log(self) -> Optional[str]:
-        """Return NCCL's warnings and connections of this link."""
         return log_capture.summary(self._member.lines()) or None
 
     def pause(self) -> None:
@@ -362,7 +359,6 @@ class NcclLink(PairLink):
         self._member.renew(task)
 
     def close(self, broken: bool) -> None:
-        """Release the communicator, if it is of these two only."""
         if self._alone:
             self._member.leave(broken)
 

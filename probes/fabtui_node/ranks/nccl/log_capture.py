@@ -63,13 +63,11 @@ class Log:
                 punch(self._fd, self._offset)
 
     def mark(self) -> int:
-        """Return the current end of the log, for ``since``."""
         with self._lock:
             self._read()
             return self._count
 
     def since(self, mark: int, device: int) -> List[NcclLine]:
-        """Return the lines of a device since a mark."""
         with self._lock:
             self._read()
             since = itertools.takewhile(lambda numbered: numbered[0] > mark, reversed(self._lines.get(device, [])))
@@ -83,7 +81,6 @@ class Log:
             return [line for _, line in every if line.level in ("WARN", "ERROR")]
 
     def nics(self) -> Nics:
-        """Return the interfaces that NCCL reported to use."""
         with self._lock:
             self._read()
             return dict(self._nics)

@@ -463,14 +463,12 @@ class TorchEndpoint(RankEndpoint):
     def connect(
         self, task: Task, peer: int, peer_address: str, attempt: int, end: float, ctas: Optional[int] = None
     ) -> PairLink:
-        """Make a process group of two."""
         me = self.rank.rank
         indices = (0, 1) if me < peer else (1, 0)
         group = self._engine.group(task, "link%d/" % attempt, indices[0], 2, end, self.rank.address)
         return TorchLink(self._engine, group, (me, peer), indices, (self.rank.address, peer_address))
 
     def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> RankGroup:
-        """Make a process group of many."""
         own = self.rank.address
         group = self._engine.group(task, "group/", ranks.index(self.rank.rank), len(ranks), end, own)
         return TorchGroup(self._engine, group, self.rank.rank, ranks, task.id)
@@ -518,7 +516,6 @@ class GlooEngine(Engine):
         return "torch %s" % self.torch.__version__
 
     def attach(self, rank: Rank) -> RankEndpoint:
-        """Return a rank, once its data address was tried."""
         if rank.address and rank.address != self.address:
             self._type.create_device(hostname=rank.address)
         return TorchEndpoint(rank, self)
@@ -536,11 +533,9 @@ class GlooEngine(Engine):
         return self._type(store, rank, size, options)
 
     def discard(self, group: Any) -> None:
-        """Release a process group that is no longer used."""
         self._retired.append(self._stores.pop(id(group), None))
 
     def renew(self, group: Any, task: Task) -> None:
-        """Use a process group for another test."""
         if id(group) in self._stores:
             self._stores[id(group)].renew(task, task.end + task.deadline)
 
