@@ -54,11 +54,8 @@ _RANGE = re.compile(rb"SrunPortRange\s*=\s*(\d{1,5})-(\d{1,5})")
 class CalledPipe(BytePipe):
     """A connection that a task of a step made, and what srun reports of the task.
 
-    Args:
-        reader: The stream from the node.
-        writer: The stream to the node.
-        errors: Returns the next output on standard error of the task, none at its end.
-        how_it_ended: Returns how the task ended, waiting a bounded time.
+    ``errors`` returns the next output on standard error of the task, none at its end; ``how_it_ended`` waits a bounded
+    time.
     """
 
     def __init__(
@@ -111,11 +108,7 @@ class StepGroup:
     """A step on several nodes.
 
     srun ends the whole step when it cannot launch the task of one node, up to tens of seconds later. Until all tasks
-    have been launched, nobody gets a connection.
-
-    Args:
-        job: The job, for hints.
-        nodes: The nodes.
+    have been launched, nobody gets a connection. ``job`` is for hints.
     """
 
     def __init__(self, job: str, nodes: Sequence[str]) -> None:

@@ -83,11 +83,7 @@ class _Kept:
 
 
 class CommunicatorPool:
-    """The communicators that ranks keep, as far as the controller knows.
-
-    Args:
-        clock: Returns the time.
-    """
+    """The communicators that ranks keep, as far as the controller knows."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

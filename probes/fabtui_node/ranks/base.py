@@ -11,7 +11,7 @@ from typing import Callable, NamedTuple, Optional, Sequence
 
 from fabtui_node import protocol
 from fabtui_node.protocol import ErrorKind, Message
-from fabtui_node.ranks.controller_channel import Cancelled, Store, StoreError, StoreTimeout
+from fabtui_node.ranks.store import Cancelled, Store, StoreError, StoreTimeout
 
 CONNECT, TRANSFER, VERIFY = "connect", "transfer", "verify"
 MAX_TEXT = 4000

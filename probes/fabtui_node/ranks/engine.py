@@ -11,8 +11,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from fabtui_node.protocol import ErrorKind, Message
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import TRANSFER, VERIFY, Failed, PairJob, Rank, Task
-from fabtui_node.ranks.controller_channel import Store
 from fabtui_node.ranks.measure.verify import TWICE, Difference, TransferShape, shape
+from fabtui_node.ranks.store import Store
 
 #: The other rank, and the maximum number of CTAs (0: the library's default).
 Key = Tuple[int, int]
@@ -42,11 +42,9 @@ Setup = Tuple[int, int, int]
 
 
 class PairLink:
-    """Connection of two ranks of a group, which may have more; an engine implements the steps of a transfer.
+    """Connection of two ranks, by their global numbers, of a group, which may have more.
 
-    Args:
-        rank: Global number of this rank.
-        peer: Global number of the other rank.
+    An engine implements the steps of a transfer.
     """
 
     #: Timed messages (s) in one direction.
@@ -273,11 +271,9 @@ class KeptLinks:
 
 
 class RankGroup:
-    """Connection of several ranks; an engine implements the steps of a collective.
+    """Connection of several ranks, by their global numbers, of which this one has the index ``me``.
 
-    Args:
-        ranks: Global numbers of the ranks.
-        me: Index of this rank among them.
+    An engine implements the steps of a collective.
     """
 
     #: Timed iterations (s) of one size.
@@ -379,13 +375,8 @@ class RankEndpoint:
     ) -> PairLink:
         """Connect to another rank, which does the same; fail with phase ``connect``.
 
-        Args:
-            task: The pair.
-            peer: The other rank; the lower one of both has rank 0 in the link.
-            peer_address: The data address of its node.
-            attempt: Number of this link of the pair, the same at both ends; part of the store keys.
-            end: Deadline.
-            ctas: Maximum number of CTAs (channels) of the library, if any.
+        The lower one of both has rank 0 in the link. ``attempt`` is the number of this link of the pair, the same at
+        both ends; ``ctas`` is the maximum number of CTAs (channels) of the library, if any.
         """
         raise NotImplementedError
 

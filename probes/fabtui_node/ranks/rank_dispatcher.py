@@ -18,11 +18,11 @@ from fabtui_node import protocol
 from fabtui_node.protocol import ErrorKind, Message
 from fabtui_node.ranks import base, tcp_precheck
 from fabtui_node.ranks.base import Fault, Rank, Task, describe, kind_of
-from fabtui_node.ranks.controller_channel import Store
 from fabtui_node.ranks.engine import Engine, RankEndpoint
 from fabtui_node.ranks.measure import groups
 from fabtui_node.ranks.measure.p2p import HostInfo, RankPairTest
 from fabtui_node.ranks.nccl.engine import NcclEngine
+from fabtui_node.ranks.store import Store
 from fabtui_node.ranks.torch.engine import GlooEngine
 from fabtui_node.runtime.streams import Channel
 
@@ -175,8 +175,11 @@ class RankDispatcher:
     def _start(self, message: Message) -> None:
         began = time.monotonic()
         end = began + float(message.get("start_deadline") or IDLE_DEADLINE)
-        ready = threading.Event()
-        threading.Thread(target=self._watch_start, args=(ready, end - began), daemon=True).start()
+        # _start names endpoints that hang; this is for a library that hangs while it is loaded.
+        late = ("timeout", "not ready within %.0f s" % (end - began), ErrorKind.TIMEOUT)
+        clock = threading.Timer(end - began + 1.0, self._fail, late)
+        clock.daemon = True
+        clock.start()
         stage = "init"
         try:
             ranks = [Rank(int(r["rank"]), int(r["index"]), r.get("uuid"), r.get("address")) for r in message["ranks"]]
@@ -200,22 +203,17 @@ class RankDispatcher:
                 self._threads[rank.rank] = RankThread(self, engine, rank)
             states = [self._threads[rank.rank].state(end) for rank in ranks]
         except BaseException as error:
-            ready.set()
+            clock.cancel()
             kind = base.kind_of(error)
             if stage == "import" and kind is ErrorKind.FAILED:
                 kind = ErrorKind.NO_LIBRARY
             self._fail(stage, describe(error), kind)
             return
-        ready.set()
+        clock.cancel()
         seconds = {name: round(value, 4) for name, value in engine.seconds.items()}
         seconds["total"] = round(time.monotonic() - began, 4)
         report = {"op": "ready", "engine": engine.name, "version": version, "port": listener.port}
         self.send({**report, "seconds": seconds, "ranks": states})
-
-    def _watch_start(self, ready: threading.Event, seconds: float) -> None:
-        # _start names endpoints that hang; this is for a library that hangs while it is loaded.
-        if not ready.wait(seconds + 1.0):
-            self._fail("timeout", "not ready within %.0f s" % seconds, ErrorKind.TIMEOUT)
 
     def _fail(self, stage: str, error: str, kind: ErrorKind) -> None:
         self.send({"op": "failed", "stage": stage, "error": error, "error_kind": kind})

@@ -98,10 +98,8 @@ def _call(library: str, function: str) -> None:
         getattr(ctypes.CDLL(library), function)(0)
 
 
-@functools.lru_cache(maxsize=None)
-def driver_start() -> DriverStart:
-    """Return the start of the driver in this process, which the first call begins."""
-    return DriverStart()
+#: Returns the start of the driver in this process, which the first call begins.
+driver_start = functools.lru_cache(maxsize=None)(DriverStart)
 
 
 def main(config: Dict[str, Any]) -> None:

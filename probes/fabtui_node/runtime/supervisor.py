@@ -298,9 +298,6 @@ class ChildProcesses:
             self._rank.killed = True
             self._kill(self._rank.number)
 
-    def leave(self) -> None:
-        self.keeper.close()
-
     def serve(self, readable: List[Any], now: float) -> List[Message]:
         """Read the ready channels; return messages for the controller.
 
@@ -404,12 +401,9 @@ def lease_of(config: Dict[str, Any]) -> float:
 def limit_gpus(limit: Any, environ: MutableMapping[str, str], cgroup: str, devices: Sequence[str]) -> None:
     """Set ``CUDA_VISIBLE_DEVICES`` to the GPUs that may be used, unless it is set or the job's cgroup shows only them.
 
-    Args:
-        limit: ``{"only": indexes}`` or ``{"without": indexes}``, with ``constrained``: whether cgroups of jobs show
-            their own GPUs only. None for no limit.
-        environ: The environment.
-        cgroup: Content of /proc/self/cgroup.
-        devices: Names of the files in /dev.
+    ``limit`` is ``{"only": indexes}`` or ``{"without": indexes}``, with ``constrained``: whether cgroups of jobs show
+    their own GPUs only; None for no limit. ``cgroup`` is the content of /proc/self/cgroup, ``devices`` has the names of
+    the files in /dev.
     """
     if not isinstance(limit, dict) or "CUDA_VISIBLE_DEVICES" in environ:
         return
@@ -616,7 +610,7 @@ class Supervisor:
             self._children.kill_worker()
 
     def _end(self) -> None:
-        self._children.leave()
+        self._children.keeper.close()
         for pid in processes.end_descendants():
             self.log("process %d could not be ended: %s" % (pid, processes.wait_reason(pid)))
         until = time.monotonic() + 0.5

@@ -10,8 +10,8 @@ from typing import Callable, List, NamedTuple, Optional, Set
 from fabtui_node.protocol import CONSEQUENCES, ErrorKind, Message
 from fabtui_node.ranks import base, tcp_precheck
 from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Failed, Fault, PairJob, Task
-from fabtui_node.ranks.controller_channel import Cancelled, StoreError
 from fabtui_node.ranks.engine import PairLink, RankEndpoint
+from fabtui_node.ranks.store import Cancelled, StoreError
 
 #: Faults of the lab that change what the source does.
 SOURCE_FAULTS = ("corrupt", "kill", "stop")
@@ -24,8 +24,7 @@ HostInfo = NamedTuple("HostInfo", [("node", str), ("address", str), ("closed_por
 
 
 def fail(report: Message, failed: Failed) -> None:
-    report["ok"], report["timeout"], report["phase"] = False, failed.timeout, failed.phase
-    report["error"], report["error_kind"], report["raw"] = failed.text, failed.kind, failed.raw
+    report.update(base.verdict(failed))
 
 
 def mark_injected(report: Message, fault: str) -> None:
@@ -123,26 +122,11 @@ class RankPairTest:
 
     def _blank(self, src: int, dst: int, failed: Optional[Failed] = None) -> Message:
         """Return the report of a direction that was not measured, or failed."""
-        return {
-            **base.verdict(failed),
-            "ok": False,
-            "phase": CONNECT if failed is None else failed.phase,
-            "op": "side",
-            "id": self._task.id,
-            "src": src,
-            "dst": dst,
-            "role": "src" if self._me == src else "dst",
-            "made": False,
-            "bytes": self._op["bytes"],
-            "rate": None,
-            "latency": None,
-            "transport": None,
-            "src_addr": None,
-            "dst_addr": None,
-            "both_rate": None,
-            "times": None,
-            "held": None,
-        }
+        names = ("rate", "latency", "transport", "src_addr", "dst_addr", "both_rate", "times", "held")
+        report: Message = {**dict.fromkeys(names), **base.verdict(failed), "op": "side", "id": self._task.id}
+        report.update(src=src, dst=dst, role="src" if self._me == src else "dst", made=False, ok=False)
+        report.update(bytes=self._op["bytes"], phase=CONNECT if failed is None else failed.phase)
+        return report
 
     def _is_absent(self, rank: int) -> bool:
         other = self._peer if rank == self._me else self._me
@@ -179,15 +163,9 @@ class RankPairTest:
             # The other side may wait for this one until its deadline; it is cancelled when this one is done.
             until = min(until, time.monotonic() + VERDICT_GRACE / 5)
         role, other = ("src", "dst") if report["role"] == "src" else ("dst", "src")
-        verdict: Message = {
-            "ok": report["ok"],
-            "timeout": report["timeout"],
-            "phase": report["phase"],
-            "error": report["error"],
-            "error_kind": report["error_kind"],
-            "transport": report["transport"],
-            "address": report["src_addr"] if role == "src" else report["dst_addr"],
-        }
+        shared = ("ok", "timeout", "phase", "error", "error_kind", "transport")
+        verdict: Message = {name: report[name] for name in shared}
+        verdict["address"] = report[role + "_addr"]
         try:
             theirs = self._task.swap("%s/end/%s" % (key, role), verdict, "%s/end/%s" % (key, other), until)
         except StoreError as error:
@@ -201,10 +179,7 @@ class RankPairTest:
         if report["transport"] is None and isinstance(transport, str):
             report["transport"] = transport[:80]
         if isinstance(address, str):
-            if role == "src":
-                report["dst_addr"] = report["dst_addr"] or address[:80]
-            else:
-                report["src_addr"] = report["src_addr"] or address[:80]
+            report[other + "_addr"] = report[other + "_addr"] or address[:80]
         if theirs.get("ok") is not True:
             self._merge(report, theirs)
 

@@ -135,14 +135,9 @@ def checked_text(checked: int, size: int) -> str:
 
 
 def compare(sample: bytes, where: Blocks, size: int, start: int, earlier: Collection[int] = ()) -> Optional[Difference]:
-    """Return how a sample differs from the data sent; None if it does not.
+    """Return how a sample, the blocks of a message one behind the other, differs from what was sent, or None.
 
-    Args:
-        sample: Blocks of the message, one behind the other.
-        where: Their offsets and lengths in the message.
-        size: Size of the message.
-        start: The `shift` of what was sent.
-        earlier: The shifts of other tests whose data this memory may have.
+    ``start`` is the `shift` of what was sent, ``earlier`` those of other tests whose data this memory may have.
     """
     wrong, first, blank, stale = 0, -1, 0, 0
     at = 0
@@ -209,13 +204,10 @@ def expected_sums(kind: str, ranks: int, rounds: int, me: int, test: int) -> Tup
 
 
 def count_wrong(sample: bytes, where: Blocks, total: List[float], rounding: float = 0.0) -> int:
-    """Return the number of wrong float32 values of a sample.
+    """Return the number of wrong float32 values of a sample, the blocks of a buffer one behind the other.
 
-    Args:
-        sample: The blocks, one behind the other.
-        where: Their offsets and lengths in bytes, multiples of 4, within the buffer where the pattern begins.
-        total: Expected values of one period of the pattern.
-        rounding: Relative error to allow if the values are not exact in float32.
+    Offsets and lengths are bytes, multiples of 4. ``total`` are the values of one period of the pattern; ``rounding``
+    is the relative error to allow if they are not exact in float32.
     """
     wanted = array.array("f", total * (BLOCK // 4 // STEPS + 2)).tobytes()
     wrong, at = 0, 0

@@ -11,13 +11,13 @@ from fabtui_node.parsers.nccl.log_lines import NcclLine
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import CONNECT, TRANSFER, Failed, Rank, Task, remaining
-from fabtui_node.ranks.controller_channel import StoreError
 from fabtui_node.ranks.measure import verify
 from fabtui_node.ranks.measure.verify import Blocks
 from fabtui_node.ranks.nccl import log_capture
 from fabtui_node.ranks.nccl.ctypes_cuda import CudaDevice, CudaError, Driver
 from fabtui_node.ranks.nccl.ctypes_nccl import Communicator, Library, NcclError
 from fabtui_node.ranks.nccl.log_capture import Log
+from fabtui_node.ranks.store import StoreError
 
 #: Timeout (s) for destroying one healthy communicator.
 DESTROY_TIMEOUT = 10.0
@@ -27,6 +27,8 @@ ABORT_TIMEOUT = 2.0
 SMALL = 256
 #: Number of earlier tests whose data is recognised.
 EARLIER = 64
+#: Maximum number of different rings that are reported.
+MOST_RINGS = 32
 
 
 class Scratch(NamedTuple):
@@ -171,10 +173,6 @@ class RankGpu:
         return []
 
 
-#: Maximum number of different rings that are reported.
-MOST_RINGS = 32
-
-
 class Member:
     """A rank's part of one communicator, with the log lines that NCCL printed about it."""
 
@@ -252,12 +250,7 @@ class Member:
     ) -> None:
         """Queue work and wait for it, with an eye on the communicator's health; raise `Failed` if it fails.
 
-        Args:
-            phase: The phase of the test.
-            what: The failure, without its reason.
-            end: Monotonic time of the deadline.
-            work: Queues the work.
-            late: Kind of the failure if the deadline passes.
+        ``what`` is the failure without its reason, ``late`` its kind if the deadline passes.
         """
         began = time.monotonic()
         try:

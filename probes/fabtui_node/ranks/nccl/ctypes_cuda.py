@@ -49,6 +49,10 @@ SIGNATURES: Dict[str, Tuple[Any, ...]] = {
     "cuGetErrorName": (c_int, POINTER(c_char_p)),
     "cuGetErrorString": (c_int, POINTER(c_char_p)),
 }
+OPTIONAL: Dict[str, Tuple[Any, ...]] = {
+    "cuStreamWaitValue32_v2": (c_void_p, c_void_p, c_uint, c_uint),
+    "cuDeviceGetAttribute": (POINTER(c_int), c_int, c_int),
+}
 
 
 #: Attribute of a device that uses the memory of the host, as the GPU of a DGX Spark (GB10) does.
@@ -83,22 +87,13 @@ class Driver:
 
     def __init__(self, path: str = "libcuda.so.1") -> None:
         self._functions: Dict[str, Any] = {}
-        self.can_hold = False
         library = ctypes.CDLL(path)
-        for name, arguments in SIGNATURES.items():
-            self._take(name, getattr(library, name), arguments)
-        self.can_hold = hasattr(library, "cuStreamWaitValue32_v2")
-        if self.can_hold:
-            arguments = (c_void_p, c_void_p, c_uint, c_uint)
-            self._take("cuStreamWaitValue32_v2", library.cuStreamWaitValue32_v2, arguments)
-        if hasattr(library, "cuDeviceGetAttribute"):
-            self._take("cuDeviceGetAttribute", library.cuDeviceGetAttribute, (POINTER(c_int), c_int, c_int))
+        for name, arguments in {**SIGNATURES, **OPTIONAL}.items():
+            if name in SIGNATURES or hasattr(library, name):
+                function = self._functions[name] = getattr(library, name)
+                function.argtypes, function.restype = arguments, c_int
+        self.can_hold = "cuStreamWaitValue32_v2" in self._functions
         self.call("cuInit", 0)
-
-    def _take(self, name: str, function: Any, arguments: Tuple[Any, ...]) -> None:
-        function.argtypes = arguments
-        function.restype = c_int
-        self._functions[name] = function
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function of the driver; raise `CudaError` with call, error and meaning if it fails."""
@@ -193,39 +188,34 @@ class CudaDevice:
         self._events: List[c_void_p] = []
         self.stream = self.driver.make(c_void_p, "cuStreamCreate", STREAM_NON_BLOCKING)
 
-    def hold(self) -> Optional[Callable[[], None]]:
-        """Hold back work queued from now on until the returned function is called; None if that is not supported.
+    def held(self, work: Callable[[], None]) -> None:
+        """Queue work on the stream while it is held back, if the driver can do that.
 
-        A call that waits for the device, in any thread of the process, would wait for the stream. It might prevent the
+        A call that waits for the device, in any thread of the process, waits for the stream. It might prevent the
         caller from releasing it: a timer releases it after ``HELD_MOST``.
         """
-        if not self.driver.can_hold:
-            return None
         turn = self._gate.value + 1
-        try:
-            self.driver.call("cuStreamWaitValue32_v2", self.stream, ctypes.addressof(self._gate), turn, 0)
-        except CudaError:
-            self.driver.can_hold = False
-            return None
+        if self.driver.can_hold:
+            try:
+                self.driver.call("cuStreamWaitValue32_v2", self.stream, ctypes.addressof(self._gate), turn, 0)
+            except CudaError:
+                self.driver.can_hold = False
+        if not self.driver.can_hold:
+            work()
+            return
 
         def release() -> None:
-            clock.cancel()
             self._gate.value = turn
 
         # It only writes host memory, so no lock of the driver can block it.
         clock = threading.Timer(HELD_MOST, release)
         clock.daemon = True
         clock.start()
-        return release
-
-    def held(self, work: Callable[[], None]) -> None:
-        """Queue work on the stream while it is held back, if the driver can do that."""
-        release = self.hold()
         try:
             work()
         finally:
-            if release is not None:
-                release()
+            clock.cancel()
+            release()
 
     def allocate(self, size: int) -> int:
         """Return new device memory; raise `CudaError` with the requested and the free memory if there is not enough."""

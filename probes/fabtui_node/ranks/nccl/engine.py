@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import struct
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -47,11 +48,9 @@ class NcclEngine(Engine):
 
     def warm(self) -> None:
         """Initialise the driver, which takes most of a start and makes no context yet."""
-        try:
+        # No driver, or a broken one: load() fails with the same error and reports it.
+        with contextlib.suppress(Exception):
             self._initialise()
-        except Exception:
-            # No driver, or a broken one: load() fails with the same error and reports it.
-            return
 
     def _initialise(self) -> None:
         start = driver_start()
@@ -114,13 +113,9 @@ class NcclEndpoint(RankEndpoint):
 
 
 class NcclLink(PairLink):
-    """Two ranks of a communicator, which may have more.
+    """Two ranks of a communicator; ``other`` is the number of the peer within it.
 
-    Args:
-        member: This rank's part of the communicator.
-        peer: The other rank's global number.
-        other: Its number within the communicator.
-        alone: Whether the communicator is of these two only, so that all NCCL prints about it concerns them.
+    ``alone``: the communicator is of these two only, so that all NCCL prints about it concerns them.
     """
 
     def __init__(self, member: Member, peer: int, other: int, alone: bool = True) -> None:

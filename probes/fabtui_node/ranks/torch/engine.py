@@ -18,10 +18,10 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import CONNECT, TRANSFER, Failed, PairJob, Rank, Task
-from fabtui_node.ranks.controller_channel import Store
 from fabtui_node.ranks.engine import Engine, PairLink, RankEndpoint, RankGroup, Setup
 from fabtui_node.ranks.measure import verify
 from fabtui_node.ranks.measure.verify import ADDING, TransferShape, arrived
+from fabtui_node.ranks.store import Store
 from fabtui_node.ranks.torch.carried_store import carried_store, failure
 
 #: How gloo carries all data.
@@ -57,15 +57,9 @@ def exchange(group: Any, out: Any, to: int, into: Any, source: int, tag: int) ->
 
 
 class TorchLink(PairLink):
-    """Two ranks of a process group, which may have more.
+    """Two ranks of a process group: their global numbers, those within it, and their data addresses, where known.
 
-    Args:
-        engine: The engine.
-        group: The process group.
-        ends: The global numbers of this rank and of its peer.
-        indices: Their numbers within the group.
-        addresses: The data addresses of this rank and of its peer, where known.
-        inside: Whether the group has more links, and closes later.
+    ``inside``: the group has more links, and closes later.
     """
 
     by_median = True
