@@ -278,13 +278,8 @@ Batch = Mapping[str, asyncio.Future[CalledPipe | None]]
 class StepTree:
     """Starts node sides on nodes of a job, as many by one srun as are asked for at the same time.
 
-    Args:
-        job: The job, for hints.
-        placements: Options of srun that select the job and the node, by node.
-        python: The interpreter on the nodes, or None to search for one.
-        wait: Time (s) for a step to start, and again for its tasks.
-        start: Time (s) for a task to connect after that.
-        notify: Receives a line for the user.
+    ``job`` is for hints; ``placements`` are options of srun that select job and node, by node. A step has ``wait``
+    seconds to start, its tasks again, and each then ``start`` to connect. ``notify`` receives a line for the user.
     """
 
     def __init__(

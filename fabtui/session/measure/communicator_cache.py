@@ -169,7 +169,7 @@ class CommunicatorPool:
     def failed(self, key: CommunicatorKey, *, midway: bool = False) -> None:
         """Note that a test failed: both ends close the communicator, as far as they can.
 
-        One that failed ``midway`` in a transfer may still write to its buffer: the next test has another one.
+        One that failed ``midway`` in a transfer may still write to its buffer: the next test has a different one.
         """
         if (kept := self._kept.get(key)) is None:
             return

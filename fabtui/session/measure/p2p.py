@@ -266,9 +266,6 @@ class PairSweep:
     def _key(self, a: int, b: int) -> CommunicatorKey:
         return self._kept.key(a, b, unlimited=self._unlimited)
 
-    def _fits(self, a: int, b: int) -> bool:
-        return self._kept.fits(self._key(a, b))
-
     def _busy_nodes(self) -> set[str]:
         return {node for pair in self._running.values() for node in pair.nodes}
 
@@ -285,7 +282,7 @@ class PairSweep:
             full = frozenset()
         elif full:
             held |= self._kept.full(ctas=NODE_CTAS)
-        for a, b in self._dispatcher.take(held, self._fits, full):
+        for a, b in self._dispatcher.take(held, lambda a, b: self._kept.fits(self._key(a, b)), full):
             ends = self._context.endpoints
             pair = _Running(self._context.begin((a, b)), ends[a], ends[b], time.monotonic(), self._key(a, b))
             self._running[pair.number] = pair

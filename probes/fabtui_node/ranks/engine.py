@@ -10,9 +10,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from fabtui_node.protocol import ErrorKind, Message
 from fabtui_node.ranks import base
-from fabtui_node.ranks.base import TRANSFER, VERIFY, Failed, PairJob, Rank, Task
+from fabtui_node.ranks.base import TRANSFER, VERIFY, Failed, PairJob, Rank, Store, Task
 from fabtui_node.ranks.measure.verify import TWICE, Difference, TransferShape, shape
-from fabtui_node.ranks.store import Store
 
 #: The other rank, and the maximum number of CTAs (0: the library's default).
 Key = Tuple[int, int]
@@ -21,14 +20,12 @@ THROTTLED_BUDGET = 0.2
 #: Maximum duration (s) of one message of a source that the lab throttles.
 THROTTLED_MESSAGE = 0.05
 #: Duration (s) of a full message from which on the first timed one is not preceded by an untimed one.
-#:
 #: Smaller ones may be in a queue at the other end before their time begins.
 SLOW = 0.01
 #: Maximum number of timed iterations: NCCL ranks agree on it as a float32.
 MAX_TIMED = 1000
 #: Sizes of the first messages, each of which is answered, as far as the ones before were fast.
-#:
-#: The second one is smaller: sockets, queues and shapers swallow the first, and its time says nothing of a slow link.
+#: The second one is smaller: sockets, queues and shapers swallow the first, and its time does not show a slow link.
 PROBES = (64 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
 #: Duration (s) of an answered message whose rate is known well enough.
 PROBED = 0.05
@@ -36,7 +33,6 @@ PROBED = 0.05
 LEAST_BYTES = 1 << 10
 #: Setup message: size, warm-up count and round trips; then number of timed messages, of untimed ones before, and, where
 #: the message is smaller than requested, the duration (ns) of one until its answer, else 0.
-#:
 #: A warm-up count of 0 announces one message that is answered, and another setup message.
 Setup = Tuple[int, int, int]
 
@@ -170,7 +166,8 @@ class PairLink:
             return max(1, min(size, int(job.rate * THROTTLED_MESSAGE))), 1
         affordable = int(rate * base.remaining(end) / 8)
         if affordable < size:
-            size = max(min(size, LEAST_BYTES), base.floor_power_of_two(affordable))
+            power_of_two = 1 << max(0, affordable.bit_length() - 1)
+            size = max(min(size, LEAST_BYTES), power_of_two)
         return size, max(1, job.warmup)
 
     def receive(self, job: PairJob, end: float) -> Message:

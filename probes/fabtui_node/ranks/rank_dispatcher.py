@@ -17,12 +17,11 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, 
 from fabtui_node import protocol
 from fabtui_node.protocol import ErrorKind, Message
 from fabtui_node.ranks import base, tcp_precheck
-from fabtui_node.ranks.base import Fault, Rank, Task, describe, kind_of
+from fabtui_node.ranks.base import Fault, Rank, Store, Task, describe, kind_of
 from fabtui_node.ranks.engine import Engine, RankEndpoint
 from fabtui_node.ranks.measure import groups
 from fabtui_node.ranks.measure.p2p import HostInfo, RankPairTest
 from fabtui_node.ranks.nccl.engine import NcclEngine
-from fabtui_node.ranks.store import Store
 from fabtui_node.ranks.torch.engine import GlooEngine
 from fabtui_node.runtime.streams import Channel
 

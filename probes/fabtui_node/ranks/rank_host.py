@@ -1,7 +1,7 @@
 """Rank host: the process that owns a node's endpoints.
 
-The driver of its GPUs takes most of a start, so that it begins before all else is imported, in the environment that
-driver and NCCL find. So this module imports little.
+The driver of its GPUs takes most of a start. So it begins before all else is imported, in the environment that driver
+and NCCL find, and this module imports little.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def test_what_another_pair_sent_fails() -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_data_of_an_earlier_test_is_told_from_wrong_data(whole: bool) -> None:
+def test_data_of_an_earlier_test_is_recognised(whole: bool) -> None:
     size = 4 << 20
     tile = verify.tile(2, 1, 3)
     old = (tile * (size // len(tile) + 1))[:size]
@@ -72,7 +72,7 @@ def test_data_of_an_earlier_test_is_told_from_wrong_data(whole: bool) -> None:
     assert found is not None
     assert found.kind is ErrorKind.STALE
     assert "are data of an earlier test" in found.text
-    # A byte that is neither is wrong data, whatever else there is.
+    # A byte that is neither is wrong data, also beside stale data.
     data[size - 100] ^= 0xFF
     changed = differs(data, size, verify.shift(2, 1, 3))
     assert changed is not None

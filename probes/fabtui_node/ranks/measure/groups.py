@@ -13,10 +13,9 @@ from typing import Any, Callable, Dict, List, Optional
 
 from fabtui_node.protocol import ErrorKind, Message
 from fabtui_node.ranks import base
-from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Failed, PairJob, Task
+from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Failed, PairJob, StoreError, Task
 from fabtui_node.ranks.engine import RankEndpoint, RankGroup
 from fabtui_node.ranks.measure.verify import KINDS, TWICE
-from fabtui_node.ranks.store import StoreError
 
 #: Maximum number of ranks of which the missing ones are looked up.
 MAX_NAMED = 64
@@ -35,7 +34,7 @@ def meet(endpoint: RankEndpoint, task: Task, ranks: List[int], size: int, second
     of any size.
 
     Raises `Failed` if a rank declined or is missing; the failure of this one is raised here and at once at all others.
-    ``size`` is that of the largest message; with ``second``, outgoing data needs memory of its own.
+    ``size`` belongs to the largest message; with ``second``, outgoing data needs memory of its own.
     """
     try:
         if endpoint.error is not None:

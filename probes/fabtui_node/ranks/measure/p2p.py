@@ -9,9 +9,8 @@ from typing import Callable, List, NamedTuple, Optional, Set
 
 from fabtui_node.protocol import CONSEQUENCES, ErrorKind, Message
 from fabtui_node.ranks import base, tcp_precheck
-from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Failed, Fault, PairJob, Task
+from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Cancelled, Failed, Fault, PairJob, StoreError, Task
 from fabtui_node.ranks.engine import PairLink, RankEndpoint
-from fabtui_node.ranks.store import Cancelled, StoreError
 
 #: Faults of the lab that change what the source does.
 SOURCE_FAULTS = ("corrupt", "kill", "stop")

@@ -122,7 +122,7 @@ def words_wrong(sample: bytes, checked: List[Tuple[Piece, Blocks]], test: int) -
 
 
 class Difference(NamedTuple):
-    """How received data differs from what was sent."""
+    """Difference of received data from what was sent."""
 
     kind: ErrorKind  #: `ErrorKind.VERIFY`, `ErrorKind.STALE` or `ErrorKind.BLANK`.
     text: str

@@ -10,14 +10,13 @@ from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.parsers.nccl.log_lines import NcclLine
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
-from fabtui_node.ranks.base import CONNECT, TRANSFER, Failed, Rank, Task, remaining
+from fabtui_node.ranks.base import CONNECT, TRANSFER, Failed, Rank, StoreError, Task, remaining
 from fabtui_node.ranks.measure import verify
 from fabtui_node.ranks.measure.verify import Blocks
 from fabtui_node.ranks.nccl import log_capture
 from fabtui_node.ranks.nccl.ctypes_cuda import CudaDevice, CudaError, Driver
 from fabtui_node.ranks.nccl.ctypes_nccl import Communicator, Library, NcclError
 from fabtui_node.ranks.nccl.log_capture import Log
-from fabtui_node.ranks.store import StoreError
 
 #: Timeout (s) for destroying one healthy communicator.
 DESTROY_TIMEOUT = 10.0
@@ -75,7 +74,7 @@ class RankGpu:
         return Scratch(self.device.allocate(SMALL), self.device.pinned(SMALL), self.device.pinned(verify.SAMPLE))
 
     def abandon(self) -> None:
-        """Go on with another stream and other memory: queued work of a broken communicator may still write to these.
+        """Continue with a new stream and other memory: queued work of a broken communicator may still write to these.
 
         They are kept until the communicator has been aborted and the stream is idle, see `release`. The memory that is
         sent from stays, as nothing writes to it.

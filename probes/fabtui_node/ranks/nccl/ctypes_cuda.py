@@ -131,13 +131,13 @@ class Driver:
     def uuid(self, ordinal: int) -> str:
         """Return a device's UUID as ``nvidia-smi`` writes it."""
         raw = (c_ubyte * 16)()
-        self.call("cuDeviceGetUuid", raw, self._handle(ordinal))
+        self.call("cuDeviceGetUuid", raw, self.handle(ordinal))
         return "GPU-%s" % uuids.UUID(bytes=bytes(raw))
 
     def bus_id(self, ordinal: int) -> str:
         """Return a device's PCI address (``0000:0f:00.0``)."""
         text = ctypes.create_string_buffer(32)
-        self.call("cuDeviceGetPCIBusId", text, 32, self._handle(ordinal))
+        self.call("cuDeviceGetPCIBusId", text, 32, self.handle(ordinal))
         return text.value.decode("ascii", "replace").lower()
 
     def shares_host_memory(self, ordinal: int) -> bool:
@@ -145,7 +145,7 @@ class Driver:
         if "cuDeviceGetAttribute" not in self._functions:
             return False
         try:
-            return bool(self.make(c_int, "cuDeviceGetAttribute", _INTEGRATED, self._handle(ordinal)).value)
+            return bool(self.make(c_int, "cuDeviceGetAttribute", _INTEGRATED, self.handle(ordinal)).value)
         except CudaError:
             return False
 
@@ -161,12 +161,8 @@ class Driver:
             raise CudaError("no device %d: this process sees %d" % (index, count))
         return index
 
-    def _handle(self, ordinal: int) -> int:
+    def handle(self, ordinal: int) -> int:
         return self.make(c_int, "cuDeviceGet", ordinal).value
-
-    def primary(self, ordinal: int) -> c_void_p:
-        """Return a device's primary context, creating it at first use (takes seconds)."""
-        return self.make(c_void_p, "cuDevicePrimaryCtxRetain", self._handle(ordinal))
 
 
 class CudaDevice:
@@ -177,8 +173,8 @@ class CudaDevice:
         self.ordinal = ordinal
         self.bus_id = driver.bus_id(ordinal)
         self._of_host = driver.shares_host_memory(ordinal)
-        self._context = driver.primary(ordinal)
-        driver.call("cuCtxSetCurrent", self._context)
+        # The primary context, which takes seconds to create.
+        driver.call("cuCtxSetCurrent", driver.make(c_void_p, "cuDevicePrimaryCtxRetain", driver.handle(ordinal)))
         self.renew_stream()
         self._gate = c_uint.from_buffer(self.pinned(4))
         self._gate.value = 0
@@ -255,9 +251,6 @@ class CudaDevice:
         """Queue a copy into host memory (a ctypes array)."""
         self.driver.call("cuMemcpyDtoHAsync_v2", ctypes.addressof(data) + at, pointer, size, self.stream)
 
-    def copy(self, to: int, source: int, size: int) -> None:
-        self.driver.call("cuMemcpyDtoDAsync_v2", to, source, size, self.stream)
-
     def fill(self, pointer: int, byte: int, size: int) -> None:
         self.driver.call("cuMemsetD8Async", pointer, byte, size, self.stream)
 
@@ -266,7 +259,7 @@ class CudaDevice:
         have = period
         while have < size:
             step = min(have, size - have)
-            self.copy(pointer + have, pointer, step)
+            self.driver.call("cuMemcpyDtoDAsync_v2", pointer + have, pointer, step, self.stream)
             have += step
 
     def wait(self, end: float, look: Optional[Callable[[], None]] = None) -> None:

@@ -8,8 +8,7 @@ from typing import Any, List, Optional
 
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
-from fabtui_node.ranks.base import Failed, Task
-from fabtui_node.ranks.store import Store, StoreError, to_bytes, to_text
+from fabtui_node.ranks.base import Failed, Store, StoreError, Task, to_bytes, to_text
 
 _NOISE = re.compile(r"^\w+(?:Error|Exception): |\[[^\[\]\s]*\.(?:cc|cpp|h):\d+\] ?|\.? ?This is typically caused.*$")
 

@@ -17,11 +17,10 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
-from fabtui_node.ranks.base import CONNECT, TRANSFER, Failed, PairJob, Rank, Task
+from fabtui_node.ranks.base import CONNECT, TRANSFER, Failed, PairJob, Rank, Store, Task
 from fabtui_node.ranks.engine import Engine, PairLink, RankEndpoint, RankGroup, Setup
 from fabtui_node.ranks.measure import verify
 from fabtui_node.ranks.measure.verify import ADDING, TransferShape, arrived
-from fabtui_node.ranks.store import Store
 from fabtui_node.ranks.torch.carried_store import carried_store, failure
 
 #: How gloo carries all data.
