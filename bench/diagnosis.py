@@ -46,7 +46,7 @@ from fabtui.screen.session_diagnosis import STEP, SessionDiagnosis
 #: Bars: shares of planted faults that are named first, and of runs with two or three faults that are named whole.
 FIRST, SEVERAL = 0.97, {2: 0.92, 3: 0.80}
 #: Bars of the search in a large fabric: seconds of CPU, and milliseconds without a pause.
-SEARCH, STEP_MS = 1.0, 2.0
+SEARCH, STEP_MS = 1.5, 15.0
 PASSES = 3
 
 Found = dict[str, Any]

@@ -36,7 +36,7 @@ from fabtui.model.events import Event
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import title
 
-#: Bar: share of the seeds in which everything is found and nothing else.
+#: Bar: seeds of 20 in which everything is found and nothing else.
 RIGHT = 19 / 20
 SESSIONS, DAYS, BEGAN = 60, 70, 1_790_000_000.0
 #: Days that a recurring fault lasts.

@@ -28,9 +28,8 @@ from fabtui.model.events import (
     SessionStart,
 )
 from fabtui.model.layers import Layer
-from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.measurement import Measurement, Verdict, is_wrong_data
 from fabtui.model.session_model import Model
-from fabtui.model.wrong_data import is_wrong_data
 
 GIB = 1 << 30
 #: Maximum number of pairs that a session tests again.

@@ -1,14 +1,10 @@
 """Price: what the cost model predicts of a collective, and what it gives then.
 
-    python bench/price.py                        32 cases in a lab of six nodes with slow links; needs root
-    python bench/price.py --channels 16,8,4,2    on GPUs of this machine, each number of channels by the one before
+    python bench/price.py    32 cases in a lab of six nodes with slow links; needs root
 
 A fabric of the lab has a rate for each node and one or two nodes that are slower; all are far below what busy
 processors reach. A session over all nodes predicts the busbw without the slow ones, and a session with ``--exclude``
 measures it. At least 30 of 32 have to be within 15 %.
-
-On GPUs, p2p and all_reduce with one maximum of NCCL's channels calibrate the model; p2p with half of them predicts
-all_reduce, which is measured in the same session.
 """
 
 from __future__ import annotations
@@ -94,9 +90,6 @@ def calibrated(model: Model, kind: str) -> tuple[CostModel, Calibration]:
     return costs, of
 
 
-# -- the lab ----------------------------------------------------------------------------------------------------------
-
-
 def cases(folder: Path, fabrics: int, seed: int, name: str) -> Iterator[Case]:
     """Yield the cases of some fabrics: each without its slowest node, and without both slow ones."""
     chance = random.Random(seed)
@@ -145,25 +138,6 @@ def in_lab(args: argparse.Namespace) -> list[Case]:
             _lab("down", "--name", name, quiet=True)
 
 
-# -- GPUs -------------------------------------------------------------------------------------------------------------
-
-
-def on_gpus(folder: Path, channels: list[int], lab: str, both: bool) -> Iterator[Case]:
-    """Yield a case for each number of channels but the first: p2p predicts all_reduce, calibrated by the one before."""
-    before: float | None = None
-    measured = 0.0
-    for most in channels:
-        words = ["--lab", lab, "--probes", "p2p,all_reduce", "--sizes", "256M", "--env", f"NCCL_MAX_NCHANNELS={most}"]
-        words += ["--env", "NCCL_ALGO=Ring", *(["--bidirectional"] if both else [])]
-        costs, of = calibrated(session(folder, *words), "all_reduce")
-        if before is not None:
-            predicted = costs.busbw(of._replace(factor=before), of.ranks)
-            yield Case(f"at most {most} channels, all_reduce of {len(of.ranks)} GPUs", measured, predicted, of.busbw)
-        before, measured = of.factor, of.busbw
-        p2p, directions = float(np.nanmin(costs.rates.rate)), " in both directions" if both else ""
-        print(f"at most {most} channels: p2p{directions} {p2p:.1f}, all_reduce {of.busbw:.1f} GB/s", flush=True)
-
-
 def _printed(found: Iterator[Case]) -> Iterator[Case]:
     for one in found:
         print(one, flush=True)
@@ -175,24 +149,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fabrics", type=int, default=OF // (2 * len(KINDS)))
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--channels", default="")
-    parser.add_argument("--lab", default="1x2", help="GPUs of --channels")
-    parser.add_argument("--bidirectional", action="store_true", help="p2p in both directions at once, with --channels")
     args = parser.parse_args()
-    if args.channels:
-        with tempfile.TemporaryDirectory(prefix="price-") as text:
-            found = list(
-                _printed(
-                    on_gpus(Path(text), [int(one) for one in args.channels.split(",")], args.lab, args.bidirectional)
-                )
-            )
-    elif os.geteuid():
+    if os.geteuid():
         print("skipped: needs root, for network namespaces")
         return 0
-    else:
-        found = in_lab(args)
+    found = in_lab(args)
     good = sum(one.error <= BAR for one in found)
-    least = len(found) if args.channels else WITHIN * len(found) // OF
+    least = WITHIN * len(found) // OF
     print(f"{good} of {len(found)} within {BAR:.0%} (bar {least:.0f}: {held(good, least, least=True)})")
     return int(good < least)
 

@@ -1,6 +1,6 @@
 """Cost of faults: sessions over simulated nodes whose rank hosts take seconds to start.
 
-    python bench/rankfaults.py [--load 3] [--attach 0.5] [--timeout 10] [--only NAME] [--story]
+    python bench/rankfaults.py [--load 3] [--attach 0.5] [--timeout 10] [--only NAME]
 
 Two nodes of four endpoints, as tests/device/test_faults.py has them on GPUs, simulated inside this process: no GPU and
 no PyTorch is needed. A rank host takes `--load` seconds for its interpreter, libraries and the driver, and `--attach`
@@ -52,35 +52,14 @@ class Found(NamedTuple):
     timeouts: int
 
 
-async def run(play: Play, seconds: float, story: bool, probes: tuple[str, ...]) -> Found:
+async def run(play: Play, seconds: float, probes: tuple[str, ...]) -> Found:
     """Run a session over played nodes."""
     feed = LiveFeed(SessionOptions(hosts=tuple(play.gpus), timeout=seconds, probes=probes, force=True), SlowNodes(play))
     began = time.monotonic()
-    printed = 0
-    phases: list[str] = []
-
-    def heard() -> None:
-        nonlocal printed
-        at = f"  {time.monotonic() - began:7.2f} "
-        if feed.model.phase.name not in phases[-1:]:
-            phases.append(feed.model.phase.name)
-            print(f"{at}phase {phases[-1]}")
-        lines = list(feed.model.log)
-        for line in lines[printed:]:
-            print(f"{at}{line.text}")
-        printed = len(lines)
-
-    if story:
-        feed.listen(heard)
     await feed.run()
     took = time.monotonic() - began
     model = feed.model
     pairs = {(m.src, m.dst): model.verdict(m) for m in model.measurements() if m.layer is Layer.P2P}
-    if story:
-        for found in model.measurements():
-            if found.layer is Layer.P2P and pairs[found.src, found.dst] is not Verdict.OK:
-                print(f"          {found.src} > {found.dst}: {found.verdict}: {found.error}")
-        print(*(f"          {src} > {dst}: {text}" for (src, dst), text in model.suspects.items()), sep="\n")
     await feed.close()
     bad = {pair for pair, verdict in pairs.items() if verdict is not Verdict.OK}
     return Found(took, bad, sum(link.spawns for link in play.links.values()), play.timeouts)
@@ -95,7 +74,6 @@ def main() -> int:
     parser.add_argument("--probes", default="p2p")
     parser.add_argument("--silent", action="store_true", help="supervisors do not report that a rank host is stopped")
     parser.add_argument("--only", action="append", choices=list(FAULTS))
-    parser.add_argument("--story", action="store_true", help="print what happened when")
     args = parser.parse_args()
     print(f"a rank host takes {args.load:g} s and {args.attach:g} s for each of its 4 endpoints;", end=" ")
     print(f"timeout {args.timeout:g} s")
@@ -103,7 +81,7 @@ def main() -> int:
     healthy, good = 0.0, True
     for name in ["healthy", *(n for n in args.only or FAULTS if n != "healthy")]:
         play = Play(GPUS, load=args.load, attach=args.attach, reports_stops=not args.silent, **{**SLOW, **FAULTS[name]})
-        found = asyncio.run(run(play, args.timeout, args.story, tuple(args.probes.split(","))))
+        found = asyncio.run(run(play, args.timeout, tuple(args.probes.split(","))))
         healthy = healthy or found.seconds
         more = found.seconds - healthy
         bar = args.timeout * (2 if name == "kill, stop" else 1)

@@ -32,7 +32,7 @@ from fabtui.screen.launch import prepare
 from fabtui.session.feeds.replay import ReplayFeed
 
 #: Maximum multiple of the CPU of reading a file as JSON.
-BAR = 10.0
+BAR = 12.0
 
 
 def cpu(run: Callable[[], object]) -> float:

@@ -1,13 +1,11 @@
 """Cost of a session for its controller, by the number of endpoints: simulated nodes over real pipes, eight GPUs each.
 
-    python bench/scale.py [--cases 64:full,256:full,1024:sampled] [--layers p2p] [--profile] [--json] [--rival PATH]
+    python bench/scale.py [--cases 64:full,256:full,1024:sampled] [--layers p2p] [--rival PATH]
 
 Each case runs in a process of its own, so that its memory is its own; other processes simulate the nodes. Everything of
 a session but SSH is real: framing, heartbeats, store, dispatching, events, the recording on disk, the model, judging.
-There is no history of the site, which takes 2 MB more.
-CPU counts the controller alone, user and system. Rounds are counted by handing out the pairs in steps, each as
-many as may run at once. With a rival, another checkout, each case runs there as well, right after ours. The last lines
-compare the CPU per pair.
+There is no history of the site, which takes 2 MB more. CPU counts the controller alone, user and system. With a rival,
+another checkout, each case runs there as well, right after ours. The last lines compare the CPU per pair.
 """
 
 from __future__ import annotations
@@ -21,9 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 # As the command line sets it; a rival gets it, too.
@@ -36,15 +33,12 @@ import fabtui.transport.connection  # noqa: F401  (what a real controller has lo
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
-from fabtui.model.schedule import Dispatcher, pairs_for
+from fabtui.model.schedule import pairs_for
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import SessionOptions
 from fabtui.transport.byte_pipe import BytePipe, Ending
 from fabtui.transport.framed_link import FramedLink, Limits
 from fabtui.transport.link import Link
-
-if TYPE_CHECKING:
-    import cProfile
 
 CASES = "64:full,256:full,1024:sampled"
 #: Nodes that one process plays.
@@ -53,7 +47,7 @@ BAR_MEMORY = 90e6
 BAR_NODE = 80e3
 BAR_RESULT = 150
 #: Share of the CPU per pair of 0.2.0.
-BAR_SHARE = 1 / 3
+BAR_SHARE = 0.4
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -182,19 +176,7 @@ def resident() -> int:
         return int(statm.read().split()[1]) * _PAGE
 
 
-def rounds_of(endpoints: Sequence[Endpoint], mode: str) -> tuple[int, int]:
-    """Return the number of pairs of a mode, and in how many steps they are handed out."""
-    pairs = pairs_for(mode, endpoints)
-    dispatcher = Dispatcher(pairs, [e.nic for e in endpoints], [e.node for e in endpoints])
-    steps = 0
-    while dispatcher.waiting:
-        for pair in dispatcher.take():
-            dispatcher.done(*pair)
-        steps += 1
-    return len(pairs), steps
-
-
-async def sweep(options: SessionOptions, opener: PlayedNodes, profile: cProfile.Profile | None) -> dict[str, Any]:
+async def sweep(options: SessionOptions, opener: PlayedNodes) -> dict[str, Any]:
     """Run a session and return what it cost."""
     found: dict[str, Any] = {"memory_start": resident()}
     feed = LiveFeed(options, opener)
@@ -212,14 +194,10 @@ async def sweep(options: SessionOptions, opener: PlayedNodes, profile: cProfile.
 
     feed.listen(look)
     began = time.perf_counter(), time.process_time()
-    if profile is not None:
-        profile.enable()
     try:
         await feed.run()
         ended = time.perf_counter(), time.process_time()
     finally:
-        if profile is not None:
-            profile.disable()
         await feed.close()
     tests = marks["world" if "world" in options.layers else "p2p"]
     layer = Layer(options.layers[-1])
@@ -237,15 +215,9 @@ async def sweep(options: SessionOptions, opener: PlayedNodes, profile: cProfile.
     return found
 
 
-def run_case(count: int, mode: Any, layers: tuple[str, ...], profiled: bool) -> dict[str, Any]:
+def run_case(count: int, mode: Any, layers: tuple[str, ...]) -> dict[str, Any]:
     """Run one case in this process."""
     nodes = count // GPUS
-    profile = None
-    if profiled:
-        # Loaded here: what only this script needs is not to count as the controller's memory.
-        import cProfile
-
-        profile = cProfile.Profile()
     opener = PlayedNodes(nodes)
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -257,17 +229,16 @@ def run_case(count: int, mode: Any, layers: tuple[str, ...], profiled: bool) -> 
                 timeout=60.0,
                 record=Path(folder) / "r.jsonl.gz",
             )
-            found = asyncio.run(sweep(options, opener, profile))
+            found = asyncio.run(sweep(options, opener))
     finally:
         opener.close()
-    if profile is not None:
-        import pstats
+    pairs = len(pairs_for(mode, endpoints_of(count)))
+    return {"endpoints": count, "nodes": nodes, "mode": mode, "pairs": pairs, **found}
 
-        stats = pstats.Stats(profile, stream=sys.stderr)
-        stats.sort_stats("tottime").print_stats(28)
-    endpoints = [Endpoint(n, node_name(n // GPUS), n % GPUS, kind="gpu", nic=f"mlx5_{n % GPUS}") for n in range(count)]
-    pairs, rounds = rounds_of(endpoints, mode)
-    return {"endpoints": count, "nodes": nodes, "mode": mode, "pairs": pairs, "rounds": rounds, **found}
+
+def endpoints_of(count: int) -> list[Endpoint]:
+    """Return endpoints as the played nodes have them."""
+    return [Endpoint(n, node_name(n // GPUS), n % GPUS, kind="gpu", nic=f"mlx5_{n % GPUS}") for n in range(count)]
 
 
 def bar_of(case: dict[str, Any]) -> float:
@@ -278,15 +249,15 @@ def bar_of(case: dict[str, Any]) -> float:
 def show(cases: list[dict[str, Any]]) -> None:
     """Print the table and what it comes to against the bars."""
     print(
-        f"{'endpoints':>9} {'nodes':>5} {'mode':>7} {'pairs':>7} {'rounds':>6} {'rounds/N':>8} {'wall s':>7} "
+        f"{'endpoints':>9} {'nodes':>5} {'mode':>7} {'pairs':>7} {'wall s':>7} "
         f"{'CPU s':>7} {'ms CPU/pair':>11} {'pairs/s':>7} {'ready MB':>8} {'bar MB':>6} {'peak MB':>7} {'end MB':>7} "
         f"{'B/pair':>7}"
     )
     for case in cases:
         nodes, pairs = case["nodes"], case["pairs"]
         print(
-            f"{case['endpoints']:9d} {nodes:5d} {case['mode']:>7} {pairs:7d} {case['rounds']:6d} "
-            f"{case['rounds'] / case['endpoints']:8.2f} {case['wall_s']:7.2f} {case['cpu_s']:7.2f} "
+            f"{case['endpoints']:9d} {nodes:5d} {case['mode']:>7} {pairs:7d} "
+            f"{case['wall_s']:7.2f} {case['cpu_s']:7.2f} "
             f"{case['cpu_s'] / pairs * 1e3:11.3f} {pairs / case['wall_s']:7.0f} {case['memory_ready'] / 1e6:8.1f} "
             f"{bar_of(case) / 1e6:6.1f} {case['memory_peak'] / 1e6:7.1f} "
             f"{case['memory_end'] / 1e6:7.1f} {(case['memory_end'] - case['memory_ready']) / pairs:7.0f}"
@@ -318,7 +289,7 @@ def run_apart(script: Path, case: str, options: argparse.Namespace) -> dict[str,
     """Run a case in a process of its own, with the script of a checkout and its environment."""
     python = script.parents[1] / ".venv" / "bin" / "python"
     argv = [str(python if python.exists() else sys.executable), str(script), "--one", case, "--layers", options.layers]
-    done = subprocess.run([*argv, *["--profile"] * options.profile], stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         sys.exit(f"{case} failed")
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -329,8 +300,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", default=CASES, help=f"endpoints:mode, several with commas ({CASES})")
     parser.add_argument("--layers", default="p2p", help="layers of pairs, with commas (p2p)")
-    parser.add_argument("--profile", action="store_true", help="print where the controller's time goes (slows it down)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument(
         "--rival", type=Path, help="path of another checkout, whose CPU per pair is printed beside ours"
     )
@@ -339,19 +308,15 @@ def main() -> None:
     layers = tuple(options.layers.split(","))
     if options.one:
         count, _, mode = options.one.partition(":")
-        print(json.dumps(run_case(int(count), mode, layers, options.profile)))
+        print(json.dumps(run_case(int(count), mode, layers)))
         return
     cases, rivals = [], []
     for case in options.cases.split(","):
         cases.append(run_apart(Path(__file__).resolve(), case, options))
         if options.rival is not None:
             rivals.append(run_apart(options.rival.resolve() / "bench" / "scale.py", case, options))
-    if options.json:
-        print(json.dumps(cases, indent=2))
-    else:
-        show(cases)
-        if rivals:
-            compare(cases, rivals)
+    show(cases)
+    compare(cases[: len(rivals)], rivals)
 
 
 if __name__ == "__main__":

@@ -16,12 +16,6 @@ from pathlib import Path
 WIDTH, HEIGHT = 120, 40
 
 
-def keep_compiled(folder: str) -> None:
-    """Have the programs that are started keep what they compile, in a folder, where the environment forbids it."""
-    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
-        os.environ["PYTHONPYCACHEPREFIX"] = os.path.join(folder, "compiled")
-
-
 class Terminal:
     """A process on a pseudo-terminal, and all it writes.
 
@@ -76,13 +70,6 @@ class Terminal:
         """Wait until nothing was written for some time."""
         while self.read(seconds):
             pass
-
-    def key(self, keys: bytes) -> float:
-        """Return the milliseconds from a key to the first byte after it."""
-        began = time.perf_counter()
-        os.write(self.fd, keys)
-        self.read(2.0)
-        return (time.perf_counter() - began) * 1000
 
     def end(self) -> None:
         """Wait for the process, ending it if it does not end."""

@@ -1,28 +1,26 @@
 """Start to the whole world layer: one rank host alone, ``fabtui run`` on this machine, and the same by SSH to it.
 
-    python bench/worldstart.py [--ranks 4] [--bytes 256M] [--rounds 3] [--idle 7] [--rival PATH]
+    python bench/worldstart.py [--ranks 4] [--bytes 256M] [--rounds 3] [--idle 7]
 
 With two GPUs or more here the ranks are NCCL's, one for each GPU; else CPU ranks of gloo stand in for them. The rows
 take turns, each cold: nothing has used the GPUs for ``--idle`` seconds (none with CPU ranks). Times run from the start
 of the process, interpreter included, to the last number of the world layer and to the end of ``run``. A ratio is of the
 same round, to the world layer of the rank host, by SSH as well. The median of the rounds is held against the bar, with
-GPUs: CPU ranks start in half the time, so that the rest counts for more. What a login takes shows asyncssh alone, which
-runs ``true``. This machine's sshd is reached at a loopback address; where there is none, a server of asyncssh in a
-process of its own. With a rival, another checkout, its ``run`` is measured beside ours.
+GPUs: CPU ranks start in half the time, so that the rest counts for more. SSH is to an OpenSSH server at a loopback
+address, where there is one.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import getpass
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -41,40 +39,7 @@ from fabtui.model.schedule import each_round
 from tests.wire.sshd import missing
 
 BAR_WORLD, BAR_END = 1.6, 2.0
-ALONE, LOGIN, LOCAL, SSH = "rank host alone", "asyncssh alone, true", "run, this machine", "run, SSH to it"
-#: The least by SSH.
-_TRUE = """
-import asyncio, sys
-import asyncssh
-async def main():
-    async with asyncssh.connect(sys.argv[1], config=[sys.argv[2]]) as connection:
-        await connection.run("true", check=True)
-asyncio.run(main())
-"""
-#: A server for machines without OpenSSH's: it runs what it is asked to, for the owner of its key.
-_SERVER = """
-import asyncio, sys
-import asyncssh
-folder = sys.argv[1]
-async def serve(process):
-    pipes = {name: asyncio.subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
-    child = await asyncio.create_subprocess_shell(process.command, **pipes)
-    await process.redirect(stdin=child.stdin, stdout=child.stdout, stderr=child.stderr)
-    process.exit(await child.wait())
-async def main():
-    key = asyncssh.generate_private_key("ssh-ed25519")
-    own = asyncssh.generate_private_key("ssh-ed25519")
-    own.write_private_key(folder + "/id")
-    own.write_public_key(folder + "/id.pub")
-    server = await asyncssh.listen("127.0.0.1", 0, server_host_keys=[key], authorized_client_keys=folder + "/id.pub",
-                                   process_factory=serve, encoding=None)
-    port = server.get_port()
-    known = key.export_public_key().decode()
-    open(folder + "/known_hosts", "w").write("[127.0.0.1]:%d %s" % (port, known))
-    print(port, flush=True)
-    await asyncio.Event().wait()
-asyncio.run(main())
-"""
+ALONE, LOCAL, SSH = "rank host alone", "run, this machine", "run, SSH to it"
 
 
 class Laps(NamedTuple):
@@ -105,25 +70,16 @@ def rank_host(engine: str, count: int, size: int) -> Laps:
         return Laps(ready, max(m["came"] for m in c.of("worlded", id=1)) - began, None, laps)
 
 
-def login(name: str, config: Path) -> Laps:
-    """Have asyncssh alone run ``true``."""
-    began = time.monotonic()
-    subprocess.run([sys.executable, "-c", _TRUE, name, str(config)], check=True, timeout=LIMIT)
-    return Laps(None, time.monotonic() - began, None)
-
-
-def tool(checkout: Path, words: list[str], count: int, size: int) -> Laps:
+def tool(words: list[str], count: int, size: int) -> Laps:
     """Run the whole tool, and read from its recording when numbers came."""
     with tempfile.TemporaryDirectory() as folder:
         recording = Path(folder) / "r.jsonl.gz"
         argv = [sys.executable, "-m", "fabtui", "run", *words, "--probes", "p2p", "--bytes", str(size), "--quiet"]
-        paths = f"{checkout}:{checkout / 'probes'}:{os.environ.get('PYTHONPATH', '')}"
-        environment = {**os.environ, "PYTHONPATH": paths, "XDG_STATE_HOME": folder}
         began = time.time()
         done = subprocess.run(
             [*argv, "--ranks-per-node", str(count), "--record", str(recording)],
-            cwd=checkout,
-            env=environment,
+            cwd=ROOT,
+            env={**os.environ, "XDG_STATE_HOME": folder},
             capture_output=True,
             text=True,
             timeout=LIMIT,
@@ -149,59 +105,25 @@ def tool(checkout: Path, words: list[str], count: int, size: int) -> Laps:
     return Laps(ready, max(came[:wanted]), end, "; ".join(notes))
 
 
-@contextlib.contextmanager
-def own_server() -> Iterator[tuple[str, Path]]:
-    """Run a server of asyncssh; yields the name of this machine there, and the ssh_config that has it."""
-    with tempfile.TemporaryDirectory() as text:
-        folder = Path(text)
-        with subprocess.Popen([sys.executable, "-c", _SERVER, text], stdout=subprocess.PIPE, text=True) as server:
-            assert server.stdout is not None
-            port = server.stdout.readline().strip()
-            config = folder / "ssh_config"
-            lines = ["HostName 127.0.0.1", f"Port {port}", f"User {getpass.getuser()}", f"IdentityFile {folder}/id"]
-            lines += [f"UserKnownHostsFile {folder}/known_hosts", "IdentitiesOnly yes", "IdentityAgent none"]
-            config.write_text("Host here\n" + "".join(f"  {line}\n" for line in lines))
-            try:
-                yield "here", config
-            finally:
-                server.kill()
-
-
-@contextlib.contextmanager
-def this_machine() -> Iterator[tuple[str, Path, str]]:
-    """Make this machine a node by SSH; yields its name, the ssh_config, and which server it is."""
-    if missing() is None:
-        with nodes(1) as place:
-            yield place.names[0], place.config, "OpenSSH"
-    else:
-        with own_server() as (name, config):
-            yield name, config, "asyncssh's server"
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=4, help="CPU ranks, where there are no GPUs (4)")
     parser.add_argument("--bytes", default="", help="message size (256M, or 1M with CPU ranks)")
     parser.add_argument("--rounds", type=int, default=3, help="how many rounds (3)")
     parser.add_argument("--idle", type=float, default=7.0, help="seconds without use of the GPUs before each (7)")
-    parser.add_argument("--rival", type=Path, help="path of another checkout, measured beside ours")
     options = parser.parse_args()
     gpus = len(visible_gpus())
     engine, count = ("nccl", gpus) if gpus >= 2 else ("gloo", options.ranks)
     text = options.bytes or ("256M" if engine == "nccl" else "1M")
     size = int(text[:-1]) * UNITS[text[-1].upper()]
     common = ["--engine", engine, "--remote-python", sys.executable]
-    with this_machine() as (name, config, server):
-        starts = {
-            LOCAL: ["--transport", "local", *common],
-            SSH: ["--nodes", name, "--ssh-config", str(config), *common],
-        }
-        rows: dict[str, Callable[[], Laps]] = {ALONE: partial(rank_host, engine, count, size)}
-        rows[LOGIN] = partial(login, name, config)
-        rows |= {start: partial(tool, ROOT, words, count, size) for start, words in starts.items()}
-        if options.rival is not None:
-            rival = options.rival.resolve()
-            rows |= {f"rival: {start}": partial(tool, rival, words, count, size) for start, words in starts.items()}
+    rows: dict[str, Callable[[], Laps]] = {ALONE: partial(rank_host, engine, count, size)}
+    rows[LOCAL] = partial(tool, ["--transport", "local", *common], count, size)
+    with contextlib.ExitStack() as servers:
+        if missing() is None:
+            place = servers.enter_context(nodes(1))
+            words = ["--nodes", place.names[0], "--ssh-config", str(place.config), *common]
+            rows[SSH] = partial(tool, words, count, size)
         # The first turn compiles what was not compiled, and reads the libraries from the disk.
         turns: list[dict[str, Laps]] = []
         for turn in range(options.rounds + 1):
@@ -210,7 +132,7 @@ def main() -> int:
                 time.sleep(options.idle if engine == "nccl" and turn else 0.0)
                 turns[-1][row] = measure()
                 print(f"round {turn}: {row}: {turns[-1][row]}", file=sys.stderr, flush=True)
-    print(f"{count} {engine} ranks, messages of {size >> 20} MiB; SSH to {server}; load {os.getloadavg()[0]:.1f}")
+    print(f"{count} {engine} ranks, messages of {size >> 20} MiB; load {os.getloadavg()[0]:.1f}")
     return show(list(rows), turns[1:], has_bars=engine == "nccl")
 
 

@@ -9,13 +9,14 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Generator, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fabtui.model.event_decoding import event_from_json
-from fabtui.model.events import Event, Measured
+from fabtui.model.events import Event, Measured, event_from_json
 from fabtui.model.measurement import Measurement
+from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 
 from .effort import EXAMPLES, PROFILE
@@ -173,6 +174,14 @@ class ModelMaker:
         for event in self.events:
             model.apply(event)
         return model
+
+
+def replayed(path: Path) -> Model:
+    """Return the model that a recording ends with."""
+    model = Model()
+    for event in read_events(path):
+        model.apply(event)
+    return model
 
 
 @pytest.fixture

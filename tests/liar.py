@@ -49,7 +49,6 @@ def inner(message: Message) -> list[Message]:
 
 
 def of_ranks(messages: list[Message]) -> Message:
-    """Return messages of a rank host as one."""
     return {"t": "rank", "m": {"op": "several", "messages": messages}}
 
 
@@ -91,7 +90,6 @@ class Liar:
         return sent
 
     def instead(self, message: Message) -> list[Message]:
-        """Return the messages in place of a message."""
         return [message]
 
     def once(self) -> list[Message]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RESOLUTIONS = ("lowest-direct", "highest")
-TESTS = ["-n", "2", "-m", "not slow and not fuzz and not snapshot", "tests/unit", "tests/screen"]
+TESTS = ["--forks", "2", "-m", "not slow and not fuzz and not snapshot", "tests/unit", "tests/screen"]
 
 
 def check(resolution: str, tests: list[str]) -> int:

@@ -113,9 +113,7 @@ def rules() -> str:
         "the table has the worst one of each rule. `fabtui job` reports those that begin with J ([jobs](../jobs.md))."
     )
     return page(
-        "Rules",
-        intro,
-        table(["id", "name", "finding", "severity", "meaning", "next step", "confirmed by tests"], rows),
+        "Rules", intro, table(["id", "name", "finding", "severity", "meaning", "next step", "confirmed by tests"], rows)
     )
 
 

@@ -45,7 +45,7 @@ ROWS = {
 LANES = (("wire",), ("lab",), ("slurm", "planted"))
 #: Maximum numbers of failed tests that are run again, and of files that they are in: more have a common cause. Those of
 #: one file may have one, as a session is shared by its tests.
-MOST_REPEATED, MOST_FILES = 40, 8
+MOST_REPEATED, MOST_FILES = 40, 3
 #: Niceness of the tests without deadlines: on a core that another row keeps busy they get a quarter of the time.
 GIVE_WAY = "5"
 #: What pytest returns where all tests passed, and where some failed.

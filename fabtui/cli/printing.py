@@ -16,8 +16,7 @@ from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable, write_text
 from fabtui.model.layers import Layer, grid_layers
 from fabtui.paths import user_path
-from fabtui.report.document import USUAL_WIDTH, Shown, check_suffix
-from fabtui.report.text import takes_unicode
+from fabtui.report.document import USUAL_WIDTH, Shown, check_suffix, takes_unicode
 
 Returned = TypeVar("Returned")
 #: Formats of reports that may go to standard output.

@@ -43,7 +43,7 @@ from fabtui.diagnosis.pairs import collective_rules as collective_rules
 from fabtui.diagnosis.pairs import pair_rules as pair_rules
 from fabtui.diagnosis.pairs import transport_rules as transport_rules
 from fabtui.diagnosis.pairs.pair_context import PairContext, group_results, uses_any
-from fabtui.diagnosis.pairs.tally import Survey, Tally
+from fabtui.diagnosis.pairs.tally import Survey, Tally, runs_tests
 from fabtui.diagnosis.pairs.traffic_path import Carriers, carriers
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, latest_preflight_in_steps, preflight
 from fabtui.diagnosis.price import priced
@@ -53,7 +53,6 @@ from fabtui.diagnosis.running_job.job_verdict import JobVerdict
 from fabtui.diagnosis.running_job.judge import job_verdict
 from fabtui.exit_status import BAD
 from fabtui.model import exit_codes
-from fabtui.model.rechecks import runs_tests
 from fabtui.model.session_model import Model
 
 __all__ = ["RULES", "Diagnosis", "Evidence", "Findings", "diagnose", "search"]

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from fabtui.diagnosis.finding import ExperimentKind, Finding, Kind, Pair, Subject
 from fabtui.model.endpoints import Endpoint, node_of
 from fabtui.model.events import Experiment
-from fabtui.model.experiment_log import Tried
 from fabtui.model.facts.node_view import active_ports, dicts, text
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.records import listed
+from fabtui.model.session_logs import Tried
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.nccl.transports import Path, path_of

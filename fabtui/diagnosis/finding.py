@@ -17,7 +17,7 @@ from fabtui.model.records import Recurrence
 from fabtui.nodeset import fold
 
 if TYPE_CHECKING:
-    from fabtui.model.acknowledgements import Acknowledgement
+    from fabtui.model.session_logs import Acknowledgement
 
 Pair = tuple[str, str]
 ContextT = TypeVar("ContextT")

@@ -144,7 +144,8 @@ class Network:
                     f"link set {port} master br{rail} up",
                 ]
         self.fabric("ip", "-batch", "-", text="\n".join(lines) + "\n")
-        self.fabric("sysctl", "-qw", "net.ipv4.ip_forward=1")
+        # Where bridged frames pass the rules of both tables, 5 % of loss would become 9.75 %.
+        self.fabric("sysctl", "-eqw", "net.ipv4.ip_forward=1", "net.bridge.bridge-nf-call-iptables=0")
         self.fabric("nft", "-f", "-", text=_FAULTS)
         for name, host in self._hosts.items():
             lines = ["link set lo up"]

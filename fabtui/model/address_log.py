@@ -51,8 +51,8 @@ class AddressLog:
 
     def _port(self, rail: Any, nic: Any) -> RailPort:
         whole = isinstance(rail, int) and not isinstance(rail, bool)
-        found = RailPort(rail if whole else None, nic if isinstance(nic, str) else "")
-        return self._ports.setdefault(found, found)
+        port = RailPort(rail if whole else None, nic if isinstance(nic, str) else "")
+        return self._ports.setdefault(port, port)
 
     def seat(self, node: str, address: str | None) -> RailPort:
         return self._seats.get(node, {}).get(address or "", RailPort(None, ""))
@@ -85,8 +85,8 @@ class AddressLog:
     def attempts(self, layer: Layer, src: str, dst: str) -> list[Measurement]:
         """Return the latest measurements of an ordered node pair in a layer, oldest first."""
         kept, pairs = self._kept, self._found.get(layer, {}).get((src, dst), {})
-        found = [kept.get(row) for last in pairs.values() for row in reversed(kept.attempts(last))]
-        return sorted(found, key=lambda m: m.time)
+        measurements = [kept.get(row) for last in pairs.values() for row in reversed(kept.attempts(last))]
+        return sorted(measurements, key=lambda m: m.time)
 
     def latest(self, layer: Layer, src: str, dst: str) -> list[Measurement]:
         return [self._kept.get(row) for row in self._found.get(layer, {}).get((src, dst), {}).values()]

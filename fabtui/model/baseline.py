@@ -31,15 +31,15 @@ class Baseline:
     @classmethod
     def of(cls, name: str, time: float, measurements: Iterable[Measurement]) -> Baseline:
         """Return the baseline of a session's measurements; of several message sizes the largest counts."""
-        found: dict[Layer, dict[tuple[str, str], Measurement]] = {layer: {} for layer in COMPARED}
+        by_layer: dict[Layer, dict[tuple[str, str], Measurement]] = {layer: {} for layer in COMPARED}
         for one in measurements:
-            if one.layer not in found or one.arm is not None:
+            if one.layer not in by_layer or one.arm is not None:
                 continue
-            known = found[one.layer].get((one.src, one.dst))
+            known = by_layer[one.layer].get((one.src, one.dst))
             if known is None or (one.asked_bytes or 0) >= (known.asked_bytes or 0):
-                found[one.layer][one.src, one.dst] = one
-        layer = next((one for one in COMPARED if found[one]), Layer.WORLD)
-        return cls(name, time, layer, found[layer])
+                by_layer[one.layer][one.src, one.dst] = one
+        layer = next((one for one in COMPARED if by_layer[one]), Layer.WORLD)
+        return cls(name, time, layer, by_layer[layer])
 
 
 class Change(NamedTuple):

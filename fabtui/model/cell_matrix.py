@@ -30,17 +30,19 @@ from fabtui.model.pair_table import PairTable, parts
 from fabtui.model.session_model import Cell, Model
 from fabtui_node.parsers.nccl.transports import path_of
 
-Levels = NDArray[np.uint8]
-Ints = NDArray[Any]
-
 #: Cells judged one by one between two checks of the clock.
 _CELLS_PER_STEP = 40
 #: Maximum number of cells judged at once.
 _MOST_AT_ONCE = 256
 #: A pass over all pairs takes less time than judging this share of them one by one, if these are at least a number.
 _ONE_OF, _FEWEST = 64, 2000
-_OF_CODE = np.array([BY_VERDICT[verdict] for verdict in SEVERITY], np.uint8)
 _CODE = {verdict: code for code, verdict in enumerate(SEVERITY)}
+
+
+Levels = NDArray[np.uint8]
+Ints = NDArray[Any]
+
+_OF_CODE = np.array([BY_VERDICT[verdict] for verdict in SEVERITY], np.uint8)
 _FINE = np.isin(np.arange(len(Level)), list(FINE))
 
 
@@ -65,17 +67,6 @@ class CellMatrix:
         starts: Sequence[int],
         lets: Callable[[Model, Cell, int, int], bool] | None = None,
     ) -> None:
-        self.start(model, layer, rows, starts, lets)
-
-    def start(
-        self,
-        model: Model,
-        layer: Layer,
-        rows: Sequence[int | None],
-        starts: Sequence[int],
-        lets: Callable[[Model, Cell, int, int], bool] | None = None,
-    ) -> None:
-        """Start from scratch, with other rows, another layer or another filter."""
         self._model, self._layer, self._lets = model, layer, lets
         self.size = size = len(rows)
         self._number_at = rows
@@ -108,10 +99,10 @@ class CellMatrix:
         """Return the whole matrix of some endpoints, by default of all, each node's next to each other."""
         ends = model.rows if numbers is None else [model.endpoints[number] for number in numbers]
         starts = [at for at, end in enumerate(ends) if not at or ends[at - 1].node != end.node]
-        found = cls(model, layer, [end.number for end in ends], starts)
-        while not found.step(1.0):
+        matrix = cls(model, layer, [end.number for end in ends], starts)
+        while not matrix.step(1.0):
             pass
-        return found
+        return matrix
 
     # -- judging ------------------------------------------------------------------------------------------------------
 
@@ -297,7 +288,12 @@ class CellMatrix:
             if table is None:
                 yield
                 continue
-            gone, paths = self._gone(), self._path_levels(table) if layer is Layer.TRANSPORT else None
+            gone, paths = self._gone(), None
+            if layer is Layer.TRANSPORT:
+                shapes, shape_of, _ = self._model.results.store.columns()
+                names = ["" if shape is None else shape.transport or "" for shape in shapes]
+                of_shapes = [BY_PATH[path_of(name)] if name else Level.HIDDEN for name in names]
+                paths = np.array(of_shapes, np.uint8)[np.array(shape_of)[table.row]]
             for part, rows, columns in self._placed(table):
                 levels = _OF_CODE[table.verdict[part]]
                 shares = np.exp(table.share[part])
@@ -330,13 +326,6 @@ class CellMatrix:
             slowness = np.nan_to_num(1 / shares, nan=0.0, posinf=np.inf).astype(np.float32)
         inside = (rows >= 0) & (columns >= 0)
         self._put(rows[inside], columns[inside], levels[inside], slowness[inside])
-
-    def _path_levels(self, table: PairTable) -> Levels:
-        shapes, shape_of, _ = self._model.results.store.columns()
-        names = ["" if shape is None else shape.transport or "" for shape in shapes]
-        levels = np.array([BY_PATH[path_of(name)] if name else Level.HIDDEN for name in names], np.uint8)
-        found: Levels = levels[np.array(shape_of)[table.row]]
-        return found
 
     def _gone(self) -> NDArray[np.bool_]:
         model = self._model
@@ -378,11 +367,13 @@ class CellMatrix:
         for src, dst in model.addresses.node_pairs(layer) if layer.spec.by_address else model.pairs_in({layer}):
             sources, targets = model.table.of_node(src), model.table.of_node(dst)
             if layer.spec.by_address:
-                found = model.addresses.latest(layer, src, dst)
+                latest = model.addresses.latest(layer, src, dst)
                 own: dict[tuple[str | None, str | None], list[Measurement]] = {}
-                for one in found:
+                for one in latest:
                     own.setdefault((one.src_addr, one.dst_addr), []).append(one)
-                shown = [max(own.get((a.address, b.address), found), key=badness) for a, b in product(sources, targets)]
+                shown = [
+                    max(own.get((a.address, b.address), latest), key=badness) for a, b in product(sources, targets)
+                ]
                 pairs = list(zip(product(sources, targets), shown, strict=True))
             else:
                 there, back = (model.latest(layer, *ends) for ends in ((src, dst), (dst, src)))
@@ -447,8 +438,8 @@ class CellMatrix:
         if lowest is not None and level <= Level.SLOW:
             return lowest[1:]
         block = self.block(a, b)
-        found = int((block == level).argmax()) if level > Level.UNTESTED else int(a == b)
-        row, column = divmod(found, block.shape[1]) if level > Level.UNTESTED else (0, found)
+        place = int((block == level).argmax()) if level > Level.UNTESTED else int(a == b)
+        row, column = divmod(place, block.shape[1]) if level > Level.UNTESTED else (0, place)
         return row + int(self.starts[a]), min(column, block.shape[1] - 1) + int(self.starts[b])
 
     @property

@@ -51,16 +51,6 @@ LEAST_CONGESTION = 10
 _SENT = ("port_xmit_data", "tx_bytes", "rdma_write_bytes", "rdma_read_resp_bytes", "ip4OutOctets", "ip6OutOctets")
 _RECEIVED = ("port_rcv_data", "rx_bytes", "rdma_write_recv_bytes", "rdma_read_bytes", "ip4InOctets", "ip6InOctets")
 _DATA = frozenset((*_SENT, *_RECEIVED))
-
-
-class CounterMeaning(StrEnum):
-    """Meaning of a counter that does not count traffic."""
-
-    CONGESTION = "congested"  #: Marked packets, notifications of congestion, pauses: usual in moderation.
-    LOSS = "lost"  #: Packets that were dropped, or sent again.
-    ERROR = "error"  #: Any other error.
-
-
 #: Words in the names of counters of lost packets, and of other errors.
 _LOSS_WORDS = re.compile(
     "drop(s|ped)?|discards?|retrans(mits)?|retr(y|ies)|timeouts?|naks?|missed|oos|unresponsive|impaired"
@@ -76,6 +66,14 @@ _LOSSES = frozenset(
 _ERRORS = frozenset({"link_downed", "carrier_changes"})
 #: Work still posted when a connection is closed ends in these, in every test.
 _USUAL = frozenset({"req_cqe_error", "req_cqe_flush_error", "resp_cqe_error", "resp_cqe_flush_error"})
+
+
+class CounterMeaning(StrEnum):
+    """Meaning of a counter that does not count traffic."""
+
+    CONGESTION = "congested"  #: Marked packets, notifications of congestion, pauses: usual in moderation.
+    LOSS = "lost"  #: Packets that were dropped, or sent again.
+    ERROR = "error"  #: Any other error.
 
 
 @lru_cache(maxsize=4096)
@@ -98,8 +96,8 @@ def is_error(name: str) -> bool:
 
 
 def counts_of(meaning: CounterMeaning, deltas: Deltas) -> dict[Path, int]:
-    found = flatten(deltas).items()
-    return {path: count for path, count in found if path[0] != "nvlink" and meaning_of_counter(path[-1]) is meaning}
+    counts = flatten(deltas).items()
+    return {path: count for path, count in counts if path[0] != "nvlink" and meaning_of_counter(path[-1]) is meaning}
 
 
 def is_congested(found: Mapping[str, Deltas]) -> bool:
@@ -110,13 +108,13 @@ def is_congested(found: Mapping[str, Deltas]) -> bool:
 
 def flatten(value: Deltas) -> dict[Path, int]:
     """Return the counts of a probe's value, or of deltas, by path; other values are ignored."""
-    found: dict[Path, int] = {}
+    counts: dict[Path, int] = {}
     for part, depth in _PARTS.items():
         for path, count in _leaves(value.get(part), (part,), depth):
-            if len(found) >= _MOST_COUNTERS:
-                return found
-            found[path] = count
-    return found
+            if len(counts) >= _MOST_COUNTERS:
+                return counts
+            counts[path] = count
+    return counts
 
 
 def counts_anything(value: Deltas) -> bool:
@@ -170,23 +168,23 @@ def deltas(before: dict[str, Any], after: dict[str, Any]) -> Deltas:
                 counts[path] = moved * 4 if path[0] == "hca" and path[-1] in _WORDS else moved
                 if path[0] == "hca" and now == LIMITS.get(path[-1]):
                     full.append(path)
-    found = _built(counts, [path for path in counts if is_error(path[-1])], reset, full)
-    if found and (still := _still(before.get("hca"), after.get("hca"))):
-        found["still"] = still
-    return found
+    built = _built(counts, [path for path in counts if is_error(path[-1])], reset, full)
+    if built and (still := _still(before.get("hca"), after.get("hca"))):
+        built["still"] = still
+    return built
 
 
 def _still(before: Any, after: Any) -> list[str]:
     if not isinstance(before, dict) or not isinstance(after, dict):
         return []
-    found = []
+    ports = []
     for port, counts in after.items():
         was = before.get(port)
         if isinstance(port, str) and _NAME.fullmatch(port) and isinstance(counts, dict) and isinstance(was, dict):
             known = [name for name in _DATA & counts.keys() if _is_count(counts[name])]
             if known and all(was.get(name) == counts[name] for name in known):
-                found.append(port)
-    return sorted(found)
+                ports.append(port)
+    return sorted(ports)
 
 
 def _unlike(old: Any, new: Any, path: Path, depth: int) -> Iterator[tuple[Path, int, int]]:
@@ -357,11 +355,11 @@ class CounterLog:
         kept = self._nodes.get(node, ())
         # In the order of time, and there may be many.
         first = bisect_right(kept, since, key=lambda one: one.until) if kept else 0
-        found = list(itertools.takewhile(lambda one: one.since < until, itertools.islice(kept, first, None)))
-        if not found or found[-1].until < until:
+        intervals = list(itertools.takewhile(lambda one: one.since < until, itertools.islice(kept, first, None)))
+        if not intervals or intervals[-1].until < until:
             return None
-        key = node, found[0].since, found[-1].until
-        return self._traffic_of.get(key) or self._traffic_of.setdefault(key, _data_of(found))
+        key = node, intervals[0].since, intervals[-1].until
+        return self._traffic_of.get(key) or self._traffic_of.setdefault(key, _data_of(intervals))
 
     def of(self, measurement: Measurement) -> dict[str, Deltas]:
         """Return the deltas of the nodes of a measurement while it was made.
@@ -373,8 +371,8 @@ class CounterLog:
             return {}
         since = self._since(measurement)
         nodes = dict.fromkeys(map(node_of, (measurement.src, measurement.dst)))
-        found = {node: self.between(node, since, measurement.time) for node in nodes}
-        return {node: moved for node, moved in found.items() if moved}
+        by_node = {node: self.between(node, since, measurement.time) for node in nodes}
+        return {node: moved for node, moved in by_node.items() if moved}
 
     def _since(self, measurement: Measurement) -> float:
         if measurement.layer is Layer.WORLD:

@@ -8,7 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from sys import intern
-from typing import NamedTuple, TypeGuard
+from typing import Annotated, NamedTuple, TypeGuard
+
+from msgspec import Meta
+
+#: Name of the group of the first ranks of a collective, and their number.
+FIRST_RANKS = re.compile(r"first([0-9]{1,7})")
+#: Indexes of a node's endpoints, and rails, are below this; arrays are made from them.
+MAX_INDEX = 1 << 16
 
 
 class PairClass(StrEnum):
@@ -28,12 +35,7 @@ class PairClass(StrEnum):
     ALL = "all"
 
 
-#: Name of the group of the first ranks of a collective, and their number.
-FIRST_RANKS = re.compile(r"first([0-9]{1,7})")
-
-
-#: Indexes of a node's endpoints, and rails, are below this; arrays are made from them.
-MAX_INDEX = 1 << 16
+Index = Annotated[int, Meta(ge=0, lt=MAX_INDEX)]
 
 
 def is_index(value: object) -> TypeGuard[int]:
@@ -58,13 +60,13 @@ class Endpoint:
 
     number: int  #: Position among all endpoints, from 0; the rank in the world communicator.
     node: str  #: Name of the node.
-    index: int  #: Index on the node (visible index of the GPU, or the CPU rank).
+    index: Index  #: Index on the node (visible index of the GPU, or the CPU rank).
     kind: str = "gpu"  #: ``"gpu"``, ``"cpu"``, or ``"none"`` for the row of a node that has nothing to test.
     name: str = ""  #: Product name of the hardware, for example ``NVIDIA H200``.
     uuid: str | None = None  #: UUID of the GPU, or None.
     bus: str | None = None  #: PCI bus id of the GPU, or None.
     nic: str | None = None  #: Closest NIC, or None if it is unknown or there is none.
-    rail: int | None = None  #: Rail of that NIC, or None if unknown.
+    rail: Index | None = None  #: Rail of that NIC, or None if unknown.
     address: str | None = None  #: Data address of that NIC, or the only one of the node, or None.
 
     def __str__(self) -> str:
@@ -173,13 +175,13 @@ class EndpointTable:
         nodes: dict[tuple[str, float], set[str]] = {}
         for end in self.endpoints:
             nodes.setdefault((end.name, rates.get(end.node, 0.0)), set()).add(end.node)
-        found = []
+        hardware = []
         for end in self.endpoints:
             alike = {rate: len(names) for (model, rate), names in nodes.items() if model == end.name}
             rate = rates.get(end.node, 0.0)
             common = max(alike, key=lambda one: (alike[one], one))
-            found.append(self._hardware_number(end, rate if alike[rate] > 1 else common))
-        changed, self.hardware = found != self.hardware, found
+            hardware.append(self._hardware_number(end, rate if alike[rate] > 1 else common))
+        changed, self.hardware = hardware != self.hardware, hardware
         return changed
 
     def number(self, name: str) -> int | None:

@@ -38,14 +38,14 @@ def untested_reasons(model: Model) -> dict[str, list[tuple[str, str]]]:
         # The reason of an endpoint begins with its name.
         named = rest and end in pair
         alike.setdefault(rest if named else why, {})[pair] = end if named else ""
-    found: dict[str, list[tuple[str, str]]] = {}
+    by_reason: dict[str, list[tuple[str, str]]] = {}
     for text, ends in alike.items():
         names = sorted({end for end in ends.values() if end})
         shown = ", ".join(names[:_MOST_ENDS]) + (
             f" and {len(names) - _MOST_ENDS} more" if len(names) > _MOST_ENDS else ""
         )
-        found[f"{shown}: {text}" if names else text] = list(ends)
-    return found
+        by_reason[f"{shown}: {text}" if names else text] = list(ends)
+    return by_reason
 
 
 def _too_few(model: Model) -> str:

@@ -100,23 +100,23 @@ class JobEvidenceLog:
 
     def samples(self, node: str) -> Sequence[JobSample]:
         """Return the samples of a node, the oldest first: all of the last seconds, some of the time before."""
-        found = self._samples.get(node)
-        return () if found is None else [*found.earlier, *found.recent]
+        history = self._samples.get(node)
+        return () if history is None else [*history.earlier, *history.recent]
 
     def recent(self, node: str, since: float) -> list[JobSample]:
         """Return the samples of a node since a time, as far as all of them are kept; the oldest first."""
-        found = self._samples.get(node)
-        kept = () if found is None else itertools.takewhile(lambda one: one.time >= since, reversed(found.recent))
+        history = self._samples.get(node)
+        kept = () if history is None else itertools.takewhile(lambda one: one.time >= since, reversed(history.recent))
         return [*kept][::-1]
 
     def kills(self, node: str) -> int:
         """Return the processes that the kernel killed for memory since the first sample of a node."""
-        found = self._samples.get(node)
-        return 0 if found is None or found.kills is None else max(0, (found.recent[-1].oom or 0) - found.kills)
+        history = self._samples.get(node)
+        return 0 if history is None or history.kills is None else max(0, (history.recent[-1].oom or 0) - history.kills)
 
     def latest(self, node: str) -> JobSample | None:
-        found = self._samples.get(node)
-        return None if found is None else found.recent[-1]
+        history = self._samples.get(node)
+        return None if history is None else history.recent[-1]
 
     def readings(self, source: JobSource) -> Iterator[tuple[str, Sequence[JobReading]]]:
         """Yield the nodes that have readings of a source other than ``activity``, with these, the oldest first."""
@@ -124,8 +124,8 @@ class JobEvidenceLog:
 
     def reading(self, source: JobSource, node: str) -> JobReading | None:
         """Return the latest reading of a source other than ``activity`` on a node."""
-        found = self._readings.get((source, node))
-        return found[-1] if found else None
+        readings = self._readings.get((source, node))
+        return readings[-1] if readings else None
 
     def kernel_reports(self, node: str) -> Sequence[JobReading]:
         """Return what the kernel of a node has reported since the first sample, the oldest first."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from fabtui.model.events import JobEvidence
 from fabtui_node.parsers.lines import json_list, json_number, json_object, json_whole
+
+Reader = Callable[[Any], Any]
 
 #: Maximum numbers of ranks, GPUs, NICs, problems and variables of a sample.
 _MOST_RANKS, _MOST_GPUS, _MOST_NICS, _MOST_PROBLEMS, _MOST_VARIABLES = 256, 64, 64, 64, 16
@@ -14,6 +17,7 @@ _MOST_PROCESSES = 32_768
 _TEXT = 200
 #: Least processor time (s) of a rank without a GPU: importing PyTorch takes more.
 _LEAST_CPU = 1.0
+_NIC: tuple[tuple[str, Reader], ...] = tuple((name, json_whole) for name in ("rx", "tx", "errors", "retransmits"))
 
 
 class RankProcess(NamedTuple):
@@ -108,87 +112,70 @@ class JobSample(NamedTuple):
 def job_sample(event: JobEvidence, known: dict[RankProcess, RankProcess]) -> JobSample:
     """Return the sample in an event of the source ``activity``; ``known`` are the processes that samples share."""
     value = event.value
-    ranks = []
-    for one in json_list(value.get("ranks"))[:_MOST_RANKS]:
-        found = _rank(event.node, one, known) if isinstance(one, dict) else None
-        if found is not None:
-            ranks.append(found)
-    gpus = [_gpu(one) for one in json_list(value.get("gpus"))[:_MOST_GPUS] if isinstance(one, dict)]
-    nics = [_nic(name, one) for name, one in list(json_object(value, "nics").items())[:_MOST_NICS]]
+    ranks = [_rank(event.node, rank, known) for rank in json_list(value.get("ranks"))[:_MOST_RANKS]]
+    gpus = [GpuSample(*_fields(gpu, _GPU)) for gpu in json_list(value.get("gpus"))[:_MOST_GPUS] if _has(gpu, "index")]
+    nics = list(json_object(value, "nics").items())[:_MOST_NICS]
     return JobSample(
         event.node,
         event.time,
         json_number(value.get("clock")) or event.time,
-        tuple(ranks),
-        tuple(one for one in gpus if one is not None),
-        tuple(one for one in nics if one is not None),
+        tuple(rank for rank in ranks if rank is not None),
+        tuple(gpus),
+        tuple(
+            NicSample(name[:_TEXT], *_fields(nic, _NIC))
+            for name, nic in nics
+            if isinstance(name, str) and isinstance(nic, dict)
+        ),
         json_whole(value.get("oom")),
-        tuple(_text(one) for one in json_list(value.get("problems"))[:_MOST_PROBLEMS] if isinstance(one, str)),
+        _texts(value.get("problems"), _MOST_PROBLEMS),
     )
 
 
-def _rank(node: str, value: Mapping[str, Any], known: dict[RankProcess, RankProcess]) -> RankSample | None:
-    rank, pid = json_whole(value.get("rank")), json_whole(value.get("pid"))
-    if rank is None or pid is None:
+def _has(value: Any, *names: str) -> bool:
+    """Return True if a value is an object with whole numbers of these names."""
+    return isinstance(value, dict) and all(json_whole(value.get(name)) is not None for name in names)
+
+
+def _fields(value: Mapping[str, Any], readers: Iterable[tuple[str, Reader]]) -> Iterator[Any]:
+    return (reader(value.get(name)) for name, reader in readers)
+
+
+def _rank(node: str, value: Any, known: dict[RankProcess, RankProcess]) -> RankSample | None:
+    if not _has(value, "rank", "pid"):
         return None
-    env = json_object(value, "env")
-    process = RankProcess(
-        node,
-        rank,
-        pid,
-        json_whole(value.get("local_rank")),
-        json_whole(value.get("world")),
-        _text(value.get("name")),
-        tuple(index for one in json_list(value.get("gpus"))[:_MOST_GPUS] if (index := json_whole(one)) is not None),
-        _text(value.get("job")),
-        tuple((_text(name), _text(one)) for name, one in list(env.items())[:_MOST_VARIABLES] if _text(one)),
-    )
+    env = list(json_object(value, "env").items())[:_MOST_VARIABLES]
+    variables = tuple((_text(name), _text(text)) for name, text in env if _text(text))
+    process = RankProcess(node, *_fields(value, _PROCESS))._replace(env=variables)
     if len(known) > _MOST_PROCESSES:
         known.clear()
-    return RankSample(
-        # Thousands of samples share it.
-        known.setdefault(process, process),
-        _text(value.get("state"))[:1],
-        _text(value.get("wait")) or None,
-        json_number(value.get("cpu")),
-        json_number(value.get("cpu_all")),
-        json_number(value.get("age")),
-        json_whole(value.get("files")),
-        json_whole(value.get("written")),
-    )
-
-
-def _gpu(value: Mapping[str, Any]) -> GpuSample | None:
-    index = json_whole(value.get("index"))
-    if index is None:
-        return None
-    return GpuSample(
-        index,
-        _text(value.get("uuid")),
-        json_number(value.get("util")),
-        json_number(value.get("power")),
-        json_number(value.get("limit")),
-        json_number(value.get("clock")),
-        tuple(_text(one) for one in json_list(value.get("throttle"))[:_MOST_VARIABLES] if isinstance(one, str)),
-        json_whole(value.get("used")),
-        json_whole(value.get("nvlink_tx")),
-        json_whole(value.get("nvlink_rx")),
-        json_number(value.get("sm")),
-        tuple(pid for one in json_list(value.get("pids"))[:_MOST_RANKS] if (pid := json_whole(one)) is not None),
-    )
-
-
-def _nic(name: Any, value: Any) -> NicSample | None:
-    if not isinstance(name, str) or not isinstance(value, dict):
-        return None
-    return NicSample(
-        name[:_TEXT],
-        json_whole(value.get("rx")),
-        json_whole(value.get("tx")),
-        json_whole(value.get("errors")),
-        json_whole(value.get("retransmits")),
-    )
+    # Thousands of samples share it.
+    return RankSample(known.setdefault(process, process), *_fields(value, _RANK))
 
 
 def _text(value: Any) -> str:
     return value[:_TEXT] if isinstance(value, str) else ""
+
+
+def _texts(value: Any, most: int) -> tuple[str, ...]:
+    return tuple(_text(text) for text in json_list(value)[:most] if isinstance(text, str))
+
+
+def _numbers(value: Any, most: int) -> tuple[int, ...]:
+    return tuple(index for entry in json_list(value)[:most] if (index := json_whole(entry)) is not None)
+
+
+#: Names of the fields of each record in the value, in the order of its class, and what reads them.
+_PROCESS: tuple[tuple[str, Reader], ...] = (
+    *(("rank", json_whole), ("pid", json_whole), ("local_rank", json_whole), ("world", json_whole), ("name", _text)),
+    *(("gpus", partial(_numbers, most=_MOST_GPUS)), ("job", _text)),
+)
+_RANK: tuple[tuple[str, Reader], ...] = (
+    *(("state", lambda state: _text(state)[:1]), ("wait", lambda wait: _text(wait) or None), ("cpu", json_number)),
+    *(("cpu_all", json_number), ("age", json_number), ("files", json_whole), ("written", json_whole)),
+)
+_GPU: tuple[tuple[str, Reader], ...] = (
+    *(("index", json_whole), ("uuid", _text), ("util", json_number), ("power", json_number), ("limit", json_number)),
+    *(("clock", json_number), ("throttle", partial(_texts, most=_MOST_VARIABLES)), ("used", json_whole)),
+    *(("nvlink_tx", json_whole), ("nvlink_rx", json_whole), ("sm", json_number)),
+    ("pids", partial(_numbers, most=_MOST_RANKS)),
+)

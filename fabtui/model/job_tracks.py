@@ -133,13 +133,10 @@ class RankTrack:
         if mine and all(gpu.idle for gpu in mine) and (share or 0.0) >= BUSY:
             self.busy = sample.time
         if self.moved == sample.time:
-            self._resume(moved, sample.time)
-
-    def _resume(self, moved: float | None, now: float) -> None:
-        """Note the pause that has ended; one that a signal made is not usual."""
-        if moved is not None and not self._was_stopped and _PAUSE < now - moved <= USUAL:
-            self._pauses = sorted([*self._pauses, now - moved], reverse=True)[:2]
-        self._was_stopped = False
+            # A pause that a signal made is not usual.
+            if moved is not None and not self._was_stopped and _PAUSE < sample.time - moved <= USUAL:
+                self._pauses = sorted([*self._pauses, sample.time - moved], reverse=True)[:2]
+            self._was_stopped = False
 
 
 def _rate(before: float | None, now: float | None, seconds: float) -> float | None:

@@ -157,8 +157,8 @@ def measured_key_layers() -> tuple[Layer, ...]:
 @cache
 def grid_layers() -> tuple[Layer, ...]:
     """Return the layers that `--grids` can print: those with keys first, in the order of their keys."""
-    found = [layer for layer in all_layers() if layer.spec.grid]
-    return tuple(sorted(found, key=lambda layer: (layer.spec.key is None, layer.spec.key or "")))
+    layers = [layer for layer in all_layers() if layer.spec.grid]
+    return tuple(sorted(layers, key=lambda layer: (layer.spec.key is None, layer.spec.key or "")))
 
 
 @cache
@@ -169,8 +169,8 @@ def health_layers() -> tuple[Layer, ...]:
 
 @cache
 def pair_layers() -> tuple[Layer, ...]:
-    found = (layer for layer in all_layers() if layer.spec.per is Per.ENDPOINT_PAIR)
-    return tuple(layer for layer in found if not layer.spec.derived)
+    layers = (layer for layer in all_layers() if layer.spec.per is Per.ENDPOINT_PAIR)
+    return tuple(layer for layer in layers if not layer.spec.derived)
 
 
 def layer_of_probe(probe: str) -> tuple[Layer, ...]:

@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from fabtui.model.layers import Layer
-from fabtui.model.wrong_data import is_wrong_data
+from fabtui_node.parsers.lines import bytes_text
+from fabtui_node.protocol import ErrorKind
 
 #: Units of values: 1e9 bytes a second, times, bytes, shares; "" where there is no value.
 UNITS = frozenset(("", "GB/s", "us", "ms", "B", "%"))
+
+#: Bound of numbers, far below the overflow of floats.
+MAX_NUMBER = 1e100
+Integer = Annotated[int, Meta(ge=-(2**63) + 1, le=2**63 - 1)]
+#: JSON keeps apart whole numbers and others.
+Number = Annotated[float, Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)] | Integer
+#: Last second of the year 9999, the limit of calendars, in seconds since the epoch.
+_MAX_TIME = 253_402_300_799
+EpochSeconds = Annotated[float, Meta(ge=0, le=_MAX_TIME)] | Annotated[int, Meta(ge=0, le=_MAX_TIME)]
+
+
+#: Errors of tests as fabtui writes them; until version 0.2, recordings call them failed, and 0.1 gave no kind.
+_OURS = re.compile(
+    r"(?:peer: )?verify: |\d{1,15} (?:of \d{1,15} )?(?:bytes|values|elements)"
+    r"(?: of the result)?(?: checked around offset \d{1,15})? (?:(?:are|is) )?wrong|the first message is wrong"
+    r"|message \d{1,9} of \d{1,9} carries the number -?\d|the data that \S{1,200} sent at the same time is wrong"
+)
+_AMOUNT = re.compile(r"(\d{1,15}) (?:of (\d{1,15}) )?(byte|value|element)s?\b")
+_CHECKED = re.compile(
+    r"(\d{1,15} bytes?) wrong in the (\S{1,20} \w{1,3}) that were checked(?: \(message ([^()]{1,30})\))?"
+)
 
 
 class Verdict(StrEnum):
@@ -64,6 +90,33 @@ def worst(verdicts: list[Verdict]) -> Verdict:
 Extra = dict[str, Any]
 
 
+def is_wrong_data(error: str | None, extra: Mapping[str, Any] | None) -> bool:
+    """Return True if an error of a test of fabtui is about wrong data."""
+    kind = (extra or {}).get("error_kind")
+    if kind is not None:
+        return bool(kind == ErrorKind.VERIFY.value)
+    return error is not None and _OURS.match(error) is not None
+
+
+def wrong_amount(error: str | None, size: int | None) -> str:
+    """Return how much of what was checked was wrong: ``1 byte of the 1 MiB checked (message 256 MiB)``.
+
+    For errors of earlier versions, how much of the message: ``1 byte of 4 MiB``; "" if the error lacks it.
+    """
+    if now := _CHECKED.search((error or "")[:500]):
+        return f"{now[1]} of the {now[2]} checked" + (f" (message {now[3]})" if now[3] else "")
+    match = _AMOUNT.search((error or "")[:500])
+    if match is None:
+        return ""
+    number, of, what = int(match[1]), match[2], match[3]
+    amount = f"{number:,} {what}" + ("" if number == 1 else "s")
+    if what != "byte":
+        return amount
+    # NCCL's sample is a part of the message.
+    whole = size if size is not None else int(of) if of else None
+    return amount if whole is None else f"{amount} of {bytes_text(whole)}"
+
+
 # A frozen class takes three times as long to make an object.
 @dataclass(slots=True, repr=False, eq=False)
 class Measurement:
@@ -73,15 +126,15 @@ class Measurement:
     src: str  #: Source: an endpoint (``n060:3``), a node (``n060``) or ``all``.
     dst: str  #: Destination, likewise.
     verdict: Verdict  #: Verdict of the test itself; the model judges slowness against the class later.
-    value: int | float | None = None  #: The value in ``unit``, or None when there is none.
+    value: Number | None = None  #: The value in ``unit``, or None when there is none.
     unit: str = ""  #: One of `UNITS`.
-    bytes: int | None = None  #: The message size, or None.
-    time: int | float = 0.0  #: When it was obtained, seconds since the epoch.
+    bytes: Integer | None = None  #: The message size, or None.
+    time: EpochSeconds = 0.0  #: When it was obtained, seconds since the epoch.
     how: str = ""  #: How it was obtained, for example ``nccl 2.28.9, 20 x ncclSend/ncclRecv, CUDA events``.
     transport: str | None = None  #: The path that was really used, for example ``P2P/CUMEM``, or None when unknown.
     src_addr: str | None = None  #: The source's address, or RDMA port (``mlx5_0:1``), or None.
     dst_addr: str | None = None  #: The destination's, likewise.
-    attempts: int = 1  #: How many attempts there were up to this one.
+    attempts: Integer = 1  #: How many attempts there were up to this one.
     error: str | None = None  #: What went wrong, or None.
     made: bool = False  #: Whether a lab fault made it so.
     raw: str | None = None  #: The text it was read from, or None.

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
 
 from fabtui.model.class_statistics import ATTEMPTS, ClassValues, flapping, lasting
 from fabtui.model.endpoints import ClassKey, EndpointTable, PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Extra, Measurement, Verdict
 from fabtui.model.measurement_store import NONE, MeasurementStore
-from fabtui.model.pair_index import Key, Names, PairIndex
 from fabtui.model.places import Places, values_by_class
 
+Key = tuple[Layer, str, str]
+Kind = TypeVar("Kind", bound=Hashable)
+#: The lower half of an entry of a row.
+_NUMBER = (1 << 32) - 1
 #: Maximum number of attempts that are kept of a pair in a layer.
 MOST_ATTEMPTS = 64
 #: Maximum number of rows that are grouped at once: the arrays for it take 100 bytes per row.
@@ -30,12 +35,99 @@ _MOST_SWEEPS = 1000
 STALL = 3.0
 
 
-class _Arm(NamedTuple):
-    """Key of the measurements of a pair in the arms of an A/B comparison."""
+class Names:
+    """Consecutive numbers for names."""
 
-    arm: str
-    layer: Layer
-    bytes: int | None
+    __slots__ = ("_names", "_numbers")
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._numbers: dict[str, int] = {}
+
+    def number(self, name: str) -> int:
+        """Return the number of a name, a new one if need be."""
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = len(self._names)
+            self._names.append(name)
+        return number
+
+    def find(self, name: str) -> int | None:
+        """Return the number of a name, or None if it has none."""
+        return self._numbers.get(name)
+
+    def __getitem__(self, number: int) -> str:
+        return self._names[number]
+
+
+class PairIndex(Generic[Kind]):
+    """A number from 0 to 4294967295 for each ordered pair of names and each kind, for example a layer.
+
+    Args:
+        names: Numbers of the names, which another index may share.
+    """
+
+    def __init__(self, names: Names | None = None) -> None:
+        self.names = Names() if names is None else names
+        #: By source: the destinations in ascending order, each in the upper half of an entry with its number below.
+        #: There are as many sources as endpoints, most with few destinations: one object each.
+        self._rows: dict[Kind, dict[int, array[int]]] = {}
+
+    def get(self, kind: Kind, src: str, dst: str, default: int = -1) -> int:
+        """Return the number of a pair, or ``default``."""
+        rows = self._rows.get(kind)
+        if rows is None:
+            return default
+        source, target = self.names.find(src), self.names.find(dst)
+        if source is None or target is None:
+            return default
+        row = rows.get(source, ())
+        at = bisect_left(row, target << 32)
+        return row[at] & _NUMBER if at < len(row) and row[at] >> 32 == target else default
+
+    def set(self, kind: Kind, src: str, dst: str, number: int) -> None:
+        row, at, entry = self._place(kind, src, dst)
+        if at < len(row) and row[at] >> 32 == entry >> 32:
+            row[at] = entry | number
+        else:
+            row.insert(at, entry | number)
+
+    def add(self, kind: Kind, src: str, dst: str, make: Callable[[], int]) -> int:
+        """Set the number of a pair that has none to what ``make`` returns, and return it; -1 if it has one."""
+        row, at, entry = self._place(kind, src, dst)
+        if at < len(row) and row[at] >> 32 == entry >> 32:
+            return -1
+        number = make()
+        row.insert(at, entry | number)
+        return number
+
+    def _place(self, kind: Kind, src: str, dst: str) -> tuple[array[int], int, int]:
+        source, entry = self.names.number(src), self.names.number(dst) << 32
+        rows = self._rows.setdefault(kind, {})
+        row = rows.get(source)
+        if row is None:
+            row = rows[source] = array("Q")
+        return row, bisect_left(row, entry), entry
+
+    def items(self) -> Iterator[tuple[Kind, str, str, int]]:
+        """Yield all pairs, each with its kind and its number; nothing may be added meanwhile."""
+        names = self.names
+        for kind, rows in self._rows.items():
+            for source in sorted(rows):
+                for entry in rows[source]:
+                    yield kind, names[source], names[entry >> 32], entry & _NUMBER
+
+    def kinds(self) -> Collection[Kind]:
+        return self._rows.keys()
+
+    def has(self, kind: Kind) -> bool:
+        """Return True if a kind has pairs."""
+        return kind in self._rows
+
+    def by_source(self, kind: Kind) -> Iterator[array[int]]:
+        """Yield the numbers of the pairs of a kind, of one source after the other; sources may be added meanwhile."""
+        rows = (np.array(row) & _NUMBER for row in list(self._rows.get(kind, {}).values()))
+        return (array("I", row.astype(np.uint32).tobytes()) for row in rows)
 
 
 class PairResults:
@@ -66,7 +158,7 @@ class PairResults:
         self._changes: Counter[Layer] = Counter()
         self._regroupings = 0
         self._arm_store = MeasurementStore()
-        self._arm_rows: PairIndex[_Arm] = PairIndex()
+        self._arm_rows: PairIndex[tuple[str, Layer, int | None]] = PairIndex()
         #: Rows of passed p2p measurements with messages that took far longer than the median.
         self.stalled: dict[int, None] = {}
         self.bidirectional = False  #: Whether a p2p test measured both directions at once.
@@ -109,7 +201,15 @@ class PairResults:
         # Before the row is stored: grouping counts all stored rows.
         values = self._values_for(measurement)
         was = self._good_value(self._counting_row(key, before))
-        rows = self._append(key, before, measurement)
+        largest = self._largest.pop(key, before)
+        row = self.store.add(measurement, before)
+        self._rows.set(*key, row)
+        self.stalled.pop(before, None)
+        self._note_stall(row, measurement)
+        if (measurement.asked_bytes or 0) < (self.store.shape(largest).asked or 0):
+            self._largest[key] = largest
+        rows = self.store.attempts(row)
+        self._forget_oldest(rows)
         now = self._good_value(self._counting_row(key, rows[0]))
         if was is not None:
             values.remove(was)
@@ -129,26 +229,12 @@ class PairResults:
     def add_to_arm(self, measurement: Measurement) -> None:
         """Add a measurement of a further arm of an A/B comparison."""
         assert measurement.arm is not None
-        kind = _Arm(measurement.arm, measurement.layer, measurement.asked_bytes)
+        kind = (measurement.arm, measurement.layer, measurement.asked_bytes)
         before = self._arm_rows.get(kind, measurement.src, measurement.dst)
         row = self._arm_store.add(measurement, before)
         if before != NONE:
             self._arm_store.remove(before, after=row)
         self._arm_rows.set(kind, measurement.src, measurement.dst, row)
-
-    def _append(self, key: Key, before: int, measurement: Measurement) -> list[int]:
-        """Store a further attempt at a pair; return the rows of all its attempts, the latest first."""
-        store = self.store
-        largest = self._largest.pop(key, before)
-        row = store.add(measurement, before)
-        self._rows.set(*key, row)
-        self.stalled.pop(before, None)
-        self._note_stall(row, measurement)
-        if (measurement.asked_bytes or 0) < (store.shape(largest).asked or 0):
-            self._largest[key] = largest
-        rows = store.attempts(row)
-        self._forget_oldest(rows)
-        return rows
 
     def _note_stall(self, row: int, measurement: Measurement) -> None:
         if measurement.extra and measurement.layer is Layer.P2P and measurement.verdict is Verdict.OK:
@@ -160,7 +246,8 @@ class PairResults:
         """Keep memory bounded in a session that watches for days."""
         if len(rows) <= MOST_ATTEMPTS:
             return
-        same = self.store.places_of_size(rows, self.store.shape(rows[0]).asked)
+        sizes = [self.store.shape(row).asked for row in rows]
+        same = [at for at, size in enumerate(sizes) if size == sizes[0]]
         if len(same) > MOST_ATTEMPTS:
             # Attempts at other message sizes are not repeated, and stay.
             older, oldest = (self.store.time(rows[at]) < self.compared_since for at in same[-2:])
@@ -209,12 +296,12 @@ class PairResults:
         numbers = [self._table.number(end) for end in key[1:]]
         if not all(number is not None and self._table.endpoints[number].kind == "cpu" for number in numbers):
             return verdicts.values()
-        return {self._sweep_of(row): verdict for row, verdict in verdicts.items()}.values()
-
-    def _sweep_of(self, row: int) -> tuple[int, int]:
-        """Return the sweep of a row; each attempt of watching is one."""
-        at = bisect_right(self._sweeps, self.store.time(row), key=lambda one: one[0])
-        return at, row if at and self._sweeps[at - 1][1] else -1
+        # Each attempt of watching is a sweep.
+        last: dict[tuple[int, int], Verdict] = {}
+        for row, verdict in verdicts.items():
+            at = bisect_right(self._sweeps, self.store.time(row), key=lambda sweep: sweep[0])
+            last[at, row if at and self._sweeps[at - 1][1] else -1] = verdict
+        return last.values()
 
     def begin_sweep(self, time: float, *, watching: bool = False) -> None:
         """Note that attempts from a time on (epoch seconds) belong to another sweep, or to watching."""
@@ -274,8 +361,8 @@ class PairResults:
         """
         if isinstance(kind, ClassKey):
             return self._values.get((layer, kind))
-        found = [values for (of, key), values in self._values.items() if of is layer and key.kind is kind]
-        return max(found, key=len, default=None)
+        classes = [values for (of, key), values in self._values.items() if of is layer and key.kind is kind]
+        return max(classes, key=len, default=None)
 
     def settle(self) -> None:
         """Take all values into account: the references of large classes are not found again for each value."""
@@ -320,14 +407,14 @@ class PairResults:
         """
         return map(self.store.get, self.rows(layers))
 
-    def rows(self, layers: Collection[Layer] | None = None) -> Iterator[int]:
+    def rows(self, layers: Collection[Layer] | None = None) -> list[int]:
+        """Return the rows of `everything`."""
         store = self.store
-        last_of = {store.attempts(last)[-1]: last for last in store.repeated()}
-        for first in store.rows(layers):
-            if (last := last_of.get(first)) is None:
-                yield first
-            else:
-                yield from self._of_each_size(last)
+        rows = store.rows(layers)
+        if last_of := {store.attempts(last)[-1]: last for last in store.repeated()}:
+            each = (self._of_each_size(last_of[first]) if first in last_of else (first,) for first in rows)
+            rows = list(itertools.chain.from_iterable(each))
+        return rows
 
     def _of_each_size(self, last: int) -> Iterable[int]:
         latest: dict[int | None, int] = {}
@@ -351,7 +438,7 @@ class PairResults:
 
     def sizes(self, layer: Layer) -> list[int]:
         """Return the message sizes that were requested in a layer, the smallest first."""
-        return self.store.sizes(layer)
+        return sorted({shape.asked for shape in self.store.shapes_in_use((layer,)) if shape.asked})
 
     def engines(self, layer: Layer) -> list[str]:
         """Return the engines that measured a layer, the first word of its methods."""
@@ -380,11 +467,11 @@ class PairResults:
     def own_verdicts(self, layer: Layer) -> Counter[Verdict]:
         """Return how many of `everything` in a layer have each verdict, slowness within their class left out."""
         shapes, shape_of, _ = self.store.columns()
-        found = Counter[Verdict]()
+        counts = Counter[Verdict]()
         for number, count in Counter(map(shape_of.__getitem__, self.rows((layer,)))).items():
             if (shape := shapes[number]) is not None:
-                found[shape.verdict] += count
-        return found
+                counts[shape.verdict] += count
+        return counts
 
     def was_slow(self, measurement: Measurement) -> bool:
         """Return True if an attempt, not necessarily the latest, is slow among the values of its class."""

@@ -5,9 +5,8 @@ A fabric of 1,024 endpoints has hundreds of thousands of pairs: as objects they 
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -39,31 +38,20 @@ _BAD = np.array([verdict.bad for verdict in SEVERITY])
 _DEAD = np.isin(np.arange(len(SEVERITY)), DEAD)
 #: Number of pairs per step.
 _STEP = 1 << 12
-#: Maximum number of endpoints for which a table with one byte for each possible pair is made.
-_MOST_DENSE = 4096
+#: Minimum difference of two kinds of paths (logarithm), and in standard deviations of single values.
+_LEAST, _DEVIATIONS = 0.1, 2.0
+#: Quantile that stands for the best values of a kind of hardware.
+_BEST = 0.85
+#: Minimum share of the nodes that must show a pattern.
+_MOST_NODES = 0.7
+_FEWEST_OF_GROUP = 2
+#: Maximum share of node pairs that may differ from a pattern by chance.
+_CHANCE = 0.05
 
 
 def parts(count: int) -> Iterator[slice]:
     """Yield the parts of a number of pairs that can be handled in one short step; one empty part if there are none."""
     return (slice(at, min(at + _STEP, count)) for at in range(0, max(1, count), _STEP))
-
-
-def _among(values: Ints, others: Ints) -> Flags:
-    """Return for each value whether it is one of others; none is negative."""
-    # Not by numpy.isin, which imports numpy.ma: 8 ms of a short step, and 1.3 MB.
-    order = np.append(np.sort(others), -1)
-    found: Flags = order[np.searchsorted(order[:-1], values)] == values
-    return found
-
-
-def members(codes: Ints, others: Ints, ends: int) -> Flags:
-    """Return for each pair by its code whether it is one of some others; ``ends`` is the number of endpoints."""
-    if ends > _MOST_DENSE:
-        return _among(codes, others)
-    known = np.zeros(ends * ends, dtype=bool)
-    known[others] = True
-    found: Flags = known[codes]
-    return found
 
 
 def quantile(values: Floats, share: float = 0.5) -> float:
@@ -74,8 +62,8 @@ def quantile(values: Floats, share: float = 0.5) -> float:
     place = share * (len(values) - 1)
     low = int(place)
     high = min(low + 1, len(values) - 1)
-    found = np.partition(values, (low, high))
-    return float(found[low] + (place - low) * (found[high] - found[low]))
+    ordered = np.partition(values, (low, high))
+    return float(ordered[low] + (place - low) * (ordered[high] - ordered[low]))
 
 
 @dataclass(slots=True)
@@ -99,7 +87,7 @@ class PairTable:
 
     def among(self, other: PairTable, ends: int) -> Flags:
         """Return for each pair whether another table has it; ``ends`` is the number of endpoints."""
-        return members(self.code(ends), other.code(ends), ends)
+        return np.isin(self.code(ends), other.code(ends))
 
     def code(self, ends: int) -> Ints:
         """Return a number for each ordered pair; ``ends`` is the number of endpoints."""
@@ -132,14 +120,14 @@ class PairTable:
 
     @property
     def bad(self) -> Flags:
-        found: Flags = _BAD[self.verdict]
-        return found
+        flags: Flags = _BAD[self.verdict]
+        return flags
 
     @property
     def dead(self) -> Flags:
         """True for each pair without a usable result: it failed, timed out or delivered wrong data."""
-        found: Flags = _DEAD[self.verdict]
-        return found
+        flags: Flags = _DEAD[self.verdict]
+        return flags
 
     def each_size(self, results: PairResults, table: EndpointTable, layer: Layer) -> tuple[PairTable, bool]:
         """Return the results at each message size, in any order, of a table of those at the size that counts of a pair.
@@ -152,14 +140,14 @@ class PairTable:
             table: Endpoints of the session.
             layer: The layer of this table.
         """
-        rows = array("I", results.rows((layer,)))
+        rows = results.rows((layer,))
         if len(rows) == len(self):
             return self, True
-        *_, found = _filled(results, table, layer, rows)
+        *_, found = in_steps(results, table, layer, rows)
         assert found is not None
         if len(results.sizes(layer)) > 1:
             counting = np.array([row for some in results.counting_rows(layer) for row in some], dtype=np.int32)
-            others = np.flatnonzero(~_among(found.row, counting))
+            others = np.flatnonzero(np.isin(found.row, counting, invert=True))
             own = [_CODE[results.store.shape(row).verdict] for row in found.row[others].tolist()]
             found.verdict[others] = np.array(own, dtype=np.int8)
         return found, len(found) == len(rows)
@@ -180,6 +168,15 @@ class PairTable:
         return Counter({SEVERITY[code]: number for code, number in enumerate(counts.tolist()) if number})
 
 
+def stacked(tables: Sequence[PairTable]) -> Generator[None, None, PairTable]:
+    """Yield after each small step, and return the pairs of all tables."""
+    columns = []
+    for field in fields(PairTable):
+        columns.append(np.concatenate([getattr(table, field.name) for table in tables]))
+        yield
+    return PairTable(*columns)
+
+
 def joined(first: PairTable, second: PairTable, ends: int) -> Iterator[PairTable | None]:
     """Yield None after each small step, and all pairs of two layers at the end; pairs that both have are the first's.
 
@@ -188,15 +185,10 @@ def joined(first: PairTable, second: PairTable, ends: int) -> Iterator[PairTable
         second: Those of the other layer.
         ends: Number of endpoints.
     """
-    if not len(first) or not len(second):
+    if len(first) and len(second):
+        yield (yield from stacked((first, second.where(~second.among(first, ends)))))
+    else:
         yield first if len(first) else second
-        return
-    more = ~second.among(first, ends)
-    columns = []
-    for name in (field.name for field in fields(PairTable)):
-        columns.append(np.concatenate((getattr(first, name), getattr(second, name)[more])))
-        yield None
-    yield PairTable(*columns)
 
 
 def without_same(
@@ -220,61 +212,42 @@ def without_same(
     return int(same.sum()), rows[0], rows[1]
 
 
-def in_steps(results: PairResults, table: EndpointTable, layer: Layer) -> Iterator[PairTable | None]:
-    """Yield None after each small step, and the results of a layer as arrays at the end."""
-    rows = array("I")
-    for some in results.counting_rows(layer):
-        rows.extend(some)
-        yield None
-    yield from _filled(results, table, layer, rows)
+def in_steps(
+    results: PairResults, table: EndpointTable, layer: Layer, rows: Sequence[int] | None = None
+) -> Iterator[PairTable | None]:
+    """Yield None after each small step, and the results of a layer as arrays at the end, without unknown endpoints.
 
-
-def _filled(results: PairResults, table: EndpointTable, layer: Layer, rows: array[int]) -> Iterator[PairTable | None]:
-    """Yield None after each small step, and at the end the table of some rows without unknown endpoints."""
+    Args:
+        results: Results of all layers.
+        table: Endpoints of the session.
+        layer: The layer.
+        rows: Rows of the store; by default those that count.
+    """
+    by_source = results.counting_rows(layer) if rows is None else (rows,)
+    chosen = np.concatenate([np.zeros(0, np.int32), *(np.asarray(some, np.int32) for some in by_source)])
+    yield None
     shapes, shape_of, values = results.store.columns()
     codes = np.array([-1 if shape is None else _CODE[shape.verdict] for shape in shapes], dtype=np.int8)
-    yield None
     has_value = np.array([shape is not None and shape.has_value for shape in shapes])
-    yield None
     paths = np.array([Path.UNKNOWN if shape is None else path_of(shape.transport) for shape in shapes], dtype=np.int8)
-    yield None
-    shape_column, value_column = np.empty(len(shape_of), dtype=np.int32), np.empty(len(values))
-    for part in parts(len(shape_column)):
-        # A lasting view of an array that may still grow would prevent that.
-        shape_column[part], value_column[part] = shape_of[part], values[part]
-        yield None
-    chosen, endpoints = np.array(rows, dtype=np.int32), endpoints_of_ends(results.store, table)
-    yield None
-    source, target = np.empty((2, len(chosen)), dtype=np.int32)
-    count = 0
-    for part in parts(len(chosen)):
-        first, second = picked_ends(results.store, endpoints, chosen[part])
-        known = (first >= 0) & (second >= 0)
-        kept = slice(count, count := count + int(np.count_nonzero(known)))
-        source[kept], target[kept], chosen[kept] = first[known], second[known], chosen[part][known]
-        yield None
-    found = _empty(source[:count], target[:count], chosen[:count])
+    endpoints = endpoints_of_ends(results.store, table)
     classes = _Classes(results, layer)
-    yield None
-    for part in parts(len(found)):
-        its_rows = found.row[part]
-        its_shapes = shape_column[its_rows]
-        found.verdict[part], found.path[part] = codes[its_shapes], paths[its_shapes]
-        found.value[part] = np.where(has_value[its_shapes], value_column[its_rows], np.nan)
-        classes.fill(found, part, found.value[part])
+    tables = []
+    for part in parts(len(chosen)):
+        source, target = picked_ends(results.store, endpoints, chosen[part])
+        known = (source >= 0) & (target >= 0)
+        source, target, row = source[known], target[known], chosen[part][known]
+        # A lasting view of an array that may still grow would prevent that; picking copies.
+        shape = np.frombuffer(shape_of, shape_of.typecode)[row]
+        value = np.where(has_value[shape], np.frombuffer(values)[row], np.nan)
+        verdict, share, spread, limit, kind = classes.judged(source, target, value, codes[shape])
+        tables.append(PairTable(source, target, verdict, share, spread, limit, kind, row, paths[shape], value))
         yield None
-    yield found
-
-
-def _empty(source: Ints, target: Ints, row: Ints) -> PairTable:
-    """Return a table of pairs without what is known about them, to be filled part by part."""
-    verdict, kind, path = (np.empty(len(row), dtype=np.int8) for _ in range(3))
-    share, spread, limit = (np.empty(len(row), dtype=np.float32) for _ in range(3))
-    return PairTable(source, target, verdict, share, spread, limit, kind, row, path, np.empty(len(row)))
+    yield (yield from stacked(tables))
 
 
 class _Classes:
-    """Fills in what depends on the classes of pairs.
+    """Judges pairs by their classes.
 
     Args:
         results: All results.
@@ -285,30 +258,30 @@ class _Classes:
         self._results, self._layer, self._places = results, layer, results.places()
         self._values: dict[int, ClassValues | None] = {}
 
-    def fill(self, table: PairTable, part: slice, value: Floats) -> None:
-        table.kind[part], code = self._places.classes(table.source[part], table.target[part])
+    def judged(
+        self, source: Ints, target: Ints, value: Floats, verdict: Ints
+    ) -> tuple[Ints, Floats, Floats, Floats, Ints]:
+        """Return verdict, share, spread, limit and kind of pairs, as `PairTable` has them."""
+        kind, code = self._places.classes(source, target)
         sign = -1.0 if self._layer.spec.less_is_better else 1.0
-        verdict, share = table.verdict[part], table.share[part]
-        table.share[part], table.spread[part], table.limit[part] = np.nan, np.nan, -np.inf
-        for one in np.flatnonzero(np.bincount(code)).tolist():
-            values = self._values_of(one)
+        share, spread, limit = (np.full(len(value), empty, np.float32) for empty in (np.nan, np.nan, -np.inf))
+        for number in np.flatnonzero(np.bincount(code)).tolist():
+            if number not in self._values:
+                self._values[number] = self._results.values(self._layer, self._places.key(number))
+            values = self._values[number]
             usual = None if values is None else values.reference
             if values is None or usual is None or usual.value <= 0:
                 continue
-            mine = code == one
+            mine = code == number
             good = value[mine]
             share[mine] = sign * np.log(np.where(good > 0, good, np.nan) / usual.value)
-            table.spread[part][mine] = usual.spread
-            limit = values.limit(self._results.slow_below) if self._layer.spec.judged else None
-            if limit is not None:
-                table.limit[part][mine] = sign * np.log(limit / usual.value)
-                slow = (good > limit) if self._layer.spec.less_is_better else (good < limit)
+            spread[mine] = usual.spread
+            least = values.limit(self._results.slow_below) if self._layer.spec.judged else None
+            if least is not None:
+                limit[mine] = sign * np.log(least / usual.value)
+                slow = (good > least) if self._layer.spec.less_is_better else (good < least)
                 verdict[mine] = np.where(slow & (verdict[mine] == OK), SLOW, verdict[mine])
-
-    def _values_of(self, code: int) -> ClassValues | None:
-        if code not in self._values:
-            self._values[code] = self._results.values(self._layer, self._places.key(code))
-        return self._values[code]
+        return verdict, share, spread, limit, kind.astype(np.int8)
 
 
 # Structure of a fabric, inferred from results: halves of nodes and groups of nodes that are slower by design.
@@ -317,20 +290,10 @@ class _Classes:
 # pattern on all nodes, or splits the nodes into groups, it is a property of the machines: such pairs are compared among
 # themselves.
 
-#: Minimum difference of two kinds of paths (logarithm), and in standard deviations of single values.
-_LEAST, _DEVIATIONS = 0.1, 2.0
-#: Quantile that stands for the best values of a kind of hardware.
-_BEST = 0.85
-#: Minimum share of the nodes that must show a pattern.
-_MOST_NODES = 0.7
-_FEWEST_OF_GROUP = 2
-#: Maximum share of node pairs that may differ from a pattern by chance.
-_CHANCE = 0.05
-
 
 def halves(results: PairTable, table: EndpointTable) -> dict[int, int]:
     """Return the NUMA half of each endpoint on nodes of a hardware kind whose halves are slower between each other."""
-    found: dict[int, int] = {}
+    half_of: dict[int, int] = {}
     kinds: dict[tuple[str, int], list[str]] = {}
     for node in dict.fromkeys(end.node for end in table.endpoints):
         mine = table.of_node(node)
@@ -348,8 +311,10 @@ def halves(results: PairTable, table: EndpointTable) -> dict[int, int]:
             half = (source[mine] - first >= count // 2) != (target[mine] - first >= count // 2)
             votes += _are_apart(share[mine][half], share[mine][~half])
         if votes >= _MOST_NODES * len(nodes):
-            found.update((end.number, int(at >= count // 2)) for n in nodes for at, end in enumerate(table.of_node(n)))
-    return found
+            half_of.update(
+                (end.number, int(at >= count // 2)) for n in nodes for at, end in enumerate(table.of_node(n))
+            )
+    return half_of
 
 
 def _are_apart(across: Floats, inside: Floats) -> bool:
@@ -429,12 +394,12 @@ def _from_the_best(share: Floats, hardware: Any, source: Any, target: Any, least
     """
     low, high = np.minimum(hardware[source], hardware[target]), np.maximum(hardware[source], hardware[target])
     code = low * (int(hardware.max(initial=0)) + 1) + high
-    found = np.array(share)
+    shares = np.array(share)
     for one in np.flatnonzero(np.bincount(code)):
-        best = quantile(found[code == one], _BEST)
+        best = quantile(shares[code == one], _BEST)
         if best > least:
-            found[code == one] -= best
-    return found
+            shares[code == one] -= best
+    return shares
 
 
 def _alone(hardware: Any) -> Any:
@@ -442,21 +407,21 @@ def _alone(hardware: Any) -> Any:
     low, high = np.minimum.outer(hardware, hardware), np.maximum.outer(hardware, hardware)
     code = low * size + high
     pairs = np.bincount(code[np.triu_indices(len(hardware), 1)], minlength=size * size)
-    found = pairs[code] == 1
-    np.fill_diagonal(found, val=False)
-    return found
+    alone = pairs[code] == 1
+    np.fill_diagonal(alone, val=False)
+    return alone
 
 
 def _medians_between(a: Any, b: Any, share: Floats, count: int) -> Floats:
     """Return the median share of each ordered pair of nodes; NaN without values."""
-    found = np.full((count, count), np.nan)
+    medians = np.full((count, count), np.nan)
     order = np.lexsort((share, a * count + b))
     code, values = (a * count + b)[order], share[order]
     cuts = np.flatnonzero(np.diff(code)) + 1
     starts, ends = np.concatenate(([0], cuts)), np.concatenate((cuts, [len(code)]))
     if len(code):
-        found.flat[code[starts]] = values[(starts + ends - 1) // 2]
-    return found
+        medians.flat[code[starts]] = values[(starts + ends - 1) // 2]
+    return medians
 
 
 def _components(near: Any) -> list[list[int]]:
@@ -464,9 +429,9 @@ def _components(near: Any) -> list[list[int]]:
     while left:
         group, todo = [], [left.pop()]
         while todo:
-            one = todo.pop()
-            group.append(one)
-            more = [other for other in np.flatnonzero(near[one]).tolist() if other in left]
+            node = todo.pop()
+            group.append(node)
+            more = [other for other in np.flatnonzero(near[node]).tolist() if other in left]
             left.difference_update(more)
             todo += more
         groups.append(sorted(group))

@@ -62,10 +62,10 @@ class Places:
         names, rails = np.unique(self.rail, return_inverse=True)
         rail = np.where(first < second, rails[source], rails[target])
         # The first endpoint of each node on each rail.
-        found = np.full((len(self.nodes), len(names)), -1)
+        first_of = np.full((len(self.nodes), len(names)), -1)
         numbers = np.arange(len(self.node))[::-1]
-        found[self.node[numbers], rails[numbers]] = numbers
-        there, back = (np.where(moved, found[self.node[ends], rail], ends) for ends in (source, target))
+        first_of[self.node[numbers], rails[numbers]] = numbers
+        there, back = (np.where(moved, first_of[self.node[ends], rail], ends) for ends in (source, target))
         return np.where(there < 0, source, there), np.where(back < 0, target, back)
 
     def classes(self, source: Ints, target: Ints) -> tuple[Ints, Ints]:
@@ -117,8 +117,8 @@ def values_by_class(
     shapes, shape_of, value_of = store.columns()
     chosen = np.array(rows, dtype=np.int64)
     numbers, which = np.unique(np.frombuffer(shape_of, shape_of.typecode)[chosen], return_inverse=True)
-    found = [shapes[number] for number in numbers.tolist()]
-    good = np.array([one is not None and one.verdict is Verdict.OK and one.has_value for one in found])[which]
+    used = [shapes[number] for number in numbers.tolist()]
+    good = np.array([one is not None and one.verdict is Verdict.OK and one.has_value for one in used])[which]
     values = np.frombuffer(value_of)[chosen]
     source, target = picked_ends(store, endpoints_of_ends(store, table), chosen)
     known = (source >= 0) & (target >= 0)

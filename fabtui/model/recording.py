@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from fabtui.errors import InputError
-from fabtui.model.event_decoding import event_from_line
-from fabtui.model.events import APPLY_ERRORS, Event, SessionStart
+from fabtui.model.events import APPLY_ERRORS, Event, SessionStart, event_from_line
 from fabtui.paths import open_unblocked
 
 if TYPE_CHECKING:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
+from typing import overload
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.pair_index import PairArray, PairSet
+
+Pair = tuple[int, int]
 
 MODES = ("quick", "sampled", "full")
 #: Minimum number of endpoints for which the default is ``sampled``: 128 endpoints have 8,128 pairs.
 SAMPLED_FROM = 128
-#: Memory of a waiting pair (bytes) as an object.
-_BYTES = 100
 #: Domains of endpoints without any.
 _NO_DOMAINS: Mapping[int, str] = MappingProxyType({})
 #: Endpoints of each other node that an endpoint is paired with in the ``sampled`` mode.
@@ -24,6 +23,97 @@ SAMPLES = 2
 MAX_SUSPECTS = 64
 #: Maximum number of retests of a slow pair; only pairs that stay slow are slow.
 SLOW_ROUNDS = 2
+
+
+class PairArray(Sequence[Pair]):
+    """Pairs of endpoint numbers in an order, eight bytes each.
+
+    Args:
+        pairs: Initial pairs.
+    """
+
+    __slots__ = ("_ends",)
+
+    def __init__(self, pairs: Iterable[Pair] = ()) -> None:
+        self._ends = array("I")
+        for pair in pairs:
+            self._ends.extend(pair)
+
+    def append(self, a: int, b: int) -> None:
+        self._ends.append(a)
+        self._ends.append(b)
+
+    def __len__(self) -> int:
+        return len(self._ends) // 2
+
+    def __iter__(self) -> Iterator[Pair]:
+        ends = iter(self._ends)
+        return zip(ends, ends, strict=True)
+
+    @overload
+    def __getitem__(self, at: int) -> Pair: ...
+    @overload
+    def __getitem__(self, at: slice) -> PairArray: ...
+    def __getitem__(self, at: int | slice) -> Pair | PairArray:
+        places = range(len(self))[at]
+        if isinstance(places, int):
+            return self._ends[2 * places], self._ends[2 * places + 1]
+        if places.step == 1:
+            part = PairArray()
+            part._ends = self._ends[2 * places.start : 2 * places.stop]
+            return part
+        return PairArray(self[place] for place in places)
+
+
+class PairSet(Collection[Pair]):
+    """Set of unordered pairs of different endpoint numbers, one bit per possible pair.
+
+    Args:
+        pairs: Initial pairs, each in any order.
+    """
+
+    __slots__ = ("_bits", "_count")
+
+    def __init__(self, pairs: Iterable[Pair] = ()) -> None:
+        self._bits = bytearray()
+        self._count = 0
+        for a, b in pairs:
+            self.add(a, b)
+
+    def add(self, a: int, b: int) -> None:
+        place = _bit_of(a, b)
+        byte, bit = place >> 3, 1 << (place & 7)
+        if byte >= len(self._bits):
+            self._bits.extend(bytes(byte + 1 - len(self._bits)))
+        if not self._bits[byte] & bit:
+            self._bits[byte] |= bit
+            self._count += 1
+
+    def __contains__(self, pair: object) -> bool:
+        if not isinstance(pair, tuple) or pair[0] == pair[1]:
+            return False
+        place = _bit_of(*pair)
+        return place >> 3 < len(self._bits) and bool(self._bits[place >> 3] >> (place & 7) & 1)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Pair]:
+        high, first = 1, 0
+        for byte, bits in enumerate(self._bits):
+            while bits:
+                place = byte << 3 | (bits & -bits).bit_length() - 1
+                bits &= bits - 1
+                while place >= first + high:
+                    first += high
+                    high += 1
+                yield place - first, high
+
+
+def _bit_of(a: int, b: int) -> int:
+    if a < b:
+        a, b = b, a
+    return a * (a - 1) // 2 + b
 
 
 def each_round(count: int) -> Iterator[list[tuple[int, int]]]:
@@ -115,7 +205,8 @@ def _quick(endpoints: Sequence[Endpoint], domains: Mapping[int, str]) -> PairSet
             chosen.add(a, b)
     if len(places) == 1 and len(nodes) > 1:
         return chosen
-    order = _in_turn(list(places.values()))
+    most = max(map(len, places.values()), default=0)
+    order = [mine[turn] for turn in range(most) for mine in places.values() if turn < len(mine)]
     for place in range(max(map(len, order), default=0)):
         # A node with fewer endpoints takes part in each ring with one of those it has.
         for pair in _ring([node[place % len(node)].number for node in order]):
@@ -132,11 +223,6 @@ def _permutations(nodes: Sequence[Sequence[Endpoint]]) -> Iterator[tuple[int, in
                 yield endpoint.number, other[(place + shift) % len(other)].number
 
 
-def _in_turn(places: Sequence[Sequence[list[Endpoint]]]) -> list[list[Endpoint]]:
-    most = max(map(len, places), default=0)
-    return [nodes[turn] for turn in range(most) for nodes in places if turn < len(nodes)]
-
-
 def _sampled(endpoints: Sequence[Endpoint]) -> PairSet:
     nodes = _by_node(endpoints)
     chosen = PairSet((a.number, b.number) for node in nodes for a in node for b in node if a.number < b.number)
@@ -150,21 +236,8 @@ def _sampled(endpoints: Sequence[Endpoint]) -> PairSet:
     return chosen
 
 
-class _Sparse:
-    """A number from 0 on at each of some places, 0 at first and at all others; 12 bytes each."""
-
-    __slots__ = ("_numbers", "_places")
-
-    def __init__(self, places: Iterable[int]) -> None:
-        self._places = array("Q", sorted(places))
-        self._numbers = array("I", bytes(4 * len(self._places)))
-
-    def __getitem__(self, place: int) -> int:
-        at = bisect_left(self._places, place)
-        return self._numbers[at] if at < len(self._places) and self._places[at] == place else 0
-
-    def __setitem__(self, place: int, number: int) -> None:
-        self._numbers[bisect_left(self._places, place)] = number
+def _code(a: int, b: int) -> int:
+    return a << 32 | b
 
 
 class Dispatcher:
@@ -193,20 +266,10 @@ class Dispatcher:
         self._domains = domains
         #: The pairs in order; when half of them have started, those are left out.
         self._order = pairs
-        ends = {end: None for pair in pairs for end in pair}
-        #: Place in the table of pairs: of each endpoint as the first, and as the second one.
-        self._first = array("Q", bytes(8 * (max(ends, default=-1) + 1)))
-        self._second = self._first[:]
-        for at, end in enumerate(ends):
-            self._first[end], self._second[end] = at * len(ends), at
-        #: Number of each waiting pair in the order, from 1 on; 0 for others. As there may be millions, no object each.
-        dense = 4 * len(ends) ** 2 <= _BYTES * len(pairs)
-        places = (self._first[a] + self._second[b] for a, b in pairs)
-        self._numbers: array[int] | _Sparse = array("I", (0,)) * len(ends) ** 2 if dense else _Sparse(places)
-        self._count = 0  #: Number of waiting pairs.
-        for number, (a, b) in enumerate(pairs, 1):
-            self._count += not self._number(a, b)
-            self._numbers[self._first[a] + self._second[b]] = number
+        #: Number of each waiting pair in the order, by `_code`.
+        self._numbers: dict[int, int] = {}
+        for number, (a, b) in enumerate(pairs):
+            self._numbers[_code(a, b)] = number
         self._resources = resources
         self._node = node
         self._busy: set[int] = set()
@@ -234,16 +297,12 @@ class Dispatcher:
     @property
     def waiting(self) -> int:
         """Number of pairs not started yet."""
-        return self._count
+        return len(self._numbers)
 
     @property
     def pairs(self) -> Iterator[tuple[int, int]]:
         """The pairs not started yet, in order; pairs may start meanwhile."""
-        numbers, first, second = self._numbers, self._first, self._second
-        return ((a, b) for a, b in self._order if numbers[first[a] + second[b]])
-
-    def _number(self, a: int, b: int) -> int:
-        return self._numbers[self._first[a] + self._second[b]]
+        return ((a, b) for a, b in self._order if _code(a, b) in self._numbers)
 
     @property
     def running(self) -> int:
@@ -306,9 +365,8 @@ class Dispatcher:
         self._remove(a, b)
 
     def _remove(self, a: int, b: int) -> None:
-        self._numbers[self._first[a] + self._second[b]] = 0
-        self._count -= 1
-        if 2 * self._count < len(self._order):
+        del self._numbers[_code(a, b)]
+        if 2 * len(self._numbers) < len(self._order):
             self._order = PairArray(self.pairs)
         for end in (a, b):
             self._left[end] -= 1
@@ -319,7 +377,7 @@ class Dispatcher:
     def _candidates(self, full: Set[int], again: set[int]) -> Iterator[tuple[int, int]]:
         """Yield the waiting pairs that might start, in their order; add the ends of the ``full`` ones to ``again``."""
         free, fresh, node = self._free, self._fresh & self._free, self._node
-        if sum(min(len(free), len(self._others[end])) for end in fresh) >= self._count:
+        if sum(min(len(free), len(self._others[end])) for end in fresh) >= len(self._numbers):
             for a, b in self.pairs:
                 if node[a] == node[b] or not (a in full or b in full):
                     yield a, b
@@ -327,21 +385,18 @@ class Dispatcher:
                     again |= fresh
                     fresh = set()
             return
-        numbers, first, second = self._numbers, self._first, self._second
-        found: dict[int, tuple[int, int]] = {}
+        waiting: dict[int, tuple[int, int]] = {}
         for end in fresh:
             # Usually few endpoints are free.
             others, here = self._others[end], node[end]
-            there, back = first[end], second[end]
             for other in free if len(free) < len(others) else free.intersection(others):
                 if (end in full or other in full) and here != node[other]:
                     again.add(end)
                     continue
-                if number := numbers[there + second[other]]:
-                    found[number] = (end, other)
-                if number := numbers[first[other] + back]:
-                    found[number] = (other, end)
-        yield from (found[number] for number in sorted(found))
+                for pair in ((end, other), (other, end)):
+                    if (number := self._numbers.get(_code(*pair))) is not None:
+                        waiting[number] = pair
+        yield from (waiting[number] for number in sorted(waiting))
 
     def done(self, a: int, b: int) -> None:
         """Mark a running pair as done; its endpoints and NICs are free again."""
@@ -358,7 +413,8 @@ class Dispatcher:
     def drop(self, endpoint: int) -> list[tuple[int, int]]:
         others = set(self._others.get(endpoint, ()))
         both = (pair for other in others for pair in ((endpoint, other), (other, endpoint)))
-        dropped = sorted({pair for pair in both if self._number(*pair)}, key=lambda pair: self._number(*pair))
+        waiting = {pair for pair in both if _code(*pair) in self._numbers}
+        dropped = sorted(waiting, key=lambda pair: self._numbers[_code(*pair)])
         for pair in dropped:
             self._remove(*pair)
         return dropped

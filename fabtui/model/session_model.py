@@ -7,10 +7,8 @@ from collections.abc import Container, Iterable, Iterator, KeysView, Sequence
 from sys import intern
 from typing import TYPE_CHECKING, Any
 
-from fabtui.model.acknowledgements import AcknowledgementLog
 from fabtui.model.address_log import AddressLog, badness
 from fabtui.model.baseline import COMPARED, Baseline, Change, change, previous
-from fabtui.model.command_log import CommandLog
 from fabtui.model.counter_log import CounterLog
 from fabtui.model.endpoints import ClassKey, Endpoint, EndpointTable, PairClass, node_of
 from fabtui.model.events import (
@@ -33,7 +31,6 @@ from fabtui.model.events import (
     SessionStart,
     Watching,
 )
-from fabtui.model.experiment_log import ExperimentLog
 from fabtui.model.facts.leaf_switches import LEAF_PROBES, data_rate, leaf_of, walked_leaves
 from fabtui.model.facts.nvlink_domains import DOMAIN_PROBE, domain_of
 from fabtui.model.job_evidence import JobEvidenceLog
@@ -42,6 +39,7 @@ from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.pair_results import PairResults
 from fabtui.model.pair_table import PairTable, halves, in_steps, node_groups
 from fabtui.model.records import Absence, Cell, LogLine, NodeRecord, Phase
+from fabtui.model.session_logs import AcknowledgementLog, CommandLog, ExperimentLog
 from fabtui.model.verdict_changes import FOLLOWED, VerdictChanges
 
 if TYPE_CHECKING:
@@ -66,10 +64,10 @@ def share_texts(value: dict[str, Any]) -> None:
     # No recursion: the depth of what comes from nodes and files is theirs.
     left: list[Any] = [value]
     while left:
-        one = left.pop()
-        for key, inner in one.items() if isinstance(one, dict) else enumerate(one):
+        container = left.pop()
+        for key, inner in container.items() if isinstance(container, dict) else enumerate(container):
             if type(inner) is str:
-                one[key] = intern(inner)
+                container[key] = intern(inner)
             elif isinstance(inner, (dict, list)):
                 left.append(inner)
 
@@ -242,8 +240,8 @@ class Model:
         domains, changed = self.table.domains, False
         for end in endpoints:
             record = self.nodes.get(end.node)
-            found = None if record is None or end.kind != "gpu" else domain_of(end, record)
-            if (name := None if found is None else str(found)) != domains.get(end.number):
+            domain = None if record is None or end.kind != "gpu" else domain_of(end, record)
+            if (name := None if domain is None else str(domain)) != domains.get(end.number):
                 changed = True
                 domains.pop(end.number, None)
                 if name is not None:
@@ -253,10 +251,10 @@ class Model:
             self._changed = None
 
     def _place_on_leaves(self, endpoints: list[Endpoint]) -> None:
-        found = {end.number: leaf_of(end, self.nodes[end.node], self._walked) for end in endpoints}
+        leaves = {end.number: leaf_of(end, self.nodes[end.node], self._walked) for end in endpoints}
         known = {} if self.inferred_leaves else self.table.leaves
-        if self.inferred_leaves or any(known.get(number) != leaf for number, leaf in found.items()):
-            self.table.leaves = {number: leaf for number, leaf in {**known, **found}.items() if leaf is not None}
+        if self.inferred_leaves or any(known.get(number) != leaf for number, leaf in leaves.items()):
+            self.table.leaves = {number: leaf for number, leaf in {**known, **leaves}.items() if leaf is not None}
             self.inferred_leaves = False
             self.results.classes_changed()
             self._changed = None
@@ -271,9 +269,9 @@ class Model:
         layer = Layer.P2P if self.results.has(Layer.P2P) else Layer.WORLD
         if not self.results.has(layer) or len(table.endpoints) < _FEWEST_OF_STRUCTURE:
             return
-        found = self.pair_table(layer)
-        apart = {} if table.halves else halves(found, table)
-        groups = {} if table.leaves else node_groups(found, table)
+        pairs = self.pair_table(layer)
+        apart = {} if table.halves else halves(pairs, table)
+        groups = {} if table.leaves else node_groups(pairs, table)
         if apart:
             table.halves = apart
         if groups:
@@ -463,11 +461,11 @@ class Model:
         The table is made once for the same results; nobody may change it.
         """
         at_last = self.pair_table(layer)
-        known, found = self._each_size.get(layer, (None, None))
-        if known is not at_last or found is None:
-            found = at_last.each_size(self.results, self.table, layer)
-            self._each_size[layer] = (at_last, found)
-        return found
+        known, sizes = self._each_size.get(layer, (None, None))
+        if known is not at_last or sizes is None:
+            sizes = at_last.each_size(self.results, self.table, layer)
+            self._each_size[layer] = (at_last, sizes)
+        return sizes
 
     def whole_table(self, layer: Layer) -> PairTable | None:
         """Return the results of a layer at each message size as arrays; None if arrays do not hold them all."""
@@ -480,16 +478,12 @@ class Model:
 
     def bad_measurements(self, *layers: Layer) -> Iterator[Measurement]:
         for layer in layers:
-            found = self.whole_table(layer)
-            if found is not None:
-                bad = set(found.row[found.bad].tolist())
+            table = self.whole_table(layer)
+            if table is not None:
+                bad = set(table.row[table.bad].tolist())
                 yield from (self.results.store.get(row) for row in self.results.rows((layer,)) if row in bad)
             else:
                 yield from (m for m in self.measurements(layer) if self.verdict(m).bad)
-
-    def hardware_pairs(self) -> list[tuple[int, int]]:
-        found = sorted(set(self.table.hardware))
-        return [(one, other) for one in found for other in found if one <= other]
 
     def retested(self) -> Iterator[tuple[bool, bool]]:
         """Yield for each pair that was tested again in p2p whether it was slow at first, and whether it passes now."""
@@ -580,16 +574,16 @@ class Model:
 
     def pairs_in(self, layers: Container[Layer]) -> list[tuple[str, str]]:
         """Return the ordered pairs, of endpoints or of nodes, that have a measurement in any of some layers."""
-        found = {(src, dst): None for layer, src, dst in self.results.pairs() if layer in layers}
+        pairs = {(src, dst): None for layer, src, dst in self.results.pairs() if layer in layers}
         for layer in self.addresses.layers:
             if layer in layers:
-                found.update(dict.fromkeys(self.addresses.node_pairs(layer)))
-        return list(found)
+                pairs.update(dict.fromkeys(self.addresses.node_pairs(layer)))
+        return list(pairs)
 
     def asked(self, name: str, default: Sequence[str] = ()) -> Sequence[Any]:
         """Return an option that is a list; a damaged recording may have anything there."""
-        found = self.options.get(name, default)
-        return found if isinstance(found, (list, tuple)) else default
+        option = self.options.get(name, default)
+        return option if isinstance(option, (list, tuple)) else default
 
     def plans(self, layer: Layer) -> bool:
         """Return True if a layer of pairs is part of the sweep, which has not ended."""
@@ -626,13 +620,13 @@ class Model:
         pair = (self.table.names[src], self.table.names[dst])
         running = pair in self.running
         if layer is Layer.HEALTH:
-            found = [
+            judged = [
                 (m, self.verdict(m))
                 for part in health_layers()
                 if src != dst and (m := self.measured_for(part, src, dst)) is not None
             ]
-            verdict = worst([v for _, v in found])
-            first = next((m for m, v in found if v is verdict), None)
+            verdict = worst([v for _, v in judged])
+            first = next((m for m, v in judged if v is verdict), None)
             return Cell(verdict, None, "", "", first, running)
         if src == dst and layer.spec.per is not Per.NODE_PAIR:
             return Cell(Verdict.UNTESTED, None, "", "", None, False)
@@ -648,19 +642,19 @@ class Model:
 
     def counts(self) -> dict[Verdict, int]:
         """Return how many measured cells of the pair and node layers have each verdict, pings included."""
-        found = Counter(self.verdict(measurement) for measurement in self.addresses.everything())
+        counted = Counter(self.verdict(measurement) for measurement in self.addresses.everything())
         for layer in self.results.layers:
-            found += self._verdict_counts(layer)
-        return dict(found)
+            counted += self._verdict_counts(layer)
+        return dict(counted)
 
     def _verdict_counts(self, layer: Layer) -> Counter[Verdict]:
         if not layer.spec.judged:
             # Without arrays, which a session keeps.
             return self.results.own_verdicts(layer)
-        found = self.whole_table(layer)
-        if found is None:
+        table = self.whole_table(layer)
+        if table is None:
             return Counter(map(self.verdict, self.measurements(layer)))
-        return found.verdict_counts()
+        return table.verdict_counts()
 
     def verdicts_in(self, layer: Layer) -> Iterator[Verdict]:
         """Yield the verdict of each pair of a layer: of endpoints, addresses or nodes. Pairs may be added meanwhile."""
@@ -675,18 +669,17 @@ class Model:
         Args:
             slow_by_load: Whether slow results of ranks are left out, because the load of their cores explains them.
         """
-        found = {self.verdict(one) for one in self.addresses.everything()}
+        verdicts = {self.verdict(one) for one in self.addresses.everything()}
         for layer in self.results.layers:
             counts = self._verdict_counts(layer)
-            if slow_by_load or (layer is Layer.WORLD and Verdict.SLOW in counts and self._slow_by_chance()):
+            if slow_by_load:
                 counts.pop(Verdict.SLOW, None)
-            found.update(counts)
-        return found
-
-    def _slow_by_chance(self) -> bool:
-        """Return True if all pairs that are slow in world pass in p2p."""
-        slow = ((src, dst) for verdict, src, dst in self.results.verdicts_in(Layer.WORLD) if verdict is Verdict.SLOW)
-        return all(self.results.verdict_between(Layer.P2P, *pair) is Verdict.OK for pair in slow)
+            elif layer is Layer.WORLD and Verdict.SLOW in counts:
+                slow = ((src, dst) for verdict, src, dst in self.results.verdicts_in(layer) if verdict is Verdict.SLOW)
+                if all(self.results.verdict_between(Layer.P2P, *pair) is Verdict.OK for pair in slow):
+                    del counts[Verdict.SLOW]
+            verdicts.update(counts)
+        return verdicts
 
     @property
     def elapsed(self) -> float:

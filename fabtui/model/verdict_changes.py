@@ -58,7 +58,10 @@ class VerdictChanges:
             before = Verdict.OK if before is Verdict.SLOW else before
             after = Verdict.OK if after is Verdict.SLOW else after
         if now.layer is Layer.P2P:
-            self._note_bad(time, (now.src, now.dst), bad=after.bad)
+            pair = now.src, now.dst
+            if self._times and (pair in self._bad) is not after.bad:
+                self._bad ^= {pair}
+                self._add_point(time)
         if before is after or not (after.bad or (before is not None and before.bad)):
             return None
         turn = VerdictChange(time, now.layer, now.src, now.dst, before, after, now.value, now.unit)
@@ -70,11 +73,6 @@ class VerdictChanges:
         """Begin to note the number of bad pairs, which are known now; continue if it was noted before."""
         if not self._times:
             self._bad = set(bad)
-            self._add_point(time)
-
-    def _note_bad(self, time: float, pair: tuple[str, str], *, bad: bool) -> None:
-        if self._times and (pair in self._bad) is not bad:
-            self._bad ^= {pair}
             self._add_point(time)
 
     def _add_point(self, time: float) -> None:
@@ -89,7 +87,7 @@ class VerdictChanges:
             return []
         first = self._times[0]
         step = max(1e-6, until - first) / count
-        found: list[int] = []
+        most_bad: list[int] = []
         points = itertools.chain(zip(self._times, self._counts, strict=True), [(math.inf, 0)])
         current, (time, number) = 0, next(points)
         for at in range(count):
@@ -99,5 +97,5 @@ class VerdictChanges:
                 current = number
                 most = max(most, current)
                 time, number = next(points)
-            found.append(most)
-        return [*found[:-1], self._counts[-1]]
+            most_bad.append(most)
+        return [*most_bad[:-1], self._counts[-1]]

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from fabtui.diagnosis.finding import Domain, Finding, Route, Severity
 from fabtui.exit_status import BAD
+from fabtui.model.events import NodeState
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Verdict, worst
-from fabtui.model.node_state import NodeState
 from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import UNICODE, Glyphs
 from fabtui.presentation.findings import placed_title

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from fabtui.model.cell_level import ratio
 from fabtui.model.endpoints import PairClass
+from fabtui.model.events import NodeState
 from fabtui.model.facts.link_limits import LEAST_BYTES, limit_of
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.node_state import NodeState
 from fabtui.presentation.cell_levels import Glyphs, style_of
 from fabtui.presentation.numbers import percent_text, spoken, spoken_text, value_text
 from fabtui.sanitize import one_line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from fabtui.errors import InputError
 
@@ -122,3 +122,7 @@ def check_suffix(path: Path, option: str) -> None:
     """Raise InputError if the ending of a name is of no format of reports."""
     if path.suffix.lower() not in (*HTML, *MARKDOWN):
         raise InputError(f"{option}: {path.name!r} should end in .html for a page, or in .md for Markdown")
+
+
+def takes_unicode(out: TextIO) -> bool:
+    return (out.encoding or "").lower().replace("-", "") in ("utf8", "utf16", "utf32")

@@ -17,8 +17,7 @@ from fabtui.presentation.cell_levels import ASCII, UNICODE, Glyphs
 from fabtui.presentation.preflight_lines import cut, nodes_text
 from fabtui.presentation.wording import plain
 from fabtui.presentation.wrapping import Line
-from fabtui.report.document import Lines
-from fabtui.report.text import takes_unicode
+from fabtui.report.document import Lines, takes_unicode
 from fabtui.sanitize import one_line
 
 #: Width of the lines in a pipe or a file.

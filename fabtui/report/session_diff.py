@@ -25,9 +25,9 @@ from fabtui.presentation.findings import finding_text, pairs_text, placed_title
 from fabtui.presentation.numbers import size_text, spoken_text, value_text
 from fabtui.presentation.verdict_line import sentence_of
 from fabtui.presentation.wording import plain, verdict_words
-from fabtui.report.document import Block, Items, Lines, Paragraph, Table
+from fabtui.report.document import Block, Items, Lines, Paragraph, Table, takes_unicode
 from fabtui.report.preflight import change_lines
-from fabtui.report.text import capped, takes_unicode, text
+from fabtui.report.text import capped, text
 from fabtui.sanitize import clean, one_line
 
 #: Maximum number of rows of pairs and of lines of findings.

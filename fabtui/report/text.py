@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TextIO
 
 from fabtui.presentation.wrapping import NOTHING, aligned, text_width
 from fabtui.report.document import Block, Entry, Items, Lines, Panel, Paragraph, Picture, Table
@@ -176,7 +175,3 @@ def wrapped(start: str, text: str, width: int) -> list[str]:
 
 def cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(width - 3, 10)] + "..."
-
-
-def takes_unicode(out: TextIO) -> bool:
-    return (out.encoding or "").lower().replace("-", "") in ("utf8", "utf16", "utf32")

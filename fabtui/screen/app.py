@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from rich.color import ColorSystem
 from textual import events, on, work
@@ -18,11 +18,14 @@ from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
-from textual.notifications import Notify
+from textual.notifications import Notify, SeverityLevel
 from textual.screen import ModalScreen, Screen
 
 from fabtui.config.file import value_of, write_settings
+from fabtui.config.options import OptionSpec
 from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.errors import InputError
 from fabtui.exit_status import BAD_INPUT, INTERRUPTED, NOT_TESTED
 from fabtui.export.atomic_write import write_bytes, write_text
@@ -33,14 +36,24 @@ from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.paths import user_path
 from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.job_board import JobBoard
 from fabtui.report.contents import document, document_text
 from fabtui.sanitize import clean, one_line
-from fabtui.screen import session_actions, view_actions
-from fabtui.screen.app_actions import login, node_under_cursor, view_named, write_and_notify, write_picture
-from fabtui.screen.context import ScreenSettings
-from fabtui.screen.keymap import PaletteCommands, check_keys, commands, fresh_settings, key_owners
+from fabtui.screen import session_actions
+from fabtui.screen.app_actions import (
+    VIEW_KEYS,
+    explain_key,
+    login,
+    node_under_cursor,
+    view_named,
+    write_and_notify,
+    write_picture,
+)
+from fabtui.screen.context import ScreenSettings, ViewName
+from fabtui.screen.keymap import check_keys, commands, fresh_settings, key_owners
 from fabtui.screen.keys import KEY_NAMES, shortcut
 from fabtui.screen.notifier import Notifier
+from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.terminal.internals import (
     LastingNotification,
     TerminalDriver,
@@ -51,9 +64,7 @@ from fabtui.screen.terminal.internals import (
     suspend_group,
     watch_hangup,
 )
-from fabtui.screen.themes.choice import ThemeChoice
-from fabtui.screen.themes.ramps import RAMP_OF_SYSTEM, ramp_of
-from fabtui.screen.themes.styles import cell_variables
+from fabtui.screen.themes import RAMP_OF_SYSTEM, ThemeChoice, cell_variables, ramp_of
 from fabtui.screen.views.command_line import CommandLine, CommandTable
 from fabtui.screen.views.dialogs import ConfirmScreen, ask_in_app, fit
 from fabtui.screen.views.findings import FindingsScreen
@@ -66,19 +77,9 @@ from fabtui.screen.views.node import NodeScreen
 from fabtui.screen.views.pair import PairScreen
 from fabtui.screen.widgets.main_head import lost_nodes
 from fabtui.screen.widgets.prompt import Prompt
+from fabtui.session.feeds.base import Feed
 from fabtui.session.feeds.baseline import read_baseline
 from fabtui.session.feeds.replay import ReplayFeed
-
-if TYPE_CHECKING:
-    from textual.notifications import SeverityLevel
-
-    from fabtui.config.options import OptionSpec
-    from fabtui.diagnosis.finding import Finding
-    from fabtui.diagnosis.preflight.checks import Preflight
-    from fabtui.presentation.job_board import JobBoard
-    from fabtui.screen.context import ViewName
-    from fabtui.screen.session_diagnosis import SessionDiagnosis
-    from fabtui.session.feeds.base import Feed
 
 #: Maximum frame rate (1/s). More would only cost bytes on the way to a distant terminal.
 RATE = 15.0
@@ -86,8 +87,6 @@ RATE = 15.0
 CLOSE_DEADLINE = 12.0
 #: Time (s) after that deadline for writing files when the terminal is gone.
 HANGUP_GRACE = 5.0
-#: Maximum time (s) that the place that a seek has reached is shown late for the sake of one frame, and of a turn of it.
-TOGETHER, _TURN = 3.0, 0.004
 #: Phases in which no measurement would be lost by leaving.
 IDLE_PHASES = ("start", "connect", "look", "done")
 #: Maximum number of settings problems shown as notifications; `fabtui config validate` prints all.
@@ -114,7 +113,7 @@ class FabricApp(App[int]):
     # Absolute: Textual resolves relative paths next to the module of a subclass.
     CSS_PATH = Path(__file__).with_name("app.tcss")
     BINDINGS: ClassVar[list[BindingType]] = [
-        shortcut("F", "findings", "app.findings", "show all findings", "findings", bar=("first", "always")),
+        shortcut("F", "view('findings')", "app.findings", "show all findings", "findings", bar=("first", "always")),
         shortcut("colon", "command_line", "app.command-line", "type a command", "command"),
         shortcut("e", "csv", "app.csv", "write all results to a CSV file", "CSV"),
         shortcut("E", "report", "app.report", "write a one-page report as HTML"),
@@ -125,7 +124,7 @@ class FabricApp(App[int]):
         shortcut("exclamation_mark", "login", "app.login", "open your own ssh on the node under the cursor"),
         shortcut("ctrl+o", "jump", "app.jump", "label every target with a letter"),
         shortcut("f2", "view('settings')", "app.settings", "show and change the settings"),
-        *view_actions.BINDINGS,
+        *VIEW_KEYS,
         shortcut("q", "quit", "app.quit", "end the processes on the nodes, and quit", "quit", bar=("always",)),
         shortcut("ctrl+c", "quit", "app.interrupt", "same as quit", priority=True),
         shortcut(
@@ -157,7 +156,6 @@ class FabricApp(App[int]):
         self._frame: asyncio.TimerHandle | None = None
         self._drawn = float("-inf")
         self._draw_timer: asyncio.TimerHandle | None = None
-        self._sought = False  #: Whether a seek began, and what it has reached was not drawn yet.
         self._feed_closed = False
         self._error_badge: str | None = None
         self._themes = ThemeChoice(self, settings, self.color_count)
@@ -185,7 +183,6 @@ class FabricApp(App[int]):
         return RAMP_OF_SYSTEM.get(self.console.color_system or "truecolor", "24")
 
     def get_driver_class(self) -> type[Driver]:
-        """Return the driver: fabtui's own on a terminal."""
         found = super().get_driver_class()
         return TerminalDriver if found is LinuxDriver else found
 
@@ -204,13 +201,6 @@ class FabricApp(App[int]):
         chosen = {name: tone for name, tone in tones.items() if own[name] is None and tone != "auto"}
         self.theme_variables = {**found, **cells, **chosen}
         return self.theme_variables
-
-    def refresh_css(self, animate: bool = True) -> None:
-        """Apply the theme; before the first screen, which reads the style sheet itself, there is nothing to restyle."""
-        if self._main is None:
-            self.stylesheet.set_variables(self.get_css_variables())
-        else:
-            super().refresh_css(animate)
 
     def _paint(self, *_: object) -> None:
         count = self.color_count
@@ -301,7 +291,7 @@ class FabricApp(App[int]):
         elif spec.key == "screen.notify":
             self._use_notifications(chosen)
         self.setting_texts[spec.key] = text
-        kept = ":save keeps it" if now else "from the next start, if :save writes it"
+        kept = "w in the settings (F2) keeps it" if now else "from the next start, if w writes it"
         self.notify(f"{spec.key} = {one_line(text, 100)}; {kept}")
         self.request_draw()
 
@@ -415,7 +405,6 @@ class FabricApp(App[int]):
             self._go_back(self.feed.model)
         if self._notifier is not None:
             self._notifier.look()
-        self._sought = self._sought or (self.feed is not None and self.feed.seeking)
         self.request_draw()
 
     def _go_back(self, model: Model) -> None:
@@ -449,26 +438,10 @@ class FabricApp(App[int]):
         if self.feed is not None and self.feed.seeking:
             # What is on the way is not drawn, only how far it is.
             self._main.tick()
-        elif self._sought:
-            self._sought = False
-            self.run_worker(self._show_together(), name="arrive", group="arrive", exclusive=True, exit_on_error=False)
-        else:
-            self._draw_all()
-
-    def _draw_all(self) -> None:
+            return
         self.main.draw()
         if self.screen is not self.main and hasattr(self.screen, "draw"):
             self.screen.draw()
-
-    async def _show_together(self) -> None:
-        """Show header, map, grid and findings of the state that a seek has reached in one frame."""
-        until, version = self._clock() + TOGETHER, self.model.version
-        with self.batch_update():
-            self._draw_all()
-            while not self.main.catch_up(version, _TURN) and self._clock() < until and not self._sought:  # noqa: ASYNC110
-                # Keys have their turn.
-                await asyncio.sleep(0.001)
-            self._draw_all()
 
     def _tick(self) -> None:
         if self.running or (self.feed is not None and self.feed.can_test and lost_nodes(self.model)):
@@ -491,10 +464,9 @@ class FabricApp(App[int]):
         elif any([await prompt.take(event) for prompt in self._prompts]):
             event.prevent_default()
         else:
-            view_actions.explain_key(self, event, key_owners(type(self)))
+            explain_key(self, event, key_owners(type(self)))
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Show the value of the cell under the mouse."""
         if self.screen is self._main:
             self._main.point_at(event.screen_x, event.screen_y)
 
@@ -590,9 +562,24 @@ class FabricApp(App[int]):
         lines = text.count("\n") + 1
         self.notify(f"{lines} line{'s' if lines != 1 else ''} copied (OSC 52; tmux needs `set-clipboard on`)")
 
+    def return_to(self, screen: Screen[Any]) -> bool:
+        """Leave all views above one; return False if it was the current one."""
+        moved = False
+        while self.screen is not screen and len(self.screen_stack) > 1:
+            self.pop_screen()
+            moved = True
+        return moved
+
+    def open_once(self, screen: Screen[Any]) -> None:
+        """Open a view; one of its kind that is open already is closed with the views above it."""
+        kinds = [type(view) for view in self.screen_stack]
+        if type(screen) in kinds:
+            self.return_to(self.screen_stack[kinds.index(type(screen)) - 1])
+        self.push_screen(screen)
+
     @on(MainScreen.PairChosen)
     def open_pair(self, message: MainScreen.PairChosen) -> None:
-        view_actions.open_once(self, PairScreen(message.source, message.target))
+        self.open_once(PairScreen(message.source, message.target))
 
     def selected_pair(self) -> tuple[int, int] | None:
         entries = self.main.cursor_entries()
@@ -600,14 +587,14 @@ class FabricApp(App[int]):
         return None if source is None or target is None else (source, target)
 
     def open_node(self, node: str) -> None:
-        view_actions.open_once(self, NodeScreen(node))
+        self.open_once(NodeScreen(node))
 
     def open_view(self, name: ViewName) -> None:
         if self.feed is None:
             return
         screen = view_named(self, self.feed, name)
         if screen is not None:
-            view_actions.open_once(self, screen)
+            self.open_once(screen)
 
     def run_step_of(self, finding: Finding) -> None:
         self.open_view("findings")
@@ -636,7 +623,7 @@ class FabricApp(App[int]):
             self._feed_closed, self._error_badge = False, None
             self.settings = self.settings._replace(title=path.name, baseline=None)
             self._make_feed = lambda: ReplayFeed(path, 1.0)
-            view_actions.return_to(self, self.main)
+            self.return_to(self.main)
             await self._run_feed(again=True)
 
         def start(yes: bool | None = True) -> None:
@@ -658,21 +645,22 @@ class FabricApp(App[int]):
         if not isinstance(self.screen, ModalScreen):
             self.push_screen(CommandLine(CommandTable(self, self.screen), self._commands_given, text))
 
-    def action_findings(self) -> None:
-        self.open_view("findings")
-
     def action_view(self, name: ViewName) -> None:
         self.open_view(name)
 
     def action_layer(self, name: str) -> None:
-        view_actions.return_to(self, self.main)
+        self.return_to(self.main)
         self.main.action_layer(name)
 
     def action_list(self) -> None:
-        view_actions.show_list(self, self.main)
+        """Show the worst pairs; on the main screen, switch between them and the grid."""
+        if not self.return_to(self.main) or self.main.view != "worst":
+            self.main.action_list()
 
     def action_log(self) -> None:
-        view_actions.show_log(self, self.main)
+        """Enlarge the event log; on the main screen, enlarge or shrink it."""
+        if not self.return_to(self.main) or not self.main.log_is_large:
+            self.main.action_log()
 
     def action_node(self, end: int) -> None:
         own = node_under_cursor(self.screen)
@@ -682,8 +670,8 @@ class FabricApp(App[int]):
             self.main.action_node(end)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        shown = isinstance(self.screen, FindingsScreen)
-        return False if action == "findings" and shown else super().check_action(action, parameters)
+        here = action == "view" and parameters == ("findings",) and isinstance(self.screen, FindingsScreen)
+        return False if here else super().check_action(action, parameters)
 
     def outline(self, label: str, pairs: Collection[tuple[str, str]]) -> None:
         self.main.navigation.outline(label, pairs)
@@ -695,7 +683,7 @@ class FabricApp(App[int]):
         position = self.main.source.axis.position
         if source not in position or destination not in position:
             return False
-        view_actions.return_to(self, self.main)
+        self.return_to(self.main)
         self.main.go_to((position[source], position[destination]))
         return True
 
@@ -714,7 +702,6 @@ class FabricApp(App[int]):
 
     @work(name="report", exclusive=True, exit_on_error=False)
     async def write_report(self, path: Path) -> None:
-        """Write a report of the session, in the format of the ending of its name."""
         self.notify("writing the report ...")
         done = f"report written to {one_line(str(path), 300)}"
 
@@ -749,7 +736,7 @@ class FabricApp(App[int]):
     def action_help(self) -> None:
         if not isinstance(self.screen, HelpScreen):
             about = views_of(self.screen)
-            view_actions.open_once(self, HelpScreen(key_owners(type(self)), about))
+            self.open_once(HelpScreen(key_owners(type(self)), about))
         else:
             self.notify("this is the help: / searches it, Esc leaves it")
 
@@ -770,7 +757,7 @@ class FabricApp(App[int]):
         if isinstance(self.screen, CommandLine):
             self.pop_screen()
         if not isinstance(self.screen, ModalScreen):
-            self.push_screen(CommandPalette({PaletteCommands}, id="--command-palette"))
+            self.push_screen(CommandPalette(id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         yield from commands(self, screen)

@@ -1,4 +1,4 @@
-"""Actions of the app in any view: views by name, the user's own login on a node, the grid as pictures."""
+"""Actions of the app in any view: views by name, keys that lead to them, a login on a node, the grid as pictures."""
 
 from __future__ import annotations
 
@@ -12,16 +12,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from textual import events
 from textual.app import App, SuspendNotSupported
-from textual.screen import Screen
+from textual.binding import Binding
+from textual.dom import DOMNode
+from textual.screen import ModalScreen, Screen
 
 from fabtui.diagnosis.knowledge.next_commands import login_words
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_bytes
+from fabtui.model.layers import Layer, key_layers
 from fabtui.pictures.drawing import png, svg
 from fabtui.pictures.heatmap import matrix_scene
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext, ViewName, context_of
+from fabtui.screen.keys import KEY_NAMES, bindings_of, group_title, keys_of, shortcut
+from fabtui.screen.terminal.internals import has_effect
 from fabtui.screen.views.findings import FindingsScreen
 from fabtui.screen.views.history import HistoryScreen
 from fabtui.screen.views.job import JobScreen, JobsScreen, RanksScreen
@@ -156,3 +162,47 @@ async def write_and_notify(context: AppContext, what: str, write: Callable[[], o
         context.notify(done)
         return True
     return False
+
+
+#: Maximum number of views that the answer to a key without effect lists.
+_MOST_PLACES = 2
+
+
+def layer_binding(layer: Layer) -> Binding:
+    return shortcut(layer.spec.key or "", f"app.layer('{layer}')", f"main.layer-{layer}", f"show layer {layer}")
+
+
+#: Keys of the views, in all views that have no other use for them.
+VIEW_KEYS = (
+    shortcut("g", "app.command_line('go ')", "main.jump", "go to an endpoint, a node or a pair by name", "go to"),
+    shortcut("t", "app.view('nodes')", "main.nodes", "show all nodes with their problems in a table", "nodes"),
+    shortcut("c", "app.view('nodes')", "main.connecting", "same as the key of the nodes table"),
+    shortcut("P", "app.view('preflight')", "main.preflight", "show node problems and differences"),
+    shortcut("n", "app.node(0)", "main.node", "show the node of the row", "node"),
+    shortcut("N", "app.node(1)", "main.column-node", "show the node of the column"),
+    shortcut("T", "app.view('topology')", "main.topology", "show domains, leaf switches, rails and nodes as a tree"),
+    shortcut("H", "app.view('history')", "main.history", "show what earlier sessions saw of each component"),
+    shortcut("J", "app.view('job')", "main.job", "show the job whose nodes these are"),
+    shortcut("v", "app.list", "main.list", "switch between the list of worst pairs and the grid", "list"),
+    shortcut("L", "app.log", "main.log", "enlarge or shrink the event log", "log"),
+    *map(layer_binding, key_layers()),
+)
+
+
+def explain_key(app: App[Any], event: events.Key, owners: list[type[DOMNode]]) -> None:
+    """Notify the user that a key has no effect here, and of its effect in other views."""
+    if isinstance(app.screen, ModalScreen) or has_effect(app, event.key):
+        return
+    places = [
+        f"{group_title(owner).lower()}: {binding.tooltip}"
+        for owner in owners
+        if not issubclass(owner, ModalScreen)
+        for binding in bindings_of(owner)
+        if event.key in keys_of(app, binding)
+    ]
+    name = KEY_NAMES.get(event.key) or (event.character if event.is_printable else event.key) or event.key
+    name = one_line(name, 20)
+    if places:
+        app.notify(f"{name} has no effect here. {'; '.join(places[:_MOST_PLACES])}")
+    elif event.is_printable:
+        app.notify(f"{name} has no effect: ? shows all keys")

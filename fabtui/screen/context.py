@@ -94,21 +94,13 @@ class AppContext(Protocol):
     def now(self) -> float:
         """Return the time of the session (s since the epoch); in a replay the time of the recording."""
 
-    def notify(self, message: str, *, severity: Severity = "information", timeout: float | None = None) -> None:
-        """Show a plain-text notification for some seconds."""
-
+    def notify(self, message: str, *, severity: Severity = "information", timeout: float | None = None) -> None: ...
     def request_draw(self) -> None:
         """Schedule the next frame; cheap enough to be called for every event."""
 
-    def draw_within(self, seconds: float) -> None:
-        """Schedule a frame at most some seconds from now."""
-
-    def run_worker(self, work: Coroutine[Any, Any, None], name: str, *, exit_on_error: bool) -> object:
-        """Run a coroutine in the background."""
-
-    def copy(self, text: str) -> None:
-        """Copy text to the clipboard of the terminal."""
-
+    def draw_within(self, seconds: float) -> None: ...
+    def run_worker(self, work: Coroutine[Any, Any, None], name: str, *, exit_on_error: bool) -> object: ...
+    def copy(self, text: str) -> None: ...
     def selected_pair(self) -> tuple[int, int] | None:
         """Return the endpoint numbers of the pair under the cursor of the grid, or None."""
 
@@ -117,12 +109,8 @@ class AppContext(Protocol):
     def run_step_of(self, finding: Finding) -> None:
         """Show the findings, and run the first next step of one of them."""
 
-    def open_job(self, job: str) -> None:
-        """Show a job of Slurm by its id; a job on other nodes is shown by its logs alone."""
-
-    def write_report(self, path: Path) -> object:
-        """Write a report of the session, in the format of the ending of its name."""
-
+    def open_job(self, job: str) -> None: ...
+    def write_report(self, path: Path) -> object: ...
     async def replay(self, file: str) -> Callable[[], object]:
         """Return what plays a recording in place of this session; `InputError` if the file is not a recording."""
 
@@ -136,16 +124,11 @@ class AppContext(Protocol):
     def change_setting(self, spec: OptionSpec, text: str) -> None:
         """Change a setting of this session; `InputError` if it does not take the value."""
 
-    def save_settings(self) -> object:
-        """Write the changed settings into the user's file."""
-
-    def outline(self, label: str, pairs: Collection[tuple[str, str]]) -> None:
-        """Outline the cells of ordered pairs of endpoints in the grid."""
-
+    def save_settings(self) -> object: ...
+    def outline(self, label: str, pairs: Collection[tuple[str, str]]) -> None: ...
     def show_pair(self, source: int, destination: int) -> bool:
         """Go back to the grid and its pair of two endpoint numbers; return False if the grid lacks it."""
 
 
 def context_of(node: DOMNode) -> AppContext:
-    """Return the app of a view or widget."""
     return cast("AppContext", node.app)

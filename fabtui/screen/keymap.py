@@ -9,12 +9,9 @@ from itertools import pairwise
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding
-from textual.command import DiscoveryHit, Hit, Hits, Provider
-from textual.content import Content
 from textual.dom import DOMNode
 from textual.keys import Keys, _character_to_key
 from textual.screen import ModalScreen, Screen
-from textual.visual import VisualType, visualize
 
 from fabtui.config.file import template
 from fabtui.screen.grid.widget import GridView
@@ -83,7 +80,6 @@ def key_owners(app: AppClass) -> list[type[DOMNode]]:
 
 
 def key_rows(app: AppClass) -> list[KeyRow]:
-    """Return all bindings of the screen, for the settings file and for generated tables."""
     return [
         KeyRow(one.id or "", one.key, one.tooltip or one.description, owner.__name__, group_title(owner))
         for owner in key_owners(app)
@@ -172,8 +168,6 @@ def _contexts(app: AppClass) -> Iterable[list[Binding]]:
         yield [binding for one in classes for binding in bindings_of(one) if binding.id]
 
 
-#: Columns of the palette that its lines do not have.
-_PALETTE_EDGES = 6
 #: Bindings without a command: the palette itself, and second keys for quit and for the nodes.
 _WITHOUT_COMMAND = ("app.commands", "app.interrupt", "main.connecting", "main.preflight")
 #: Parts of the ids of keys that only move the cursor: their commands appear only in search results.
@@ -181,7 +175,6 @@ _MOVES = ("grid.", "worst.", "detail.", ".layer-")
 
 
 def commands(app: App[int], screen: Screen[object]) -> Iterable[SystemCommand]:
-    """Yield a command for each key that works where the palette was opened, and one for the themes."""
     for owner in key_owners(type(app)):
         # The focused widget is the one that had the focus when the palette was opened.
         node = next((node for node in (app, screen, screen.focused) if isinstance(node, owner)), None)
@@ -192,34 +185,10 @@ def commands(app: App[int], screen: Screen[object]) -> Iterable[SystemCommand]:
                 continue
             text = binding.tooltip or binding.description
             yield SystemCommand(
-                f"{text[:1].upper()}{text[1:]}",
-                ", ".join(current_keys(app, binding)),
+                f"{text[:1].upper()}{text[1:]}  ({', '.join(current_keys(app, binding))})",
+                # A second line.
+                "",
                 partial(app.call_later, app.run_action, binding.action, node),
                 discover=not any(part in (binding.id or "") for part in _MOVES),
             )
     yield SystemCommand("Change the theme", "", app.action_change_theme)
-
-
-class PaletteCommands(Provider):
-    """Commands of the palette, one line each, with the keys at the right."""
-
-    async def discover(self) -> Hits:
-        for title, keys, call, shown in self._commands():
-            if shown:
-                yield DiscoveryHit(self._line(Content(title), keys), call, text=title)
-
-    async def search(self, query: str) -> Hits:
-        matcher = self.matcher(query)
-        for title, keys, call, _ in self._commands():
-            if (score := matcher.match(title)) > 0:
-                yield Hit(score, self._line(matcher.highlight(title), keys), call, text=title)
-
-    def _commands(self) -> list[SystemCommand]:
-        return sorted(self.app.get_system_commands(self.screen), key=lambda one: one.title)
-
-    def _line(self, title: VisualType, keys: str) -> Content:
-        text = visualize(self.app.screen, title)
-        assert isinstance(text, Content)
-        room = max(10, self.app.size.width - _PALETTE_EDGES - len(keys) - 1)
-        text = text.truncate(room, ellipsis=True)
-        return Content.assemble(text, " " * (room + 1 - text.cell_length), (keys, "bold $primary"))

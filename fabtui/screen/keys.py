@@ -48,7 +48,6 @@ def shortcut(keys: str, action: str, name: str, effect: str, label: str = "", **
 
 
 def bindings_of(owner: type) -> list[Shortcut]:
-    """Return the bindings that a class declares itself."""
     found = (binding for binding in owner.__dict__.get("BINDINGS", []) if isinstance(binding, Binding))
     return [
         one
@@ -59,7 +58,6 @@ def bindings_of(owner: type) -> list[Shortcut]:
 
 
 def group_title(owner: type[DOMNode]) -> str:
-    """Return the title of a class's bindings in help."""
     return owner.BINDING_GROUP_TITLE or owner.__name__
 
 

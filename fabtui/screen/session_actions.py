@@ -5,19 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual.binding import Binding
 
 from fabtui.errors import InputError
+from fabtui.model.events import Experiment
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext
+from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.keys import shortcut
-
-if TYPE_CHECKING:
-    from fabtui.model.events import Experiment
-    from fabtui.screen.grid.axis import AxisEntry
-    from fabtui.session.feeds.base import Feed, Playback
+from fabtui.session.feeds.base import Feed, Playback
 
 
 def testable(context: AppContext, refused: str) -> Feed | None:
@@ -33,7 +31,6 @@ def testable(context: AppContext, refused: str) -> Feed | None:
 
 
 def retest(context: AppContext, pairs: Sequence[tuple[AxisEntry, AxisEntry]]) -> None:
-    """Test pairs again."""
     if (feed := testable(context, "no pair is tested")) is None:
         return
     names = context.model.endpoints
@@ -66,21 +63,18 @@ def confirm(context: AppContext, experiments: Sequence[Experiment]) -> None:
 
 
 def sweep(context: AppContext) -> None:
-    """Run the sweep again."""
     if (feed := testable(context, "")) is not None:
         context.notify("running the sweep again")
         context.run_worker(report(context, feed.sweep()), "sweep", exit_on_error=False)
 
 
 def probe_again(context: AppContext, nodes: Sequence[str]) -> None:
-    """Probe nodes again."""
     if (feed := testable(context, "")) is not None:
         context.notify("probing again: " + ", ".join(one_line(node, 60) for node in nodes))
         context.run_worker(report(context, feed.look(nodes)), "look", exit_on_error=False)
 
 
 def watch(context: AppContext) -> None:
-    """Start or stop testing all pairs in the background."""
     if (feed := testable(context, "watching would test pairs")) is not None:
         feed.watch(not context.model.watching)
         context.request_draw()
@@ -94,7 +88,6 @@ def pause(context: AppContext) -> None:
 
 
 async def report(context: AppContext, request: Coroutine[Any, Any, None]) -> None:
-    """Wait for a request, and notify the user if it fails."""
     try:
         await request
     except Exception as error:
@@ -135,7 +128,6 @@ def replay_of(context: AppContext) -> tuple[Feed, Playback] | None:
 
 
 def seek_by(context: AppContext, steps: int) -> None:
-    """Go forward by some steps, or back."""
     if (found := replay_of(context)) is not None:
         feed, state = found
         step = state.length * _STEP if state.length else _STEP_SECONDS
@@ -181,7 +173,6 @@ async def _show_turn(context: AppContext, feed: Feed, step: int) -> None:
 
 
 def change_speed(context: AppContext, step: int) -> None:
-    """Play twice or half as fast."""
     if (found := replay_of(context)) is not None:
         feed, state = found
         speed = _FASTEST if state.speed is None else state.speed * 2.0**step

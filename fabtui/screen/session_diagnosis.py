@@ -96,7 +96,6 @@ class SessionDiagnosis:
 
     @property
     def current(self) -> bool:
-        """True if the findings are about the latest results."""
         return self._of == self._model.version
 
     @property
@@ -171,13 +170,6 @@ class SessionDiagnosis:
             if timer is not None:
                 timer.cancel()
         self._timer = self._preflight_timer = None
-
-    def reaches(self, version: int, budget: float) -> bool:
-        """Work for about ``budget`` seconds; return True once the findings are about a version of the model."""
-        if self._of < version:
-            self._resting_until = 0.0
-            self.step(budget)
-        return self._of >= version
 
     def step(self, budget: float) -> bool:
         """Work for about ``budget`` seconds; return True if there is more to do."""

@@ -12,7 +12,6 @@ import stat
 import time
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -144,7 +143,7 @@ class EventPump:
         """
         left = iter(events)
         while batch := await asyncio.to_thread(lambda: list(itertools.islice(left, MAX_PENDING))):
-            self._pending += [replace(event, seq=self._seq + at) for at, event in enumerate(batch)]
+            self._pending += [msgspec.structs.replace(event, seq=self._seq + at) for at, event in enumerate(batch)]
             self._seq += len(batch)
             self._wake.set()
             await self.flush()

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from fabtui.diagnosis.pairs.traffic_path import in_steps
 from fabtui.lab.faults import Fault
 from fabtui.model.counter_log import deltas
@@ -480,7 +482,7 @@ class Sweep:
                         problem = await self._experiment(one)
                 except TimeoutError:
                     problem = f"had no time within {CONFIRM_DEADLINE:.0f} s"
-            self._pump.emit(replace(one, problem=problem))
+            self._pump.emit(msgspec.structs.replace(one, problem=problem))
         for host in list(self.context.hosts.values()):
             if host.engine.env != base or asyncio.get_running_loop().time() >= until:
                 await host.stop()

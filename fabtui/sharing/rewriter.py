@@ -276,7 +276,7 @@ _FIXED_TEXT = re.compile(
 #: Keys that are names of fields; a node may have the same name.
 _FIELDS = frozenset(
     {
-        *(one.name for event in EVENTS.values() for one in fields(event)),
+        *(name for event in EVENTS.values() for name in event.__struct_fields__),
         *(one.name for kind in (Endpoint, Measurement) for one in fields(kind)),
         *("host", "user", "name", "switch", "leaf"),
     }

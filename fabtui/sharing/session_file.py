@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from fabtui.errors import InputError
 from fabtui.export.csv import COLUMNS
 from fabtui.importers.sources import sources
-from fabtui.model.event_decoding import event_from_json
+from fabtui.model.events import event_from_json
 from fabtui.model.recording import EventReader, read_events
 from fabtui.sanitize import escaped
 

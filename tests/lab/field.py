@@ -16,7 +16,6 @@ QUICK = ("--ranks-per-node", "2", "--bytes", "64k", "--iters", "4", "--warmup", 
 
 
 def network_in(folder: Path, nodes: int, rails: int, **more: Any) -> Network:
-    """Return a network of nodes for tests."""
     return Network(folder, nodes, rails, variables=login_variables(folder), **more)
 
 

@@ -39,7 +39,7 @@ while (($#)); do
     *) words+=("$1"); shift ;;
     esac
 done
-exec 9>{folder}/place$((RANDOM % 6))
+exec 9>"{folder}/place$((RANDOM % 6))"
 flock -w 20 9 || exit 75
 here=$(mktemp -d) && cd "$here" || exit 1
 trap 'rm -rf "$here"' EXIT
@@ -212,7 +212,7 @@ class Fabric:
             (tools / tool).write_text(script)
             (tools / tool).chmod(0o755)
         config = self._net.folder / "sshd_config"
-        config.write_text(config.read_text().replace("SetEnv ", f"SetEnv PATH={tools}:{_PATH} "))
+        config.write_text(config.read_text().replace("SetEnv ", f'SetEnv "PATH={tools}:{_PATH}" '))
         for name in self._net.names:
             output = self._net.on(name, str(tools / "ibstat"))
             guid = output.partition("Port GUID: 0x")[2][:16]

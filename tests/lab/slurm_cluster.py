@@ -180,7 +180,6 @@ GresTypes=gpu
         return len(states) == len(self.names) and all(state == "idle" for state in states)
 
     def environment(self, **more: str) -> dict[str, str]:
-        """Return the environment of users of the cluster."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
         path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
         return {**kept, "PATH": path, "SLURM_CONF": str(self.folder / "slurm.conf"), **more}
@@ -222,7 +221,6 @@ GresTypes=gpu
         return number
 
     def state(self, job: str) -> str:
-        """Return the state of a job."""
         return self.run("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T").stdout.strip()
 
     def steps(self, job: str) -> list[str]:

@@ -117,3 +117,13 @@ def test_a_lab_by_hand_is_tested_broken_and_gone(capsys: pytest.CaptureFixture[s
     finally:
         assert lab("down") == "lab: removed\n"
     assert list(labs_folder().iterdir()) == []
+
+
+def test_the_planted_share_of_packets_is_lost(network: Network) -> None:
+    network.plant("n001.eth0=loss-out:20%")
+    try:
+        ping = network.on("n001", "sh", "-c", f"ping -q -i 0.002 -c 2000 {network.address('n000', 0)} || true")
+        # Frames within a rail pass one table of rules, not two: that would be 36 %.
+        assert 15 < float(re.findall(r"([\d.]+)% packet loss", ping)[0]) < 25
+    finally:
+        network.heal()

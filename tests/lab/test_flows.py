@@ -13,10 +13,7 @@ import pytest
 from fabtui.lab.network import Network, missing
 from tests.lab.field import QUICK, Outcome, network_in, run
 
-pytestmark = [
-    pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"),
-    pytest.mark.planted,
-]
+pytestmark = [pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"), pytest.mark.planted]
 
 #: What a test of addresses alone needs, and what ranks need besides.
 ADDRESSES = ("--probes", "ping,udp")

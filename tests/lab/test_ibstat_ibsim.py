@@ -92,7 +92,7 @@ class Fabric:
         tools.mkdir(exist_ok=True)
         # The preloaded library keeps files in the current folder, and is for the tool alone.
         (tools / "ibstat").write_text(
-            f'#!/bin/sh\ncd {self.folder} && LD_PRELOAD={PRELOADS[0]} exec {run_command.find("ibstat")} "$@"\n'
+            f'#!/bin/sh\ncd "{self.folder}" && LD_PRELOAD={PRELOADS[0]} exec {run_command.find("ibstat")} "$@"\n'
         )
         (tools / "ibstat").chmod(0o755)
         with monkeypatch.context() as patch:

@@ -15,10 +15,7 @@ from tests.forked import fabtui
 from tests.lab.field import QUICK, network_in, run
 from tests.wire.sshd import login_variables
 
-pytestmark = [
-    pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"),
-    pytest.mark.planted,
-]
+pytestmark = [pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"), pytest.mark.planted]
 
 MESH = ("--probes", "ping,udp")
 STRANGE = "02:ee:00:00:00:99"

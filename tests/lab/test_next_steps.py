@@ -17,10 +17,7 @@ from fabtui.lab.network import Network, missing
 from tests.lab.field import QUICK, network_in, run
 from tests.lab.test_link_layer import old_entry, same_mac
 
-pytestmark = [
-    pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"),
-    pytest.mark.planted,
-]
+pytestmark = [pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"), pytest.mark.planted]
 
 PINGS, MESH = ("--probes", "ping"), ("--probes", "ping,udp")
 PAIRS = ("--probes", "p2p", "--layers", "p2p", *QUICK, "--bytes", "1M")
@@ -97,10 +94,7 @@ FAULTS: dict[str, tuple[tuple[str, ...], list[Fault]]] = {
         ],
     ),
     # On busy cores the other direction may be slow as well, and less than the limit arrives.
-    "receives": (
-        PAIRS,
-        [Fault("n1.eth1=slow-in:12MB", "n1:1 is slow with ", r" ([2-9]|1\d)(\.\d)?M\b")],
-    ),
+    "receives": (PAIRS, [Fault("n1.eth1=slow-in:12MB", "n1:1 is slow with ", r" ([2-9]|1\d)(\.\d)?M\b")]),
     "sends": (PAIRS, [Fault("n2.eth0=slow-out:12MB", "n2:0 is slow with ", "qdisc tbf")]),
 }
 

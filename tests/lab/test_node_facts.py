@@ -19,10 +19,7 @@ from fabtui.lab.network import Network, missing
 from tests.forked import fabtui
 from tests.lab.field import QUICK, network_in, run
 
-pytestmark = [
-    pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"),
-    pytest.mark.planted,
-]
+pytestmark = [pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"), pytest.mark.planted]
 
 CGROUPS = Path("/sys/fs/cgroup")
 PORT = 29500
@@ -106,7 +103,7 @@ def plant(network: Network) -> None:
     network.plant("n1.eth1=slow-out:6MB")
     network.on("n1", "sh", "-c", "mount --bind /var/tmp /var/tmp && mount -o remount,bind,noexec /var/tmp")
     home = network.folder
-    network.on("n1", "sh", "-c", f"mount --bind {home} {home} && mount -o remount,bind,ro {home}")
+    network.on("n1", "sh", "-c", f"mount --bind '{home}' '{home}' && mount -o remount,bind,ro '{home}'")
     # The table of n2 is full, its name server does not answer, and a login takes 9 s.
     bind(network, "n2", "resolv", "nameserver 10.1.0.99\n", "/etc/resolv.conf")
     maximum = Path("/proc/sys/net/netfilter/nf_conntrack_max").read_text()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from fabtui.diagnosis.knowledge.step_command import StepCommand
 from fabtui.model.endpoints import Endpoint, pair_class

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fabtui.screen.terminal.control_filter import as_ascii
+from fabtui.screen.terminal.internals import as_ascii
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
 

@@ -1,4 +1,4 @@
-"""Settings that are changed on the screen: `:set`, the view of all settings, and the file that they are saved in."""
+"""Settings that are changed on the screen: the view of all settings, `:theme`, and the file that they are saved in."""
 
 from __future__ import annotations
 
@@ -9,16 +9,30 @@ import pytest
 from textual.pilot import Pilot
 
 from fabtui.screen.app import FabricApp
-from fabtui.screen.views.command_line import CommandTable
 from fabtui.screen.views.settings import SettingsScreen
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
 
 
-async def command(pilot: Pilot[Any], text: str) -> None:
-    await pilot.press("colon")
+async def change(pilot: Pilot[Any], name: str, text: str) -> None:
+    """Give a setting a value in the view of all settings."""
+    app = pilot.app
+    if not isinstance(app.screen, SettingsScreen):
+        await pilot.press("f2")
+        await pilot.pause()
+    assert isinstance(app.screen, SettingsScreen)
+    await pilot.press("home")
+    while app.screen.table.selected is not None and app.screen.table.selected.name != name:
+        await pilot.press("down")
+    await pilot.press("enter")
     await pilot.pause()
-    await pilot.press(*("space" if one == " " else one for one in text), "enter")
+    await pilot.press("ctrl+u", *("space" if one == " " else one for one in text), "enter")
+    await pilot.pause()
+
+
+async def saved(app: FabricApp, pilot: Pilot[Any]) -> None:
+    await pilot.press("w")
+    await app.workers.wait_for_complete([one for one in app.workers if one.name == "settings"])
     await pilot.pause()
 
 
@@ -30,43 +44,39 @@ async def test_a_setting_changes_at_once_and_the_file_when_asked(opened: Opened,
     path = tmp_path / "config.toml"
     path.write_text('# mine\n[screen]\ntheme = "dark"  # as at home\n')
     async with opened(FakeFeed(sweep_of_two().events), config=path) as (app, pilot):
-        await command(pilot, "set theme light")
+        await change(pilot, "screen.theme", "light")
         assert app.theme == "light"
-        assert "screen.theme = light; :save keeps it" in messages(app)
+        assert "screen.theme = light; w in the settings (F2) keeps it" in messages(app)
         assert '"dark"' in path.read_text()
-        await command(pilot, "save")
-        await app.workers.wait_for_complete([one for one in app.workers if one.name == "settings"])
+        await saved(app, pilot)
         assert path.read_text() == '# mine\n[screen]\ntheme = "light"  # as at home\n'
         assert app.unsaved_settings == {}
-        await command(pilot, "set theme default")
+        await pilot.press("escape", "colon", *"theme", "space", *"default", "enter")
+        await pilot.pause()
         assert app.theme == "dark"
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    ("name", "text", "problem"),
     [
-        ("set thme x", "there is no setting 'thme'; did you mean theme?"),
-        ("set theme ligt", "there is no theme 'ligt'; did you mean light?"),
-        ("set timeout soon", "session.timeout: 'soon' is not a time"),
-        ("set notify", "notify needs a value: how the terminal reports ended sweeps and changes; expected off, bell"),
-        ("theme ligt", "there is no theme 'ligt'; did you mean light?"),
+        ("screen.theme", "ligt", "there is no theme 'ligt'; themes: ansi, dark,"),
+        ("session.timeout", "soon", "session.timeout: 'soon' is not a time"),
+        ("screen.notify", "", "screen.notify: the string is empty"),
     ],
 )
-async def test_a_wrong_value_is_one_clear_line(opened: Opened, text: str, problem: str) -> None:
+async def test_a_wrong_value_is_one_clear_line(opened: Opened, name: str, text: str, problem: str) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(120, 40)) as (app, pilot):
-        await command(pilot, text)
+        await change(pilot, name, text)
         assert problem in screen_text(app)
         assert app.setting_texts == {}
 
 
-async def test_settings_and_values_are_completed(opened: Opened) -> None:
-    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        table = CommandTable(app, app.screen)
-        assert "set theme" in await table.completions("set th")
-        assert await table.completions("set notify b") == ["set notify bell"]
-        assert await table.completions("set ascii ") == ["set ascii true", "set ascii false", "set ascii default"]
-        assert "set theme high-contrast" in await table.completions("set theme h")
+async def test_a_theme_that_does_not_exist_is_one_clear_line(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(120, 40)) as (app, pilot):
+        await pilot.press("colon", *"theme", "space", *"ligt", "enter")
         await pilot.pause()
+        assert "there is no theme 'ligt'; did you mean light?" in screen_text(app)
+        assert app.setting_texts == {}
 
 
 async def test_the_view_shows_values_and_sources_and_changes_them(opened: Opened, tmp_path: Path) -> None:
@@ -81,7 +91,7 @@ async def test_the_view_shows_values_and_sources_and_changes_them(opened: Opened
         await pilot.press(*"/scratch/me", "enter")
         await pilot.pause()
         assert isinstance(app.screen, SettingsScreen)
-        assert "recording.folder = /scratch/me; from the next start, if :save writes it" in messages(app)
+        assert "recording.folder = /scratch/me; from the next start, if w writes it" in messages(app)
         shown = screen_text(app)
         assert "changed here" in shown
         assert "1 changed: w saves" in shown
@@ -96,7 +106,6 @@ async def test_the_view_shows_values_and_sources_and_changes_them(opened: Opened
         await pilot.press("d", "w")
         await app.workers.wait_for_complete([one for one in app.workers if one.name == "settings"])
         assert '\n#folder = "/scratch/me"\n' in path.read_text()
-        await command(pilot, "set")
         await pilot.press("f2")
         await pilot.pause()
         assert len(app.screen_stack) == 1
@@ -106,11 +115,11 @@ async def test_a_file_that_cannot_be_changed_is_named(opened: Opened, tmp_path: 
     path = tmp_path / "config.toml"
     path.write_text("[screen\n")
     async with opened(FakeFeed(sweep_of_two().events), config=path) as (app, pilot):
-        await command(pilot, "save")
+        await pilot.press("f2", "w")
+        await pilot.pause()
         assert "nothing to save" in messages(app)
-        await command(pilot, "set timeout 20")
-        await command(pilot, "save")
-        await app.workers.wait_for_complete([one for one in app.workers if one.name == "settings"])
+        await change(pilot, "session.timeout", "20")
+        await saved(app, pilot)
         assert "is not TOML, so it cannot be changed" in messages(app)
         assert path.read_text() == "[screen\n"
         assert app.unsaved_settings == {"session.timeout": "20"}

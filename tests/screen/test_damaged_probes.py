@@ -14,7 +14,7 @@ from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.knowledge.next_commands import by_hand, path_commands
 from fabtui.diagnosis.links.rdma_ports import port_problems
 from fabtui.diagnosis.preflight.checks import preflight
-from fabtui.model.event_decoding import event_from_json
+from fabtui.model.events import event_from_json
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.screen.views.node import node_lines

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
@@ -123,7 +123,7 @@ async def test_c_runs_the_experiments_of_the_selected_finding_and_shows_what_the
         assert list(app._notifications)[-1].message == "experiments are running already"
         alone = feed.confirmed[0]
         row = Measurement(Layer.P2P, *FAILED, Verdict.FAILED, unit="GB/s", arm=alone.arm, time=feed.model.now)
-        feed.play([Measured([row], time=feed.model.now), replace(alone, time=feed.model.now)])
+        feed.play([Measured([row], time=feed.model.now), msgspec.structs.replace(alone, time=feed.model.now)])
         feed.play([PhaseStart(name="done", time=feed.model.now)])
         for _ in range(60):
             await pilot.pause(0.1)

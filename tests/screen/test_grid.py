@@ -291,8 +291,8 @@ async def test_cells_under_test_are_marked(opened: Opened) -> None:
         assert slot_at(app.main.source, "n000:0", "n000:1") is CellStyle.GOOD
         assert any("349▸" in line for line in lines_of(app.main.grid))
         source, numbers = app.main.source, app.main.source.axis.position
-        narrow = source.row(numbers[0], 0, source.columns.size, 1)[0]
-        assert narrow[numbers[1]] == CellStyle.RUNNING, "a narrow cell has no other mark"
+        narrow = source.row(numbers[0], 0, source.columns.size, 1)
+        assert narrow[numbers[1]][0] == CellStyle.RUNNING, "a narrow cell has no other mark"
 
 
 async def test_layers_show_their_own_values(opened: Opened) -> None:

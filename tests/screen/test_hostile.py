@@ -197,10 +197,8 @@ async def test_no_widget_can_write_to_the_terminal_what_it_would_act_on(opened: 
         await pilot.pause()
         palette = app.main.grid.palette
         runs: list[tuple[int, str]] = [(CellStyle.HEADER, NASTY)]
-        header = (CellStyle.HEADER, NASTY)
         drawn = [strip.render(app.console) for strip in app.screen._compositor.render_strips()]
         drawn += [palette.ready(runs), palette.strip(runs, None).render(app.console)]
-        drawn.append(palette.ready_texts(header, bytes([CellStyle.GOOD]), [NASTY], [], []))
         assert any("[2J]52;c;AAAA" in line for line in drawn)
         for line in drawn:
             assert strip_codes(line).isprintable(), line

@@ -270,7 +270,7 @@ CASES: dict[str, Case] = {
     "app.jump": Case(lambda w: w.screen == "JumpScreen"),
     "app.settings": Case(lambda w: w.screen == "SettingsScreen"),
     "settings.back": Case(lambda w: w.app.screen is w.app.main, before=("f2",)),
-    "settings.change": Case(lambda w: w.screen == "CommandLine", before=("f2",)),
+    "settings.change": Case(lambda w: w.focus == "prompt-input", before=("f2",)),
     "settings.default": Case(lambda w: w.app.setting_texts == {"screen.theme": "default"}, before=("f2",)),
     "settings.save": Case(lambda w: "nothing to save" in w.notifications, before=("f2",)),
     "settings.up": setting("screen.theme", "down"),
@@ -527,7 +527,9 @@ async def test_a_binding_is_added_in_one_place(opened: Opened, monkeypatch: pyte
     async with opened(FakeFeed(sweep_of_two().events), keys={"findings.duplicate": "f8"}) as (app, pilot):
         await press(pilot, "F")
         assert "f8 duplicate" in screen_text(app).splitlines()[-1]
-        assert "Copy the findings twice" in {command.title for command in app.get_system_commands(app.screen)}
+        assert "Copy the findings twice" in {
+            command.title.partition("  (")[0] for command in app.get_system_commands(app.screen)
+        }
         await press(pilot, "f8")
         assert "n002 failed" in app.clipboard
         await press(pilot, "question_mark")

@@ -19,11 +19,11 @@ async def test_the_panel_is_filled_again_after_another_layout(opened: Opened, ke
                 break
             await pilot.pause(0.05)
         app.main.draw()
-        before = app.main.panel.text
+        before = app.main.panel.shown.plain
         assert len(before.splitlines()) > 20
         await pilot.press(*keys.split())
         await pilot.pause(0.1)
-        assert app.main.panel.text == before
+        assert app.main.panel.shown.plain == before
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from textual.drivers._writer_thread import WriterThread
 
@@ -74,7 +75,7 @@ def notified(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 def after(story: Story, *more: Event) -> list[Event]:
     """Return the events since the last call, and further ones."""
     found, story.events[:] = list(story.events), []
-    return [*found, *(replace(event, time=story.now) for event in more)]
+    return [*found, *(msgspec.structs.replace(event, time=story.now) for event in more)]
 
 
 async def test_the_end_of_a_sweep_is_notified_with_its_findings(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from fabtui.model.events import EndpointsAdded
@@ -115,29 +115,6 @@ async def test_a_pair_that_is_shown_goes_back_too(tmp_path: Path) -> None:
         await until(pilot, lambda: not app.model.endpoints)
         await settled(app, pilot)
         assert app.screen is app.main, "the pair does not exist yet"
-
-
-async def test_all_of_a_place_that_a_seek_reaches_is_shown_in_one_frame(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with replayed(tmp_path) as (app, pilot, feed):
-        await settled(app, pilot)
-        shown: list[tuple[bool, bool]] = []
-        end_batch = app._end_batch
-
-        def ended() -> None:
-            end_batch()
-            if app._batch_count == 0 and app.main.findings is not None:
-                shown.append((app.main.findings.known, app.main.view_state.index.complete))
-
-        monkeypatch.setattr(app, "_end_batch", ended)
-        for place in (20.0, 1000.0):
-            shown.clear()
-            feed.seek(place)
-            assert feed.playback is not None
-            assert feed.playback.reached is not None, "the seek is shown from its first moment"
-            await until(pilot, lambda: not feed.seeking and bool(shown))
-            assert (True, True) in shown
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 
 from fabtui.diagnosis.knowledge.next_commands import login_words, on_node
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight
-from fabtui.model.command_log import CommandRun
 from fabtui.model.events import CommandEnd, CommandStart, NodeState
+from fabtui.model.session_logs import CommandRun
 from fabtui.presentation.wording import plain
 from fabtui.screen.app_actions import node_under_cursor
 from fabtui.screen.views.detail_base import RunScreen, SteppedScreen

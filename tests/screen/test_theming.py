@@ -15,8 +15,7 @@ from fabtui.errors import InputError
 from fabtui.presentation.cell_levels import CellStyle, Glyphs
 from fabtui.screen.app import FabricApp
 from fabtui.screen.context import ScreenSettings
-from fabtui.screen.themes.ramps import ramp_of, read_theme, read_theme_file, theme_names
-from fabtui.screen.themes.styles import check
+from fabtui.screen.themes import check, ramp_of, read_theme, read_theme_file, theme_names
 
 COUNTS = ("24", "256", "16", "none")
 #: The colours that must not be taken for each other.

@@ -33,7 +33,7 @@ def watched(*values: float | None) -> Story:
 async def test_the_panel_has_values_over_time_of_the_selected_pair(opened: Opened) -> None:
     story = watched(350.0, 175.0, None, 352.0)
     async with opened(FakeFeed(story.events)) as (app, _):
-        panel = app.main.panel.text
+        panel = app.main.panel.shown.plain
         line = next(line for line in panel.splitlines() if line.startswith(" trend"))
         assert "5 in 0:0" in line
         assert "T" in line
@@ -43,12 +43,12 @@ async def test_the_panel_has_values_over_time_of_the_selected_pair(opened: Opene
 async def test_the_panel_ranks_many_values_of_the_selected_pair(opened: Opened) -> None:
     story = watched(350.0, 175.0, None, 352.0, 351.0)
     async with opened(FakeFeed(story.events)) as (app, _):
-        assert "min 175  median 350  p99 352 GB/s" in app.main.panel.text
+        assert "min 175  median 350  p99 352 GB/s" in app.main.panel.shown.plain
 
 
 async def test_one_attempt_is_no_trend(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, _):
-        assert "trend" not in app.main.panel.text
+        assert "trend" not in app.main.panel.shown.plain
 
 
 async def test_the_title_has_bad_pairs_over_time_while_watching(opened: Opened) -> None:

@@ -11,9 +11,8 @@ from fabtui.model.measurement import Verdict
 from fabtui.presentation.cell_levels import CellStyle
 from fabtui.presentation.wording import verdict_style, verdict_tone
 from fabtui.screen.app import FabricApp
-from fabtui.screen.terminal.ansi_strips import Codes, codes_of
-from fabtui.screen.themes.ramps import ramp_of, read_theme, theme_names
-from fabtui.screen.themes.styles import cell_variables
+from fabtui.screen.terminal.ansi_strips import codes_of
+from fabtui.screen.themes import cell_variables, ramp_of, read_theme, theme_names
 from tests.screen.conftest import Opened
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
 from tests.screen.test_verdict import diagnosed
@@ -31,7 +30,7 @@ VIEWS = {
 }
 
 
-def codes_on_screen(app: FabricApp, text: str) -> Iterator[Codes]:
+def codes_on_screen(app: FabricApp, text: str) -> Iterator[str]:
     """The codes of all pieces of the screen with a text, or one of several."""
     for strip in app.screen._compositor.render_strips():
         for segment in strip:

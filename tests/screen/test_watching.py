@@ -69,10 +69,10 @@ async def test_a_cell_with_another_result_lights_up_and_goes_out(
         feed.play(again(story, value=120.0))
         await pilot.pause(0.1)
         assert cell(app) == (CellStyle.FLASH, "  120 ")
-        assert app.main.grid._rows[0].slots[1] == CellStyle.FLASH
+        assert app.main.grid._rows[0][0][1][0] == CellStyle.FLASH
         await pilot.pause(0.8)
         assert cell(app)[0] is CellStyle.SLOW
-        assert app.main.grid._rows[0].slots[1] == CellStyle.SLOW
+        assert app.main.grid._rows[0][0][1][0] == CellStyle.SLOW
 
 
 async def test_a_flapping_pair_is_marked_though_it_is_well(opened: Opened) -> None:
@@ -115,7 +115,7 @@ async def test_the_layer_change_shows_ratios_and_its_own_scale(opened: Opened, t
         assert cell(app) == (CellStyle.SLOW, " .502▾")
         assert app.main.source.cell(0, 2, 6) == (CellStyle.GOOD, " 1.00 ")
         assert app.main.source.cell(3, 6, 6)[0] is CellStyle.SKIPPED, "dead then, dead now"
-        assert "349 GB/s then, 175 GB/s now" in app.main.panel.text
+        assert "349 GB/s then, 175 GB/s now" in app.main.panel.shown.plain
         assert " .  ok " in text
         await pilot.press("right_square_bracket")
         assert (app.main.grid.row, app.main.grid.column) == (0, 1), "what got worse is what is wrong here"

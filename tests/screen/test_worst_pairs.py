@@ -7,8 +7,8 @@ from dataclasses import replace
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import plain
 from fabtui.presentation.wrapping import text_width
-from fabtui.screen.widgets.headings import heading_at
 from fabtui.screen.widgets.sorted_table import Columns, Sorting, TableCell, TableRow, table_lines
+from fabtui.screen.widgets.text_line import heading_at
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
 from tests.screen.test_verdict import diagnosed

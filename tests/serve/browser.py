@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,8 @@ from urllib.parse import parse_qs, urlsplit
 from tests.serve.vt import Terminal
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome-headless-shell")
+#: How long (s) anything may take: other tests may keep all processors busy.
+PATIENCE = 100.0
 #: Names of keys in the protocol that are not their own characters.
 KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "ArrowDown": (40, ""), "ArrowRight": (39, "")}
 
@@ -67,7 +70,7 @@ class Page:
         number = next(self._ids)
         waiting = self._answers[number] = asyncio.get_running_loop().create_future()
         await self._socket.send_json({"id": number, "method": method, "params": params})
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             answer = await waiting
         assert "error" not in answer, answer
         result: dict[str, Any] = answer["result"]
@@ -117,7 +120,7 @@ class Page:
         """Change the size of the window, and wait until the page has sent it on."""
         before = self.size
         await self.set_window(width, height)
-        assert await eventually(lambda: self.size != before, 40)
+        assert await eventually(lambda: self.size != before)
 
     async def until_seen(self, name: str, words: str) -> str:
         """Wait until a part of the page has these words; none: until it is hidden."""
@@ -126,24 +129,24 @@ class Page:
 
     async def until_is(self, code: str, words: str) -> str:
         """Wait until a text in the page has these words; none: until it is empty."""
-        for _ in range(800):
+        end = time.monotonic() + PATIENCE
+        while True:
             text = str(await self.evaluate(code))
             if (words in text) if words else not text:
                 return text
+            assert time.monotonic() < end, f"it is {text!r}"
             await asyncio.sleep(0.05)
-        raise AssertionError(f"it is {text!r}")
 
-    async def until(self, what: Callable[[str], bool], seconds: float = 40.0) -> str:
-        assert await eventually(lambda: what(self.terminal.text), seconds), f"it shows:\n{self.terminal.text}"
+    async def until(self, what: Callable[[str], bool]) -> str:
+        assert await eventually(lambda: what(self.terminal.text)), f"it shows:\n{self.terminal.text}"
         return self.terminal.text
 
     async def picture(self, *others: bytes) -> bytes:
         """Return a picture that differs from others: the browser paints later than the output arrives."""
-        for _ in range(100):
-            picture = base64.b64decode((await self.call("Page.captureScreenshot"))["data"])
-            if picture not in others:
-                return picture
-        raise AssertionError("the page shows what it showed before")
+        end = time.monotonic() + PATIENCE
+        while (picture := base64.b64decode((await self.call("Page.captureScreenshot"))["data"])) in others:
+            assert time.monotonic() < end, "the page shows what it showed before"
+        return picture
 
 
 @asynccontextmanager
@@ -190,14 +193,13 @@ async def _port(file: Path) -> int:
     def text() -> str:
         return file.read_text() if file.exists() else ""
 
-    assert await eventually(lambda: "\n" in text(), 30), "the browser does not start"
+    assert await eventually(lambda: "\n" in text()), "the browser does not start"
     return int(text().split()[0])
 
 
-async def eventually(what: Callable[[], bool], seconds: float) -> bool:
+async def eventually(what: Callable[[], bool]) -> bool:
     """Wait for a condition; return True if it came true in time."""
-    for _ in range(int(seconds / 0.05)):
-        if what():
-            return True
+    end = time.monotonic() + PATIENCE
+    while not what() and time.monotonic() < end:  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0.05)
     return what()

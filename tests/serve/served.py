@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.serve.browser import eventually
+from tests.serve.browser import PATIENCE, eventually
 from tests.serve.vt import Terminal
 
 aiohttp = pytest.importorskip("aiohttp", reason="the extra serve is not installed")
@@ -43,7 +43,7 @@ async def served(*argv: str, folder: str | Path = ROOT, **environment: str) -> A
     assert child.stdout is not None
     try:
         printed = ""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while "Ctrl+C here" not in printed:
                 line = await child.stdout.readline()
                 assert line, (await child.stderr.read()).decode() if child.stderr else ""
@@ -54,7 +54,7 @@ async def served(*argv: str, folder: str | Path = ROOT, **environment: str) -> A
     finally:
         if child.returncode is None:
             child.terminate()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await child.wait()
 
 
@@ -71,14 +71,14 @@ async def window(url: str, more: str = "") -> AsyncIterator[Any]:
 
 async def waits_for(ws: Any, words: str) -> None:
     """Wait until a window is sent what it waits for."""
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(PATIENCE):
         while words not in str((await ws.receive()).data):
             pass
 
 
 async def shown(ws: Any, words: str, terminal: Terminal | None = None) -> Terminal:
     terminal = terminal or Terminal()
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(PATIENCE):
         while words not in terminal.text:
             message = await ws.receive()
             if message.type is aiohttp.WSMsgType.BINARY:
@@ -93,5 +93,5 @@ def children_of(pid: int) -> list[int]:
     return [int(line) for line in found.stdout.split()]
 
 
-async def gone(pids: list[int], seconds: float = 40.0) -> None:
-    assert await eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), seconds)
+async def gone(pids: list[int]) -> None:
+    assert await eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))

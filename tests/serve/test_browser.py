@@ -19,6 +19,7 @@ from tests.serve.served import RECORDING, Served, children_of, replayed, served
 pytestmark = [
     pytest.mark.skipif(find_browser() is None, reason="no Chromium is installed"),
     pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(600),
 ]
 #: The app waits before it imports anything until there is a file.
 HELD = """

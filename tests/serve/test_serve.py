@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from fabtui.cli.main import main
+from tests.serve.browser import PATIENCE
 from tests.serve.served import Served, aiohttp, children_of, gone, replayed, served, shown, waits_for, window
 
 
@@ -126,7 +127,7 @@ async def test_no_app_is_left_when_the_server_ends_and_no_code_of_the_folder_run
         apps = children_of(server.child.pid)
         assert len(apps) == 1
         server.child.send_signal(number)
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(PATIENCE):
             await server.child.wait()
         await gone(apps)
         assert server.child.returncode == (0 if number is not signal.SIGKILL else -signal.SIGKILL)

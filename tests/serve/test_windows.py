@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.serve.browser import eventually
+from tests.serve.browser import PATIENCE, eventually
 from tests.serve.served import aiohttp, children_of, gone, replayed, shown, window
 
 KEY = "&window=one"
@@ -44,7 +44,7 @@ async def test_without_its_window_a_session_ends_after_a_while(monkeypatch: pyte
     window = FakeWindow()
     session = module.Session(["cat"], "one", window)  # type: ignore[arg-type]
     window.end()
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(PATIENCE):
         await session.task
     assert session.ending
     assert not await session.take(window, "one", again=True)  # type: ignore[arg-type]
@@ -63,9 +63,9 @@ async def test_a_window_that_takes_nothing_does_not_stall_the_app(monkeypatch: p
     assert len(socket.sent) == 1
     socket.taking.set()
     # What was dropped is drawn again, and later output arrives.
-    assert await eventually(lambda: app.signals == [{"type": "redraw"}], 20)
+    assert await eventually(lambda: app.signals == [{"type": "redraw"}])
     window.show(b"later")
-    assert await eventually(lambda: socket.sent[-1] == b"later", 20)
+    assert await eventually(lambda: socket.sent[-1] == b"later")
     assert len(socket.sent) < 10
     await window.finish()
     # The app may still draw until the session notices; nobody would take it.
@@ -78,9 +78,9 @@ async def test_pings_of_a_window_that_reads_nothing_are_not_kept() -> None:
 
     socket = FakeSocket([json.dumps(["ping", text]) for text in ["x" * 900_000, *map(str, range(400))]])
     window = module.Window(socket, {})
-    assert await eventually(lambda: not socket.coming, 20)
+    assert await eventually(lambda: not socket.coming)
     socket.taking.set()
-    assert await eventually(lambda: len(socket.sent) > 0, 20)
+    assert await eventually(lambda: len(socket.sent) > 0)
     await window.finish()
     assert socket.sent == ['["pong", "0"]', '["pong", "1"]'][: len(socket.sent)]
 
@@ -90,7 +90,7 @@ async def test_connections_without_the_token_are_few_and_do_not_stay(monkeypatch
 
     monkeypatch.setattr(module, "_MOST_STRANGERS", 3)
     monkeypatch.setattr(module, "_TIME_OF_STRANGERS", 0.2)
-    async with asyncio.timeout(40), module.listening(module.WebServer(["cat"], "token"), 0) as port:
+    async with asyncio.timeout(PATIENCE), module.listening(module.WebServer(["cat"], "token"), 0) as port:
         idle = [await asyncio.open_connection(module.HOST, port) for _ in range(5)]
         # The oldest ones are closed for the others, and these after a while, also half a request.
         for reader, _ in idle[:2]:

@@ -51,7 +51,6 @@ def modules() -> Iterator[ModuleType]:
 
 
 def patterns(value: Any, depth: int = 0) -> Iterator[re.Pattern[Any]]:
-    """Yield the patterns in a value of a module."""
     if isinstance(value, re.Pattern):
         yield value
     elif depth < 4 and isinstance(value, (list, tuple, set, frozenset)):
@@ -138,7 +137,6 @@ def in_calls() -> Iterator[tuple[str, re.Pattern[Any], str]]:
 
 
 def characters(node: Node) -> str:
-    """Return some characters that a node for one character takes."""
     kind, value = node
     if kind is sre.LITERAL:
         return chr(value)
@@ -178,7 +176,6 @@ def takes(members: list[Node], character: str) -> bool:
 
 
 def shortest(nodes: Any) -> str:
-    """Return a short text that nodes take."""
     text = ""
     for op, value in nodes:
         if op in _SINGLE:

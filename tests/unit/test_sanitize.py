@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from fabtui.cli.main import clean_standard_files, main
-from fabtui.model.event_decoding import event_from_json
-from fabtui.model.events import LogEntry
+from fabtui.model.events import LogEntry, event_from_json
 from fabtui.paths import shipped_recordings_folder
 from fabtui.sanitize import drawable, escaped, printable
 from fabtui.session.event_pipeline import Journal

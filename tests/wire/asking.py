@@ -100,7 +100,7 @@ async def asking_servers(folder: Path, nodes: Sequence[str], asking: Asking) -> 
             known.append(f"[{address}]:{port} {key.export_public_key().decode().strip()}")
         (folder / "known").write_text("\n".join([*known, ""]))
         blocks += ["Host *", f"  User {USER}", "  IdentityFile none", "  IdentityAgent none", "  ControlPath none"]
-        blocks += [f"  UserKnownHostsFile {folder}/known", "  GlobalKnownHostsFile /dev/null", ""]
+        blocks += [f'  UserKnownHostsFile "{folder}/known"', "  GlobalKnownHostsFile /dev/null", ""]
         asking.config = folder / "asking_config"
         asking.config.write_text("\n".join(blocks))
         yield asking

@@ -22,7 +22,6 @@ _PASSED = ("PYTHONPATH", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "COVERAGE_PROCESS_
 
 
 def command(*options: str) -> list[str]:
-    """Return the command of a server."""
     return [sys.executable, "-m", "fabtui", "mcp", *options]
 
 

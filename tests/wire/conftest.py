@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,13 @@ def field(tmp_path: Path) -> Iterator[sshd.Field]:
         yield made
     finally:
         made.stop()
+
+
+@pytest.fixture
+def plain_folder() -> Iterator[Path]:
+    """A folder without a blank in its path, for files whose names OpenSSH itself passes on or prints unquoted."""
+    with tempfile.TemporaryDirectory(prefix="fabtui-test-", dir="/var/tmp") as folder:
+        yield Path(folder)
 
 
 @pytest_asyncio.fixture

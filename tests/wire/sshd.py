@@ -165,16 +165,16 @@ class Field:
             self.know(server.known_name, server.host_key)
         (self.folder / f"authorized_{name}").write_text(self.authorized + "\n")
         # The first of several lines of this kind counts.
-        variables = [f"{name}={value}" for name, value in login_variables(self.folder).items()]
+        variables = [f'"{name}={value}"' for name, value in login_variables(self.folder).items()]
         variables += [line.removeprefix("SetEnv ") for line in sshd if line.startswith("SetEnv ")]
         lines = [
             f"SetEnv {' '.join(variables)}",
             *sshd,
             f"ListenAddress {server.address}",
             f"Port {server.port}",
-            f"HostKey {key}",
-            f"AuthorizedKeysFile {self.folder}/authorized_{name}",
-            f"PidFile {self.folder}/pid_{name}",
+            f'HostKey "{key}"',
+            f'AuthorizedKeysFile "{self.folder}/authorized_{name}"',
+            f'PidFile "{self.folder}/pid_{name}"',
             "StrictModes no",
             "UsePAM no",
             "PasswordAuthentication no",
@@ -189,7 +189,7 @@ class Field:
                 ["ssh-keygen", "-q", "-s", certify, "-I", name, "-h", "-n", f"{server.address},{name}", f"{key}.pub"],
                 check=True,
             )
-            lines.append(f"HostCertificate {key}-cert.pub")
+            lines.append(f'HostCertificate "{key}-cert.pub"')
         conf = self.folder / f"sshd_{name}"
         conf.write_text("\n".join([*lines, ""]))
         server.log = self.folder / f"log_{name}"
@@ -249,10 +249,10 @@ class Field:
         blocks += [
             "Host *",
             f"  User {getpass.getuser()}",
-            f"  IdentityFile {self.user_key}",
+            f'  IdentityFile "{self.user_key}"',
             "  IdentitiesOnly yes",
             "  IdentityAgent none",
-            f"  UserKnownHostsFile {self.known_hosts}",
+            f'  UserKnownHostsFile "{self.known_hosts}"',
             "  GlobalKnownHostsFile /dev/null",
             "  StrictHostKeyChecking yes",
             "  ControlPath none",

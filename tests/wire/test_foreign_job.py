@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +11,7 @@ import pytest
 
 pytest.importorskip("mcp", reason="the extra mcp is not installed")
 
+from tests.foreign import started_stranger
 from tests.forked import fabtui
 from tests.wire import sshd
 from tests.wire.assistant import connected
@@ -22,25 +20,13 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of other users"),
     pytest.mark.timeout(240),
 ]
-NOBODY = 65534
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """The folder of a process of another user that is a rank; what runs there notes it."""
-    made = Path(tempfile.mkdtemp(prefix="fabtui-test-"))
-    os.chown(made, NOBODY, NOBODY)
-    made.chmod(0o755)
-    shutil.copy("/bin/sleep", made / "python3")
-    for tool in ("py-spy", "pystack"):
-        (made / tool).write_text(f"#!/bin/sh\nid -u >> {made}/ran\n")
-        (made / tool).chmod(0o755)
-    words = [shutil.which("setpriv") or "", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-    variables = {"RANK": "0", "WORLD_SIZE": "1", "PATH": str(made)}
-    with subprocess.Popen([*words, str(made / "python3"), "120"], env=variables) as process:
-        yield made
-        process.kill()
-    shutil.rmtree(made)
+    """The folder of a rank of another user; what runs there notes it."""
+    with started_stranger() as process:
+        yield process.folder
 
 
 @pytest.mark.parametrize("words", [("hang",), ("hang", "--source", "stacks")])

@@ -55,7 +55,7 @@ def launcher(tmp_path: Path) -> Path:
 
 
 def test_frames_pass_through_a_launcher_that_buffers_lines(tmp_path: Path, launcher: Path) -> None:
-    via = f"{sys.executable} {launcher} {{node}}"
+    via = f"{sys.executable} '{launcher}' {{node}}"
     quick = ("--probes", "p2p", "--layers", "world", "--bytes", "64k", "--iters", "4", "--ranks-per-node", "2")
     done, saved = session(tmp_path, "--nodes", "pod-0,pod-1", "--via", via, *quick)
     assert {node["backend"] for node in saved["nodes"]} == {"via"}, done.stderr
@@ -77,7 +77,7 @@ async def test_large_frames_come_back_behind_a_long_banner(reach_for: Callable[.
 
 def test_a_launcher_that_holds_output_back_is_recognised(tmp_path: Path, launcher: Path) -> None:
     launcher.write_text(AT_THE_END)
-    via = f"{sys.executable} {launcher} {{node}}"
+    via = f"{sys.executable} '{launcher}' {{node}}"
     done, saved = session(tmp_path, "--nodes", "pod-0", "--via", via, "--probes", "host", "--lease", "3")
     assert done.returncode == 3
     (node,) = saved["nodes"]
@@ -92,7 +92,7 @@ def test_a_launcher_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_a_wrapper_runs_in_front_of_the_node_side(tmp_path: Path, launcher: Path) -> None:
     local = ("--transport", "local", "--nodes", "n060", "--probes", "host")
-    done, saved = session(tmp_path, *local, "--wrap", f"{sys.executable} {launcher} {{node}}")
+    done, saved = session(tmp_path, *local, "--wrap", f"{sys.executable} '{launcher}' {{node}}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert saved["nodes"][0]["state"] == "ready"
 

@@ -25,10 +25,10 @@ async def test_limits_of_a_login_that_ranks_do_not_work_with_are_named(field: ss
     busy.mkdir()
     (busy / "sitecustomize.py").write_text("import sys\nif '-u' in sys.orig_argv:\n    while True:\n        pass\n")
     for name, limit in limits.items():
-        path = f"export PYTHONPATH={busy}\n" if name == "time" else ""
+        path = f"export PYTHONPATH='{busy}'\n" if name == "time" else ""
         login = f'export MALLOC_ARENA_MAX=1\nulimit {limit}\n{path}exec sh -c "$SSH_ORIGINAL_COMMAND"\n'
         script = field.script(name, f"#!/bin/sh\n{login}")
-        field.serve(name, sshd=[f"ForceCommand {script}"])
+        field.serve(name, sshd=[f"ForceCommand '{script}'"])
     async with session(field, *limits, probes=("p2p", "host")) as feed:
         model = feed.model
         reported = dict.fromkeys(limits, "")

@@ -36,12 +36,12 @@ def typed_into(words: list[str], line: str, folder: Path) -> str:
 
 
 def test_ssh_with_the_configuration_of_the_session_and_behind_a_jump_host(
-    field: sshd.Field, make_model: Callable[[], ModelMaker]
+    field: sshd.Field, make_model: Callable[[], ModelMaker], plain_folder: Path
 ) -> None:
     gate = field.serve("gate")
     field.serve("plain")
     behind = field.serve("behind", config=["ProxyJump gate"])
-    options = {"transport": "ssh", "ssh_config": str(field.config())}
+    options = {"transport": "ssh", "ssh_config": str(field.config().rename(plain_folder / "ssh_config"))}
     model = make_model().start(["plain", "behind"], options=options).model()
     for node in ("plain", "behind"):
         shown = typed_into(login_words(model, node), "echo answer $((40 + 2)) $SSH_CONNECTION", field.folder)

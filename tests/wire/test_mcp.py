@@ -61,7 +61,6 @@ class Place:
         return [pid for pid in living(self.token) if b"\0-u\0-c\0" in tokens_of(pid)]
 
     def commands(self, node: str) -> list[str]:
-        """Return what a node was asked to run."""
         logged = self.field.servers[node].logged()
         return [line for line in logged.splitlines() if "Starting session" in line]
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from fabtui.model.recording import read_events
-from fabtui.model.session_model import Model
+from tests.conftest import replayed
 from tests.forked import fabtui
 from tests.labrun import Pair, Run, check_cells, check_healthy, run_lab
 
@@ -64,11 +64,7 @@ def test_a_healthy_lab(healthy: Run) -> None:
     assert len(p2p) == 20
     assert all(float(row["value"]) > 0 and row["unit"] == "GB/s" for row in p2p.values())
     busbw = [row for row in healthy.rows if row["layer"] == "busbw"]
-    assert {(row["src"], row["dst"]) for row in busbw} == {
-        ("n000", "n000"),
-        ("n001", "n001"),
-        ("n000", "n001"),
-    }
+    assert {(row["src"], row["dst"]) for row in busbw} == {("n000", "n000"), ("n001", "n001"), ("n000", "n001")}
     assert all(0.001 < float(row["value"]) < 1000 for row in busbw)
     assert set(healthy.layer("ping")) == {("n000", "n001"), ("n001", "n000")}
 
@@ -147,7 +143,7 @@ def test_a_node_that_is_down_and_one_that_dies_are_reported(tmp_path: Path) -> N
     p2p = _of(rows, "p2p")
     assert {p2p["n000:0", "n000:1"]["verdict"], p2p["n000:1", "n000:0"]["verdict"]} <= {"ok", "slow"}
     assert "n001" in done.stdout
-    model = _replayed(tmp_path / "r")
+    model = replayed(tmp_path / "r")
     assert model.nodes["n001"].state == "failed"
     assert model.nodes["n002"].state == "lost"
 
@@ -166,13 +162,6 @@ def test_experiments_about_findings_are_evidence_live_and_in_a_replay(tmp_path: 
     # What was written comes before the last line, which is the first one once more.
     texts = [one.stdout.partition("findings:")[2].splitlines() for one in (again, done)]
     assert texts[0] == [line for line in texts[1] if not line.startswith(("wrote ", "recorded in "))]
-
-
-def _replayed(path: Path) -> Model:
-    model = Model()
-    for event in read_events(path):
-        model.apply(event)
-    return model
 
 
 def _ours(token: str) -> list[str]:
@@ -226,7 +215,7 @@ def test_kill_9_in_mid_sweep_leaves_nothing_and_a_recording(tmp_path: Path) -> N
     while (left := _ours(token)) and time.monotonic() < until:
         time.sleep(0.1)
     assert not left
-    model = _replayed(tmp_path / "r")
+    model = replayed(tmp_path / "r")
     assert model.phase.name == "p2p"
     assert _pairs(tmp_path / "r") >= 10
 

@@ -61,7 +61,7 @@ def test_bad_nodes_are_distinguished_and_do_not_hold_the_good_ones(field: sshd.F
     field.silent("hangs")
     noise = "i=0; while [ $i -lt 1000 ]; do echo " + shlex.quote("x" * 99) + "; i=$((i+1)); done\n"
     script = field.script("chatty.sh", f'#!/bin/sh\n{noise}exec sh -c "$SSH_ORIGINAL_COMMAND"\n')
-    _node(field, "chatty", f"ForceCommand {script}")
+    _node(field, "chatty", f"ForceCommand '{script}'")
     nodes = "n[060-061],changed,unknown,down,hangs,chatty"
     strict = ("--host-key-policy", "strict", "--connect-timeout", "20")
     done, model = _run(tmp_path, field.config(), nodes, *strict, *FAST)

@@ -42,7 +42,7 @@ NOISE = "i=0; while [ $i -lt 1000 ]; do echo " + shlex.quote("x" * 98 + "\x1b") 
 def chatty(field: sshd.Field, name: str = "chatty", megabytes: bool = False) -> sshd.Server:
     noise = "head -c 2000000 /dev/zero\n" if megabytes else f"echo hello there\n{NOISE}echo the end >&2\n"
     script = field.script(f"shell_{name}", f'#!/bin/sh\n{noise}exec sh -c "$SSH_ORIGINAL_COMMAND"\n')
-    return field.serve(name, sshd=[f"ForceCommand {script}"])
+    return field.serve(name, sshd=[f"ForceCommand '{script}'"])
 
 
 @pytest.mark.parametrize("transport", ["ssh", "openssh"])
@@ -128,7 +128,7 @@ async def test_a_login_that_ends_at_once_reports_its_last_words(
     field: sshd.Field, reach_for: Reaching, transport: str
 ) -> None:
     script = field.script("nologin", "#!/bin/sh\necho this account is closed\nexit 1\n")
-    field.serve("n1", sshd=[f"ForceCommand {script}"])
+    field.serve("n1", sshd=[f"ForceCommand '{script}'"])
     result = await outcome(reach_for(field.config(), transport=transport, **fakeside.options()), "n1")
     assert isinstance(result, NodeUnreachable)
     assert result.kind == "closed"
@@ -137,7 +137,7 @@ async def test_a_login_that_ends_at_once_reports_its_last_words(
 
 async def test_a_shell_that_never_starts_anything(field: sshd.Field, reach_for: Reaching) -> None:
     script = field.script("stuck", "#!/bin/sh\necho loading modules\nexec sleep 60\n")
-    field.serve("n1", sshd=[f"ForceCommand {script}"])
+    field.serve("n1", sshd=[f"ForceCommand '{script}'"])
     reach = reach_for(field.config(), limits=Limits(start=1.5), **fakeside.options())
     result = await outcome(reach, "n1")
     assert isinstance(result, NodeUnreachable)
@@ -245,7 +245,7 @@ async def test_a_proxy_command_with_all_its_tokens(field: sshd.Field, reach_for:
     field.serve("gate")
     config = field.config()
     ssh = shutil.which("ssh")
-    proxy = f"ProxyCommand {ssh} -F {config} -W %h:%p gate; echo %n %r 100%% >/dev/null"
+    proxy = f"ProxyCommand {ssh} -F '{config}' -W %h:%p gate; echo %n %r 100%% >/dev/null"
     server = field.serve("n1", config=[proxy])
     field.config()
     reach = reach_for(config, **fakeside.options())
@@ -304,8 +304,8 @@ async def test_an_old_python_hands_over_to_a_newer_one(field: sshd.Field, reach_
     old.chmod(0o755)
     newer = folder / "python3.9"
     newer.symlink_to(sys.executable)
-    script = field.script("path", f'#!/bin/sh\nPATH={folder}:/usr/bin:/bin exec sh -c "$SSH_ORIGINAL_COMMAND"\n')
-    field.serve("n1", sshd=[f"ForceCommand {script}"])
+    script = field.script("path", f'#!/bin/sh\nPATH="{folder}:/usr/bin:/bin" exec sh -c "$SSH_ORIGINAL_COMMAND"\n')
+    field.serve("n1", sshd=[f"ForceCommand '{script}'"])
     link = await reach_for(field.config(), **fakeside.options()).open("n1")
     assert link.hello["config"]["node"] == "n1"
     await link.close()
@@ -319,5 +319,5 @@ async def test_an_old_python_hands_over_to_a_newer_one(field: sshd.Field, reach_
 @pytest.mark.parametrize("shell", [name for name in ("sh", "bash", "zsh", "tcsh", "fish") if shutil.which(name)])
 async def test_login_shells(field: sshd.Field, reach_for: Reaching, shell: str) -> None:
     script = field.script("shell", f'#!/bin/sh\nexec {shell} -c "$SSH_ORIGINAL_COMMAND"\n')
-    field.serve("n1", sshd=[f"ForceCommand {script}"])
+    field.serve("n1", sshd=[f"ForceCommand '{script}'"])
     assert await kind_of(reach_for(field.config(), **fakeside.options()), "n1") == "ok"

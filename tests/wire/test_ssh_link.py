@@ -229,8 +229,8 @@ async def test_a_wrong_hello(field: sshd.Field, reach_for: Reaching, hello: dict
 
 
 async def test_an_open_that_is_given_up_leaves_nothing(field: sshd.Field, reach_for: Reaching) -> None:
-    script = field.script("slow", "#!/bin/sh\necho $$ > " + str(field.folder / "pid") + "\nexec cat >/dev/null\n")
-    server = field.serve("n1", sshd=[f"ForceCommand {script}"])
+    script = field.script("slow", f"#!/bin/sh\necho $$ > '{field.folder}/pid'\nexec cat >/dev/null\n")
+    server = field.serve("n1", sshd=[f"ForceCommand '{script}'"])
     pid_file = field.folder / "pid"
 
     def pid_there() -> bool:
@@ -306,6 +306,5 @@ async def test_a_node_sees_no_variable_agent_or_display_of_the_user(
 
 
 def environ_of(pid: int) -> bytes:
-    """Return the environment of a process."""
     with open(f"/proc/{pid}/environ", "rb") as file:
         return file.read()

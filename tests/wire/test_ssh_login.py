@@ -129,17 +129,19 @@ async def test_no_known_hosts_and_no_checking_is_common_and_works(field: sshd.Fi
     assert (await refused(reach_for(config, **fakeside.options()), "new")).kind == "unknown-host-key"
 
 
-async def test_several_known_hosts_files_one_missing_one_hashed(field: sshd.Field, reach_for: Reaching) -> None:
+async def test_several_known_hosts_files_one_missing_one_hashed(
+    field: sshd.Field, reach_for: Reaching, plain_folder: Path
+) -> None:
     server = field.serve("n1", known=False)
     field.serve("new", known=False)
     field.know(server.known_name, server.host_key)
     field.hash_known()
     assert server.address not in field.known_hosts.read_text()
-    files = f"{field.folder}/missing {field.known_hosts}"
+    written = plain_folder / "missing"
+    files = f"{written} {field.known_hosts.rename(plain_folder / 'known')}"
     config = field.config("Host *", f"  UserKnownHostsFile {files}", "  HashKnownHosts yes")
     await (await reach_for(config, **fakeside.options()).open("n1")).close()
     await (await reach_for(config, host_key_policy="accept-new", **fakeside.options()).open("new")).close()
-    written = field.folder / "missing"
     assert written.read_text().startswith("|1|")
     assert stat.S_IMODE(written.stat().st_mode) == 0o600
     await (await reach_for(config, **fakeside.options()).open("new")).close()
@@ -185,8 +187,8 @@ async def test_a_key_that_is_not_authorized(field: sshd.Field, reach_for: Reachi
     field.serve("n1")
     other = field.folder / "other"
     sshd.make_key(other)
-    config = field.config("Host *", f"  IdentityFile {other}")
-    text = config.read_text().replace(f"  IdentityFile {field.user_key}\n", "")
+    config = field.config("Host *", f'  IdentityFile "{other}"')
+    text = config.read_text().replace(f'  IdentityFile "{field.user_key}"\n', "")
     config.write_text(text)
     failure = await refused(reach_for(config, **fakeside.options()), "n1")
     assert failure.kind == "auth"
@@ -221,21 +223,21 @@ async def test_a_locked_key_wants_an_agent_and_is_used_from_one(field: sshd.Fiel
     field.script("askpass", "#!/bin/sh\necho open sesame\n")
     (field.folder / "authorized_n1").write_text(public + "\n")
     config = field.config()
-    text = config.read_text().replace(f"  IdentityFile {field.user_key}\n", f"  IdentityFile {locked}\n")
+    text = config.read_text().replace(f'  IdentityFile "{field.user_key}"\n', f'  IdentityFile "{locked}"\n')
     config.write_text(text)
     failure = await refused(reach_for(config, **fakeside.options()), "n1")
     assert failure.kind == "auth"
     assert "passphrase" in failure.text
     assert failure.hint == f"ssh-add {locked}"
     with sshd.agent(locked) as path:
-        config.write_text(text.replace("IdentityAgent none", f"IdentityAgent {path}"))
+        config.write_text(text.replace("IdentityAgent none", f'IdentityAgent "{path}"'))
         await (await reach_for(config, **fakeside.options()).open("n1")).close()
 
 
 async def test_user_certificates(field: sshd.Field, reach_for: Reaching) -> None:
     authority = field.folder / "ca"
     sshd.make_key(authority)
-    field.serve("n1", sshd=[f"TrustedUserCAKeys {authority}.pub"])
+    field.serve("n1", sshd=[f'TrustedUserCAKeys "{authority}.pub"'])
     (field.folder / "authorized_n1").write_text("")
     assert (await refused(reach_for(field.config(), **fakeside.options()), "n1")).kind == "auth"
     field.sign_user(authority)
@@ -256,7 +258,7 @@ async def test_what_asyncssh_cannot_do_goes_through_ssh_with_one_notice(field: s
 
 
 async def test_a_shared_connection_is_used_and_none_is_made(field: sshd.Field, reach_for: Reaching) -> None:
-    server = field.serve("n1", config=[f"ControlPath {field.folder}/%n.sock", "ControlMaster auto"])
+    server = field.serve("n1", config=[f'ControlPath "{field.folder}/%n.sock"', "ControlMaster auto"])
     config = field.config()
     link = await reach_for(config, **fakeside.options()).open("n1")
     assert link.backend == "asyncssh"

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from fabtui.diagnosis.knowledge.step_command import LineFilter, StepCommand
-from fabtui.model.command_log import CommandRun
+from fabtui.model.session_logs import CommandRun
 from fabtui.session import probe_runner
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.feeds.replay import ReplayFeed

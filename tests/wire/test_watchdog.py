@@ -18,12 +18,17 @@ import pytest
 
 from fabtui.lab.network import Holder, missing
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
+    pytest.mark.timeout(400),
+]
 TRAINING = Path(__file__).with_name("gloo_training.py")
+#: How long (s) anything may take: two ranks import PyTorch while other tests keep all processors busy.
+PATIENCE = 120.0
 
 
-def _wait_for(path: Path, text: str, seconds: float = 60.0) -> str:
-    until = time.monotonic() + seconds
+def _wait_for(path: Path, text: str) -> str:
+    until = time.monotonic() + PATIENCE
     while text not in (found := path.read_text() if path.exists() else ""):
         assert time.monotonic() < until, found
         time.sleep(0.05)
@@ -48,7 +53,7 @@ class Ranks(NamedTuple):
     def ask(self, *argv: str) -> str:
         """Return what a command prints beside the ranks."""
         inside = list(argv) if self.machine is None else self.machine.enter(argv)
-        return subprocess.run(inside, capture_output=True, text=True, check=True, timeout=20).stdout
+        return subprocess.run(inside, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
 
     def pid(self, rank: int) -> str:
         return (self.folder / f"pid{rank}").read_text().strip()
@@ -84,7 +89,7 @@ def test_a_stopped_rank(ranks: Ranks, tmp_path: Path) -> None:
     dog = ranks.start([sys.executable, "-m", "fabtui", *argv], environment, "printed")
     _wait_for(tmp_path / "printed", " is making progress")
     ranks.ask("kill", "-STOP", ranks.pid(1))
-    code = dog.wait(90)
+    code = dog.wait(PATIENCE)
     text = (tmp_path / "printed").read_text()
     assert code == 1, text
     assert text.count("\nevidence\n") == 1
@@ -92,7 +97,7 @@ def test_a_stopped_rank(ranks: Ranks, tmp_path: Path) -> None:
     assert "the command of --on-hang ended well" in text
     finding, path = found.read_text().splitlines()
     job = r"the job (of process \d+ )?on \S+ \(\d+ ranks\)"
-    assert re.match(job + r" has been hanging for 0:\d\d: rank \d+ on \S+ is stopped; .*next: kill -CONT", finding)
+    assert re.match(job + r" has been hanging for \d:\d\d: rank \d+ on \S+ is stopped; .*next: kill -CONT", finding)
     report = json.loads(Path(path).read_text())
     assert (report["named_by"], report["job"], report["state"]) == ("/proc", None, "hangs")
     assert 1 in report["behind"]

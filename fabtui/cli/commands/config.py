@@ -22,7 +22,7 @@ from fabtui.presentation.wrapping import aligned
 from fabtui.sanitize import one_line
 from fabtui.screen.app import FabricApp
 from fabtui.screen.keymap import check_keys, fresh_settings
-from fabtui.screen.themes.ramps import theme_problem
+from fabtui.screen.themes import theme_problem
 
 HELP = """\
 Show the settings in effect, check the settings file, create a new one, change a setting in it, or print its path.

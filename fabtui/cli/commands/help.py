@@ -13,7 +13,7 @@ from fabtui.config.values import nearest
 from fabtui.errors import InputError
 from fabtui.export.formats import FORMATS, schema
 from fabtui.importers.catalogue import formats
-from fabtui.screen.themes.ramps import all_theme_names
+from fabtui.screen.themes import all_theme_names
 
 HELP = """\
 Print the help of a command, the list of all commands, or a JSON Schema (2020-12) of what a command writes.

@@ -21,7 +21,7 @@ from fabtui.importers.session import read_session
 from fabtui.nodeset import count
 from fabtui.paths import user_path
 from fabtui.presentation.wrapping import aligned
-from fabtui.report.text import takes_unicode
+from fabtui.report.document import takes_unicode
 from fabtui.sanitize import one_line
 from fabtui.sharing.identities import Identities
 from fabtui.sharing.rewriter import KINDS, Rewriter

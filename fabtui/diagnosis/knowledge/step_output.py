@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from fabtui.diagnosis.knowledge import toml_data
-from fabtui.model.command_log import CommandRun
+from fabtui.model.session_logs import CommandRun
 
 #: Maximum length of a line that is searched.
 _LONGEST = 500

@@ -247,11 +247,11 @@ class _Search:
             ends = self.rail(path.src, path.src_addr), self.rail(path.dst, path.dst_addr)
             if cut.are_apart(path.src, path.dst) and set(ends) & set(rails):
                 alike[group[path.src], group[path.dst], *ends].add(path)
-        found: set[AddressPair] = set()
+        explained: set[AddressPair] = set()
         for (*_, here, there), paths in alike.items():
             if here == there or len(paths & self.bad) >= _LEAST_ACROSS * len(paths):
-                found |= paths & self.left
-        return found
+                explained |= paths & self.left
+        return explained
 
     def _pairs(self) -> None:
         by_nodes: dict[tuple[str, str], set[AddressPair]] = defaultdict(set)

@@ -22,12 +22,16 @@ from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 
+#: Changes of the carrier within a session that are a flap: it went and came back.
+_FLAP = 2
+_WORKING = ("up", "unknown")
+DEAD = (Verdict.TIMEOUT, Verdict.FAILED)
+
+
 # Interfaces whose nodes report a fault of them: down, or a link that comes and goes.
 #
 # Such a fault explains all that is bad at the interface. What passes there by chance, or over another interface of the
 # node, is no evidence about other faults.
-
-
 class Place(NamedTuple):
     """A data address of a node: its interface, rail (None: unknown), MAC address and network."""
 
@@ -41,7 +45,7 @@ class Place(NamedTuple):
 
 def places(model: Model) -> list[Place]:
     """Return the data addresses of all nodes whose netmask is known."""
-    found = []
+    data_places = []
     for node, record in model.nodes.items():
         data = {str(entry.get("address")): entry for entry in listed(record, "data_addresses")}
         for nic in listed(record, "nics"):
@@ -55,13 +59,10 @@ def places(model: Model) -> list[Place]:
                 if address in data:
                     name = one_line(str(nic.get("name")), 40)
                     mac = str(nic.get("mac")).lower()
-                    found.append(Place(node, address, name, rail if isinstance(rail, int) else None, mac, network))
-    return found
-
-
-#: Changes of the carrier within a session that are a flap: it went and came back.
-_FLAP = 2
-_WORKING = ("up", "unknown")
+                    data_places.append(
+                        Place(node, address, name, rail if isinstance(rail, int) else None, mac, network)
+                    )
+    return data_places
 
 
 class InterfaceFault(NamedTuple):
@@ -74,7 +75,7 @@ class InterfaceFault(NamedTuple):
 
 def interface_faults(model: Model, seats: Iterable[Seat]) -> dict[Seat, InterfaceFault]:
     nics: dict[str, dict[str, Entry]] = {}
-    found = {}
+    faults = {}
     for node, address in seats:
         if node not in nics:
             nics[node] = {str(nic.get("name")): nic for nic in listed(model.nodes.get(node), "nics")}
@@ -85,8 +86,8 @@ def interface_faults(model: Model, seats: Iterable[Seat]) -> dict[Seat, Interfac
             # One that was down when it was listed, and whose carrier has changed since, came and went too.
             counts = flaps >= _FLAP or (flaps > 0 and yes(known.get("enabled")) is not False)
             fault = InterfaceFault(one_line(name, 40), flaps if counts else 0, yes(known.get("enabled")))
-            found[node, address] = fault
-    return found
+            faults[node, address] = fault
+    return faults
 
 
 def paths_at(
@@ -97,16 +98,16 @@ def paths_at(
     Hosts that do not route by source send to a rail over their interface there, and answer over it, from any
     address: where all of these paths are bad, they belong to the interface as well.
     """
-    found: dict[Seat, set[AddressPair]] = {seat: set() for seat in faults}
+    at_seat: dict[Seat, set[AddressPair]] = {seat: set() for seat in faults}
     through: dict[Seat, tuple[set[AddressPair], set[AddressPair]]] = {seat: (set(), set()) for seat in faults}
     on_rail = {
         (node, number): (node, address) for node, address in faults if (number := rail(node, address)) is not None
     }
     for path in paths:
         ends = (path.src, path.src_addr), (path.dst, path.dst_addr)
-        touched = [seat for seat in ends if seat in found]
+        touched = [seat for seat in ends if seat in at_seat]
         for seat in touched:
-            found[seat].add(path)
+            at_seat[seat].add(path)
         if on_rail and not touched:
             for side, (node, (peer, address)) in enumerate(((path.src, ends[1]), (path.dst, ends[0]))):
                 if (number := rail(peer, address)) is not None and (seat_ := on_rail.get((node, number))) is not None:
@@ -114,11 +115,8 @@ def paths_at(
     for seat, sides in through.items():
         for of_side in sides:
             if of_side <= bad:
-                found[seat] |= of_side
-    return found
-
-
-DEAD = (Verdict.TIMEOUT, Verdict.FAILED)
+                at_seat[seat] |= of_side
+    return at_seat
 
 
 def address_pair(measurement: Measurement) -> AddressPair:
@@ -152,8 +150,8 @@ class PathMeasurements:
     _datagrams: tuple[Entry | None, Entry | None] | None = field(default=None, init=False, repr=False)
 
     def of(self, layer: Layer) -> Measurement | None:
-        found: Measurement | None = getattr(self, str(layer))
-        return found
+        measurement: Measurement | None = getattr(self, str(layer))
+        return measurement
 
     @property
     def no_echo(self) -> bool:
@@ -290,12 +288,12 @@ class Mesh:
 
     def _is_dead(self, path: AddressPair) -> bool:
         """Return True if nothing passes: echoes are lost, and so are datagrams where they were counted."""
-        found = self.paths[path]
-        if found.small_arrived is None:
+        measured = self.paths[path]
+        if measured.small_arrived is None:
             back = self.paths.get(path.reverse)
             # An echo is lost with either direction; the opposite one may be known to be the broken one.
-            return found.no_echo and not (back is not None and back.small_arrived is False and back.no_echo)
-        return not found.small_arrived and not found.echo
+            return measured.no_echo and not (back is not None and back.small_arrived is False and back.no_echo)
+        return not measured.small_arrived and not measured.echo
 
     def scopes(self, bad: Iterable[AddressPair], tested: Iterable[AddressPair] | None = None) -> list[Scope]:
         """Return scopes that explain bad pairs. Pairs that pass nothing are no evidence about other faults."""
@@ -353,9 +351,9 @@ class Mesh:
         bad = set()
         for path in scope.pairs:
             for one in (path, path.reverse):
-                found = self.paths.get(one)
+                measured = self.paths.get(one)
                 for layer in layers:
-                    m = found.of(layer) if found is not None else None
+                    m = measured.of(layer) if measured is not None else None
                     if m is not None and m.verdict not in (Verdict.OK, Verdict.SKIPPED):
                         bad.add((layer, one))
         fresh = bad - self.explained
@@ -459,11 +457,13 @@ class Mesh:
 
     def udp_errors(self, scope: Scope) -> dict[str, object]:
         """Return why the lossy direction is unknown: datagrams were not sent, or could not be counted."""
-        found = [self.paths[path] for path in scope.pairs]
-        errors = Counter(one_line(one.udp.error, 120) for one in found if _uncounted(one) and one.udp and one.udp.error)
+        paths = [self.paths[path] for path in scope.pairs]
+        errors = Counter(
+            one_line(one.udp.error, 120) for one in paths if one.small_arrived is None and one.udp and one.udp.error
+        )
         if errors:
             return {"udp_error": errors.most_common(1)[0][0]}
-        return {"echoes_only": any(one.small_arrived is None for one in found)}
+        return {"echoes_only": any(one.small_arrived is None for one in paths)}
 
     def route_command(self, scope: Scope) -> str:
         """Return a command that inspects the interface of an address, or the route of the first pair."""
@@ -485,19 +485,19 @@ class Mesh:
         path = min(scope.pairs, key=lambda one: (len(set(self.rails(one))), one.src not in scope.nodes[:1], one))
         here, there = shlex.quote(path.src_addr), shlex.quote(path.dst_addr)
         words = [f"ping {options} -I {here} {there}", f"ip neigh show to {there}"]
-        found = [on_node(path.src, command, self.model) for command in words]
+        commands = [on_node(path.src, command, self.model) for command in words]
         if scope.kind is ComponentKind.ADDRESS:
             nic = one_line(self.model.addresses.seat(scope.nodes[0], scope.address).nic, 40)
             counters = f"ip -s -s link show {shlex.quote(nic)}" if nic else "ip -s link show"
-            return [*found, on_node(scope.nodes[0], counters, self.model)]
-        return [*found, self.route_command(scope)]
+            return [*commands, on_node(scope.nodes[0], counters, self.model)]
+        return [*commands, self.route_command(scope)]
 
     def mtu_extras(self, scope: Scope) -> list[Extra]:
         """Return the extras of large echoes in a scope, both directions. Several rules ask for them."""
         if scope.pairs not in self._mtu_extras:
             ends = (self.paths.get(one) for path in sorted(scope.pairs) for one in (path, path.reverse))
-            found = [one.mtu for one in ends if one is not None and one.mtu is not None]
-            self._mtu_extras[scope.pairs] = [m.extra or {} for m in found]
+            echoes = [one.mtu for one in ends if one is not None and one.mtu is not None]
+            self._mtu_extras[scope.pairs] = [m.extra or {} for m in echoes]
         return self._mtu_extras[scope.pairs]
 
     def passes_small(self, path: AddressPair) -> bool:
@@ -506,10 +506,6 @@ class Mesh:
         if found.ping is not None:
             return found.echo
         return bool(found.small_arrived) and (back is None or back.small_arrived is not False)
-
-
-def _uncounted(found: PathMeasurements) -> bool:
-    return found.small_arrived is None and found.udp is not None
 
 
 def endpoint_pairs(model: Model, path: AddressPair) -> Iterable[tuple[str, str]]:

@@ -36,7 +36,7 @@ from fabtui.diagnosis.mesh.affected_components import ComponentKind, Scope
 from fabtui.diagnosis.mesh.mesh import DEAD, Flows, Mesh, MeshRule, PathMeasurements, endpoint_pairs
 from fabtui.model.facts.node_view import field
 from fabtui.model.layers import MESH, Layer
-from fabtui.model.measurement import Extra, Measurement, Verdict
+from fabtui.model.measurement import Extra, Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui_node.protocol import ErrorKind
@@ -50,6 +50,26 @@ MUCH_LOSS = 10.0
 
 #: Rails of both ends, the lower one first.
 _Rails = tuple[int | None, ...]
+#: Rules about packets that belong to no connection drop nothing of a new one.
+_NOT_NEW = re.compile(
+    r"\binvalid\b|\biif(?:name)? \"?lo\b|-i lo\b|\btcp flags\b.* (?:== 0x0|fin\b)|--ctstate (?!.*NEW)\w"
+)
+_PROTOCOL = re.compile(r"\b(tcp|udp|icmp|icmpv6|ipv6-icmp|sctp)\b")
+_PORTS = re.compile(r"(?:dport |--dports? )((?:[<>=!]+ )?(?:\{[^}]*\}|\S+))")
+_SOURCES = re.compile(r"(?:\bsaddr |-s )(\{[^}]*\}|[0-9a-fA-F:./-]+)")
+_LIMIT = re.compile(r"\blimit rate\b|\bct count\b|\bmeter\b|(?:hash|conn)?limit\b|-m recent\b")
+_EPHEMERAL = 1024
+#: A round trip is high from this multiple of the usual one of its class on, and from this excess (ms).
+_HIGH_RATIO, _HIGH_MS = 10.0, 1.0
+#: Minimum number of pairs of an address before the address itself is blamed for loss.
+_FEWEST_OF_LOSS = 4
+#: Options of ping that show a loss of a few percent, and a delay that varies. 0.2 s is the shortest interval for users.
+_ECHOES_OF_LOSS, _ECHOES_OF_DELAY = "-q -c 80 -i 0.2", "-c 20 -i 0.2"
+#: Maximum number of findings per rule.
+_MOST = 24
+#: Phases that fill the mesh: until they end, missing looks like lost.
+_FILLING = frozenset(["flows", *(f"{layer}{again}" for layer in MESH for again in ("", " again"))])
+_CACHE: WeakKeyDictionary[Model, _Cached] = WeakKeyDictionary()
 
 
 def _drops_flows(flows: Flows | None) -> bool:
@@ -109,11 +129,11 @@ class PathDropsFlows(MeshRule):
         hull = {path for path in mesh.paths if path not in mesh.clouded and is_across(path)}
         steady = [
             path
-            for path, found in mesh.paths.items()
+            for path, finding in mesh.paths.items()
             if _rails(mesh, path) in rails
             and {path.src, path.dst} <= group.keys()
             and path not in hull
-            and _passes(found)
+            and _passes(finding)
         ]
         facts = {
             "never": never,
@@ -123,11 +143,16 @@ class PathDropsFlows(MeshRule):
             "steady": _unordered(steady) or None,
             "hop": one_line(hops.most_common(1)[0][0], 60) if hops else None,
         }
-        command = _many_connections(mesh, min(scope.pairs))
-        found = mesh.finding(self, scope._replace(pairs=frozenset(hull)), MESH, facts, command)
+        path = min(scope.pairs)
+        # From 16 source ports, which the kernel chooses: some time out.
+        each = f"timeout 2 bash -c '</dev/tcp/{path.dst_addr}/22' 2>/dev/null"
+        each += "; [ $? = 124 ] && echo lost || echo answered"
+        words = shlex.quote(f"for i in $(seq 16); do {each}; done | sort | uniq -c")
+        command = on_node(path.src, words, mesh.model)
+        finding = mesh.finding(self, scope._replace(pairs=frozenset(hull)), MESH, facts, command)
         mesh.clouded |= hull | {path.reverse for path in hull}
         cells = {pair for path in hull for pair in endpoint_pairs(mesh.model, path)}
-        return found.replace(cells=found.cells | cells)
+        return finding.replace(cells=finding.cells | cells)
 
 
 @register
@@ -192,9 +217,9 @@ class SomeConnections(MeshRule):
             "p2p": passes_in_p2p(mesh, paths),
         }
         command = on_node(node, "'sudo nft list ruleset; sysctl net.netfilter.nf_conntrack_count'", mesh.model)
-        found = mesh.finding(self, scope, (Layer.TCP,), facts, command)
+        finding = mesh.finding(self, scope, (Layer.TCP,), facts, command)
         mesh.clouded |= paths
-        return found
+        return finding
 
 
 def _largest(left: set[AddressPair]) -> tuple[str, dict[str, str], set[AddressPair]]:
@@ -229,17 +254,6 @@ def passes_in_p2p(mesh: Mesh, paths: Iterable[AddressPair]) -> bool:
     return known
 
 
-#: Rules about packets that belong to no connection drop nothing of a new one.
-_NOT_NEW = re.compile(
-    r"\binvalid\b|\biif(?:name)? \"?lo\b|-i lo\b|\btcp flags\b.* (?:== 0x0|fin\b)|--ctstate (?!.*NEW)\w"
-)
-_PROTOCOL = re.compile(r"\b(tcp|udp|icmp|icmpv6|ipv6-icmp|sctp)\b")
-_PORTS = re.compile(r"(?:dport |--dports? )((?:[<>=!]+ )?(?:\{[^}]*\}|\S+))")
-_SOURCES = re.compile(r"(?:\bsaddr |-s )(\{[^}]*\}|[0-9a-fA-F:./-]+)")
-_LIMIT = re.compile(r"\blimit rate\b|\bct count\b|\bmeter\b|(?:hash|conn)?limit\b|-m recent\b")
-_EPHEMERAL = 1024
-
-
 def firewall_of(mesh: Mesh, node: str) -> object:
     """Return the result of the probe ``firewall`` of a node, or None."""
     record = mesh.model.nodes.get(node)
@@ -257,10 +271,10 @@ def dropping_rules(mesh: Mesh, node: str, protocol: str, sources: set[str]) -> t
             return None
     if policy not in ("accept", "drop"):
         return None
-    found = [one_line(rule, 200) for rule in listed if isinstance(rule, str) and _may_drop(rule, protocol, sources)]
-    if policy == "drop" and not found:
-        found = ["what no rule accepts is dropped"]
-    return tuple(found[:3])
+    rules = [one_line(rule, 200) for rule in listed if isinstance(rule, str) and _may_drop(rule, protocol, sources)]
+    if policy == "drop" and not rules:
+        rules = ["what no rule accepts is dropped"]
+    return tuple(rules[:3])
 
 
 def _is_limited(mesh: Mesh, path: AddressPair) -> bool:
@@ -303,12 +317,12 @@ def _loses_datagrams(mesh: Mesh, path: AddressPair) -> bool:
 
 def loss(mesh: Mesh, path: AddressPair) -> float | None:
     """Return the share (%) of the packets of one flow that are lost; None if none or all are."""
-    found = mesh.paths.get(path)
-    if found is None or not found.lossy:
+    measured = mesh.paths.get(path)
+    if measured is None or not measured.lossy:
         return None
-    if found.udp is not None and found.udp.verdict is Verdict.SLOW:
-        return found.udp.value
-    shares = [(m.extra or {}).get("loss") for m in (found.ping, found.mtu) if m is not None]
+    if measured.udp is not None and measured.udp.verdict is Verdict.SLOW:
+        return measured.udp.value
+    shares = [(m.extra or {}).get("loss") for m in (measured.ping, measured.mtu) if m is not None]
     known = [share for share in shares if isinstance(share, (int, float)) and share > 0]
     return float(max(known)) if known else None
 
@@ -357,24 +371,6 @@ def _unordered(paths: Iterable[AddressPair]) -> int:
     return len({min(path, path.reverse) for path in paths})
 
 
-def _many_connections(mesh: Mesh, path: AddressPair) -> str:
-    """Return a command that connects from 16 source ports, which the kernel chooses: some time out."""
-    each = f"timeout 2 bash -c '</dev/tcp/{path.dst_addr}/22' 2>/dev/null; [ $? = 124 ] && echo lost || echo answered"
-    return on_node(path.src, shlex.quote(f"for i in $(seq 16); do {each}; done | sort | uniq -c"), mesh.model)
-
-
-#: A round trip is high from this multiple of the usual one of its class on, and from this excess (ms).
-_HIGH_RATIO, _HIGH_MS = 10.0, 1.0
-#: Minimum number of pairs of an address before the address itself is blamed for loss.
-_FEWEST_OF_LOSS = 4
-#: Options of ping that show a loss of a few percent, and a delay that varies. 0.2 s is the shortest interval for users.
-_ECHOES_OF_LOSS, _ECHOES_OF_DELAY = "-q -c 80 -i 0.2", "-c 20 -i 0.2"
-#: Maximum number of findings per rule.
-_MOST = 24
-#: Phases that fill the mesh: until they end, missing looks like lost.
-_FILLING = frozenset(["flows", *(f"{layer}{again}" for layer in MESH for again in ("", " again"))])
-
-
 class _InterfaceRule(MeshRule):
     """Base of the rules about interfaces whose nodes report a fault of them."""
 
@@ -387,10 +383,10 @@ class _InterfaceRule(MeshRule):
                 scope = mesh.scope_of(seat)
                 nic = shlex.quote(fault.nic)
                 facts = {"nic": nic, "changes": fault.flaps, "off": fault.enabled is False, "on": fault.enabled is True}
-                found = mesh.finding(self, scope, MESH, facts, on_node(seat[0], self.command.format(nic), mesh.model))
-                bad = len({path for _, path in found.measurements})
+                finding = mesh.finding(self, scope, MESH, facts, on_node(seat[0], self.command.format(nic), mesh.model))
+                bad = len({path for _, path in finding.measurements})
                 severity = self.severity if bad else Severity.WARN
-                yield found.replace(facts={**found.facts, "bad": bad or None}, severity=severity)
+                yield finding.replace(facts={**finding.facts, "bad": bad or None}, severity=severity)
 
 
 @register
@@ -486,7 +482,9 @@ class BlockedBetweenGroups(MeshRule):
             extras = mesh.mtu_extras(scope)
             sizes = _sizes(mesh, scope, extras)
             if _path_mtu(extras) is None:
-                size, passes = (_with_headers(scope, sizes[name]) for name in ("blocked", "passes"))
+                # With the headers of IP and ICMP (or UDP).
+                header = 48 if any(":" in path.src_addr for path in scope.pairs) else 28
+                size, passes = (None if (n := sizes[name]) is None else n + header for name in ("blocked", "passes"))
                 facts = {"size": size, "passes": passes, "large": size is None}
                 yield mesh.finding(self, scope, (Layer.MTU, Layer.UDP), facts, _ping_command(mesh, scope, extras))
         paths = [(path, found) for path, found in mesh.paths.items() if path not in mesh.clouded]
@@ -501,12 +499,6 @@ class BlockedBetweenGroups(MeshRule):
 
 def _splits(found: Iterable[Scope]) -> list[Scope]:
     return [scope for scope in found if scope.kind is ComponentKind.SPLIT]
-
-
-def _with_headers(scope: Scope, payload: int | None) -> int | None:
-    """Return the size of a packet with the headers of IP and ICMP (or UDP)."""
-    header = 48 if any(":" in path.src_addr for path in scope.pairs) else 28
-    return None if payload is None else payload + header
 
 
 class _DeadScopes(MeshRule):
@@ -670,11 +662,11 @@ class Firewall(MeshRule):
     next_step = "Allow the ephemeral port range between the nodes of a job."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
-        paths = [(path, found) for path, found in mesh.paths.items() if path not in mesh.clouded]
-        tcp = {p for p, found in paths if found.tcp and found.tcp.verdict in DEAD and mesh.passes_small(p)}
+        paths = [(path, finding) for path, finding in mesh.paths.items() if path not in mesh.clouded]
+        tcp = {p for p, finding in paths if finding.tcp and finding.tcp.verdict in DEAD and mesh.passes_small(p)}
         # Where much is lost, so are all SYNs now and then.
         tcp -= {p for p in tcp if any((loss(mesh, way) or 0.0) > MUCH_LOSS for way in (p, p.reverse))}
-        udp = {p for p, found in paths if found.small_arrived is False and found.echo and p not in mesh.dead}
+        udp = {p for p, finding in paths if finding.small_arrived is False and finding.echo and p not in mesh.dead}
         both = tcp & udp
         tested = {path for path, _ in paths if mesh.passes_small(path)}
         answers: set[AddressPair] = set()
@@ -687,15 +679,19 @@ class Firewall(MeshRule):
                 # What a node drops of all others, it drops of the answers to its own connections.
                 if scope.pairs <= answers:
                     continue
-                found = self._finding(mesh, scope, protocols, layers)
-                yield found
-                if scope.kind is ComponentKind.NODE and found.facts["action"] and Layer.TCP in layers:
+                finding = self._finding(mesh, scope, protocols, layers)
+                yield finding
+                if scope.kind is ComponentKind.NODE and finding.facts["action"] and Layer.TCP in layers:
                     answers |= {path.reverse for path in scope.pairs}
 
     def _finding(self, mesh: Mesh, scope: Scope, protocols: str, layers: tuple[Layer, ...]) -> Finding:
         rows = [m for path in scope.pairs if (m := mesh.paths[path].tcp) is not None]
         # Echoes are answered, so that a refusal comes from somebody on the path.
-        refused = protocols == "TCP" and all(map(_is_refused, rows))
+        # Recordings of fabtui 0.1.0 have no kind.
+        kinds = [(error_kind(m), m.error or "") for m in rows]
+        refused = protocols == "TCP" and all(
+            "refused" in text if kind is None else kind == ErrorKind.CONNECTION_REFUSED.value for kind, text in kinds
+        )
         errors = Counter(m.error for m in rows if m.error)
         node = scope.nodes[-1]
         sources = {path.src_addr for path in scope.pairs}
@@ -715,11 +711,14 @@ class Firewall(MeshRule):
             "p2p": passes,
             "tcp_errors": tuple(text for text, _ in errors.most_common(2)) or None,
         }
-        found = mesh.finding(self, scope, layers, facts, on_node(node, "sudo nft list ruleset", mesh.model))
+        finding = mesh.finding(self, scope, layers, facts, on_node(node, "sudo nft list ruleset", mesh.model))
         if known and scope.kind is ComponentKind.NODE:
             # Connections within the node meet the same rules.
-            found = found.replace(cells=found.cells | _failed_within(mesh.model, node))
-        return found.replace(severity=Severity.WARN) if passes else found
+            ends = permutations(map(str, mesh.model.table.of_node(node)), 2)
+            within = ((pair, mesh.model.latest(Layer.P2P, *pair)) for pair in ends)
+            cells = {pair for pair, m in within if m is not None and m.verdict in DEAD}
+            finding = finding.replace(cells=finding.cells | cells)
+        return finding.replace(severity=Severity.WARN) if passes else finding
 
 
 @register
@@ -790,20 +789,17 @@ def mesh_findings(model: Model) -> list[Finding]:
 def mesh_findings_in_steps(model: Model) -> Steps[list[Finding]]:
     """Return `mesh_findings`; yield after each rule."""
     mesh = Mesh(model)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for rule in rules_of(Domain.MESH):
         yield
-        found += islice(filter(None, rule.check(mesh)), _MOST)
-    return found
+        findings += islice(filter(None, rule.check(mesh)), _MOST)
+    return findings
 
 
 class _Cached(NamedTuple):
     version: int
     findings: list[Finding]
     blocked: frozenset[Pair]
-
-
-_CACHE: WeakKeyDictionary[Model, _Cached] = WeakKeyDictionary()
 
 
 def settled_mesh_findings(model: Model) -> Steps[list[Finding]]:
@@ -838,18 +834,6 @@ def _blocked_paths(finding: Finding) -> set[AddressPair]:
     if isinstance(finding.rule, PathDropsFlows):
         return {path for layer, path in finding.measurements if layer in (Layer.UDP, Layer.TCP)}
     return {path for layer, path in finding.measurements if isinstance(finding.rule, Firewall) and layer is Layer.TCP}
-
-
-def _is_refused(m: Measurement) -> bool:
-    kind = error_kind(m)
-    # Recordings of fabtui 0.1.0 have no kind.
-    return "refused" in (m.error or "") if kind is None else kind == ErrorKind.CONNECTION_REFUSED.value
-
-
-def _failed_within(model: Model, node: str) -> set[Pair]:
-    ends = model.table.of_node(node)
-    rows = ((a, b, model.latest(Layer.P2P, str(a), str(b))) for a, b in permutations(ends, 2))
-    return {(str(a), str(b)) for a, b, m in rows if m is not None and m.verdict in DEAD}
 
 
 def _path_mtu(extras: list[Extra]) -> int | None:
@@ -897,12 +881,12 @@ def _by_destination(mesh: Mesh, bad: set[AddressPair], tested: set[AddressPair])
 
 def _widened(mesh: Mesh, bad: set[AddressPair]) -> set[AddressPair]:
     """Return lossy pairs, and pairs of the same addresses that lost nothing by chance."""
-    found = set(bad)
+    wide = set(bad)
     by_end: dict[tuple[bool, str, str], set[AddressPair]] = {}
     for path in mesh.paths:
         by_end.setdefault((True, path.src, path.src_addr), set()).add(path)
         by_end.setdefault((False, path.dst, path.dst_addr), set()).add(path)
     for paths in by_end.values():
         if len(paths) >= _FEWEST_OF_LOSS and 2 * len(paths & bad) >= len(paths):
-            found |= paths - mesh.dead
-    return found
+            wide |= paths - mesh.dead
+    return wide

@@ -37,6 +37,7 @@ _MOST_LISTED = 8
 _FEWEST_ALIKE = 2
 #: Maximum number of switches of a rail, of which one is wrong.
 _MOST_SWITCHES = 2
+_WRONG: WeakKeyDictionary[Mesh, list[_Wrong]] = WeakKeyDictionary()
 
 
 def _is_of_one(mac: str) -> bool:
@@ -89,7 +90,7 @@ def _entries(mesh: Mesh) -> list[_Entry]:
     for place in mesh.places:
         holders[place.address].append(place)
         own[place.node, place.nic].append(place)
-    found = []
+    known = []
     for node, entries in learned.items():
         for entry in entries:
             held = holders.get(str(entry.get("address")), ())
@@ -99,8 +100,8 @@ def _entries(mesh: Mesh) -> list[_Entry]:
             if not _is_of_one(mac) or not _is_of_one(held[0].mac):
                 continue
             if any(held[0].network.ip in place.network.network for place in own.get((node, nic), ())):
-                found.append(_Entry(node, held[0], mac, (text(entry.get("state")) or "").lower()))
-    return found
+                known.append(_Entry(node, held[0], mac, (text(entry.get("state")) or "").lower()))
+    return known
 
 
 def _paths(mesh: Mesh, nodes: Iterable[str], place: Place) -> frozenset[AddressPair]:
@@ -109,9 +110,6 @@ def _paths(mesh: Mesh, nodes: Iterable[str], place: Place) -> frozenset[AddressP
         path for path in mesh.paths if path.src in others and (path.dst, path.dst_addr) == (place.node, place.address)
     }
     return frozenset(out | {path.reverse for path in out if path.reverse in mesh.paths})
-
-
-_WRONG: WeakKeyDictionary[Mesh, list[_Wrong]] = WeakKeyDictionary()
 
 
 def _wrong(mesh: Mesh) -> list[_Wrong]:
@@ -134,7 +132,7 @@ def _searched(mesh: Mesh) -> list[_Wrong]:
         else:
             wrong[entry.place, entry.mac, entry.is_permanent].append(entry)
             answers[entry.mac].add(entry.place.node)
-    found = []
+    wrong_entries = []
     for (place, mac, _), entries in wrong.items():
         # What answers for several nodes is a router, or a proxy of the network.
         if len(answers[mac]) > 1:
@@ -142,8 +140,8 @@ def _searched(mesh: Mesh) -> list[_Wrong]:
         nodes = {entry.node for entry in entries}
         paths = _paths(mesh, nodes, place)
         passes = not any(is_bad(mesh, path) for path in paths) if paths else None
-        found.append(_Wrong(place, mac, tuple(entries), bool(right[place.address] - nodes), passes))
-    return found
+        wrong_entries.append(_Wrong(place, mac, tuple(entries), bool(right[place.address] - nodes), passes))
+    return wrong_entries
 
 
 def _is_stale(one: _Wrong) -> bool:
@@ -157,9 +155,9 @@ class _MacRule(AddressRule):
     """Base of the rules about MAC addresses."""
 
     def _about(self, mesh: Mesh, scope: Scope, facts: Mapping[str, Any], *commands: tuple[str, str]) -> Finding:
-        found = self._finding(mesh, scope, facts, "")
+        finding = self._finding(mesh, scope, facts, "")
         lines = (on_node(node, command, mesh.model) for node, command in commands)
-        return found.replace(next=tuple(dict.fromkeys(lines)))
+        return finding.replace(next=tuple(dict.fromkeys(lines)))
 
     @staticmethod
     def _address_facts(one: _Wrong) -> dict[str, object]:
@@ -208,23 +206,25 @@ class DuplicateMac(_MacRule):
             if _is_of_one(place.mac) and (place.node, place.nic) not in sharing:
                 by_mac[place.mac].append(place)
         for mac, places in by_mac.items():
-            found = [place for place in places if any(_collide(mesh, place, other) for other in places)]
-            if not found:
+            colliding = [place for place in places if any(_collide(mesh, place, other) for other in places)]
+            if not colliding:
                 continue
-            nodes = tuple(dict.fromkeys(place.node for place in found))
-            named = list(dict.fromkeys(f"{place.node} {place.nic}" for place in found))
+            nodes = tuple(dict.fromkeys(place.node for place in colliding))
+            named = list(dict.fromkeys(f"{place.node} {place.nic}" for place in colliding))
             facts = {
                 "interfaces": f"{', '.join(named[:-1][:_MOST_LISTED])} and {named[-1]}",
                 "mac": mac,
-                "addresses": tuple(place.address for place in found),
-                "by_interface": tuple(f"{place.node} {place.nic}: {place.address}" for place in found[:_MOST_LISTED]),
+                "addresses": tuple(place.address for place in colliding),
+                "by_interface": tuple(
+                    f"{place.node} {place.nic}: {place.address}" for place in colliding[:_MOST_LISTED]
+                ),
             }
             scope = Scope(
                 ComponentKind.MANY,
                 nodes,
-                pairs=paths_of_seats(mesh, {(place.node, place.address) for place in found}),
+                pairs=paths_of_seats(mesh, {(place.node, place.address) for place in colliding}),
             )
-            shown = ((place.node, f"ip -br link show {shlex.quote(place.nic)}") for place in found[:2])
+            shown = ((place.node, f"ip -br link show {shlex.quote(place.nic)}") for place in colliding[:2])
             yield self._about(mesh, scope, facts, *shown)
 
 
@@ -265,8 +265,8 @@ class StrangerAnswers(_MacRule):
             seat = paths_of_seats(mesh, {(one.place.node, one.place.address)})
             kind = ComponentKind.ADDRESS if node is None else ComponentKind.MANY
             scope = Scope(kind, nodes, rails, one.place.address, pairs=seat)
-            found = self._about(mesh, scope, facts, *self._commands(one))
-            yield found if one.passes is False else found.replace(severity=Severity.WARN)
+            finding = self._about(mesh, scope, facts, *self._commands(one))
+            yield finding if one.passes is False else finding.replace(severity=Severity.WARN)
 
 
 @register

@@ -55,21 +55,18 @@ def compared(model: Model) -> list[Compared]:
     """Return the rows of an A/B comparison: pairs by layer, class and size, then collectives by group and size."""
     if len(model.comparison) < 2:
         return []
-    found: dict[tuple[Layer, str], dict[str, list[Measurement]]] = {}
+    groups: dict[tuple[Layer, str], dict[str, list[Measurement]]] = {}
     for arm, measurements in ((model.comparison[0], model.measurements()), (None, model.results.arms())):
         for m in measurements:
             if m.layer in PAIRS or m.layer in KINDS:
-                where = found.setdefault((m.layer, _what(model, m)), {name: [] for name in model.comparison})
+                what = group_name(m) if m.layer in KINDS else model.table.class_between(m.src, m.dst).value
+                where = groups.setdefault((m.layer, what), {name: [] for name in model.comparison})
                 where.setdefault(arm or m.arm or "", []).append(m)
-    rows = [row for (layer, what), arms in found.items() for row in _rows(layer, what, arms, model.comparison)]
+    rows = [row for (layer, what), arms in groups.items() for row in _rows(layer, what, arms, model.comparison)]
     layers = [*PAIRS, *KINDS]
     place = {what: number for number, what in enumerate([*(kind.value for kind in PairClass), *model.nodes])}
     rows.sort(key=lambda row: (layers.index(row.layer), place.get(row.what, len(place)), row.bytes or 0))
     return rows
-
-
-def _what(model: Model, m: Measurement) -> str:
-    return group_name(m) if m.layer in KINDS else model.table.class_between(m.src, m.dst).value
 
 
 def _rows(layer: Layer, what: str, arms: dict[str, list[Measurement]], names: Iterable[str]) -> list[Compared]:

@@ -92,19 +92,19 @@ class _Family:
     exist: int = 0
 
     def members(self, number: int) -> Flags:
-        found: Flags = self.keys[0] == number
+        mine: Flags = self.keys[0] == number
         for key in self.keys[1:]:
-            found = found | (key == number)
-        return found
+            mine = mine | (key == number)
+        return mine
 
     def total(self, weights: Floats | Flags) -> Steps[Floats]:
         """Return the sum of the weights of its pairs for each component; flags count the pairs."""
-        found: Floats = np.zeros(self.size + 1)
+        sums: Floats = np.zeros(self.size + 1)
         for key in self.keys:
             for part in parts(len(key)):
-                found += np.bincount(key[part], weights=weights[part], minlength=self.size + 1)
+                sums += np.bincount(key[part], weights=weights[part], minlength=self.size + 1)
                 yield
-        return found[:-1]
+        return sums[:-1]
 
 
 def _of_both(first: Ints, second: Ints, where: Flags) -> tuple[Ints, Ints, Ints]:
@@ -128,14 +128,14 @@ def _none_last(key: Ints, size: int, part: slice) -> tuple[Ints]:
 def _in_parts(
     count: int, columns: Callable[[slice], tuple[np.ndarray[Any, Any], ...]]
 ) -> Steps[tuple[np.ndarray[Any, Any], ...]]:
-    found: list[np.ndarray[Any, Any]] = []
+    whole: list[np.ndarray[Any, Any]] = []
     for part in parts(count):
         some = columns(part)
-        found = found or [np.empty(count, column.dtype) for column in some]
-        for column, values in zip(found, some, strict=True):
+        whole = whole or [np.empty(count, column.dtype) for column in some]
+        for column, values in zip(whole, some, strict=True):
             column[part] = values
         yield
-    return tuple(found)
+    return tuple(whole)
 
 
 def blamed(
@@ -355,8 +355,8 @@ class _Search:
 
     def _nics(self) -> tuple[Ints, list[str]]:
         numbers: dict[tuple[str, str], int] = {}
-        found = [numbers.setdefault((end.node, end.port_name), len(numbers)) for end in self.ends]
-        return np.array(found, dtype=np.int32), [f"{node} {nic}" for node, nic in numbers]
+        nics = [numbers.setdefault((end.node, end.port_name), len(numbers)) for end in self.ends]
+        return np.array(nics, dtype=np.int32), [f"{node} {nic}" for node, nic in numbers]
 
     def _groups(self, carriers: tuple[Ints, ...], off: Flags) -> Steps[tuple[Ints, Ints | None]]:
         """Return the group of each endpoint, where the nodes fall into groups between which no pair works.
@@ -365,9 +365,9 @@ class _Search:
         """
         table, node, size = self.table, self.places.node, len(self.nodes)
         numbers, rail_of = np.unique(self.places.rail, return_inverse=True)
-        found: Ints = np.full(len(node), -1)
+        group_of: Ints = np.full(len(node), -1)
         if not self.dead.any():
-            return found, None
+            return group_of, None
 
         def taken(part: slice) -> tuple[Ints]:
             first, second = (rail_of[ends[part]] for ends in carriers)
@@ -390,16 +390,16 @@ class _Search:
             cut = groups_of(self.nodes, works[rail], dead[rail] & ~works[rail])
             for group in cut.groups if cut is not None else ():
                 members = np.isin(node, [place[name] for name in group]) & ((rail < 0) | (rail_of == rail))
-                found[members] = found.max(initial=-1) + 1
+                group_of[members] = group_of.max(initial=-1) + 1
             if cut is not None and rail < 0:
-                return found, None
+                return group_of, None
             cut_rails += [rail] if cut is not None else []
         if not cut_rails:
-            return found, None
+            return group_of, None
         (kept,) = yield from _in_parts(
             len(table), lambda part: (np.where(np.isin(rails[part], cut_rails), rails[part], -1),)
         )
-        return found, kept
+        return group_of, kept
 
     def forget(self, settled: Sequence[int]) -> None:
         at = np.array(settled)
@@ -451,16 +451,16 @@ class _Search:
 
         Very slow pairs count no more than slow ones, so that a few values below the usual one would outweigh the fit.
         """
-        found = [best] if best.factor is not None else []
-        while found:
-            best = yield from self._likeliest(found)
+        narrower = [best] if best.factor is not None else []
+        while narrower:
+            best = yield from self._likeliest(narrower)
             mine = self.families[best.at].members(best.number) & self.known
-            found = []
+            narrower = []
             for one in scored:
                 if one.factor is None or one.saving < best.saving / 2:
                     continue
                 if self._is_narrower(self.families[one.at].members(one.number) & self.known, mine):
-                    found.append(one)
+                    narrower.append(one)
                 yield
         return best
 
@@ -487,10 +487,11 @@ class _Search:
         counts = yield from family.total(bad)
         if counts.max(initial=0) < 2:
             return [], counts
-        # What is only a pair of endpoints is reported as a pair.
+        # What is only a pair of endpoints is reported as a pair: two results in both directions, one in one.
         all_of_it = yield from family.total(tested)
-        found = np.flatnonzero((counts >= 2) & (all_of_it > 2) & (counts >= _LEAST_BAD * all_of_it))
-        return found.tolist(), all_of_it
+        least = 2 if family.direction is Direction.BOTH else 1
+        usable = np.flatnonzero((counts >= 2) & (all_of_it > least) & (counts >= _LEAST_BAD * all_of_it))
+        return usable.tolist(), all_of_it
 
     def _bits(self, factor: float | None, part: slice) -> tuple[Floats]:
         """Return the bits of some pairs for a component that slows down by a factor; None: that is dead."""

@@ -71,21 +71,18 @@ def _cores(model: Model, nodes: list[str]) -> Cores | None:
     counts = [one for one in usable if one is not None and one > 0]
     if len(counts) < len(nodes):
         return None
-    online = [one for node in nodes if (one := _online(model, node))]
+    listed = [_seen(model, node, "cpus_online", "processors", "cpus_online") for node in nodes]
+    numbers = [len(cores) if isinstance(cores, list) else node_view.number(cores) for cores in listed]
+    online = [number for number in numbers if number]
     # Nodes of one machine may have all of its cores each, or a part each.
     count = min([sum(counts), *online]) if len(nodes) > 1 else counts[0]
-    found = (node_view.number(_seen(model, node, "load", "processors", "load")) for node in nodes)
-    loads = [load for load in found if load is not None]
+    averages = (node_view.number(_seen(model, node, "load", "processors", "load")) for node in nodes)
+    loads = [load for load in averages if load is not None]
     ranks = sum(end.kind == "cpu" for node in nodes for end in model.table.of_node(node))
     return Cores(tuple(nodes), ranks, count, max(loads, default=None))
 
 
-def _online(model: Model, node: str) -> float | None:
-    listed = _seen(model, node, "cpus_online", "processors", "cpus_online")
-    return len(listed) if isinstance(listed, list) else node_view.number(listed)
-
-
 def _seen(model: Model, node: str, name: str, *path: str) -> object:
     """Return a value of the probe ``host``, as it was before the tests; if it did not run, that of the inventory."""
-    found = field(model.nodes[node].first_probe_results.get("host"), *path)
-    return field(model.nodes[node].inventory, name) if found is None else found
+    value = field(model.nodes[node].first_probe_results.get("host"), *path)
+    return field(model.nodes[node].inventory, name) if value is None else value

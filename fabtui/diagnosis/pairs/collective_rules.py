@@ -65,14 +65,18 @@ the node. NCCL_NVLS_ENABLE=0 avoids NVLink SHARP meanwhile."""
             if not (one.src == one.dst == "all" or {one.src, one.dst} <= model.nodes.keys()):
                 # Rails, and the first ranks of all nodes.
                 continue
-            if one.value is None and _is_nvls_failure(one):
-                failed.append((one, nodes))
-            elif one.value is not None and one.layer is Layer.BUSBW and _uses_nvls(one):
+            if one.value is None:
+                meaning = None if one.made else _meaning(one)
+                if meaning is not None and (meaning.id == f"stage-{_NVLS}" or meaning.stages == (_NVLS,)):
+                    failed.append((one, nodes))
+            elif one.layer is Layer.BUSBW and _NVLS in str((one.extra or {}).get("algorithm")).lower():
                 level = _pair_level(model, nodes, one)
                 if level is not None and one.value < _RING_SHARE * level:
                     slow.append((one, nodes))
         for groups, what in ((failed, "cannot be set up"), (slow, "is slower than a ring")):
-            if least := _smallest(groups):
+            # Those that have no smaller one of them within, whose fault they have.
+            least = [(one, mine) for one, mine in groups if not any(other < mine for _, other in groups)]
+            if least:
                 yield self._found(model, least, what)
 
     def _found(self, model: Model, groups: list[tuple[Measurement, set[str]]], what: str) -> Finding:
@@ -116,15 +120,6 @@ def _meaning(one: Measurement) -> Meaning | None:
     return next((failure for line in lines if (failure := stage_failure(line, True)) is not None), None)
 
 
-def _is_nvls_failure(one: Measurement) -> bool:
-    meaning = None if one.made else _meaning(one)
-    return meaning is not None and (meaning.id == f"stage-{_NVLS}" or meaning.stages == (_NVLS,))
-
-
-def _uses_nvls(one: Measurement) -> bool:
-    return _NVLS in str((one.extra or {}).get("algorithm")).lower()
-
-
 def _pair_level(model: Model, nodes: Iterable[str], one: Measurement) -> float | None:
     """Return the median bandwidth of the pairs of a group; None where one is bad, unknown or leaves NVLink and PCIe."""
     ends = [str(end) for name in sorted(nodes) for end in model.table.of_node(name) if end.kind == "gpu"]
@@ -139,8 +134,3 @@ def _pair_level(model: Model, nodes: Iterable[str], one: Measurement) -> float |
         if (pair.bytes or 0) <= (one.asked_bytes or 0):
             values.append(pair.value)
     return statistics.median(values) if values else None
-
-
-def _smallest(groups: list[tuple[Measurement, set[str]]]) -> list[tuple[Measurement, set[str]]]:
-    """Return the groups that have no smaller one of them within: these have the fault of the smaller ones."""
-    return [(one, mine) for one, mine in groups if not any(other < mine for _, other in groups)]

@@ -29,8 +29,8 @@ def relayed(model: Model) -> list[Pair]:
 
     Pairs whose node was lost before the p2p test are left out: their earlier results in world are no evidence.
     """
-    found = (pair for pair, alone, inside in _differing(model) if alone.bad and inside is Verdict.OK)
-    return [pair for pair in found if not _ended_by_loss(model, model.latest(Layer.P2P, *pair))]
+    pairs = (pair for pair, alone, inside in _differing(model) if alone.bad and inside is Verdict.OK)
+    return [pair for pair in pairs if not _ended_by_loss(model, model.latest(Layer.P2P, *pair))]
 
 
 def _ended_by_loss(model: Model, alone: Measurement | None) -> bool:

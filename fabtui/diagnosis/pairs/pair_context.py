@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,6 +45,13 @@ _LEAST, _MOST = 0.08, 0.8
 _OF_END, _FEWEST_OF_END = 0.95, 4
 #: Maximum share of slow pairs on one side, which are slow for a reason of their own.
 _STRAYS = 0.03
+#: Maximum number of cells of a finding whose RDMA ports are inspected.
+MOST_INSPECTED = 64
+_MOST_COMMANDS = 4
+#: Number of collectives per step.
+_GROUPS = 32
+#: Maximum number of ports with congestion or loss that a finding names, and of their counters.
+_MOST_COUNTED, _MOST_COUNTERS = 3, 3
 
 
 class _Cut(NamedTuple):
@@ -109,9 +117,9 @@ def _cut(places: Places, source: Ints, target: Ints) -> _Cut | None:
     side = np.full(count, -1)
     side[0], todo = 0, [0]
     while todo:
-        one = todo.pop()
-        for other in np.flatnonzero(linked[one] & (side < 0)).tolist():
-            side[other] = 1 - side[one]
+        node = todo.pop()
+        for other in np.flatnonzero(linked[node] & (side < 0)).tolist():
+            side[other] = 1 - side[node]
             todo.append(other)
     sizes = [int(np.count_nonzero(side == each)) for each in (0, 1)]
     strays = np.count_nonzero(side[source] == side[target])
@@ -128,15 +136,6 @@ def _has_slow_end(table: PairTable, whole: Flags, hit: Flags, ends: int) -> bool
         tested += np.bincount(column[whole], minlength=ends)
         slow += np.bincount(column[hit], minlength=ends)
     return bool(((tested >= _FEWEST_OF_END) & (slow >= _OF_END * tested)).any())
-
-
-#: Maximum number of cells of a finding whose RDMA ports are inspected.
-MOST_INSPECTED = 64
-_MOST_COMMANDS = 4
-#: Number of collectives per step.
-_GROUPS = 32
-#: Maximum number of ports with congestion or loss that a finding names, and of their counters.
-_MOST_COUNTED, _MOST_COUNTERS = 3, 3
 
 
 class SlowestFact(NamedTuple):
@@ -188,7 +187,7 @@ def group_results(model: Model) -> Steps[list[GroupResult]]:
     rows = [row for layer in COLLECTIVES.values() for some in model.results.counting_rows(layer) for row in some]
     # Nodes that take part in the other groups: rails, and all ranks.
     everyone = tuple(dict.fromkeys(end.node for end in model.endpoints if end.kind != "none"))
-    found = []
+    results = []
     # In the order of their arrival.
     for some in in_steps(sorted(rows), _GROUPS):
         for one in map(store.get, some):
@@ -198,9 +197,9 @@ def group_results(model: Model) -> Steps[list[GroupResult]]:
             share = one.value / usual if one.value is not None and usual else None
             name = one_line(" and ".join(nodes) if named else one.src, 200)
             kind, verdict = str(one.layer.spec.collective), model.verdict(one)
-            found.append(GroupResult(kind, name, nodes, verdict, one.value, one.unit, share, one))
+            results.append(GroupResult(kind, name, nodes, verdict, one.value, one.unit, share, one))
         yield
-    return found
+    return results
 
 
 def uses_any(model: Model, pair: Pair, ends: frozenset[str]) -> bool:
@@ -273,14 +272,11 @@ class PairContext:
             nodes: Names of nodes; by default the nodes of the cells.
         """
         listed = list(cells)
-        explained: set[Pair] = set()
-        ends: set[str] = set()
-        for some in in_steps(listed):
-            explained.update(some)
-            for pair in some:
-                self.unexplained.pop(pair, None)
-                ends.update(pair)
-            yield
+        explained, ends = set(listed), set(itertools.chain.from_iterable(listed))
+        yield
+        for pair in explained:
+            self.unexplained.pop(pair, None)
+        yield
         first_cells = listed[:MOST_INSPECTED]
         shown = error
         if error is None and first_cells and self.tally.bad.get(first_cells[0]) in DEAD:
@@ -294,7 +290,7 @@ class PairContext:
             **({} if meaning is None else meaning.facts),
             "ports": self._known_ports(first_cells),
             "counted": (yield from self._counted(first_cells)),
-            **(yield from self._in_world(listed)),
+            **self._in_world(listed),
         }
         yield
         # Commands for what many pairs have in common go before those for one of them, unless all have one known cause.
@@ -327,10 +323,10 @@ class PairContext:
         slow = [pair for pair in cells if self.tally.bad.get(pair) is Verdict.SLOW]
         for pair in slow:
             measured = self.model.latest(Layer.P2P, *pair) or self.model.latest(Layer.WORLD, *pair)
-            found = {} if measured is None else self.model.counters.of(measured)
+            moved = {} if measured is None else self.model.counters.of(measured)
             for meaning in (CounterMeaning.CONGESTION, CounterMeaning.LOSS):
                 seen = set()
-                for node, deltas in found.items():
+                for node, deltas in moved.items():
                     for path, count in counts_of(meaning, deltas).items():
                         # Pairs that were tested at the same time share their counts.
                         counted = counts[meaning, node, path[1]]
@@ -346,20 +342,20 @@ class PairContext:
                 lines.append(one_line(f"{meaning} while tested: {node} {port}: {named}", 300))
         return tuple(lines[:_MOST_COUNTED]) or None
 
-    def _in_world(self, cells: Sequence[Pair]) -> Steps[dict[str, Any]]:
-        table, place = self.tally.table, self.tally.place
-        passed = 0
-        for some in in_steps(cells):
-            if table is not None and any(
-                self.model.results.store.shape(int(table.row[place[p]])).made for p in some if p in place
-            ):
-                return {"made_by_lab": True}
-            passed += sum(self.tally.inside.get(pair) is Verdict.OK for pair in some)
-            yield
-        if not passed:
-            return {}
+    def _in_world(self, cells: Sequence[Pair]) -> dict[str, Any]:
+        if self._made(cells):
+            return {"made_by_lab": True}
+        passed = sum(self.tally.inside.get(pair) is Verdict.OK for pair in cells)
         gpus = all(end.kind == "gpu" for end in self.model.endpoints)
-        return {"in_world": InWorldFact(passed, len(cells), gpus and passed == len(cells))}
+        return {"in_world": InWorldFact(passed, len(cells), gpus and passed == len(cells))} if passed else {}
+
+    def _made(self, pairs: Sequence[Pair]) -> bool:
+        """Return True if a lab fault made the result of one of some pairs."""
+        place, (shapes, shape_of, _) = self.tally.place, self.model.results.store.columns()
+        if self.tally.table is None:
+            return False
+        rows = self.tally.table.row[[place[pair] for pair in pairs if pair in place]]
+        return any((shape := shapes[number]) is not None and shape.made for number in {shape_of[row] for row in rows})
 
     def error(self, cells: Sequence[Pair]) -> Steps[CommonError | None]:
         """Return the error that most bad pairs have; details such as addresses may differ."""
@@ -386,17 +382,14 @@ class PairContext:
 
     def retest(self, pairs: Iterable[Pair]) -> dict[str, Any]:
         """Return what retests with other partners showed about the first pair that was retested."""
-        found = [one_line(self.model.suspects[pair], 300) for pair in pairs if pair in self.model.suspects]
-        return {"retest": found[0], "at_fault": at_fault(found[0])} if found else {}
+        conclusions = [one_line(self.model.suspects[pair], 300) for pair in pairs if pair in self.model.suspects]
+        return {"retest": conclusions[0], "at_fault": at_fault(conclusions[0])} if conclusions else {}
 
     # -- components to blame ------------------------------------------------------------------------------------------
 
     def by_cores(self, pairs: Sequence[Pair]) -> bool:
         """Return True if slow pairs may be slow because the ranks at their ends share cores, and for no fault."""
-        table, place, store = self.tally.table, self.tally.place, self.model.results.store
-        if table is None or not self.cores.among(pairs):
-            return False
-        return not any(store.shape(int(table.row[place[pair]])).made for pair in pairs if pair in place)
+        return self.tally.table is not None and self.cores.among(pairs) and not self._made(pairs)
 
     def search(self) -> Iterator[None]:
         """Find the components to blame, once, in small steps; rules that explain pairs otherwise come before."""
@@ -405,11 +398,13 @@ class PairContext:
         table, places = self.tally.table, self.tally.places
         self.blames = []
         if table is not None and places is not None and self.unexplained:
-            settled: list[int] = []
-            yield from self._settle_without_nvlink(table)
-            for some in in_steps(list(self.tally.place)):
-                settled += [self.tally.place[pair] for pair in some if pair not in self.unexplained]
+            # `NvlinkUnused` explains why pairs are slow that use the network within their NVLink domain.
+            for part in parts(len(table)):
+                for pair in self.pairs_at(part.start + np.flatnonzero(without_nvlink(table, part))):
+                    self.unexplained.pop(pair, None)
                 yield
+            settled = [at for pair, at in self.tally.place.items() if pair not in self.unexplained]
+            yield
             left = np.ones(len(table), dtype=bool)
             left[settled] = False
             if (cut := (yield from partly_slow_cut(table, places, left))) is not None:
@@ -420,48 +415,35 @@ class PairContext:
                     self.blames.append(found)
                 yield None
 
-    def _settle_without_nvlink(self, table: PairTable) -> Iterator[None]:
-        """Take pairs out that use the network within their NVLink domain; `NvlinkUnused` explains why they are slow."""
-        for part in parts(len(table)):
-            at = part.start + np.flatnonzero(without_nvlink(table, part))
-            for pair in self.pairs_at(at.tolist()):
-                self.unexplained.pop(pair, None)
-            yield
-
-    def pairs_at(self, places: Iterable[int]) -> list[Pair]:
-        table, ends = self.tally.table, self.model.endpoints
+    def pairs_at(self, places: Sequence[int] | Ints) -> list[Pair]:
+        table, names = self.tally.table, self.model.table.names
         assert table is not None
-        return [(str(ends[table.source[at]]), str(ends[table.target[at]])) for at in places]
+        at = np.asarray(places, np.int64)
+        return [(names[a], names[b]) for a, b in zip(table.source[at], table.target[at], strict=True)]
 
     def slow_inside(self, pair: Pair) -> bool:
         """Return True if a pair is slow in the world communicator, rather than broken."""
         inside = self.model.latest(Layer.WORLD, *pair)
         return inside is not None and self.model.verdict(inside) is Verdict.SLOW
 
-    def slowest(self, cells: Iterable[Pair]) -> Steps[SlowestFact | None]:
+    def slowest(self, cells: Iterable[Pair]) -> SlowestFact | None:
         """Return the pair with the lowest share of what is usual in its class."""
-        table = self.tally.table
+        table, place = self.tally.table, self.tally.place
         if table is None:
             return None
-        least: tuple[float, int] | None = None
-        for some in in_steps(cells):
-            at = np.array([place for pair in some if (place := self.tally.place.get(pair)) is not None], dtype=np.int64)
-            at = at[~np.isnan(table.share[at])]
-            if len(at) and (least is None or table.share[at].min() < least[0]):
-                row = table.row[at[np.argmin(table.share[at])]]
-                least = float(table.share[at].min()), int(row)
-            yield
-        if least is None:
+        at = np.array([place[pair] for pair in cells if pair in place], dtype=np.int64)
+        at = at[~np.isnan(table.share[at])]
+        if not len(at):
             return None
-        m = self.model.results.store.get(least[1])
+        m = self.model.results.store.get(int(table.row[at[np.argmin(table.share[at])]]))
         usual = self.model.usual(m)
         return None if m.value is None or not usual else SlowestFact(m.src, m.dst, m.value, usual, m.unit)
 
 
 def without_nvlink(table: PairTable, part: slice) -> Flags:
     """Return which of some pairs use the network, though their GPUs are in one NVLink domain."""
-    found: Flags = (table.kind[part] == SAME_DOMAIN) & np.isin(table.path[part], NETWORK)
-    return found
+    networked: Flags = (table.kind[part] == SAME_DOMAIN) & np.isin(table.path[part], NETWORK)
+    return networked
 
 
 def crosses_nodes(pair: Pair) -> bool:

@@ -7,6 +7,7 @@ again.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -45,19 +46,43 @@ from fabtui.diagnosis.mesh.mesh_rules import blocked_pairs
 from fabtui.diagnosis.pairs.blame import Blame, blamed, blocked_across
 from fabtui.diagnosis.pairs.pair_context import MOST_INSPECTED, GroupResult, PairContext
 from fabtui.model.counter_log import flatten
-from fabtui.model.endpoints import WITHIN_RAIL, ClassKey, PairClass, node_of
+from fabtui.model.endpoints import WITHIN_RAIL, ClassKey, Endpoint, PairClass, node_of
 from fabtui.model.exit_codes import untested_reasons
 from fabtui.model.layers import Layer
-from fabtui.model.measurement import DEAD, Verdict
+from fabtui.model.measurement import DEAD, Verdict, wrong_amount
 from fabtui.model.records import Absence
 from fabtui.model.session_model import Model
-from fabtui.model.wrong_data import wrong_amount
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 
 #: Weight that puts wrong data before everything else, lost nodes included.
 _WRONG_DATA_FIRST = 1 << 31
 _DIRECTIONS = {Direction.SENDS: " as sender", Direction.RECEIVES: " as receiver"}
+#: Counters of an interface that count damaged frames; others count what a busy node drops.
+_OF_INTERFACE = frozenset({"carrier_changes", "rx_crc_errors", "rx_errors", "tx_errors"})
+#: Share of the value within the groups above which a taper is not worth a word.
+_NOTABLE = 0.9
+#: Maximum number of single pairs with the same error, or wrong data, that are reported one by one.
+_MOST_SINGLE = 4
+#: Number of errors whose details are removed per step.
+_FEW_ERRORS = 16
+_MOST_REASONS = 4
+_MOST_SPREADS = 2
+#: Weight that puts a lost node before everything else.
+_FIRST = 1 << 30
+#: Minimum number of pairs that rails without a path to each other are blamed for.
+_FEWEST_BLOCKED = 4
+#: Minimum number of collectives over node pairs for which their common node is blamed.
+_FEWEST_GROUPS = 2
+#: Minimum number of slow pairs of a component that is blamed for them where CPU ranks share cores.
+_FEWEST_BESIDE_LOAD = 3
+#: Minimum share of its pairs that are slow then: load makes some of them slow, a slow part all that use it. (A NIC is
+#: used by two thirds of the pairs of a node with two.)
+_SHARE_BESIDE_LOAD = 0.65
+#: Minimum number of pairs that contention is blamed for, and minimum share of all pairs.
+_FEWEST_CONTENDED, _FEW = 8, 0.05
+#: Share of the retested pairs that pass alone if contention is the cause.
+_MOSTLY = 0.75
 
 
 @register
@@ -85,10 +110,8 @@ class WrongData(Rule[PairContext]):
             yield self._of_group(context, one)
 
     def _pairs(self, context: PairContext) -> Iterator[Finding | None]:
-        mine: set[Pair] = set()
-        for rows in in_steps(list(context.unexplained.items())):
-            mine.update(pair for pair, verdict in rows if verdict is Verdict.WRONG)
-            yield None
+        mine = {pair for pair, verdict in context.unexplained.items() if verdict is Verdict.WRONG}
+        yield None
         for blame in (yield from _blames(context, mine)):
             cells = context.pairs_at(blame.bad)
             mine.difference_update(cells)
@@ -96,10 +119,10 @@ class WrongData(Rule[PairContext]):
             facts = {"component": component, "bad": len(cells), "tested": blame.tested}
             error = yield from context.error(cells)
             commands = context.first_commands(cells)
-            found = yield from context.explain(
+            finding = yield from context.explain(
                 self, blame.subject.name, cells, facts=facts, error=error, commands=commands
             )
-            yield found.replace(
+            yield finding.replace(
                 blames=blame.subject,
                 tested=blame.tested,
                 confidence=blame.confidence,
@@ -127,13 +150,13 @@ class WrongData(Rule[PairContext]):
         facts |= context.retest(pairs)
         error = yield from context.error(pairs)
         topic = "" if route is None else f"{route.source} > {route.destination}"
-        found = yield from context.explain(
+        finding = yield from context.explain(
             self, topic, pairs, facts=facts, error=error, commands=context.first_commands(pairs)
         )
         if route is None:
-            return found.replace(weight=_WRONG_DATA_FIRST)
+            return finding.replace(weight=_WRONG_DATA_FIRST)
         name = f"{route.source} - {route.destination}" if route.both else topic
-        return found.replace(weight=_WRONG_DATA_FIRST, blames=Subject(Kind.PAIR, name))
+        return finding.replace(weight=_WRONG_DATA_FIRST, blames=Subject(Kind.PAIR, name))
 
     def _of_group(self, context: PairContext, one: GroupResult) -> Finding:
         measured = one.measured
@@ -159,17 +182,13 @@ def _blames(context: PairContext, mine: set[Pair]) -> Steps[list[Blame]]:
     table, places = context.tally.table, context.tally.places
     if table is None or places is None or len(mine) < 2:
         return []
-    found: list[Blame] = []
+    blames: list[Blame] = []
     others = [place for pair, place in context.tally.place.items() if pair not in mine]
     yield
     for blame in blamed(table, places, context.model.endpoints, others):
-        found += [blame] if blame is not None else []
+        blames += [blame] if blame is not None else []
         yield
-    return found
-
-
-#: Counters of an interface that count damaged frames; others count what a busy node drops.
-_OF_INTERFACE = frozenset({"carrier_changes", "rx_crc_errors", "rx_errors", "tx_errors"})
+    return blames
 
 
 class LinkSigns:
@@ -185,27 +204,23 @@ class LinkSigns:
             return ""
         numbers = [self._model.table.number(end) for end in (src, dst)]
         ends = [self._model.endpoints[number] for number in numbers if number is not None]
-        found = (self._at(end.node).get(end.nic or "") for end in ends)
-        return next((sign for sign in found if sign), "")
+        signs = (self._at(end.node).get(end.nic or "") for end in ends)
+        return next((sign for sign in signs if sign), "")
 
     def _at(self, node: str) -> dict[str, str]:
         if node not in self._of_node:
-            found = self._of_node.setdefault(node, {})
+            signs = self._of_node.setdefault(node, {})
             moved = self._model.counters.between(node, float("-inf"), float("inf"))
             errors = {tuple(path) for path in moved.get("errors", ())}
             for path, count in flatten(moved).items():
                 counts = path in errors and (path[0] == "hca" or path[-1] in _OF_INTERFACE)
                 if path[0] in ("hca", "net") and counts:
                     nic = path[1].partition("/")[0]
-                    found.setdefault(nic, one_line(f"{node} {nic}: {path[-1]} + {count} during the session", 200))
+                    signs.setdefault(nic, one_line(f"{node} {nic}: {path[-1]} + {count} during the session", 200))
             for (of, nic), count in self._model.counters.carrier_changes.items():
                 if of == node:
-                    found[nic] = one_line(f"{node} {nic}: carrier changed {count} times during the session", 200)
+                    signs[nic] = one_line(f"{node} {nic}: carrier changed {count} times during the session", 200)
         return self._of_node[node]
-
-
-#: Share of the value within the groups above which a taper is not worth a word.
-_NOTABLE = 0.9
 
 
 def taper(model: Model) -> float | None:
@@ -215,7 +230,7 @@ def taper(model: Model) -> float | None:
     layer = Layer.P2P if model.median(Layer.P2P, PairClass.SAME_RAIL) is not None else Layer.WORLD
     pairs = ((PairClass.SAME_RAIL, PairClass.CROSS_LEAF), (PairClass.CROSS_RAIL, PairClass.CROSS_RAIL))
     for within, between in pairs:
-        for hardware in model.hardware_pairs():
+        for hardware in itertools.combinations_with_replacement(sorted(set(model.table.hardware)), 2):
             near = model.median(layer, ClassKey(within, False, hardware))
             far = model.median(layer, ClassKey(between, True, hardware))
             if near and far and far < _NOTABLE * near:
@@ -231,29 +246,6 @@ def _groups(model: Model) -> tuple[str, str]:
     groups = [fold(list(nodes)) for nodes in by_leaf.values()]
     return (groups[0], groups[1]) if len(groups) == 2 else (f"nodes of {len(groups)} leaf switches", "each other")
 
-
-#: Maximum number of single pairs with the same error, or wrong data, that are reported one by one.
-_MOST_SINGLE = 4
-#: Number of errors whose details are removed per step.
-_FEW_ERRORS = 16
-_MOST_REASONS = 4
-_MOST_SPREADS = 2
-#: Weight that puts a lost node before everything else.
-_FIRST = 1 << 30
-
-#: Minimum number of pairs that rails without a path to each other are blamed for.
-_FEWEST_BLOCKED = 4
-#: Minimum number of collectives over node pairs for which their common node is blamed.
-_FEWEST_GROUPS = 2
-#: Minimum number of slow pairs of a component that is blamed for them where CPU ranks share cores.
-_FEWEST_BESIDE_LOAD = 3
-#: Minimum share of its pairs that are slow then: load makes some of them slow, a slow part all that use it. (A NIC is
-#: used by two thirds of the pairs of a node with two.)
-_SHARE_BESIDE_LOAD = 0.65
-#: Minimum number of pairs that contention is blamed for, and minimum share of all pairs.
-_FEWEST_CONTENDED, _FEW = 8, 0.05
-#: Share of the retested pairs that pass alone if contention is the cause.
-_MOSTLY = 0.75
 
 _PairRule = Rule[PairContext]
 
@@ -353,18 +345,16 @@ class Contention(_PairRule):
         if context.cores.only_cpus and not context.cores.enough:
             context.contended = {"passed": passed or None, "retested": retested, "inside": len(inside) or None}
             return
-        cells: list[Pair] = []
-        for rows in in_steps(context.unexplained.items() if proven else ()):
-            cells += [pair for pair, verdict in rows if verdict is Verdict.SLOW]
-            yield None
+        cells = [pair for pair, verdict in context.unexplained.items() if proven and verdict is Verdict.SLOW]
+        yield None
         facts = {"slow": max(passed + len(cells), len(inside)), "passed": passed or None}
         facts |= {"retested": retested, "inside": len(inside) or None}
         subject = Subject(Kind.CONTENTION, "fabric")
         commands = (session_command(context.model, "--isolated"),)
         if proven or many:
             explained = [*cells, *(inside if many else [])]
-            found = yield from context.explain(self, "", explained, facts=facts, commands=commands)
-            yield found.replace(blames=subject)
+            finding = yield from context.explain(self, "", explained, facts=facts, commands=commands)
+            yield finding.replace(blames=subject)
         else:
             # A few pairs may be slow once by chance.
             yield self.finding("", severity=Severity.NOTE, facts=facts, commands=commands, blames=subject)
@@ -388,12 +378,10 @@ class RailsBlockedByNode(_PairRule):
             return
         codes = yield from blocked_across(table, places)
         nodes = {(places.nodes[a], places.nodes[b]) for a, b in codes}
-        cells: list[Pair] = []
-        for some in in_steps(list(context.unexplained) if nodes else []):
-            across = [pair for pair in some if context.tally.kinds[pair] is PairClass.CROSS_RAIL]
-            dead = [pair for pair in across if context.unexplained[pair] in DEAD]
-            cells += [pair for pair in dead if (node_of(pair[0]), node_of(pair[1])) in nodes]
-            yield None
+        across = [pair for pair in context.unexplained if nodes and context.tally.kinds[pair] is PairClass.CROSS_RAIL]
+        cells = [pair for pair in across if (node_of(pair[0]), node_of(pair[1])) in nodes]
+        cells = [pair for pair in cells if context.unexplained[pair] in DEAD]
+        yield None
         # Where it holds for all nodes, the fabric has no path between rails, which is a different rule.
         if len(cells) >= _FEWEST_BLOCKED:
             order = list(context.model.nodes)
@@ -416,10 +404,8 @@ class BlameRule(_PairRule):
             kind, name = blame.subject
             if blame.dead is not self.dead or (kind, blame.reach) not in self.kinds:
                 continue
-            cells: list[Pair] = []
-            for some in in_steps(blame.bad):
-                cells += context.pairs_at(some)
-                yield None
+            cells = context.pairs_at(blame.bad)
+            yield None
             least = max(_FEWEST_BESIDE_LOAD, _SHARE_BESIDE_LOAD * blame.tested)
             few = len(cells) < least or blame.reach is Reach.INSIDE
             # What other components explain is not a finding about this one.
@@ -427,9 +413,9 @@ class BlameRule(_PairRule):
                 continue
             facts = self._facts(context, blame, cells)
             if not blame.dead:
-                facts["slowest"] = yield from context.slowest(cells)
+                facts["slowest"] = context.slowest(cells)
             alike = blame.dead and kind not in (Kind.CROSS_RAIL, Kind.RAIL_PAIR)
-            found = yield from context.explain(
+            finding = yield from context.explain(
                 self,
                 name if kind in (Kind.NODE, Kind.GPU, Kind.NIC) else "",
                 cells,
@@ -438,7 +424,7 @@ class BlameRule(_PairRule):
                 commands=self._commands(context, blame, cells),
                 nodes=None if blame.subject.node is None else (blame.subject.node,),
             )
-            yield found.replace(
+            yield finding.replace(
                 blames=blame.subject, tested=blame.tested, confidence=blame.confidence, rivals=blame.rivals
             )
 
@@ -483,6 +469,11 @@ class BlameRule(_PairRule):
         if not ends:
             return context.first_commands(cells) if cells else []
         own = (gpu_commands if kind is Kind.GPU else nic_commands)(context.model, ends[0])
+        if kind is Kind.GPU and cells and blame.reach is not Reach.INSIDE and _is_only_endpoint(context.model, ends[0]):
+            # The first one tests the path without the GPU, too.
+            again = by_fabtui(context.model, *cells[0], debug=True)
+            nic = (nic_commands if blame.dead else slow_nic_commands)(context.model, ends[0])
+            return [again, *nic, *(own if ends[0].kind != "cpu" else ())]
         if ends[0].kind != "cpu" or not cells:
             return own
         # A pair that the component sends shows it from its own node.
@@ -495,11 +486,21 @@ class BlameRule(_PairRule):
         return [by_fabtui(context.model, *first), *slow_nic_commands(context.model, ends[0])]
 
 
+def _is_only_endpoint(model: Model, end: Endpoint) -> bool:
+    """Return True if all tests of an endpoint use its NIC: nothing separates the two."""
+    return len(model.table.of_node(end.node)) == 1
+
+
 def _part_to_check(model: Model, blame: Blame) -> str:
-    if not any(end.kind == "gpu" for end in ends_of(model, blame.subject)):
-        return "its process" if blame.dead else "its process and its cores"
+    ends = ends_of(model, blame.subject)
+    own = "the GPU" if any(end.kind == "gpu" for end in ends) else "its process"
+    if blame.reach is not Reach.INSIDE and ends and _is_only_endpoint(model, ends[0]):
+        nic = f" {one_line(ends[0].nic, 40)}" if ends[0].nic else ""
+        return f"its NIC{nic}, {own} or the node"
+    if own == "its process":
+        return own if blame.dead else "its process and its cores"
     if blame.reach is not Reach.INSIDE:
-        return "the GPU"
+        return own
     return "its NVLinks or PCIe" if blame.dead else "its NVLinks"
 
 
@@ -641,15 +642,15 @@ class _SinglePair(_PairRule):
             "pair": Route(*first, len(pairs) == 2),
             "verdict": context.unexplained[first],
             # A single pair is in the title already.
-            "of_usual" if len(pairs) == 1 else "slowest": None if self.dead else (yield from context.slowest(pairs)),
+            "of_usual" if len(pairs) == 1 else "slowest": None if self.dead else context.slowest(pairs),
             **context.retest(pairs),
         }
         error = (yield from context.error(pairs)) if self.dead else None
-        found = yield from context.explain(
+        finding = yield from context.explain(
             self, f"{first[0]} > {first[1]}", pairs, facts=facts, error=error, commands=commands
         )
         name = " - ".join(sorted(first)) if len(pairs) == 2 else " > ".join(first)
-        return found.replace(blames=Subject(Kind.PAIR, name))
+        return finding.replace(blames=Subject(Kind.PAIR, name))
 
 
 @register
@@ -741,10 +742,9 @@ class CoresBusy(_PairRule):
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         busy = context.cores.busy
-        cells: list[Pair] = []
-        for rows in in_steps([] if context.cores.enough else list(context.unexplained.items())):
-            cells += [pair for pair, verdict in rows if verdict is Verdict.SLOW and context.by_cores([pair])]
-            yield None
+        slow = [pair for pair, verdict in context.unexplained.items() if verdict is Verdict.SLOW]
+        cells = [pair for pair in slow if not context.cores.enough and context.by_cores([pair])]
+        yield None
         groups = [one for one in context.bad_groups if one.slow and busy and context.cores.on(one.nodes)]
         if not (cells or groups or context.contended):
             return
@@ -753,7 +753,7 @@ class CoresBusy(_PairRule):
         listed = nodes or list(dict.fromkeys(some)) or list(dict.fromkeys(end.node for end in context.model.endpoints))
         load = max((one.load for one in busy if one.load is not None and one.load >= one.number), default=None)
         names = [f"{src} > {dst}" for src, dst in sorted(cells)]
-        found = yield from context.explain(
+        finding = yield from context.explain(
             self,
             "",
             cells,
@@ -774,7 +774,7 @@ class CoresBusy(_PairRule):
         severity = Severity.WARN if cells or groups else Severity.NOTE
         subject = Subject(Kind.CORES, fold(listed))
         # Other warnings are about something to repair.
-        yield found.replace(severity=severity, blames=subject, weight=-len(cells))
+        yield finding.replace(severity=severity, blames=subject, weight=-len(cells))
 
 
 @register
@@ -792,7 +792,7 @@ class PairsSlow(_PairRule):
         if _are_many(context.unexplained):
             cells = list(context.unexplained)
             yield None
-            slowest = yield from context.slowest(cells)
+            slowest = context.slowest(cells)
             first = cells[0] if slowest is None else (slowest.source, slowest.destination)
             commands = [by_fabtui(context.model, *first), *context.first_commands([first])]
             facts = {"slowest": slowest}
@@ -811,6 +811,12 @@ class PairSlow(_SinglePair):
     dead = False
 
 
+def _has_begun(model: Model, pair: Pair) -> bool:
+    """Return True if the transfer of a pair began in the world communicator, which had been formed."""
+    m = model.latest(Layer.WORLD, *pair)
+    return m is not None and m.bytes is not None
+
+
 @register
 class OnlyInWorld(_PairRule):
     """Pairs pass in a communicator of two ranks, but not in the world communicator."""
@@ -825,7 +831,10 @@ class OnlyInWorld(_PairRule):
     next_step = "Read the NCCL log of the world communicator."
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
-        if cells := [pair for pair in context.only_inside if not context.slow_inside(pair)]:
+        cells = [pair for pair in context.only_inside if not context.slow_inside(pair)]
+        # A world in which two ranks do not reach each other does not form, also where these two reach all others.
+        ends = {end for pair, verdict in context.tally.bad.items() if verdict in DEAD for end in pair}
+        if cells := [pair for pair in cells if ends.isdisjoint(pair) or _has_begun(context.model, pair)]:
             subject = Subject(Kind.WORLD, "world communicator")
             inside = [m for pair in cells[:MOST_INSPECTED] if (m := context.model.latest(Layer.WORLD, *pair))]
             kinds = {at: kind_of_error(m.error) for at, m in enumerate(inside) if m.error}
@@ -859,15 +868,15 @@ class PairFlaps(_PairRule):
         results, signs = context.model.results, LinkSigns(context.model)
         shown = {key: sign for key in results.turning if (sign := signs.of(key[1], key[2]))}
         lasting = {**results.flapping, **{key: results.turning[key] for key in shown}}
-        found = sorted(lasting.items(), key=lambda item: (-item[1], item[0]))
-        if len(found) > _MOST_SINGLE:
-            (layer, src, dst), changes = found[0]
-            cells = {(key[1], key[2]) for key, _ in found}
+        flapping = sorted(lasting.items(), key=lambda item: (-item[1], item[0]))
+        if len(flapping) > _MOST_SINGLE:
+            (layer, src, dst), changes = flapping[0]
+            cells = {(key[1], key[2]) for key, _ in flapping}
             facts = {"flapping": len(cells), "worst": Route(src, dst, False), "worst_changes": changes}
             facts |= {"worst_layer": str(layer), "sign": shown.get((layer, src, dst))}
             yield self.finding("", cells=cells, facts=facts, commands=flap_commands(context.model, src, dst))
             return
-        for (layer, src, dst), changes in found:
+        for (layer, src, dst), changes in flapping:
             facts = {"pair": Route(src, dst, False), "layer": str(layer), "changes": changes}
             facts["sign"] = shown.get((layer, src, dst))
             yield self.finding(
@@ -892,10 +901,10 @@ class SlowMessages(_PairRule):
     next_step = "Check error counters of the link, and the load of both nodes."
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
-        found = sorted(context.tally.spreads, key=lambda one: -one.ratio)
+        spreads = sorted(context.tally.spreads, key=lambda one: -one.ratio)
         # Times of CPU ranks always spread widely.
         most = _MOST_SPREADS if any(end.kind == "gpu" for end in context.model.endpoints) else 0
-        for one in found[:most]:
+        for one in spreads[:most]:
             pair = one.measurement.src, one.measurement.dst
             facts = {"pair": Route(*pair, False), "p99": one.p99, "ratio": one.ratio}
             yield self.finding(f"{pair[0]} > {pair[1]}", cells=(pair,), facts=facts)
@@ -926,9 +935,9 @@ class NotTested(_PairRule):
 
 def _are_many(pairs: Iterable[Pair]) -> bool:
     """Return True if there are more pairs, both directions counted as one, than are reported one by one."""
-    found = set()
+    routes = set()
     for pair in pairs:
-        found.add(frozenset(pair))
-        if len(found) > _MOST_SINGLE:
+        routes.add(frozenset(pair))
+        if len(routes) > _MOST_SINGLE:
             return True
     return False

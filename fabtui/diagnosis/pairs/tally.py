@@ -11,15 +11,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fabtui.model.endpoints import PAIR_CLASSES, PairClass
-from fabtui.model.layers import Layer, measured_key_layers
+from fabtui.model.layers import COLLECTIVES, Layer, measured_key_layers
 from fabtui.model.measurement import SEVERITY, Measurement, Verdict
 from fabtui.model.pair_results import STALL
-from fabtui.model.pair_table import PairTable, joined, members, parts
+from fabtui.model.pair_table import SLOW, Flags, PairTable, joined, parts
 from fabtui.model.places import Places
-from fabtui.model.rechecks import tests_pairs, unconfirmed
+from fabtui.model.schedule import MAX_SUSPECTS, SLOW_ROUNDS
 from fabtui.model.session_model import Model
 from fabtui_node.parsers.lines import json_number
 
+Pair = tuple[str, str]
+
+#: Number of bad pairs per step, and of those whose attempts are read.
+_CHUNK, _FEW = 256, 16
 #: Minimum number of messages for a meaningful 99th percentile.
 FEWEST = 5
 
@@ -46,14 +50,8 @@ def spread(measurement: Measurement) -> Spread | None:
 
 def notable(model: Model) -> list[Spread]:
     """Return passed p2p measurements with a notable spread, the worst first."""
-    found = [one for m in model.with_stalls() if (one := spread(m)) is not None and one.ratio > STALL]
-    return sorted(found, key=lambda one: -one.ratio)
-
-
-Pair = tuple[str, str]
-
-#: Number of bad pairs per step.
-_CHUNK = 256
+    spreads = [one for m in model.with_stalls() if (one := spread(m)) is not None and one.ratio > STALL]
+    return sorted(spreads, key=lambda one: -one.ratio)
 
 
 @dataclass
@@ -128,6 +126,60 @@ class Survey:
         return self.tally
 
 
+def runs_tests(model: Model) -> bool:
+    """Return True while a sweep tests pairs or groups, so that what it has found may not last."""
+    if model.exit_code is not None or model.broken_off:
+        return False
+    return model.phase.name in (Layer.WORLD, Layer.P2P, *COLLECTIVES, "collectives")
+
+
+def unconfirmed(model: Model, alone: PairTable, world: PairTable) -> Iterator[tuple[Flags, Flags] | None]:
+    """Yield None after each small step, and at the end whether each pair of two tables is bad and tested again.
+
+    A pair that is bad in the world layer is tested alone; one that is bad alone is tested again with no other traffic,
+    unless there are very many.
+
+    Args:
+        model: The session model.
+        alone: Results in p2p.
+        world: Results in world.
+    """
+    first, second = np.zeros(len(alone), dtype=bool), np.zeros(len(world), dtype=bool)
+    if tests_pairs(model):
+        if model.phase.name == Layer.P2P:
+            yield from _few_tries(model, alone, first)
+        if model.plans(Layer.P2P):
+            ends = len(model.endpoints)
+            kept = alone.code(ends)[~first]
+            second |= world.bad & np.isin(world.code(ends), kept, invert=True)
+        else:
+            second |= world.verdict == SLOW
+    yield first, second
+
+
+def tests_pairs(model: Model) -> bool:
+    """Return True while a sweep tests pairs, or tests bad ones again."""
+    return runs_tests(model) and model.phase.name in (Layer.WORLD, Layer.P2P)
+
+
+def _few_tries(model: Model, table: PairTable, found: Flags) -> Iterator[None]:
+    """Set the flags of pairs that were good before this phase, and have not been tested again as often as necessary."""
+    for which, tries in ((table.verdict == SLOW, 1 + SLOW_ROUNDS), (table.bad & (table.verdict != SLOW), 2)):
+        rows = np.flatnonzero(which)
+        low, high = (np.sort((table.source[rows], table.target[rows]), axis=0)).tolist()
+        if len(set(zip(low, high, strict=True))) > MAX_SUSPECTS:
+            continue
+        for number, at in enumerate(rows.tolist()):
+            source, target = (model.table.names[end] for end in (table.source[at], table.target[at]))
+            history = model.history(Layer.P2P, source, target)
+            now = [one for one in history if one.time >= model.phase.since]
+            before = [one for one in history if one.time < model.phase.since]
+            known = bool(before) and model.verdict(before[-1]).bad
+            found[at] = bool(now) and not known and len({one.attempts for one in now}) < tries
+            if number % _FEW == 0:
+                yield
+
+
 def gathered(model: Model, *, interim: bool = False) -> Iterator[Tally | None]:
     """Yield None after each small step, and the tally at the end; ``interim`` as for `Survey`."""
     tables: list[PairTable] = []
@@ -141,8 +193,7 @@ def gathered(model: Model, *, interim: bool = False) -> Iterator[Tally | None]:
     for flags in unconfirmed(model, *tables) if interim else ():
         if flags is not None:
             again = [table.where(flag) for table, flag in zip(tables, flags, strict=True)]
-            # With counts, numpy.unique does not import numpy.ma: 8 ms, and 1.3 MB.
-            rechecked = len(np.unique(np.concatenate([table.code(ends) for table in again]), return_counts=True)[0])
+            rechecked = len(np.unique(np.concatenate([table.code(ends) for table in again])))
             tables = [table.where(~flag) for table, flag in zip(tables, flags, strict=True)] if rechecked else tables
         yield None
     alone, world = tables
@@ -152,10 +203,10 @@ def gathered(model: Model, *, interim: bool = False) -> Iterator[Tally | None]:
         yield None
     tally = Tally(table, model.results.places(), spreads=notable(model), rechecked=rechecked)
     yield None
-    tally.counts = _counts(table)
+    tally.counts = table.verdict_counts()
     yield None
     for layer, found in zip((Layer.P2P, Layer.WORLD), tables, strict=True):
-        tally.layers[layer] = _counts(found)
+        tally.layers[layer] = found.verdict_counts()
         if interim and tests_pairs(model) and model.phase.name == layer:
             # Pairs that only the layer before has are not tested yet.
             tally.layer, tally.counts = layer, tally.layers[layer]
@@ -202,17 +253,12 @@ def _count_between_nodes(tally: Tally, table: PairTable) -> Iterator[None]:
         tally.between[nodes[at // len(nodes)], nodes[at % len(nodes)]] = [int(tested[at]), int(dead[at])]
 
 
-def _counts(table: PairTable) -> Counter[Verdict]:
-    found = np.bincount(table.verdict, minlength=len(SEVERITY)).tolist()
-    return Counter({verdict: count for verdict, count in zip(SEVERITY, found, strict=True) if count})
-
-
 def _in_both(alone: PairTable, world: PairTable, ends: int) -> list[int]:
     if not len(world) or not len(alone):
         return []
-    either = members(world.code(ends), alone.code(ends)[alone.bad], ends) | world.bad
-    found: list[int] = np.flatnonzero(either & world.among(alone, ends)).tolist()
-    return found
+    either = np.isin(world.code(ends), alone.code(ends)[alone.bad]) | world.bad
+    both: list[int] = np.flatnonzero(either & world.among(alone, ends)).tolist()
+    return both
 
 
 LayerCounts = dict[Layer, Counter[Verdict]]
@@ -227,14 +273,14 @@ def layer_counts(model: Model, known: LayerCounts) -> Iterator[LayerCounts | Non
         model: The session model.
         known: Layers whose pairs have been counted already.
     """
-    found = dict(known)
+    counted = dict(known)
     for layer in measured_key_layers():
         if layer not in known:
-            counts = found[layer] = Counter()
+            counts = counted[layer] = Counter()
             for number, verdict in enumerate(model.verdicts_in(layer)):
                 counts[verdict] += 1
                 if number % _CHUNK == 0:
                     yield None
-    for layer, counts in list(found.items()):
-        found[layer] = Counter({verdict: count for verdict, count in counts.items() if verdict.bad and count})
-    yield {layer: counts for layer, counts in found.items() if counts}
+    for layer, counts in list(counted.items()):
+        counted[layer] = Counter({verdict: count for verdict, count in counts.items() if verdict.bad and count})
+    yield {layer: counts for layer, counts in counted.items() if counts}

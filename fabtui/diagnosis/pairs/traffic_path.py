@@ -80,10 +80,10 @@ def carrier(model: Model, measurement: Measurement) -> Carrier | None:
 
 def _reported(transport: str | None) -> tuple[Way | None, str]:
     """Return the way that the library names. A plug-in (``NET/OFI``) may use either."""
-    found = transport_of(transport)
-    if found.path is Path.GLOO:
+    named = transport_of(transport)
+    if named.path is Path.GLOO:
         return Way.TCP, "gloo uses TCP only"
-    return (Way(found.way), f"NCCL: {one_line(transport or '', 60)}") if found.way else (None, "")
+    return (Way(named.way), f"NCCL: {one_line(transport or '', 60)}") if named.way else (None, "")
 
 
 def _counted(model: Model, m: Measurement) -> tuple[Way | None, str]:
@@ -166,17 +166,18 @@ class Carriers(NamedTuple):
 
 def carriers(model: Model) -> Carriers:
     """Return what carried the bytes of all pairs between nodes, each in p2p, or in world where p2p has no value."""
-    *_, last = in_steps(model)
-    assert last is not None
-    return last
+    return next(last for last in in_steps(model) if last is not None)
 
 
 def in_steps(model: Model) -> Iterator[Carriers | None]:
     """Yield None after each small step of the same, and then what it is."""
-    found: Counter[Carrier] = Counter()
-    for at, (row, number) in enumerate(_alike(model)):
+    counts: Counter[Carrier] = Counter()
+    places, (_, shape_of, _) = model.results.places(), model.results.store.columns()
+    # Without counters of a node, all pairs of two nodes over one transport are alike.
+    alike = _latest(model).alike(places.node, [model.counters.known(name) for name in places.nodes], shape_of)
+    for at, (row, number) in enumerate(alike):
         if (one := carrier(model, model.results.store.get(row))) is not None:
-            found[one] += number
+            counts[one] += number
         if at % _STEP == _STEP - 1:
             yield None
     inspected = {name: record for name, record in model.nodes.items() if record.inventory is not None}
@@ -185,11 +186,11 @@ def in_steps(model: Model) -> Iterator[Carriers | None]:
         for node, record in inspected.items()
     }
     yield Carriers(
-        found.total(),
-        _tally((one.counted, number) for one, number in found.items()),
-        _tally((one.reported, number) for one, number in found.items() if not one.counted),
-        sum(number for one, number in found.items() if one.disagree),
-        _tally((one.why, number) for one, number in found.items()),
+        counts.total(),
+        _tally((one.counted, number) for one, number in counts.items()),
+        _tally((one.reported, number) for one, number in counts.items() if not one.counted),
+        sum(number for one, number in counts.items() if one.disagree),
+        _tally((one.why, number) for one, number in counts.items()),
         active,
     )
 
@@ -200,15 +201,6 @@ def _tally(found: Iterable[tuple[Text | None, int]]) -> Counter[Text]:
         if what:
             counts[what] += number
     return counts
-
-
-def _alike(model: Model) -> Iterator[tuple[int, int]]:
-    """Yield rows of the latest pairs, and the number of pairs that each stands for.
-
-    Without counters of a node, all pairs of two nodes over one transport are alike.
-    """
-    places, (_, shape_of, _) = model.results.places(), model.results.store.columns()
-    yield from _latest(model).alike(places.node, [model.counters.known(name) for name in places.nodes], shape_of)
 
 
 def latest_pairs(model: Model) -> list[Measurement]:

@@ -14,13 +14,11 @@ from fabtui.diagnosis.finding import (
     ExperimentKind,
     Finding,
     Kind,
-    Pair,
     Route,
     Rule,
     Severity,
     Steps,
     Subject,
-    in_steps,
     register,
 )
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_named
@@ -62,8 +60,6 @@ _LEAST_SHARE, _LEAST_PCIE = 0.5, 0.3
 _LEAST_NOTED = 0.2
 #: Distance (of logarithms) from the usual value of a class within which a pair stands for it, and number of such pairs.
 _USUAL, _SAMPLE = 0.2, 32
-#: Number of devices or shapes of results per step.
-_IN_STEP = 256
 
 
 #: Which pairs of a part of a table take the slower path, and which could take the faster one.
@@ -83,7 +79,8 @@ class TransportRule(Rule[PairContext]):
         table, places = context.tally.table, context.tally.places
         if table is None or places is None or not len(table):
             return
-        judge = yield from self._judge(context, table, places)
+        judge = self._judge(context, table, places)
+        yield None
         odd, tested = np.empty((2, len(table)), dtype=bool)
         for part in parts(len(table)):
             odd[part], tested[part] = judge(part)
@@ -115,21 +112,19 @@ class TransportRule(Rule[PairContext]):
             named = [names[node] for node in np.flatnonzero((yield from _per_node(table, places, left))).tolist()]
             yield (yield from self._finding(context, Subject(Kind.NODES, fold(named)), left, named))
 
-    def _judge(self, context: PairContext, table: PairTable, places: Places) -> Steps[_Judge]:
+    def _judge(self, context: PairContext, table: PairTable, places: Places) -> _Judge:
         raise NotImplementedError
 
     def _groups(self, table: PairTable, places: Places) -> Iterator[tuple[Flags, list[str]]]:
         yield from ()
 
     def _finding(self, context: PairContext, subject: Subject, odd: Ints, nodes: Sequence[str]) -> Steps[Finding]:
-        cells: list[Pair] = []
-        for some in in_steps(odd.tolist()):
-            cells += context.pairs_at(some)
-            yield
+        cells = context.pairs_at(odd)
+        yield
         variables = _set_variables(context, nodes, self.variables)
         where = fold(list(nodes)) if subject.kind is not Kind.FABRIC else "all nodes"
         facts: dict[str, Any] = {"where": where, "pairs": len(cells), "variables": variables or None}
-        facts |= {"slowest": (yield from context.slowest(cells)), **self._error_facts(variables)}
+        facts |= {"slowest": context.slowest(cells), **self._error_facts(variables)}
         facts |= self._facts(context, nodes)
         command = on_node(nodes[0], "env | grep -E '^(NCCL|UCX)_'", context.model)
         return self.finding(
@@ -155,37 +150,30 @@ class TransportRule(Rule[PairContext]):
 
 def _per_node(table: PairTable, places: Places, pairs: Ints) -> Steps[Ints]:
     """Return the number of some pairs at each node; a pair of two nodes counts for both."""
-    found = np.zeros(len(places.nodes), dtype=np.int64)
+    counts = np.zeros(len(places.nodes), dtype=np.int64)
     for part in parts(len(pairs)):
         source, target = (places.node[end[pairs[part]]] for end in (table.source, table.target))
         for ends in (source, target[source != target]):
-            found += np.bincount(ends, minlength=len(found))
+            counts += np.bincount(ends, minlength=len(counts))
         yield
-    return found
+    return counts
 
 
 def _set_variables(context: PairContext, nodes: Sequence[str], key: str) -> str:
     """Return the environment variables of nodes, and those given for the session, that force the slower path."""
-    found: dict[str, None] = {}
+    variables: dict[str, None] = {}
     given = context.model.options.get("env")
     for entry in given if isinstance(given, (list, tuple)) else []:
         name = str(entry).partition("=")[0]
         if name in _VARIABLES[key]:
-            found[one_line(f"{entry} (--env)", 120)] = None
+            variables[one_line(f"{entry} (--env)", 120)] = None
     for node in nodes:
         record = context.model.nodes.get(node)
         known = None if record is None else field(record.inventory, "env")
         for name in _VARIABLES[key]:
             if isinstance(known, dict) and name in known:
-                found[one_line(f"{name}={known[name]} on {node}", 120)] = None
-    return ", ".join(list(found)[:3])
-
-
-def _with_active_nvlinks(context: PairContext, node: str) -> set[str]:
-    gpus = probed(context.model.nodes.get(node), "nvlink", "gpus")
-    return {
-        str(gpu.get("index")) for gpu in gpus if any(link.get("state") == "active" for link in dicts(gpu.get("links")))
-    }
+                variables[one_line(f"{name}={known[name]} on {node}", 120)] = None
+    return ", ".join(list(variables)[:3])
 
 
 @register
@@ -203,12 +191,9 @@ class SocketFallback(TransportRule):
     commands = ("ibv_devinfo", "ls /dev/infiniband")
     error = "uses-sockets"
 
-    def _judge(self, context: PairContext, table: PairTable, places: Places) -> Steps[_Judge]:
-        with_ports: list[bool] = []
-        for node in places.nodes:
-            with_ports.append(bool(active_ports(listed(context.model.nodes.get(node), "ib"))))
-            yield
-        able = np.array(with_ports)[places.node]
+    def _judge(self, context: PairContext, table: PairTable, places: Places) -> _Judge:
+        ports = [active_ports(listed(context.model.nodes.get(node), "ib")) for node in places.nodes]
+        able = np.array(list(map(bool, ports)))[places.node]
 
         def judge(part: slice) -> tuple[Flags, Flags]:
             tested = (table.kind[part] > 0) & np.isin(table.path[part], NETWORK)
@@ -233,12 +218,9 @@ class NoGpuDirect(TransportRule):
     commands = ("lsmod | grep -E 'nvidia_peermem|nv_peer_mem'",)
     error = "gpudirect-off"
 
-    def _judge(self, context: PairContext, table: PairTable, places: Places) -> Steps[_Judge]:
+    def _judge(self, context: PairContext, table: PairTable, places: Places) -> _Judge:
         # Across rails a NIC may be too far from the GPU. Where no pair of a relation has it, that is the setup.
-        setup = np.zeros(len(PAIR_CLASSES), dtype=bool)
-        for part in parts(len(table)):
-            setup[table.kind[part][table.path[part] == Path.GPUDIRECT]] = True
-            yield
+        setup = np.bincount(table.kind[table.path == Path.GPUDIRECT], minlength=len(PAIR_CLASSES)) > 0
         setup[0] = False
 
         def judge(part: slice) -> tuple[Flags, Flags]:
@@ -269,13 +251,16 @@ class NoPeerToPeer(TransportRule):
         # Without a variable, the hardware or the system is the reason.
         return super()._error_facts(variables) if variables else {}
 
-    def _judge(self, context: PairContext, table: PairTable, places: Places) -> Steps[_Judge]:
-        active: dict[str, set[str]] = {}
-        for node in places.nodes:
-            active[node] = _with_active_nvlinks(context, node)
-            yield
+    def _judge(self, context: PairContext, table: PairTable, places: Places) -> _Judge:
+        active = {
+            node: {
+                str(gpu.get("index"))
+                for gpu in probed(context.model.nodes.get(node), "nvlink", "gpus")
+                if any(link.get("state") == "active" for link in dicts(gpu.get("links")))
+            }
+            for node in places.nodes
+        }
         connected = np.array([str(end.index) in active[end.node] for end in context.model.endpoints])
-        yield
 
         def judge(part: slice) -> tuple[Flags, Flags]:
             tested = (table.kind[part] == SAME_NODE) & np.isin(table.path[part], (Path.P2P, Path.SHM, *NETWORK))
@@ -318,12 +303,11 @@ class NvlinkUnused(TransportRule):
             nodes = [places.nodes[at] for at in np.unique(places.node[places.domain == domain]).tolist()]
             yield together & (places.domain[table.source] == domain), nodes
 
-    def _judge(self, context: PairContext, table: PairTable, places: Places) -> Steps[_Judge]:
+    def _judge(self, context: PairContext, table: PairTable, places: Places) -> _Judge:
         def judge(part: slice) -> tuple[Flags, Flags]:
             return without_nvlink(table, part), (table.kind[part] == SAME_DOMAIN) & (table.path[part] != Path.UNKNOWN)
 
         return judge
-        yield
 
 
 @register
@@ -343,10 +327,8 @@ class OddDevice(Rule[PairContext]):
         table, places, model = context.tally.table, context.tally.places, context.model
         if table is None or places is None or not len(table):
             return
-        devices: dict[str, set[str]] = {}
-        for node in places.nodes:
-            devices[node] = _active_devices(context, node)
-            yield None
+        devices = {node: _active_devices(context, node) for node in places.nodes}
+        yield None
         sent = yield from _devices_used(context, table, places)
         for rail in sorted({rail for _, rail in sent}):
             yield None
@@ -367,11 +349,7 @@ def _devices_used(context: PairContext, table: PairTable, places: Places) -> Ste
     """Return how often each node sends over each device on each rail, to other nodes."""
     shapes, shape_of, _ = context.model.results.store.columns()
     device_named = cache(lambda transport: one_line(device_of(transport), 40))
-    named: list[str] = []
-    for shape in shapes:
-        named.append("" if shape is None else device_named(shape.transport))
-        if len(named) % _IN_STEP == 0:
-            yield
+    named = ["" if shape is None else device_named(shape.transport) for shape in shapes]
     names = sorted(set(named))
     number_of = {name: at for at, name in enumerate(names)}
     device = np.array([number_of[name] for name in named])
@@ -386,14 +364,14 @@ def _devices_used(context: PairContext, table: PairTable, places: Places) -> Ste
         code = end[table.source[part][off]] * len(names) + device[np.asarray(shape_of)[table.row[part][off]]]
         counts += np.bincount(code, minlength=len(counts))
         yield
-    found: dict[tuple[str, int], Counter[str]] = {}
-    for at, one in enumerate(np.flatnonzero(counts).tolist()):
-        if at % _IN_STEP == 0:
-            yield
-        place, name = divmod(one, len(names))
+    devices: dict[tuple[str, int], Counter[str]] = {}
+    for code in np.flatnonzero(counts).tolist():
+        place, name = divmod(code, len(names))
         if names[name]:
-            found.setdefault((places.nodes[place // rails], place % rails), Counter())[names[name]] += int(counts[one])
-    return found
+            devices.setdefault((places.nodes[place // rails], place % rails), Counter())[names[name]] += int(
+                counts[code]
+            )
+    return devices
 
 
 def _active_devices(context: PairContext, node: str) -> set[str]:
@@ -436,15 +414,15 @@ class BelowLinkLimit(Rule[PairContext]):
                 samples.setdefault(context.model.key_of(sample.measurement), []).append(sample)
             yield None
         for where, inside in (("within nodes", True), ("between nodes", False)):
-            mine = {key: found for key, found in samples.items() if (key.kind is PairClass.SAME_NODE) is inside}
+            mine = {key: findings for key, findings in samples.items() if (key.kind is PairClass.SAME_NODE) is inside}
             # Pairs of different leaf switches, or halves of a node, may be slower by design.
-            near = {key: found for key, found in mine.items() if not key.apart} or mine
+            near = {key: findings for key, findings in mine.items() if not key.apart} or mine
             # So may pairs of different hardware, which is often on different leaf switches.
             alike = {key for key in near if len(set(key.hardware)) == 1} or set(near)
             below = {key: one for key in near if (one := self._below(context, where, key, near[key]))}
-            found = [one for key, one in below.items() if key in alike]
-            found = found or [one.replace(severity=Severity.NOTE) for one in below.values()]
-            yield from sorted(found, key=lambda one: (one.severity.rank, one.facts["share"]))[:1]
+            findings = [one for key, one in below.items() if key in alike]
+            findings = findings or [one.replace(severity=Severity.NOTE) for one in below.values()]
+            yield from sorted(findings, key=lambda one: (one.severity.rank, one.facts["share"]))[:1]
 
     def _below(self, context: PairContext, where: str, key: ClassKey, samples: list[_Sample]) -> Finding | None:
         """Return the finding of a class, or None if it reaches enough of its limit."""
@@ -484,13 +462,13 @@ def _usual_pairs(context: PairContext) -> Iterator[_Sample | None]:
     table, limits = context.tally.table, LinkLimits(context.model)
     if table is None:
         return
-    found = []
+    usual_places = []
     for part in parts(len(table)):
         share = table.share[part]
         stands_for_class = (np.abs(share) < _USUAL) | (np.isneginf(table.limit[part]) & ~np.isnan(share))
-        found.append(part.start + np.flatnonzero(stands_for_class & (table.path[part] != Path.UNKNOWN)))
+        usual_places.append(part.start + np.flatnonzero(stands_for_class & (table.path[part] != Path.UNKNOWN)))
         yield None
-    usual = np.concatenate(found)
+    usual = np.concatenate(usual_places)
     code = table.kind[usual] * 8 + table.path[usual]
     yield None
     for one in np.flatnonzero(np.bincount(code)):

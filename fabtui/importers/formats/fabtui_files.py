@@ -13,8 +13,7 @@ from typing import Any
 from fabtui.export.csv import ARM_MARK, COLUMNS, INTEGERS, NUMBERS, rows
 from fabtui.export.formats import unescaped, when
 from fabtui.importers.to_model.session_draft import SessionDraft
-from fabtui.model.event_decoding import event_from_json
-from fabtui.model.events import APPLY_ERRORS, Event, NodeState
+from fabtui.model.events import APPLY_ERRORS, Event, NodeState, event_from_json
 from fabtui.model.facts.node_view import dicts
 from fabtui.model.measurement import FIELDS, Measurement, Verdict
 from fabtui.model.records import NodeRecord

@@ -37,7 +37,6 @@ class AxisEntry:
 
     @property
     def name(self) -> str:
-        """Displayed name, for example ``n060:3``."""
         return f"{self.label}:{self.index}"
 
 

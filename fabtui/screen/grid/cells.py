@@ -1,4 +1,4 @@
-"""Cells that the grid shows: of endpoint pairs, of node pairs, and of two nodes."""
+"""Cells that the grid shows: of endpoint pairs, of two nodes, and of the ranks of a job."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from fabtui.diagnosis.running_job.job_verdict import RankRow
 from fabtui.model.cell_level import GOOD_FROM, Judged, judge
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Cell, Model
 from fabtui.presentation.cell_levels import GRADES, MARKED, STYLES, CellStyle, Glyphs, cell_text, transport_style
+from fabtui.presentation.job_board import JobBoard
 from fabtui.presentation.numbers import brief_text, percent_text, short_value, spoken, value_text
-from fabtui.screen.grid.axis import Axis
+from fabtui.presentation.wording import common_domain
+from fabtui.screen.grid.axis import Axis, AxisEntry, fit_text
 from fabtui.screen.grid.layout import ENDPOINTS, NUMBER_WIDTH, CellShape
 
 if TYPE_CHECKING:
@@ -81,12 +84,10 @@ class CellSource(ABC):
 
     @abstractmethod
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
-        """Return style and text of one cell; the text is ignored if `row` returns none."""
+        """Return style and text of one cell, ``width`` cells wide."""
 
-    def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
-        """Return styles of cells of a row, and texts (``width`` cells wide), or none if cells show only a glyph."""
-        cells = [self.cell(row, column, width) for column in range(first, last)]
-        return bytearray(style for style, _ in cells), [text for _, text in cells]
+    def row(self, row: int, first: int, last: int, width: int) -> list[tuple[int, str]]:
+        return [self.cell(row, column, width) for column in range(first, last)]
 
     def below(self, row: int, column: int, width: int, most: int) -> list[str]:
         """Return at most ``most`` lines of a tall cell below its first one, each exactly ``width`` cells wide."""
@@ -95,6 +96,7 @@ class CellSource(ABC):
 
 #: Maximum relative move of a median before all cells are drawn again at once.
 _MEDIAN_STEP = 0.02
+
 
 #: Maximum number of cells whose judgement is kept.
 _MOST_JUDGED = 4096
@@ -113,7 +115,7 @@ class EndpointCells(CellSource):
         self.filter: Filter | None = None
         #: Cells, by positions, that changed a moment ago.
         self.highlighted: set[tuple[int, int]] = set()
-        #: Judged cells, by positions: the grid and the index read a changed cell several times in a frame.
+        #: Judged cells, by positions: the grid and the index both read a changed cell.
         self._judged: dict[tuple[int, int], Judged] = {}
         self._axis_key = self._key()
         self._drawn_with: list[float | None] = []
@@ -159,7 +161,6 @@ class EndpointCells(CellSource):
         self.take_medians()
 
     def take_board(self, board: JobBoard) -> None:
-        """Show the ranks of a running job in the layer ``job``, and the traffic of pairs that counters prove."""
         self._board = board
 
     def _job_cell(self, row: int, column: int, width: int) -> tuple[CellStyle, str]:
@@ -181,17 +182,11 @@ class EndpointCells(CellSource):
 
     def take_changes(self, changed: AbstractSet[tuple[int, int]]) -> list[tuple[int, int]]:
         """Judge some cells, given by endpoint numbers, again when they are read; return their positions."""
-        at, judged = self.axis.position, self._judged
-        found = [(at[src], at[dst]) for src, dst in changed if src in at and dst in at]
-        for position in found:
-            judged.pop(position, None)
-        return found
-
-    def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
-        if width >= NUMBER_WIDTH:
-            return super().row(row, first, last, width)
-        here, column_at, display = self.row_at[row], self.column_at, self._display
-        return bytearray(display(here, column_at[column], width)[0] for column in range(first, last)), None
+        at = self.axis.position
+        positions = [(at[src], at[dst]) for src, dst in changed if src in at and dst in at]
+        for position in positions:
+            self._judged.pop(position, None)
+        return positions
 
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
         return self.cell_of(self.row_at[row], self.column_at[column], width)
@@ -220,7 +215,6 @@ class EndpointCells(CellSource):
         return style, text[:-1] + glyphs.of_style[CellStyle.RUNNING] if cell.running else text
 
     def below_of(self, row: int, column: int, width: int, most: int) -> list[str]:
-        """Return the lines of the cell of two positions below its value."""
         if self.layer is Layer.JOB:
             return []
         style, cell, share = self.judge(row, column)
@@ -256,13 +250,13 @@ class EndpointCells(CellSource):
 
     def judged(self, row: int, column: int, src: int, dst: int) -> Judged:
         """Return the judgement of two positions with these endpoint numbers."""
-        found = self._judged.get((row, column))
-        if found is None:
+        judged = self._judged.get((row, column))
+        if judged is None:
             if len(self._judged) >= _MOST_JUDGED:
                 self._judged.clear()
             lets = None if self.filter is None else self.filter.lets
-            found = self._judged[row, column] = judge(self.model, self.layer, src, dst, lets)
-        return found
+            judged = self._judged[row, column] = judge(self.model, self.layer, src, dst, lets)
+        return judged
 
     def unit(self) -> tuple[str, int | None]:
         """Return unit and largest message size of the values of the layer; the unit is "" while there are none.
@@ -308,6 +302,64 @@ class NodePairCells(CellSource):
 
     def below(self, row: int, column: int, width: int, most: int) -> list[str]:
         return self._source.below_of(self.row_at[row], self.column_at[column], width, most)
+
+
+class RankCells(CellSource):
+    """Ranks of a job: rank and state, and below them what is known of GPU, links and processor."""
+
+    shape = CellShape(widest=9, tall=5, apart_from=4, tall_from=4, halves=False)
+
+    def __init__(self, glyphs: Glyphs) -> None:
+        super().__init__(Axis([], of_nodes_alone=True))
+        self.board: JobBoard | None = None
+        self._glyphs = glyphs
+        self._shown: tuple[object, ...] = ()
+
+    def take(self, board: JobBoard) -> tuple[bool, bool]:
+        """Show a board; return two flags: rows or columns changed, and a cell changed."""
+        if board is self.board:
+            return False, False
+        before, self.board = self._shown, board
+        self.line_names = board.line_names
+        self.shape = RankCells.shape._replace(tall=1 + len(board.line_names))
+        self._shown = (
+            *(tuple(board.nodes), board.columns, board.line_names),
+            *(board.verdict.ranks, board.verdict.state),
+        )
+        if self._shown[:3] == before[:3]:
+            return False, self._shown != before
+        domain = common_domain(board.nodes)
+        labels = [(node, fit_text(node.removesuffix(domain))) for node in board.nodes]
+        rows = [AxisEntry(node, label, "", None, True, False) for node, label in labels]
+        columns = [AxisEntry("", "", str(at), None, not at, False) for at in range(board.columns)]
+        self.axis = self.rows = Axis(rows, of_nodes_alone=True)
+        # Room for the names of the lines.
+        self.rows.label_width = max([self.rows.label_width, *map(len, self.line_names)])
+        self.columns = Axis(columns)
+        self.row_at, self.column_at = range(len(rows)), range(len(columns))
+        self.row_of, self.column_of = ({at: at for at in one} for one in (self.row_at, self.column_at))
+        return True, True
+
+    def rank(self, row: int, column: int) -> RankRow | None:
+        if self.board is None or row >= self.rows.size:
+            return None
+        return self.board.at(self.rows.entries[row].node, column)
+
+    def place_of(self, node: str, index: int) -> tuple[int, int] | None:
+        row = next((at for at, entry in enumerate(self.rows.entries) if entry.node == node), None)
+        return None if row is None or index >= self.columns.size else (row, index)
+
+    def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
+        found = self.rank(row, column)
+        if found is None or self.board is None:
+            return CellStyle.UNTESTED, " " * width
+        return self.board.style_of(found), f"{self.board.cell_lines(found, width, self._glyphs)[0]:^{width}}"
+
+    def below(self, row: int, column: int, width: int, most: int) -> list[str]:
+        found = self.rank(row, column)
+        if found is None or self.board is None:
+            return []
+        return [f"{text:^{width}}" for text in self.board.cell_lines(found, width, self._glyphs)[1 : most + 1]]
 
 
 #: Minimum width for a value with a mark, in the middle of its cell.

@@ -7,29 +7,26 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from enum import IntEnum
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from fabtui.diagnosis.finding import Finding
 from fabtui.errors import InputError
 from fabtui.model.cell_level import BY_PATH, FINE, Level
 from fabtui.model.facts.leaf_switches import leaf_names
 from fabtui.model.facts.nvlink_domains import domain_names
 from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
+from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import STYLES, CellStyle, Glyphs
+from fabtui.presentation.job_board import JobBoard
 from fabtui.presentation.wording import CELL, MUTED, Part
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import Axis, AxisEntry, fit_text
-from fabtui.screen.grid.cells import CellSource, EndpointCells, NodePairCells, RowOrder
+from fabtui.screen.grid.cells import CellSource, EndpointCells, NodePairCells, RankCells, RowOrder
 from fabtui.screen.grid.prompts import Filter, read_filter, read_place
-from fabtui.screen.grid.rank_cells import RankCells
 from fabtui.screen.grid.severity_index import NodeCells, SeverityIndex
 from fabtui.screen.grid.widget import GridView
-
-if TYPE_CHECKING:
-    from fabtui.diagnosis.finding import Finding
-    from fabtui.presentation.job_board import JobBoard
 
 #: Why an order by groups is not possible, and what to do.
 UNKNOWN = {
@@ -102,6 +99,9 @@ class ViewState:
 
     def __init__(self, model: Model, layer: Layer, glyphs: Glyphs) -> None:
         self.source = EndpointCells(model, layer, glyphs)
+        #: Severity of the cells of all endpoint pairs, and the blocks of nodes.
+        self.index = SeverityIndex(self.source)
+        self.blocks = NodeCells(self.source, self.index)
         self.zoom = Zoom.GPUS
         #: Order of rows; if by blame, of columns too.
         self.order = RowOrder.GIVEN
@@ -119,20 +119,6 @@ class ViewState:
         #: Name of the group of each position, None without groups.
         self._groups: dict[int, str] | None = None
 
-    @cached_property
-    def index(self) -> SeverityIndex:
-        """Severity of the cells of all endpoint pairs; imports numpy, so not to be used before the first frame."""
-        return SeverityIndex(self.source)
-
-    @cached_property
-    def blocks(self) -> NodeCells:
-        return NodeCells(self.source, self.index)
-
-    @property
-    def searching(self) -> bool:
-        """True while there are cells whose severity is not known yet."""
-        return "index" in self.__dict__ and self.index.busy
-
     def shown(self) -> CellSource:
         """Return the cell source of the zoom level; the layer ``job`` has pairs only of two nodes."""
         if self.shows_ranks:
@@ -148,7 +134,6 @@ class ViewState:
 
     @property
     def shows_ranks(self) -> bool:
-        """True if the grid shows the ranks of the running job."""
         return self.source.layer is Layer.JOB and self.zoom is not Zoom.NODES
 
     def entry_of(self, row: AxisEntry, column: AxisEntry) -> AxisEntry:
@@ -162,7 +147,7 @@ class ViewState:
         if not self.source.axis_changed():
             return False
         self.index.take_axis()
-        self.__dict__.pop("blocks", None)
+        self.blocks = NodeCells(self.source, self.index)
         self._rearrange()
         return True
 
@@ -183,12 +168,10 @@ class ViewState:
 
     @property
     def follows(self) -> bool:
-        """True if rows and columns depend on results."""
         return self.order is not RowOrder.GIVEN or self.hides
 
     @property
     def hides(self) -> bool:
-        """True if rows and columns without a match are to be hidden."""
         return self.filter is not None and self.filter.by_result and not self.filter.all_rows
 
     def grouped(self, order: RowOrder) -> Grouped | None:
@@ -198,7 +181,6 @@ class ViewState:
         return group_by(self.source.model, self.source.axis, order)
 
     def reorder(self) -> bool:
-        """Recompute rows and columns; return True if they changed."""
         arranged = self._arranged()
         if arranged == self._shown_in:
             return False
@@ -252,7 +234,6 @@ class ViewState:
         return self.index.tiles(down, across, shown, by_node=by_node)
 
     def nodes(self) -> tuple[int, int] | None:
-        """Return the node indices of the selected pair, or None."""
         if self.pair is None:
             return None
         at = self.place_of(self.pair)
@@ -357,8 +338,7 @@ class GridNavigation:
         #: Pair that the cursor was put on, not moved to.
         self._placed: tuple[AxisEntry, AxisEntry] | None = None
         self._searching: asyncio.TimerHandle | None = None
-        #: Label of the outlined cells, or "".
-        #: What is outlined, and its pairs.
+        #: What is outlined, or "", and its pairs.
         self._outlined = ""
         self._pairs: list[tuple[str, str]] = []
 
@@ -402,14 +382,12 @@ class GridNavigation:
         return None if row is None or column is None else (row, column)
 
     def go_to(self, row: int, column: int) -> None:
-        """Move the cursor to a cell, by positions of endpoints, in the current zoom."""
         entries = self.view_state.source.axis.entries
         self.view_state.pair = entries[row], entries[column]
         self.show()
 
     @property
     def moved(self) -> bool:
-        """True once the user has moved the cursor."""
         return self.view_state.pair is not self._placed
 
     def put_cursor(self, row: int, column: int) -> None:
@@ -421,7 +399,6 @@ class GridNavigation:
         self._placed = view.pair
 
     def take_layer(self, layer: Layer) -> None:
-        """Show another layer, which may have other rows and columns."""
         self.note_cursor()
         before = self.view_state.shown()
         self.view_state.take_layer(layer)
@@ -444,7 +421,6 @@ class GridNavigation:
             self.grid.reread()
 
     def show(self) -> None:
-        """Show the current zoom, order and filter, with the cursor on its pair."""
         view = self.view_state
         self.grid.aim = view.aim() or (None if view.shows_ranks else self.grid.aim)
         self.grid.corner = ("ranks", "") if view.shows_ranks else (ZOOM_WORDS[view.zoom], "row>col")
@@ -625,8 +601,7 @@ class GridNavigation:
         parts: list[Part] = []
         if self._outlined:
             at, pairs = self._outlined_place(), len(self._pairs)
-            # `fabtui.nodeset.count` would load ClusterShell before the first frame.
-            where = f"{pairs} pair{'s' * (pairs != 1)}" if at is None else f"pair {at + 1} of {pairs}"
+            where = count(pairs, "pair") if at is None else f"pair {at + 1} of {pairs}"
             parts += [
                 (f" {one_line(self._outlined, 60)}, {where} ", "bold reverse"),
                 ("  [ ] step   esc leave  ", MUTED),
@@ -649,9 +624,8 @@ class GridNavigation:
         return parts
 
     def search(self) -> None:
-        """Check the remaining cells in the background."""
         seeking = self._context.feed is not None and self._context.feed.seeking
-        if self._searching is None and self.view_state.searching and not seeking:
+        if self._searching is None and self.view_state.index.busy and not seeking:
             self._searching = asyncio.get_running_loop().call_later(_PAUSE, self._search)
 
     def _search(self) -> None:

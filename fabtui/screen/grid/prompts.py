@@ -95,7 +95,6 @@ class Filter(NamedTuple):
         return self.has_transport((measured.transport or "") if measured is not None else "")
 
     def has_transport(self, name: str) -> bool:
-        """Return True if a transport, by the name that the library prints, is one of the named ones."""
         lowered = name.lower()
         return not self.transports.isdisjoint(transport_words(name)) or any(part in lowered for part in self.via)
 

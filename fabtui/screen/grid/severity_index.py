@@ -1,7 +1,4 @@
-"""Levels of every cell in the order of the grid, with queries for bad cells, blocks and row orders.
-
-Imports numpy, so it must not be imported before the first frame.
-"""
+"""Levels of every cell in the order of the grid, with queries for bad cells, blocks and row orders."""
 
 from __future__ import annotations
 
@@ -46,7 +43,7 @@ class SeverityIndex(CellMatrix):
         source = self._source
         lets = None if source.filter is None else source.filter.lets
         numbers = [entry.number for entry in source.axis.entries]
-        self.start(source.model, source.layer, numbers, source.axis.starts, lets)
+        super().__init__(source.model, source.layer, numbers, source.axis.starts, lets)
         self._bad_key: tuple[object, ...] = ()
         self._bad = _BadCells(*[np.zeros(0, np.intp)] * 4)
 
@@ -192,22 +189,6 @@ class NodeCells(CellSource):
         super().__init__(source.axis.of_nodes())
         self._source = source
         self._index = index
-
-    def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
-        if width > 1:
-            return super().row(row, first, last, width)
-        a, nodes = self.row_at[row], self.column_at[first:last]
-        ranks, tested = self._index.node_levels[a].tobytes(), self._index.tested[a].tolist()
-        gone, entries, expected, whole = self.axis.entries[a].gone, self.axis.entries, self._index.cells, self._whole
-        styles = bytearray(last - first)
-        for at, b in enumerate(nodes):
-            rank = ranks[b]
-            styles[at] = STYLES[rank]
-            if rank in _HIDDEN_WHEN_GONE and (gone or entries[b].gone):
-                styles[at] = CellStyle.GONE
-            elif whole and rank in FINE and tested[b] < expected(a, b):
-                styles[at] = CellStyle.PARTLY
-        return styles, None
 
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
         a, b = self.row_at[row], self.column_at[column]

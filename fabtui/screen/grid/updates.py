@@ -5,17 +5,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from fabtui.model.layers import Layer, pair_layers
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
 from fabtui.screen.grid.cells import EndpointCells
 from fabtui.screen.grid.navigation import ViewState, Zoom
+from fabtui.screen.grid.severity_index import SeverityIndex
 from fabtui.screen.grid.widget import GridView
-
-if TYPE_CHECKING:
-    from fabtui.screen.grid.severity_index import SeverityIndex
 
 #: Minimum time (s) between two full redraws for a small move of a median.
 REDRAW_INTERVAL = 0.5
@@ -44,7 +41,6 @@ class Highlights:
         self._seen: dict[Position, float] = {}
 
     def add(self, source: EndpointCells, changed: list[Position], now: float) -> None:
-        """Highlight the changed cells whose result differs from the previous one."""
         if len(changed) > MAX_HIGHLIGHTS:
             return
         for position in changed:
@@ -103,7 +99,6 @@ class GridUpdater:
         self._stale = False
 
     def update(self, state: ViewState) -> None:
-        """Draw the cells in view that changed since the last call."""
         source = state.source
         changed = source.model.drain_changes()
         if state.take_axis():

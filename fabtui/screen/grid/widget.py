@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import groupby, pairwise
 from typing import ClassVar
 
@@ -16,8 +15,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from fabtui.model.endpoints import node_of
-from fabtui.presentation.cell_levels import CellStyle, Glyphs, cell_text
-from fabtui.sanitize import drawable
+from fabtui.presentation.cell_levels import CellStyle, Glyphs
 from fabtui.screen.grid.axis import Axis, AxisEntry
 from fabtui.screen.grid.cells import CellSource
 from fabtui.screen.grid.layout import (
@@ -31,29 +29,13 @@ from fabtui.screen.grid.layout import (
     squeeze,
 )
 from fabtui.screen.keys import shortcut
-from fabtui.screen.terminal.ansi_strips import GlyphCells, PaintedWidget, Palette, ReadyStrip, Runs, half_style
-
-#: Maximum number of cached rows, as a multiple of the rows in view.
-_KEPT_SCREENS = 4
-
-
-class _Row:
-    """Cached cells of a row for the columns in view, and its lines."""
-
-    __slots__ = ("below", "slots", "strips", "texts")
-
-    def __init__(self, slots: bytearray, texts: list[str] | None) -> None:
-        self.slots = slots
-        self.texts = texts
-        #: Lines below the first one of each cell, read when they are drawn.
-        self.below: list[list[str]] | None = None
-        self.strips: dict[int, ReadyStrip] = {}
+from fabtui.screen.terminal.ansi_strips import PaintedWidget, Palette, Runs, half_style
 
 
 class GridView(PaintedWidget, can_focus=True):
     """Shows a `CellSource` with a cursor, and scrolls it under fixed headers.
 
-    Lines are cached per row, so that a frame costs only what changed, and scrolling costs only the new rows.
+    Cells in view are kept, so that a frame reads only what changed, and scrolling only the new rows.
     """
 
     DEFAULT_CSS = "GridView { width: 1fr; height: 1fr; }"
@@ -90,24 +72,21 @@ class GridView(PaintedWidget, can_focus=True):
         self.corner = ("", "")
         self.viewport = Viewport()
         self._layout: GridLayout | None = None
-        self._rows: dict[int, _Row] = {}
+        #: Cells of rows for the columns in view: style and text of each, for each line of the row.
+        self._rows: dict[int, list[Runs]] = {}
         self._outline: Collection[tuple[str, str]] = ()
         self._outlined: Outlined = {}
-        self._scene: LineRenderer | None = None
-        self._scene_key: tuple[object, ...] = ()
 
     def outline(self, pairs: Collection[tuple[str, str]]) -> None:
-        """Outline the cells of ordered pairs of endpoints, by name."""
         self._outline = pairs
         self._outlined = outlined(pairs, self.source.rows, self.source.columns)
-        self.redraw()
+        self.refresh()
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
-        self._layout = self._scene = None
+        self._layout = None
         super().paint_with(ramp, system)
 
     def show(self, source: CellSource) -> None:
-        """Show a source, or the same one after rows and columns changed."""
         viewport = self.viewport
         down, across = self.row - viewport.top, self.column - viewport.left
         self.source = source
@@ -136,14 +115,7 @@ class GridView(PaintedWidget, can_focus=True):
         return rows[self.row], columns[self.column]
 
     def reread(self) -> None:
-        """Read every cell again with the next frame."""
         self._rows.clear()
-        self.redraw()
-
-    def redraw(self) -> None:
-        """Draw every line again from cached cells."""
-        for row in self._rows.values():
-            row.strips.clear()
         self.refresh()
 
     def in_view(self, source: CellSource, positions: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -153,32 +125,26 @@ class GridView(PaintedWidget, can_focus=True):
 
     def update_cells(self, changed: Collection[tuple[int, int]]) -> None:
         """Read some cells again, by row and column; those out of view cost nothing."""
-        rows = self._rows
-        viewport = self.viewport
+        rows, viewport, layout = self._rows, self.viewport, self.layout_now()
         if not rows or not viewport.columns:
             return
         if len(changed) > len(viewport.line_of_row) * len(viewport.columns):
             self.reread()
             return
-        first, last = viewport.columns[0][0], viewport.columns[-1][0]
-        width = self.layout_now().cell
-        read = self.source.cell
-        # Further lines of tall cells are not compared.
-        tall = self.layout_now().tall > 1
+        (first, end), read = self._span, self.source.cell
         touched = set()
         for at, column in changed:
-            row = rows.get(at)
-            if row is None or not first <= column <= last:
+            if (row := rows.get(at)) is None or not first <= column < end:
                 continue
-            slot, text = read(at, column, width)
-            here = column - first
-            if tall or slot != row.slots[here] or (row.texts is not None and text != row.texts[here]):
-                row.slots[here] = slot
-                if row.texts is not None:
-                    row.texts[here] = text
-                row.below = None
+            if layout.tall > 1:
                 touched.add(at)
-        self._forget_lines(*touched)
+                continue
+            cell = read(at, column, layout.cell)
+            if cell != row[0][column - first]:
+                row[0][column - first] = cell
+                touched.add(at)
+        if layout.tall > 1:
+            self._rows = {at: row for at, row in rows.items() if at not in touched}
         self._mark_lines(self._lines_of(*touched))
 
     def _mark_lines(self, lines: Iterable[int]) -> None:
@@ -213,9 +179,7 @@ class GridView(PaintedWidget, can_focus=True):
             return
         if self.viewport.place(layout, source.rows, source.columns, self.row, self.column):
             self._rows.clear()
-        in_sight = self.viewport.line_of_row
-        if len(self._rows) > _KEPT_SCREENS * max(1, len(in_sight)):
-            self._rows = {row: kept for row, kept in self._rows.items() if row in in_sight}
+        self._rows = {row: kept for row, kept in self._rows.items() if row in self.viewport.line_of_row}
 
     @property
     def scrolled_text(self) -> str:
@@ -231,21 +195,13 @@ class GridView(PaintedWidget, can_focus=True):
         return self.viewport.window if self.scrolled_text else None
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Return the lines in view; unchanged rows come from the cache."""
-        layout, scene, palette = self.layout_now(), self._scene_now(), self.palette
-        strips: list[Strip] = [self._line(y, layout, scene, palette) for y in range(crop.y, crop.bottom)]
-        return strips if crop.width == layout.width else [strip.crop(crop.x, crop.right) for strip in strips]
-
-    def _scene_now(self) -> LineRenderer:
-        """Return the renderer of the frame: the last one, with its headings, if nothing moved."""
-        layout, source, viewport = self.layout_now(), self.source, self.viewport
-        key = (
+        layout, palette, source, viewport = self.layout_now(), self.palette, self.source, self.viewport
+        scene = LineRenderer(
             *(source.columns, layout, viewport.columns, viewport.top, self.row, self.column),
             *(self.glyphs, source.rows, self.corner, self._outlined, source.line_names),
         )
-        if self._scene is None or key != self._scene_key:
-            self._scene, self._scene_key = LineRenderer(*key), key
-        return self._scene
+        strips = [palette.strip(self._runs(y, scene), layout.width) for y in range(crop.y, crop.bottom)]
+        return strips if crop.width == layout.width else [strip.crop(crop.x, crop.right) for strip in strips]
 
     def show_from_start(self) -> None:
         """Scroll back as far as the cursor stays in view."""
@@ -255,53 +211,48 @@ class GridView(PaintedWidget, can_focus=True):
 
     def styles_in_view(self) -> set[int]:
         """Return the styles of the cells in view, and of the mark at values that are being tested again."""
-        scene, mark = self._scene_now(), self.glyphs.of_style[CellStyle.RUNNING]
-        rows = [self._row(row, scene) for row in self.viewport.line_of_row]
-        found = {style for row in rows for style in row.slots}
-        if any(row.texts is not None and mark in "".join(row.texts) for row in rows):
-            found.add(CellStyle.RUNNING)
-        return found
+        self.layout_now()
+        mark, rows = self.glyphs.of_style[CellStyle.RUNNING], [self._row(row) for row in self.viewport.line_of_row]
+        styles = {style for row in rows for style, _ in row[0]}
+        return styles | ({CellStyle.RUNNING} if any(mark in text for row in rows for _, text in row[0]) else set())
 
     def render_line(self, y: int) -> Strip:
         return self.render_lines(Region(0, y, self.size.width, 1))[0]
 
-    def _line(self, y: int, layout: GridLayout, scene: LineRenderer, palette: Palette) -> ReadyStrip:
+    def _runs(self, y: int, scene: LineRenderer) -> Runs:
+        layout = scene.layout
         if y < layout.heads:
-            return scene.heading_strip(y, palette)
+            return scene.heading(y)
         at = y - layout.heads
         here = self.viewport.lines[at] if at < len(self.viewport.lines) else None
         if here is None:
-            return ReadyStrip.of_runs([(CellStyle.PAD, " " * layout.width)], layout.width, palette)
+            return [(CellStyle.PAD, " " * layout.width)]
         row, part = here
         if part == NAMES_GROUP:
-            return scene.group_strip(row, palette)
-        read = self._rows.get(row) or self._row(row, scene)
-        strip = read.strips.get(part)
-        if strip is None:
-            strip = read.strips[part] = self._strip(row, part, read, scene, palette)
-        return strip
-
-    def _row(self, row: int, scene: LineRenderer) -> _Row:
-        read = self._rows.get(row)
-        if read is None:
-            read = self._rows[row] = _Row(*self.source.row(row, *scene.span, scene.layout.cell))
-        return read
-
-    def _strip(self, row: int, part: int, read: _Row, scene: LineRenderer, palette: Palette) -> ReadyStrip:
-        layout = scene.layout
+            return scene.group(row)
+        read = self._row(row)
         if layout.halves:
-            lower = self._row(row + 1, scene).slots if row + 1 < self.source.rows.size else None
-            return scene.halves_strip(row, read.slots, lower, palette)
-        texts = read.texts
-        if part:
-            if read.below is None:
-                most, read_below = layout.tall - 1, self.source.below
-                read.below = [read_below(row, column, layout.cell, most) for column in range(*scene.span)]
-            texts = [lines[part - 1] if part <= len(lines) else " " * layout.cell for lines in read.below]
-        return scene.row_strip(row, read.slots, texts, palette, part)
+            lower = self._row(row + 1)[0] if row + 1 < self.source.rows.size else None
+            return scene.halves(row, read[0], lower, self.palette)
+        return scene.cells(row, read[part], part, colored=self.palette.system is not None)
+
+    @property
+    def _span(self) -> tuple[int, int]:
+        columns = self.viewport.columns
+        return (columns[0][0], columns[-1][0] + 1) if columns else (0, 0)
+
+    def _row(self, row: int) -> list[Runs]:
+        if row not in self._rows:
+            layout, source, span = self.layout_now(), self.source, self._span
+            cells, more = source.row(row, *span, layout.cell), layout.tall - 1
+            below = [source.below(row, column, layout.cell, more) for column in range(*span)] if more else []
+            blank = " " * layout.cell
+            texts = [[lines[part] if part < len(lines) else blank for lines in below] for part in range(more)]
+            rest = [[(slot, text) for (slot, _), text in zip(cells, line, strict=True)] for line in texts]
+            self._rows[row] = [cells, *rest]
+        return self._rows[row]
 
     def move_to(self, row: int, column: int) -> None:
-        """Move the cursor to a cell, or to the nearest edge."""
         down, across = self.source.rows.size, self.source.columns.size
         row, column = max(0, min(row, down - 1)), max(0, min(column, across - 1))
         if not down or not across or (row, column) == (self.row, self.column):
@@ -318,20 +269,9 @@ class GridView(PaintedWidget, can_focus=True):
         self.layout_now()
         self._place()
         if (top, left) != (viewport.top, viewport.left) or columns is not viewport.columns:
-            # The top row always shows its node name.
-            self._forget_lines(top, viewport.top, row_before, self.row)
             self.refresh()
-            return
-        self._forget_lines(row_before, self.row)
-        self._mark_lines({*range(self.layout_now().heads), *self._lines_of(row_before, self.row)})
-
-    def _forget_lines(self, *rows: int) -> None:
-        for row in rows:
-            # A line shared by two rows is cached with the upper row.
-            halves = self._layout is not None and self._layout.halves
-            read = self._rows.get(row - row % 2 if halves else row)
-            if read is not None:
-                read.strips.clear()
+        else:
+            self._mark_lines({*range(self.layout_now().heads), *self._lines_of(row_before, self.row)})
 
     def _lines_of(self, *rows: int) -> list[int]:
         return self.viewport.lines_of(self._layout, *rows) if self._layout is not None else []
@@ -355,11 +295,9 @@ class GridView(PaintedWidget, can_focus=True):
         self.post_message(self.Moved())
 
     def cell_at(self, x: int, y: int) -> tuple[int, int] | None:
-        """Return the row and column at a point of the widget, or None."""
         return self.viewport.cell_at(self.layout_now(), x, y)
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the cell clicked; open the cell that has the cursor."""
         found = self.cell_at(event.x, event.y)
         if found is None:
             return
@@ -400,8 +338,6 @@ class LineRenderer:
     line_names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        self._headings: dict[int, ReadyStrip] = {}
-        self._row_headers: dict[tuple[int, int], tuple[int, str]] = {}
         #: First column in view and the one after the last.
         self.span = first, last = (self.columns[0][0], self.columns[-1][0] + 1) if self.columns else (0, 0)
         self._down = self.axis if self.rows is None else self.rows
@@ -419,84 +355,40 @@ class LineRenderer:
         if cell in (2, 3) and self.axis.together and len(self.axis.starts) < self.axis.size:
             self._marked = [at - first for at, _ in self._blocks if at and entries[at].first]
 
-    def row_strip(
-        self, row: int, slots: bytearray, texts: list[str] | None, palette: Palette, part: int = 0
-    ) -> ReadyStrip:
-        """Return a line of a row: header, then cells; cells without texts show their glyph."""
+    def cells(self, row: int, cells: Runs, part: int = 0, *, colored: bool = True) -> Runs:
         first, last = self.span
-        header, glyphs = self._row_header(row, part), glyph_cells(self.glyphs, self.layout.cell)
-        at_cursor = self.column - first
+        cells, at_cursor = cells.copy(), self.column - first
         framed = row == self.row and first <= self.column < last and not part
-        if framed and self.layout.cell == 1 and palette.system is None:
+        if framed and self.layout.cell == 1 and not colored:
             # Neither brackets nor a colour of its own.
-            texts, slots, framed = [glyphs.texts[slot] for slot in slots], bytearray(slots), False
-            slots[at_cursor] = CellStyle.CURSOR
-        fixed = bytes(slots)
-        outlined = self.outlined.get(row)
+            framed, cells[at_cursor] = False, (CellStyle.CURSOR, cells[at_cursor][1])
+        for at in self._marked:
+            cells[at] = cells[at][0], self.glyphs.node_edge + cells[at][1][1:]
+        for at in (column - first for column in self.outlined.get(row, ()) if first <= column < last):
+            cells[at] = cells[at][0], bracketed(cells[at][1])
+        runs = self._spaced(self._row_header(row, part), cells)
+        if framed:
+            frame(runs, 1 + at_cursor + sum(gap <= at_cursor for gap, _ in self._gaps), self.glyphs)
+        return runs
 
-        def runs() -> Runs:
-            shown = texts
-            if shown is None:
-                shown = [glyphs.texts[slot] for slot in fixed]
-                for at in self._marked:
-                    shown[at] = glyphs.edges[fixed[at]]
-            if outlined:
-                shown = [bracketed(text) if first + at in outlined else text for at, text in enumerate(shown)]
-            cells: Runs = list(zip(fixed, shown, strict=True))
-            for at, blank in self._gaps:
-                cells.insert(at, (CellStyle.PAD, " " * blank))
-            found = [header, *cells, *self._padding]
-            if framed:
-                frame(found, 1 + at_cursor + sum(gap <= at_cursor for gap, _ in self._gaps), self.glyphs)
-            return found
-
-        if outlined or framed or (texts is None and self._gaps):
-            ready = palette.ready(runs())
-        elif texts is not None:
-            ready = palette.ready_texts(header, fixed, texts, self._gaps, self._padding)
-        else:
-            ready = palette.ready_glyphs(header, fixed, glyphs, self._marked, self._padding)
-        return ReadyStrip(ready, self.layout.width, palette, runs)
-
-    def halves_strip(self, row: int, upper: bytearray, lower: bytearray | None, palette: Palette) -> ReadyStrip:
+    def halves(self, row: int, upper: Runs, lower: Runs | None, palette: Palette) -> Runs:
         """Return the line shared by two rows, ``row`` and the next one."""
         first, last = self.span
-        header = self._row_header(row if lower is None or self.row != row + 1 else row + 1, 0)
-        both = [bytearray(upper), bytearray(lower if lower is not None else len(upper))]
-        slots = list(map(half_style, *both))
-        #: Parts between halves, last first: gaps, and the cursor in place of a character.
-        cuts: list[tuple[int, bool, tuple[int, str]]] = [
-            (at, False, (CellStyle.PAD, " " * blank)) for at, blank in self._gaps
-        ]
-        at_cursor, cursor = self.column - first, None
+        below = [(0, "")] * len(upper) if lower is None else lower
+        slots = [half_style(one, other) for (one, _), (other, _) in zip(upper, below, strict=True)]
+        cells: Runs = [(slot, palette.half_text(slot)) for slot in slots]
         if self.row in (row, row + 1) and first <= self.column < last:
             # Half a character cannot show the cursor and a verdict: the whole one does.
-            cursor = both[self.row - row][at_cursor], self.glyphs.cursor[2]
-            cuts = sorted([*cuts, (at_cursor, True, cursor)], reverse=True)
-        ready, end = palette.ready(self._padding), last - first
-        for at, taken, run in cuts:
-            halves = palette.ready_halves(*(bytes(one[at + taken : end]) for one in both))
-            ready, end = palette.ready([run]) + halves + ready, at
-        ready = palette.ready([header]) + palette.ready_halves(*(bytes(one[:end]) for one in both)) + ready
+            at_cursor = self.column - first
+            cells[at_cursor] = (upper if self.row == row else below)[at_cursor][0], self.glyphs.cursor[2]
+        return self._spaced(self._row_header(row if lower is None or self.row != row + 1 else row + 1, 0), cells)
 
-        def runs() -> Runs:
-            cells: Runs = [(slot, palette.half_text(slot)) for slot in slots]
-            if cursor is not None:
-                cells[at_cursor] = cursor
-            for at, blank in self._gaps:
-                cells.insert(at, (CellStyle.PAD, " " * blank))
-            return [header, *cells, *self._padding]
-
-        return ReadyStrip(ready, self.layout.width, palette, runs)
+    def _spaced(self, header: tuple[int, str], cells: Runs) -> Runs:
+        for at, blank in self._gaps:
+            cells.insert(at, (CellStyle.PAD, " " * blank))
+        return [header, *cells, *self._padding]
 
     def _row_header(self, row: int, part: int) -> tuple[int, str]:
-        known = self._row_headers.get((row, part))
-        if known is None:
-            slot, text = self._make_row_header(row, part)
-            known = self._row_headers[row, part] = slot, drawable(text)
-        return known
-
-    def _make_row_header(self, row: int, part: int) -> tuple[int, str]:
         entry, layout, down = self._down.entries[row], self.layout, self._down
         here = row == self.row
         slot = CellStyle.HEADER_HERE if here else CellStyle.HEADER_GONE if entry.gone else CellStyle.HEADER
@@ -520,13 +412,7 @@ class LineRenderer:
         text = self.corner[line] if line >= 0 and len(self.corner[line]) <= room else ""
         return [(CellStyle.HEADER, f"{text:<{width}}")]
 
-    def heading_strip(self, line: int, palette: Palette) -> ReadyStrip:
-        if line not in self._headings:
-            self._headings[line] = ReadyStrip.of_runs(self.heading(line), self.layout.width, palette)
-        return self._headings[line]
-
     def heading(self, line: int) -> Runs:
-        """Return the runs of a line above the rows: node names, then indices."""
         if not line and self.axis.openings:
             return self._groups()
         named = self.layout.heads - (not self.axis.of_nodes_alone)
@@ -535,87 +421,67 @@ class LineRenderer:
             return self._indices(runs)
         return self._stacked_names(runs, named - 1 - line) if self.axis.stacked else self._names(runs)
 
-    def group_strip(self, row: int, palette: Palette) -> ReadyStrip:
+    def group(self, row: int) -> Runs:
         rule = "-" if self.glyphs.plain else "─"
         name = squeeze(self._down.entries[row].group, self.layout.width, self.glyphs.ellipsis)
         line = f" {rule * max(0, self.layout.width - len(name) - 1)}"[: self.layout.width - len(name)]
-        return ReadyStrip.of_runs([(CellStyle.HEADER_NODE, name), (CellStyle.HEADER, line)], self.layout.width, palette)
+        return [(CellStyle.HEADER_NODE, name), (CellStyle.HEADER, line)]
+
+    def _spread(self, runs: Runs, places: Iterable[tuple[int, int, str]]) -> Runs:
+        """Return runs followed by texts, each with its place and style, and blanks between them."""
+        end = self.layout.header
+        for begin, slot, text in places:
+            runs += [(CellStyle.PAD, " " * (begin - end)), (slot, text)] if begin > end else [(slot, text)]
+            end = begin + len(text)
+        return [*runs, *self._padding]
 
     def _groups(self) -> Runs:
-        runs: Runs = [(CellStyle.PAD, " " * min(self.layout.header, self.layout.width))]
-        end_before = self.layout.header
-        for _, group in groupby(self.columns, lambda at: self.axis.entries[at[0]].group):
-            shown = list(group)
-            begin, end = shown[0][1], shown[-1][1] + self.layout.cell
-            runs.append((CellStyle.PAD, " " * (begin - end_before)))
-            name = squeeze(self.axis.entries[shown[0][0]].group, end - begin, self.glyphs.ellipsis)
-            here = shown[0][0] <= self.column <= shown[-1][0]
-            runs.append((CellStyle.HEADER_HERE if here else CellStyle.HEADER_NODE, f"{name:^{end - begin}}"))
-            end_before = end
-        return [*runs, *self._padding]
+        places = []
+        for group, columns in groupby(self.columns, lambda at: self.axis.entries[at[0]].group):
+            (first, begin), (last, end) = (shown := list(columns))[0], shown[-1]
+            width = end + self.layout.cell - begin
+            slot = CellStyle.HEADER_HERE if first <= self.column <= last else CellStyle.HEADER_NODE
+            places.append((begin, slot, f"{squeeze(group, width, self.glyphs.ellipsis):^{width}}"))
+        return self._spread([(CellStyle.PAD, " " * min(self.layout.header, self.layout.width))], places)
 
     def _names(self, runs: Runs) -> Runs:
-        end_before = self.layout.header
-        place = dict(self.columns)
+        places, place = [], dict(self.columns)
         for begin, end in self._blocks:
-            if place[begin] > end_before:
-                runs.append((CellStyle.PAD, " " * (place[begin] - end_before)))
             entry = self.axis.entries[begin]
-            end_before = place[end - 1] + self.layout.cell
-            width = end_before - place[begin]
-            room = width - 1 if width > len(entry.label) else width
-            label = squeeze(entry.label, room, self.glyphs.ellipsis)
+            width = place[end - 1] + self.layout.cell - place[begin]
+            label = squeeze(entry.label, width - (width > len(entry.label)), self.glyphs.ellipsis)
             slot = CellStyle.HEADER_GONE if entry.gone else CellStyle.HEADER_NODE
-            if begin <= self.column < end and label:
-                slot = CellStyle.HEADER_HERE
-            runs.append((slot, f"{label:^{width}}"))
-        return [*runs, *self._padding]
+            slot = CellStyle.HEADER_HERE if begin <= self.column < end and label else slot
+            places.append((place[begin], slot, f"{label:^{width}}"))
+        return self._spread(runs, places)
+
+    def _slot_of(self, column: int) -> CellStyle:
+        gone = self.axis.entries[column].gone
+        return CellStyle.HEADER_HERE if column == self.column else CellStyle.HEADER_GONE if gone else CellStyle.HEADER
 
     def _indices(self, runs: Runs) -> Runs:
-        width = self.layout.cell
-        end_before = self.layout.header
+        places, width = [], self.layout.cell
         for column, begin in self.columns:
-            entry = self.axis.entries[column]
-            if begin > end_before:
-                runs.append((CellStyle.PAD, " " * (begin - end_before)))
-            end_before = begin + width
-            index = entry.index[-width:]
-            if width > 6:
+            index = self.axis.entries[column].index[-width:]
+            if width > 6 or width == 3:
                 text = f"{index:^{width}}"
-            elif width >= NUMBER_WIDTH:
-                text = f"{index:>{width - 1}} "
             else:
-                text = f"{index:^{width}}" if width == 3 else f"{index:>{width}}"
-            slot = CellStyle.HEADER_GONE if entry.gone else CellStyle.HEADER
-            runs.append((CellStyle.HEADER_HERE if column == self.column else slot, text))
-        return [*runs, *self._padding]
+                text = f"{index:>{width - 1}} " if width >= NUMBER_WIDTH else f"{index:>{width}}"
+            places.append((begin, self._slot_of(column), text))
+        return self._spread(runs, places)
 
     def _stacked_names(self, runs: Runs, above: int) -> Runs:
         """Return a line of names over columns, one each: the end of the name on the last line, more above."""
-        width = self.layout.cell
-        room = name_room(width)
-        end_before = self.layout.header
-        before = ""
+        places, width, room, before = [], self.layout.cell, name_room(self.layout.cell), ""
         for column, begin in self.columns:
-            if begin > end_before:
-                runs.append((CellStyle.PAD, " " * (begin - end_before)))
-            end_before = begin + width
-            entry = self.axis.entries[column]
-            end = len(entry.label) - above * room
-            whole = text = entry.label[max(0, end - room) : max(0, end)]
-            if above and text == before and column != self.column:
-                # Repeated parts are shown once.
-                text = ""
+            label = self.axis.entries[column].label
+            end = len(label) - above * room
+            whole = label[max(0, end - room) : max(0, end)]
+            # Repeated parts are shown once.
+            text = "" if above and whole == before and column != self.column else whole
             before = whole
-            slot = CellStyle.HEADER_GONE if entry.gone else CellStyle.HEADER
-            runs.append((CellStyle.HEADER_HERE if column == self.column else slot, f"{text:>{width}}"))
-        return [*runs, *self._padding]
-
-
-@lru_cache(32)
-def glyph_cells(glyphs: Glyphs, width: int) -> GlyphCells:
-    texts = tuple(cell_text(slot, "", width, glyphs) if slot in glyphs.of_style else " " * width for slot in CellStyle)
-    return GlyphCells(texts, tuple(glyphs.node_edge + text[1:] for text in texts))
+            places.append((begin, self._slot_of(column), f"{text:>{width}}"))
+        return self._spread(runs, places)
 
 
 #: Columns to outline, by row.

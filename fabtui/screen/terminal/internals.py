@@ -1,4 +1,4 @@
-"""The terminal below Textual: private parts of Textual, suspension, notifications.
+"""The terminal below Textual: private parts of Textual, filters, suspension, notifications.
 
 tests/screen/test_textual_internals.py pins the versions of Textual.
 """
@@ -13,26 +13,65 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from rich.color import ColorSystem
+from rich.cells import cell_len
+from rich.segment import Segment
 from textual.app import App
+from textual.color import Color
 from textual.driver import Driver
 from textual.drivers import linux_driver
-from textual.filter import ANSIToTruecolor, NoColor
+from textual.filter import ANSIToTruecolor, LineFilter, NoColor
 from textual.notifications import Notification
 from textual.screen import Screen
 from textual.strip import Strip
 
 from fabtui.hangup import watch_terminal
-from fabtui.sanitize import one_line
-from fabtui.screen.terminal.control_filter import AsciiFilter, ControlFilter
+from fabtui.sanitize import drawable, one_line
 
 
-def color_system(app: App[Any]) -> ColorSystem:
-    return app.console._color_system or ColorSystem.TRUECOLOR
+class ControlFilter(LineFilter):
+    """Removes control and invisible characters; the last place before the terminal."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        if all(one.text.isprintable() or one.control for one in segments):
+            return segments
+        return [one if one.control else one._replace(text=drawable(one.text)) for one in segments]
+
+
+_HORIZONTAL = "─━═▔▁╌╍┄┅┈┉"
+_VERTICAL = "│┃║▏▎▍▌▐▕"
+_OTHER = {"…": ".", "•": "*", "·": ".", "●": "*", "○": "o", "▶": ">", "▼": "v", "▸": ">", "▾": "v", "✓": "+"}
+#: Blocks of bars and shades; their background remains.
+_BLOCKS = "▂▃▄▅▆▇█▀░▒▓"
+_NAMED: Mapping[str, str] = {
+    **dict.fromkeys(_HORIZONTAL, "-"),
+    **dict.fromkeys(_VERTICAL, "|"),
+    **dict.fromkeys(_BLOCKS, " "),
+    **_OTHER,
+}
+_CORNERS = range(0x250C, 0x2580)
+
+
+def as_ascii(text: str) -> str:
+    return text if text.isascii() else "".join(map(_replaced, text))
+
+
+def _replaced(character: str) -> str:
+    if character.isascii():
+        return character
+    width = cell_len(character)
+    found = _NAMED.get(character) or ("+" if ord(character) in _CORNERS else "?")
+    return found.ljust(width)[:width]
+
+
+class AsciiFilter(LineFilter):
+    """Replaces all characters beyond ASCII."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [one if one.text.isascii() else one._replace(text=as_ascii(one.text)) for one in segments]
 
 
 def choose_filters(app: App[Any], color_count: str, *, ascii_only: bool) -> None:
@@ -72,7 +111,6 @@ class TerminalDriver(linux_driver.LinuxDriver):
     """Textual's driver of a terminal, but its end raises nothing: it ends the session (`watch_hangup`)."""
 
     def run_input_thread(self) -> None:
-        """Read keys until the terminal is handed back, or gone."""
         with contextlib.suppress(OSError):
             super().run_input_thread()
 
@@ -147,7 +185,6 @@ def write_codes(driver: Any, codes: str) -> bool:
 
 
 def exit_within(seconds: float) -> None:
-    """End this process after some seconds, even if it is blocked then."""
     timer = threading.Timer(seconds, os._exit, (HUNG_UP,))
     timer.daemon = True
     timer.start()

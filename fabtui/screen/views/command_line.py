@@ -11,19 +11,19 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from textual import events, on
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.content import Content
+from textual.dom import DOMNode
 from textual.screen import ModalScreen, Screen
 from textual.suggester import Suggester
 from textual.widgets import Input
 
-from fabtui.config.file import DEFAULT, setting_named, value_of
-from fabtui.config.options import settings
+from fabtui.config.file import DEFAULT, setting_named
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable
 from fabtui.paths import user_path
@@ -40,9 +40,6 @@ from fabtui.screen.keys import bindings_of, shortcut
 from fabtui.screen.views.main import MainScreen
 from fabtui.screen.widgets.prompt import EarlyInput
 from fabtui.screen.widgets.text_line import TextLine
-
-if TYPE_CHECKING:
-    from textual.dom import DOMNode
 
 
 class _Completion(Suggester):
@@ -95,7 +92,6 @@ class CommandLine(ModalScreen[None]):
         await self._explain(self._text)
 
     async def take(self, event: events.Key) -> None:
-        """Take a key that was pressed before the input line had the focus."""
         await self._input.take(event)
 
     async def _explain(self, text: str) -> None:
@@ -156,11 +152,11 @@ _MAX_FILES = 50
 _MOVES = ("grid.", "worst.", "detail.", "main.layer-", "findings.go-")
 
 Act = Callable[[], object]
-#: Returns the completions of a word after others.
-Offer = Callable[[str, str], Awaitable[Iterable[str]]]
+#: Returns the completions of a word.
+Offer = Callable[[str], Awaitable[Iterable[str]]]
 
 
-async def _nothing(_: str, __: str) -> Iterable[str]:
+async def _nothing(_: str) -> Iterable[str]:
     return ()
 
 
@@ -190,8 +186,6 @@ _EFFECTS = (
     ("sort", "ORDER", "sort the rows"),
     ("order", "ORDER", "sort the rows, or group rows and columns by NVLink domain, leaf switch or rail"),
     ("theme", "THEME", "change the colors of the screen"),
-    ("set", "SETTING VALUE", "change a setting; without words, show all settings"),
-    ("save", "", "write the settings that :set has changed into the settings file"),
     ("replay", "FILE", "play a recording in place of this session"),
     ("report", "FILE", "write a one-page report, to a file that ends in .html or .md"),
     ("job", "ID", "show a job of Slurm; without an id, your jobs"),
@@ -238,8 +232,6 @@ class CommandTable:
             "sort": (self._sort, self._offered(lambda: map(str, RowOrder))),
             "order": (self._sort, self._offered(lambda: map(str, RowOrder))),
             "theme": (self._theme, self._offered(lambda: self._app.available_themes)),
-            "set": (self._set, self._offer_settings),
-            "save": (partial(self._plain, self._context.save_settings), _nothing),
             "replay": (self._replay, _files),
             "report": (self._report, _nothing),
             "job": (self._job, self._offer_jobs),
@@ -272,7 +264,7 @@ class CommandTable:
             return []
         before, gap, word = argument.rpartition(" ")
         head = f"{name} {before}{gap}"
-        return [head + one for one in await command.offer(word, before) if one.startswith(word) and one != word]
+        return [head + one for one in await command.offer(word) if one.startswith(word) and one != word]
 
     def _on_main(self, act: Callable[[], Any]) -> None:
         while len(self._app.screen_stack) > 1:
@@ -285,7 +277,7 @@ class CommandTable:
 
     @staticmethod
     def _offered(words: Callable[[], Iterable[str]]) -> Offer:
-        async def offer(_: str, __: str) -> Iterable[str]:
+        async def offer(_: str) -> Iterable[str]:
             return words()
 
         return offer
@@ -296,7 +288,7 @@ class CommandTable:
     def _nodes(self) -> list[str]:
         return list(self._context.model.nodes)
 
-    async def _offer_places(self, word: str, _: str) -> Iterable[str]:
+    async def _offer_places(self, word: str) -> Iterable[str]:
         head, arrow, _ = word.rpartition(">")
         return [f"{head}{arrow}{entry.name}" for entry in self._main.source.axis.entries]
 
@@ -348,33 +340,12 @@ class CommandTable:
         return partial(self._on_main, partial(self._main.action_order, str(chosen)))
 
     async def _theme(self, text: str) -> Act:
-        return await self._set(f"screen.theme {text}")
+        known = [*sorted(self._app.available_themes), DEFAULT]
+        if text not in known:
+            raise InputError(f"there is no theme {text[:40]!r}{_suggestion(text, known)}")
+        return partial(self._context.change_setting, setting_named("screen.theme"), text)
 
-    async def _offer_settings(self, _: str, before: str) -> Iterable[str]:
-        if not before:
-            return [spec.name for spec in settings().values()]
-        try:
-            spec = setting_named(before)
-        except InputError:
-            return []
-        themes = sorted(self._app.available_themes) if spec.key == "screen.theme" else []
-        switch = ["true", "false"] if spec.kind == "switch" else []
-        return [*(spec.allowed_in_file or switch or themes), DEFAULT]
-
-    async def _set(self, text: str) -> Act:
-        name, _, value = text.partition(" ")
-        if not name:
-            return partial(self._context.open_view, "settings")
-        spec, value = setting_named(name), value.strip()
-        offered = list(await self._offer_settings("", name))
-        if not value:
-            raise InputError(f"{spec.name} needs a value: {spec.help}{_suggestion('', offered[:-1])}")
-        if spec.key == "screen.theme" and value not in offered:
-            raise InputError(f"there is no theme {value[:40]!r}{_suggestion(value, offered)}")
-        value_of(spec, value)
-        return partial(self._context.change_setting, spec, value)
-
-    async def _offer_jobs(self, _: str, __: str) -> Iterable[str]:
+    async def _offer_jobs(self, _: str) -> Iterable[str]:
         jobs, _problem = await asyncio.to_thread(own_jobs)
         return [one.job for one in jobs]
 
@@ -398,8 +369,7 @@ class CommandTable:
         return await self._context.replay(text)
 
 
-async def _files(word: str, _: str) -> Iterable[str]:
-
+async def _files(word: str) -> Iterable[str]:
     def names() -> list[str]:
         folder, slash, begun = word.rpartition("/")
         place = user_path(folder + slash or ".")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -40,10 +40,7 @@ from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.prompt import Prompt
 from fabtui.screen.widgets.sorted_table import TableRow
 from fabtui.screen.widgets.text_line import TextLine, content_of
-
-if TYPE_CHECKING:
-    from fabtui.session.feeds.base import Feed
-
+from fabtui.session.feeds.base import Feed
 
 #: Maximum width of a column of a table; the last column may wrap.
 _MAX_COLUMN = 44
@@ -78,7 +75,6 @@ def table(headings: list[str], rows: Sequence[Sequence[Cell]]) -> Lines:
 
 
 def table_section(title: str, headings: list[str], rows: Sequence[Sequence[Cell]], note: str = "") -> Lines:
-    """Return a section with a table; nothing without rows."""
     return section(title, note) + table(headings, rows) if rows else []
 
 
@@ -88,7 +84,6 @@ def _is_heading(line: Line) -> bool:
 
 
 def as_text(lines: Lines) -> str:
-    """Return lines without styles."""
     return "\n".join(plain(line).rstrip() for line in lines)
 
 
@@ -154,7 +149,6 @@ class TitledScreen(Screen[None]):
         self.title_line.show(Content.assemble(*line))
 
     def matches(self, text: str) -> bool:
-        """Return True if a text has all words of the filter."""
         lowered = text.lower()
         return all(word in lowered for word in self.filter.lower().split())
 
@@ -186,7 +180,6 @@ class TitledScreen(Screen[None]):
             prompt.remove()
 
     def action_leave(self) -> None:
-        """Show everything again, then leave."""
         if self.filter:
             self.filter = ""
             self.draw()
@@ -243,7 +236,6 @@ class DetailScreen(TitledScreen):
         return found or [[], [(f"  no line has the words {one_line(self.filter, 60)}", MUTED)]]
 
     def draw(self) -> None:
-        """Draw the current state; costs nothing if it has not changed."""
         if not self.is_mounted or not self.query("#detail-text"):
             return
         width = max(20, self.size.width - 2)
@@ -389,7 +381,6 @@ class SteppedScreen(DetailScreen):
         return [line for at, text in enumerate(finding.next) for line in self.step(text, at, width)]
 
     def step(self, text: str, at: int, width: int) -> Lines:
-        """Return the lines of the next step at a place of a list."""
         lines = step_block(self.context, text, at, width, selected=text == self.selected, noted=not self._copies)
         self._drawn.append((text, lines[0]))
         return lines
@@ -404,7 +395,6 @@ class SteppedScreen(DetailScreen):
             self._select(texts[0 if by > 0 else -1])
 
     def action_run_step(self) -> None:
-        """Run the selected next step; without one, select the first."""
         if self.selected in [text for text, _ in self._drawn]:
             assert self.selected is not None
             run_step(self, self.selected)
@@ -440,7 +430,6 @@ class SteppedScreen(DetailScreen):
             body.scroll_to(y=max(0, row - height // 2), animate=False)
 
     def on_click(self, event: events.Click) -> None:
-        """Select the next step clicked; run the selected one."""
         y = event.screen_y - self.query_one("#detail-text").region.y
         if event.screen_y >= self.query_one("#detail-body").region.bottom or y < 0:
             return

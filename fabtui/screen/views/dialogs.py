@@ -119,7 +119,6 @@ class SmallScreen(Screen[None]):
 
 
 def fit(app: App[int]) -> None:
-    """Cover the current view while the terminal is too small."""
     covered = isinstance(app.screen, SmallScreen)
     if is_too_small(*app.size) and not covered:
         app.push_screen(SmallScreen())
@@ -182,7 +181,6 @@ class LoginQuestionScreen(ModalScreen[Sequence[str] | None]):
 
 
 async def ask_in_app(app: App[int], question: LoginQuestion, *, plain: bool) -> Sequence[str] | None:
-    """Return the answers that the user gives in a dialog, or None."""
     given: asyncio.Future[Sequence[str] | None] = asyncio.get_running_loop().create_future()
 
     def take(answers: Sequence[str] | None) -> None:

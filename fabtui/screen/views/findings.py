@@ -157,7 +157,6 @@ class FindingsScreen(DetailScreen):
         return lines
 
     def draw(self) -> None:
-        """Draw the current state, if something has changed."""
         model, found = self.context.model, self.context.findings
         states = model.nodes_version, model.commands.version, model.phase.name, model.done
         made_of = (
@@ -244,7 +243,6 @@ class FindingsScreen(DetailScreen):
             self._select(heads[max(0, min(len(heads) - 1, here + step))])
 
     def action_open(self) -> None:
-        """Go to the pairs of the selected finding, or run the selected next step."""
         shown = self._shown()
         if not shown:
             return
@@ -279,7 +277,6 @@ class FindingsScreen(DetailScreen):
             acknowledge(self.context, self._noted, message.text.strip() or "known")
 
     def action_unacknowledge(self) -> None:
-        """Show the selected finding as any other again."""
         if (one := self._selected_finding()) is not None and can_acknowledge(self.context):
             if one.known:
                 acknowledge(self.context, one, "")
@@ -308,7 +305,6 @@ class FindingsScreen(DetailScreen):
         self.context.copy(as_text(lines))
 
     def on_click(self, event: events.Click) -> None:
-        """Select the row clicked; open the selected one."""
         text = self.query_one("#detail-text")
         y = event.screen_y - text.region.y
         rows = [row for row, start in self._starts.items() if start <= y]

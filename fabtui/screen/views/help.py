@@ -111,7 +111,6 @@ class HelpScreen(DetailScreen):
         return lines[1:] if self.filter else [*lines[1:], [], [(_REBINDING, MUTED)]]
 
     def _ten_keys(self) -> Lines:
-        """Return the keys that most people need, of all places that declare keys."""
         known = {one.id: one for owner in (*self._here, *self._elsewhere) for one in bindings_of(owner)}
         found = [known[name] for name in _TEN_KEYS if name in known]
         return [
@@ -120,7 +119,6 @@ class HelpScreen(DetailScreen):
         ]
 
     def _matching(self, title: str, lines: Lines) -> Lines:
-        """Return a section with the lines that match the search; nothing without any."""
         found = [line for line in lines if self.matches(f"{title} {plain(line)}")]
         return section(title) + found if found else []
 

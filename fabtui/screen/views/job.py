@@ -36,7 +36,7 @@ from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import OwnJob, own_jobs
 from fabtui.screen import session_actions
 from fabtui.screen.context import AppContext
-from fabtui.screen.grid.rank_cells import RankCells
+from fabtui.screen.grid.cells import RankCells
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.keys import shortcut
 from fabtui.screen.views.detail_base import DetailScreen, SteppedScreen, TitledScreen, enter_text, run_step
@@ -280,7 +280,6 @@ class JobScreen(TitledScreen):
 
     @on(NodesTable.Moved)
     def moved(self) -> None:
-        """Show the log of the other node."""
         self._step = None
         self.draw()
 

@@ -35,7 +35,6 @@ class JumpTarget(NamedTuple):
 
 
 def targets_of(screen: Screen[Any]) -> list[JumpTarget]:
-    """Return the places of a screen, top to bottom."""
     if isinstance(screen, MainScreen):
         found = [*_tabs(screen), *_nodes(screen), *_worst(screen)]
     else:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 from rich.color import ColorSystem
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
+from fabtui.diagnosis.finding import Finding
 from fabtui.errors import InputError
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
+from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import CellStyle
+from fabtui.presentation.job_board import JobBoard, board_text
 from fabtui.presentation.legends import layers_of, legend, usual_line, usual_lines
 from fabtui.presentation.progress_estimate import layer_to_show
 from fabtui.presentation.wording import MUTED, Part, plain
@@ -26,12 +31,14 @@ from fabtui.presentation.wrapping import Line, Lines, between, clipped, in_claus
 from fabtui.sanitize import one_line
 from fabtui.screen import session_actions
 from fabtui.screen.context import AppContext, ViewName
-from fabtui.screen.grid.cells import RowOrder
-from fabtui.screen.grid.navigation import GridNavigation, Zoom, block_name, block_parts
+from fabtui.screen.grid.axis import AxisEntry
+from fabtui.screen.grid.cells import EndpointCells, RowOrder
+from fabtui.screen.grid.navigation import GridNavigation, ViewState, Zoom, block_name, block_parts
 from fabtui.screen.grid.prompts import FILTER_HINT
 from fabtui.screen.grid.updates import GridUpdater
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.keys import RUN_KEY, Shortcut, shortcut
+from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.views.main_layout import (
     PANEL_LEAST,
     LayoutChoices,
@@ -44,10 +51,10 @@ from fabtui.screen.views.main_layout import (
     lines_below,
     panel_width,
 )
-from fabtui.screen.views.main_panel import PanelContent
-from fabtui.screen.widgets.boxes import ColumnBox, RowBox
+from fabtui.screen.views.main_panel import PanelContent, job_panel
 from fabtui.screen.widgets.connecting import ConnectingView
 from fabtui.screen.widgets.event_log import EventLog
+from fabtui.screen.widgets.finding_lines import runs_here
 from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.main_head import (
     MIN_TABS,
@@ -73,15 +80,6 @@ from fabtui.screen.widgets.text_line import (
     TextLine,
 )
 from fabtui.screen.widgets.worst_pairs import MAX_PAIRS, WorstPairs
-
-if TYPE_CHECKING:
-    from fabtui.diagnosis.finding import Finding
-    from fabtui.model.session_model import Model
-    from fabtui.presentation.job_board import JobBoard
-    from fabtui.screen.grid.axis import AxisEntry
-    from fabtui.screen.grid.cells import EndpointCells
-    from fabtui.screen.grid.navigation import ViewState
-    from fabtui.screen.session_diagnosis import SessionDiagnosis
 
 _ZOOM = Binding.Group("zoom")
 #: Labels of keys over the ranks of a job; "" leaves them out.
@@ -158,12 +156,12 @@ class MainScreen(Screen[None]):
         one.action.partition("(")[0] for one in BINDINGS if isinstance(one, Shortcut) and "grid" in one.needs
     )
 
+    @dataclass
     class PairChosen(Message):
         """The user wants to see a pair."""
 
-        def __init__(self, source: AxisEntry, target: AxisEntry) -> None:
-            super().__init__()
-            self.source, self.target = source, target
+        source: AxisEntry
+        target: AxisEntry
 
     def __init__(self, context: AppContext) -> None:
         super().__init__()
@@ -207,15 +205,14 @@ class MainScreen(Screen[None]):
         self._updater = GridUpdater(self.grid, context.draw_within)
         #: Layer that is shown because it is tested; None once the user has chosen one.
         self._followed: Layer | None = self.source.layer
-        self._tabs_row = RowBox(self.tabs, self.unit_line, id="tabs-row")
-        self._grids = RowBox(self.grid, self.worst_pairs, id="grids")
-        self._left = ColumnBox(self._grids, self.usual, id="left")
-        self._side = ColumnBox(self.panel, self.minimap, id="side")
-        self._body = RowBox(self.node_states, self._left, self._side, id="body")
+        self._tabs_row = Horizontal(self.tabs, self.unit_line, id="tabs-row")
+        self._grids = Horizontal(self.grid, self.worst_pairs, id="grids")
+        self._left = Vertical(self._grids, self.usual, id="left")
+        self._side = Vertical(self.panel, self.minimap, id="side")
+        self._body = Horizontal(self.node_states, self._left, self._side, id="body")
         self._optional = self._optional_widgets()
 
     def _optional_widgets(self) -> dict[str, Widget]:
-        """Return the widgets that a layout shows or hides, by their names there."""
         return {
             "connecting": self.node_states,
             "grid": self.grid,
@@ -371,15 +368,6 @@ class MainScreen(Screen[None]):
         if self.view != "connecting" and self.panel.display:
             self._draw_cursor()
 
-    def catch_up(self, version: int, budget: float) -> bool:
-        """Look at cells out of view and search for findings; return True once both are about a version of the model.
-
-        ``budget`` is the time (s) for each of them.
-        """
-        index = self.view_state.index
-        index.step(budget)
-        return (self.findings is None or self.findings.reaches(version, budget)) and not index.busy
-
     def _draw_verdict(self) -> None:
         """Draw the first line: the verdict, and quiet facts at the right end."""
         if self._ending:
@@ -471,7 +459,7 @@ class MainScreen(Screen[None]):
         if self.panel.display and self._panel_content is not None:
             size = self.panel_width - PANEL_EDGES, max(1, self.panel.size.height)
             if job is not None:
-                self.panel.put(self._panel_content.job_lines(job, size, self._rank_line(job)))
+                self.panel.put(job_panel(job, self._rank_line(job), size, self._glyphs))
             else:
                 self.panel.put(self._panel_content.lines(entries, self.cursor_block(), size, self._usual_in_panel))
             return
@@ -506,7 +494,7 @@ class MainScreen(Screen[None]):
         found: list[TargetLine] = []
         if content is not None and lines.findings:
             if ranks and self._job is not None:
-                found = content.job_lines(self._job, (width, lines.findings))
+                found = job_panel(self._job, None, (width, lines.findings), self._glyphs)
             else:
                 found = content.findings_below(self.cursor_entries(), width, lines.findings)
         self._usual_in_panel = usual if panel and not lines.usual else []
@@ -549,7 +537,6 @@ class MainScreen(Screen[None]):
             self.key_bar.draw()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable the keys of the grid while the node states cover it."""
         if self.view == "connecting" and action in self._grid_actions:
             return False
         return super().check_action(action, parameters)
@@ -586,7 +573,6 @@ class MainScreen(Screen[None]):
         self.verdict_bar.put([([(f" {text} ", "bold reverse")], None)])
 
     def point_at(self, x: int, y: int) -> None:
-        """Show the value of the cell under the mouse."""
         self.tooltip_line.at = (x, y)
         self._draw_tooltip()
 
@@ -621,11 +607,9 @@ class MainScreen(Screen[None]):
         return self.navigation.entries()
 
     def cursor_block(self) -> tuple[int, int] | None:
-        """Return the two nodes of the block under the cursor; None unless the grid shows node blocks."""
         return self.navigation.block() if self.view == "grid" else None
 
     def go_to(self, position: tuple[int, int]) -> None:
-        """Move the cursor to a cell, by positions of endpoints."""
         self.navigation.go_to(*position)
         self.draw()
 
@@ -668,12 +652,8 @@ class MainScreen(Screen[None]):
     def on_layer_tabs_chosen(self, message: LayerTabs.Chosen) -> None:
         self.action_layer(message.layer)
 
-    def on_grid_view_chosen(self) -> None:
-        self.action_pair()
-
-    def on_sorted_table_chosen(self) -> None:
-        self.action_pair()
-
+    @on(GridView.Chosen)
+    @on(WorstPairs.Chosen)
     def action_pair(self) -> None:
         """Show the pair under the cursor; of a node block, its pairs."""
         entries = self.cursor_entries()
@@ -792,7 +772,6 @@ class MainScreen(Screen[None]):
 
     @property
     def log_is_large(self) -> bool:
-        """True if the event log has been enlarged."""
         return self._choices.log
 
     def action_log(self) -> None:
@@ -874,7 +853,7 @@ class MainScreen(Screen[None]):
         finding = None if self._panel_content is None else self._panel_content.open_finding(self.cursor_entries())
         if finding is None:
             self._app_context.notify("there is no finding whose next step could be run")
-        elif self._panel_content is None or not self._panel_content.can_run(finding):
+        elif not any(map(runs_here, finding.next)):
             self._app_context.notify("the finding that is open has no step that runs on a node: F shows all of it")
         else:
             self._app_context.run_step_of(finding)
@@ -891,7 +870,7 @@ class MainScreen(Screen[None]):
 
     def action_copy(self) -> None:
         entries = self.cursor_entries()
-        if self.view_state.shows_ranks and self._job is not None and self._panel_content is not None:
-            self._app_context.copy(self._panel_content.job_text(self._job))
+        if self.view_state.shows_ranks and self._job is not None:
+            self._app_context.copy(board_text(self._job, 120, self._glyphs))
         elif entries is not None:
             self._app_context.copy(summary_text(self.model, *entries))

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from fabtui.diagnosis.finding import Finding
-from fabtui.presentation.job_board import JobBoard, board_text, rank_parts, sentence_line, traffic_of
+from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.findings import step_parts
+from fabtui.presentation.job_board import (
+    JobBoard,
+    behind_lines,
+    evidence_lines,
+    group_lines,
+    rank_parts,
+    rate_lines,
+    sentence_line,
+    steps_of,
+    traffic_lines,
+    traffic_of,
+)
 from fabtui.presentation.preflight_lines import short_lines
 from fabtui.presentation.progress_estimate import Pace, sweep_lines
-from fabtui.presentation.verdict_line import Standing, verdict_sentence
+from fabtui.presentation.verdict_line import verdict_sentence
 from fabtui.presentation.wording import MUTED, plain
-from fabtui.presentation.wrapping import Line, Lines, between, clipped, stacked, wrapped
+from fabtui.presentation.wrapping import Line, Lines, between, clipped, stacked, whole, wrapped
 from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.grid.navigation import GridNavigation, block_name, block_parts
 from fabtui.screen.session_diagnosis import SessionDiagnosis
-from fabtui.screen.widgets.finding_lines import open_place, runs_here, styled, summary_lines
-from fabtui.screen.widgets.job_panel import job_panel
+from fabtui.screen.widgets.finding_lines import open_place, styled, summary_lines
 from fabtui.screen.widgets.pair_text import ends_of, flowed, pair_head, pair_items, pair_name, pair_notes
 from fabtui.screen.widgets.sorted_table import Sorting, table_lines
 from fabtui.screen.widgets.sparkline import pair_trend
@@ -34,6 +46,8 @@ _AIRY_FROM = 26
 _SUMMARY = 4
 #: Maximum number of characters of a sentence about a job.
 _LONGEST = 1000
+#: Maximum number of lines without the headings of the parts.
+_SHORT_PANEL = 12
 
 
 class PanelContent:
@@ -45,9 +59,6 @@ class PanelContent:
         self._worst_sorting = worst_sorting
         self._pace = Pace()
         self.diagnosis = SessionDiagnosis(context.model, context.request_draw)
-        #: The latest verdict, and its sentences by their widths.
-        self._standing = Standing()
-        self._sentences: dict[int | None, Line] = {}
 
     def preflight_summary(self, width: int) -> Lines:
         lines = styled(short_lines(self._context.preflight(), width, _SUMMARY, self._context.glyphs))
@@ -59,17 +70,7 @@ class PanelContent:
         if job is not None and (job.verdict.alerts or not any(found.layers.values())):
             line = sentence_line(job, _LONGEST if width is None else width, glyphs, self._context.now())
             return [(text.strip(), style) for text, style in line]
-        # The tally and the list of findings are replaced when they change.
-        if (standing := self.diagnosis.standing()) != self._standing:
-            self._standing = standing
-            self._sentences.clear()
-        if width not in self._sentences:
-            self._sentences[width] = verdict_sentence(standing, width, glyphs)
-        return self._sentences[width]
-
-    def job_lines(self, job: JobBoard, size: tuple[int, int], rank: Line | None = None) -> list[TargetLine]:
-        """Return the lines about a running job; ``rank``: the rank under the cursor, None if it is elsewhere."""
-        return job_panel(job, rank, size, self._context.glyphs)
+        return verdict_sentence(found.standing(), width, glyphs)
 
     def rank_line(self, job: JobBoard, row: AxisEntry, column: AxisEntry) -> Line:
         """Return the rank of an endpoint on one line; of two endpoints their traffic, or why there is none."""
@@ -77,9 +78,6 @@ class PanelContent:
             return traffic_of(job, *(f"{one.node}:{one.index}" for one in (row, column)))
         found = job.at(row.node, int(row.index)) if row.index.isdecimal() else None
         return [("no rank here", MUTED)] if found is None else rank_parts(job, found, self._context.glyphs)
-
-    def job_text(self, job: JobBoard) -> str:
-        return board_text(job, 120, self._context.glyphs)
 
     def _ends(self, entries: tuple[AxisEntry, AxisEntry] | None) -> tuple[str, str] | None:
         ends = [str(self._context.model.endpoints[entry.number]) for entry in entries or () if entry.number is not None]
@@ -89,10 +87,6 @@ class PanelContent:
         """Return the finding about the cursor's pair, else the first one; None without findings."""
         found = self.diagnosis.found
         return found[open_place(self.diagnosis, self._ends(entries))] if found else None
-
-    def can_run(self, finding: Finding) -> bool:
-        """Return True if a next step of a finding is a command for a node of the session."""
-        return any(map(runs_here, finding.next))
 
     def findings(self, entries: tuple[AxisEntry, AxisEntry] | None, width: int, height: int) -> list[TargetLine]:
         """Return the findings in at most ``height`` lines; the one about the cursor's pair is open."""
@@ -201,3 +195,44 @@ class PanelContent:
 
 def _plain(lines: Lines) -> list[TargetLine]:
     return [(line, None) for line in lines]
+
+
+def job_panel(board: JobBoard, rank: Line | None, size: tuple[int, int], glyphs: Glyphs) -> list[TargetLine]:
+    """Return the lines of the panel.
+
+    Args:
+        board: The running job.
+        rank: The rank under the cursor, None if it is elsewhere.
+        size: Width and height.
+        glyphs: Characters of the screen.
+    """
+    width, height = size
+    steps: Lines = [
+        [("  next  " if not at else " " * 8, MUTED), (text, "$primary"), (f" {note}" if note else "", MUTED)]
+        for at, (text, note) in enumerate(map(step_parts, steps_of(board)))
+    ]
+    behind = behind_lines(board, width, glyphs)
+    parts: list[tuple[str, Lines]] = [
+        (
+            "who is behind",
+            behind + stacked(steps, width, 8)
+            if behind or steps
+            else [[("nobody: no rank holds the others up", MUTED)]],
+        ),
+        ("ranks", group_lines(board, width, glyphs)),
+        ("evidence", evidence_lines(board, width, blind=height > 40)),
+        ("rates", rate_lines(board, width, glyphs)),
+        ("under the cursor" if rank is not None else "", stacked([rank], width, 2) if rank else []),
+        ("pairs", traffic_lines(board, width)),
+    ]
+    shown: list[Lines] = []
+    used = 0
+    for title, own in parts:
+        head: Lines = [[(title.upper(), "bold")]] if title and height > _SHORT_PANEL else []
+        least = min(3 if head else 1, len(own))
+        if own and (not shown or used + len(head) + least <= height):
+            shown.append([*head, *own])
+            used += len(shown[-1])
+    airy = used + len(shown) <= height
+    lines = [line for at, part in enumerate(shown) for line in ([[], *part] if airy and at else part)]
+    return [(line, None) for line in whole(lines, height)]

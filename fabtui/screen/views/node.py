@@ -40,8 +40,7 @@ from fabtui.screen import session_actions
 from fabtui.screen.grid.axis import fit_text
 from fabtui.screen.keys import shortcut
 from fabtui.screen.views.detail_base import Cell, SteppedScreen, pairs, table_section
-from fabtui.screen.widgets.finding_lines import STYLES
-from fabtui.screen.widgets.node_text import odd_lines, problem_lines
+from fabtui.screen.widgets.finding_lines import STYLES, odd_lines, problem_lines
 from fabtui.screen.widgets.sparkline import cells_strip, merged
 from fabtui_node import registry
 from fabtui_node.parsers.lines import bytes_text

@@ -27,9 +27,8 @@ from fabtui.screen import session_actions
 from fabtui.screen.grid.axis import fit_text
 from fabtui.screen.keys import shortcut
 from fabtui.screen.views.detail_base import SteppedScreen, as_text
-from fabtui.screen.widgets.finding_lines import head_lines, styled
+from fabtui.screen.widgets.finding_lines import head_lines, odd_lines, problem_lines, styled
 from fabtui.screen.widgets.key_bar import KeyBar
-from fabtui.screen.widgets.node_text import odd_lines, problem_lines
 from fabtui.screen.widgets.sorted_table import Columns, SortedTable, TableCell, TableRow, table_keys
 from fabtui.screen.widgets.text_line import TextLine
 
@@ -170,7 +169,6 @@ class NodesScreen(SteppedScreen):
         return self.query_one(NodesTable)
 
     def on_mount(self) -> None:
-        """Draw the first frame, and every second the time since a node was lost."""
         self.table.focus()
         self.set_interval(1.0, self.draw)
 
@@ -250,7 +248,6 @@ class NodesScreen(SteppedScreen):
 
     @on(NodesTable.Moved)
     def moved(self) -> None:
-        """Show the text of the other node, from its beginning."""
         self.selected = None
         self.action_scroll_edge(False)
         self.draw()

@@ -320,7 +320,6 @@ def _text(value: Any, limit: int = 40) -> str:
 
 
 def hops(model: Model, src: Endpoint, dst: Endpoint, measurement: Measurement | None) -> list[PathHop]:
-    """Return the known hops from one endpoint to another."""
     transport = (measurement.transport if measurement is not None else None) or ""
     path, device = transports.path_of(transport), transports.device_of(transport)
     if src.node == dst.node and path not in transports.NETWORK and not device:
@@ -572,7 +571,6 @@ def library_lines(measurements: list[Measurement]) -> Lines:
 
 
 def event_lines(model: Model, src: str, dst: str) -> Lines:
-    """Return the latest event log lines that name an endpoint of the pair, latest first."""
     names = re.compile("|".join(rf"(?<![\w.:-]){re.escape(end)}(?![\w:])" for end in (src, dst)))
     found = [line for line in model.log if names.search(line.text)][-8:]
     return (section("event log") if found else []) + [

@@ -9,15 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.content import Content
 
-from fabtui.config.file import (
-    DEFAULT,
-    ConfigFile,
-    config_path,
-    default_text,
-    setting_named,
-    settings_in_effect,
-    value_of,
-)
+from fabtui.config.file import DEFAULT, ConfigFile, config_path, default_text, setting_named, settings_in_effect
 from fabtui.config.options import settings
 from fabtui.errors import InputError
 from fabtui.presentation.wording import MUTED
@@ -26,6 +18,7 @@ from fabtui.screen.context import AppContext
 from fabtui.screen.keys import shortcut
 from fabtui.screen.views.detail_base import TitledScreen
 from fabtui.screen.widgets.key_bar import KeyBar
+from fabtui.screen.widgets.prompt import Prompt
 from fabtui.screen.widgets.sorted_table import Columns, SortedTable, TableCell, TableRow, table_keys
 from fabtui.screen.widgets.text_line import TextLine
 
@@ -110,18 +103,24 @@ class SettingsScreen(TitledScreen):
         self.draw()
 
     @on(SettingsTable.Chosen)
-    def action_change(self) -> None:
+    async def action_change(self) -> None:
         if (row := self.table.selected) is not None:
             spec, value, source = setting_named(row.name), row.cells[1].key, row.cells[2].key
-            try:
-                value_of(spec, value)
-            except InputError:
-                value = ""
             # Defaults of others are descriptions.
             given = source != DEFAULT or spec.allowed_in_file or spec.kind in ("number", "switch")
-            value = value if given else ""
-            text = f"set {spec.name} {value}"
-            self.app.call_later(self.app.run_action, f"app.command_line({text!r})")
+            choices = f": {', '.join(spec.allowed_in_file)}" if spec.allowed_in_file else ""
+            await self.ask(spec.key, f"{spec.help}{choices}", value if given else "")
+
+    @on(Prompt.Given)
+    def _value_given(self, message: Prompt.Given) -> None:
+        if self._prompt is None or message.purpose == self.FILTER_PROMPT[0]:
+            return
+        try:
+            self.context.change_setting(setting_named(message.purpose), message.text.strip())
+        except InputError as error:
+            # It stays open.
+            message.prevent_default()
+            self._prompt.complain(one_line(str(error), 300))
 
     def action_restore(self) -> None:
         if (row := self.table.selected) is not None:

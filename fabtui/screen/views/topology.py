@@ -90,7 +90,6 @@ class TopologyTree(Tree[Branch], inherit_bindings=False):
             self._open.discard(event.node.data.key)
 
     def render_label(self, node: TreeNode[Branch], base_style: RichStyle, style: RichStyle) -> Text:
-        """Return a line in the colours of the theme."""
         text = Text((self._marks[node.is_expanded] if node.allow_expand else " ") + " ", base_style)
         for word, name in node.data.parts if node.data is not None else ():
             text.append(word, style + self._style(name))
@@ -144,7 +143,6 @@ class TopologyScreen(TitledScreen):
         return self.query_one(TopologyTree)
 
     def on_mount(self) -> None:
-        """Draw now, and look for new verdicts from time to time."""
         self.tree_view.focus()
         self.set_interval(_INTERVAL, self._follow)
         self._follow()

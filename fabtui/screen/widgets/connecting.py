@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from textual.containers import VerticalScroll
 from textual.content import Content
 
-from fabtui.model.node_state import NodeState
+from fabtui.model.events import NodeState
+from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import MUTED, Part, state_style, time_text
 from fabtui.presentation.wrapping import Lines, wrapped
 from fabtui.sanitize import one_line
 from fabtui.screen.context import context_of
 from fabtui.screen.widgets.text_line import TextLine, content_of
-
-if TYPE_CHECKING:
-    from fabtui.model.session_model import Model, NodeRecord
 
 #: In all other states a node is being connected.
 _STATE_GLYPHS = {NodeState.WAITING: "·.", NodeState.READY: "•o", NodeState.FAILED: "xx", NodeState.LOST: "xx"}

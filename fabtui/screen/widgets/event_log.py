@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import events
 from textual.binding import BindingType
 from textual.content import Content
 from textual.message import Message
 
+from fabtui.model.session_model import LogLine, Model
 from fabtui.presentation.wording import MUTED, Part, time_text
 from fabtui.presentation.wrapping import between, clipped, in_clauses
 from fabtui.sanitize import one_line
 from fabtui.screen.keys import shortcut
 from fabtui.screen.widgets.text_line import TextLine
-
-if TYPE_CHECKING:
-    from fabtui.model.session_model import LogLine, Model
 
 _LEVEL_STYLES = {"info": "", "notice": "$accent", "warning": "$warning", "error": "bold $error"}
 
@@ -122,7 +120,6 @@ class EventLog(TextLine):
 
 
 def log_parts(line: LogLine) -> list[Part]:
-    """Return a line of the event log."""
     node = f"{one_line(line.node, 64)} " if line.node else ""
     return [
         (f"{time_text(line.time)} ", MUTED),

@@ -1,28 +1,27 @@
-"""Findings as lines, whole and in short, and styles of preflight lines."""
+"""Findings as lines, whole and in short, problems of a node, and styles of preflight lines."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-from fabtui.diagnosis.finding import NextStep
+from fabtui.diagnosis.finding import Finding, NextStep
 from fabtui.diagnosis.knowledge.step_output import judged_output
-from fabtui.model.command_log import CommandRun, outcome
+from fabtui.diagnosis.preflight.checks import Preflight
+from fabtui.model.facts.compare import shown
 from fabtui.model.measurement import Verdict
+from fabtui.model.session_logs import CommandRun, outcome
+from fabtui.model.session_model import NodeRecord
 from fabtui.presentation import findings as finding_text
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.verdict_line import fault_text
-from fabtui.presentation.wording import MUTED, Part, plain, verdict_tone, without_domain
-from fabtui.presentation.wrapping import HEADING, Line, Lines, between, in_clauses, stacked
+from fabtui.presentation.wording import MUTED, Part, plain, state_style, verdict_tone, without_domain
+from fabtui.presentation.wrapping import HEADING, Line, Lines, between, in_clauses, section, stacked, wrapped
 from fabtui.sanitize import clean, one_line
+from fabtui.screen.grid.axis import fit_text
 from fabtui.screen.keys import RUN_KEY
+from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.widgets.text_line import TargetLine
-
-if TYPE_CHECKING:
-    from fabtui.diagnosis.finding import Finding
-    from fabtui.screen.session_diagnosis import SessionDiagnosis
-
 
 #: Style of the number of a finding by its severity.
 SEVERITY_STYLES = {"bad": "bold $error", "warn": "bold $warning", "note": "bold"}
@@ -304,4 +303,43 @@ def _with_count(head: Line, pairs: str, width: int, glyphs: Glyphs) -> Lines:
         lines.append([])
     if pairs:
         lines[-1] = between(lines[-1], [(pairs, MUTED)], width, glyphs.ellipsis)
+    return lines
+
+
+_GLYPHS = {"bad": ("✗", "x", "bold $error"), "warn": ("▲", "!", "$warning"), "note": ("·", ".", "")}
+
+
+def problem_lines(record: NodeRecord, width: int) -> Lines:
+    """Return what went wrong with a node, and what to try; nothing of a node that is fine."""
+    lines: Lines = []
+    for text, style in ((record.text, state_style(record.state)), (record.note, "$warning")):
+        if text:
+            lines += wrapped([(f"  {one_line(text, 600)}", style)], width)
+    if record.hint:
+        lines += wrapped([("  try: ", MUTED), (one_line(record.hint, 600), "$primary")], width)
+    return lines
+
+
+def odd_lines(
+    found: Preflight, record: NodeRecord, width: int, glyphs: Glyphs, steps_of: Callable[[Finding], Lines]
+) -> Lines:
+    mine = [one for one in found.findings if record.name in one.nodes]
+    odd = [one for one in found.table.odd if record.name in one.values]
+    if not mine and not odd:
+        if len(found.table.nodes) < 2:
+            return []
+        return [*section("preflight"), [("  no differences from nodes of its kind", MUTED)]]
+    lines = section("preflight", "problems and differences from other nodes")
+    for one in mine:
+        fine, plain, style = _GLYPHS.get(one.severity, _GLYPHS["note"])
+        lines += wrapped([(f"  {plain if glyphs.plain else fine} ", style), (finding_text.title(one), style)], width, 6)
+        lines += steps_of(one)
+    for difference in odd:
+        fact = difference.fact
+        fine, plain, style = _GLYPHS.get(fact.verdict, _GLYPHS["note"])
+        own = shown(difference.values[record.name], fact.unit)
+        usual = "no majority" if difference.tie else f"others: {shown(difference.usual, fact.unit)}"
+        mark, name = f"  {plain if glyphs.plain else fine} ", f"{fit_text(fact.title, 32):<32}  "
+        value = (one_line(own, 60), style or "bold")
+        lines.append([(mark, style), (name, ""), value, (f"   {one_line(usual, 80)}", MUTED)])
     return lines

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from textual import events
 from textual.content import Content
@@ -31,9 +32,7 @@ from fabtui.presentation.wrapping import Line
 from fabtui.sanitize import one_line
 from fabtui.screen.widgets.sparkline import bad_trend
 from fabtui.screen.widgets.text_line import TextLine
-
-if TYPE_CHECKING:
-    from fabtui.session.feeds.base import Playback
+from fabtui.session.feeds.base import Playback
 
 #: Length of the names of layers without bad pairs if there is no room for all names.
 _CUT = 4
@@ -135,7 +134,6 @@ def replay_text(state: Playback, *, room: bool) -> str:
 
 
 def seek_line(state: Playback, glyphs: Glyphs) -> Line:
-    """Return where a seek goes, and how far it has come."""
     reached, position = state.reached or 0.0, state.position
     line: Line = [(f"seeking {clock_text(position)} ", "bold")]
     # The next change may be anywhere.
@@ -179,7 +177,6 @@ def _progress(model: Model, elapsed: float) -> list[tuple[int, str]]:
 
 
 def connecting_line(model: Model) -> Line:
-    """Return how many nodes are ready, before the first test."""
     ready = sum(record.inventory is not None for record in model.nodes.values())
     gone = sum(record.state.gone for record in model.nodes.values())
     failed: Line = [(f", {gone} failed", "bold $error")] if gone else []
@@ -189,12 +186,11 @@ def connecting_line(model: Model) -> Line:
 class LayerTabs(TextLine):
     """Layers with their keys; a click chooses one."""
 
+    @dataclass
     class Chosen(Message):
         """A layer was clicked."""
 
-        def __init__(self, layer: Layer) -> None:
-            super().__init__()
-            self.layer = layer
+        layer: Layer
 
     DEFAULT_CSS = f"LayerTabs {{ width: auto; min-width: {MIN_TABS}; }}"
 

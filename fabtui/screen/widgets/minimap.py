@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from textual import events
 from textual.geometry import Region
@@ -14,13 +14,11 @@ from textual.strip import Strip
 from fabtui.model.cell_level import Level
 from fabtui.model.layers import Layer
 from fabtui.presentation.cell_levels import STYLES, CellStyle, Glyphs
+from fabtui.presentation.job_board import JobBoard
 from fabtui.presentation.legends import meanings
 from fabtui.presentation.numbers import percent_text
 from fabtui.screen.grid.navigation import ViewState
-from fabtui.screen.terminal.ansi_strips import PaintedWidget, ReadyStrip, Runs, half_style, pack
-
-if TYPE_CHECKING:
-    from fabtui.presentation.job_board import JobBoard
+from fabtui.screen.terminal.ansi_strips import PaintedWidget, Runs, half_style
 
 #: Maximum number of tiles in each direction: with the panel, without it.
 _MAX_TILES = 44
@@ -47,12 +45,12 @@ class Minimap(PaintedWidget):
 
     DEFAULT_CSS = "Minimap { width: 20; height: 10; }"
 
+    @dataclass
     class Pointed(Message):
         """The map was clicked, at a share of its height and width."""
 
-        def __init__(self, down: float, right: float) -> None:
-            super().__init__()
-            self.down, self.right = down, right
+        down: float
+        right: float
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(glyphs, id=id)
@@ -63,11 +61,6 @@ class Minimap(PaintedWidget):
         self._title = ""
         #: Whether each tile is one cell.
         self._whole = True
-        self._strips: list[Strip] = []
-
-    def redraw(self) -> None:
-        self._strips = []
-        self.refresh()
 
     @property
     def halves(self) -> bool:
@@ -101,7 +94,7 @@ class Minimap(PaintedWidget):
         title = self._title_of(view, across, down)
         if (title, tiles_shown, visible) != (self._title, self._tiles, self._visible):
             self._title, self._tiles, self._visible = title, tiles_shown, visible
-            self.redraw()
+            self.refresh()
         return wait
 
     def _title_of(self, view: ViewState, across: int, down: int) -> str:
@@ -129,15 +122,11 @@ class Minimap(PaintedWidget):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         width, height = self.size
-        if len(self._strips) != height or (self._strips and self._strips[0].cell_length != width):
-            lines: list[Runs] = [[(CellStyle.HEADER, f" {self._title}"[:width].ljust(width))]]
-            for runs in self._lines():
-                lines.append([(CellStyle.PAD, " "), *runs, (CellStyle.PAD, " " * (width - 1 - len(runs)))])
-            blank: Runs = [(CellStyle.PAD, " " * width)]
-            self._strips = [self.palette.strip(runs, width) for runs in [*lines, *([blank] * height)][:height]]
-            for strip in self._strips:
-                pack(strip, self.palette.system)
-        return [strip.crop(crop.x, crop.right) for strip in self._strips[crop.y : crop.bottom]]
+        lines: list[Runs] = [[(CellStyle.HEADER, f" {self._title}"[:width].ljust(width))]]
+        for runs in self._lines():
+            lines.append([(CellStyle.PAD, " "), *runs, (CellStyle.PAD, " " * (width - 1 - len(runs)))])
+        lines += [[(CellStyle.PAD, " " * width)]] * (height - len(lines))
+        return [self.palette.strip(runs, width).crop(crop.x, crop.right) for runs in lines[crop.y : crop.bottom]]
 
     def on_click(self, event: events.Click) -> None:
         down = 2 * (event.y - 1) + 0.5 if self.halves else event.y - 1
@@ -160,14 +149,8 @@ class ColorKey(PaintedWidget):
     DEFAULT_CSS = "ColorKey { height: 1; width: 1fr; }"
     #: Style, glyph and meaning of each kind of cell.
     _entries: tuple[tuple[CellStyle, str, str], ...] = ()
-    _strip: ReadyStrip | None = None
-
-    def redraw(self) -> None:
-        self._strip = None
-        self.refresh()
 
     def explain(self, layer: Layer, shown: Collection[int], *, job: JobBoard | None = None) -> None:
-        """Explain the styles that cells of a layer have, or the ranks of a job."""
         if layer is Layer.JOB and job is not None:
             entries = job.legend(self.glyphs)
         else:
@@ -175,21 +158,17 @@ class ColorKey(PaintedWidget):
             entries = tuple((slot, self.glyphs.of_style[slot], meaning) for slot, meaning in found if slot in shown)
         if entries != self._entries:
             self._entries = entries
-            self.redraw()
+            self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:
         width = self.size.width
-        if self._strip is None or self._strip.cell_length != width:
-            runs: Runs = []
-            left = width
-            for slot, glyph, meaning in self._entries:
-                text = f" {meaning}  "
-                if 3 + len(text.rstrip()) > left:
-                    break
-                runs.append((slot, f" {glyph} "))
-                runs.append((CellStyle.PAD, text[: left - 3]))
-                left -= 3 + len(runs[-1][1])
-            runs.append((CellStyle.PAD, " " * max(0, left)))
-            self._strip = ReadyStrip.of_runs(runs, width, self.palette)
-        strip: Strip = self._strip
-        return [strip if crop.width == width else strip.crop(crop.x, crop.right)] * min(1, crop.height)
+        runs: Runs = []
+        left = width
+        for slot, glyph, meaning in self._entries:
+            text = f" {meaning}  "
+            if 3 + len(text.rstrip()) > left:
+                break
+            runs += [(slot, f" {glyph} "), (CellStyle.PAD, text[: left - 3])]
+            left -= 3 + len(runs[-1][1])
+        runs.append((CellStyle.PAD, " " * max(0, left)))
+        return [self.palette.strip(runs, width).crop(crop.x, crop.right)] * min(1, crop.height)

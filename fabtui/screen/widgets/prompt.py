@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from textual import on
@@ -57,19 +58,18 @@ class Prompt(Vertical):
         shortcut("escape", "close", "prompt.close", "close the prompt without changes", "close")
     ]
 
+    @dataclass
     class Given(Message):
         """The user has entered a text."""
 
-        def __init__(self, purpose: str, text: str) -> None:
-            super().__init__()
-            self.purpose, self.text = purpose, text
+        purpose: str
+        text: str
 
+    @dataclass
     class Typed(Message):
         """The user has changed the text, and has not entered it yet."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
     class Closed(Message):
         """The user has left the prompt."""

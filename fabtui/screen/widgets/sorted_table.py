@@ -16,7 +16,7 @@ from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import CELL, MUTED, Part, plain
 from fabtui.presentation.wrapping import Line, clipped, fill, text_width
 from fabtui.screen.keys import shortcut
-from fabtui.screen.widgets.headings import Span, heading_at
+from fabtui.screen.widgets.text_line import Span, heading_at
 
 
 class TableCell(NamedTuple):
@@ -180,7 +180,6 @@ class SortedTable(Widget, can_focus=True):
 
     @property
     def selected(self) -> TableRow | None:
-        """Row of the cursor, or None without rows."""
         return self._rows[self.cursor] if self._rows else None
 
     @property

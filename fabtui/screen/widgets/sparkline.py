@@ -64,7 +64,6 @@ def sparkline(model: Model, history: Sequence[Measurement], glyphs: Glyphs, most
 
 
 def merged(parts: Iterable[Part]) -> list[Part]:
-    """Join neighbouring parts of one style."""
     found: list[Part] = []
     for text, style in parts:
         if found and found[-1][1] == style:

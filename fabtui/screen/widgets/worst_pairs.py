@@ -72,8 +72,6 @@ class WorstPairs(SortedTable):
     BINDING_GROUP_TITLE = "Worst pairs"
     BINDINGS: ClassVar[list[BindingType]] = table_keys("worst", "pair", " of the list")
 
-    _listed: tuple[object, ...] = ()
-
     def on_resize(self) -> None:
         """Draw again: words may fit now, or no longer."""
         context_of(self).request_draw()
@@ -81,10 +79,8 @@ class WorstPairs(SortedTable):
     def list_pairs(self, model: Model, axis: Axis, found: Sequence[BadCell], none_text: str) -> None:
         """Show bad pairs, given worst first, or a text if there are none."""
         narrow = self.size.width < _WORDS_FROM
-        listed = (id(axis), narrow, none_text, tuple((one.row, one.column, one.style, one.share) for one in found))
-        if listed != self._listed:
-            self._listed, self.columns = listed, NARROW if narrow else COLUMNS
-            self.put(worst_rows(model, axis, found, self._glyphs, narrow=narrow), none_text)
+        self.columns = NARROW if narrow else COLUMNS
+        self.put(worst_rows(model, axis, found, self._glyphs, narrow=narrow), none_text)
 
     @property
     def chosen(self) -> tuple[int, int] | None:

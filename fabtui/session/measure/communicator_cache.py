@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fabtui.model.pair_index import Pair
+from fabtui.model.schedule import Pair
 from fabtui.sanitize import one_line
 from fabtui.session.measure.measurement_context import MeasurementContext
 from fabtui.session.node_client import GRACE

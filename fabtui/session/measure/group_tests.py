@@ -18,8 +18,7 @@ from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import PairsStarted
 from fabtui.model.layers import COLLECTIVES, Layer, busbw_factor
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.pair_index import Pair, PairArray
-from fabtui.model.schedule import each_round
+from fabtui.model.schedule import Pair, PairArray, each_round
 from fabtui.model.session_model import Model
 from fabtui.sanitize import clean, one_line
 from fabtui.session.measure.measurement_context import MeasurementContext

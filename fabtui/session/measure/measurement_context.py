@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import Measured, PlanUpdate
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.pair_index import PairIndex
+from fabtui.model.pair_results import PairIndex
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.ranks.rank_host import RankHost
 from fabtui.session.ranks.rendezvous_store import StoreMember, StoreServer

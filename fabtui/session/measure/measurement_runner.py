@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from fabtui.model.events import PhaseStart, PlanUpdate
 from fabtui.model.layers import COLLECTIVES, Layer
 from fabtui.model.measurement import DEAD, Measurement, Verdict
-from fabtui.model.pair_index import Pair, PairArray, PairSet
-from fabtui.model.schedule import MAX_SUSPECTS, SLOW_ROUNDS, mode_for, pairs_for
+from fabtui.model.schedule import MAX_SUSPECTS, SLOW_ROUNDS, Pair, PairArray, PairSet, mode_for, pairs_for
 from fabtui.nodeset import count
 from fabtui.sanitize import one_line
 from fabtui.session.counter_sampler import CounterSampler

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from fabtui_node.protocol import ErrorKind, Message
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import TRANSFER, VERIFY, Failed, PairJob, Rank, Store, Task
-from fabtui_node.ranks.measure.verify import TWICE, Difference, TransferShape, shape
+from fabtui_node.ranks.measure.verify import TWICE, DataDifference, TransferShape, shape
 
 #: The other rank, and the maximum number of CTAs (0: the library's default).
 Key = Tuple[int, int]
@@ -83,7 +83,7 @@ class PairLink:
         """Send and receive ``count`` messages at once; return the duration (s) of all."""
         raise NotImplementedError
 
-    def _difference(self, size: int, end: float) -> Optional[Difference]:
+    def _difference(self, size: int, end: float) -> Optional[DataDifference]:
         """Return how the received data differs from what was sent; None if it does not."""
         raise NotImplementedError
 
@@ -221,7 +221,7 @@ class PairLink:
         self._verify(difference)
         return size * count / max(seconds, 1e-9)
 
-    def _verify(self, difference: Optional[Difference]) -> None:
+    def _verify(self, difference: Optional[DataDifference]) -> None:
         if difference is not None:
             raise Failed(VERIFY, difference.text, raw=self.log(), kind=difference.kind)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
 from fabtui.cli.commands import help as completion
 from fabtui.cli.main import main
 from fabtui.cli.parser import build_parser
-from fabtui.screen.themes.ramps import all_theme_names
+from fabtui.screen.themes import all_theme_names
 
 #: A zsh in a pseudo terminal, where completion works; Tab, then Enter, and it prints the completed line.
 _ZSH = """\
@@ -61,7 +62,7 @@ def test_each_script_knows_the_options(scripts: Path) -> None:
 
 def test_bash_completes(scripts: Path) -> None:
     code = (
-        f"source {scripts}/fabtui.bash\nCOMP_WORDS=(fabtui run --host-key-p)\nCOMP_CWORD=2\n"
+        f"source {quote(str(scripts))}/fabtui.bash\nCOMP_WORDS=(fabtui run --host-key-p)\nCOMP_CWORD=2\n"
         'name=$(complete -p fabtui | sed "s/.*-F \\([^ ]*\\).*/\\1/") && "$name" fabtui --host-key-p run\n'
         'printf "%s\\n" "${COMPREPLY[@]}"\n'
     )
@@ -79,13 +80,14 @@ COMPLETED = {
 
 def test_fish_completes(scripts: Path) -> None:
     asked = "".join(f"complete -C {line!r}\n" for line in COMPLETED)
-    printed = run("fish", f"source {scripts}/fabtui.fish\n{asked}", "--no-config", "--private")
+    printed = run("fish", f"source {quote(str(scripts))}/fabtui.fish\n{asked}", "--no-config", "--private")
     assert [found.partition("\t")[0] for found in printed.splitlines()] == [*COMPLETED.values()]
 
 
 @pytest.mark.slow
 def test_zsh_completes(scripts: Path) -> None:
-    printed = run("zsh", _ZSH.format(folder=scripts) + "".join(_ZSH_LINE.format(line=line) for line in COMPLETED), "-f")
+    typed = "".join(_ZSH_LINE.format(line=line) for line in COMPLETED)
+    printed = run("zsh", _ZSH.format(folder=quote(str(scripts))) + typed, "-f")
     for line, word in COMPLETED.items():
         assert f"DONE {line.partition(' ')[2].rpartition(' ')[0]} {word}".replace("  ", " ") in printed
 

@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -64,7 +65,7 @@ def test_without_a_job(script: Script, capsys: Out) -> None:
 
 def test_json_and_the_command_of_the_user(script: Script, capsys: Out, tmp_path: Path) -> None:
     script.append(verdict(JobState.HANGS))
-    assert entry.main(["hang", "--json", "--on-hang", f"env | grep ^FABTUI_ > {tmp_path}/found"]) == 1
+    assert entry.main(["hang", "--json", "--on-hang", f"env | grep ^FABTUI_ > {quote(str(tmp_path))}/found"]) == 1
     captured = capsys.readouterr()
     found = json.loads(captured.out)
     assert (found["state"], found["behind"], found["named_by"]) == ("hangs", [1], "/proc")
@@ -92,7 +93,7 @@ def test_it_waits_and_reports_once(script: Script, capsys: Out) -> None:
 def test_the_command_gets_hostile_names_as_values_and_runs_none(script: Script, capsys: Out, tmp_path: Path) -> None:
     hostile = f"7;touch {tmp_path}/a\x00$(touch {tmp_path}/b)`touch {tmp_path}/c`\ud800\nFABTUI_JOB=8 '\""
     script += [HANG._replace(job=hostile, nodes=(f"n$(touch {tmp_path}/d)", "-n 1 > x")), GOOD]
-    command = f'printf "%s\\n" "$FABTUI_JOB" $FABTUI_NODES "$FABTUI_FINDING" > {tmp_path}/found'
+    command = f'printf "%s\\n" "$FABTUI_JOB" $FABTUI_NODES "$FABTUI_FINDING" > {quote(str(tmp_path))}/found'
     assert entry.main(["hang", "--wait", "--on-hang", command]) == 1
     assert "the command of --on-hang ended well" in capsys.readouterr().out
     job, *_ = (tmp_path / "found").read_text().splitlines()

@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -47,7 +48,7 @@ def ssh(node: str) -> subprocess.CompletedProcess[str]:
 def test_a_lab_stands_is_broken_healed_and_taken_down(up: str, capsys: pytest.CaptureFixture[str]) -> None:
     config = StandingLab("lab").ssh_config
     assert up.startswith("lab: 2 nodes n[000-001], loopback addresses, made in ")
-    assert f"fabtui --nodes 'n[000-001]' --ssh-config {config}\n" in up
+    assert f"fabtui --nodes 'n[000-001]' --ssh-config {quote(str(config))}\n" in up
     assert config.parent.stat().st_mode & 0o777 == 0o700
     assert os.getsid(keeper()) == keeper(), "it survives the shell"
     assert ssh("n001").stdout == "there\n"

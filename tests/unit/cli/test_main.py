@@ -296,7 +296,7 @@ def test_the_app_ends_with_one_line_about_the_session(
     *_, sentence, interrupted, recorded, report = done.stderr.splitlines()
     assert sentence.startswith("No pair was tested: ")
     assert (interrupted, recorded) == ("interrupted", f"recorded in {tmp_path / 'a.jsonl.gz'}")
-    assert report == f"a page about it: fabtui report {tmp_path / 'a.jsonl.gz'}"
+    assert report == f"a page about it: fabtui report {shlex.quote(str(tmp_path / 'a.jsonl.gz'))}"
 
 
 def test_the_probes_are_listed(here: Here) -> None:
@@ -447,7 +447,8 @@ def test_files_are_written_though_nobody_reads_what_is_reported(make_model: Make
     names = [f"n{node}:{index}" for node in range(4) for index in range(4)]
     maker = make_model().start([f"n{node}" for node in range(4)]).endpoints({f"n{node}": 4 for node in range(4)})
     path, csv = recording(tmp_path / "r.gz", maker.pairs(names)), tmp_path / "pairs.csv"
-    command = f"{sys.executable} -m fabtui replay --text {path} --csv {csv} --grids all | true"
+    words = [sys.executable, "-m", "fabtui", "replay", "--text", str(path), "--csv", str(csv), "--grids", "all"]
+    command = f"{shlex.join(words)} | true"
     subprocess.run(["bash", "-c", command], capture_output=True, timeout=60, check=False)
     assert len(csv.read_text().splitlines()) == 1 + 16 * 15
 

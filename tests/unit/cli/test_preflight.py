@@ -27,8 +27,9 @@ def play(monkeypatch: pytest.MonkeyPatch, nodes: FakeNodes) -> None:
     monkeypatch.setattr(foreground, "LiveFeed", lambda options: real(options, nodes))
 
 
-def preflight(nodes: FakeNodes, *argv: str, record: str = "--no-record") -> int:
-    return entry.main(["preflight", "--nodes", ",".join(nodes.script.gpus), *record.split(), "--quiet", *argv])
+def preflight(nodes: FakeNodes, *argv: str) -> int:
+    record = [] if "--record" in argv else ["--no-record"]
+    return entry.main(["preflight", "--nodes", ",".join(nodes.script.gpus), *record, "--quiet", *argv])
 
 
 def script(**results: dict[str, Any]) -> Script:
@@ -201,9 +202,7 @@ def test_a_baseline_reports_what_changed(
     path = tmp_path / "before"
     with monkeypatch.context() as patched:
         play(patched, nodes := FakeNodes(script()))
-        kept = ["--json", str(path)] if kind == "json" else []
-        record = "--no-record" if kind == "json" else f"--record {path}"
-        assert preflight(nodes, *kept, record=record) == 0
+        assert preflight(nodes, "--json" if kind == "json" else "--record", str(path)) == 0
     with monkeypatch.context() as patched:
         play(patched, nodes := FakeNodes(script()))
         assert preflight(nodes, "--baseline", str(path)) == 0

@@ -6,6 +6,7 @@ import gzip
 import json
 import shutil
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -62,7 +63,7 @@ def test_without_a_file_the_newest_session_is_named(tmp_path: Path, capsys: Out)
         assert line.startswith("fabtui: error: no file given; fabtui report FILE... -o report.html")
         assert line.endswith("one that ships: fabtui report --demo\n")
         shutil.copy(GOOD, own / "a.jsonl.gz")
-        assert refused(capsys).endswith(f"your newest session: fabtui report {own / 'a.jsonl.gz'}\n")
+        assert refused(capsys).endswith(f"your newest session: fabtui report {quote(str(own / 'a.jsonl.gz'))}\n")
     assert "without it: fabtui report" in refused(capsys, GOOD, "--demo")
     assert report("--demo", "-o", tmp_path / "demo.md") == 1
     assert (tmp_path / "demo.md").read_text().startswith("# 4 of 12 GPU pairs are bad")

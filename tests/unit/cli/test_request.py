@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -31,11 +32,21 @@ def test_all_options_reach_the_session(tmp_path: Path) -> None:
     config.touch()
     record, csv = tmp_path / "r.jsonl.gz", tmp_path / "s.csv"
     table = tmp_path / "t.csv"
-    argv = f"--nodes n[1-3] --exclude n2 --probes p2p,ping,all_reduce --bytes 64M --timeout 5 --iters 3 --warmup 0 \
-        --lease 4 --force --transport openssh --ssh-config {config} --host-key-policy strict --remote-python /opt/py \
-        --ranks-per-node 2 --connect-timeout 7 --env NCCL_DEBUG=INFO --env A= --record {record} --csv {csv} \
-        --layers p2p --mode sampled --isolated --bidirectional --collectives alltoall,all_reduce --sizes 1M-4M \
-        --ab NCCL_ALGO=Ring,Tree --engine nccl --keep-warm --table {table}".split()
+    words = "--nodes n[1-3] --exclude n2 --probes p2p,ping,all_reduce --bytes 64M --timeout 5 --iters 3 --warmup 0 \
+        --lease 4 --force --transport openssh --host-key-policy strict --remote-python /opt/py --ranks-per-node 2 \
+        --connect-timeout 7 --env NCCL_DEBUG=INFO --env A= --layers p2p --mode sampled --isolated --bidirectional \
+        --collectives alltoall,all_reduce --sizes 1M-4M --ab NCCL_ALGO=Ring,Tree --engine nccl --keep-warm"
+    argv = [
+        *words.split(),
+        "--ssh-config",
+        str(config),
+        "--record",
+        str(record),
+        "--csv",
+        str(csv),
+        "--table",
+        str(table),
+    ]
     request = asked("run", *argv)
     options = request.options
     assert request.outputs == {"csv": csv, "table": table}
@@ -101,11 +112,11 @@ def test_a_state_folder_that_others_can_change_is_not_used(
     assert [event.finding for event in AcknowledgementFile(notes).read()[0]] == ["FT001"]
     if planted == "open":
         state.chmod(0o777)
-        mend = f"others may write to {state}; chmod go-w {state}"
+        mend = f"others may write to {state}; chmod go-w {quote(str(state))}"
     else:
         os.chown(folder, 65534, -1, follow_symlinks=False)
         command = "rm" if planted == "link" else "chown 0"
-        mend = f"{folder} belongs to another user (uid 65534); {command} {folder}"
+        mend = f"{folder} belongs to another user (uid 65534); {command} {quote(str(folder))}"
     assert asked("--nodes", "n1").options.record is None
     assert capsys.readouterr().err == f"fabtui: this session is not recorded: {mend}, or use --record FILE\n"
     found, problem = AcknowledgementFile(notes).read()

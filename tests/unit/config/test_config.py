@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -122,7 +123,7 @@ def test_a_file_that_others_can_change_is_ignored(home: Path, name: str, capsys:
     config = read_config()
     assert (config.present, config.values) == (True, {})
     print_problems(config)
-    mend = f"others may write to {path}; chmod go-w {path}; the file is ignored"
+    mend = f"others may write to {path}; chmod go-w {quote(str(path))}; the file is ignored"
     assert capsys.readouterr().err == f"fabtui: {home / 'config.toml'}: {mend}\n"
     named = build_parser(["run"]).parse_args(["run", "--config", f"{home}/../fabtui/config.toml"])
     assert read_config(named).values["session.iters"].value == "3"

@@ -9,8 +9,7 @@ from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.experiment import planned
 from fabtui.diagnosis.finding import Finding, Severity
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.event_decoding import event_from_json
-from fabtui.model.events import EndpointsAdded, Experiment, Measured, SessionStart
+from fabtui.model.events import EndpointsAdded, Experiment, Measured, SessionStart, event_from_json
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -429,7 +430,7 @@ FAULTS = [
         "the driver cannot start this GPU",
         "dmesg | grep -i nvrm",
         facts={"kernel": {"readable": "yes", "counts": [_FAILED_START]}},
-        output=f"[  885.2] {_FAILED_START['text']}\n",
+        output=f"[  885.200000] {_FAILED_START['text']}\n",
     ),
     Fault(
         "lost GPU",
@@ -569,7 +570,6 @@ def _paths(fault: Fault) -> list[str]:
 
 
 def _files(fault: Fault, folder: Path) -> list[str]:
-    """Return the files that have the fault."""
     if fault.dumps:
         return _paths(fault)
     file = folder / "pasted.txt"
@@ -740,7 +740,9 @@ def _assistant_explain(fault: Fault, folder: Path, out: Capture) -> Reported:
 
 
 def _assistant_read(fault: Fault, folder: Path, out: Capture) -> Reported:
-    given: dict[str, Any] = {"files": _paths(fault)} if fault.dumps else {"text": fault.log_of_nccl}
+    # Copies: a checkout may be in a hidden folder, whose files assistants may not read.
+    copies = [str(shutil.copy(path, folder)) for path in _paths(fault)]
+    given: dict[str, Any] = {"files": copies} if fault.dumps else {"text": fault.log_of_nccl}
     return _of_findings(_asked("read", **given)["results"][0]["findings"])
 
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.experiment import EXPERIMENTS, ConfirmationFact, confirmed, first_planned, planned
 from fabtui.diagnosis.finding import RULES, ExperimentKind, Finding, Kind, Subject
-from fabtui.model.event_decoding import event_from_json
-from fabtui.model.events import EXPERIMENT_ARM, Experiment, InventoryUpdate, Measured, NodeState, NodeUpdate
+from fabtui.model.events import (
+    EXPERIMENT_ARM,
+    Experiment,
+    InventoryUpdate,
+    Measured,
+    NodeState,
+    NodeUpdate,
+    event_from_json,
+)
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -344,7 +351,7 @@ def test_a_component_at_fault_fails_with_any_partner(fails: bool, rivals: list[S
 @pytest.mark.parametrize(("value", "word"), [(31.5, "refuted"), (31.4, "confirmed")])
 def test_a_value_at_the_limit_of_its_class_is_not_slow(value: float, word: str) -> None:
     model, finding = about(ExperimentKind.ALONE, ("a:1", "b:1"), 18.0, IB, blames=Subject(Kind.PAIR, "a:1 > b:1"))
-    plan = dataclasses.replace(by_trial(planned(model, finding))[ExperimentKind.ALONE], controls=[])
+    plan = msgspec.structs.replace(by_trial(planned(model, finding))[ExperimentKind.ALONE], controls=[])
     played(model, [plan], lambda each, pair: value)
     assert fact(confirmed(model, finding)).lines[0].partition(":")[0] == word
 

@@ -17,7 +17,6 @@ NODE_SLOW, GPU_SLOW, HOLE, FIREWALL, LOSS, JUDGEMENT = "FT020", "FT021", "FT204"
 
 
 def about(rule: str, first: int = 0, last: int = 0, **more: Any) -> Finding:
-    """Return a finding of a rule about some of the pairs."""
     found = next(one for one in RULES if one.id == rule)
     return found.finding("", cells=PAIRS[first:last]).replace(**more)
 

@@ -123,6 +123,19 @@ def test_a_dead_gpu_a_dead_nic_and_a_dead_path_are_distinguished() -> None:
     assert set(cells) == set(Survey(model).finish().bad), "and all are explained"
 
 
+def test_with_one_gpu_and_one_nic_a_node_the_title_is_what_it_can_be() -> None:
+    for judge, words in (
+        (dead_if(lambda s, d: "b" in (s[0], d[0])), "fails"),
+        (lambda s, d: 0.05 if s[0] == "b" else 1.0, "is slow"),
+    ):
+        found = diagnose(fabric("abcd", 1, judge)).findings
+        assert title(found[0]).startswith(f"b:0 {words} with all 3 others")
+        assert title(found[0]).endswith("check its NIC mlx5_0, the GPU or the node")
+        # The first command tests the path without the GPU as well.
+        assert "--probes ping,udp,tcp,p2p --pair" in found[0].next[0]
+        assert found[0].next[1].startswith("ssh b ")
+
+
 def test_where_nothing_passes_at_all_no_endpoint_is_blamed() -> None:
     model = fabric("ab", 4, dead_if(lambda s, d: True))
     (one,) = diagnose(model).findings

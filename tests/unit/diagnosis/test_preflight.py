@@ -549,7 +549,6 @@ def roce(name: str, env: dict[str, str] | None = None, **more: Any) -> ProbedNod
 
 
 def with_qos(name: str, env: dict[str, str], key: str, value: Any) -> ProbedNode:
-    """Return such a node with another value of its probe."""
     made = roce(name, env)
     return made._replace(probe_results={**made.probe_results, "rdma": {**made.probe_results["rdma"], key: value}})
 

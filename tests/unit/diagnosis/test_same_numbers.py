@@ -7,11 +7,11 @@ import itertools
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fabtui.cli import main as entry
 from fabtui.diagnosis.diagnosis import diagnose
@@ -130,7 +130,6 @@ def _assistant(recording: Path, out: pytest.CaptureFixture[str]) -> str:
 
 
 def _texts(value: Any) -> str:
-    """Return all texts of a JSON value."""
     if isinstance(value, dict):
         return "\n".join(map(_texts, value.values()))
     return "\n".join(map(_texts, value)) if isinstance(value, list) else str(value)

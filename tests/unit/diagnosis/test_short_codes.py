@@ -1,9 +1,10 @@
-"""Short codes and words: known ones are explained, other words are left alone."""
+"""Short codes, words and numbers of errors: known ones are explained in every spelling, others are left alone."""
 
 from __future__ import annotations
 
 import pytest
 
+from fabtui.diagnosis.knowledge.error_numbers import error_numbers, number_in
 from fabtui.diagnosis.knowledge.short_codes import short_code
 from fabtui.diagnosis.knowledge.toml_data import load
 
@@ -52,3 +53,54 @@ def test_grades_of_sxids_are_explained() -> None:
     xids = load("xids")
     assert {grade for _, grade in xids["sxid"].values()} == xids["sxid_grade"].keys()
     assert all(len(value) == 2 and all(value) for value in load("words")["variable"].values())
+
+
+@pytest.mark.parametrize(
+    ("line", "table", "number"),
+    [
+        ("Got completion with error 12, opcode 0, len 0, vendor err 129", "completion", 12),
+        ("Got completion from peer 10.2.0.5<1> with status=13 opcode=0 len=0 vendor err 135", "completion", 13),
+        ("with status=IBV_WC_RETRY_EXC_ERR(12) opcode=IBV_WC_SEND(0) vendor_err=129", "completion", 12),
+        ("wc->status=(IBV_WC_REM_OP_ERR)11", "completion", 11),
+        (" Failed status 12: wr_id 0 syndrom 0x81", "completion", 12),
+        (" Failed status-transport retry counter exceeded (12): wr_id 0 syndrom 0x81", "completion", 12),
+        ("status=12", "completion", 12),
+        ("vendor err 129", "completion", 12),
+        ("syndrom 0x81", "completion", 12),
+        ("work completion: remote access error", "completion", 10),
+        ("Cuda failure 401 'the operation cannot be performed in the present state'", "cuda", 401),
+        ("Cuda failure 'peer access is not supported between these two devices'", "cuda", 217),
+        ("failed to open CUDA IPC handle : 217 peer access", "cuda", 217),
+        ("CUDA error 719", "cuda", 719),
+        ("cuMemCreate failed: CUDA_ERROR_ILLEGAL_STATE", "cuda", 401),
+        ("HIP failure: 'invalid argument'", "cuda", 1),
+        ("Call to ibv_reg_mr failed with error Invalid argument", "errno", 22),
+        ("Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_0", "errno", 110),
+        ("Couldn't allocate MR with error=14", "errno", 14),
+        ("NET/OFI Unable to register memory. RC: -22, Error: Invalid argument", "errno", 22),
+        ("port: 29500, useIpv6: false, code: -98, name: EADDRINUSE", "errno", 98),
+        ("failed : Software caused connection abort", "errno", 103),
+        ("NCCL INFO transport/nvls.cc:409 -> 1", "nccl", 1),
+        ("ncclRemoteError: A call failed", "nccl", 6),
+    ],
+)
+def test_a_number_is_read_in_every_spelling(line: str, table: str, number: int) -> None:
+    found = number_in(line)
+    assert found is not None
+    assert (found.table, found.number) == (table, number)
+
+
+@pytest.mark.parametrize(
+    "line", ["", "exit status=1", "HTTP status 404", "returned 12", "epoch 3: loss 12", "0 errors"]
+)
+def test_other_numbers_are_none_of_errors(line: str) -> None:
+    assert number_in(line) is None
+
+
+@pytest.mark.parametrize("table", ["cuda", "errno", "completion", "nccl"])
+def test_each_number_is_found_by_its_name_and_in_its_sentence(table: str) -> None:
+    for one in error_numbers(table).values():
+        assert number_in(one.name) == one
+        assert number_in(one.sentence) == one
+        assert one.text[0].islower() or one.text[0].isupper()
+        assert not one.text.endswith(".")

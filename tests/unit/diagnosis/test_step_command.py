@@ -9,7 +9,7 @@ import pytest
 
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.knowledge.step_command import CannotRunError, LineFilter, is_read_only, step_command
-from fabtui.model.command_log import MOST_COMMANDS
+from fabtui.model.session_logs import MOST_COMMANDS
 from fabtui.model.session_model import Model
 from tests.conftest import ModelMaker
 

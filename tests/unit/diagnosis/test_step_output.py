@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fabtui.diagnosis.knowledge.step_output import OutputJudgement, judged_output
-from fabtui.model.command_log import CommandRun
 from fabtui.model.events import CommandEnd, CommandStart
+from fabtui.model.session_logs import CommandRun
 from fabtui.presentation.wording import plain
 from fabtui.screen.widgets.finding_lines import output_lines
 

@@ -10,8 +10,7 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
 from fabtui.exit_status import BAD
-from fabtui.model.measurement import DEAD, SEVERITY, Measurement, Verdict, worst
-from fabtui.model.wrong_data import is_wrong_data, wrong_amount
+from fabtui.model.measurement import DEAD, SEVERITY, Measurement, Verdict, is_wrong_data, worst, wrong_amount
 from fabtui.presentation.findings import evidence, title
 from fabtui.presentation.wording import verdict_words
 from tests.conftest import ModelMaker

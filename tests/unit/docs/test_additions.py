@@ -58,7 +58,6 @@ ADDITIONS = additions()
 
 
 def add(root: Path, addition: Addition) -> None:
-    """Make an addition in a copy."""
     path = root / addition.path
     before = path.read_text() if path.exists() else ""
     if not addition.name:

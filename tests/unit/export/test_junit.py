@@ -12,8 +12,7 @@ from fabtui.cli.main import main
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import RULES
 from fabtui.export.junit import MOST_LISTED, junit_text
-from fabtui.model.recording import read_events
-from fabtui.model.session_model import Model
+from tests.conftest import replayed
 
 Maker = Callable[[], Any]
 #: Recordings of tests; an observed job has no pairs.
@@ -36,13 +35,6 @@ SCHEMA: dict[str, tuple[dict[str, bool], set[str]]] = {
     "skipped": ({"message": False, "type": False}, set()),
     "system-out": ({}, set()),
 }
-
-
-def replayed(path: Path) -> Model:
-    model = Model()
-    for event in read_events(path):
-        model.apply(event)
-    return model
 
 
 def checked(text: str) -> dict[tuple[str, str], junitparser.TestCase]:

@@ -18,20 +18,12 @@ from fabtui.errors import InputError
 from fabtui.export.formats import Exposition
 from fabtui.export.openmetrics import MOST_FINDINGS, metrics_text
 from fabtui.model.layers import Layer
-from fabtui.model.recording import read_events
-from fabtui.model.session_model import Model
+from tests.conftest import replayed
 
 Maker = Callable[[], Any]
 RECORDINGS = sorted((Path(__file__).parents[3] / "tests" / "samples" / "sessions").glob("*.jsonl.gz"))
 FAULTS = next(path for path in RECORDINGS if "faults" in path.name)
 HOSTILE = 'n"1\\\n# EOF\n\x1b[31m\u202eevil{}} 7'
-
-
-def replayed(path: Path) -> Model:
-    model = Model()
-    for event in read_events(path):
-        model.apply(event)
-    return model
 
 
 def samples(text: str) -> list[Sample]:

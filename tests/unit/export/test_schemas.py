@@ -29,10 +29,9 @@ from fabtui.model.events import NodeState
 from fabtui.model.facts.compare import Compare
 from fabtui.model.layers import all_layers
 from fabtui.model.measurement import UNITS, Verdict
-from fabtui.model.recording import read_events
-from fabtui.model.session_model import Model
 from fabtui.report.session_diff import json_text as diff_text
 from fabtui.session.feeds import live
+from tests.conftest import replayed
 from tests.unit.session.fakenodes import FakeNodes, Script
 
 Maker = Callable[[], Any]
@@ -41,13 +40,6 @@ HOSTILE = 'n"1\x1b[31m\u202e\ud800</script>'
 #: Objects that may have more than the schema names: what is in them depends on probes, rules, layers and versions.
 OPEN = {"options", "inventory", "looks", "first_looks", "facts", "extra", "counters", "layers", "cluster_info"}
 OPEN |= {"versions", "shares", "rates"}
-
-
-def replayed(path: Path) -> Model:
-    model = Model()
-    for event in read_events(path):
-        model.apply(event)
-    return model
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:

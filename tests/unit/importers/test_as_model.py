@@ -21,8 +21,7 @@ from fabtui.importers.sources import Source, sources
 from fabtui.importers.to_model.dispatch import check_comparable, events, model, stem
 from fabtui.importers.to_model.session_draft import SessionDraft
 from fabtui.model.endpoints import PairClass
-from fabtui.model.event_decoding import event_from_json
-from fabtui.model.events import NodeState, NodeUpdate, PlanUpdate, ProbeResult, SessionStart
+from fabtui.model.events import NodeState, NodeUpdate, PlanUpdate, ProbeResult, SessionStart, event_from_json
 from fabtui.model.layers import Layer, all_layers
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import random
-import time
 from typing import Any
 
 import pytest
 
-from fabtui.importers.catalogue import formats
 from fabtui.importers.result import Result
 from fabtui.scheduler.slurm_text import leaves, records
 
-from ...effort import examples
 from .places import at, cases, of_text, output_of
 
 WHOLE = [name for name, case in cases().items() if case.get("whole")]
@@ -59,35 +55,6 @@ def test_cut_after_each_line(name: str) -> None:
         # Medians and the like are of fewer values.
         known |= {17.5, 61.5, 61.0, 17.25, 12.0, 80.5} if name == "inspector" else set()
         assert numbers(result.values) <= known, end
-
-
-@pytest.mark.fuzz
-@each
-def test_damaged_bytes(name: str) -> None:
-    output = output_of(name)
-    chance = random.Random(len(output))
-    for _ in range(examples(2)):
-        text = list(output)
-        for _ in range(chance.randint(1, 6)):
-            where = chance.randrange(len(text))
-            text[where : where + chance.randint(0, 3)] = chance.choice(
-                ["", "\x00", "9" * 40, "nan", "-1", "\n", "|", "{", "="]
-            )
-        for kind in (None, cases()[name]["kind"]):
-            json.dumps(of_text("".join(text), kind).as_json(), allow_nan=False)
-
-
-@pytest.mark.fuzz
-@pytest.mark.parametrize("kind", dict.fromkeys(cases()[name]["kind"] for name in WHOLE))
-def test_long_lines_end_soon(kind: str) -> None:
-    """Pieces of what these tools print; those of all formats are in `test_any_format`."""
-    pieces = "a", "9 ", "[0] a | ", "a=b ", "-E- ", '{"a":', "| 1 ", "rank 0: 1 ", "Nodes=a ", " = ", "(1, 2)"
-    for text in ("\n" * 20_000, *(piece * (100_000 // len(piece)) + "\n" for piece in pieces)):
-        began = time.process_time()
-        formats()[kind].likely(text[: 64 * 1024])
-        formats()[kind].parse(text)
-        # 5 ms; a pattern that starts again at each character takes a minute.
-        assert time.process_time() - began < 2, text[:20]
 
 
 def test_complaints_of_the_tools_are_warnings() -> None:

@@ -11,6 +11,7 @@ import random
 import signal
 import zlib
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -59,7 +60,7 @@ class Runs:
         self.path = path
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return os.system, (f"touch {self.path}",)
+        return os.system, (f"touch {quote(str(self.path))}",)
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])

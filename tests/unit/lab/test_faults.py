@@ -20,10 +20,7 @@ PAIR, NODE = ("n000:1>n001:2", ("n000", "n001")), ("n001", ("n001",))
         ("n000:1>n001:2=drop", "pair", "drop", PAIR, 0.0, None),
         ("n000:1>n000:2=refuse", "pair", "refuse", ("n000:1>n000:2", ("n000", "n000")), 0.0, None),
         ("n002:0>n001:2=slow:10MB", "pair", "slow", ("n002:0>n001:2", ("n002", "n001")), 1e7, None),
-        (
-            " n002:0 > n001:02=slow:1.5 MiB/s",
-            *("pair", "slow", ("n002:0>n001:2", ("n002", "n001")), 1.5 * 2**20, None),
-        ),
+        (" n002:0 > n001:02=slow:1.5 MiB/s", *("pair", "slow", ("n002:0>n001:2", ("n002", "n001")), 1.5 * 2**20, None)),
         ("n001=dead-after:3", "node", "dead-after", NODE, 3.0, None),
         ("n001=dead-after:0.5s", "node", "dead-after", NODE, 0.5, None),
         ("n001=down", "node", "down", NODE, 0.0, None),

@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.event_decoding import event_from_json
-from fabtui.model.events import EndpointsAdded, Event, Measured, SessionStart
+from fabtui.model.events import EndpointsAdded, Event, Measured, SessionStart, event_from_json
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.measurement_store import CHUNK_TEXTS, NONE, MeasurementStore
-from fabtui.model.pair_index import PairIndex
+from fabtui.model.pair_results import PairIndex
 from fabtui.model.session_model import Model
 
 RAW = (

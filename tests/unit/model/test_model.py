@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from fabtui.model.endpoints import Endpoint, PairClass, pair_class
-from fabtui.model.event_decoding import event_from_json
 from fabtui.model.events import (
     EndpointsAdded,
     InventoryUpdate,
@@ -16,6 +15,7 @@ from fabtui.model.events import (
     PairsStarted,
     ProbeResult,
     SessionStart,
+    event_from_json,
 )
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict

@@ -5,7 +5,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.model.pair_index import PairArray, PairSet
+from fabtui.model.schedule import PairArray, PairSet
 
 PAIRS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)).filter(lambda pair: pair[0] != pair[1]))
 

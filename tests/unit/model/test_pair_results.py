@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from fabtui.model.address_log import AddressLog
-from fabtui.model.class_statistics import ATTEMPTS, flapping, lasting
+from fabtui.model.class_statistics import ATTEMPTS, flapping, lasting, reference_of
 from fabtui.model.endpoints import Endpoint, PairClass
 from fabtui.model.events import EndpointsAdded, Measured, SessionStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Measurement, Verdict
 from fabtui.model.pair_results import MOST_ATTEMPTS
-from fabtui.model.reference import reference_of
 from fabtui.model.session_model import Model
 
 OK, SLOW, FAILED = Verdict.OK, Verdict.SLOW, Verdict.FAILED

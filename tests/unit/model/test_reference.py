@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.model.class_statistics import ClassValues
-from fabtui.model.reference import Reference, reference_of
+from fabtui.model.class_statistics import ClassValues, Reference, reference_of
 
 
 def of(values: list[float], less_is_better: bool = False) -> Reference:

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.model.pair_index import PairArray
 from fabtui.model.schedule import Dispatcher, each_round
 
 
@@ -80,18 +79,6 @@ def test_pairs_that_do_not_fit_wait_and_the_others_do_not_wait_for_them() -> Non
     assert [*dispatcher.pairs] == [(0, 1)]
     assert dispatcher.take() == [(0, 1)]
     assert not dispatcher.is_full
-
-
-def test_waiting_pairs_are_no_objects() -> None:
-    """They were 100 bytes each before any was tested."""
-    pairs = PairArray(combinations(range(96), 2))
-    tracemalloc.start()
-    dispatcher = Dispatcher(pairs, [None] * 96, ["n"] * 96)
-    started = dispatcher.take()
-    most = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert (len(started), dispatcher.waiting) == (48, len(pairs) - 48)
-    assert most / len(pairs) < 40, "bytes for each"
 
 
 def test_few_of_very_many_possible_pairs_take_little_memory() -> None:

@@ -16,7 +16,7 @@ from fabtui.diagnosis.preflight.checks import preflight
 from fabtui.export import json as snapshots
 from fabtui.export import preflight as preflights
 from fabtui.export.csv import write_csv
-from fabtui.model.event_decoding import event_from_json
+from fabtui.model.events import event_from_json
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.recording import read_events

@@ -33,7 +33,6 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the test."""
         return f"{self.command} {self.given}"
 
 

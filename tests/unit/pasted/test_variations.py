@@ -202,10 +202,7 @@ def test_every_stamp_in_every_month(stamp: str, capsys: Out) -> None:
             "Last error:\nDuplicate GPU detected : rank 3 and rank 2 both on CUDA device e2000",
             "E23",
         ),
-        (
-            "Libfabric error: (-12) x\nEFA internal error: (4112) Failure to post internal receive buffers",
-            "E13",
-        ),
+        ("Libfabric error: (-12) x\nEFA internal error: (4112) Failure to post internal receive buffers", "E13"),
         ("libfabric:7:1::efa:mr:efa_mr_regattr():632<warn> Unable to register MR: Cannot allocate memory", "E13"),
         ('n1:4:4 [0] init.cc:126 NCCL WARN Missing "HSA_FORCE_FINE_GRAIN_PCIE=1" from environment', "E84"),
     ],

@@ -24,11 +24,9 @@ class Image(NamedTuple):
     rows: list[bytes]
 
     def at(self, x: int, y: int) -> Color:
-        """Colour of a pixel."""
         return self.palette[self.rows[y][x]]
 
     def colors(self) -> set[Color]:
-        """All colours of the image."""
         return {self.palette[place] for row in self.rows for place in set(row)}
 
 
@@ -61,7 +59,6 @@ def matrix_svg(*arguments: Any) -> str:
 
 
 def matrix_png(*arguments: Any) -> bytes:
-    """Return the matrix of a layer as a PNG."""
     return png(matrix_scene(*arguments))
 
 
@@ -71,7 +68,6 @@ def connectivity_svg(*arguments: Any) -> str:
 
 
 def connectivity_png(*arguments: Any) -> bytes:
-    """Return the connectivity of addresses as a PNG."""
     return png(connectivity_scene(*arguments))
 
 

@@ -138,11 +138,7 @@ def test_1024_endpoints_are_small(make_model: Maker) -> None:
     assert len(data) < LARGEST_PNG
     (image,) = ElementTree.fromstring(text).iter(f"{SVG}image")
     assert decoded(base64.b64decode((image.get("href") or "").partition(",")[2])).width == 1024
-    assert titles(text) == [
-        "n000:0 > n127:7: failed",
-        "n000:1 > n127:7: timed out",
-        "n000:2 > n127:7: slow, 1.00 GB/s",
-    ]
+    assert titles(text) == ["n000:0 > n127:7: failed", "n000:1 > n127:7: timed out", "n000:2 > n127:7: slow, 1.00 GB/s"]
     whole = decoded(data)
     assert whole.width > 1024
 

@@ -10,9 +10,9 @@ import pytest
 from fabtui.diagnosis.diagnosis import RULES, diagnose
 from fabtui.diagnosis.finding import Finding, Route, Severity
 from fabtui.diagnosis.pairs.pair_context import SlowestFact
-from fabtui.model.acknowledgements import Acknowledgement
 from fabtui.model.events import at_fault
 from fabtui.model.measurement import Verdict
+from fabtui.model.session_logs import Acknowledgement
 from fabtui.presentation.cell_levels import ASCII, Glyphs
 from fabtui.presentation.verdict_line import Standing, sentence_of, sentence_text, verdict_sentence
 from tests.conftest import ModelMaker

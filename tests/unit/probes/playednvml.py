@@ -76,9 +76,7 @@ class PlayedNvml:
 
     def __init__(self, gpus: int = 2) -> None:
         self.gpus = gpus
-        self.fails: dict[str | tuple[int, str], int] = {
-            "nvmlDeviceGetRetiredPagesPendingStatus": NOT_SUPPORTED,
-        }
+        self.fails: dict[str | tuple[int, str], int] = {"nvmlDeviceGetRetiredPagesPendingStatus": NOT_SUPPORTED}
         self.overrides: dict[str | tuple[int, str], Any] = {}
         self.lacks: set[str] = set()
         self.asked: dict[str, int] = {}

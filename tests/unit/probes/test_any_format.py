@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import random
 from pathlib import Path
 
 import pytest
@@ -23,8 +22,6 @@ from .test_any_text import ends_soon
 pytestmark = pytest.mark.fuzz
 
 FORMATS = catalogue.formats()
-#: Damaged texts in all, over all samples and formats.
-MUTATIONS = examples(100)
 _LONGEST = 12_000
 
 
@@ -80,53 +77,6 @@ def test_every_output_in_every_format(form: base.Format) -> None:
 @named
 def test_long_lines_end_soon(form: base.Format) -> None:
     ends_soon(functools.partial(check, form))
-
-
-def damaged(raw: bytes, chance: random.Random) -> bytes:
-    """Return bytes with some of them changed, left out, doubled or cut off."""
-    text = bytearray(raw)
-    for _ in range(chance.randint(1, 6)):
-        if not text:
-            break
-        at, much = chance.randrange(len(text)), chance.randint(1, 40)
-        what = chance.randrange(6)
-        if what == 0:
-            text[at] = chance.randrange(256)
-        elif what == 1:
-            del text[at : at + much]
-        elif what == 2:
-            text[at:at] = text[at : at + much]
-        elif what == 3:
-            del text[at:]
-        elif what == 4:
-            text[at:at] = bytes(chance.choices(b"0123456789xX.:-'\"()[]{}#|/ \t\r\n\x00\x1b\xff", k=much))
-        else:
-            text[at : at + 1] = chance.choice([b"9" * 400, b"-1", b"nan", b"1e999", b"\xd9\xa3", b"0x", b"\xc2\xbd"])
-    return bytes(text)
-
-
-def ranked(text: str) -> list[base.Format]:
-    return sorted(FORMATS.values(), key=lambda form: -form.likely(text))
-
-
-@pytest.mark.fuzz
-def test_damaged_bytes() -> None:
-    """Damage each sample, and read it with its two likeliest formats and a random one."""
-    chance = random.Random(20)
-    tried = 0
-    paths = recorded()
-    best = {path: ranked(text_of(path))[:2] for path in paths}
-    everything = list(FORMATS.values())
-    while tried < MUTATIONS:
-        for path in paths:
-            text = damaged(text_of(path)[:6000].encode(), chance).decode("utf-8", "replace")
-            for form in (*best[path], chance.choice(everything)):
-                try:
-                    check(form, text)
-                except Exception as error:
-                    raise AssertionError(f"{form.name} on damaged {path.name}: {text!r}") from error
-                tried += 1
-    assert tried >= MUTATIONS
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ PARSERS: list[Callable[[str], Any]] = [
 #: Pieces that long lines are made of, here and in `test_any_format`.
 PIECES = ["9", "9.", "9 ", "- ", "a: ", "GPU 0: ", "Packet ", "[", "{", "\n", " : 1.0 ", "GPU is lost"]
 PIECES += ["GUID 0x1 port 1:", "[1]", "(", "'", '"', "0x", "#", "==(", "\t1", " 4X", "| "]
-PIECES += ["1 1 float ", "NCCL INFO ", "NodeName=", "a=b "]
+PIECES += ["1 1 float ", "NCCL INFO ", "NodeName=", "a=b ", "[0] a | ", "-E- ", '{"a":', "rank 0: 1 ", " = ", "(1, 2)"]
 
 IP_ADDR = json.dumps(
     [{"ifname": "eth0", "linkinfo": {"info_kind": "veth"}, "addr_info": [{"local": "192.0.2.1", "prefixlen": 24}]}]

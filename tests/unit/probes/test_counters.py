@@ -212,11 +212,7 @@ def test_links_by_field_values(using: Callable[[Library], Library]) -> None:
     counts = NvlinkCounts(None, clock=lambda: 0.0)
     traffic = {"tx_bytes": 138 * 1024, "rx_bytes": 139 * 1024}
     expected = {
-        "0": {
-            "0": {"replay": 0, "recovery": 0, "crc": 0},
-            "1": {"replay": 1, "recovery": 1, "crc": 1},
-            "all": traffic,
-        },
+        "0": {"0": {"replay": 0, "recovery": 0, "crc": 0}, "1": {"replay": 1, "recovery": 1, "crc": 1}, "all": traffic},
         "1": {"0": {"replay": 1, "recovery": 1, "crc": 1}, "all": traffic},
     }
     assert counts.read() == expected

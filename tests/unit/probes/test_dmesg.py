@@ -97,11 +97,7 @@ def test_the_beginnings_of_lines(start: str, time: str | None, uptime: float | N
             {"power": 27},
         ),
         ("mlx5_core 0000:0d:00.0: poll_health:801:(pid 0): device's health compromised - x", "nic_health", {}),
-        (
-            "mlx5_core 0000:06:00.0: wait_func:1128:QUERY timeout. Will cause a leak of a command",
-            "nic_command",
-            {},
-        ),
+        ("mlx5_core 0000:06:00.0: wait_func:1128:QUERY timeout. Will cause a leak of a command", "nic_command", {}),
     ],
 )
 def test_kinds(text: str, kind: str, wanted: dict[str, Any]) -> None:

@@ -42,7 +42,6 @@ class Ranks:
         return process
 
     def dumps(self, within: float = 20.0) -> Dumps:
-        """Return the dumps that the ranks write."""
         reply = Reply("n060", None, [])
         value = flight.run({"job": self.job, "write": True, "within": within}, reply.parts.append, 60.0)
         return asyncio.run(taken_from([reply._replace(value=value)]))

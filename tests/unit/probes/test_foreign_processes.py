@@ -4,65 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from fabtui_node.probes.job import activity, evidence, flight, inspector, node_log, ras
 from fabtui_node.registry import Emit
 from fabtui_node.system import job_processes, run_command
+from tests.foreign import NOBODY, TOOLS, Stranger, started_stranger
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of other users")
-
-NOBODY = 65534
-TOOLS = ("py-spy", "pystack")
-
-
-class Stranger(NamedTuple):
-    """A process of another user that names files, tools and an address of that user."""
-
-    pid: int
-    folder: Path
 
 
 @pytest.fixture
 def stranger() -> Iterator[Stranger]:
-    folder = Path(tempfile.mkdtemp(prefix="fabtui-test-"))
-    os.chown(folder, NOBODY, NOBODY)
-    folder.chmod(0o755)
-    shutil.copy("/bin/sleep", folder / "python3")
-    for tool in TOOLS:
-        (folder / tool).write_text(f"#!/bin/sh\nid -u >> {folder}/ran\n")
-        (folder / tool).chmod(0o755)
-    os.mkfifo(folder / "fr0.pipe")
-    variables = {
-        "RANK": "0",
-        "WORLD_SIZE": "2",
-        "NCCL_RAS_ADDR": "192.0.2.1:9",
-        "NCCL_INSPECTOR_DUMP_DIR": str(folder),
-        "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": f"{folder}/fr",
-        "TORCH_FR_DUMP_TEMP_FILE": f"{folder}/trace_",
-        "PATH": str(folder),
-    }
-    drop = [shutil.which("setpriv") or "", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-    with subprocess.Popen([*drop, str(folder / "python3"), "60"], env={**os.environ, **variables}) as process:
-        while job_processes.owner(process.pid) != (NOBODY, NOBODY) or "python3" not in _command(process.pid):
-            assert process.poll() is None
-        (folder / "trace_0").write_bytes(b"x")
-        (folder / f"h-pid{process.pid}.log").write_text("{}\n{}\n")
-        yield Stranger(process.pid, folder)
-        process.kill()
-    shutil.rmtree(folder)
-
-
-def _command(pid: int) -> str:
-    return Path(f"/proc/{pid}/comm").read_text()
+    with started_stranger() as process:
+        yield process
 
 
 class Audit:

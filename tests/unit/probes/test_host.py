@@ -68,11 +68,7 @@ def test_a_virtual_machine_has_no_bridge(tree: Tree) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "words", "state"),
-    [
-        (None, "quiet", "off"),
-        ("identity", "", "passthrough"),
-        ("DMA-FQ", "intel_iommu=on", "translating"),
-    ],
+    [(None, "quiet", "off"), ("identity", "", "passthrough"), ("DMA-FQ", "intel_iommu=on", "translating")],
 )
 def test_the_iommu(tree: Tree, kind: str | None, words: str, state: str) -> None:
     tree.pci("pci0000:00/0000:01:00.0")
@@ -196,11 +192,7 @@ def test_file_systems_that_do_not_answer_are_unknown(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("environ", "file", "kind"),
-    [
-        ({"APPTAINER_CONTAINER": "/x.sif"}, None, "apptainer"),
-        ({}, ".dockerenv", "docker"),
-        ({}, None, None),
-    ],
+    [({"APPTAINER_CONTAINER": "/x.sif"}, None, "apptainer"), ({}, ".dockerenv", "docker"), ({}, None, None)],
 )
 def test_containers(tree: Tree, environ: dict[str, str], file: str | None, kind: str | None) -> None:
     if file:

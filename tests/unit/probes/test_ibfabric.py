@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -58,11 +59,11 @@ class Tools:
         self.sample("ibqueryerrors", "ibqueryerrors_bad.txt", 1)
 
     def script(self, tool: str, body: str) -> None:
-        (self.folder / tool).write_text(f"#!/bin/sh\ncd {self.folder}\n{body}\n")
+        (self.folder / tool).write_text(f"#!/bin/sh\ncd {quote(str(self.folder))}\n{body}\n")
         (self.folder / tool).chmod(0o755)
 
     def sample(self, tool: str, name: str, code: int = 0) -> None:
-        self.script(tool, f"cat {SAMPLES}/ibsim/{name}\nexit {code}")
+        self.script(tool, f"cat {quote(str(SAMPLES))}/ibsim/{name}\nexit {code}")
 
     def own(
         self, width: str = "1X", state: str = "Active", physical: str = "LinkUp", speed: str = "53.125 Gbps"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -114,7 +115,7 @@ def _domain(folder: Path, host: str) -> Path:
 
 
 def test_the_probe_knows_its_node_by_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _tool(tmp_path, f"cat {_domain(tmp_path, '127.0.0.1')}", monkeypatch)
+    _tool(tmp_path, f"cat {quote(str(_domain(tmp_path, '127.0.0.1')))}", monkeypatch)
     value = imex.run({}, _no_parts, 10.0, str(tmp_path / "none"))
     assert (value["state"], value["version"], value["domain"]) == ("READY", "580.105.08", "DEGRADED")
     assert [one["own"] for one in value["nodes"]] == [None, True]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from shlex import quote
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -172,7 +173,7 @@ def test_run_when_the_tool_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_no_tool_is_started_where_nvml_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_smi(tmp_path, monkeypatch, f"touch {tmp_path}/asked")
+    fake_smi(tmp_path, monkeypatch, f"touch {quote(str(tmp_path))}/asked")
     assert nvlink.run({"check": False}, None, 20.0)["source"] == "none"
     assert (tmp_path / "asked").exists()
     (tmp_path / "asked").unlink()
@@ -239,8 +240,7 @@ def test_counted_errors() -> None:
 
 
 @pytest.mark.parametrize(
-    "value",
-    [{}, {"gpus": 3}, {"gpus": [None, {"links": 3}, {"links": [{}, None, {"state": "active", "speed": "x"}]}]}],
+    "value", [{}, {"gpus": 3}, {"gpus": [None, {"links": 3}, {"links": [{}, None, {"state": "active", "speed": "x"}]}]}]
 )
 def test_any_value_is_judged(value: dict[str, Any]) -> None:
     assert all(set(one) - {"devices"} == {"subject", "verdict", "text"} for one in nvlink.judge(value))

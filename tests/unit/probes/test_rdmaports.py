@@ -216,9 +216,7 @@ def test_addresses_in_gids() -> None:
 
 def cas(*ports: dict[str, Any]) -> dict[str, Any]:
     start = {"port": 1, "state": "Active", "physical_state": "LinkUp", "link_layer": "Ethernet", "rate": 400.0}
-    return {
-        "cas": [{"ca": f"m{n}", "type": "MT4129", "ports": [{**start, **port}]} for n, port in enumerate(ports)],
-    }
+    return {"cas": [{"ca": f"m{n}", "type": "MT4129", "ports": [{**start, **port}]} for n, port in enumerate(ports)]}
 
 
 @pytest.mark.parametrize(
@@ -310,11 +308,7 @@ def test_adapters_of_aws_that_libfabric_finds(tree: Tree, tools: Path) -> None:
     say(tools, "fi_info", found + found.replace("rdmap1s0", "rdmap2s0"))
     value = run(tree, nics=[])
     assert value["efa"] == {"domains": ["rdmap1s0", "rdmap2s0"], "error": None}
-    assert value["ports"][0]["errors"] == {
-        "rx_drops": 4,
-        "retrans_timeout_events": 7,
-        "unresponsive_remote_events": 2,
-    }
+    assert value["ports"][0]["errors"] == {"rx_drops": 4, "retrans_timeout_events": 7, "unresponsive_remote_events": 2}
     assert "qos" not in value
     assert judged(value) == [], "jobs that ended and paths that changed are not faults"
 

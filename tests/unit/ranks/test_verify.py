@@ -1,4 +1,4 @@
-"""The pattern GPUs send, how a sample of it is judged, and the layout of NCCL's config."""
+"""The pattern that GPUs send, how a sample is judged, the layout of collectives and of NCCL's config."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import pytest
 
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
-from fabtui_node.ranks.measure import verify
+from fabtui_node.ranks.measure import groups, verify
+from fabtui_node.ranks.measure.verify import KINDS, arrived, shape
 from fabtui_node.ranks.nccl import ctypes_nccl
 
 #: Number of the test in progress.
 TEST = 7
 
 
-def differs(data: bytes | bytearray, size: int, *earlier: int) -> verify.Difference | None:
+def differs(data: bytes | bytearray, size: int, *earlier: int) -> verify.DataDifference | None:
     """Return how a message from rank 0 to rank 1 differs from what was sent."""
     blocks = verify.blocks(size)
     return verify.compare(sample(data, blocks), blocks, size, verify.shift(0, 1, TEST), earlier)
@@ -62,7 +63,7 @@ def test_what_another_pair_sent_fails() -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_data_of_an_earlier_test_is_recognised(whole: bool) -> None:
+def test_data_of_an_earlier_test_is_no_wrong_data(whole: bool) -> None:
     size = 4 << 20
     tile = verify.tile(2, 1, 3)
     old = (tile * (size // len(tile) + 1))[:size]
@@ -72,7 +73,7 @@ def test_data_of_an_earlier_test_is_recognised(whole: bool) -> None:
     assert found is not None
     assert found.kind is ErrorKind.STALE
     assert "are data of an earlier test" in found.text
-    # A byte that is neither is wrong data, also beside stale data.
+    # One byte that is neither makes it wrong data.
     data[size - 100] ^= 0xFF
     changed = differs(data, size, verify.shift(2, 1, 3))
     assert changed is not None
@@ -143,3 +144,45 @@ def test_versions() -> None:
 def test_a_given_library_is_the_only_candidate() -> None:
     assert ctypes_nccl.candidates("/opt/lib/libnccl.so.2") == ["/opt/lib/libnccl.so.2"]
     assert ctypes_nccl.candidates(None)[-1] == "libnccl.so.2"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8, 1000])
+@pytest.mark.parametrize("size", [1, 8, 1000, 1 << 20, (1 << 20) + 7])
+def test_a_size_is_rounded_down_to_what_the_ranks_divide(kind: str, ranks: int, size: int) -> None:
+    form = shape(kind, size, ranks)
+    cut = kind in ("all_gather", "reduce_scatter", "alltoall")
+    assert form.bytes == form.chunk * (ranks if cut else 1)
+    assert form.bytes > 0
+    if cut:
+        assert form.chunk % 16 == 0
+    if size >= 16 * ranks:
+        assert size - form.bytes < (16 * ranks if cut else 4)
+        assert form.bytes <= size
+
+
+def test_an_unknown_collective() -> None:
+    with pytest.raises(ValueError, match="no collective 'gossip'"):
+        groups.parse({"kind": "gossip", "ranks": [0, 1], "sizes": [8], "iters": 1, "warmup": 1})
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "alltoall", "broadcast", "sendrecv"])
+def test_what_arrived_covers_the_message(kind: str) -> None:
+    form = shape(kind, 1 << 20, 4)
+    pieces = arrived(form, 2)
+    assert sum(piece.length for piece in pieces) == form.bytes
+    assert [piece.offset for piece in pieces] == [number * pieces[0].length for number in range(len(pieces))]
+    sources = {"all_gather": [0, 1, 2, 3], "alltoall": [0, 1, 2, 3], "broadcast": [0], "sendrecv": [1]}
+    assert [piece.src for piece in pieces] == sources[kind]
+
+
+def test_every_kind_is_known_once() -> None:
+    assert set(verify.TWICE) | set(verify.ADDING) < set(KINDS)
+    assert len(set(KINDS)) == 6
+
+
+def test_times_are_summed_up() -> None:
+    assert base.summarize([]) is None
+    assert base.summarize([2.0]) == {"count": 1, "min": 2.0, "median": 2.0, "p99": 2.0, "max": 2.0}
+    found = base.summarize([float(number) for number in range(1000, 0, -1)])
+    assert found == {"count": 1000, "min": 1.0, "median": 500.5, "p99": 990.0, "max": 1000.0}

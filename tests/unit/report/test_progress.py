@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from fabtui.model.events import Event
@@ -147,7 +147,7 @@ def test_each_line_of_the_log_is_shown_once(make_model: Maker) -> None:
     maker = make_model().start(["n0"])
     for number in range(6):
         maker.add("log", level="error", text=f"line {number}")
-        maker.events[-1] = replace(maker.events[-1], time=maker.START + 10 + number // 3)
+        maker.events[-1] = msgspec.structs.replace(maker.events[-1], time=maker.START + 10 + number // 3)
     shown = [line for line in played(maker, io.StringIO()).splitlines() if line.startswith("error")]
     assert shown == [f"error: line {number}" for number in range(6)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -35,7 +36,7 @@ def test_recordings_are_listed_newest_first_with_bad_pairs(folder: Path) -> None
     assert " 0:32 " in lines[3]
     assert "3 of 56" in lines[3]
     assert "lab 2x4" in lines[3]
-    assert lines[-1] == f"newest: fabtui replay {folder}/new.jsonl.gz"
+    assert lines[-1] == f"newest: fabtui replay {quote(str(folder / 'new.jsonl.gz'))}"
     assert "damaged" not in "".join(lines)
 
 

@@ -25,7 +25,6 @@ def rank(number: int, gpus: list[int] | None = None, **more: Any) -> dict[str, A
 
 
 def gpu(number: int, util: float, power: float, nvlink: int | None = 0, **more: Any) -> dict[str, Any]:
-    """Return a GPU."""
     row = {"index": number, "uuid": f"GPU-{number}", "util": util, "power": power, "limit": 700.0, "clock": 1980}
     return {**row, "throttle": [], "used": 1 << 30, "nvlink_tx": nvlink, "nvlink_rx": nvlink, "pids": [], **more}
 
@@ -45,13 +44,11 @@ class PlayedJob:
         self.model.apply(JobEvidence(node, source, value, time=T0 + self.now))
 
     def sample(self, ranks: list[dict[str, Any]], gpus: list[dict[str, Any]], node: str = "n1", **more: Any) -> None:
-        """Take in a sample of a node."""
         value = {"time": T0 + self.now, "clock": 500.0 + self.now, "ranks": ranks, "gpus": gpus, **more}
         self.take(node, "activity", value)
 
     @property
     def verdict(self) -> JobVerdict:
-        """Verdict now."""
         found = job_verdict(self.model, self.patience)
         assert found is not None
         return found

@@ -14,8 +14,7 @@ import pytest
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankState
 from fabtui.diagnosis.running_job.judge import job_verdict
-from fabtui.model.event_decoding import event_from_line
-from fabtui.model.events import InventoryUpdate, JobEvidence, NodeState, NodeUpdate, ProbeResult
+from fabtui.model.events import InventoryUpdate, JobEvidence, NodeState, NodeUpdate, ProbeResult, event_from_line
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import CellStyle
 from fabtui.presentation.job_board import JobBoard
@@ -28,7 +27,6 @@ LINK, FILE = 10 << 30, 300 << 20
 
 
 def works(job: PlayedJob, seconds: int = 20, gpus: int = 2) -> None:
-    """Play a job that works evenly."""
     for _ in range(seconds):
         moved = int(job.now) * LINK
         job.sample([spins(at, job) for at in range(gpus)], [gpu(at, 95, 698, moved) for at in range(gpus)])

@@ -20,7 +20,6 @@ def p2p_of(model: Model) -> dict[tuple[str, str], Verdict]:
 
 
 def world_of(model: Model) -> dict[tuple[str, str], Verdict]:
-    """Return the verdicts of the world layer."""
     return {(m.src, m.dst): model.verdict(m) for m in model.measurements() if m.layer is Layer.WORLD}
 
 

@@ -62,11 +62,7 @@ async def look(
 async def test_one_node_walks_for_all() -> None:
     asked = Asked({"a", "b", "c"})
     model = await look(asked, ["a", "b", "c", "d"], without="d")
-    assert sorted(asked.questions) == [
-        ("a", "ibfabric", True),
-        ("b", "ibfabric", False),
-        ("c", "ibfabric", False),
-    ]
+    assert sorted(asked.questions) == [("a", "ibfabric", True), ("b", "ibfabric", False), ("c", "ibfabric", False)]
     assert model.nodes["a"].probe_results["ibfabric"] == {"fabric": {}}
     await look(asked, ["e"], model)
     assert asked.questions[-1] == ("e", "ibfabric", False)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -14,7 +15,8 @@ from fabtui.cli.commands.hang import run_command
 
 async def test_variables_and_exit_code(tmp_path: Path) -> None:
     path = tmp_path / "out"
-    ended = await run_command(f'printf "%s" "$FABTUI_FINDING" > {path}; exit 3', {"FABTUI_FINDING": "a 'b' $(c)"})
+    command = f'printf "%s" "$FABTUI_FINDING" > {quote(str(path))}; exit 3'
+    ended = await run_command(command, {"FABTUI_FINDING": "a 'b' $(c)"})
     assert (ended, path.read_text()) == ("ended with exit code 3", "a 'b' $(c)")
     assert await run_command("true", {}) == "ended well"
 
@@ -29,7 +31,8 @@ def _gone(path: Path) -> bool:
 @pytest.mark.parametrize("cancelled", [False, True])
 async def test_a_command_that_does_not_end(tmp_path: Path, cancelled: bool) -> None:
     path = tmp_path / "pid"
-    running = asyncio.create_task(run_command(f"sleep 600 & echo $! > {path}; wait", {}, 60.0 if cancelled else 1.0))
+    command = f"sleep 600 & echo $! > {quote(str(path))}; wait"
+    running = asyncio.create_task(run_command(command, {}, 60.0 if cancelled else 1.0))
     async with asyncio.timeout(20):
         while not path.exists() or not path.read_text().strip():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.02)

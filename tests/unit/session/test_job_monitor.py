@@ -31,7 +31,6 @@ class Node:
         self.change: Callable[[str, dict[str, Any]], None] = lambda node, value: None
 
     async def client(self, node: str) -> Any:
-        """Return what stands for the client of a node."""
         link = SimpleNamespace(backend="local")
         return SimpleNamespace(probe=partial(self.probe, node), link=link)
 

@@ -6,11 +6,11 @@ import os
 import stat
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
@@ -35,7 +35,7 @@ from fabtui.report.summary import summary
 from fabtui.session.event_pipeline import Journal
 from fabtui.session.feeds.replay import ReplayFeed
 
-EVENTS: list[Event] = [SessionStart(("n000",), seq=0, time=1.0), LogEntry("info", "x", seq=1, time=2.0)]
+EVENTS: list[Event] = [SessionStart(["n000"], seq=0, time=1.0), LogEntry("info", "x", seq=1, time=2.0)]
 READY = NodeUpdate("n000", NodeState.READY, time=3.0)
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import Measured
-from fabtui.model.pair_index import PairArray
+from fabtui.model.schedule import PairArray
 from fabtui.model.session_model import Model
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.measurement_context import MeasurementContext

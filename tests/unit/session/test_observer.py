@@ -54,9 +54,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def busy() -> Script:
     return Script(
-        {"a": 2, "b": 2},
-        busy={("a", 0), ("a", 1)},
-        probe_results={"a": {"activity": activity("a", {0: "R", 1: "T"})}},
+        {"a": 2, "b": 2}, busy={("a", 0), ("a", 1)}, probe_results={"a": {"activity": activity("a", {0: "R", 1: "T"})}}
     )
 
 

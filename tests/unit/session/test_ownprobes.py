@@ -109,7 +109,7 @@ def test_what_others_may_write_to_is_not_shipped(
     changed.chmod(changed.stat().st_mode | mode)
     found = user_probes.find(here)
     assert list(found.probes) == {"probes": [], "probes/a.py": ["b"]}.get(name, ["a"])
-    assert f"others may write to {changed}; chmod go-w {changed}" in found.problems[0]
+    assert f"others may write to {changed}; chmod go-w {shlex.quote(str(changed))}" in found.problems[0]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -130,7 +130,7 @@ def test_links_of_other_users_are_not_followed(tmp_path: Path) -> None:
     os.chown(tmp_path / "link", 65534, -1, follow_symlinks=False)
     found = user_probes.find(tmp_path / "link")
     assert found.probes == {}
-    assert f"link belongs to another user (uid 65534); rm {tmp_path}/link" in found.problems[0]
+    assert f"link belongs to another user (uid 65534); rm {shlex.quote(str(tmp_path / 'link'))}" in found.problems[0]
 
 
 @pytest.mark.parametrize(

@@ -147,13 +147,7 @@ def test_admission_of_gpus_and_of_nodes_without() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nics", "rails"),
-    [
-        ("0011", [0, 0, 1, 1]),
-        ("0101", [0, 1, 0, 1]),
-        ("0123", [None] * 4),
-        ("0000", [0] * 4),
-    ],
+    ("nics", "rails"), [("0011", [0, 0, 1, 1]), ("0101", [0, 1, 0, 1]), ("0123", [None] * 4), ("0000", [0] * 4)]
 )
 def test_gpus_that_share_nics_without_addresses_share_rails(nics: str, rails: list[int | None]) -> None:
     inventory = {

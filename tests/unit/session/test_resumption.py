@@ -25,6 +25,7 @@ from fabtui.session.feeds.replay import ReplayFeed
 from fabtui.session.options import SessionOptions
 from fabtui.session.resumption import resumption
 from fabtui.transport.link import NodeUnreachable
+from tests.conftest import replayed
 from tests.unit.session.fakenodes import FakeNodes, Script
 from tests.unit.session.played import p2p_of, run
 
@@ -59,13 +60,6 @@ def cut(path: Path, out: Path, measured: int) -> Path:
     return out
 
 
-def model_of(path: Path) -> Model:
-    model = Model()
-    for event in read_events(path):
-        model.apply(event)
-    return model
-
-
 async def resumed(path: Path, out: Path, script: Script) -> tuple[Model, FakeNodes]:
     options = resumption(path).options
     given = {"timeout": options.timeout, "probes": options.probes, "sizes": options.sizes}
@@ -98,10 +92,10 @@ async def test_a_session_that_was_cut_goes_on_with_what_is_left(tmp_path: Path, 
     assert len(p2p_of(model)) == 30
     assert set(p2p_of(model).values()) == {Verdict.OK}
     assert model.exit_code == 0
-    replayed = model_of(out)
-    assert p2p_of(replayed) == p2p_of(model)
+    again = replayed(out)
+    assert p2p_of(again) == p2p_of(model)
     assert times_of(events).keys() == times_of(events_of(whole)).keys()
-    assert [str(end) for end in replayed.endpoints] == [f"{node}:{n}" for node in "ab" for n in range(3)]
+    assert [str(end) for end in again.endpoints] == [f"{node}:{n}" for node in "ab" for n in range(3)]
 
 
 @pytest.mark.slow

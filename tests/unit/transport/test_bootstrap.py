@@ -122,7 +122,7 @@ def test_the_first_stage_ends_when_its_sender_goes() -> None:
 def test_the_shell_becomes_the_interpreter(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     data = packed("w")
-    done = run(f"echo $$ > {pid}; " + bootstrap.command(sys.executable), data)
+    done = run(f"echo $$ > {shlex.quote(str(pid))}; " + bootstrap.command(sys.executable), data)
     assert done.stdout.split(b"|")[0].decode() == pid.read_text().strip()
 
 

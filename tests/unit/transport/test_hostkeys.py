@@ -2,6 +2,7 @@ import fcntl
 import os
 import stat
 from pathlib import Path
+from shlex import quote
 
 import asyncssh
 import pytest
@@ -139,7 +140,7 @@ async def test_refusals_have_different_words(tmp_path: Path) -> None:
     assert NEW.get_fingerprint() in changed.text
     assert OLD.get_fingerprint() in changed.text
     assert changed.hint is not None
-    assert f"ssh-keygen -R node.example -f {file}" in changed.hint
+    assert f"ssh-keygen -R node.example -f {quote(str(file))}" in changed.hint
     stranger = resolved(tmp_path / "g")
     unknown = refusal(stranger, await keys.known(stranger), NEW, False)
     assert unknown.kind == "unknown-host-key"

@@ -3,6 +3,7 @@ import contextlib
 import getpass
 import shutil
 from pathlib import Path
+from shlex import quote
 
 import pytest
 from hypothesis import given
@@ -125,7 +126,7 @@ def test_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_known_hosts_files_with_blanks(tmp_path: Path) -> None:
     odd = tmp_path / "a b"
-    assert split_files(str(odd)) == (f"{tmp_path}/a", "b")
+    assert split_files("/none/a b") == ("/none/a", "b")
     odd.touch()
     assert split_files(str(odd)) == (str(odd),)
     assert split_files("none") == ()
@@ -170,7 +171,7 @@ async def test_kerberos_counts_only_with_a_ticket(tmp_path: Path, monkeypatch: p
 async def test_ssh_is_asked_once_for_a_host(tmp_path: Path) -> None:
     count = tmp_path / "count"
     config = tmp_path / "config"
-    config.write_text(f'Match exec "echo x >> {count}"\n  User matched\nHost *\n  Port 2200 # a comment\n')
+    config.write_text(f'Match exec "echo x >> {quote(str(count))}"\n  User matched\nHost *\n  Port 2200 # a comment\n')
     resolver = Resolver(config)
     first, second = await asyncio.gather(resolver.resolve("n1"), resolver.resolve("n1"))
     assert first is second

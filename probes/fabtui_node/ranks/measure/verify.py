@@ -121,8 +121,8 @@ def words_wrong(sample: bytes, checked: List[Tuple[Piece, Blocks]], test: int) -
     return wrong
 
 
-class Difference(NamedTuple):
-    """Difference of received data from what was sent."""
+class DataDifference(NamedTuple):
+    """DataDifference of received data from what was sent."""
 
     kind: ErrorKind  #: `ErrorKind.VERIFY`, `ErrorKind.STALE` or `ErrorKind.BLANK`.
     text: str
@@ -134,7 +134,9 @@ def checked_text(checked: int, size: int) -> str:
     return "the %s that were checked%s" % (bytes_text(checked), whole)
 
 
-def compare(sample: bytes, where: Blocks, size: int, start: int, earlier: Collection[int] = ()) -> Optional[Difference]:
+def compare(
+    sample: bytes, where: Blocks, size: int, start: int, earlier: Collection[int] = ()
+) -> Optional[DataDifference]:
     """Return how a sample, the blocks of a message one behind the other, differs from what was sent, or None.
 
     ``start`` is the `shift` of what was sent, ``earlier`` those of other tests whose data this memory may have.
@@ -156,14 +158,14 @@ def compare(sample: bytes, where: Blocks, size: int, start: int, earlier: Collec
         return None
     checked = checked_text(at, size)
     if blank == wrong:
-        return Difference(
+        return DataDifference(
             ErrorKind.BLANK, "nothing arrived in %d bytes of %s, from offset %d on" % (wrong, checked, first)
         )
     if stale == wrong:
         text = "%d bytes of %s, from offset %d on, are data of an earlier test" % (wrong, checked, first)
-        return Difference(ErrorKind.STALE, text)
+        return DataDifference(ErrorKind.STALE, text)
     text = "%d %s wrong in %s, the first at %d" % (wrong, "byte" if wrong == 1 else "bytes", checked, first)
-    return Difference(ErrorKind.VERIFY, text)
+    return DataDifference(ErrorKind.VERIFY, text)
 
 
 def _earlier_bytes(got: bytes, places: List[int], offset: int, earlier: Collection[int]) -> int:

@@ -282,7 +282,7 @@ class NcclLink(PairLink):
         self._guard("no data in both directions at once with rank %d" % self._peer, end, work)
         return device.laps([first, last])[0]
 
-    def _difference(self, size: int, end: float) -> Optional[verify.Difference]:
+    def _difference(self, size: int, end: float) -> Optional[verify.DataDifference]:
         blocks = verify.blocks(size)
         sample, start = self._member.fetch(self._data(size), blocks, end), self._expected()
         return verify.compare(sample, blocks, size, start, self._gpu.earlier(start))

@@ -245,8 +245,8 @@ class TorchLink(PairLink):
             self._wrong = "the data that rank %d sent at the same time is wrong" % self._peer
         return seconds
 
-    def _difference(self, size: int, end: float) -> Optional[verify.Difference]:
-        return None if self._wrong is None else verify.Difference(ErrorKind.VERIFY, self._wrong)
+    def _difference(self, size: int, end: float) -> Optional[verify.DataDifference]:
+        return None if self._wrong is None else verify.DataDifference(ErrorKind.VERIFY, self._wrong)
 
     def _ping(self, count: int, end: float) -> List[float]:
         ball = self._numbers(1)

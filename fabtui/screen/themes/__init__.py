@@ -1,1 +1,0 @@
-"""Colour ramps and themes."""

@@ -1,0 +1,30 @@
+"""Real NCCL between nodes that share a GPU (`fabtui lab up --gpu`): a planted fault has the same title each time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.presentation.findings import title
+from tests.conftest import replayed
+
+SAMPLES = Path(__file__).parents[2] / "samples" / "gpu-lab"
+SENDER = "n001:0 is slow with all 2 others as sender (receiving works): check its NIC, the GPU or the node"
+
+
+@pytest.mark.parametrize(
+    ("name", "titles"),
+    [
+        *[(f"slow-out-60MB-{number}", [SENDER]) for number in (1, 2, 3)],
+        ("slow-out-6MB", [SENDER.replace("n001", "n002")]),
+        ("slow-in-6MB", [SENDER.replace("sender (receiving", "receiver (sending")]),
+        ("drop", ["one-way loss: n000 > n002 on rail 0 (10.1.0.1 > 10.1.0.3); reverse passes"]),
+        ("firewall", ["no answer on ephemeral ports of n001 to TCP from any node (ping passes)"]),
+        ("healthy", []),
+    ],
+)
+def test_the_same_evidence_has_the_same_title(name: str, titles: list[str]) -> None:
+    model = replayed(SAMPLES / f"{name}.jsonl.gz")
+    assert [title(finding) for finding in diagnose(model).findings] == titles
