@@ -298,7 +298,8 @@ def answer(text: Text, library: str) -> tuple[str, Meaning | None]:
     if meaning is None:
         return "nothing", None
     file = Path(text.file).name if library == "pytorch" else text.file
-    own = LIBRARIES[library].stage or stage_of_file(file)
+    stage = stage_of_file(file)
+    own = LIBRARIES[library].stage or (stage and stage.id)
     by_stage = is_stage(meaning)
     known = (meaning.id.removeprefix("stage-"),) if by_stage else meaning.stages
     if known and own and own not in known:

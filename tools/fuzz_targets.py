@@ -45,7 +45,7 @@ from fabtui.history.entry import add_recordings
 from fabtui.history.file import HistoryWriter, reading
 from fabtui.history.query import RememberedFindings, read_overview
 from fabtui.importers import sources
-from fabtui.importers.catalogue import formats
+from fabtui.importers.catalogue import formats, formats_in
 from fabtui.importers.formats.job_dumps import FlightDumps
 from fabtui.importers.result import read
 from fabtui.importers.to_model.dispatch import convertible, events, model
@@ -65,7 +65,7 @@ from fabtui.report.preflight import preflight_text
 from fabtui.report.summary import summary
 from fabtui.report.text import text as report_text
 from fabtui.sanitize import clean, last_line, one_line, printable
-from fabtui.scheduler import current_job, slurm, slurm_gpus
+from fabtui.scheduler import current_job, slurm
 from fabtui.scheduler.base import ToolOutput
 from fabtui.scheduler.slurm import JobStatus, node_values, status_of
 from fabtui.session.endpoint_admission import Admission
@@ -90,7 +90,6 @@ from fabtui.transport.ssh_config import (
     unsupported_setting,
 )
 from fabtui_node import protocol
-from fabtui_node.parsers import catalogue as of_nodes
 from fabtui_node.parsers.base import Notes
 from fabtui_node.runtime import processes
 from fabtui_node.runtime.supervisor import ChildProcesses, Supervisor
@@ -601,7 +600,7 @@ def _imported(data: bytes) -> None:
 
 def _parsed(data: bytes) -> None:
     """Parse the output of a command as any of those that nodes run."""
-    forms = list(of_nodes.formats().values())
+    forms = list(formats_in("fabtui_node.parsers").values())
     number, rest = _choice(data, len(forms))
     text = rest.decode("utf-8", "replace")
     assert 0.0 <= forms[number].likely(text) <= 1.0
@@ -611,7 +610,7 @@ def _parsed(data: bytes) -> None:
 
 def _outputs(of_node: bool) -> Iterator[bytes]:
     if of_node:
-        forms = list(of_nodes.formats().values())
+        forms = list(formats_in("fabtui_node.parsers").values())
     else:
         forms = [form for form in formats().values() if form.parse.__module__.startswith("fabtui.")]
     for data in _samples():
@@ -804,15 +803,15 @@ def _scheduler(data: bytes) -> None:
         return ToolOutput([line for line in clean(text).splitlines() if line.strip()])
 
     with contextlib.ExitStack() as patches:
-        for module in (slurm, slurm_gpus, current_job):
+        for module in (slurm, current_job):
             patches.enter_context(mock.patch.object(module, "ask", ask))
-        patches.enter_context(mock.patch("fabtui.scheduler.slurm_gpus.shutil.which", return_value="/usr/bin/squeue"))
+        patches.enter_context(mock.patch("fabtui.scheduler.slurm.shutil.which", return_value="/usr/bin/squeue"))
         patches.enter_context(mock.patch("fabtui.scheduler.slurm.time.sleep"))
         (
             lambda: status_of("12"),
             lambda: nodes_from({"jobid": "12"}),
-            lambda: slurm_gpus.gpu_use(["n0"], "12"),
-            lambda: slurm_gpus.gpu_use(["n0"], ""),
+            lambda: slurm.gpu_use(["n0"], "12"),
+            lambda: slurm.gpu_use(["n0"], ""),
             lambda: nodes_from({"pods": "train/a=b"}),
             lambda: node_values(["n0", "n1"]),
             lambda: (slurm.ending_of("12"), slurm.node_addresses()),

@@ -119,7 +119,7 @@ def rules() -> str:
 
 def xids() -> str:
     """Return the page of the Xids."""
-    from fabtui.diagnosis.knowledge.toml_data import load
+    from fabtui.diagnosis.knowledge import load
     from fabtui.diagnosis.knowledge.xids import xids as known
 
     rows = [

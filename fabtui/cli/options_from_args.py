@@ -10,9 +10,11 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fabtui import paths
 from fabtui.cli.printing import new_file, output_path
 from fabtui.config.file import ConfigFile, merged
 from fabtui.config.options import OUTPUTS, session_changes
@@ -20,16 +22,6 @@ from fabtui.errors import InputError, argument
 from fabtui.export.formats import Exposition
 from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.nodeset import chosen_nodes, fold
-from fabtui.paths import (
-    UnsafeFileError,
-    free_path,
-    history_file,
-    private_folder,
-    recording_name,
-    recordings_folder,
-    user_path,
-    user_probe_folder,
-)
 from fabtui.sanitize import one_line
 from fabtui.scheduler import slurm
 from fabtui.scheduler.base import Allocation
@@ -73,13 +65,23 @@ def request_from(args: argparse.Namespace, config: ConfigFile | None = None) -> 
     names = changes.get("hosts") or (f"lab-{given['lab']}",)
     record = recording_path(given, names)
     memory = history_path(given, record, lab="lab" in given)
-    options = SessionOptions(**changes, record=record, history=memory, probe_folder=user_probe_folder())
+    options = SessionOptions(**changes, record=record, history=memory, probe_folder=paths.user_probe_folder())
     return Request(options, outputs, exposition_of(given))
 
 
 def files_request(given: dict[str, Any]) -> Request:
     """Return the request of a command that only writes files of a session; see `request_from`."""
     return Request(SessionOptions(), output_paths(given), exposition_of(given))
+
+
+def resumed_request(given: dict[str, Any], config: ConfigFile, path: Path, options: SessionOptions) -> Request:
+    """Return the request of a session that continues a recording, with the options of that; see `request_from`."""
+    folder = config.values.get("recording.folder")
+    place = {**({} if folder is None else {"record_folder": str(folder.value)}), **given}
+    record = recording_path(place, options.hosts or (f"lab-{options.lab}",))
+    memory = history_path(place, record, lab=options.lab is not None)
+    options = replace(options, record=record, history=memory, resumed=path, probe_folder=paths.user_probe_folder())
+    return Request(options, output_paths(given), exposition_of(given))
 
 
 def _lab(given: dict[str, Any]) -> LabSpec:
@@ -102,12 +104,12 @@ def output_paths(given: dict[str, Any]) -> dict[str, Path]:
     Raises:
         InputError: One cannot be written, or two name the same file.
     """
-    paths = {name: path for name in OUTPUTS if (path := output_path(given, name)) is not None}
+    files = {name: path for name in OUTPUTS if (path := output_path(given, name)) is not None}
     names: dict[Path, str] = {}
-    for name, path in paths.items():
+    for name, path in files.items():
         if names.setdefault(path, name) != name:
             raise InputError(f"--{names[path]} and --{name} both name {path}")
-    return paths
+    return files
 
 
 def exposition_of(given: dict[str, Any]) -> Exposition:
@@ -126,7 +128,7 @@ def exposition_of(given: dict[str, Any]) -> Exposition:
 
 def own_recordings(config: ConfigFile) -> Path:
     own = config.values.get("recording.folder")
-    return recordings_folder() if own is None else user_path(str(own.value))
+    return paths.recordings_folder() if own is None else paths.user_path(str(own.value))
 
 
 def recording_path(given: dict[str, Any], names: Sequence[str]) -> Path | None:
@@ -141,31 +143,30 @@ def recording_path(given: dict[str, Any], names: Sequence[str]) -> Path | None:
         return None
     if "record" in given:
         return new_file(given["record"], "--record")
-    folder = user_path(given["record_folder"]) if "record_folder" in given else recordings_folder()
+    folder = paths.user_path(given["record_folder"]) if "record_folder" in given else paths.recordings_folder()
     try:
         # A folder that the user chose keeps its permissions.
         if "record_folder" in given and folder.is_dir():
             if not os.access(folder, os.W_OK | os.X_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         else:
-            private_folder(folder)
-    except UnsafeFileError as error:
+            paths.private_folder(folder)
+    except paths.UnsafeFileError as error:
         text = f"fabtui: this session is not recorded: {one_line(str(error), 400)}, or use --record FILE"
         print(text, file=sys.stderr)
         return None
     except OSError as error:
         text = f"cannot use {folder} for the recording: {error.strerror}; use --record FILE or --no-record"
         raise InputError(text) from None
-    return free_path(folder / recording_name(names, time.time()))
+    return paths.free_path(folder / paths.recording_name(names, time.time()))
 
 
 def history_path(given: dict[str, Any], record: Path | None, *, lab: bool) -> Path | None:
     """Return the history of the site that a session belongs to; None for one that leaves no recording either."""
-    return None if record is None or "no_history" in given else history_file(lab=lab)
+    return None if record is None or "no_history" in given else paths.history_file(lab=lab)
 
 
 def print_problems(config: ConfigFile) -> None:
-    """Print the invalid settings on standard error."""
     for problem in config.problems:
         ignored = "this setting" if problem.line or problem.variable else "the file"
         print(f"fabtui: {config.describe(problem)}; {ignored} is ignored", file=sys.stderr)
@@ -202,9 +203,8 @@ def nodes_from(given: dict[str, Any]) -> dict[str, Any]:
                 "start inside a job, or try --lab 2x4 on this machine (fabtui --help)"
             )
         if name == "srun":
-            raise InputError(
-                f"--transport srun needs a job: start inside salloc or sbatch, or name one with {argument('jobid')}"
-            )
+            how = f"start inside salloc or sbatch, or name one with {argument('jobid')}"
+            raise InputError(f"--transport srun needs a job: {how}")
         return {"hosts": _chosen(given), "transport": name}
     changes = _of_allocation(job, given)
     if name == "srun" and not changes["placements"]:

@@ -29,9 +29,10 @@ from fabtui.importers.to_model.dispatch import findings_about
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.presentation.verdict_line import sentence_of
-from fabtui.report.contents import document, document_text
+from fabtui.report.contents import document
 from fabtui.report.document import Paragraph, Shown
 from fabtui.report.imported_output import text_of
+from fabtui.report.markdown import document_text
 from fabtui.report.preflight import print_preflight
 from fabtui.report.progress import ReadingProgress
 from fabtui.report.session_notes import job_blocks
@@ -70,7 +71,6 @@ def print_session(found: Diagnosis, plain: bool, shown: Shown, lines: Iterable[s
 
 
 def reading_progress(file: str | Path) -> ReadingProgress:
-    """Return what shows on standard error how far a file is read."""
     return ReadingProgress(sys.stderr, Path(file).name)
 
 
@@ -107,7 +107,6 @@ def print_result(result: Result, given: Container[str]) -> None:
 
 
 def recording_line(path: Path, stopped: str | None) -> str:
-    """Return the line that names the recording, and why it is incomplete if it is."""
     return f"recorded in {path}" if stopped is None else f"RECORDING INCOMPLETE ({stopped}): {path}"
 
 
@@ -123,13 +122,7 @@ def print_outcome(feed: Feed, code: int, recorded: Sequence[str] = ()) -> None:
 def output_files(
     model: Model, request: Request, found: Diagnosis | None = None
 ) -> list[tuple[Path, Callable[[Path], int | None]]]:
-    """Return the files of a request, with what writes them.
-
-    Args:
-        model: The session model.
-        request: The request.
-        found: The diagnosis of the session; by default it is made once a file needs it.
-    """
+    """Return the files of a request, with what writes them; a diagnosis is made once a file needs it."""
     diagnosis = cache(lambda: found or diagnose(model))
 
     def writer(name: str) -> Callable[[Path], int | None]:

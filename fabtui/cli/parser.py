@@ -193,7 +193,6 @@ class OneLineParser(argparse.ArgumentParser):
         return spec.name in _USUAL or spec.commands == (self.command,)
 
     def usage_text(self) -> str:
-        """Return the line that shows how a command line is written."""
         arguments = [spec for spec in options_of(self.command or APP) if spec.positional]
         words = [f"usage: {self.prog}", *([] if self.command else ["[COMMAND]"]), "[options]"]
         for spec in arguments:

@@ -125,21 +125,17 @@ class Diagnosis:
 
 
 def diagnose(evidence: Evidence | Model) -> Diagnosis:
-    """Return the diagnosis of all evidence.
-
-    Args:
-        evidence: The evidence, or a session model alone.
-    """
+    """Return the diagnosis of all evidence, or of a session model alone."""
     given = Evidence(evidence) if isinstance(evidence, Model) else evidence
     model = given.model
     tally = Survey(model).finish()
-    *_, found = search(model, tally)
-    assert found is not None
+    *_, findings = search(model, tally)
+    assert findings is not None
     inspected = preflight(model, given.expected) if given.expected else latest_preflight(model)
     more = error_findings(given.errors) if given.errors is not None else []
     if given.job is not None:
         more += findings_of(Domain.JOBS, given.job)
-    return _with(Diagnosis(given, tally, found.listed, found.all, inspected), more)
+    return _with(Diagnosis(given, tally, findings.listed, findings.all, inspected), more)
 
 
 def with_errors(found: Diagnosis, errors: Causes) -> Diagnosis:
@@ -201,16 +197,16 @@ def _counts(found: Finding) -> bool:
 
 
 def _checked(domain: Domain, context: Any, *, lasting: bool = False) -> Steps[list[Finding]]:
-    found = []
+    findings = []
     for rule in rules_of(domain):
         if lasting and not rule.lasts:
             continue
         for finding in rule.check(context):
             if finding is not None:
-                found.append(finding)
+                findings.append(finding)
             yield
         yield
-    return found
+    return findings
 
 
 def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Findings | None]:
@@ -242,22 +238,22 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
     facts += [one for one in inspected if one.severity is not Severity.NOTE and one.rule.domain is not Domain.MESH]
     yield None
     running = yield from _checked(Domain.RUNNING, model)
-    found, left = yield from joined(model, results, facts)
-    found += running
+    findings, left = yield from joined(model, results, facts)
+    findings += running
     if model.past is not None:
         # Parts of other nodes, and versions, which are of no node, are of no concern here.
-        found += [one for one in model.past.findings if one.nodes and {*one.nodes} <= model.nodes.keys()]
+        findings += [one for one in model.past.findings if one.nodes and {*one.nodes} <= model.nodes.keys()]
     # A GPU in use is left out of a sweep; it matters where it explains something.
-    found += [
+    findings += [
         one for one in left if one.rule.domain is not Domain.NODES and not isinstance(one.rule, link_rules.GpuInUse)
     ]
-    for at, one in enumerate(found):
-        found[at] = confirmed(model, one)
+    for at, one in enumerate(findings):
+        findings[at] = confirmed(model, one)
         yield None
     if not (settled and runs_tests(model)):
-        found = yield from priced(model, found)
+        findings = yield from priced(model, findings)
     checks = [one for one in left if one.rule.domain is Domain.NODES]
     few = checks
     if len(checks) > _MOST_LISTED:
         few = findings_of(Domain.SUMMARY, checks)
-    yield Findings(in_order(model, [*found, *few]), in_order(model, [*found, *checks]))
+    yield Findings(in_order(model, [*findings, *few]), in_order(model, [*findings, *checks]))

@@ -34,6 +34,28 @@ COMPONENTS = frozenset({Kind.GPU, Kind.NIC, Kind.NODE, Kind.RAIL})
 _NICS = frozenset({Kind.NIC, Kind.RAIL})
 _OVER_TCP = frozenset({Path.TCP})
 _RAILS = frozenset({Kind.CROSS_RAIL, Kind.RAIL_PAIR})
+#: Experiments about pairs without a common component.
+PAIR_EXPERIMENTS = (
+    ExperimentKind.ALONE,
+    ExperimentKind.PARTNERS,
+    ExperimentKind.SOCKET,
+    ExperimentKind.GID,
+    ExperimentKind.NO_P2P,
+)
+#: Maximum number of bad pairs, of further partners and of controls in an experiment.
+_SAMPLE, _PARTNERS, _CONTROLS = 2, 2, 2
+#: Maximum number of cells of a finding and of endpoints among which they are chosen.
+_MOST_CELLS, _MOST_ENDS = 256, 32
+#: Factor by which an outcome makes a component likelier, and weight of what is not among the rivals.
+_FACTOR, _UNNAMED = 4.0, 0.1
+#: Confidence of a finding without rivals before its first experiment; smallest weight of a rival that is named.
+_UNKNOWN, _LEAST = 0.5, 0.05
+#: Factor by which a slow collective has to gain for an experiment to explain it.
+_FASTER = 1.15
+_WORDS = {1: "confirmed", 0: "tested", -1: "refuted"}
+#: Number of findings that a session confirms by itself.
+MOST_CONFIRMED = 5
+_NEEDS_NCCL = "needs ranks of NCCL; these are CPU ranks"
 
 
 class Outcome(NamedTuple):
@@ -101,8 +123,8 @@ def _roce_gid(model: Model, subject: Subject, pairs: Sequence[Pair]) -> Mapping[
     ports = [port for node in _nodes(model, pairs) for port in active_ports(listed(model.nodes[node], "ib"))]
     common: set[int] | None = None
     for port in ports:
-        found = {gid["index"] for gid in dicts(port.get("gids")) if _is_roce_v2(gid) and "index" in gid}
-        common = found if common is None else common & found
+        indexes = {gid["index"] for gid in dicts(port.get("gids")) if _is_roce_v2(gid) and "index" in gid}
+        common = indexes if common is None else common & indexes
     if not common or any(port.get("link_layer") != "Ethernet" for port in ports):
         return None
     return {"NCCL_IB_GID_INDEX": str(min(common))}
@@ -215,36 +237,13 @@ EXPERIMENTS: dict[ExperimentKind, ExperimentSpec] = {
     ),
 }
 
-#: Experiments about pairs without a common component.
-PAIR_EXPERIMENTS = (
-    ExperimentKind.ALONE,
-    ExperimentKind.PARTNERS,
-    ExperimentKind.SOCKET,
-    ExperimentKind.GID,
-    ExperimentKind.NO_P2P,
-)
-
 
 def experiments_text(experiments: Sequence[ExperimentKind]) -> str:
     """Return experiments in words: ``alone; with other partners``."""
     return "; ".join(EXPERIMENTS[kind].name for kind in experiments)
 
 
-#: Maximum number of bad pairs, of further partners and of controls in an experiment.
-_SAMPLE, _PARTNERS, _CONTROLS = 2, 2, 2
-#: Maximum number of cells of a finding and of endpoints among which they are chosen.
-_MOST_CELLS, _MOST_ENDS = 256, 32
-#: Factor by which an outcome makes a component likelier, and weight of what is not among the rivals.
-_FACTOR, _UNNAMED = 4.0, 0.1
-#: Confidence of a finding without rivals before its first experiment; smallest weight of a rival that is named.
-_UNKNOWN, _LEAST = 0.5, 0.05
-#: Factor by which a slow collective has to gain for an experiment to explain it.
-_FASTER = 1.15
 _KNOWN = frozenset(kind.value for kind in EXPERIMENTS)
-_WORDS = {1: "confirmed", 0: "tested", -1: "refuted"}
-#: Number of findings that a session confirms by itself.
-MOST_CONFIRMED = 5
-_NEEDS_NCCL = "needs ranks of NCCL; these are CPU ranks"
 
 
 class GroupFact(NamedTuple):
@@ -273,7 +272,7 @@ def planned(model: Model, finding: Finding) -> list[Experiment]:
     nccl = any(end.kind == "gpu" for end in model.endpoints) and model.options.get("engine") != "gloo"
     cells = sorted(finding.cells) if finding.rule.experiments else []
     cells = cells[:: max(1, len(cells) // _MOST_CELLS)]
-    found = []
+    experiments = []
     for kind in finding.rule.experiments:
         spec = EXPERIMENTS[kind]
         sample = _sample(model, cells, spec)
@@ -282,7 +281,7 @@ def planned(model: Model, finding: Finding) -> list[Experiment]:
         env = spec.env(model, finding.subject, pairs) if pairs or groups else None
         if env is None:
             continue
-        found.append(
+        experiments.append(
             Experiment(
                 rule=finding.rule.id,
                 subject=tuple(map(str, finding.subject)),
@@ -295,12 +294,12 @@ def planned(model: Model, finding: Finding) -> list[Experiment]:
                 problem=_NEEDS_NCCL if env and not nccl else "",
             )
         )
-    return found
+    return experiments
 
 
 def _groups_of(finding: Finding) -> list[GroupFact]:
-    found = finding.facts.get("groups")
-    return [one for one in found if isinstance(one, GroupFact)] if isinstance(found, tuple) else []
+    groups = finding.facts.get("groups")
+    return [one for one in groups if isinstance(one, GroupFact)] if isinstance(groups, tuple) else []
 
 
 def first_planned(model: Model, found: Iterable[Finding]) -> list[Experiment]:
@@ -363,11 +362,9 @@ def _names_of(model: Model, subject: Subject) -> set[str]:
 
 def _partner_rank(model: Model, pair: Pair, way: Pair, *, passing: bool) -> tuple[bool, bool]:
     """Return what orders pairs with other partners: the same class first, then passing or other ones."""
-    last = model.latest(Layer.P2P, *way)
+    last, class_of = model.latest(Layer.P2P, *way), model.table.class_between
     bad = last is not None and model.verdict(last).bad
-    return model.table.class_between(*way) is not model.table.class_between(
-        *pair
-    ), bad if passing else last is not None and not bad
+    return class_of(*way) is not class_of(*pair), bad if passing else last is not None and not bad
 
 
 def _controls(model: Model, finding: Finding, pair: Pair, tested: Iterable[Pair]) -> list[Pair]:
@@ -376,7 +373,7 @@ def _controls(model: Model, finding: Finding, pair: Pair, tested: Iterable[Pair]
     near = [end for end in _near(model, pair) if str(end) not in without]
     bad = model.latest(Layer.P2P, *pair)
     known = {frozenset(one) for one in tested}
-    found = []
+    controls = []
     for source, target in itertools.permutations(near, 2):
         way = str(source), str(target)
         last = model.latest(Layer.P2P, *way)
@@ -384,10 +381,10 @@ def _controls(model: Model, finding: Finding, pair: Pair, tested: Iterable[Pair]
             continue
         if model.verdict(last) is Verdict.OK and way not in finding.cells and way[::-1] not in finding.cells:
             known.add(frozenset(way))
-            found.append(way)
-            if len(found) == _CONTROLS:
+            controls.append(way)
+            if len(controls) == _CONTROLS:
                 break
-    return found
+    return controls
 
 
 def _near(model: Model, pair: Pair) -> list[Endpoint]:
@@ -415,7 +412,8 @@ def confirmed(model: Model, finding: Finding) -> Finding:
     subject, lines, votes = finding.subject, [], []
     # Pairs with other partners may be no cells of it.
     slow = bool(finding.facts.get("slowest") or finding.facts.get("of_usual"))
-    slow = slow or any(_is_slow(model, pair) for one in done for pair in one.event.pairs if pair in finding.cells)
+    latest = (model.latest(Layer.P2P, *pair) for one in done for pair in one.event.pairs if pair in finding.cells)
+    slow = slow or any(last is not None and model.verdict(last) is Verdict.SLOW for last in latest)
     for one in done:
         if problem := one.event.problem:
             lines.append(
@@ -548,26 +546,21 @@ def _result_text(tried: Tried, pairs: Sequence[Pair], how: str, *, passed: bool,
     return f"{_names(pairs)} {verbs[len(pairs) > 1]} {how}{detail}"
 
 
-def _is_slow(model: Model, pair: Pair) -> bool:
-    last = model.latest(Layer.P2P, *pair)
-    return last is not None and model.verdict(last) is Verdict.SLOW
-
-
 def _passes(model: Model, tried: Tried, paths: Container[Path], pair: Pair, *, slow: bool) -> bool | None:
     """Return whether a pair passed in an experiment, and as fast as controls if it was slow; None if unknown."""
-    found = tried.results.get(pair)
-    if found is None or found.verdict is not Verdict.OK:
-        return False if found is not None and found.verdict.bad else None
+    result = tried.results.get(pair)
+    if result is None or result.verdict is not Verdict.OK:
+        return False if result is not None and result.verdict.bad else None
     if paths:
-        return path_of(found.transport) in paths
+        return path_of(result.transport) in paths
     if not slow:
         return True
-    key = model.key_of(found)
+    key = model.key_of(result)
     usual, limit = model.median(Layer.P2P, key), model.limit(Layer.P2P, key)
     beside = [m for way in tried.event.controls if (m := tried.results.get(way)) is not None]
     values = [m.value for m in beside if m.value is not None and model.key_of(m) == key]
     # With other variables, values of the session are not a measure.
     reference = statistics.median(values) if values else None if tried.event.env else usual
-    if reference is None or not usual or limit is None or found.value is None:
+    if reference is None or not usual or limit is None or result.value is None:
         return None
-    return found.value >= reference * limit / usual
+    return result.value >= reference * limit / usual

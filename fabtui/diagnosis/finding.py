@@ -28,6 +28,8 @@ ItemT = TypeVar("ItemT")
 _STEP = 256
 #: Computation that returns a result and yields after each small step, so that it never blocks keys for long.
 Steps = Generator[None, None, ResultT]
+#: All rules, in the order in which they are checked. `fabtui.diagnosis.diagnosis` imports every module of rules.
+RULES: list[Rule[Any]] = []
 
 
 def finished(steps: Steps[ResultT]) -> ResultT:
@@ -202,7 +204,6 @@ class Finding:
 
     @property
     def known(self) -> bool:
-        """True if the user has acknowledged it."""
         return self.acknowledged is not None
 
     @property
@@ -311,10 +312,6 @@ class Rule(ABC, Generic[ContextT]):
             weight,
             blames,
         )
-
-
-#: All rules, in the order in which they are checked. `fabtui.diagnosis.diagnosis` imports every module of rules.
-RULES: list[Rule[Any]] = []
 
 
 def register(rule: RuleT) -> RuleT:

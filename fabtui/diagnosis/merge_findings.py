@@ -30,6 +30,8 @@ _PARTS = {"FT123": "FT124"}
 CONNECTIONS = frozenset({"FT206", "FT209", "FT210"})
 #: Rules about addresses and routes of nodes: no other cause is as likely.
 _FACTS = frozenset({"FT230", "FT231", "FT232", "FT233", "FT234", "FT236", "FT237", "FT238"})
+#: Subjects from which the pairs of a finding do not follow.
+_VAGUE = (Kind.FABRIC, Kind.PAIRS)
 
 
 def joined(
@@ -37,27 +39,24 @@ def joined(
 ) -> Steps[tuple[list[Finding], list[Finding]]]:
     """Return findings about results with what explains them, and the facts that explain none of them.
 
-    Args:
-        model: The session model.
-        results: Findings about pairs and addresses, the components to blame first.
-        facts: Findings about ports, links and the state of nodes.
+    Results are about pairs and addresses, the components to blame first; facts are about ports, links and nodes.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for one in results:
         if one.rule.id in CONNECTIONS and one.facts.get("protocols") != "UDP":
-            found = [*_without_consequences(found, one), one]
+            findings = [*_without_consequences(findings, one), one]
             continue
-        at = _of_same_cells(found, one)
+        at = _of_same_cells(findings, one)
         if at is None:
-            found.append(one)
+            findings.append(one)
         else:
-            found[at] = _folded(found[at], one)
+            findings[at] = _folded(findings[at], one)
         yield
-    found = _of_same_subject(found)
+    findings = _of_same_subject(findings)
     left: list[Finding] = []
     # What is about several devices first: what is about one of them alone is a part of it.
     for fact in sorted(facts, key=lambda one: (one.rule.id not in _PARTS.values(), -len(_devices_of(one)))):
-        at = next((at for at, one in enumerate(found) if _explains(model, fact, one)), None)
+        at = next((at for at, one in enumerate(findings) if _explains(model, fact, one)), None)
         if at is None:
             at = next((at for at, one in enumerate(left) if _same_device(fact, one)), None)
             if at is None:
@@ -65,9 +64,9 @@ def joined(
             else:
                 left[at] = _with_fact(left[at], fact)
         else:
-            found[at] = _with_fact(found[at], fact)
+            findings[at] = _with_fact(findings[at], fact)
         yield
-    return found, left
+    return findings, left
 
 
 def _of_same_subject(found: Sequence[Finding]) -> list[Finding]:
@@ -225,10 +224,6 @@ def _next_to(model: Model, subject: Subject) -> list[Subject]:
         node, _, nic = subject.name.partition(" ")
         return [Subject(Kind.GPU, str(end)) for end in model.table.of_node(node) if end.port_name == nic]
     return []
-
-
-#: Subjects from which the pairs of a finding do not follow.
-_VAGUE = (Kind.FABRIC, Kind.PAIRS)
 
 
 def finding_key(finding: Finding) -> str:

@@ -87,7 +87,7 @@ class PairChange(NamedTuple):
         return not self.bad, list(Status).index(self.status), -_RANK.get(self.now, 0), gain
 
 
-class Difference(NamedTuple):
+class MethodDifference(NamedTuple):
     """Differences of method between two sessions: ``endpoints``, ``message sizes`` or ``engines``; sizes in bytes."""
 
     what: str
@@ -105,7 +105,7 @@ class SessionDiff:
     new: list[Finding]  #: Findings of the later session only, the worst first.
     gone: list[Finding]  #: Findings of the earlier session only.
     still: list[Finding]  #: Findings of both, as they are in the later one.
-    differences: list[Difference]  #: What limits the comparison of values.
+    differences: list[MethodDifference]  #: What limits the comparison of values.
     sessions: tuple[Diagnosis, Diagnosis]  #: The earlier and the later session.
 
     @property
@@ -132,29 +132,29 @@ def session_diff(then: Model, now: Model) -> SessionDiff:
     before = _by_key(then, {layer: rows for layer, (rows, _) in rest.items()})
     after = _by_key(now, {layer: rows for layer, (_, rows) in rest.items()})
     for key in {**before, **after}:
-        one = _pair_change(then, now, key, before.get(key, {}), after.get(key, {}))
-        counts.setdefault(key.layer, Counter())[one.status] += 1
-        if one.status is not Status.SAME:
-            changed.append(one)
+        changed_pair = _pair_change(then, now, key, before.get(key, {}), after.get(key, {}))
+        counts.setdefault(key.layer, Counter())[changed_pair.status] += 1
+        if changed_pair.status is not Status.SAME:
+            changed.append(changed_pair)
     facts = None
     if has_facts(then) and has_facts(now):
         facts = changes_since(earlier_of(NodeContext(then).table), NodeContext(now).table)
     sessions = diagnose(then), diagnose(now)
-    earlier, found = (one.all_findings for one in sessions)
-    known, present = _keys(earlier), _keys(found)
+    earlier, later = (changed_pair.all_findings for changed_pair in sessions)
+    known, present = _keys(earlier), _keys(later)
     return SessionDiff(
-        sorted(changed, key=lambda one: one.badness),
+        sorted(changed, key=lambda changed_pair: changed_pair.badness),
         counts,
         facts,
-        new=[one for one in found if _key(one) not in known],
-        gone=[one for one in earlier if _key(one) not in present],
-        still=[one for one in found if _key(one) in known],
+        new=[changed_pair for changed_pair in later if _key(changed_pair) not in known],
+        gone=[changed_pair for changed_pair in earlier if _key(changed_pair) not in present],
+        still=[changed_pair for changed_pair in later if _key(changed_pair) in known],
         differences=list(_differences(then, now)),
         sessions=sessions,
     )
 
 
-def _differences(then: Model, now: Model) -> Iterator[Difference]:
+def _differences(then: Model, now: Model) -> Iterator[MethodDifference]:
     """Yield kinds of endpoints, sizes and engines of the tests of pairs, where the sessions have none in common."""
     found: dict[str, list[Sequence[str | int]]] = {
         "endpoints": [sorted({end.name or end.kind for end in model.endpoints}) for model in (then, now)],
@@ -163,7 +163,7 @@ def _differences(then: Model, now: Model) -> Iterator[Difference]:
     }
     for what, (before, after) in found.items():
         if before and after and not {*before} & {*after}:
-            yield Difference(what, before, after)
+            yield MethodDifference(what, before, after)
 
 
 def _same(then: Model, now: Model, layer: Layer) -> tuple[int, list[int], list[int]] | None:
@@ -197,10 +197,10 @@ def _pair_change(
     then: Model, now: Model, key: Key, before: dict[int | None, Measurement], after: dict[int | None, Measurement]
 ) -> PairChange:
     sizes = [size for size in before if size in after]
-    found = [_change(then, now, key, before[size], after[size]) for size in sizes]
-    if not found:
-        found = [_change(then, now, key, _largest(before), _largest(after))]
-    return min(found, key=lambda one: one.badness)
+    changes = [_change(then, now, key, before[size], after[size]) for size in sizes]
+    if not changes:
+        changes = [_change(then, now, key, _largest(before), _largest(after))]
+    return min(changes, key=lambda one: one.badness)
 
 
 def _largest(sizes: dict[int | None, Measurement]) -> Measurement | None:
@@ -210,14 +210,14 @@ def _largest(sizes: dict[int | None, Measurement]) -> Measurement | None:
 def _change(then: Model, now: Model, key: Key, before: Measurement | None, after: Measurement | None) -> PairChange:
     old, new = _verdict(then, before), _verdict(now, after)
     compared = change(before, after, new)
-    found = PairChange(key, Status.SAME, old, new, before, after, compared.ratio)
+    changed = PairChange(key, Status.SAME, old, new, before, after, compared.ratio)
     if {old, new} <= _RANK.keys() and (kinds := _other_kinds(then, now, key)):
-        return found._replace(status=Status.NOT_COMPARABLE, ratio=None, reason=kinds)
-    gain = None if key.layer in _NOISY or (key.layer is Layer.WORLD and _passes_alone(now, after)) else found.gain
+        return changed._replace(status=Status.NOT_COMPARABLE, ratio=None, reason=kinds)
+    gain = None if key.layer in _NOISY or (key.layer is Layer.WORLD and _passes_alone(now, after)) else changed.gain
     status = _status(_RANK.get(old), _RANK.get(new), gain)
     if status is Status.SAME and {old, new} <= _RANK.keys() and compared.verdict is Verdict.INCONCLUSIVE:
-        return found._replace(status=Status.NOT_COMPARABLE, reason=compared.text)
-    return found._replace(status=status)
+        return changed._replace(status=Status.NOT_COMPARABLE, reason=compared.text)
+    return changed._replace(status=status)
 
 
 def _other_kinds(then: Model, now: Model, key: Key) -> str:
@@ -228,8 +228,8 @@ def _other_kinds(then: Model, now: Model, key: Key) -> str:
 
 def _kinds(model: Model, key: Key) -> str | None:
     numbers = [model.table.number(name) for name in (key.src, key.dst)]
-    found = dict.fromkeys("none" if at is None else model.endpoints[at].kind.upper() for at in numbers)
-    return None if "none" in found else " and ".join(found)
+    kinds = dict.fromkeys("none" if at is None else model.endpoints[at].kind.upper() for at in numbers)
+    return None if "none" in kinds else " and ".join(kinds)
 
 
 def _status(old: int | None, new: int | None, gain: float | None) -> Status:
@@ -241,10 +241,10 @@ def _status(old: int | None, new: int | None, gain: float | None) -> Status:
 
 
 def _verdict(model: Model, one: Measurement | None) -> Verdict:
-    found = Verdict.UNTESTED if one is None else model.verdict(one)
+    verdict = Verdict.UNTESTED if one is None else model.verdict(one)
     # Beside all other traffic a value may be low by chance, see `Model.confirmed`.
-    by_chance = found is Verdict.SLOW and one is not None and one.layer is Layer.WORLD and _passes_alone(model, one)
-    return Verdict.OK if by_chance else found
+    by_chance = verdict is Verdict.SLOW and one is not None and one.layer is Layer.WORLD and _passes_alone(model, one)
+    return Verdict.OK if by_chance else verdict
 
 
 def _passes_alone(model: Model, one: Measurement | None) -> bool:

@@ -1,4 +1,4 @@
-"""Tables of collectives: one row per collective, group, message size and arm."""
+"""Tables of collectives, one row per collective, group, message size and arm; and published bandwidths beside them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fabtui.diagnosis.knowledge.published_ranges import PublishedComparison, PublishedRange, published
 from fabtui.diagnosis.pairs.ab_comparison import KINDS, group_name
 from fabtui.export.atomic_write import write_text
 from fabtui.export.formats import JsonObject, members, table_text
 from fabtui.model.endpoints import FIRST_RANKS
+from fabtui.model.layers import COLLECTIVES
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
+from fabtui.presentation.numbers import size_text, value_text
 from fabtui.sanitize import one_line
 
 #: Number at the end of the name of a rail.
 _NUMBER = re.compile(r"[0-9]{1,9}$")
+_WORDS = {"nvls": "with NVLS", "ring": "without NVLS"}
 
 
 class CollectiveRow(NamedTuple):
@@ -50,9 +54,8 @@ def table_rows(model: Model) -> list[CollectiveRow]:
             group = (0, 0, 0)
         elif m.src == m.dst:
             # Rails are not nodes, and rail10 comes behind rail9.
-            group = (
-                (1, places[m.src], 0) if m.src in places else (2, len(m.src), int((_NUMBER.findall(m.src) or [-1])[0]))
-            )
+            rail = int((_NUMBER.findall(m.src) or [-1])[0])
+            group = (1, places[m.src], 0) if m.src in places else (2, len(m.src), rail)
         else:
             group = (3, places.get(m.src, -1), places.get(m.dst, -1))
         return (arms.get(m.arm, len(arms)), kinds.index(m.layer), *group, m.asked_bytes or 0)
@@ -74,14 +77,12 @@ class SweepRow(NamedTuple):
 def group_sweep(model: Model) -> list[SweepRow]:
     """Return the collectives over numbers of ranks: by collective, message size and number."""
     names: list[str | None] = [None, *model.comparison[1:]]
-    found: dict[tuple[str, int, int], dict[str | None, CollectiveRow]] = {}
+    rows: dict[tuple[str, int, int], dict[str | None, CollectiveRow]] = {}
     for row in table_rows(model):
         if row.group not in model.nodes and (count := FIRST_RANKS.fullmatch(row.group)) is not None:
-            found.setdefault((row.kind, row.bytes or 0, int(count[1])), {})[row.arm] = row
-    order = sorted(found, key=lambda key: (list(KINDS.values()).index(key[0]), *key[1:]))
-    return [
-        SweepRow(kind, size or None, count, [*map(found[kind, size, count].get, names)]) for kind, size, count in order
-    ]
+            rows.setdefault((row.kind, row.bytes or 0, int(count[1])), {})[row.arm] = row
+    order = sorted(rows, key=lambda key: (list(KINDS.values()).index(key[0]), *key[1:]))
+    return [SweepRow(kind, size or None, n, [*map(rows[kind, size, n].get, names)]) for kind, size, n in order]
 
 
 def sweep_json(model: Model) -> list[JsonObject]:
@@ -134,3 +135,47 @@ def _number(m: Measurement, name: str) -> Any:
     value = (m.extra or {}).get(name)
     kinds = int if name in ("ranks", "wrong") else (int, float)
     return value if isinstance(value, kinds) and not isinstance(value, bool) else None
+
+
+def published_text(comparison: PublishedComparison) -> str:
+    """Return a measured collective beside the published values, with their message size and sources."""
+    measured, where, ends, rows = comparison
+    value, size, nics = measured.value, measured.asked_bytes or 0, rows[0].nics
+    algorithm = str((measured.extra or {}).get("algorithm") or "").lower()
+    what = f"{len(ends)} x {rows[0].gpu}"
+    if (nodes := len({end.node for end in ends})) > 1:
+        what += f" on {nodes} nodes" + (f" with {nics[0]} x {nics[1]} Gb/s" if nics else "")
+    shown = "-" if value is None else value_text(value)
+    text = f"{shown} GB/s over {one_line(where, 80)}: published for {what}: {', '.join(map(_part, rows))}"
+    if any(row.algorithm for row in rows) and algorithm:
+        text += f"; NVLS was {'used' if algorithm.startswith('nvls') else 'not used'}"
+    least = min((row.bytes for row in rows if row.bytes), default=0)
+    if size < least:
+        text += f"; these are from {size_text(least)} on, this is {size_text(size)}"
+    return f"{text} ({'; '.join(dict.fromkeys(row.source for row in rows))})"
+
+
+def published_json(model: Model) -> list[dict[str, Any]]:
+    """Return the measured collectives beside published values as JSON objects, bandwidths in GB/s."""
+    return [
+        {
+            "collective": kind,
+            "over": comparison.where,
+            "bytes": comparison.measured.asked_bytes,
+            "busbw": comparison.measured.value,
+            "text": published_text(comparison),
+            "ranges": [
+                {"low": row.busbw[0], "high": row.busbw[1], "bytes": row.bytes or None}
+                | {"source": row.source, "date": row.date, "algorithm": row.algorithm or None}
+                for row in comparison.rows
+            ],
+        }
+        for kind in COLLECTIVES
+        for comparison in published(model, kind)
+    ]
+
+
+def _part(row: PublishedRange) -> str:
+    low, high = map(value_text, row.busbw)
+    words = [low if low == high else f"{low} to {high}", "GB/s", _WORDS.get(row.algorithm, "")]
+    return " ".join(filter(None, [*words, "" if row.bytes else "at an unknown size"]))

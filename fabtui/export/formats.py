@@ -90,7 +90,6 @@ def head(kind: str) -> JsonObject:
 
 
 def members(one: object, *names: str) -> JsonObject:
-    """Return attributes that JSON has under their names."""
     return {name: getattr(one, name) for name in names}
 
 

@@ -44,7 +44,6 @@ _TYPES: dict[str, Any] = {
 
 
 def _types(names: Iterable[str], **own: Any) -> dict[str, Any]:
-    """Return the types of the columns of a frame, with some of its own."""
     return {name: own.get(name, _TYPES.get(name, "object")) for name in names}
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fabtui.export.formats import FORMATS, address, cleaned, table_text, when
+from fabtui.export.formats import cleaned, head, table_text, when
+from fabtui.export.formats import json_text as text_of
 from fabtui.history.components import Component
 from fabtui.history.query import Course, Overview
 from fabtui.presentation.component_history import overview_sentence
 from fabtui.sanitize import one_line
 
-KIND = "fabtui history"
 #: Columns of the CSV: a row for each day and value, and for each finding.
 COLUMNS = ("component", "identity", "place", "time", "what", "name", "value", "unit", "sessions", "lowest", "text")
 #: Attributes that JSON has under their names, and their times.
@@ -29,9 +28,7 @@ _TIMES = frozenset({"day", "first", "last", "since", "until"})
 def json_text(overview: Overview) -> str:
     """Return the history as the text of a JSON file; times are ISO 8601 in UTC."""
     value = {
-        "kind": KIND,
-        "format": FORMATS["history"],
-        "$schema": address("history"),
+        **head("history"),
         "since": when(overview.since) or None,
         "subject": overview.subject or None,
         "sentence": overview_sentence(overview),
@@ -54,7 +51,7 @@ def json_text(overview: Overview) -> str:
         "version_steps": [_values(one, _STEP) for one in overview.version_steps],
         "courses": [_course(one) for one in overview.courses],
     }
-    return json.dumps(cleaned(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return text_of(cleaned(value))
 
 
 def _values(one: object, names: Sequence[str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from fabtui.diagnosis.merge_findings import in_order
 from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, relayed
 from fabtui.diagnosis.pairs.traffic_path import carrier
 from fabtui.diagnosis.running_job.job_verdict import JobVerdict
-from fabtui.export.collectives_table import sweep_json
+from fabtui.export.collectives_table import published_json, sweep_json
 from fabtui.export.formats import FORMATS, JsonObject, address, cleaned, cleaned_object, json_text, members, when
 from fabtui.jobs.monitor.iteration_times import Iteration
 from fabtui.jobs.monitor.report import JobReport
@@ -20,7 +20,6 @@ from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.presentation.healthy_text import as_json as healthy_json
-from fabtui.presentation.published_text import as_json as published_json
 from fabtui.presentation.verdict_line import sentence_of
 
 #: Version of the format of a job's report; it grows if a value changes its meaning or goes.

@@ -134,10 +134,8 @@ class Parts:
             port = Port(ca, port_number)
             guid = guids.get(port) or text(entry.get("guid"))
             self.ports[record.name, str(port)] = _component(PartKind.PORT, _known(guid), f"{record.name} {port}")
-        interfaces = {
-            text(port.get("netdev")): f"{text(port.get('ca'))}/{port.get('port')}"
-            for port in probed(record, "rdma", "ports")
-        }
+        ports = probed(record, "rdma", "ports")
+        interfaces = {text(port.get("netdev")): f"{text(port.get('ca'))}/{port.get('port')}" for port in ports}
         for nic in probed(record, "rdma", "nics"):
             interface = text(nic.get("interface"))
             if (serial := _known(field(nic.get("module"), "serial"))) is not None:
@@ -216,12 +214,8 @@ class Parts:
             for name in names:
                 total = totals.get(name, 0)
                 # A counter at its limit has stopped: its total is unknown from then on.
-                yield Counted(
-                    component,
-                    name,
-                    None if isinstance(full, list) and name in full else total,
-                    moved.get(place, {}).get(name, 0),
-                )
+                stopped = isinstance(full, list) and name in full
+                yield Counted(component, name, None if stopped else total, moved.get(place, {}).get(name, 0))
             if not names:
                 yield Counted(component, "errors", 0, 0)
 

@@ -120,9 +120,8 @@ def own_shares(source: _Numbers, target: _Numbers, share: _Numbers, ends: int) -
     for step in range(_STEPS):
         if step >= _PLAIN_STEPS:
             weight = 1 / np.maximum(np.abs(values - own[each] - own[others]), _FITS)
-        means = np.bincount(each, (values - own[others]) * weight, ends) / np.maximum(
-            np.bincount(each, weight, ends), 1e-12
-        )
+        weights = np.maximum(np.bincount(each, weight, ends), 1e-12)
+        means = np.bincount(each, (values - own[others]) * weight, ends) / weights
         # Half a step: whole ones overshoot where two groups only have pairs with each other.
         own = (own + means) / 2
     return own

@@ -320,9 +320,8 @@ class HistoryWriter:
             "INSERT OR REPLACE INTO share VALUES (?, ?, ?, ?, ?)",
             [(session, number(part), kind, round(share, 4), bad) for part, kind, share, bad in entry.shares],
         )
-        base.executemany(
-            "INSERT OR REPLACE INTO usual VALUES (?, ?, ?, ?)", [(session, *usual) for usual in entry.usual]
-        )
+        usual = [(session, *value) for value in entry.usual]
+        base.executemany("INSERT OR REPLACE INTO usual VALUES (?, ?, ?, ?)", usual)
         base.executemany(
             "INSERT INTO finding VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [

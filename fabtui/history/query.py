@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
+from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,6 +41,7 @@ _LEAST_HOURS = 1.0
 _LONGEST_GAP = 60 * DAY
 _SEVERITIES: tuple[str, ...] = tuple(Severity)
 _Key = tuple[PartKind, str]
+_Only = Collection[int] | None
 
 
 class PastSession(NamedTuple):
@@ -150,9 +151,7 @@ def start_before(when: float) -> float:
     return max(0.0, (when - USUAL_TIME) // DAY * DAY)
 
 
-def read_overview(
-    path: Path, since: float, subject: str = "", *, until: float = math.inf, courses: int = 0
-) -> Overview:
+def read_overview(path: Path, since: float, subject: str = "", *, until: float = inf, courses: int = 0) -> Overview:
     """Read the overview of a history: of the sessions from a time to a time (epoch seconds).
 
     It has the courses of a subject (a node, an endpoint, a port or an identity), or of the first components that stand
@@ -170,7 +169,7 @@ def read_overview(
 class SiteHistory:
     """Queries over the file of a site, about the sessions that began before a time; of counters, before its day."""
 
-    def __init__(self, base: sqlite3.Connection, until: float = math.inf) -> None:
+    def __init__(self, base: sqlite3.Connection, until: float = inf) -> None:
         self._base = base
         self._until = until
         ((latest,),) = base.execute("SELECT max(started) FROM session WHERE started < ?", (until,))
@@ -196,16 +195,13 @@ class SiteHistory:
         shown, sessions, steps = self.courses(parts, since), self.sessions(since), self.version_steps(since)
         return Overview(path, since, self._until, total, sessions, standouts, subject, shown, steps)
 
-    def rows(
-        self, query: str, since: float, *more: object, only: Collection[int] | None = None
-    ) -> Iterator[tuple[Any, ...]]:
+    def rows(self, query: str, since: float, *more: object, only: _Only = None) -> Iterator[tuple[Any, ...]]:
         """Return the rows of a query about the sessions of a time, or some of their components: its ``{where}``."""
         among = "" if only is None else f" AND component IN ({', '.join(map(str, only))})"
         where = f"WHERE started >= ? AND started < ?{among}"
         return self._base.execute(query.format(where=where), (since, self._until, *more))
 
     def sessions(self, since: float = 0.0) -> list[PastSession]:
-        """Return the latest sessions that began after a time (epoch seconds), the newest first."""
         rows = self.rows(
             "SELECT started, nodes, endpoints, exit, versions, recording, software, text FROM session {where}"
             " ORDER BY started DESC LIMIT ?",
@@ -221,7 +217,6 @@ class SiteHistory:
         return sessions
 
     def count(self, since: float = 0.0) -> int:
-        """Return the number of sessions that began after a time (epoch seconds)."""
         return sum(1 for _ in self.rows("SELECT 1 FROM session {where}", since))
 
     def find(self, subject: str) -> list[Component]:
@@ -247,7 +242,6 @@ class SiteHistory:
         return sorted(parts, key=lambda part: (order.index(part.kind), part.place, part.identity))[:_MOST_PARTS]
 
     def courses(self, parts: Iterable[Component], since: float = 0.0) -> list[Course]:
-        """Return the courses of components since a time (epoch seconds)."""
         wanted = dict.fromkeys(parts)
         numbers = {part: number for number, part in self.components.items() if part in wanted}
         only = {*numbers.values()}
@@ -297,11 +291,9 @@ class SiteHistory:
             if sum(a in bad and b not in bad for a, b in pairwise(seen)) > 1:
                 turn = Turn.FLAPS
             when, counts = (every[0].time, last.time), (times, max(times, sum(seen.values())))
-            standout = Standout(
-                component, turn, rule, str(last.title), last.severity, *when, *counts, lowest.get(component)
-            )
-            if component not in worst or standout.badness < worst[component].badness:
-                worst[component] = standout
+            row = Standout(component, turn, rule, str(last.title), last.severity, *when, *counts, lowest.get(component))
+            if component not in worst or row.badness < worst[component].badness:
+                worst[component] = row
         for finding in self.findings:
             facts, part = finding.facts, finding.facts.get("component")
             if isinstance(part, Component):
@@ -309,10 +301,8 @@ class SiteHistory:
                 turn = Turn.DEGRADES if facts.get("degrades") else Turn.FLAPS
                 severities = [str(finding.severity), *([known.severity] if known else [])]
                 when = float(facts.get("since_time") or 0.0), float(facts.get("last_time") or self._latest)
-                counts, words = (
-                    (known.sessions, known.of) if known else (0, 0),
-                    str(facts.get("words") or finding.rule.title),
-                )
+                counts = (known.sessions, known.of) if known else (0, 0)
+                words = str(facts.get("words") or finding.rule.title)
                 worse = min(severities, key=_SEVERITIES.index)
                 worst[part] = Standout(part, turn, finding.rule.id, words, worse, *when, *counts, lowest.get(part))
         return sorted(worst.values(), key=lambda standout: standout.badness)[:MOST_COMPONENTS]
@@ -333,7 +323,6 @@ class SiteHistory:
 
     @cached_property
     def evidence(self) -> PastEvidence:
-        """Evidence of the days before the latest session."""
         since = (self._latest - WINDOW * DAY) // DAY * DAY
         return PastEvidence(
             shares=self._shares(since),
@@ -346,7 +335,7 @@ class SiteHistory:
             gpu_of=self._gpu_of(),
         )
 
-    def _shares(self, since: float, only: Collection[int] | None = None) -> dict[tuple[Component, str], list[Share]]:
+    def _shares(self, since: float, only: _Only = None) -> dict[tuple[Component, str], list[Share]]:
         """Return the shares of a day by component, and by layer and class, of all components or of some."""
         shares: dict[tuple[Component, str], list[Share]] = {}
         for number, kind, day, first, mean, lowest, sessions, bad in self.rows(
@@ -360,9 +349,7 @@ class SiteHistory:
             shares.setdefault((self.components[number], str(kind)), []).append(share)
         return shares
 
-    def _rates(
-        self, since: float, only: Collection[int] | None = None
-    ) -> dict[tuple[Component, str], list[HourlyRate]]:
+    def _rates(self, since: float, only: _Only = None) -> dict[tuple[Component, str], list[HourlyRate]]:
         """Return the counts of each component by counter: differences of totals, else increases within sessions."""
         last = min(self._until, 1e12) // DAY
         rows = self._base.execute(
@@ -467,12 +454,12 @@ class RememberedFindings:
         #: What the rules about earlier sessions find.
         self.findings = tuple(past.findings)
         #: What stands out in the 30 days before.
-        self.overview = past.overview(path, start_before(before) if math.isfinite(before) else 0.0)
+        self.overview = past.overview(path, start_before(before) if isfinite(before) else 0.0)
         rows = base.execute(
             "SELECT started FROM session WHERE started < ? ORDER BY started DESC LIMIT ?", (before, _MOST_REMEMBERED)
         )
         self._sessions = sorted(started for (started,) in rows)
-        since = self._sessions[0] if self._sessions else math.inf
+        since = self._sessions[0] if self._sessions else inf
         for started, key, rule, number, place in past.rows(
             "SELECT started, finding.key, rule, component, place FROM finding JOIN session ON session = number {where}"
             " ORDER BY started",
@@ -533,7 +520,7 @@ class RememberedFindings:
         )
 
 
-def remembered(path: Path, before: float = math.inf) -> RememberedFindings | None:
+def remembered(path: Path, before: float = inf) -> RememberedFindings | None:
     """Return the findings of a history before a time (epoch seconds); None without any.
 
     Raises:

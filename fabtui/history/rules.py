@@ -360,13 +360,8 @@ class Recurs(HistoryRule):
             if len(starts) < _TIMES or component in explained:
                 continue
             last = recent[-1]
-            facts: dict[str, object] = {
-                "rule": rule,
-                "times": len(starts),
-                "days": last.day - recent[0].day + 1,
-                "words": last.title,
-            }
-            facts |= {"last": date_of(last.time), "last_time": last.time}
+            facts: dict[str, object] = {"rule": rule, "times": len(starts), "days": last.day - recent[0].day + 1}
+            facts |= {"words": last.title, "last": date_of(last.time), "last_time": last.time}
             yield self.about(component, days[0].time, **facts)
 
 
@@ -383,13 +378,8 @@ class MovedWithIt(HistoryRule):
 
     def check(self, context: HistoryContext) -> Iterator[Finding]:
         for component, move in context.moves.items():
-            facts: dict[str, object] = {
-                "rule": move.rule,
-                "kind": component.kind.words,
-                "place": component.place,
-                "old": move.old,
-            }
-            facts |= {"sessions": sum(day.sessions for day in move.days), "words": move.days[-1].title}
+            facts: dict[str, object] = {"rule": move.rule, "kind": component.kind.words, "place": component.place}
+            facts |= {"old": move.old, "sessions": sum(day.sessions for day in move.days), "words": move.days[-1].title}
             yield self.about(component, move.came, **facts)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import importlib
+import pkgutil
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fabtui.diagnosis.knowledge.pattern_set import PatternSet
 from fabtui.errors import InputError, argument
-from fabtui_node.parsers import catalogue
 from fabtui_node.parsers.base import Format, Likely
 
 #: Characters at the beginning and at the end of a text that are used to recognise it.
@@ -38,9 +39,8 @@ def chosen(name: str) -> Format:
     for form in every:
         if form.aliases and re.fullmatch(form.aliases, low):
             return form
-    raise InputError(
-        f"{argument('as')}: there is no kind {name!r}; there are {', '.join(sorted(formats(), key=str.lower))}"
-    )
+    known = ", ".join(sorted(formats(), key=str.lower))
+    raise InputError(f"{argument('as')}: there is no kind {name!r}; there are {known}")
 
 
 class Guess(NamedTuple):
@@ -51,10 +51,25 @@ class Guess(NamedTuple):
     others: list[str]  #: Names of the other formats it may have, the most likely first.
 
 
+def formats_in(package: str) -> dict[str, Format]:
+    """Return the formats that the modules of a package and of the packages in it declare in ``FORMATS``, by name.
+
+    Raises:
+        ValueError: Two formats have the same name.
+    """
+    folder: Any = importlib.import_module(package)
+    names = sorted(module.name for module in pkgutil.walk_packages(folder.__path__, package + "."))
+    declared = [form for name in names for form in getattr(importlib.import_module(name), "FORMATS", ())]
+    by_name = {form.name: form for form in declared}
+    if len(by_name) < len(declared):
+        raise ValueError("two formats have the same name")
+    return by_name
+
+
 @functools.cache
 def formats() -> dict[str, Format]:
     # Declarations of this side replace those of the node side: they have what fabtui makes of an output, too.
-    return catalogue.formats() | catalogue.formats_in("fabtui.importers.formats")
+    return formats_in("fabtui_node.parsers") | formats_in("fabtui.importers.formats")
 
 
 @functools.cache

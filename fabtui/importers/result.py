@@ -1,6 +1,7 @@
 """Result of reading one text: its kind, its values with their units, and lines not understood.
 
-Lines may have prefixes, which are removed if the text then has a likelier format, or more values in the same one.
+Lines may have prefixes, which are removed if the text then has a likelier format, or more values in the same one. Lines
+that a terminal, a pager or a mail program cut at its width are joined again.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 import collections
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fabtui.importers.catalogue import UNKNOWN, Guess, chosen, recognise
 from fabtui.importers.sources import Source
-from fabtui.importers.unwrapping import unwrapped
 from fabtui.sanitize import clean
 from fabtui_node.parsers.base import UNKNOWN_LINES, Format, Reading
 from fabtui_node.parsers.lines import without_escapes
@@ -93,6 +94,35 @@ _FIRST = re.compile(
     r"|\[?[\w.-]{1,60}@[\w.-]{1,80}[: ][^$#\n]{0,120}?\]?[$#]|[$%]) (?=[ \t]{0,80}\S)",
     re.ASCII,
 )
+#: Widths (characters) at which terminals and mail programs cut; prefixes such as ``> `` are on top of that.
+_NARROWEST, _WIDEST = 80, 144
+#: Maximum part of the lines that may be longer than the width: words around what was pasted.
+_LONGER = 0.1
+#: Maximum length of a text (characters): a copy out of a terminal is no longer.
+_LONGEST = 8 << 20
+_QUOTE = re.compile(r"(?:> ?)+|\| ")
+_TOKEN = re.compile(r"[^\s\[]{0,2}\[?[^\s\[]{0,40}")
+#: A time stamp with which a line of a log begins; a cut hardly falls just before one.
+_LINE_STAMP = re.compile(r"\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?!\d)")
+#: A day at the end of a line, whose time of day follows.
+_DAY_AT_END = re.compile(r"\d{4}-\d\d-\d\d[T ]?$")
+_LETTERS, _DIGITS = re.compile(r"[A-Za-z]+"), re.compile(r"\d+")
+#: Characters at the beginning and at the end of a long text by which is decided what to remove.
+_PART = 256 * 1024
+#: A variant with at least this part of the values of the best one is no worse.
+_ENOUGH = 0.8
+#: Labels of processes that are shown.
+_SHOWN = 4
+#: A text whose cut lines are joined has at least this part of the values: the rests of lines were taken for lines.
+_HALF = 0.5
+#: Widths of terminals: at these a single line is cut by one, not the longest of the text by chance.
+_USUAL_WIDTHS = frozenset((80, 100, 120, 132, 138))
+#: Depth to which values are counted.
+_DEEP = 40
+#: Maximum commands of a paste that are read one by one.
+_MOST_COMMANDS = 64
+#: Maximum characters kept of a text that is not recognised.
+MOST_RAW = 256 * 1024
 
 
 class Prefix(NamedTuple):
@@ -111,7 +141,6 @@ class Variant(NamedTuple):
     first: bool = False  #: True if a stamp or prompt before the first line is removed.
 
     def of(self, text: str) -> str:
-        """Return the text without these prefixes."""
         lines = normal_lines(_FIRST.sub("", text, count=1) if self.first and _FIRST.match(text) else text)
         for layer in self.layers:
             if layer.who and self.by_who:
@@ -192,20 +221,6 @@ def _together(lines: list[str], pattern: re.Pattern[str]) -> list[str]:
             label = match["who"]
         by_label.setdefault(label, []).append(line)
     return [line for of_one in by_label.values() for line in of_one]
-
-
-#: Characters at the beginning and at the end of a long text by which is decided what to remove.
-_PART = 256 * 1024
-#: A variant with at least this part of the values of the best one is no worse.
-_ENOUGH = 0.8
-#: Labels of processes that are shown.
-_SHOWN = 4
-#: A text whose cut lines are joined has at least this part of the values: the rests of lines were taken for lines.
-_HALF = 0.5
-#: Widths of terminals: at these a single line is cut by one, not the longest of the text by chance.
-_USUAL_WIDTHS = frozenset((80, 100, 120, 132, 138))
-#: Depth to which values are counted.
-_DEEP = 40
 
 
 class Recognised(NamedTuple):
@@ -336,12 +351,6 @@ def _count(value: Any, depth: int = 0) -> int:
     return value is not None
 
 
-#: Maximum commands of a paste that are read one by one.
-_MOST_COMMANDS = 64
-#: Maximum characters kept of a text that is not recognised.
-MOST_RAW = 256 * 1024
-
-
 class Result(NamedTuple):
     """Result of reading a text."""
 
@@ -356,24 +365,15 @@ class Result(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """True if the kind is known."""
         return self.kind != UNKNOWN
 
     def as_json(self) -> dict[str, Any]:
         """Return it as a JSON object; the text itself is in it where its kind is unknown."""
-        found: dict[str, Any] = {
-            "file": clean(self.source.name),
-            "kind": self.kind,
-            "title": self.title,
-            "values": self.values,
-            "units": self.units,
-            "warnings": self.warnings,
-            "unknown": self.unknown,
-        }
+        names = ("kind", "title", "values", "units", "warnings", "unknown")
+        value: dict[str, Any] = {"file": self.source.name, **{name: getattr(self, name) for name in names}}
         if not self.known:
-            found["maybe"] = self.others
-            found["raw"] = self.source.text[:MOST_RAW]
-        return _cleaned(found)  # type: ignore[no-any-return]
+            value |= {"maybe": self.others, "raw": self.source.text[:MOST_RAW]}
+        return _cleaned(value)  # type: ignore[no-any-return]
 
 
 def parts(source: Source) -> list[Source]:
@@ -393,11 +393,7 @@ def parts(source: Source) -> list[Source]:
 
 
 def read(source: Source, kind: str | None = None) -> Result:
-    """Parse a text.
-
-    Args:
-        source: The text.
-        kind: The name of its format; None: the likeliest.
+    """Parse a text in a format by its name; None: the likeliest.
 
     Raises:
         InputError: There is no format of that name.
@@ -415,9 +411,8 @@ def read(source: Source, kind: str | None = None) -> Result:
         return Result(source, UNKNOWN, "not recognised", {}, {}, [*cut, why], [], others)
     names = _names(reading.values)
     units = {name: unit for name, unit in form.units.items() if name in names}
-    return Result(
-        source, form.name, form.title, reading.values, units, [*cut, *reading.warnings], reading.unknown, others
-    )
+    warnings = [*cut, *reading.warnings]
+    return Result(source, form.name, form.title, reading.values, units, warnings, reading.unknown, others)
 
 
 def _names(value: Any, depth: int = 0) -> set[str]:
@@ -439,3 +434,94 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_cleaned(item) for item in value]
     return value
+
+
+class Unwrapped(NamedTuple):
+    """A text whose cut lines are joined."""
+
+    text: str
+    width: int  #: Where its lines were cut (characters).
+    cuts: int  #: How many were.
+
+
+def unwrapped(text: str, keep_count: bool = False) -> Unwrapped | None:
+    """Return a text with its hard-wrapped lines joined, None if it does not look as if it had some.
+
+    Cut lines have one length, and the next line continues in the middle of a word or sentence: it does not begin as
+    lines begin that follow a shorter one. Use the joined text only if it is read better: a table may look so, too.
+    ``keep_count``: an empty line replaces each line that was joined to the one before it.
+    """
+    if len(text) > _LONGEST:
+        return None
+    lines = [line.rstrip("\r") for line in without_escapes(text).split("\n")]
+    shown = [line for line in lines if line.strip()]
+    if shown and all(_QUOTE.match(line) for line in shown):
+        lines = [_QUOTE.sub("", line, count=1) for line in lines]
+    width = _width(lines)
+    if width is None:
+        return None
+    if sum(len(line) == width for line in lines) == 1:
+        # The longest line of any text is followed by some line: here only the middle of a word shows a cut.
+        lines_cut = [at for at, line in enumerate(lines[:-1]) if len(line) == width]
+        if not all(_in_word(lines[at], lines[at + 1]) for at in lines_cut):
+            return None
+    after_short = {now for before, now in pairwise(["", *lines]) if len(before) < width - 1}
+    starts = {_shape(now) for now in after_short if now.strip()}
+    # The rows of a table that is wider than a usual terminal have rests of one length, which may begin with blanks.
+    rests = collections.Counter(len(after) for before, after in pairwise(lines) if len(before) == width)
+    table = 0 < 0.6 * sum(rests.values()) <= max(rests.values()) > 2 and max(rests) < width == _NARROWEST
+    joined: list[str] = []
+    cuts = 0
+    for before, line in pairwise(["", *lines]):
+        if joined and ((table and len(before) == width and line.strip()) or _goes_on(before, line, width, starts)):
+            at = next(at for at in range(len(joined) - 1, -1, -1) if joined[at])
+            joined[at] += line if len(before) == width else f" {line}"
+            cuts += 1
+            if keep_count:
+                joined.append("")
+        else:
+            joined.append(line)
+    return Unwrapped("\n".join(joined), width, cuts) if cuts else None
+
+
+def _width(lines: list[str]) -> int | None:
+    """Return the length that most of the long lines have, if hardly any line is longer."""
+    lengths = collections.Counter(map(len, lines))
+    usual = [length for length in lengths if _NARROWEST <= length <= _WIDEST]
+    if not usual:
+        return None
+    longest = max(lengths)
+    # A single line that was cut is the longest one.
+    width = max(usual, key=lambda length: (lengths[length] + (length == longest), length))
+    longer = sum(count for length, count in lengths.items() if length > width)
+    return width if longer <= _LONGER * len(lines) else None
+
+
+def _goes_on(before: str, line: str, width: int, starts: set[str]) -> bool:
+    """Return True if a line continues the one before it."""
+    if len(before) == width - 1:
+        # A blank at the end of a line is lost in a copy.
+        return line[:1].islower() and _shape(line) not in starts
+    if len(before) != width or not line.strip() or line[:2] == "  ":
+        return False
+    if _LINE_STAMP.match(line) and not _DAY_AT_END.search(before):
+        return False
+    if before[-1] in "|+":
+        # The border of a table.
+        return False
+    shape = _shape(line)
+    # A host or a rank begins with letters too, and has digits.
+    return shape not in starts or ("9" not in shape and line[0].islower())
+
+
+def _in_word(before: str, line: str) -> bool:
+    """Return True if the next line begins in the middle of a word or sentence."""
+    if before[-1:].isalnum():
+        return line[:1].isalnum() or line[:1] in ",.;:)=/_-" or (line[:1] == " " and line[1:2].isalnum())
+    return line[:1].islower() or before[-1:] in " /:=,.-_([<"
+
+
+def _shape(line: str) -> str:
+    """Return how a line begins: its first word with ``a`` for letters and ``9`` for digits."""
+    word = _TOKEN.match(line)
+    return _DIGITS.sub("9", _LETTERS.sub("a", word[0] if word else ""))

@@ -20,11 +20,12 @@ from fabtui.nodeset import fold
 from fabtui.paths import user_path
 from fabtui.sanitize import one_line
 
-#: Makes what is called with the share of a file that was read.
-ProgressOf = Callable[[Path], Callable[[float], object]]
+#: What is called with the share of a file that was read, and what makes it.
+Progress = Callable[[float], object]
+ProgressOf = Callable[[Path], Progress]
 
 
-def read_session(name: str, progress: Callable[[float], object] = lambda share: None) -> Model:
+def read_session(name: str, progress: Progress = lambda share: None) -> Model:
     """Return the model of a recording, of a snapshot, or of the output of a tool that tests pairs; see `replayed`.
 
     Raises:
@@ -52,9 +53,7 @@ def is_recording(path: Path) -> bool:
     return True
 
 
-def replayed(
-    path: Path, progress: Callable[[float], object] = lambda share: None
-) -> tuple[Model, DamagedRecording | None]:
+def replayed(path: Path, progress: Progress = lambda share: None) -> tuple[Model, DamagedRecording | None]:
     """Return the model that a recording ends with, or that of the part before its damage, and the damage.
 
     ``progress`` is called with the share of the file that was read, with 1 at the end.

@@ -20,7 +20,7 @@ from typing import IO, BinaryIO, NamedTuple, Protocol
 
 from fabtui.diagnosis.running_job.plain_pickle import READER, NotPlain, is_pickle, json_of
 from fabtui.errors import InputError
-from fabtui.importers.formats.pair_lists import FILE
+from fabtui.importers.formats.pair_benchmarks import FILE
 from fabtui.paths import open_unblocked, user_path
 
 #: How many files of a folder are read.

@@ -97,7 +97,6 @@ class Tables:
 
     @classmethod
     def parse(cls, text: str) -> Reading:
-        """Return what is in a text."""
         reader = cls()
         for line in cls.lines(text):
             reader.take(line)
@@ -118,7 +117,6 @@ class Tables:
         return False
 
     def begin(self, values: Values, line: str) -> None:
-        """Begin a table."""
         if len(self.tables) < _MOST_TABLES:
             self.tables.append({**copy.deepcopy(self._fresh), **values})
 
@@ -159,7 +157,6 @@ def matrix(title: str, unit: str, rows: list[str], columns: list[str], cells: li
 
 
 def is_matrix(value: Any) -> bool:
-    """Return True if a value is a matrix."""
     return isinstance(value, dict) and {"rows", "columns", "cells"} <= value.keys() and isinstance(value["cells"], list)
 
 
@@ -174,14 +171,13 @@ def add_row(table: Values, words: list[str], notes: Notes) -> bool:
 
     A cell may be ``N/A``. Negative numbers are none that any test here prints.
     """
-    cells = [None if word == "N/A" else number(word) for word in words[1:]]
-    wrong = any(
-        (cell is None and word != "N/A") or (cell or 0) < 0 for cell, word in zip(cells, words[1:], strict=True)
-    )
-    if wrong or len(cells) != len(table["columns"]) or not re.fullmatch(r"[\w.:-]{1,80}", words[0]):
-        if words[0].isdecimal():
+    name, *rest = words
+    cells = [None if word == "N/A" else number(word) for word in rest]
+    wrong = any((cell is None and word != "N/A") or (cell or 0) < 0 for cell, word in zip(cells, rest, strict=True))
+    if wrong or len(cells) != len(table["columns"]) or not re.fullmatch(r"[\w.:-]{1,80}", name):
+        if name.isdecimal():
             notes.warn(f"a row of {table['title']!r} is cut off")
         return False
-    table["rows"].append(words[0])
+    table["rows"].append(name)
     table["cells"].append(cells)
     return True

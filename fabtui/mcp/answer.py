@@ -75,7 +75,6 @@ class Answer:
 
 
 def steps_of(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """Return the next commands of some findings as data."""
     return [step | {"finding": finding.rule.id} for finding in findings for step in steps_from(finding.next)]
 
 

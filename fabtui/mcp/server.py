@@ -23,8 +23,7 @@ from mcp.server.stdio import stdio_server
 from fabtui.errors import InputError, asked_by_tool
 from fabtui.mcp.answer import OUTPUT_SCHEMA, Answer, as_json, text_of
 from fabtui.mcp.permission import Permission as Permission
-from fabtui.mcp.tool import Options, OutOfTime, Tool, ToolCall
-from fabtui.mcp.tools import TOOLS
+from fabtui.mcp.tools import TOOLS, Options, OutOfTime, Tool, ToolCall
 from fabtui.nodeset import chosen_nodes
 from fabtui.sanitize import one_line
 from fabtui.session.feeds.live import CLOSE_DEADLINE

@@ -1,16 +1,20 @@
-"""The tools: preflight and tests of a session, questions about a job, recorded sessions, and texts."""
+"""The tools: arguments, time and answers of calls; preflight and tests of a session, jobs, recordings, and texts."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from msgspec import UNSET, Meta, UnsetType, field
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
 from fabtui.config import values
 from fabtui.diagnosis.diagnosis import RULES, Diagnosis, Evidence, diagnose
@@ -34,17 +38,8 @@ from fabtui.importers.session import compared, is_recording, read_session, repla
 from fabtui.importers.sources import Source, sources
 from fabtui.importers.to_model.dispatch import findings_about
 from fabtui.jobs.monitor.report import JobReport
-from fabtui.mcp.answer import (
-    Answer,
-    not_asked_lines,
-    seen_lines,
-    session_answer,
-    steps_from,
-    steps_of,
-    unseen_lines,
-)
-from fabtui.mcp.permission import check_logs, checked_file, checked_files
-from fabtui.mcp.tool import Text, Tool, ToolCall, about
+from fabtui.mcp.answer import Answer, not_asked_lines, seen_lines, session_answer, steps_from, steps_of, unseen_lines
+from fabtui.mcp.permission import Permission, check_logs, checked_file, checked_files
 from fabtui.model.endpoints import node_of
 from fabtui.nodeset import count, fold
 from fabtui.presentation.component_history import empty_text, overview_sentence
@@ -60,10 +55,16 @@ from fabtui.report.text import text_lines
 from fabtui.sanitize import one_line
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import JobQuery, SessionOptions
-from fabtui.session.running_job.job_report import reported
-from fabtui.session.running_job.job_session import PATIENCE, observed
+from fabtui.session.running_job.job_session import PATIENCE, observed, reported
 from fabtui.session.running_job.monitor import JobMonitor
 
+ItemT = TypeVar("ItemT")
+#: Returns the options of a command with some arguments, as the command line does, and where the logs of a job are.
+Options = Callable[[str, dict[str, Any]], tuple[SessionOptions, JobQuery | None]]
+#: For files. One of 64 MiB takes seconds, in which its thread cannot be interrupted, and 400 MiB of memory; more at
+#: once would also take the processor from sessions on nodes, whose heartbeats must not wait.
+_FILES = ThreadPoolExecutor(4, "fabtui-mcp-files")
+Text = Annotated[str, Meta(min_length=1, max_length=4000)]
 #: Maximum number of notices of connections.
 _MOST_NOTICES = 10
 #: Longest text (characters) that may be pasted, and width of the lines of an explanation.
@@ -93,6 +94,84 @@ async def _session(call: ToolCall, options: SessionOptions, seconds: float) -> t
     if feed.recording_stopped is not None:
         problems += (f"the recording is incomplete: {feed.recording_stopped}",)
     return feed, problems
+
+
+class OutOfTime(TimeoutError):
+    """The time limit of a call has passed, or the client has gone."""
+
+
+@dataclass
+class ToolCall:
+    """A call of a tool."""
+
+    options: Options
+    recordings: Path  #: Folder of the user's recordings.
+    permission: Permission  #: What is allowed.
+    seconds: float  #: How long (s) it may take.
+    step: Callable[[], str] = lambda: "working"  #: Returns what is done now, for people who wait.
+    given_up: bool = False  #: Whether nobody is waiting for the answer.
+    began: float = field(default_factory=time.monotonic)
+
+    def check_wanted(self) -> None:
+        """Raise `OutOfTime` when nobody is waiting for the answer, or its time is over."""
+        if self.given_up or time.monotonic() > self.began + self.seconds:
+            raise OutOfTime
+
+    def while_wanted(self, items: Iterable[ItemT]) -> Iterator[ItemT]:
+        for item in items:
+            self.check_wanted()
+            yield item
+
+    def reading(self, name: str) -> Callable[[float], None]:
+        """Return what is called with the share of a file that was read; it ends the reading when the time is over."""
+
+        def progress(share: float) -> None:
+            self.step = lambda: f"reading {one_line(name, 80)}: {share:.0%}" if share < 1.0 else "looking for causes"
+            # After the last event, what was read is used.
+            if share < 1.0:
+                self.check_wanted()
+
+        return progress
+
+
+class Tool(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """Arguments of a call. Its docstring is what assistants read about it, its class has its name."""
+
+    seconds: ClassVar[float] = 120.0  #: How long (s) it may take.
+    tests: ClassVar[bool] = False  #: Whether it loads GPUs and links.
+
+    @classmethod
+    def input_schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of the arguments; its ``description`` describes the tool."""
+        _, schemas = msgspec.json.schema_components([cls])
+        schema: dict[str, Any] = schemas[cls.__name__]
+        return schema | {"description": " ".join(schema["description"].split())}
+
+    @classmethod
+    def takes_nodes(cls) -> bool:
+        return "nodes" in cls.__struct_fields__
+
+    @property
+    def given(self) -> dict[str, Any]:
+        values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        return values
+
+    @property
+    def is_short(self) -> bool:
+        return False
+
+    async def answered(self, call: ToolCall) -> Answer:
+        pool = None if self.is_short else _FILES
+        return await asyncio.get_running_loop().run_in_executor(pool, copy_context().run, self.answer, call)
+
+    def answer(self, call: ToolCall) -> Answer:
+        """Return the answer; blocks."""
+        raise NotImplementedError
+
+
+def about(description: str, most: int = 4000) -> Meta:
+    """Return what is known of an argument; ``most``: its maximum number of characters, or of items."""
+    return Meta(description=description, min_length=1, max_length=most)
 
 
 class OnNodes(Tool):
@@ -378,17 +457,15 @@ class DiffTool(Tool):
         call.permission.check([*then.nodes, *now.nodes], "nodes of the sessions")
         worse = "something is worse" if diff.worse else "nothing is worse"
         changes = ", ".join(f"{count(len(getattr(diff, name)), 'finding')} {name}" for name in ("new", "gone", "still"))
-        examined, unread = list[str](), list(notices)
+        seen, unread = list[str](), list(notices)
         for path, name, model, other in zip(paths, ("earlier", "later"), (then, now), (now, then), strict=True):
-            examined.append(
-                f"{path.name}: {count(len(model.nodes), 'node')}, {count(len(model.endpoints), 'endpoint')}"
-            )
+            seen.append(f"{path.name}: {count(len(model.nodes), 'node')}, {count(len(model.endpoints), 'endpoint')}")
             if alone := [node for node in model.nodes if node not in other.nodes]:
                 unread.append(f"{one_line(fold(alone), 200)}: only in the {name} session, so not compared")
         return Answer(
             f"Between {paths[0].name} and {paths[1].name} {worse}: {changes}.",
             json.loads(diff_text(names, diff)),
-            examined=examined,
+            examined=seen,
             not_examined=unread,
             code=1 if diff.worse else 0,
             recording=paths[1],
@@ -485,7 +562,7 @@ class ReadTool(OnText):
     know is not examined.
     """
 
-    form: Annotated[str, about("With text: name of its format, instead of detecting it.", 60)] = field(
+    form: Annotated[str, about("With text: name of its format, instead of detecting it.", 60)] = msgspec.field(
         name="as", default=""
     )
 

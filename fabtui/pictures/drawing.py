@@ -17,21 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fabtui.pictures.scene import (
-    LINES_FROM,
-    MARKS_FROM,
-    STRIPES_FROM,
-    Box,
-    Item,
-    Line,
-    Scene,
-    Text,
-    Tiles,
-    colors,
-    css_class,
-    ink_on,
-    rgb,
-)
+from fabtui.pictures.scene import LINES_FROM, MARKS_FROM, Box, Item, Line, Scene, Text, Tiles, colors, css_class, ink_on
 from fabtui.sanitize import clean
 
 #: Dots of a glyph, or other flags.
@@ -136,7 +122,7 @@ def _tiles(item: Tiles) -> Iterator[str]:
     width, height = columns * item.pitch, rows * item.pitch
     place = f'transform="translate({item.x} {item.y}) scale({item.pitch})"'
     if rows >= _RASTER_ROWS or np.count_nonzero(np.diff(item.codes, axis=1)) >= _RASTER_SHAPES:
-        image = base64.b64encode(tiles_png(item)).decode()
+        image = base64.b64encode(encoded(item.codes, [name or "paper" for name in item.colors])).decode()
         yield (
             f'<image x="{item.x}" y="{item.y}" width="{width}" height="{height}" preserveAspectRatio="none"'
             f' style="image-rendering:pixelated" href="data:image/png;base64,{image}"/>'
@@ -145,10 +131,9 @@ def _tiles(item: Tiles) -> Iterator[str]:
         drawn = ((code, name) for code, name in enumerate(item.colors) if name)
         paths = "".join(_shape(path, name) for code, name in drawn if (path := _runs(item.codes == code)))
         yield f'<g {place} shape-rendering="crispEdges">{paths}</g>'
-    if STRIPES_FROM <= item.pitch < MARKS_FROM:
-        stripes = np.argwhere(np.isin(item.codes, item.striped)).tolist()
-        path = "".join(f"M{column} {row}.5h1" for row, column in stripes)
-        yield f'<path {place} fill="none" {_paint("paper", "stroke")} stroke-width=".2" d="{path}"/>' if path else ""
+    stripes = np.argwhere(np.isin(item.codes, item.striped)).tolist()
+    if path := "".join(f"M{column} {row}.5h1" for row, column in stripes):
+        yield f'<path {place} fill="none" {_paint("paper", "stroke")} stroke-width=".2" d="{path}"/>'
     if item.pitch >= LINES_FROM:
         lines = "".join(f"M{at} 0v{rows}" for at in range(1, columns))
         lines += "".join(f"M0 {at}h{columns}" for at in range(1, rows))
@@ -215,17 +200,12 @@ def png(scene: Scene) -> bytes:
     return encoded(canvas.pixels, canvas.names)
 
 
-def tiles_png(item: Tiles) -> bytes:
-    names = [name or "paper" for name in item.colors]
-    return encoded(item.codes, names)
-
-
 def encoded(pixels: Pixels, names: Sequence[str]) -> bytes:
     """Return an image as PNG: for each pixel the index of the name of its colour."""
     height, width = pixels.shape
     rows = np.zeros((height, width + 1), dtype=np.uint8)
     rows[:, 1:] = pixels
-    palette = b"".join(bytes(rgb(colors()[name])) for name in names)
+    palette = bytes.fromhex("".join(colors()[name][1:] for name in names))
     head = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
     chunks = ((b"IHDR", head), (b"PLTE", palette), (b"IDAT", zlib.compress(rows.tobytes(), 6)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
@@ -289,10 +269,9 @@ class _Canvas:
             drawn[size - 1 :: size] = drawn[:, size - 1 :: size] = self._index("paper")
         part = self.pixels[item.y * SCALE :, item.x * SCALE :][: drawn.shape[0], : drawn.shape[1]]
         part[:] = drawn[: part.shape[0], : part.shape[1]]
-        if STRIPES_FROM <= item.pitch < MARKS_FROM:
-            for row, column in np.argwhere(np.isin(item.codes, item.striped)).tolist():
-                left, top = item.x + column * item.pitch, item.y + row * item.pitch + item.pitch // 2
-                self.box(left * SCALE, top * SCALE, size, SCALE, "paper")
+        for row, column in np.argwhere(np.isin(item.codes, item.striped)).tolist():
+            left, top = item.x + column * item.pitch, item.y + row * item.pitch + item.pitch // 2
+            self.box(left * SCALE, top * SCALE, size, SCALE, "paper")
         if item.pitch >= MARKS_FROM:
             marked = np.argwhere(np.isin(item.codes, list(item.marks))).tolist()
             texts = {(row, column): item.marks[int(item.codes[row, column])] for row, column in marked}

@@ -22,7 +22,7 @@ from fabtui.errors import InputError
 from fabtui.model.cell_level import BY_PATH, FINE, Level
 from fabtui.model.cell_matrix import CellMatrix, Levels
 from fabtui.model.facts.node_view import dicts
-from fabtui.model.layers import Layer, LayerSpec, Per
+from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.pictures.scene import CHARACTER, LINE, SCALE, STEPS, Anchor, Box, Item, Line, Scene, Text, Tiles, label
@@ -245,10 +245,8 @@ class Heatmap:
             if pitch >= _NUMBERS_FROM:
                 valued &= ~np.isin(self.cells.slots, (CellStyle.FAILED, CellStyle.TIMEOUT, CellStyle.WRONG))
                 for row, column in np.argwhere(valued).tolist():
-                    value, slow = (
-                        float(self.cells.values[row, column]),
-                        bool(self.cells.slots[row, column] == CellStyle.SLOW),
-                    )
+                    value = float(self.cells.values[row, column])
+                    slow = bool(self.cells.slots[row, column] == CellStyle.SLOW)
                     number = short_value(value, self.cells.method.unit, 3 if slow else 4)
                     numbers[row, column] = number + _MARKS[CellStyle.SLOW] * slow
         return Tiles(left, top, pitch, codes, colors, _MARKS, numbers, self._titles())
@@ -337,19 +335,16 @@ def method_text(method: Method, methods: int) -> str:
     return "; ".join(part for part in (_unit_text(method), how + more) if part)
 
 
-def matrix_scene(
-    model: Model, layer: LayerSpec | str, mode: Mode = "verdict", ends: Sequence[int] | None = None
-) -> Scene:
+def matrix_scene(model: Model, layer: str, mode: Mode = "verdict", ends: Sequence[int] | None = None) -> Scene:
     """Return the matrix of a layer, with the numbers of the endpoints in the order of its rows, None for all.
 
     Raises:
         InputError: The layer has no values, or a name is unknown.
     """
-    name = layer.name if isinstance(layer, LayerSpec) else str(layer)
     try:
-        known = Layer(name)
+        known = Layer(layer)
     except ValueError:
-        raise InputError(f"there is no layer {name[:40]!r}") from None
+        raise InputError(f"there is no layer {str(layer)[:40]!r}") from None
     if mode not in MODES:
         raise InputError(f"there is no mode {str(mode)[:40]!r}; modes: {', '.join(MODES)}")
     if mode == "value" and known.spec.better is None:
@@ -368,12 +363,9 @@ def _heatmap(model: Model, layer: Layer, cells: Cells) -> Heatmap:
 
 
 def words_of(layer: Layer) -> list[tuple[CellStyle, str]]:
-    marked = [one for one in meanings(layer) if one[0] not in (CellStyle.GOOD, CellStyle.FAIR, CellStyle.LOW)]
-    return [
-        *([] if layer is Layer.TRANSPORT else [(CellStyle.GOOD, "ok")]),
-        *marked,
-        (CellStyle.UNTESTED, "not tested"),
-    ]
+    marked = [row for row in meanings(layer) if row[0] not in (CellStyle.GOOD, CellStyle.FAIR, CellStyle.LOW)]
+    good = [] if layer is Layer.TRANSPORT else [(CellStyle.GOOD, "ok")]
+    return [*good, *marked, (CellStyle.UNTESTED, "not tested")]
 
 
 def _describe(model: Model, layer: Layer, cells: Cells, row: int, column: int) -> str:
@@ -432,7 +424,7 @@ def connectivity_scene(model: Model, layer: Layer = Layer.PING, mode: Mode = "ve
     return Heatmap(title, shown, notes, words_of(layer), describe).scene(mode)
 
 
-def _seats(model: Model, found: list[Measurement]) -> dict[_Seat, str]:
+def _seats(model: Model, measured: list[Measurement]) -> dict[_Seat, str]:
     prefixes = {
         (node, str(entry.get("address"))): entry["prefix"]
         for node, record in model.nodes.items()
@@ -441,9 +433,7 @@ def _seats(model: Model, found: list[Measurement]) -> dict[_Seat, str]:
         if isinstance(entry.get("prefix"), int)
     }
     nodes = {name: at for at, name in enumerate(model.nodes)}
-    ends = {
-        (node, address or "") for one in found for node, address in ((one.src, one.src_addr), (one.dst, one.dst_addr))
-    }
+    ends = {(node, at or "") for m in measured for node, at in ((m.src, m.src_addr), (m.dst, m.dst_addr))}
     segments = {seat: _segment(model, seat, prefixes.get(seat)) for seat in ends}
     order = sorted(ends, key=lambda seat: (segments[seat][0], nodes.get(seat[0], len(nodes)), *seat))
     return {seat: segments[seat][1] for seat in order}

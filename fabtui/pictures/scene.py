@@ -35,10 +35,7 @@ SCALE = tuple(f"step-{at}" for at in range(STEPS))
 CURVES = tuple(f"curve-{at}" for at in range(8))
 
 #: Ends and middle of the scale of values: one hue, so that lightness alone orders it.
-_SCALES = {
-    "light": ("#e3eef9", "#5a9bd0", "#08306b"),
-    "dark": ("#12263d", "#2f78b5", "#cfe6ff"),
-}
+_SCALES = {"light": ("#e3eef9", "#5a9bd0", "#08306b"), "dark": ("#12263d", "#2f78b5", "#cfe6ff")}
 #: The palette of Okabe and Ito, without yellow on light and black on dark.
 _CURVES = {
     "light": ("#0072b2", "#d55e00", "#007a5a", "#a4508b", "#b07c00", "#3b3b3b", "#2f9bd4", "#7a4a2a"),
@@ -106,7 +103,8 @@ class Tiles:
 
     @property
     def striped(self) -> list[int]:
-        return [code for code, mark in self.marks.items() if mark == _STRIPED]
+        small = STRIPES_FROM <= self.pitch < MARKS_FROM
+        return [code for code, mark in self.marks.items() if small and mark == _STRIPED]
 
 
 Item = Text | Box | Line | Tiles
@@ -159,10 +157,8 @@ def css_class(name: str) -> str:
 
 def css(theme: str) -> str:
     """Return style rules that give pictures inside a page the colours of a theme (``light`` or ``dark``)."""
-    return "".join(
-        f".{css_class(name)}{{fill:{color}}}.{css_class(name)}-line{{stroke:{color}}}"
-        for name, color in colors(theme).items()
-    )
+    rule = ".{0}{{fill:{1}}}.{0}-line{{stroke:{1}}}"
+    return "".join(rule.format(css_class(name), color) for name, color in colors(theme).items())
 
 
 def ink_on(name: str) -> str:
@@ -173,7 +169,6 @@ def ink_on(name: str) -> str:
 
 
 def rgb(color: str) -> tuple[int, int, int]:
-    """Return red, green and blue of ``#rrggbb``."""
     return int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16)
 
 

@@ -38,6 +38,9 @@ class _Span(NamedTuple):
     timers: tuple[str, ...]
 
 
+_Lanes = Mapping[_Lane, Sequence[_Span]]
+
+
 def group_of(timer: str) -> str:
     """Return the group of a timer: compute, communication (send and receive), collectives, or rest."""
     if timer in _COMPUTE:
@@ -101,21 +104,17 @@ def _chosen(rows: Sequence[Mapping[str, Any]]) -> tuple[list[int], int]:
 
 def _spans(row: Mapping[str, Any], before: Sequence[_Span], timed: bool) -> Iterator[_Span]:
     if timed:
-        yield from (
-            _Span(start, max(start, end), (row["timer"],))
-            for start, end in zip(row["starts"], row["ends"], strict=True)
-        )
+        times = zip(row["starts"], row["ends"], strict=True)
+        yield from (_Span(start, max(start, end), (row["timer"],)) for start, end in times)
     else:
         start = before[-1].end if before else 0.0
         yield _Span(start, start + row["spent"] / 1000, (row["timer"],))
 
 
-def _bounded(
-    lanes: Mapping[_Lane, Sequence[_Span]], length: float, most: int
-) -> tuple[float, dict[_Lane, list[_Span]]]:
+def _bounded(spans_of: _Lanes, length: float, most: int) -> tuple[float, dict[_Lane, list[_Span]]]:
     gap = 0.0
     while True:
-        closed = {lane: [_closed(run) for run in _runs(spans, gap)] for lane, spans in lanes.items()}
+        closed = {lane: [_closed(run) for run in _runs(spans, gap)] for lane, spans in spans_of.items()}
         if sum(map(len, closed.values())) <= most:
             return gap, closed
         gap = 2 * gap or length / _WIDTH / 16

@@ -49,9 +49,7 @@ class CellStyle(IntEnum):
 
 
 #: Style of each level, by its number.
-STYLES: tuple[CellStyle, ...] = tuple(
-    CellStyle.PAD if level is Level.HIDDEN else CellStyle[level.name] for level in Level
-)
+STYLES = tuple(CellStyle.PAD if level is Level.HIDDEN else CellStyle[level.name] for level in Level)
 #: Paths of transports in the grid.
 _TRANSPORT_SLOTS = (CellStyle.P2P, CellStyle.SHM, CellStyle.RDMA, CellStyle.SOCKET, CellStyle.OTHER)
 

@@ -13,8 +13,8 @@ from fabtui.history.rules import HourlyRate, Share
 from fabtui.nodeset import count
 from fabtui.paths import recordings_folder
 from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.findings import span_text
 from fabtui.presentation.numbers import percent_text, value_text
-from fabtui.presentation.recurrence import span_text
 from fabtui.sanitize import one_line
 
 #: Headings of components that stand out.
@@ -68,9 +68,8 @@ def empty_text(overview: Overview) -> str:
         days = span_text((overview.until - overview.since) // _DAY)
         return f"the history has no session of the {days} before this recording"
     if overview.path.exists() and overview.since:
-        return (
-            f"no session since {date_of(overview.since)} is in the history {overview.path}; fabtui history --since 1y"
-        )
+        since = date_of(overview.since)
+        return f"no session since {since} is in the history {overview.path}; fabtui history --since 1y"
     adds = f"fabtui history add {recordings_folder()}/*.jsonl.gz adds recordings"
     return f"no session is in the history yet: each session adds itself at its end, and {adds}"
 
@@ -121,7 +120,6 @@ class CourseRow(NamedTuple):
 
 
 def _counting(course: Course) -> dict[str, Sequence[HourlyRate]]:
-    """Return the counters of a component that have ever counted."""
     return {name: rates for name, rates in course.rates.items() if any(day.events for day in rates)}
 
 

@@ -1,4 +1,4 @@
-"""Text of findings: titles, evidence and JSON, rendered from rules and facts."""
+"""Text of findings and of their recurrence: titles, evidence and JSON, rendered from rules and facts."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import shlex
 import string
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabtui.diagnosis.finding import Direction, Domain, Finding, NextStep, Route
 from fabtui.diagnosis.mesh.affected_components import ComponentKind
+from fabtui.history.components import PartKind, date_of
 from fabtui.model.measurement import Verdict
+from fabtui.model.records import Recurrence
 from fabtui.nodeset import count, fold
 from fabtui.presentation.numbers import percent_text, share_text, size_text, spoken_texts, value_text
-from fabtui.presentation.recurrence import recurrence_json, recurrence_text
 from fabtui.presentation.wording import verdict_words
 from fabtui.sanitize import one_line
 
@@ -34,6 +36,11 @@ _COUNTED = frozenset({"pairs-same-error", "pairs-slow"})
 _OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
 #: What a shell takes for itself, in a command or in its words.
 _SHELL = re.compile(r"[();<>|&]+|.*[$`*?~\n].*", re.DOTALL)
+_ORDINALS = ("", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+#: How parts are called in a sentence, by their kind.
+_PARTS = {str(kind): kind.words for kind in PartKind}
+#: Longest identity and place in a sentence.
+_WIDEST = 60
 
 
 def title(finding: Finding) -> str:
@@ -269,15 +276,12 @@ def _retest(text: str) -> list[str]:
 
 
 def _price_lines(fact: PriceFact) -> list[str]:
-    """Return the price of a finding, and how far the model behind it is off."""
     what = f"{fact.collective} of {size_text(fact.bytes)} over these {count(fact.nodes, 'node')}"
     others = count(fact.compared, "other measured collective")
     off = percent_text(fact.error)
     if not fact.fits:
-        return [
-            f"price unknown: for {what}, the cost model is {off} off in "
-            f"{others if fact.compared else 'the measured collective'}"
-        ]
+        known = others if fact.compared else "the measured collective"
+        return [f"price unknown: for {what}, the cost model is {off} off in {known}"]
     changes = []
     if fact.without is not None and fact.node is not None:
         changes.append(f"without {one_line(fact.node, 80)}: {_change(fact.busbw, fact.without)}")
@@ -404,11 +408,8 @@ def _unreachable(scope: ScopeFact) -> str:
             known = ", in either direction" if scope.one_way_known else ""
             return f"no traffic between {a} and {b}{where}{known}"
         return f"one-way loss: {a} > {b}{where}; reverse " + ("passes" if scope.reverse_passes else "not measured")
-    everything = {
-        ComponentKind.EVERYTHING: "between any two nodes",
-        ComponentKind.MANY: f"between addresses of {where}",
-    }
-    return f"no traffic {everything.get(scope.kind, where)}"
+    wide = {ComponentKind.EVERYTHING: "between any two nodes", ComponentKind.MANY: f"between addresses of {where}"}
+    return f"no traffic {wide.get(scope.kind, where)}"
 
 
 def _usual_cause(scope: ScopeFact) -> str:
@@ -437,3 +438,42 @@ _SPECS: dict[str, Callable[[Any], str]] = {
     "unreachable": _unreachable,
     "usual_cause": _usual_cause,
 }
+
+
+def recurrence_text(past: Recurrence) -> str:
+    """Return since when, how often and with what part a finding is seen: ``first seen 3 sessions ago``.
+
+    The second time needs no number: the finding was seen before.
+    """
+    parts = [f"first seen {count(past.sessions_ago, 'session')} ago ({date_of(past.first)})"]
+    if past.times > 2:
+        parts.append(f"{ordinal(past.times)} time in {span_text(past.days)}")
+    if past.moved_from:
+        part = _PARTS.get(past.moved, past.moved) or "component"
+        parts.append(f"moved with the {one_line(part, 20)} from {one_line(past.moved_from, _WIDEST)}")
+    return ", ".join(parts)
+
+
+def recurrence_json(past: Recurrence) -> dict[str, Any]:
+    """Return the same as a JSON object; times are ISO 8601 in UTC."""
+    times = {"first": _stamp(past.first), "last": _stamp(past.last), "days": round(past.days, 3)}
+    return {**asdict(past), **times, "text": recurrence_text(past)}
+
+
+def ordinal(number: int) -> str:
+    """Return an ordinal number: ``third``, ``12th``."""
+    if number < len(_ORDINALS):
+        return _ORDINALS[number]
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def span_text(days: float) -> str:
+    """Return a time in whole days, of less than a day in hours: ``14 days``, ``5 hours``."""
+    if days >= 1:
+        return count(round(days), "day")
+    return count(max(1, round(24 * days)), "hour")
+
+
+def _stamp(when: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(when))

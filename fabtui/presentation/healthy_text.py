@@ -98,12 +98,10 @@ def order_lines(order: RankOrder, ring: bool) -> list[str]:
     if after is before:
         lines = [f"slowest neighbour {_text(before)} ({_pair(before)}) in the given order; no better {shape} was found"]
     else:
-        values = [_text(before), _text(after)]
+        then, now = _text(before), _text(after)
         if before.value and after.value:
-            values = spoken_texts([before.value, after.value], "GB/s")
-        lines = [
-            f"slowest neighbour {values[0]} -> {values[1]} ({_pair(before)} before, {_pair(after)} in this {shape})"
-        ]
+            then, now = spoken_texts([before.value, after.value], "GB/s")
+        lines = [f"slowest neighbour {then} -> {now} ({_pair(before)} before, {_pair(after)} in this {shape})"]
     if order.unknown:
         lines.append(f"{count(order.unknown, 'pair')} of neighbours was not tested")
     return lines

@@ -134,12 +134,7 @@ class Rate(NamedTuple):
 
 
 class JobBoard:
-    """A verdict about the running job, arranged by nodes.
-
-    Args:
-        verdict: The verdict.
-        log: The evidence, for rates over time.
-    """
+    """A verdict about the running job, arranged by nodes; the evidence is for rates over time."""
 
     def __init__(self, verdict: JobVerdict, log: JobEvidenceLog | None = None) -> None:
         self.verdict = verdict
@@ -435,12 +430,8 @@ def evidence_lines(board: JobBoard, width: int, *, blind: bool = True) -> Lines:
     for one in sources:
         age = board.verdict.at - one.at
         when = f"  {clock_text(age)} ago" if one.at and age > 2 else ""
-        text: Line = [
-            (f"{one_line(one.name, 20):<{label}}", "bold"),
-            (one_line(one.text, _TEXT) or "-", ""),
-            (when, MUTED),
-        ]
-        lines += wrapped(text, width, label)
+        name, text = f"{one_line(one.name, 20):<{label}}", one_line(one.text, _TEXT) or "-"
+        lines += wrapped([(name, "bold"), (text, ""), (when, MUTED)], width, label)
         if blind and one.blind:
             lines += wrapped([(" " * label, ""), (f"but {one_line(one.blind, _TEXT)}", MUTED)], width, label)
     return lines

@@ -66,11 +66,8 @@ def title_line(report: JobReport) -> Line:
 
 def finding_lines(finding: Finding, width: int, glyphs: Glyphs, *, with_next: bool = True) -> Lines:
     mark = glyphs.of_severity(finding.severity)
-    head: Line = [
-        (f" {mark} {finding.rule.id} ", _SEVERITY_STYLES[finding.severity]),
-        (one_line(finding.facts["text"], 600), ""),
-    ]
-    lines = wrapped(head, width, 7)
+    head = f" {mark} {finding.rule.id} ", _SEVERITY_STYLES[finding.severity]
+    lines = wrapped([head, (one_line(finding.facts["text"], 600), "")], width, 7)
     for command in finding.next if with_next else ():
         text, note = step_parts(command, 400)
         lines += wrapped([("       next: ", MUTED), (text, ""), (f" {note}" if note else "", MUTED)], width, 13)

@@ -64,9 +64,8 @@ def finding_lines(finding: Finding, width: int, glyphs: Glyphs, evidence: bool =
     names = nodes_text(finding.nodes, _WIDEST_NAME, glyphs)
     severity, indent, room = finding.severity, " " * 4, max(20, width - 4)
     texts = textwrap.wrap(title(finding), max(20, width - 4 - len(names))) or [""]
-    lines: list[Line] = [
-        [(f"{glyphs.of_severity(severity)} ", severity), (names, "name"), ("  ", ""), (texts[0], severity)]
-    ]
+    mark = f"{glyphs.of_severity(severity)} "
+    lines: list[Line] = [[(mark, severity), (names, "name"), ("  ", ""), (texts[0], severity)]]
     lines += [[(indent, ""), (text, severity)] for text in textwrap.wrap(" ".join(texts[1:]), room)]
     shown_lines = evidence_of(finding) if evidence else ()
     lines += [[(indent, ""), (cut(line, room, glyphs), "dim")] for line in shown_lines[:_EVIDENCE]]
@@ -150,11 +149,8 @@ def table_lines(table: FactTable, facts: Sequence[Fact], width: int, glyphs: Gly
 
 
 def _title(fact: Fact, width: int, odd: bool, glyphs: Glyphs) -> Line:
-    mark = glyphs.differs if odd else " "
-    return [
-        (f"{mark} ", fact.verdict if odd else ""),
-        (f"{cut(fact.title, width, glyphs):<{width}}  ", "name" if odd else "dim"),
-    ]
+    title = f"{cut(fact.title, width, glyphs):<{width}}  "
+    return [(f"{glyphs.differs} ", fact.verdict), (title, "name")] if odd else [("  ", ""), (title, "dim")]
 
 
 def _by_value(table: FactTable, facts: Sequence[Fact], width: int, glyphs: Glyphs) -> list[Line]:

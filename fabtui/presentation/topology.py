@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,9 @@ class Branch:
     node: str | None = None  #: Node that the line is about.
     on_path: bool = False  #: Whether the selected pair passes through it.
     leads: bool = False  #: Whether there are lines below.
+
+
+_Below = Callable[[], list[Branch]]
 
 
 class Topology:
@@ -167,18 +170,16 @@ class Topology:
     def _leaves_node(self) -> bool:
         return len({end.node for end in self._pair}) == 2
 
-    def _plain(
-        self, key: str, name: str, about: str, node: str, on_path: bool, below: list[Branch] | None = None
-    ) -> Branch:
+    def _plain(self, key: str, name: str, about: str, node: str, on_path: bool, below: Sequence[Branch] = ()) -> Branch:
         parts: list[Part] = [(one_line(name, 60), ON_PATH if on_path else ""), (f"  {one_line(about, 80)}", MUTED)]
-        return Branch(key, parts, lambda: below or [], node, on_path, bool(below))
+        return Branch(key, parts, lambda: [*below], node, on_path, bool(below))
 
     def _line(
         self,
         key: str,
         name: str,
         ends: list[Endpoint],
-        below: Callable[[], list[Branch]] | None = None,
+        below: _Below | None = None,
         *,
         node: str | None = None,
         about: str = "",
@@ -223,15 +224,13 @@ class _Device:
 class _NodeLayout:
     """Devices of a node."""
 
-    groups: list[
-        list[_Device]
-    ]  #: Devices that PCIe switches alone connect; a device without such a neighbour is alone.
+    #: Devices that PCIe switches alone connect; a device without such a neighbour is alone.
+    groups: list[list[_Device]]
     nvlink: str = ""  #: How NVLinks connect the GPUs, "" if that is unknown.
     switched: bool | None = None  #: Whether the NVLinks lead to NVSwitches; None if that is unknown.
 
 
 def _node_layout(record: NodeRecord) -> _NodeLayout:
-    """Return the devices of a node as far as they are known."""
     inventory = record.inventory or {}
     matrix = record.probe_results.get("topology", {}).get("matrix")
     affinity, cells = field(matrix, "affinity"), _cells(matrix)
@@ -278,9 +277,7 @@ def _nics(inventory: Entry) -> dict[str, _Device]:
 def _cells(matrix: Any) -> dict[tuple[str, str], str]:
     nics = field(matrix, "nics")
     names = {name: ca for name, ca in nics.items() if isinstance(ca, str)} if isinstance(nics, dict) else {}
-    return {
-        (names.get(row, row), names.get(column, column)): word for (row, column), word in connections(matrix).items()
-    }
+    return {(names.get(row, row), names.get(to, to)): word for (row, to), word in connections(matrix).items()}
 
 
 def _grouped(devices: dict[str, _Device], near: set[tuple[str, str]]) -> list[list[_Device]]:

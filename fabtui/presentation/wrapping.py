@@ -17,6 +17,7 @@ NOTHING = ("", "-")
 
 Line = list[Part]
 Lines = list[Line]
+Rows = Sequence[Sequence[str]]
 
 
 def text_width(text: str) -> int:
@@ -27,7 +28,7 @@ def text_width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in shown)
 
 
-def padded(rows: Sequence[Sequence[str]], left: Collection[int] = (0,), widest: int | None = None) -> list[list[str]]:
+def padded(rows: Rows, left: Collection[int] = (0,), widest: int | None = None) -> list[list[str]]:
     """Return the cells of rows (of one length), padded; columns of text are ``left``, the others align to the right.
 
     Longer cells than ``widest`` widen no column.
@@ -39,17 +40,12 @@ def padded(rows: Sequence[Sequence[str]], left: Collection[int] = (0,), widest: 
 
 
 def aligned(
-    rows: Sequence[Sequence[str]],
-    left: Collection[int] = (0,),
-    *,
-    gap: str = "  ",
-    indent: str = "  ",
-    widest: int | None = None,
+    rows: Rows, left: Collection[int] = (0,), *, gap: str = "  ", indent: str = "  ", widest: int | None = None
 ) -> list[str]:
     return [indent + gap.join(cells).rstrip() for cells in padded(rows, left, widest)]
 
 
-def filled(rows: Sequence[Sequence[str]], nothing: Collection[str] = NOTHING) -> list[int]:
+def filled(rows: Rows, nothing: Collection[str] = NOTHING) -> list[int]:
     return [at for at, column in enumerate(zip(*rows, strict=True)) if any(cell not in nothing for cell in column)]
 
 

@@ -8,11 +8,10 @@ from string import ascii_uppercase
 
 from fabtui.diagnosis.knowledge.published_ranges import published
 from fabtui.diagnosis.pairs.ab_comparison import KINDS, Arm, Compared, compared
-from fabtui.export.collectives_table import CollectiveRow, SweepRow, group_sweep, table_rows
+from fabtui.export.collectives_table import CollectiveRow, SweepRow, group_sweep, published_text, table_rows
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.numbers import brief_text, scales_text, size_text, spoken_text, value_text
-from fabtui.presentation.published_text import published_text
 from fabtui.presentation.wording import verdict_words
 from fabtui.presentation.wrapping import filled
 from fabtui.report.document import Table
@@ -134,12 +133,9 @@ def _tables(model: Model, title: str, rows: Sequence[SweepRow]) -> Iterator[Tabl
     if len(names) == 1:
         heads = [""]
     else:
-        arms = zip(heads, names, words, strict=True)
-        notes += [
-            f"{head}: {name}" + ("" if word in ("", head) else f", over {word}")
-            for head, name, word in arms
-            if head != name
-        ]
+        for short, name, word in zip(heads, names, words, strict=True):
+            over = "" if word in ("", short) else f", over {word}"
+            notes += [f"{short}: {name}{over}"] if short != name else []
         if len(set(words)) == 1 and words[0]:
             notes.append(f"all use {words[0]}, so this compares no transports")
     for unit, factor in _UNITS.items():

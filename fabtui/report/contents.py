@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple
 
 from fabtui import __version__
 from fabtui.diagnosis.diagnosis import Diagnosis
-from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.diagnosis.session_diff import has_facts, session_diff
 from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
 from fabtui.export.formats import when
 from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import without_facts
-from fabtui.model.facts.compare import Fact, FactTable
 from fabtui.model.layers import Layer, Per, grid_layers
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
@@ -25,46 +22,21 @@ from fabtui.pictures.heatmap import connectivity_scene, matrix_scene
 from fabtui.pictures.scene import Scene
 from fabtui.presentation.cell_levels import UNICODE
 from fabtui.presentation.legends import class_rows, layer_title
-from fabtui.presentation.preflight_lines import (
-    MOST_COLUMNS,
-    alike,
-    chosen_facts,
-    fact_text,
-    head_line,
-    nodes_text,
-    odd_roles,
-    values_of,
-)
 from fabtui.presentation.verdict_line import sentence_of
-from fabtui.presentation.wording import CLASS_WORDS, failure_text, measured_text, plain, verdict_words
+from fabtui.presentation.wording import CLASS_WORDS, failure_text, measured_text, verdict_words
 from fabtui.report.collectives import collective_tables, comparison, sweep_tables
-from fabtui.report.document import (
-    FINDINGS,
-    MARKDOWN,
-    Block,
-    Document,
-    Items,
-    Lines,
-    Panel,
-    Paragraph,
-    Picture,
-    Section,
-    Table,
-)
+from fabtui.report.document import Block, Document, Items, Lines, Panel, Paragraph, Picture, Section, Table
 from fabtui.report.grid import MOST_ENDPOINTS, cell_rows, grid, has_values, sign_words, unit_text, used_signs
 from fabtui.report.healthy import what_to_do
 from fabtui.report.history import past_blocks
-from fabtui.report.html import html
 from fabtui.report.imported_output import reading_section
-from fabtui.report.markdown import markdown
-from fabtui.report.problems import entries, entry, jitter, not_in_findings, not_tested
+from fabtui.report.preflight import preflight_blocks
+from fabtui.report.problems import entries, jitter, not_in_findings, not_tested
 from fabtui.report.session_diff import change_blocks, diff_outcome
 from fabtui.report.session_notes import carrier_block, job_blocks, mesh_lines, networks, nodes, storage
 from fabtui.report.summary import head_lines
 from fabtui.sanitize import one_line
 
-#: Maximum width of the names of nodes above a column.
-_WIDEST = 60
 #: Maximum number of rows of a table of address pairs.
 _MOST_ADDRESSES = 400
 #: Width of a grid of nodes: unlimited.
@@ -87,32 +59,6 @@ _HOW_TO_READ = (
 
 def state_of(code: int) -> str:
     return {ALL_OK: "ok", BAD: "bad"}.get(code, "unknown")
-
-
-def preflight_blocks(found: Preflight) -> Iterator[Block]:
-    yield Paragraph(plain(head_line(found)))
-    yield from (entry(number, finding) for number, finding in enumerate(found.findings, 1))
-    if found.missing:
-        yield Items("not inspected", [line for _, line in found.missing])
-    facts = chosen_facts(found.table, everything=True)
-    groups = alike(found.table, facts) if found.table.nodes else []
-    if rows := [row for fact in facts for row in _fact_rows(found.table, fact, groups)]:
-        head = ["value", "nodes"]
-        if len(groups) <= MOST_COLUMNS:
-            head = [nodes_text(names, _WIDEST, UNICODE) for names in groups]
-        yield Table(f"facts; {UNICODE.differs} differs", [["fact", *head], *rows], range(len(head) + 1))
-
-
-def _fact_rows(table: FactTable, fact: Fact, groups: Sequence[Sequence[str]]) -> Iterator[list[str]]:
-    """Yield the row of a fact, or a row for each of its values if there are many kinds of nodes."""
-    roles, mark = odd_roles(table, fact), f" {UNICODE.differs}"
-    title = fact.title + mark * bool(roles)
-    if len(groups) <= MOST_COLUMNS:
-        yield [title, *(fact_text(table, fact, names, UNICODE) + mark * (names[0] in roles) for names in groups)]
-        return
-    for text, names in values_of(table, fact, roles, UNICODE):
-        who = "all" if len(names) == len(table.nodes) else nodes_text(names, _WIDEST, UNICODE)
-        yield [title, text + mark * (names[0] in roles), who]
 
 
 def collective_blocks(one: Diagnosis) -> Iterator[Block]:
@@ -212,7 +158,7 @@ def document(
 def _session(one: Diagnosis, sources: Sequence[str], against: Against | None) -> Iterator[Section]:
     model = one.model
     if not model.options.get("looks_only"):
-        yield Section(FINDINGS, "Findings", _findings(one))
+        yield Section("findings", "Findings", _findings(one), leads=True)
     if one.job is not None:
         yield Section("job", "Running job", [*job_blocks(one.job)])
     if against is not None:
@@ -269,7 +215,3 @@ def _run(model: Model) -> Iterator[Block]:
 def _described(name: str, model: Model) -> str:
     """Return the name, the time and the size of a session; local times would differ from machine to machine."""
     return f"{one_line(name, 200)} ({when(model.started) or 'time unknown'}, {count(len(model.nodes), 'node')})"
-
-
-def document_text(found: Document, path: Path) -> str:
-    return markdown(found) if path.suffix.lower() in MARKDOWN else html(found)

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 USUAL_WIDTH = 240
 #: Endings of the names of reports.
 HTML, MARKDOWN = (".html", ".htm"), (".md", ".markdown")
-#: Name of the section that comes first.
-FINDINGS = "findings"
 
 
 class Shown(NamedTuple):
@@ -99,11 +97,12 @@ Block = Paragraph | Items | Table | Lines | Picture | Entry | Panel
 
 
 class Section(NamedTuple):
-    """A section with its heading; ``name`` is its anchor."""
+    """A section with its heading; ``name`` is its anchor, ``leads``: it comes first, beside its pictures."""
 
     name: str
     title: str
     blocks: Sequence[Block]
+    leads: bool = False
 
 
 class Document(NamedTuple):

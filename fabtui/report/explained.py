@@ -11,19 +11,17 @@ from fabtui.diagnosis.diagnosis import RULES, Diagnosis
 from fabtui.diagnosis.experiment import experiments_text
 from fabtui.diagnosis.finding import Rule
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning, filled
+from fabtui.diagnosis.knowledge.error_numbers import ShortCode, short_code
 from fabtui.diagnosis.knowledge.failure_stage import explained_errors
-from fabtui.diagnosis.knowledge.log_causes import Causes, LogPlace, LogReader, Occurrences
-from fabtui.diagnosis.knowledge.log_stamps import stamp_of
-from fabtui.diagnosis.knowledge.short_codes import ShortCode, short_code
+from fabtui.diagnosis.knowledge.log_causes import Causes, LogPlace, LogReader, Occurrences, stamp_of
 from fabtui.diagnosis.knowledge.xids import xids
 from fabtui.diagnosis.preflight.checks import ProbeJudgement
 from fabtui.errors import InputError
 from fabtui.history import rules  # noqa: F401 - registers the rules about earlier sessions
 from fabtui.importers.catalogue import formats, is_ours, recognise
-from fabtui.importers.result import Result, read
+from fabtui.importers.result import Result, read, unwrapped
 from fabtui.importers.sources import Source, sources
 from fabtui.importers.to_model.dispatch import errors_in, examined
-from fabtui.importers.unwrapping import unwrapped
 from fabtui.jobs.monitor import job_rules  # noqa: F401 - registers the rules about jobs
 from fabtui.nodeset import count
 from fabtui.paths import user_path
@@ -57,6 +55,8 @@ _MOST_UNKNOWN = 5
 
 #: Names of texts, and the texts.
 Fields = list[tuple[str, str]]
+#: Returns where a command runs, by the ends of a pair.
+_PlaceOf = Callable[[tuple[str, ...]], str]
 
 
 class Explained(NamedTuple):
@@ -240,12 +240,7 @@ def _text(text: str) -> Explained:
 
 
 def causes_blocks(found: Causes, files: Sequence[str]) -> Iterator[Block]:
-    """Yield the causes in logs: the earliest first, with its consequences below.
-
-    Args:
-        found: What the logs show.
-        files: Names of the files, "" for a text that is not from a file.
-    """
+    """Yield the causes in logs: the earliest first, with its consequences below; "" names a text without a file."""
     if found.advice and not found.causes:
         yield Paragraph(found.advice)
     for number, one in enumerate(found.causes[:_MOST_CAUSES]):
@@ -330,7 +325,6 @@ def _transport(name: str, kind: Transport) -> Table:
 
 
 def _short_code(code: ShortCode) -> Table:
-    """Return a short code or word, and the error that it stands for."""
     entry = f": {code.meaning.code} {code.meaning.id}" if code.meaning else ""
     rows = list(code.fields)
     if code.meaning:
@@ -339,9 +333,7 @@ def _short_code(code: ShortCode) -> Table:
     return _fields(f"{one_line(code.title, 200)}{entry}", rows)
 
 
-def _meaning_fields(
-    meaning: Meaning, commands: Iterable[tuple[str, str]], place: Callable[[tuple[str, ...]], str]
-) -> Fields:
+def _meaning_fields(meaning: Meaning, commands: Iterable[tuple[str, str]], place: _PlaceOf) -> Fields:
     ends: dict[str, list[str]] = {}
     for end, command in commands:
         ends.setdefault(one_line(command, 300), []).append(end)

@@ -38,7 +38,6 @@ def grids(model: Model, layers: Sequence[Layer] | None, signs: Glyphs, width: in
 
 
 def has_values(model: Model, layer: Layer) -> bool:
-    """Return True if a layer has something to show."""
     if layer is Layer.CHANGE:
         return model.comparable
     if layer is Layer.TRANSPORT:

@@ -7,24 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fabtui.history.query import Course, Overview
+from fabtui.presentation import component_history as texts
 from fabtui.presentation.cell_levels import UNICODE, Glyphs
-from fabtui.presentation.component_history import (
-    FINDING_HEADINGS,
-    STANDOUT_HEADINGS,
-    STANDOUT_TEXTS,
-    SUMMARY_HEADINGS,
-    SUMMARY_TEXTS,
-    course_rows,
-    day_rows,
-    finding_rows,
-    overview_sentence,
-    part_text,
-    place_lines,
-    standout_cells,
-    version_step_texts,
-)
 from fabtui.report.document import Block, Items, Paragraph, Table
-from fabtui.report.text import capped
+from fabtui.report.text import shortened
 
 if TYPE_CHECKING:
     from fabtui.model.session_model import Model
@@ -36,11 +22,13 @@ _MOST_DAYS, _MOST_FINDINGS = 14, 10
 def history_blocks(overview: Overview, glyphs: Glyphs, width: int | None = None) -> Iterator[Block]:
     """Yield the components that stand out, or the courses of the subject."""
     if not overview.subject:
-        yield Paragraph(overview_sentence(overview))
-        if steps := version_step_texts(overview):
+        yield Paragraph(texts.overview_sentence(overview))
+        if steps := texts.version_step_texts(overview):
             yield Items("", steps)
         if overview.standouts:
-            yield Table("", [STANDOUT_HEADINGS, *map(standout_cells, overview.standouts)], STANDOUT_TEXTS)
+            yield Table(
+                "", [texts.STANDOUT_HEADINGS, *map(texts.standout_cells, overview.standouts)], texts.STANDOUT_TEXTS
+            )
         return
     for course in overview.courses:
         yield from course_blocks(course, glyphs, width)
@@ -57,18 +45,15 @@ def past_blocks(model: Model) -> Iterator[Block]:
 
 def course_blocks(course: Course, glyphs: Glyphs, width: int | None = None) -> Iterator[Block]:
     """Yield where a component was, the graph of each of its values, its latest days, and findings about it."""
-    title = part_text(course.component)
+    title = texts.part_text(course.component)
     yield Paragraph(title)
-    if places := place_lines(course):
+    if places := texts.place_lines(course):
         yield Items("places", places)
-    if rows := course_rows(course, glyphs, width):
-        yield Table("course, a bar for each day", [SUMMARY_HEADINGS, *rows], SUMMARY_TEXTS)
-    if days := day_rows(course):
-        head, *rest = days
-        left = capped(["" for _ in rest], "days", _MOST_DAYS)[_MOST_DAYS:]
-        yield Table(
-            "bandwidths as shares of usual, counters in events per hour", [head, *rest[:_MOST_DAYS]], (0,), left
-        )
-    if findings := finding_rows(course):
-        left = capped(["" for _ in findings], "findings", _MOST_FINDINGS)[_MOST_FINDINGS:]
-        yield Table("findings", [FINDING_HEADINGS, *findings[:_MOST_FINDINGS]], range(4), left)
+    if rows := texts.course_rows(course, glyphs, width):
+        yield Table("course, a bar for each day", [texts.SUMMARY_HEADINGS, *rows], texts.SUMMARY_TEXTS)
+    if days := texts.day_rows(course):
+        table = Table("bandwidths as shares of usual, counters in events per hour", days)
+        yield shortened(table, "days", most=_MOST_DAYS)
+    if findings := texts.finding_rows(course):
+        table = Table("findings", [texts.FINDING_HEADINGS, *findings], range(4))
+        yield shortened(table, "findings", most=_MOST_FINDINGS)

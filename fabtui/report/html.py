@@ -12,19 +12,7 @@ from itertools import groupby, takewhile
 
 from fabtui.pictures.drawing import svg
 from fabtui.pictures.scene import colors, css
-from fabtui.report.document import (
-    FINDINGS,
-    Block,
-    Document,
-    Entry,
-    Items,
-    Lines,
-    Panel,
-    Paragraph,
-    Picture,
-    Section,
-    Table,
-)
+from fabtui.report.document import Block, Document, Entry, Items, Lines, Panel, Paragraph, Picture, Section, Table
 from fabtui.sanitize import clean
 
 #: Elements without content and end tag.
@@ -79,21 +67,12 @@ def html(document: Document) -> str:
     links = [tag("li", tag("a", one.title, href=f"#{one.name}")) for one in document.sections]
     sections = [*map(_section, document.sections)]
     # The first screenful answers what is wrong and what to type.
-    at = 1 if document.sections and document.sections[0].name == FINDINGS else 0
-    body = tag(
-        "body",
-        tag("a", "Skip to the content", class_="skip", href="#content"),
-        tag(
-            "main",
-            _verdict(document),
-            *sections[:at],
-            tag("nav", tag("ul", *links), aria_label="Sections"),
-            *sections[at:],
-            id="content",
-        ),
-        tag("footer", tag("p", document.title), *(tag("p", line) for line in document.about)),
-        tag("script", Markup(script)),
-    )
+    at = int(bool(document.sections) and document.sections[0].leads)
+    nav = tag("nav", tag("ul", *links), aria_label="Sections")
+    skip = tag("a", "Skip to the content", class_="skip", href="#content")
+    main = tag("main", _verdict(document), *sections[:at], nav, *sections[at:], id="content")
+    footer = tag("footer", tag("p", document.title), *(tag("p", line) for line in document.about))
+    body = tag("body", skip, main, footer, tag("script", Markup(script)))
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
 
 
@@ -118,7 +97,7 @@ def _verdict(document: Document) -> Markup:
 
 def _section(section: Section) -> Markup:
     parts = [tag("h2", section.title, id=section.name)]
-    pictures = [*takewhile(lambda block: section.name == FINDINGS and isinstance(block, Picture), section.blocks)]
+    pictures = [*takewhile(lambda block: section.leads and isinstance(block, Picture), section.blocks)]
     for is_panel, found in groupby(section.blocks[len(pictures) :], lambda block: isinstance(block, Panel)):
         blocks = [_block(block) for block in found]
         parts += [tag("div", *blocks, class_="panels")] if is_panel else blocks

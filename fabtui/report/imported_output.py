@@ -142,11 +142,7 @@ def _more(items: list[Any]) -> list[str]:
 def _table(rows: list[dict[str, Any]], units: dict[str, str], title: str, more: list[str]) -> Table:
     every = dict.fromkeys(name for row in rows for name in row)
     names = _ids_first([name for name in every if any(row.get(name) not in (None, [], {}) for row in rows)])
-    parts = [name.rpartition(".") for name in names]
-    head = [
-        f"{_words(group)}\n{_words(own)}\n{_unit(name, units)}"
-        for name, (group, _, own) in zip(names, parts, strict=True)
-    ]
+    head = ["\n".join((*map(_words, name.rpartition(".")[::2]), _unit(name, units))) for name in names]
     columns = [_even([_cell(row.get(name), _WIDEST_CELL) for row in rows]) for name in names]
     left = {at for at, name in enumerate(names) if any(isinstance(row.get(name), (str, list)) for row in rows)}
     return Table(title, [head, *zip(*columns, strict=True)], left, more)

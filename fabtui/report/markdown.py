@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from fabtui.presentation.wrapping import aligned, padded
-from fabtui.report.document import Block, Document, Entry, Items, Lines, Panel, Paragraph, Picture, Table
+from fabtui.report.document import MARKDOWN, Block, Document, Entry, Items, Lines, Panel, Paragraph, Picture, Table
+from fabtui.report.html import html
 from fabtui.sanitize import clean, one_line
 
 #: Inline Markdown characters, matched only where they would act as markup.
@@ -74,9 +76,8 @@ def _table(table: Table) -> Iterator[str]:
         # A matrix as it is in a terminal: a table of Markdown would be three times as wide.
         yield from _fenced(aligned([[*map(one_line, row)] for row in table.rows], table.left, gap=" ", indent=""))
     else:
-        head, *rest = [
-            f"| {' | '.join(row)} |" for row in padded([[*map(_cell, row)] for row in table.rows], table.left)
-        ]
+        cells = padded([[*map(_cell, row)] for row in table.rows], table.left)
+        head, *rest = [f"| {' | '.join(row)} |" for row in cells]
         rule = "".join("|:---" if at in table.left else "|----:" for at in range(len(table.rows[0])))
         yield from (head, f"{rule}|", *rest, "")
     for note in table.notes:
@@ -89,3 +90,7 @@ def _entry(entry: Entry) -> Iterator[str]:
     yield from (*(f"- {_inline(line)}" for line in entry.evidence), "")
     if entry.next:
         yield from ("next:", "", *_fenced(entry.next))
+
+
+def document_text(document: Document, path: Path) -> str:
+    return markdown(document) if path.suffix.lower() in MARKDOWN else html(document)

@@ -6,10 +6,10 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fabtui.diagnosis.preflight.checks import Preflight
-from fabtui.model.facts.compare import PreflightChanges
+from fabtui.model.facts.compare import Fact, FactTable, PreflightChanges
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.presentation import preflight_lines as texts
@@ -17,17 +17,20 @@ from fabtui.presentation.cell_levels import ASCII, UNICODE, Glyphs
 from fabtui.presentation.preflight_lines import cut, nodes_text
 from fabtui.presentation.wording import plain
 from fabtui.presentation.wrapping import Line
-from fabtui.report.document import Lines, takes_unicode
+from fabtui.report.document import Block, Items, Lines, Paragraph, Table, takes_unicode
+from fabtui.report.problems import entry
 from fabtui.sanitize import one_line
 
 #: Width of the lines in a pipe or a file.
 _FILE_WIDTH = 120
+#: Maximum width of the names of nodes above a column.
+_WIDEST_NODES = 60
 #: Maximum number of findings whose evidence is shown without --all.
 _FEW = 12
 _SUMMARY_WIDTH = 160
 _SUMMARY_LINES = 12
 #: SGR parameters of the roles; no pair of red and green, and each role has a glyph as well.
-_COLORS = {"bad": "1;35", "warn": "33", "note": "36", "name": "1", "head": "1", "dim": "2"}
+_SGR = {"bad": "1;35", "warn": "33", "note": "36", "name": "1", "head": "1", "dim": "2"}
 
 
 def preflight_text(
@@ -67,6 +70,32 @@ def preflight_text(
     return text.encode("ascii", "replace").decode("ascii") if ascii_only else text
 
 
+def preflight_blocks(inspected: Preflight) -> Iterator[Block]:
+    yield Paragraph(plain(texts.head_line(inspected)))
+    yield from (entry(number, finding) for number, finding in enumerate(inspected.findings, 1))
+    if inspected.missing:
+        yield Items("not inspected", [line for _, line in inspected.missing])
+    facts = texts.chosen_facts(inspected.table, everything=True)
+    groups = texts.alike(inspected.table, facts) if inspected.table.nodes else []
+    if rows := [row for fact in facts for row in _fact_rows(inspected.table, fact, groups)]:
+        head = ["value", "nodes"]
+        if len(groups) <= texts.MOST_COLUMNS:
+            head = [nodes_text(names, _WIDEST_NODES, UNICODE) for names in groups]
+        yield Table(f"facts; {UNICODE.differs} differs", [["fact", *head], *rows], range(len(head) + 1))
+
+
+def _fact_rows(table: FactTable, fact: Fact, groups: Sequence[Sequence[str]]) -> Iterator[list[str]]:
+    """Yield the row of a fact, or a row for each of its values if there are many kinds of nodes."""
+    roles, mark = texts.odd_roles(table, fact), f" {UNICODE.differs}"
+    title = fact.title + mark * bool(roles)
+    if len(groups) <= texts.MOST_COLUMNS:
+        yield [title, *(texts.fact_text(table, fact, names, UNICODE) + mark * (names[0] in roles) for names in groups)]
+        return
+    for text, names in texts.values_of(table, fact, roles, UNICODE):
+        who = "all" if len(names) == len(table.nodes) else nodes_text(names, _WIDEST_NODES, UNICODE)
+        yield [title, text + mark * (names[0] in roles), who]
+
+
 def before_tests(found: Preflight, glyphs: Glyphs) -> Iterator[Lines]:
     if lines := [plain(line) for line in texts.short_lines(found, _SUMMARY_WIDTH, _SUMMARY_LINES, glyphs)]:
         yield Lines("findings about nodes (details: fabtui preflight)", lines)
@@ -89,9 +118,7 @@ def change_lines(changed: PreflightChanges, baseline: str, width: int, glyphs: G
 def _line(line: Line, paint: bool) -> str:
     if not paint:
         return plain(line).rstrip()
-    painted = [
-        f"\x1b[{_COLORS[role]}m{text}\x1b[0m" if role in _COLORS and text.strip() else text for text, role in line
-    ]
+    painted = [f"\x1b[{_SGR[role]}m{text}\x1b[0m" if role in _SGR and text.strip() else text for text, role in line]
     return "".join(painted).rstrip()
 
 

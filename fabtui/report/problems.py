@@ -32,6 +32,7 @@ _MOST_NOTABLE_ON_CPUS = 1
 #: Maximum width of the nodes of a finding.
 _WIDEST_NODES = 100
 _WHERE = "--json has them all"
+_Sizes = dict[tuple[str, str], list[int]]
 
 
 def problems(one: Diagnosis) -> Iterator[Block]:
@@ -52,9 +53,8 @@ def entries(one: Diagnosis) -> list[Entry]:
         if LAB_FAULT in more:
             finding = finding.replace(facts={**finding.facts, "made_by_lab": None})
         text = finding_text(finding)
-        listed.append(
-            entry(number, finding, text._replace(evidence=[*text.evidence, *filter(None, ["; ".join(more)])]))
-        )
+        lines = [*text.evidence, *filter(None, ["; ".join(more)])]
+        listed.append(entry(number, finding, text._replace(evidence=lines)))
     return listed
 
 
@@ -69,20 +69,18 @@ def entry(number: int, finding: Finding, text: FindingText | None = None) -> Ent
     return Entry(number, rule.id, str(finding.severity), text.title, labels, text.evidence, text.next, about)
 
 
-def _bad_sizes(model: Model) -> dict[tuple[str, str], list[int]]:
+def _bad_sizes(model: Model) -> _Sizes:
     """Return the message sizes at which pairs are bad in p2p, if it was tested with several."""
     if len(model.results.sizes(Layer.P2P)) < 2:
         return {}
-    found: dict[tuple[str, str], list[int]] = {}
+    found: _Sizes = {}
     for m in model.bad_measurements(Layer.P2P):
         if m.asked_bytes:
             found.setdefault((m.src, m.dst), []).append(m.asked_bytes or 0)
     return found
 
 
-def _facts_of_pair(
-    model: Model, finding: Finding, notes: PortNotes, sizes: dict[tuple[str, str], list[int]]
-) -> list[str]:
+def _facts_of_pair(model: Model, finding: Finding, notes: PortNotes, sizes: _Sizes) -> list[str]:
     """Return class, sizes, limit, meaning of the error, comparison with world, and ports of a finding's bad pairs.
 
     Facts that the finding itself has are left out.

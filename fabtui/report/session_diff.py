@@ -46,6 +46,10 @@ COLUMNS = (
 )
 
 
+#: Texts of the earlier and of the later session.
+Pair = tuple[str, str]
+
+
 class _Row(NamedTuple):
     """Pairs between the same nodes that changed alike: their sources, destinations and changes."""
 
@@ -60,9 +64,7 @@ def session_text(name: str, model: Model) -> str:
     return f"{one_line(name, 200)} ({when}{count(len(model.nodes), 'node')})"
 
 
-def diff_text(
-    names: tuple[str, str], sessions: tuple[str, str], diff: SessionDiff, width: int, glyphs: Glyphs = UNICODE
-) -> str:
+def diff_text(names: Pair, sessions: Pair, diff: SessionDiff, width: int, glyphs: Glyphs = UNICODE) -> str:
     """Return the text of differences, ending in a newline; ``sessions`` are descriptions, see `session_text`.
 
     ``width`` limits lines of facts; with `ASCII` all of the text is ASCII.
@@ -71,9 +73,7 @@ def diff_text(
     return clean(text(blocks, plain=glyphs.plain))
 
 
-def change_blocks(
-    sessions: tuple[str, str], then: str, diff: SessionDiff, width: int, glyphs: Glyphs
-) -> Iterator[Block]:
+def change_blocks(sessions: Pair, then: str, diff: SessionDiff, width: int, glyphs: Glyphs) -> Iterator[Block]:
     verdicts = map(sentence_of, diff.sessions)
     named = zip(("then:", "now: "), sessions, verdicts, strict=True)
     heads = [f"{when} {session}: {verdict}" for when, session, verdict in named]
@@ -114,7 +114,7 @@ def change_line(diff: SessionDiff) -> str:
     return f"{', '.join(filter(None, parts)) or 'No pair broke or was repaired'}."
 
 
-def print_diff(names: tuple[str, str], models: tuple[Model, Model], diff: SessionDiff) -> None:
+def print_diff(names: Pair, models: tuple[Model, Model], diff: SessionDiff) -> None:
     width = shutil.get_terminal_size((_FILE_WIDTH, 24)).columns if sys.stdout.isatty() else _FILE_WIDTH
     sessions = (session_text(names[0], models[0]), session_text(names[1], models[1]))
     glyphs = UNICODE if takes_unicode(sys.stdout) else ASCII
@@ -244,7 +244,7 @@ def _with_evidence(finding: Finding) -> list[str]:
     return [f"  {finding_line(finding)}", *(f"      {line}" for line in lines)]
 
 
-def json_text(names: tuple[str, str], diff: SessionDiff) -> str:
+def json_text(names: Pair, diff: SessionDiff) -> str:
     facts = diff.facts
     value = {
         **head("diff"),
@@ -272,14 +272,5 @@ def _pair_row(one: PairChange) -> list[Any]:
     ends = [key.src, key.dst, key.src_addr or None, key.dst_addr or None]
     values = [None if m is None or m.value is None else float(m.value) for m in (one.before, one.after)]
     verdicts = [str(one.status), str(one.then), str(one.now)]
-    return [
-        str(key.layer),
-        key.arm or None,
-        *ends,
-        latest.bytes,
-        *verdicts,
-        *values,
-        latest.unit or None,
-        one.ratio,
-        latest.error,
-    ]
+    rest = [latest.unit or None, one.ratio, latest.error]
+    return [str(key.layer), key.arm or None, *ends, latest.bytes, *verdicts, *values, *rest]

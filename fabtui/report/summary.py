@@ -99,11 +99,8 @@ def _world_line(model: Model) -> Iterator[Paragraph]:
     verdicts = list(model.verdicts_in(Layer.WORLD))
     bad = sum(verdict is not Verdict.OK for verdict in verdicts)
     usual = ", ".join(f"{kind} {spoken_text(value, 'GB/s')}" for kind, value in _of_classes(model, Layer.WORLD))
-    what = (
-        f"{bad} of {len(verdicts)} pairs are not ok, as in p2p"
-        if bad
-        else f"complete, {len(verdicts)} of {len(verdicts)} pairs ok"
-    )
+    total = len(verdicts)
+    what = f"{bad} of {total} pairs are not ok, as in p2p" if bad else f"complete, {total} of {total} pairs ok"
     yield Paragraph(f"world: {what}" + (f"; usual values {usual}" if usual else ""))
 
 

@@ -94,9 +94,8 @@ def _table(table: Table, width: int | None) -> list[str]:
     for block in blocks:
         tops = [_once([heads[0][at] for at in block]), *([line[at] for at in block] for line in heads[1:])]
         left = {place for place, at in enumerate(block) if at in table.left}
-        lines = aligned(
-            [*filter(any, tops), *([row[at] for at in block] for row in rows)], left, indent="", widest=_WIDEST_CELL
-        )
+        shown = [*filter(any, tops), *([row[at] for at in block] for row in rows)]
+        lines = aligned(shown, left, indent="", widest=_WIDEST_CELL)
         start, room = sum(widths[at] + 2 for at in block[:-1]), width if block[-1] in table.left else None
         found += [*([""] if found else []), *(piece for line in lines for piece in _hanging(line, start, room))]
     return found
@@ -141,11 +140,11 @@ def capped(lines: Sequence[str], what: str, most: int = MOST_LINES, where: str =
     return [*lines[:most], *([f"{indent}and {left} more {shown}; {where}"] if left > 0 else [])]
 
 
-def shortened(table: Table, what: str, where: str = _ALL) -> Table:
-    """Return a table with at most `MOST_LINES` rows below its heading, and a note on the others."""
+def shortened(table: Table, what: str, where: str = _ALL, most: int = MOST_LINES) -> Table:
+    """Return a table with at most some rows below its heading, and a note on the others."""
     head, *rows = table.rows
-    shown = capped(["" for _ in rows], what, where=where)
-    return table._replace(rows=[head, *rows[:MOST_LINES]], notes=[*shown[MOST_LINES:], *table.notes])
+    shown = capped(["" for _ in rows], what, most, where)
+    return table._replace(rows=[head, *rows[:most]], notes=[*shown[most:], *table.notes])
 
 
 def folded(line: str, width: int | None) -> list[str]:

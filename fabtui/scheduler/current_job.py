@@ -37,11 +37,6 @@ def _lines(path: str) -> list[str]:
     return [line.split()[0] for line in text.splitlines() if line.strip()]
 
 
-def _counted(value: str) -> list[str]:
-    """Return the names of ``n1 8 n2 8``."""
-    return value.split()[::2]
-
-
 def _flux(words: list[str], what: str) -> list[str]:
     answer = ask(["flux", *words])
     if answer.problem:
@@ -53,18 +48,15 @@ def _flux_job(job: str) -> list[str]:
     return _flux(["jobs", "--no-header", "--format={nodelist}", job], f"job {job}")
 
 
-def _flux_instance(_: str) -> list[str]:
-    return _flux(["getattr", "hostlist"], "the instance at FLUX_URI")
-
-
 _SCHEDULERS = (
     _Scheduler("PBS", "PBS_JOBID", "PBS_NODEFILE", _lines),
     _Scheduler("LSF", "LSB_JOBID", "LSB_DJOB_HOSTFILE", _lines),
-    _Scheduler("LSF", "LSB_JOBID", "LSB_MCPU_HOSTS", _counted),
+    # The names of ``n1 8 n2 8``.
+    _Scheduler("LSF", "LSB_JOBID", "LSB_MCPU_HOSTS", lambda value: value.split()[::2]),
     _Scheduler("Grid Engine", "JOB_ID", "PE_HOSTFILE", _lines),
     _Scheduler("Flux", "FLUX_JOB_ID", "FLUX_JOB_ID", _flux_job),
     # What `flux alloc` starts belongs to an instance of its own, and to no job there.
-    _Scheduler("Flux", "", "FLUX_URI", _flux_instance),
+    _Scheduler("Flux", "", "FLUX_URI", lambda _: _flux(["getattr", "hostlist"], "the instance at FLUX_URI")),
     _Scheduler("Cobalt", "COBALT_JOBID", "COBALT_NODEFILE", _lines),
 )
 

@@ -1,17 +1,22 @@
-"""Jobs and nodes of Slurm, from ``squeue -o`` and ``sinfo``; ended jobs from ``scontrol`` and ``sacct``.
+"""Jobs, nodes and GPUs of Slurm, from ``squeue -o`` and ``sinfo``; ended jobs from ``scontrol`` and ``sacct``.
 
 The text formats of ``-o`` have been stable since Slurm 14; the JSON formats change with each release, and
 ``squeue --json`` ignores ``--jobs`` (22.05). ``sacct`` needs slurmdbd, and ``scontrol`` forgets a job some minutes
 after its end (MinJobAge). ``sinfo -R`` would cut reasons at 20 characters.
+
+GPUs of nodes that jobs hold are from ``scontrol show job -d``: those of other users are not tested. Slurm counts the
+device files of ``gres.conf``, which follow the order of the driver: index 2 is /dev/nvidia2.
 """
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
 import shutil
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -34,6 +39,12 @@ _JOB_ID = re.compile(r"\d{1,12}(?:[_+]\d{1,9})?", re.ASCII)
 _SIGNS = "*~#!%$@^-+"
 #: Texts that stand for nothing.
 _NOTHING = ("", "none", "(null)", "N/A")
+_HELD = re.compile(r"\bNodes=(\S+) .*\bGRES=(\S+)")
+_INDEXES = re.compile(r"\bgpu[^(,]*\((?:[^()]*,)?IDX:([\d,-]+)\)")
+#: Jobs of others on the nodes that are asked about, and questions at once.
+_MOST_JOBS, _AT_ONCE = 256, 8
+#: Largest index of a GPU in a node.
+_MOST_GPUS = 64
 
 
 class _Part(NamedTuple):
@@ -246,16 +257,10 @@ def status_of(job: str, before: JobStatus | None = None) -> JobStatus:
                 places.setdefault(node, words)
         # A heterogeneous job runs as long as one of its components does.
         part = next((part for part in parts if part.state in _RUNNING), parts[0])
-        status = status._replace(
-            state=part.state,
-            reason="" if part.reason == "None" else part.reason,
-            nodes=tuple(places) or status.nodes,
-            placements=places or status.placements,
-            elapsed=_seconds(part.elapsed),
-            limit=_seconds(part.limit),
-            user=part.user,
-            name=part.name,
-        )
+        status = status._replace(nodes=tuple(places) or status.nodes, placements=places or status.placements)
+        status = status._replace(state=part.state, reason="" if part.reason == "None" else part.reason)
+        times = _seconds(part.elapsed), _seconds(part.limit)
+        status = status._replace(elapsed=times[0], limit=times[1], user=part.user, name=part.name)
     changed = before is not None and before.state != status.state
     if not parts or status.stage in ("ended", "waiting") or changed or not status.outputs:
         status = _details(status, known=bool(parts))
@@ -281,16 +286,16 @@ def _details(status: JobStatus, *, known: bool) -> JobStatus:
         nodes = [node for line in lines for node in expand_listed(known_pairs(line).get("NodeList", "")) or ()]
         outputs = [path for line in lines for key in ("StdOut", "StdErr") if (path := known_pairs(line).get(key))]
         status = status._replace(
-            state=status.state if known else values.get("JobState", ""),
             nodes=status.nodes or tuple(dict.fromkeys(nodes)),
             number=values.get("JobId", ""),
             name=status.name or values.get("JobName", ""),
             user=status.user or values.get("UserId", "").partition("(")[0],
             owner=_uid(values.get("UserId", "")),
-            elapsed=status.elapsed if known else _seconds(values.get("RunTime", "")),
-            limit=status.limit if known else _seconds(values.get("TimeLimit", "")),
             outputs=tuple(dict.fromkeys(outputs)),
         )
+        if not known:
+            times = _seconds(values.get("RunTime", "")), _seconds(values.get("TimeLimit", ""))
+            status = status._replace(state=values.get("JobState", ""), elapsed=times[0], limit=times[1])
         if status.stage == "ended":
             status = status._replace(exit_code=values.get("ExitCode", ""), ended=_stamp(values.get("EndTime", "")))
         restarts = values.get("Restarts", "0")
@@ -299,9 +304,8 @@ def _details(status: JobStatus, *, known: bool) -> JobStatus:
             status = status._replace(restarts=int(restarts[:9]), requeued=_stamp(values.get("SubmitTime", "")))
         return status._replace(begins=_stamp(values.get("StartTime", "")) if status.stage == "waiting" else None)
     words = ["sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={status.job}"]
-    rows = [
-        line.split("|", 6) for line in ask([*words, "--format=State,ExitCode,End,NodeList,Elapsed,User,JobName"]).lines
-    ]
+    form = "--format=State,ExitCode,End,NodeList,Elapsed,User,JobName"
+    rows = [line.split("|", 6) for line in ask([*words, form]).lines]
     if rows and len(rows[0]) == 7:
         state, code, end, listed, elapsed, user, name = rows[0]
         # "CANCELLED by 0"
@@ -366,3 +370,74 @@ def node_values(nodes: Sequence[str]) -> dict[str, dict[str, Any]]:
 def known_name(node: str, known: Container[str]) -> str | None:
     """Return the name of a node in Slurm, which may lack the domain; None if it is not known."""
     return next((name for name in (node, node.partition(".")[0]) if name in known), None)
+
+
+class GpuUse(NamedTuple):
+    """GPUs of nodes by index, as far as jobs hold some."""
+
+    own: Mapping[str, tuple[int, ...]]  #: Those of the user's jobs in question, by node; only these are tested.
+    others: Mapping[str, tuple[int, ...]]  #: GPUs of other users' jobs, by node; these are not tested.
+    constrained: bool = False  #: Whether the cgroup of a job shows its GPUs only, renumbered.
+    problem: str = ""  #: Why this is unknown, or "".
+
+    def setting(self, node: str) -> dict[str, object] | None:
+        """Return what the node gets to know; None if all of its GPUs may be tested."""
+        for kind, held in (("only", self.own), ("without", self.others)):
+            if (name := known_name(node, held)) is not None:
+                return {kind: list(held[name]), "constrained": self.constrained}
+        return None
+
+
+NOTHING_HELD = GpuUse({}, {})
+
+
+def gpu_use(nodes: Sequence[str], job: str) -> GpuUse:
+    """Return which GPUs of some nodes are those of a job (or several, with commas), or of other users without a job.
+
+    Blocks. Nothing is held where Slurm is not installed.
+    """
+    if shutil.which("squeue") is None:
+        return NOTHING_HELD
+    if job:
+        return GpuUse(_held(job.split(",")), {}, _is_constrained())
+    names = ",".join(dict.fromkeys(node.partition(".")[0] for node in nodes))
+    answer = ask(["squeue", "--noheader", "--states=RUNNING,SUSPENDED", f"--nodelist={names}", "--format=%A|%u|%b"])
+    if answer.problem:
+        # Nodes that Slurm does not know hold no jobs.
+        unknown = "nvalid node" in answer.problem or "onfiguration source" in answer.problem
+        return NOTHING_HELD if unknown else GpuUse({}, {}, problem=answer.problem)
+    rows = [line.split("|", 2) for line in answer.lines]
+    jobs = [row[0].strip() for row in rows if len(row) == 3 and "gpu" in row[2] and row[1].strip() != getpass.getuser()]
+    if len(jobs) > _MOST_JOBS:
+        return GpuUse({}, {}, problem=f"{len(jobs)} other jobs run on the nodes")
+    return GpuUse({}, _held(jobs), _is_constrained()) if jobs else NOTHING_HELD
+
+
+def _held(jobs: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Return the GPUs of jobs by node; without nodes on which they hold none."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        answers = list(pool.map(lambda job: ask(["scontrol", "show", "job", "-d", job]), jobs))
+    held: dict[str, set[int]] = {}
+    for line in (line for answer in answers for line in answer.lines):
+        if (match := _HELD.search(line)) is None:
+            continue
+        indexes = [index for text in _INDEXES.findall(match[2]) for index in _numbers(text)]
+        for node in expand_listed(match[1]) or () if indexes else ():
+            held.setdefault(node, set()).update(indexes)
+    return {node: tuple(sorted(indexes)) for node, indexes in held.items()}
+
+
+def _numbers(text: str) -> list[int]:
+    """Return the numbers of ``0-1,5``; a part that is not a range has none."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        last = last if dash else first
+        if first.isdecimal() and last.isdecimal() and int(last) < _MOST_GPUS:
+            numbers += range(int(first), int(last) + 1)
+    return numbers
+
+
+def _is_constrained() -> bool:
+    lines = ask(["scontrol", "show", "config"]).lines
+    return any(re.match(r"ConstrainDevices\s*=\s*yes", line) for line in lines)

@@ -37,7 +37,8 @@ from fabtui.model.session_model import Model
 from fabtui.paths import user_path
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.job_board import JobBoard
-from fabtui.report.contents import document, document_text
+from fabtui.report.contents import document
+from fabtui.report.markdown import document_text
 from fabtui.sanitize import clean, one_line
 from fabtui.screen import session_actions
 from fabtui.screen.app_actions import (

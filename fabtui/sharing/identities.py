@@ -158,7 +158,6 @@ class Identities:
 
 
 def is_serial(field: str) -> bool:
-    """Return True if a field holds serial numbers."""
     return "serial" in field.lower() or field in ("sn", "asset_tag")
 
 

@@ -29,9 +29,7 @@ _LONGEST_RUN, _TRIES = 8, 60
 _PIECES = re.compile(r"[A-Za-z]+|[0-9]+|\[[0-9,-]+\]|[^A-Za-z0-9]")
 #: Farthest that numbers in names are moved.
 _FARTHEST = 40
-_KEPT_NETWORKS = tuple(
-    ipaddress.ip_network(text) for text in ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3", "::/127", "ff00::/8")
-)
+_KEPT_NETWORKS = (*map(ipaddress.ip_network, ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3", "::/127", "ff00::/8")),)
 #: Networks for documentation (RFC 5737).
 _DOCUMENTED = ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")
 #: Prefixes that show the kind of an address: private, link-local, of a provider, for benchmarks, for documentation.
@@ -48,6 +46,7 @@ _NOBODYS = (
     tuple(int(ipaddress.IPv4Network(text).network_address) >> 8 for text in _DOCUMENTED),
     tuple((198 << 16 | 18 << 8) + at for at in range(512)),
 )
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _PRIVATE = ipaddress.IPv4Network("10.0.0.0/8")
 _DOCUMENTATION = ipaddress.IPv6Network("2001:db8::/32")
 _LINK_LOCAL = ipaddress.ip_network("fe80::/64")
@@ -147,10 +146,9 @@ class Pseudonyms:
         return value if value in (0, (1 << 48) - 1) else self._of_vendor("mac", value, 48)
 
     def _of_vendor(self, kind: str, value: int, bits: int) -> int:
-        rest = bits - _VENDOR_BITS
-        vendor = value >> rest << rest
+        low = (1 << bits - _VENDOR_BITS) - 1
         made = self._distinct(
-            kind, f"{value:x}", lambda digest: f"{vendor | int.from_bytes(digest[:8], 'big') & ((1 << rest) - 1):x}"
+            kind, f"{value:x}", lambda digest: f"{value & ~low | int.from_bytes(digest[:8], 'big') & low:x}"
         )
         return int(made, 16)
 
@@ -172,9 +170,7 @@ class Pseudonyms:
         written = written.upper() if any(char in "ABCDEF" for char in plain) else written
         return f"{written}/{length}" if length else written
 
-    def _mapped(
-        self, real: ipaddress.IPv4Address | ipaddress.IPv6Address
-    ) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    def _mapped(self, real: _Address) -> _Address:
         if any(real in network for network in _KEPT_NETWORKS):
             return real
         if isinstance(real, ipaddress.IPv4Address):
@@ -208,7 +204,7 @@ class Pseudonyms:
             self._networks[network] = next((one for one in turned if one not in taken), private >> 8)
         return self._networks[network] << 8 | self._bits(real, 32, 24) & 0xFF
 
-    def _apart(self, real: ipaddress.IPv4Address | ipaddress.IPv6Address, made: int) -> int:
+    def _apart(self, real: _Address, made: int) -> int:
         """Return a pseudonym, or one beside it if that of a private and of a public address are the same by chance."""
         step = 1 if real.version == 4 else 1 << 64
         while self._used.setdefault((f"ipv{real.version}", f"{made:x}"), str(real)) != str(real):
@@ -216,7 +212,7 @@ class Pseudonyms:
         return made
 
     @staticmethod
-    def _kept(real: ipaddress.IPv4Address | ipaddress.IPv6Address) -> int | None:
+    def _kept(real: _Address) -> int | None:
         """Return how many first bits of an address stay; None for a public one, of which none does."""
         return next((network.prefixlen for network in _KINDS if real in network), None)
 
@@ -351,7 +347,6 @@ class Rewriter:
         self._sizes = sorted({len(name) for name in self._glued}, reverse=True)
 
     def value(self, value: Any, field: str = "") -> Any:
-        """Return a JSON value with pseudonyms."""
         if isinstance(value, dict):
             return {key if key in _FIELDS else self.text(key): self.value(inner, key) for key, inner in value.items()}
         if isinstance(value, list):
@@ -489,10 +484,8 @@ class Rewriter:
             return "", text
         is_mac = known and len(digits) <= 12 and value < 1 << 48
         made = self._pseudonyms.mac(value) if is_mac else self._pseudonyms.guid(value)
-        written = f"{made:0{len(digits)}x}"
-        return "mac" if is_mac else "guid", text[: 2 * marked] + (
-            written.upper() if digits != digits.lower() else written
-        )
+        written = f"{made:0{len(digits)}{'x' if digits == digits.lower() else 'X'}}"
+        return "mac" if is_mac else "guid", text[: 2 * marked] + written
 
 
 def _names(identities: Identities) -> list[str]:

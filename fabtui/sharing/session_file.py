@@ -105,10 +105,6 @@ class SessionFile:
             return
         for value in self.values():
             one_line = self.kind == "recording"
-            text_ = json.dumps(
-                change(value),
-                ensure_ascii=not one_line,
-                separators=(",", ":") if one_line else None,
-                indent=None if one_line else 1,
-            )
-            file.write((escaped(text_) + "\n").encode("utf-8", "backslashreplace"))
+            layout: Any = {"separators": (",", ":")} if one_line else {"indent": 1}
+            line = escaped(json.dumps(change(value), ensure_ascii=not one_line, **layout))
+            file.write((line + "\n").encode("utf-8", "backslashreplace"))

@@ -27,6 +27,11 @@ MAX_NUMBER = 1e100
 
 Message = Dict[str, Any]
 
+#: Numbers that may be out of range, each digit as 0: with an exponent of two digits, or very long.
+_MAY_BE_HUGE = (b"0e00", b"0e+00", b"0E00", b"0E+00", b"0" * 90)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
+_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
+
 
 class ErrorKind(str, Enum):
     """Machine-readable reason of an error, sent as ``error_kind`` (probe results: ``error.kind``) beside the text."""

@@ -21,26 +21,6 @@ Value = Dict[str, Any]
 Emit = Callable[[Value], None]
 Run = Callable[[Value, Emit, float], Any]
 
-
-class _Judged(TypedDict):
-    subject: str
-    verdict: str
-    text: str
-
-
-class Judgement(_Judged, total=False):
-    """Result of a ``judge`` function: ``verdict`` is ``bad``, ``warn`` or ``note``; ``devices``: GPUs and NICs.
-
-    ``check``: its name in the catalogue of checks; ``action``: what the vendor recommends.
-    """
-
-    devices: List[str]
-    check: str
-    action: str
-
-
-Judge = Callable[[Value], List[Judgement]]
-
 #: When probes run, by the name of the phase. Probes are listed in this order, then by name.
 PHASES = {
     "connect": "when a node connects",
@@ -60,6 +40,23 @@ _EMPTY: Mapping[str, Any] = MappingProxyType({})
 _PACKAGE = "fabtui_node.probes"
 #: Begins with its literal part: where a pattern begins with the name, each line of all probes is tried.
 _DECLARATION = re.compile(r" = ProbeSpec\($", re.MULTILINE)
+
+
+class Judgement(TypedDict, total=False):
+    """Result of a ``judge`` function: ``verdict`` is ``bad``, ``warn`` or ``note``; ``devices``: GPUs and NICs.
+
+    ``check``: its name in the catalogue of checks; ``action``: what the vendor recommends.
+    """
+
+    subject: str
+    verdict: str
+    text: str
+    devices: List[str]
+    check: str
+    action: str
+
+
+Judge = Callable[[Value], List[Judgement]]
 
 
 class ProbeSpec(NamedTuple):
@@ -125,8 +122,8 @@ def _call(module: str, function: str, *args: Any) -> Any:
 
 
 def _parsed(run: Callable[..., Any], parse: Callable[[str], Value], *args: Any) -> Value:
-    found = run(*args)
-    return parse(found) if isinstance(found, str) else found
+    result = run(*args)
+    return parse(result) if isinstance(result, str) else result
 
 
 def _sources() -> Dict[str, str]:
@@ -154,9 +151,9 @@ def collect(sources: Dict[str, str]) -> Dict[str, ProbeSpec]:
     Raises `ValueError`: a declaration is wrong, or two have the same name.
     """
     phases = list(PHASES)
-    found = [spec for module, source in sources.items() for spec in declared(module, source)]
-    probes = {spec.name: spec for spec in sorted(found, key=lambda spec: (phases.index(spec.phase), spec.name))}
-    if len(probes) < len(found):
+    specs = [spec for module, source in sources.items() for spec in declared(module, source)]
+    probes = {spec.name: spec for spec in sorted(specs, key=lambda spec: (phases.index(spec.phase), spec.name))}
+    if len(probes) < len(specs):
         raise ValueError("two probes have the same name")
     return probes
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from fabtui.importers.catalogue import formats
 from fabtui.lab.network import Network
-from fabtui_node.parsers import catalogue
 from fabtui_node.parsers.base import Reading
 from tests import forked
 from tests.lab.field import network_in
@@ -50,7 +50,7 @@ def ssh(network: Network, node: str, *command: str) -> str:
 
 def read(network: Network, node: str, *command: str) -> Reading:
     text = ssh(network, node, *command)
-    reading = catalogue.formats()[command[0]].parse(text)
+    reading = formats()[command[0]].parse(text)
     assert reading.unknown == [], text
     return reading
 

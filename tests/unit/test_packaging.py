@@ -73,7 +73,7 @@ def test_the_wheel_holds_all_code_and_data_and_nothing_else(built: Path) -> None
     data = _files(ROOT / "themes", "*.toml", "fabtui/_themes")
     data |= _files(ROOT / "recordings", "*.md", "fabtui/_recordings")
     data |= _files(ROOT / "recordings", "*.jsonl.gz", "fabtui/_recordings")
-    for suffix in ("tcss", "toml", "json", "css", "js"):
+    for suffix in ("tcss", "toml", "json", "css", "js", "html"):
         data |= _files(ROOT / "fabtui", f"**/*.{suffix}", "fabtui")
     manual = f"fabtui-{fabtui.__version__}.data/data/share/man/man1/fabtui.1"
     assert code | data | {"fabtui/py.typed", "fabtui_node/py.typed", manual} == names

@@ -52,10 +52,8 @@ def _show(args: argparse.Namespace) -> None:
     config = read_config(args)
     print(f"settings file: {config.path}" + ("" if config.present else " (missing; fabtui config init creates it)"))
     rows = [[key, one_line(value, 100), source] for key, value, source in settings_in_effect(vars(args), config)]
-    rows += [
-        [f'keys."{name}"', one_line(str(found.value), 100), source_of(config, found)]
-        for name, found in config.keys.items()
-    ]
+    for name, key in config.keys.items():
+        rows.append([f'keys."{name}"', one_line(str(key.value), 100), source_of(config, key)])
     print("\n".join(aligned(rows, left=(0, 1, 2))))
     for line in _problems(config):
         print(f"ignored: {line}")

@@ -28,7 +28,6 @@ exit codes: 0 nothing is worse; 1 something is worse, or new and bad; 2 bad usag
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Compare two sessions; return 1 if something is worse, or new and bad, else 0."""
     outputs = text_outputs(vars(args))
     names = (args.before, args.after)
     for path in outputs.values():

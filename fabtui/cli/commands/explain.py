@@ -35,16 +35,14 @@ exit codes: 0 explained; 1 unknown, or no failure in a log; 2 bad usage or input
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Explain rules, errors, texts or logs; return the exit code."""
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     words = [word for word in getattr(args, "what", []) if word.strip()]
     if "list" in args:
         print_text(text(listed(RULES, explained_errors()), width))
         return ALL_OK
     if not words:
-        raise InputError(
-            "nothing to explain; fabtui explain CODE, TEXT or FILE..., - for standard input, --list for all codes"
-        )
+        usage = "fabtui explain CODE, TEXT or FILE..., - for standard input, --list for all codes"
+        raise InputError(f"nothing to explain; {usage}")
     meaning = explained(words)
     for notice in meaning.notices:
         print(f"fabtui: {notice}", file=sys.stderr)

@@ -42,8 +42,7 @@ from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import job_ids, own_jobs
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import USUAL_IDLE, JobQuery, SessionOptions
-from fabtui.session.running_job.job_report import options_for, reported
-from fabtui.session.running_job.job_session import PATIENCE, SNAPSHOT, JobSession, observed
+from fabtui.session.running_job.job_session import PATIENCE, SNAPSHOT, JobSession, observed, options_for, reported
 from fabtui.session.running_job.monitor import JobMonitor
 
 HELP = """\
@@ -164,13 +163,7 @@ def hang_options(args: argparse.Namespace) -> tuple[SessionOptions, JobQuery | N
 
 
 class HangCommand:
-    """A snapshot of a job, or a watch over it, and what was printed about it.
-
-    Args:
-        options: The nodes of the job, how they are reached, and the recording.
-        query: Where its logs are; None to read none.
-        settings: Arguments of the command.
-    """
+    """A snapshot of a job, or a watch over it, and what was printed about it; without a query no log is read."""
 
     def __init__(self, options: SessionOptions, query: JobQuery | None, settings: HangSettings) -> None:
         self._options = options
@@ -178,6 +171,7 @@ class HangCommand:
         self._settings = settings
         self._commands: list[asyncio.Task[None]] = []
         self._code = NOT_TESTED
+        self._given = () if settings.unicode else ("ascii",)
 
     async def run(self) -> int:
         """Take a snapshot, or wait until the job hangs or ends; return the exit code."""
@@ -251,7 +245,7 @@ class HangCommand:
         values = self._values(verdict)
         path = self._write(verdict, values) if verdict.bad and (self._settings.command or self._settings.wait) else ""
         if self._settings.as_json:
-            self._print_json({**values, "report": path or None})
+            print_json({**values, "report": path or None}, self._given)
         else:
             width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
             print_text(text(job_blocks(verdict), width, not self._settings.unicode))
@@ -277,13 +271,10 @@ class HangCommand:
 
     def _no_verdict(self, lines: list[str]) -> None:
         if self._settings.as_json:
-            return self._print_json({"state": None, "problems": lines})
+            return print_json({"state": None, "problems": lines}, self._given)
         for line in lines:
             self._print(line)
         return None
-
-    def _print_json(self, values: dict[str, Any]) -> None:
-        print_json(values, () if self._settings.unicode else ("ascii",))
 
     def _write(self, verdict: JobVerdict, values: dict[str, Any]) -> str:
         """Write a report to a file of its own; return its path, "" if that is not possible."""
@@ -298,7 +289,6 @@ class HangCommand:
         return str(path)
 
     async def _command(self, verdict: JobVerdict, path: str) -> None:
-        """Run the user's command, and print how it ended."""
         variables = {
             "FABTUI_JOB": verdict.job or self._options.job,
             "FABTUI_NODES": fold(verdict.nodes),
@@ -414,7 +404,6 @@ def links_options(args: argparse.Namespace, config: ConfigFile, query: JobQuery)
 
 
 def _on_screen(args: argparse.Namespace, config: ConfigFile, options: SessionOptions, monitor: JobMonitor) -> int:
-    """Show the job in the app until the user leaves it."""
     title = f"job {options.job}"
     settings = screen_settings(args, config, title)._replace(first_view="job")
     feed = LiveFeed(options)

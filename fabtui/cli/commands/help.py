@@ -42,11 +42,8 @@ def execute(args: argparse.Namespace) -> int:
         print(json.dumps(schema(args.schema), indent=1))
         return 0
     if "all" in args:
-        parts = [
-            rows_text("commands", {"": "the app on live nodes", **COMMANDS}.items()),
-            rows_text("further commands", FURTHER.items()),
-        ]
-        sys.stdout.write("\n\n".join(parts) + "\n")
+        usual = rows_text("commands", {"": "the app on live nodes", **COMMANDS}.items())
+        sys.stdout.write(f"{usual}\n\n{rows_text('further commands', FURTHER.items())}\n")
         return 0
     topic = getattr(args, "topic", "")
     words = expanded((topic,) if topic else ())

@@ -45,7 +45,6 @@ _ADD = "add"
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print the overview or the course of a subject, or add recordings; return the exit code."""
     given = vars(args)
     words: list[str] = given.get("subject", [])
     if words[:1] == [_ADD]:
@@ -63,9 +62,8 @@ def execute(args: argparse.Namespace) -> int:
             sys.stdout.write(_text(overview, is_plain(given)))
             print_lines(lines)
 
-    write_first(
-        write_texts({"json": partial(json_text, overview), "csv": partial(csv_text, overview)}, outputs), report
-    )
+    texts = {"json": partial(json_text, overview), "csv": partial(csv_text, overview)}
+    write_first(write_texts(texts, outputs), report)
     return 0
 
 

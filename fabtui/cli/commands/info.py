@@ -15,18 +15,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fabtui import __version__
+from fabtui import paths as places
 from fabtui.config.file import config_path
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_bytes
-from fabtui.paths import (
-    private_folder,
-    recordings_folder,
-    state_folder,
-    theme_folder,
-    user_path,
-    user_probe_folder,
-    user_theme_folder,
-)
 from fabtui.sanitize import one_line
 from fabtui.session.measure.communicator_cache import BOUND_MESSAGES, bound
 from fabtui.session.options import MIB
@@ -130,12 +122,12 @@ def versions() -> list[tuple[str, str]]:
 
 def paths() -> list[tuple[str, str]]:
     folders = {
-        "state": state_folder(),
-        "recordings": recordings_folder(),
+        "state": places.state_folder(),
+        "recordings": places.recordings_folder(),
         "settings": config_path(),
-        "themes": theme_folder(),
-        "user themes": user_theme_folder(),
-        "ssh config": user_path("~/.ssh/config"),
+        "themes": places.theme_folder(),
+        "user themes": places.user_theme_folder(),
+        "ssh config": places.user_path("~/.ssh/config"),
     }
     rows = [(name, str(path) if path.exists() else f"{path} (missing)") for name, path in folders.items()]
     return [*rows, ("temporary", os.environ.get("TMPDIR", "/tmp"))]
@@ -206,7 +198,7 @@ def execute_probes(args: argparse.Namespace) -> int:
     if "action" in args:
         if args.action != "new" or "name" not in args:
             raise InputError("fabtui probes: takes no arguments, or new NAME: fabtui probes new NAME")
-        probe, test = write_probe(args.name, user_probe_folder())
+        probe, test = write_probe(args.name, places.user_probe_folder())
         print(f"wrote {probe}\nwrote {test}\n\ntest it:  {shlex.join([sys.executable, str(test)])}")
         print("run it:   fabtui preflight --nodes ...    (it runs on the nodes of every session)")
         return 0
@@ -226,7 +218,7 @@ def table(width: int) -> str:
                 start = f"{'':14}{label} "
                 lines += textwrap.wrap(text, max(40, min(width, 120)), initial_indent=start, subsequent_indent=" " * 20)
         lines.append("")
-    folder = user_probe_folder()
+    folder = places.user_probe_folder()
     own = find(folder)
     lines += [f"user probes, in {folder} (docs/user-probes.md):"]
     lines += [f"  {probe.name:<11} {probe.title or one_line(str(probe.where), 200)}" for probe in own.probes.values()]
@@ -251,7 +243,7 @@ def write_probe(name: str, folder: Path) -> tuple[Path, Path]:
             raise InputError(f"fabtui probes new: {path} exists")
     for path, text in ((probe, _PROBE), (test, filled)):
         try:
-            private_folder(path.parent)
+            places.private_folder(path.parent)
             write_bytes(path, text.encode())
         except OSError as error:
             raise InputError(f"fabtui probes new: cannot write {path}: {error.strerror}") from None

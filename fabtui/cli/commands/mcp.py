@@ -43,7 +43,6 @@ _OWN = ("allow_tests", "budget", "command", "words")
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Serve until the client goes; return the exit code."""
     # Versions of the package below 2 have no mcp_types.
     if any(find_spec(name) is None for name in ("mcp", "mcp_types", "anyio")):
         raise InputError("mcp needs packages that are not installed; pip install 'fabtui[mcp]'")
@@ -109,9 +108,8 @@ class CommandRequests:
             if command in ("hang", "job"):
                 raise InputError("a lab of --lab exists for one session only, so it has no running job")
             if (nodes := own.pop("nodes", "")) and set(chosen_nodes([nodes], [], [])) != set(self.nodes):
-                raise InputError(
-                    f"nodes: these are only some of the lab; {one_line(fold(self.nodes), 200)} are tested together"
-                )
+                every = one_line(fold(self.nodes), 200)
+                raise InputError(f"nodes: these are only some of the lab; {every} are tested together")
         elif self.nodes and not own.keys() & {"nodes", "jobid", *(["logs"] if command == "job" else [])}:
             own["nodes"] = ",".join(self.nodes)
         # On a command line they may be repeated.

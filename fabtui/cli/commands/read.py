@@ -42,7 +42,6 @@ BASELINE = "--baseline of read needs --open; as text: fabtui diff EARLIER LATER"
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Read the files; return the exit code."""
     if "list" in args:
         return _list()
     files = getattr(args, "files", [])

@@ -85,10 +85,8 @@ def _output_of_tool(args: argparse.Namespace, error: InputError) -> int:
         raise error
     needs = sorted({*OUTPUT_OPTIONS, "grids", "speed"} & set(vars(args)) - {"csv"})
     if needs:
-        name = needs[0].replace("_", "-")
-        raise InputError(
-            f"--{name} needs a recording, and {args.file} is the output of a tool: fabtui read {args.file}"
-        )
+        need = f"--{needs[0].replace('_', '-')} needs a recording, and {args.file} is the output of a tool"
+        raise InputError(f"{need}: fabtui read {args.file}")
     # Checked before anything is shown.
     csv = output_path(vars(args), "csv")
     if "text" not in args:

@@ -32,10 +32,10 @@ from fabtui.pictures.busbw import busbw_scene
 from fabtui.pictures.drawing import png, svg
 from fabtui.pictures.heatmap import MODES, Mode, connectivity_scene, matrix_scene
 from fabtui.pictures.scene import Scene
-from fabtui.report.contents import Against, document, document_text
+from fabtui.report.contents import Against, document
 from fabtui.report.document import check_suffix
 from fabtui.report.grid import has_values
-from fabtui.report.markdown import markdown
+from fabtui.report.markdown import document_text, markdown
 from fabtui.report.progress import ReadingProgress
 from fabtui.report.recordings import recordings_in
 from fabtui.sanitize import one_line
@@ -115,10 +115,9 @@ def _files(args: argparse.Namespace) -> list[str]:
             raise InputError(f"--demo takes a recording that ships with fabtui; without it: fabtui report {files[0]}")
         return [str(shipped_recording(args.demo))]
     if not files:
-        newest = [shlex.quote(str(path)) for path in recordings_in(own_recordings(read_config(args)))[:1]]
-        example = (
-            f"your newest session: fabtui report {newest[0]}" if newest else "one that ships: fabtui report --demo"
-        )
+        example = "one that ships: fabtui report --demo"
+        for newest in recordings_in(own_recordings(read_config(args)))[:1]:
+            example = f"your newest session: fabtui report {shlex.quote(str(newest))}"
         raise InputError(f"no file given; fabtui report FILE... -o report.html, - for standard input; {example}")
     return files
 

@@ -15,15 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fabtui.cli.commands.app import on_screen
-from fabtui.cli.options_from_args import (
-    Request,
-    exposition_of,
-    history_path,
-    output_paths,
-    print_problems,
-    recording_path,
-    request_from,
-)
+from fabtui.cli.options_from_args import Request, print_problems, request_from, resumed_request
 from fabtui.cli.printing import confirmed, is_plain, shown_from, write_first
 from fabtui.config.file import ConfigFile, read_config
 from fabtui.config.options import session_changes
@@ -32,7 +24,6 @@ from fabtui.errors import InputError
 from fabtui.exit_status import INTERRUPTED
 from fabtui.hangup import watch_terminal
 from fabtui.nodeset import count, fold
-from fabtui.paths import user_probe_folder
 from fabtui.report.document import Shown
 from fabtui.report.progress import Progress
 from fabtui.sanitize import one_line
@@ -43,6 +34,7 @@ from fabtui.session.resumption import Resumption, resumption
 from fabtui.transport.login_answers import LoginQuestion
 
 Ended = asyncio.Future[signal.Signals]
+Caught = signal.Signals | None
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HELP = """\
 Run a session without a screen: progress goes to stderr, a summary to stdout.
@@ -83,7 +75,6 @@ Attributes = list[int | list[bytes | int]]
 
 
 def interrupted_code(number: signal.Signals) -> int:
-    """Print which signal ended the session; return the exit code for it."""
     print(f"fabtui: interrupted by {number.name}; the results above are incomplete", file=sys.stderr)
     return 128 + number.value
 
@@ -122,9 +113,7 @@ def caught_signals() -> Iterator[Ended]:
             loop.remove_signal_handler(number)
 
 
-async def played(
-    options: SessionOptions, progress: Progress, watch: float = 0.0
-) -> tuple[LiveFeed, signal.Signals | None]:
+async def played(options: SessionOptions, progress: Progress, watch: float = 0.0) -> tuple[LiveFeed, Caught]:
     """Run a session, watch for some seconds and close it; return its feed, and the signal that ended it early."""
     feed = LiveFeed(options)
     feed.ask = ask_on_terminal
@@ -135,9 +124,7 @@ async def played(
     return feed, interrupted
 
 
-async def run_until(
-    ended: Ended, feed: Feed, *, watch: float = 0.0, budget: float | None = None
-) -> signal.Signals | None:
+async def run_until(ended: Ended, feed: Feed, *, watch: float = 0.0, budget: float | None = None) -> Caught:
     """Run a feed, watch for some seconds and close it; return the signal that ended it early, or None.
 
     The caller catches the signals, while the nodes are closed as well.
@@ -169,7 +156,7 @@ async def run_until(
     return ended.result() if ended.done() else None
 
 
-async def sleep_until(ended: Ended, seconds: float) -> signal.Signals | None:
+async def sleep_until(ended: Ended, seconds: float) -> Caught:
     """Wait; return the signal that ended it early, or None."""
     await asyncio.wait({ended}, timeout=max(0.0, seconds))
     return ended.result() if ended.done() else None
@@ -279,8 +266,6 @@ def execute_resume(args: argparse.Namespace) -> int:
     rest = resumption(path)
     config = read_config(args)
     given = vars(args)
-    folder = config.values.get("recording.folder")
-    place = {**({} if folder is None else {"record_folder": str(folder.value)}), **given}
     env = session_changes({"env": given["env"]} if "env" in given else {}).get("env", {})
     if absent := [name for name in rest.env if name not in env]:
         wanted = " ".join(f"--env {name}=..." for name in absent)
@@ -288,17 +273,7 @@ def execute_resume(args: argparse.Namespace) -> int:
     runs = list(_runs(rest.options))
     if runs and "yes" not in args and not _confirmed(path, runs):
         return INTERRUPTED
-    names = rest.options.hosts or (f"lab-{rest.options.lab}",)
-    record = recording_path(place, names)
-    options = replace(
-        rest.options,
-        env=env,
-        record=record,
-        history=history_path(place, record, lab=rest.options.lab is not None),
-        resumed=path,
-        probe_folder=user_probe_folder(),
-    )
-    request = Request(options, output_paths(given), exposition_of(given))
+    request = resumed_request(given, config, path, replace(rest.options, env=env))
     if "text" in args:
         if "quiet" not in args:
             print(_left(rest), file=sys.stderr)

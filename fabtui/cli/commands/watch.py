@@ -103,9 +103,8 @@ def _alone(prom: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise InputError(
-                f"another fabtui watch writes {prom}; its round has not ended, or it is a service"
-            ) from None
+            text = f"another fabtui watch writes {prom}; its round has not ended, or it is a service"
+            raise InputError(text) from None
         yield
     finally:
         os.close(descriptor)
@@ -200,8 +199,6 @@ def _holds_results(model: Model) -> bool:
 
 
 def _why_nothing(model: Model) -> str:
-    gone = [
-        f"{one_line(record.name)}: {one_line(record.text, 200)}" for record in model.nodes.values() if record.state.gone
-    ]
+    gone = [f"{one_line(node.name)}: {one_line(node.text, 200)}" for node in model.nodes.values() if node.state.gone]
     more = f" and {len(gone) - 1} more nodes" if len(gone) > 1 else ""
     return f"{gone[0]}{more}" if gone else "no result"

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from fabtui.diagnosis.knowledge import load
 from fabtui.diagnosis.knowledge.pattern_set import PatternSet
-from fabtui.diagnosis.knowledge.toml_data import entries
 from fabtui.model.endpoints import node_of
 from fabtui.model.measurement import Measurement
 from fabtui.sanitize import one_line
@@ -23,14 +23,8 @@ _MOST_TEXT = 20_000
 _PROGRAMS = {
     "nccl": ("NCCL", "RCCL", "nccl"),
     "torch": (
-        "torch/distributed",
-        "torch.distributed",
-        "c10d",
-        "ProcessGroup",
-        "process group",
-        "TCPStore",
-        "[rank",
-        "[Rank ",
+        *("torch/distributed", "torch.distributed", "c10d", "ProcessGroup", "process group", "TCPStore"),
+        *("[rank", "[Rank "),
     ),
     "gloo": ("gloo", "Gloo", "GLOO"),
     "perftest": (
@@ -39,6 +33,11 @@ _PROGRAMS = {
     ),
     "ofi": ("NET/OFI", "libfabric", "Libfabric"),
 }
+#: A value of the line in a command or a next step, such as ``{nic}``.
+_PLACE = re.compile(r"\{([a-z]{2,10})\}")
+_ROUTE = "RECEIVER_ADDRESS from SENDER_ADDRESS"
+#: What differs between errors with one cause: addresses with ports, endpoints and ranks, process ids, other numbers.
+_DETAILS = re.compile(r"[0-9a-fA-F]{1,4}(?::[0-9a-fA-F]{0,4}){2,7}|[\w.-]{1,64}:\d{1,5}\b|\d[\d.,]{0,40}(?:<\d{1,5}>)?")
 
 
 class Meaning(NamedTuple):
@@ -76,7 +75,7 @@ class Meaning(NamedTuple):
 @functools.cache
 def meanings() -> tuple[Meaning, ...]:
     """Return the catalogue of errors; the first match counts."""
-    read = [_meaning(entry) for name in CATALOGUES for entry in entries(name, "error")]
+    read = [_meaning(entry) for name in CATALOGUES for entry in load(name)["error"]]
     return tuple(sorted(read, key=lambda meaning: _ROLES.index(meaning.role)))
 
 
@@ -106,8 +105,8 @@ def _commands(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def programs_in(text: str) -> frozenset[str]:
     """Return the programs that a log names, and ``library`` if it names any."""
-    found = frozenset(name for name, words in _PROGRAMS.items() if any(word in text for word in words))
-    return found | {"library"} if found else found
+    programs = frozenset(name for name, words in _PROGRAMS.items() if any(word in text for word in words))
+    return programs | {"library"} if programs else programs
 
 
 def meaning_of(
@@ -144,11 +143,6 @@ def meaning_named(name: str) -> Meaning:
     return next(one for one in meanings() if one.id == name)
 
 
-#: A value of the line in a command or a next step, such as ``{nic}``.
-_PLACE = re.compile(r"\{([a-z]{2,10})\}")
-_ROUTE = "RECEIVER_ADDRESS from SENDER_ADDRESS"
-
-
 def filled(text: str, values: Mapping[str, str]) -> str:
     """Return a text with the values of a line in its placeholders; a word in capitals stands for an unknown value."""
     return _PLACE.sub(lambda found: values.get(found[1]) or (_ROUTE if found[1] == "route" else found[1].upper()), text)
@@ -167,11 +161,11 @@ def meaning_of_measurement(m: Measurement | None) -> Meaning | None:
     """
     if m is None or not m.error:
         return None
-    found = meaning_of(m.error, None if m.made else m.raw, kind=error_kind(m))
+    meaning = meaning_of(m.error, None if m.made else m.raw, kind=error_kind(m))
     node = node_of(m.src)
-    if found is None or not node or node != node_of(m.dst):
-        return found
-    return None if found.cause_if == "several-nodes" else refined(found, "same-node")
+    if meaning is None or not node or node != node_of(m.dst):
+        return meaning
+    return None if meaning.cause_if == "several-nodes" else refined(meaning, "same-node")
 
 
 def error_kind(m: Measurement) -> str | None:
@@ -196,10 +190,6 @@ class CommonError(NamedTuple):
     kind: str
 
 
-#: What differs between errors with one cause: addresses with ports, endpoints and ranks, process ids, other numbers.
-_DETAILS = re.compile(r"[0-9a-fA-F]{1,4}(?::[0-9a-fA-F]{0,4}){2,7}|[\w.-]{1,64}:\d{1,5}\b|\d[\d.,]{0,40}(?:<\d{1,5}>)?")
-
-
 @functools.lru_cache(maxsize=65536)
 def kind_of_error(error: str) -> str:
     """Return an error without its details, in which errors with one cause differ."""
@@ -211,15 +201,12 @@ def common_error(
 ) -> CommonError | None:
     """Return the error that most of some measurements have, or None if none has any.
 
-    Args:
-        counted: Number of measurements by error without details.
-        rows: Row of a measurement that has it, by error without details.
-        example: Returns the measurement of a row.
+    Their numbers, and a row of one, are by error without details; ``example`` returns the measurement of a row.
     """
     if not counted:
         return None
     kind, most = max(counted.items(), key=lambda item: (item[1], item[0]))
-    found = example(rows[kind])
-    text = one_line(found.error or "", 200)
+    measurement = example(rows[kind])
+    text = one_line(measurement.error or "", 200)
     fact = ErrorFact(text, most, len(counted) - 1) if len(counted) > 1 else ErrorFact(text)
-    return CommonError(fact, found, kind)
+    return CommonError(fact, measurement, kind)

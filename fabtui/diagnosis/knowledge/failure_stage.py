@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from fabtui.diagnosis.knowledge import load
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning, meanings
 from fabtui.diagnosis.knowledge.error_numbers import number_in
 from fabtui.diagnosis.knowledge.pattern_set import PatternSet
-from fabtui.diagnosis.knowledge.toml_data import entries
 
 #: Maximum number of characters of a line that are searched.
 _LONGEST = 1_000
@@ -44,12 +44,7 @@ class Stage(NamedTuple):
     meaning: Meaning  #: What its failure means.
 
     def counts(self, reported: bool, programs: frozenset[str]) -> bool:
-        """Return True if its words show the stage of a line.
-
-        Args:
-            reported: Whether the line is the report of a library.
-            programs: The programs that the log names.
-        """
+        """Return True if its words show the stage of a line, which a library has reported, in a log of programs."""
         return self.meaning.within in programs if self.meaning.within else reported or self.evident
 
 
@@ -70,7 +65,7 @@ def stages() -> tuple[Stage, ...]:
                 within=one.get("within", ""),
             ),
         )
-        for one in entries("stages", "stage")
+        for one in load("stages")["stage"]
     )
 
 
@@ -95,12 +90,6 @@ def evident_patterns() -> Iterator[str]:
     yield from (stage.words for stage in stages() if stage.evident)
 
 
-def stage_of_file(path: str) -> str | None:
-    """Return the id of the stage to which a source file belongs, or None."""
-    found = _by_file(path)
-    return None if found is None else found.id
-
-
 def stage_failure(
     line: str, reported: bool = False, returned: str = "", programs: frozenset[str] = frozenset()
 ) -> Meaning | None:
@@ -116,7 +105,7 @@ def stage_failure(
     reported = reported or _REPORTED.search(text) is not None
     found = None
     if (reported or returned or _LOGGED.search(text) or _RETURNED.search(text)) and (file := _FILE.search(shows)):
-        found = _by_file(file[1])
+        found = stage_of_file(file[1])
     if found is None:
         shown = (stage for stage in _patterns().owners(text) if stage.counts(reported, programs))
         found = next((stage for stage in shown if re.search(stage.words, text)), None)
@@ -141,5 +130,6 @@ def returned_failure(line: str) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def _by_file(path: str) -> Stage | None:
+def stage_of_file(path: str) -> Stage | None:
+    """Return the stage to which a source file belongs, or None."""
     return next((one for one in stages() if one.files and re.search(one.files, f"/{path}")), None)

@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity
@@ -27,13 +27,27 @@ from fabtui.diagnosis.knowledge.failure_stage import (
     returned_failure,
     stage_failure,
 )
-from fabtui.diagnosis.knowledge.log_stamps import TIME, stamp_of
-from fabtui.diagnosis.knowledge.nvlink_report import nvlink_report
 from fabtui.diagnosis.knowledge.pattern_set import PatternSet
+from fabtui.diagnosis.knowledge.xids import nvlink_report
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.lines import unlabelled
 from fabtui_node.parsers.nccl.log_lines import NODES, NcclLine, parse_line
 
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+#: PyTorch prints the month without a leading zero (``E704`` is 4 July), glog with one (``E0704``). ``dmesg -T`` prints
+#: ``Fri Nov 20 10:12:40 2026``, syslog ``Nov 20 10:12:40``, the Fabric Manager ``Nov 20 2026 10:12:40``.
+_STAMP = re.compile(
+    r"(?P<iso>\d{4}[-/]\d\d[-/]\d\d)[T ](?P<at>\d\d:\d\d:\d\d)(?:[.,](?P<part>\d{1,9}))?(?P<zone>Z|[+-]\d\d:?\d\d)?"
+    r"|(?<![A-Za-z0-9_])[IWEF](?P<month>0?[1-9]|1[0-2])(?P<day>[0-3]\d) (?P<clock>\d\d:\d\d:\d\d)"
+    r"(?:\.(?P<fraction>\d{1,9}))?"
+    rf"|(?<![A-Za-z])(?P<name>{'|'.join(_MONTHS)}) {{1,2}}(?P<number>\d{{1,2}}) (?:(?P<year>\d{{4}}) )?"
+    r"(?P<hour>\d\d:\d\d:\d\d)(?:\.(?P<second>\d{1,9}))?(?: (?P<last>(?:19|20)\d\d)\b)?",
+    re.ASCII,
+)
+#: What each stamp has; it is found in half the time.
+TIME = re.compile(r"\d\d:\d\d:\d\d", re.ASCII)
+#: Length of a line in which its time stamp is looked for.
+_STAMP_WITHIN = 200
 #: Maximum number of lines of a file, and of lines with errors of all files, that are examined.
 MOST_LINES = 2_000_000
 MOST_ERRORS = 200_000
@@ -92,6 +106,11 @@ _VALUES = {
     "remote": re.compile(r"\bremoteGids? ([0-9a-f:.]{2,45})", re.I),
     "pci": re.compile(r"\b((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?)(?![.\w]|:\w)", re.I),
 }
+#: What a line may be: known to the catalogue, a failure without an entry, about ranks or nodes, and others.
+_KNOWN, _FAILS, _RANKS, _LASTS, _INFORM, _ADVISE = range(6)
+_SEVERITY = {"cause": Severity.BAD, "consequence": Severity.WARN, "notice": Severity.NOTE}
+#: Maximum number of ranks or hosts that a title names.
+_MOST_NAMED = 4
 
 
 class LogPlace(NamedTuple):
@@ -340,7 +359,6 @@ class LogReader:
         self._found.setdefault(key, Occurrences(meaning, place, place)).add(place)
 
     def result(self) -> Causes:
-        """Return the errors of all logs so far."""
         for place in self._starting.values():
             self._count(meaning_named("init-incomplete"), place)
         self._starting = {}
@@ -349,21 +367,21 @@ class LogReader:
         if self._debugged or self.informed:
             for one in self._found.values():
                 one.meaning = refined(one.meaning, "debugged")
-        found = sorted(self._found.values(), key=lambda one: one.order)
-        self._promote(found)
+        errors = sorted(self._found.values(), key=lambda one: one.order)
+        self._promote(errors)
         causes: list[Occurrences] = []
         consequences: list[Occurrences] = []
         # An entry of the catalogue names the cause; a stage alone shows where it is, a result of NCCL only its kind.
-        for one in sorted(found, key=lambda one: (is_stage(one.meaning), one.meaning.id in _RESULTS)):
+        for one in sorted(errors, key=lambda one: (is_stage(one.meaning), one.meaning.id in _RESULTS)):
             if one.meaning.role == "cause":
                 follows = any(_explains(cause, one) for cause in causes)
                 (consequences if follows else causes).append(one)
-        consequences += [one for one in found if one.meaning.role == "consequence"]
+        consequences += [one for one in errors if one.meaning.role == "consequence"]
         consequences.sort(key=lambda one: one.order)
         if not causes and consequences:
             causes.append(consequences.pop(0))
         unknown = sorted(self._unknown.values(), key=lambda place: place.order)
-        notices = [one for one in found if one.meaning.role == "notice"]
+        notices = [one for one in errors if one.meaning.role == "notice"]
         advice = self._quoted()
         if causes:
             causes[0].advice = advice
@@ -395,26 +413,23 @@ class LogReader:
         return behind if len(behind) < len(self._work) else []
 
 
+@functools.lru_cache(_MOST_KEPT)
 def failure_in(line: str) -> Meaning | None:
     """Return what a line alone reports as a failure: its entry in the catalogue, else its stage; None for notices."""
     marks = _marks().owners(line)
     if not marks or _INFORM in marks:
         return None
     programs = programs_in(line)
-    found = _meaning_of_xid(line) or meaning_of(line, programs=programs)
-    if found is None and _FAILS in marks:
-        found = stage_failure(line, programs=programs)
-    return None if found is None or found.role == "notice" or found.cause_if else found
+    failure = _meaning_of_xid(line) or meaning_of(line, programs=programs)
+    if failure is None and _FAILS in marks:
+        failure = stage_failure(line, programs=programs)
+    return None if failure is None or failure.role == "notice" or failure.cause_if else failure
 
 
 @functools.lru_cache(_MOST_KEPT)
 def _printed_by(head: str) -> NcclLine | None:
     """Return the host and GPU in the text before the name of NCCL; few heads are in a log."""
     return parse_line(f"{head} NCCL WARN ")
-
-
-#: What a line may be: known to the catalogue, a failure without an entry, about ranks or nodes, and others.
-_KNOWN, _FAILS, _RANKS, _LASTS, _INFORM, _ADVISE = range(6)
 
 
 @functools.cache
@@ -437,23 +452,17 @@ class _Clock:
         self._text, self._lines = text, lines
         self._read = 0
         self._last: datetime | None = None
-        self._start: datetime | None = None
-        self._started = False
 
-    @property
+    @functools.cached_property
     def start(self) -> datetime | None:
-        if not self._started:
-            self._started = True
-            # Only lines with a time are looked at; none before the first one with a stamp is looked at again.
-            place = 0
-            for found in TIME.finditer(self._text):
-                self._read += self._text.count("\n", place, found.start())
-                place = found.start()
-                if self._read < len(self._lines):
-                    self._start = stamp_of(self._lines[self._read])
-                if self._start is not None:
-                    break
-        return self._start
+        # Only lines with a time are looked at; none before the first one with a stamp is looked at again.
+        place = 0
+        for found in TIME.finditer(self._text):
+            self._read += self._text.count("\n", place, found.start())
+            place = found.start()
+            if self._read < len(self._lines) and (stamp := stamp_of(self._lines[self._read])) is not None:
+                return stamp
+        return None
 
     def at(self, number: int) -> datetime | None:
         """Return the time of a line; lines are asked for in ascending order."""
@@ -524,18 +533,12 @@ def _values(place: LogPlace) -> Mapping[str, str]:
 
 
 def _rank_of(line: str) -> int | None:
-    found = _RANK_FIRST.match(line) or (_RANK.search(line) if "ank" in line or "[default" in line else None)
-    return int(found[found.lastindex or 0]) if found else None
+    match = _RANK_FIRST.match(line) or (_RANK.search(line) if "ank" in line or "[default" in line else None)
+    return int(match[match.lastindex or 0]) if match else None
 
 
 def _alike(line: str) -> str:
-    """Return a line without its numbers."""
     return re.sub(r"[0-9a-fx.:]{2,}|\d", "#", line[:400])
-
-
-_SEVERITY = {"cause": Severity.BAD, "consequence": Severity.WARN, "notice": Severity.NOTE}
-#: Maximum number of ranks or hosts that a title names.
-_MOST_NAMED = 4
 
 
 class KnownError(Rule[Occurrences]):
@@ -568,5 +571,46 @@ def error_rule(meaning: Meaning) -> KnownError:
 
 def error_findings(causes: Causes) -> list[Finding]:
     """Return a finding for each error of logs: causes first, then their consequences, then notices."""
-    found = (*causes.causes, *causes.consequences, *causes.notices)
-    return [finding for one in found for finding in error_rule(one.explained).findings(one)]
+    errors = (*causes.causes, *causes.consequences, *causes.notices)
+    return [finding for one in errors for finding in error_rule(one.explained).findings(one)]
+
+
+def stamp_of(line: str) -> datetime | None:
+    """Return the first time stamp of a line, by the clock of this machine's zone; None without a valid one.
+
+    A stamp without a zone is one of this zone. One without a year is of this year or, if it were in the future, of the
+    last year that has its day.
+    """
+    head = line[:_STAMP_WITHIN]
+    match = _STAMP.search(head) if TIME.search(head) else None
+    if match is None:
+        return None
+    part = (match["part"] or match["fraction"] or match["second"] or "0")[:6].ljust(6, "0")
+    if match["iso"]:
+        zone = (match["zone"] or "").replace("Z", "+00:00")
+        time = _valid(f"{match['iso'].replace('/', '-')}T{match['at']}.{part}{zone}")
+        return None if time is None else time.astimezone().replace(tzinfo=None) if zone else time
+    month = _MONTHS.index(match["name"]) + 1 if match["name"] else int(match["month"])
+    day = f"{month:02}-{int(match['day'] or match['number']):02}T{match['clock'] or match['hour']}.{part}"
+    if year := match["year"] or match["last"]:
+        return _valid(f"{year}-{day}")
+    now = datetime.now()
+    # A 29th of February may lie up to eight years back.
+    times = (_valid(f"{now.year - back}-{day}") for back in range(9))
+    return next((time for time in times if time is not None and time <= now + timedelta(days=1)), None)
+
+
+def seconds_of(line: str) -> float | None:
+    """Return the first time stamp of a line in s since the epoch, or None."""
+    time = stamp_of(line)
+    try:
+        return None if time is None else time.timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _valid(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        return None

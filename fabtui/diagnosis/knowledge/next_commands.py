@@ -88,14 +88,11 @@ def login_words(model: Model, node: str) -> list[str]:
         words = shlex.split(command_on_node(options, node, "sh -i", backend))
         # Without a terminal, a shell in a container neither edits lines nor ends programs with Ctrl+C.
         asked = ["-it" if word == "-i" and at < words.index("sh") else word for at, word in enumerate(words)]
-        return [words[0], "--pty", *words[1:]] if backend == "srun" else asked if _takes_terminal(words) else words
+        # ``kubectl exec`` and its like give a command a terminal if asked with ``-t``.
+        takes = Path(words[0]).name in _CONTAINER_TOOLS and "exec" in words
+        return [words[0], "--pty", *words[1:]] if backend == "srun" else asked if takes else words
     config = options.get("ssh_config")
     return ["ssh", *(["-F", str(config)] if config else []), "--", node]
-
-
-def _takes_terminal(words: list[str]) -> bool:
-    """Return True for ``kubectl exec`` and its like, which give a command a terminal if asked with ``-t``."""
-    return Path(words[0]).name in _CONTAINER_TOOLS and "exec" in words
 
 
 def _address(*found: str | None) -> str | None:
@@ -114,6 +111,7 @@ def pair_commands(model: Model, src: str, dst: str) -> list[str]:
     off = ends[0].node != ends[1].node
     ping, own = model.measured_for(Layer.PING, a, b), model.measured_for(Layer.P2P, a, b)
     own = own or model.measured_for(Layer.WORLD, a, b)
+    tested = [model.measured_for(layer, a, b) for layer in (Layer.PING, Layer.UDP, Layer.TCP)]
     commands: list[str] = []
     if off and ping is not None and model.verdict(ping) in _NOT_PASSED:
         commands += path_commands(model, *ends, ping)
@@ -127,17 +125,11 @@ def pair_commands(model: Model, src: str, dst: str) -> list[str]:
         commands += within_commands(model, *ends)
     elif verdict is Verdict.SLOW:
         commands += link_commands(model, *ends)
-    elif _network_passes(model, a, b):
+    elif {model.verdict(one) for one in tested if one is not None} == {Verdict.OK}:
         commands += failure_commands(model, *ends)
     else:
         commands += path_commands(model, *ends, own if _on_own_rails(model, own) else None)
     return list(dict.fromkeys(commands))
-
-
-def _network_passes(model: Model, src: int, dst: int) -> bool:
-    """Return True if pings, datagrams and TCP between two endpoints pass, as far as they were tested."""
-    tested = [model.measured_for(layer, src, dst) for layer in (Layer.PING, Layer.UDP, Layer.TCP)]
-    return {model.verdict(one) for one in tested if one is not None} == {Verdict.OK}
 
 
 def _on_own_rails(model: Model, m: Measurement | None) -> bool:
@@ -221,13 +213,13 @@ def flap_commands(model: Model, src: str, dst: str) -> list[str]:
 
 def data_commands(model: Model, src: Endpoint, dst: Endpoint) -> list[str]:
     """Return commands that look for what damages data: memory of GPUs and nodes, and errors of the links."""
-    found = []
+    commands = []
     for end in (src, dst):
         memory = f"nvidia-smi -q -i {end.index} -d ECC,ROW_REMAPPER" if end.kind == "gpu" else _MEMORY_ERRORS
-        found.append(on_node(end.node, memory, model))
+        commands.append(on_node(end.node, memory, model))
     if src.node == dst.node:
-        return found
-    return [*found, *nic_commands(model, src), *nic_commands(model, dst), *rdma_command(model, src, dst)]
+        return commands
+    return [*commands, *nic_commands(model, src), *nic_commands(model, dst), *rdma_command(model, src, dst)]
 
 
 def within_commands(model: Model, *ends: Endpoint) -> list[str]:
@@ -247,7 +239,6 @@ def _has_nvlinks(model: Model, end: Endpoint) -> bool:
 
 
 def gpu_commands(model: Model, endpoint: Endpoint) -> list[str]:
-    """Return commands that inspect a GPU: its state, and what the kernel reports about it."""
     if endpoint.kind != "gpu":
         return []
     nvlink = [f"nvidia-smi nvlink -e -i {endpoint.index}"] if _has_nvlinks(model, endpoint) else []

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fabtui.diagnosis.knowledge.toml_data import load
+from fabtui.diagnosis.knowledge import load
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.facts.leaf_switches import data_rate
 from fabtui.model.layers import COLLECTIVES

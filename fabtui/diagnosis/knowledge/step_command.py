@@ -1,18 +1,24 @@
-"""Next steps as commands that can be run: on which node, with which words, and whether they only read."""
+"""Next steps as commands that can be run: on which node, with which words, whether they only read; their output."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from fabtui.diagnosis.knowledge import toml_data
+import msgspec
+
+from fabtui.diagnosis.knowledge import load
+from fabtui.model.session_logs import CommandRun
 from fabtui.model.session_model import Model
 from fabtui.transport.registry import command_on_node
 
+#: Maximum length of a line that is searched.
+_LONGEST = 500
 #: Options of ssh that take a value.
 _SSH_VALUES = frozenset("BbcDEeFIiJLlmOopQRSWw")
 #: What a shell would expand or take for itself.
@@ -60,7 +66,7 @@ class StepCommand:
 
 @functools.cache
 def _read_only_patterns() -> dict[str, re.Pattern[str]]:
-    table = toml_data.load("read_only_commands")
+    table = load("read_only_commands")
     word = table["word"]
     return {
         name: re.compile("|".join(f"(?:{one.replace('WORD', word)})" for one in shapes))
@@ -100,7 +106,7 @@ def step_command(model: Model, text: str) -> StepCommand:
         raise CannotRunError("This step names no node to run on.")
     if node not in model.nodes:
         raise CannotRunError(f"{node} is not a node of this session.")
-    if _ASSIGNMENT.match(first[0]) or first[0] in toml_data.load("read_only_commands")["shell_only"]:
+    if _ASSIGNMENT.match(first[0]) or first[0] in load("read_only_commands")["shell_only"]:
         raise CannotRunError(f"{first[0]} depends on a login shell on {node}, and steps run without a shell.")
     greps, last = _filters(rest)
     return StepCommand(str(text), node, tuple(first), greps, last)
@@ -170,12 +176,62 @@ def _grep(words: Sequence[str]) -> LineFilter | None:
     *options, pattern = words or [""]
     flags, after = "", 0
     for option in options:
-        found = _GREP.fullmatch(option)
-        if found is None:
+        match = _GREP.fullmatch(option)
+        if match is None:
             return None
-        flags += found["flags"]
-        after = int(found["after"] or after)
+        flags += match["flags"]
+        after = int(match["after"] or after)
     texts = pattern.split("|") if "E" in flags else [pattern]
     if not all(_LITERAL.fullmatch(text) for text in texts):
         return None
     return LineFilter(tuple(texts), "i" in flags, after)
+
+
+class OutputJudgement(NamedTuple):
+    """Judgement of the output of a command."""
+
+    sentence: str = ""  #: What it means; "" if nothing is known of such outputs.
+    marked: frozenset[int] = frozenset()  #: Numbers of the abnormal lines, from 0 on.
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """Known output of a command, see ``step_outputs.toml``."""
+
+    command: str
+    lines: str
+    found: str
+    clear: str
+    mark: bool = True
+    counters: frozenset[str] = frozenset()
+
+
+@functools.cache
+def _known() -> tuple[_Known, ...]:
+    return msgspec.convert(load("step_outputs")["output"], tuple[_Known, ...])
+
+
+def judged_output(run: CommandRun, lines: Sequence[str]) -> OutputJudgement:
+    """Return what the output of a command shows; ``lines``: its lines."""
+    words = [word for at, word in enumerate(run.start.argv) if at or word != "sudo"]
+    known = next((one for one in _known() if re.fullmatch(one.command, " ".join(words))), None)
+    if known is None or run.end is None:
+        return OutputJudgement()
+    marked = {at for at, line in enumerate(lines) if re.search(known.lines, line[:_LONGEST])}
+    marked.update(_counted(lines, known.counters) if known.counters else ())
+    if marked:
+        # `fabtui.nodeset.count` would load ClusterShell before the first frame.
+        text = known.found.replace("{count}", f"{len(marked)} line{'s' * (len(marked) != 1)}")
+        return OutputJudgement(text, frozenset(marked) if known.mark else frozenset())
+    complete = run.end.exit == 0 and not run.end.problem and not run.end.dropped
+    return OutputJudgement(known.clear if complete else "")
+
+
+def _counted(lines: Sequence[str], counters: Collection[str]) -> Iterator[int]:
+    for at, (heading, line) in enumerate(itertools.pairwise(lines), 1):
+        # The numbers are below the last words of the heading: "RX: bytes packets errors", "RX errors: length crc".
+        names = heading[:_LONGEST].rpartition(":")[2].split()
+        numbers = line[:_LONGEST].split()
+        if len(names) == len(numbers) and any(
+            name in counters and number.isdigit() and int(number) for name, number in zip(names, numbers, strict=True)
+        ):
+            yield at

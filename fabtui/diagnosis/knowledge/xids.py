@@ -1,4 +1,4 @@
-"""The meaning of Xids, and judgements of those in the kernel's log of a node."""
+"""The meaning of Xids and of their reports about NVLinks, and judgements of those in the kernel's log of a node."""
 
 from __future__ import annotations
 
@@ -8,18 +8,38 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.finding import Severity
-from fabtui.diagnosis.knowledge.nvlink_report import NvlinkReport, nvlink_report
-from fabtui.diagnosis.knowledge.toml_data import load
+from fabtui.diagnosis.knowledge import load
 from fabtui.model.facts.node_view import dicts, number
 from fabtui_node.probes import kernel_log
 from fabtui_node.probes.judgement import some
 from fabtui_node.registry import Judgement
 
+#: Numbers of the reports of NVLink5.
+NVLINK5 = range(144, 151)
+_HOPPER = 74
+_NVLINK5 = re.compile(
+    r"(?P<unit>[A-Z][A-Z0-9_]{1,40})\s{1,8}(?P<fatal>Fatal|Non-?fatal)\s{1,8}XC ?[0-9]{1,2}\s{1,8}i ?[0-9]{1,2}\s{1,8}"
+    r"Link (?P<link>-?[0-9]{1,3})(?: ?[(\[](?P<words>0x[0-9a-f]{1,8}(?:\s{1,4}0x[0-9a-f]{1,8}){0,7})[)\]])?",
+    re.ASCII | re.IGNORECASE,
+)
+_REGISTERS = re.compile(
+    r"NVLink: (?P<fatal>fatal|non-?fatal)?.{0,60}? link (?P<link>[0-9]{1,3}) ?"
+    r"\((?P<words>0x[0-9a-f]{1,8}(?:, ?0x[0-9a-f]{1,8}){0,7})\)",
+    re.ASCII | re.IGNORECASE,
+)
+_WORD = re.compile(r"0x[0-9a-f]{1,8}", re.ASCII | re.IGNORECASE)
 #: Actions after which the GPU cannot be trusted until they are taken.
 _GRAVE = ("CHECK_MECHANICALS", "RESET_GPU", "RESTART_BM", "RESTART_VM")
 _GRAVE_WORKFLOWS = ("WORKFLOW_NVLINK_ERR", "WORKFLOW_NVLINK5_ERR", "WORKFLOW_XID_48")
 _HARMLESS = ("program", "result", "note")
 _REPORT = re.compile(r"NVRM: Xid \([^()]{1,60}\): (\d{1,4})\b", re.ASCII)
+#: Programs were ended because of an earlier Xid.
+_CLEANUP = "45"
+_CAUSE = re.compile(r"caused by previous Xid (\d{1,4})", re.ASCII | re.IGNORECASE)
+#: Reports that follow from an earlier one on the same GPU: programs ended, another recovery is needed.
+_FOLLOWING = (45, 154)
+#: Time (s) within which reports follow from one another.
+_TOGETHER = 120.0
 
 
 class Xid(NamedTuple):
@@ -42,7 +62,6 @@ class Xid(NamedTuple):
 
     @property
     def advice(self) -> str:
-        """NVIDIA's immediate action, explained, or ""."""
         return f"{self.action}: {load('xids')['action'][self.action]}" if self.action else ""
 
 
@@ -52,24 +71,14 @@ def xids() -> Mapping[int, Xid]:
 
 
 def known(entry: Mapping[str, Any]) -> Xid | None:
-    """Return the kind of a count of Xid reports, or None if it is unknown."""
     code = entry.get("code")
     return xids().get(code) if isinstance(code, int) else None
 
 
-#: Programs were ended because of an earlier Xid.
-_CLEANUP = "45"
-_CAUSE = re.compile(r"caused by previous Xid (\d{1,4})", re.ASCII | re.IGNORECASE)
-#: Reports that follow from an earlier one on the same GPU: programs ended, another recovery is needed.
-_FOLLOWING = (45, 154)
-#: Time (s) within which reports follow from one another.
-_TOGETHER = 120.0
-
-
 def in_line(line: str) -> tuple[int, Xid] | None:
     """Return number and kind of the Xid that a line of the kernel's log reports, or None if it has none we know."""
-    found = _REPORT.search(line)
-    number = int(found[1]) if found else -1
+    match = _REPORT.search(line)
+    number = int(match[1]) if match else -1
     return (number, xids()[number]) if number in xids() else None
 
 
@@ -77,8 +86,8 @@ def meaning(code: Any, text: str) -> str:
     """Return what a report means: the NVLink it is about, or the name of its number; "" if it is unknown."""
     if report := nvlink_report(code, text):
         return f"NVLink {report.link}: {report.what}" if report.link is not None else report.what
-    found = known({"code": code})
-    return found.name if found else ""
+    xid = known({"code": code})
+    return xid.name if xid else ""
 
 
 def severity(entry: Mapping[str, Any]) -> Severity:
@@ -95,8 +104,8 @@ def severity(entry: Mapping[str, Any]) -> Severity:
 
 def cause_of(code: Any, text: str) -> int | None:
     """Return the number of the Xid that caused programs to be ended, if a report names it."""
-    found = _CAUSE.search(text) if str(code) == _CLEANUP else None
-    return int(found[1]) if found else None
+    match = _CAUSE.search(text) if str(code) == _CLEANUP else None
+    return int(match[1]) if match else None
 
 
 def is_harmless(code: int, text: str) -> bool:
@@ -188,10 +197,10 @@ def judged(value: Mapping[str, Any]) -> list[Judgement]:
         verdict = kernel_log.aged(entry, str(severity(entry)))
         groups.setdefault((str(entry.get("code")), verdict), []).append(entry)
     causes = [code for code, verdict in groups if code != _CLEANUP and verdict == "bad"]
-    found = []
+    judgements = []
     for (code, verdict), same in groups.items():
-        one = known(same[0])
-        name = f"Xid {code}: {one.name}" if one else f"Xid {code}"
+        xid = known(same[0])
+        name = f"Xid {code}: {xid.name}" if xid else f"Xid {code}"
         if code == _CLEANUP and causes:
             name, verdict = f"{name} (see Xid {causes[0]})", "note"
         buses = [str(entry["bus"]) for entry in same if entry.get("bus")]
@@ -202,6 +211,73 @@ def judged(value: Mapping[str, Any]) -> list[Judgement]:
         if code in ended:
             judgement["text"] += f"; it ended programs (Xid {_CLEANUP}, {ended[code]} times)"
         judgement["devices"] = [f"bus:{bus}" for bus in buses]
-        judgement["check"], judgement["action"] = "xid", one.advice if one else ""
-        found.append(judgement)
-    return found
+        judgement["check"], judgement["action"] = "xid", xid.advice if xid else ""
+        judgements.append(judgement)
+    return judgements
+
+
+class NvlinkReport(NamedTuple):
+    """A report about an NVLink."""
+
+    code: int  #: Number of the Xid.
+    link: int | None  #: Number of the NVLink on its GPU; None if it is about no single one.
+    fatal: bool | None  #: Whether it is fatal; None if that is unknown.
+    unit: str  #: Part of the GPU that reports, such as ``NETIR_LINK_EVT``; "" for Xid 74.
+    words: tuple[int, ...]  #: Numbers in parentheses, see ``xids.toml``.
+
+    @property
+    def subcode(self) -> int | None:
+        return self.words[0] >> 20 & 0x3F if self.words and self.code in NVLINK5 else None
+
+    @property
+    def status(self) -> int | None:
+        return self.words[1] if len(self.words) > 1 and self.code in NVLINK5 else None
+
+    @property
+    def ends_programs(self) -> bool:
+        """True if it ends programs without being fatal."""
+        ends = load("xids")["nvlink5_unit"].get(self.unit, {}).get("ends", 0)
+        return bool(self.fatal is False and ends & (self.status or 0))
+
+    @property
+    def what(self) -> str:
+        """The event: ``the link went down (NETIR_LINK_EVT, fatal)``."""
+        words = [self.unit] if self.unit else []
+        if self.status:
+            words.append(f"status {self.status:#x}")
+        if self.fatal is not None:
+            words.append("fatal" if self.fatal else "not fatal")
+        text: str = load("xids")["nvlink5_unit"].get(self.unit, {}).get("text", "error")
+        return f"{text} ({', '.join(words)})" if words else text
+
+    @property
+    def details(self) -> list[str]:
+        """Meanings of sub-code or registers in NVIDIA's tables."""
+        if self.code == _HOPPER:
+            rows = [
+                (row, [bit for bit in row["bits"] if self._has(row["register"], bit)]) for row in load("xids")["xid74"]
+            ]
+            return [
+                f"register {row['register']}, bit {', '.join(map(str, bits))}: {row['text']}"
+                for row, bits in rows
+                if bits
+            ]
+        subcode = load("xids")["nvlink5_subcode"].get(str(self.subcode)) if self.unit.startswith("NETIR_LINK") else None
+        return [f"sub-code {self.subcode}: {subcode}"] if subcode and self.words else []
+
+    def _has(self, register: int, bit: int) -> bool:
+        return register <= len(self.words) and bool(self.words[register - 1] >> bit & 1)
+
+
+def nvlink_report(code: Any, text: str) -> NvlinkReport | None:
+    """Return the report about an NVLink in the text of an Xid; None if there is none, or its form is another."""
+    pattern = _REGISTERS if code == _HOPPER else _NVLINK5 if code in NVLINK5 else None
+    match = pattern.search(text[:1000]) if pattern else None
+    if not match:
+        return None
+    values = match.groupdict()
+    link = int(values["link"])
+    word = (values["fatal"] or "").lower()
+    numbers = tuple(int(one, 16) for one in _WORD.findall(values["words"] or ""))
+    unit = (values.get("unit") or "").upper()
+    return NvlinkReport(int(code), link if link >= 0 else None, word == "fatal" if word else None, unit, numbers)

@@ -28,6 +28,7 @@ from fabtui.diagnosis.finding import (
     in_steps,
     register,
 )
+from fabtui.diagnosis.knowledge import load
 from fabtui.diagnosis.knowledge.error_catalogue import ErrorFact, common_error, kind_of_error, meaning_of_measurement
 from fabtui.diagnosis.knowledge.next_commands import (
     by_fabtui,
@@ -41,7 +42,6 @@ from fabtui.diagnosis.knowledge.next_commands import (
     session_command,
     slow_nic_commands,
 )
-from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.mesh.mesh_rules import blocked_pairs
 from fabtui.diagnosis.pairs.blame import Blame, blamed, blocked_across
 from fabtui.diagnosis.pairs.pair_context import MOST_INSPECTED, GroupResult, PairContext

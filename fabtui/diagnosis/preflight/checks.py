@@ -19,10 +19,9 @@ from fabtui.diagnosis.finding import (
     register,
     rules_of,
 )
-from fabtui.diagnosis.knowledge import xids
+from fabtui.diagnosis.knowledge import load, xids
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_of
 from fabtui.diagnosis.knowledge.next_commands import typed
-from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.links import roce_rules as roce_rules
 from fabtui.diagnosis.mesh.mesh import Mesh
 from fabtui.diagnosis.mesh.neighbours import LINK_LAYER_RULES

@@ -27,7 +27,7 @@ from fabtui.diagnosis.running_job.who_is_behind import (
     stack_command,
     suspects,
 )
-from fabtui_node.parsers.lines import json_list, json_object, json_whole
+from fabtui_node.parsers.lines import json_list, json_object, json_whole, whole
 
 #: How many finished calls of a group are kept: those before are of no use for the question who is behind.
 _FINISHED = 64
@@ -38,6 +38,15 @@ _GROUPS = 4096
 _OF_TORCH = re.compile(r"(?:^|/)(?:torch|torchgen)/|/torch/distributed/")
 _PEERS = re.compile(r"(send|recv) (\d{1,9})(?:->|<-)(\d{1,9})")
 _RANK_AT_END = re.compile(r"(\d{1,9})(?:\.(?:pickle|pkl|json|bin|dump))?(?:\.gz)?$")
+#: Maximum numbers of commands, and of sentences of a kind.
+_MOST = 4
+#: Collectives whose inputs have the same size on all ranks.
+_SAME_SIZES = ("all_reduce", "broadcast", "reduce")
+#: What the flight recorder does not see.
+BLIND = (
+    "a rank that is stuck outside collectives does not show here, and gloo does not record send and recv: stacks show"
+    " both"
+)
 
 
 class Call(NamedTuple):
@@ -79,8 +88,8 @@ class FlightDump(NamedTuple):
 
 def rank_of(name: str) -> int | None:
     """Return the rank of a dump from the name of its file, or None."""
-    found = _RANK_AT_END.search(name)
-    return int(found[1]) if found else None
+    match = _RANK_AT_END.search(name)
+    return int(match[1]) if match else None
 
 
 def stem_of(name: str) -> str:
@@ -110,8 +119,8 @@ def flight_dump(value: Any) -> FlightDump | None:
     whole = any(entry.get("record_id") == 0 for entry in entries)
     for name, about in config.items():
         if name and name not in groups and len(groups) < _GROUPS and isinstance(about, dict):
-            found_none = _calls_of((name, _text(about.get("desc"))), [], {}, _members(about))
-            groups[name] = found_none._replace(called=0, finished=0) if whole else found_none
+            idle = _calls_of((name, _text(about.get("desc"))), [], {}, _members(about))
+            groups[name] = idle._replace(called=0, finished=0) if whole else idle
     return FlightDump(_text(value.get("version")), _text(value.get("comm_lib_version")), len(entries), groups)
 
 
@@ -159,43 +168,26 @@ def _calls_of(key: tuple[str, str], calls: list[Call], status: dict[str, Any], m
     finished = max((call.number for call in collectives if call.done), default=None)
     if len(collectives) == len(calls):
         # The status counts sends and receives as well; without them it knows more than the entries that were kept.
-        called = max(_known(called, status.get("last_enqueued_collective")), default=None)
-        finished = max(_known(finished, status.get("last_completed_collective")), default=None)
+        names = ("last_enqueued_collective", "last_completed_collective")
+        known = [(number, json_whole(status.get(name))) for number, name in zip((called, finished), names, strict=True)]
+        called, finished = (max((one for one in pair if one is not None), default=None) for pair in known)
     done = [call for call in calls if call.done][-_FINISHED:]
     open_calls = [call for call in calls if not call.done][:_UNFINISHED]
     return GroupCalls(key[0], key[1] or key[0], members, called, finished, (*done, *open_calls))
-
-
-def _known(*numbers: Any) -> list[int]:
-    return [number for one in numbers if (number := json_whole(one)) is not None]
 
 
 def _members(about: dict[str, Any]) -> tuple[int, ...]:
     """Return the ranks of a group: a text ``[0, 1]`` or a list."""
     ranks = about.get("ranks")
     texts: Iterable[Any] = re.findall(r"\d{1,9}", ranks) if isinstance(ranks, str) else json_list(ranks)
-    return tuple(int(text) for text in texts if isinstance(text, str) or json_whole(text) is not None)
+    numbers = (whole(text) if isinstance(text, str) else json_whole(text) for text in texts)
+    return tuple(number for number in numbers if number is not None)
 
 
 def _text(value: Any) -> str:
     return value[:200] if isinstance(value, str) else ""
 
 
-# Answer of flight recorder dumps of several ranks to the question who is behind.
-#
-# A collective is compared by process group and sequence number, as ``torch/distributed/flight_recorder`` does it: the
-# first that a rank has not finished, and the ranks that have not called it. Sends and receives between two ranks are
-# compared in their order.
-
-#: Maximum numbers of commands, and of sentences of a kind.
-_MOST = 4
-#: Collectives whose inputs have the same size on all ranks.
-_SAME_SIZES = ("all_reduce", "broadcast", "reduce")
-#: What the flight recorder does not see.
-BLIND = (
-    "a rank that is stuck outside collectives does not show here, and gloo does not record send and recv: stacks show"
-    " both"
-)
 Dumps = Mapping[int, FlightDump]
 Places = Mapping[int, JobPlace]
 
@@ -215,7 +207,12 @@ class _Side(NamedTuple):
 
 
 def answer(dumps: Dumps, places: Places = MappingProxyType({})) -> WhoIsBehind:
-    """Return who is behind, from the dumps of a job by rank; ``places``: where its ranks run, as far as known."""
+    """Return who is behind, from the dumps of a job by rank; ``places``: where its ranks run, as far as known.
+
+    A collective is compared by process group and sequence number, as ``torch/distributed/flight_recorder`` does it: the
+    first that a rank has not finished, and the ranks that have not called it. Sends and receives between two ranks are
+    compared in their order.
+    """
     gaps: list[UnmatchedOperation] = []
     stuck: list[str] = []
     for name in dict.fromkeys(name for dump in dumps.values() for name in dump.groups):
@@ -229,7 +226,6 @@ def answer(dumps: Dumps, places: Places = MappingProxyType({})) -> WhoIsBehind:
         gaps += [*found, *transfers]
         stuck += [*notes, *standing]
     gaps = causes_first(gaps)
-    waiting = _waiting(dumps)
     sentences = [gap.sentence() for gap in gaps[:1]]
     if gaps:
         sentences += [
@@ -242,25 +238,18 @@ def answer(dumps: Dumps, places: Places = MappingProxyType({})) -> WhoIsBehind:
         sentences.append(f"{len(gaps) - 1} more wait in other groups or for other ranks, which may be a consequence")
     sentences += stuck[:_MOST]
     if not sentences:
-        sentences = _nothing(dumps, waiting)
+        sentences = _nothing(dumps)
     commands = [at_rank(place, stack_command(place)) for place in suspects(gaps)[:_MOST]]
     hangs = True if gaps or stuck else None
     return WhoIsBehind(sentences, list(dict.fromkeys(commands)), hangs, tuple(suspects(gaps)))
 
 
-def _waiting(dumps: Dumps) -> dict[int, Call]:
-    found = {}
-    for rank, dump in dumps.items():
-        calls = [call for group in dump.groups.values() for call in group.unfinished[:1]]
-        if calls:
-            found[rank] = calls[0]
-    return found
-
-
-def _nothing(dumps: Dumps, waiting: dict[int, Call]) -> list[str]:
-    if not waiting:
+def _nothing(dumps: Dumps) -> list[str]:
+    groups = ((rank, group) for rank, dump in dumps.items() for group in dump.groups.values())
+    waits = next(((rank, group.unfinished[0]) for rank, group in groups if group.unfinished), None)
+    if waits is None:
         return ["no rank waits: everything that is recorded has finished", BLIND]
-    rank, call = next(iter(waiting.items()))
+    rank, call = waits
     where = f" at {call.site}" if call.site else ""
     return [f"rank {rank} waits in {call.operation} {call.number}{where}; the dumps of the other ranks are needed"]
 
@@ -277,7 +266,10 @@ def _collectives(sides: list[_Side], dumped: set[int], places: Places) -> tuple[
     ]
     group = sides[0].calls
     members = set(group.members) or {side.rank for side in sides}
-    notes = [*_mismatch(first, calls, group.description), *_absent(members - dumped, first, operation, group)]
+    notes = _mismatch(first, calls, group.description)
+    if absent := members - dumped:
+        who = f"{ranks_text(map(JobPlace, absent))} of {group.description}"
+        notes.append(f"no dump of {who}, so whether {operation} {first} was called there is unknown")
     if not late:
         if not notes and len(calls) == len(members) and len(members) > 1:
             notes = [
@@ -313,13 +305,6 @@ def _mismatch(number: int, calls: dict[int, Call], group: str) -> list[str]:
         return []
     texts = [f"{ranks_text(map(JobPlace, ranks))} called {kind}" for kind, ranks in list(kinds.items())[:_MOST]]
     return [f"collective {number} of {group} differs: {', '.join(texts)}: the program calls them in a different order"]
-
-
-def _absent(ranks: set[int], number: int, operation: str, group: GroupCalls) -> list[str]:
-    if not ranks:
-        return []
-    who = f"{ranks_text(map(JobPlace, ranks))} of {group.description}"
-    return [f"no dump of {who}, so whether {operation} {number} was called there is unknown"]
 
 
 def _transfers(sides: list[_Side], dumps: Dumps, places: Places) -> tuple[list[UnmatchedOperation], list[str]]:

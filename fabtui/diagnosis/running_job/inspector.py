@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.running_job.who_is_behind import JobPlace, ranks_text
+from fabtui.model.facts.node_view import dicts
 from fabtui.nodeset import count
 from fabtui_node.parsers.lines import bytes_text, json_list, json_number, json_whole
 
@@ -23,8 +24,6 @@ _RATIO, _WAIT = 2.0, 1000.0
 _TOGETHER = 0.25
 #: Least share of the latest collectives in which ranks wait, and of those in which the same rank comes last.
 _SHARE = 0.5
-#: Times of other sources are those of the launch, not of the execution.
-_MEASURED = "kernel_gpu"
 #: Maximum numbers of communicators, ranks, and collectives of a rank.
 _MOST_RANKS, _MOST_TIMES = 65_536, 4096
 BLIND = "the Inspector shows completed operations: a collective that hangs is not among them"
@@ -58,7 +57,6 @@ class InspectorTimes:
 
     times: dict[tuple[str, str, int], dict[int, dict[int, float]]] = field(default_factory=dict)
     places: dict[tuple[str, int], JobPlace] = field(default_factory=dict)
-    _count: int = 0
 
     def place(self, communicator: str, rank: int, node: str, pid: int | None) -> None:
         if len(self.places) < _MOST_RANKS:
@@ -122,9 +120,7 @@ def conclusion(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     times = InspectorTimes()
     ranks = 0
     for node, value in values.items():
-        for row in json_list(value.get("ranks")):
-            if isinstance(row, dict):
-                ranks += _take(times, node, row)
+        ranks += sum(_take(times, node, row) for row in dicts(value.get("ranks")))
     late = times.late()
     if late:
         sentences = [one.sentence() for one in late[:2]]
@@ -132,7 +128,7 @@ def conclusion(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         sentences = [f"in the latest collectives of {count(ranks, 'rank')} no rank is repeatedly the last to arrive"]
     else:
         sentences = [f"records of {count(ranks, 'rank')}: nothing to compare with"] if ranks else []
-    suspects = [{"rank": one.place.rank, "node": one.place.node, "pid": one.place.pid, "gpu": ""} for one in late[:4]]
+    suspects = [one.place._asdict() for one in late[:4]]
     return {"sentences": sentences, "suspects": suspects, "hangs": None, "blind": BLIND}
 
 
@@ -148,11 +144,6 @@ def _take(times: InspectorTimes, node: str, row: Mapping[str, Any]) -> bool:
         if size is not None and serial is not None and time is not None:
             times.take(communicator, rank, one[0][:40], size, serial, time)
     return True
-
-
-def is_measured(source: str | None) -> bool:
-    """Return True if a time was measured on the GPU."""
-    return source is None or source == _MEASURED
 
 
 def _time(microseconds: float) -> str:

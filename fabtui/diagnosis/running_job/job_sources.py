@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -10,7 +11,6 @@ from typing import Any, NamedTuple
 from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.knowledge import xids
 from fabtui.diagnosis.running_job.job_verdict import SourceReading
-from fabtui.diagnosis.running_job.node_evidence import addresses_of, node_evidence
 from fabtui.diagnosis.running_job.ras_report import RasCommunicator, RasReport, answer, report_of
 from fabtui.diagnosis.running_job.who_is_behind import (
     JobPlace,
@@ -23,11 +23,26 @@ from fabtui.diagnosis.running_job.who_is_behind import (
     ranks_text,
 )
 from fabtui.model.facts.node_view import dicts, number, text
-from fabtui.model.job_evidence import JobEvidenceLog, JobReading, JobSource
+from fabtui.model.job_evidence import JobEvidenceLog, JobSource
 from fabtui.model.job_sample import GpuSample
 from fabtui.model.job_tracks import GpuTrack, RankTrack
 from fabtui_node.parsers.base import Notes
+from fabtui_node.parsers.lines import json_list, json_whole
 
+_TITLES = {
+    "gpu_lost": "GPU has fallen off the bus",
+    "gpu_init": "the driver cannot initialise the GPU",
+    "aer": "PCIe error",
+    "iommu": "IOMMU fault",
+    "machine_check": "machine check",
+    "link_down": "link down",
+    "module": "optical module",
+    "nic_health": "adapter health",
+    "nic_command": "adapter does not answer commands",
+    "nic_power": "adapter lacks power",
+    "nic_temperature": "adapter too hot",
+    "oom": "out of memory",
+}
 #: Age (s) up to which a reading of a source other than the nodes' activity counts.
 FRESH = 90.0
 #: Time (s) after an answer of RAS at which counts that have grown by the next one grew at the latest.
@@ -46,6 +61,8 @@ _REPORTS, _RANKS = 8, 512
 _MOST, _MOST_GROUPS = 3, 4
 _COLLECTIVES_ONLY = "it does not count send and receive"
 _RAS_PENDING = "waits in a send or receive that RAS does not count"
+#: Wait channels of sleeping: no collective waits there.
+_SLEEPS = ("hrtimer_nanosleep", "do_nanosleep", "common_nsleep", "pipe_read", "anon_pipe_read", "n_tty_read")
 
 
 def mean_of_known(values: Sequence[float | None]) -> float | None:
@@ -160,15 +177,10 @@ def _span(values: Sequence[float], unit: str) -> str:
 
 
 def rate(value: float) -> str:
-    """Return bytes per second for users."""
     for size, unit in ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")):
         if value >= size:
             return f"{value / size:.3g} {unit}"
     return f"{value:.0f} B/s"
-
-
-#: Wait channels of sleeping: no collective waits there.
-_SLEEPS = ("hrtimer_nanosleep", "do_nanosleep", "common_nsleep", "pipe_read", "anon_pipe_read", "n_tty_read")
 
 
 def processes(group: JobGroup) -> SourceReading:
@@ -204,14 +216,9 @@ def activity(one: JobRank) -> str:
 
 
 @lru_cache(maxsize=16)
-def _report(text_: str) -> RasReport:
-    return report_of(text_, Notes())
-
-
-def _ras_report(reading: JobReading) -> RasReport | None:
-    found = reading.value.get("text")
-    report = _report(found) if isinstance(found, str) else None
-    return report if report is not None and (report.communicators or report.missing) else None
+def _report(answered: str) -> RasReport | None:
+    report = report_of(answered, Notes())
+    return report if report.communicators or report.missing else None
 
 
 class RasEvidence(NamedTuple):
@@ -228,11 +235,11 @@ class RasEvidence(NamedTuple):
 
 def ras(log: JobEvidenceLog, group: JobGroup) -> RasEvidence | None:
     """Return what NCCL RAS shows, by the node whose report is the latest."""
-    found = [kept for _, kept in log.readings(JobSource.RAS) if group.now - kept[-1].time <= FRESH]
+    answers = [kept for _, kept in log.readings(JobSource.RAS) if group.now - kept[-1].time <= FRESH]
     reports = [
         (one.time, report)
-        for one in max(found, key=lambda kept: kept[-1].time, default=())
-        if (report := _ras_report(one)) is not None
+        for one in max(answers, key=lambda kept: kept[-1].time, default=())
+        if isinstance(answered := one.value.get("text"), str) and (report := _report(answered)) is not None
     ]
     if not reports or not _is_about(reports[-1][1], log, group):
         return None
@@ -260,18 +267,20 @@ def ras(log: JobEvidenceLog, group: JobGroup) -> RasEvidence | None:
 def _is_about(report: RasReport, log: JobEvidenceLog, group: JobGroup) -> bool:
     """Return True if a report is about the processes of a job: RAS of a different job may listen on the node, too."""
     every = list(report.communicators.values())
-    found = {place.pid for one in every for place in one.places.values()} | {one.pid for one in report.missing}
-    if found & {place.pid for place in (*(one.place for one in group.ranks), *group.gone)}:
+    pids = {place.pid for one in every for place in one.places.values()} | {one.pid for one in report.missing}
+    if pids & {place.pid for place in (*(one.place for one in group.ranks), *group.gone)}:
         return True
     # In a container, RAS may number processes differently from the node.
     most = max((one.size or len(one.places) for one in every), default=0)
-    return not found & {pid for _, pid in log.tracks.ranks} and (group.world is None or most <= group.world)
+    return not pids & {pid for _, pid in log.tracks.ranks} and (group.world is None or most <= group.world)
 
 
 def _ended(log: JobEvidenceLog, reports: Sequence[tuple[float, RasReport]], group: JobGroup) -> tuple[JobPlace, ...]:
     """Return the ranks that RAS misses for some time, and whose processes are not on nodes that show the others."""
     lately = [report for when, report in reports if reports[-1][0] - when <= _MISSING]
-    if reports[-1][0] - reports[0][0] < _MISSING or not all(map(_silent, lately)):
+    if reports[-1][0] - reports[0][0] < _MISSING or not all(
+        any(one.silent for one in report.communicators.values()) for report in lately
+    ):
         # A job that ends loses its ranks one after the other.
         return ()
     report = lately[-1]
@@ -290,10 +299,6 @@ def _ended(log: JobEvidenceLog, reports: Sequence[tuple[float, RasReport]], grou
             if place is not None and place.node in known and (place.node, place.pid) not in alive:
                 found.setdefault(place)
     return tuple(found)
-
-
-def _silent(report: RasReport) -> bool:
-    return any(one.silent for one in report.communicators.values())
 
 
 def _apart(reports: Sequence[tuple[float, RasReport]]) -> list[JobPlace]:
@@ -415,19 +420,12 @@ def concluded(log: JobEvidenceLog, group: JobGroup | None, source: JobSource, na
     for _, kept in log.readings(source):
         value = kept[-1].value
         at, blind = max(at, kept[-1].time), blind or (text(value.get("blind")) or "")
-        lines = value.get("sentences")
-        sentences += [one for one in lines if isinstance(one, str)][:_MOST] if isinstance(lines, list) else []
+        sentences += [one for one in json_list(value.get("sentences")) if isinstance(one, str)][:_MOST]
         for one in dicts(value.get("suspects")):
-            if (place := _place(one)) is not None:
+            if isinstance(rank := one.get("rank"), int):
+                place = JobPlace(rank, text(one.get("node")) or "", json_whole(one.get("pid")))
                 suspects.setdefault(place if group is None else group.place(place))
     return SourceReading(name, "; ".join(sentences[:_MOST]), blind, at, tuple(suspects)) if at else None
-
-
-def _place(value: Mapping[str, Any]) -> JobPlace | None:
-    rank, pid = value.get("rank"), value.get("pid")
-    if not isinstance(rank, int):
-        return None
-    return JobPlace(rank, text(value.get("node")) or "", pid if isinstance(pid, int) else None)
 
 
 class LogEvidence(NamedTuple):
@@ -436,15 +434,14 @@ class LogEvidence(NamedTuple):
     reading: SourceReading
     moved: float | None  #: Time of the latest iteration.
     per_minute: float | None  #: Iterations per minute, usually.
-    late: bool  #: Whether an iteration is overdue.
 
 
 def logs(log: JobEvidenceLog) -> LogEvidence | None:
     """Return what the logs show, by the latest reading."""
-    found = [kept[-1] for _, kept in log.readings(JobSource.LOG)]
-    if not found:
+    readings = [kept[-1] for _, kept in log.readings(JobSource.LOG)]
+    if not readings:
         return None
-    last = max(found, key=lambda one: one.time)
+    last = max(readings, key=lambda one: one.time)
     interval, late = number(last.value.get("interval")), number(last.value.get("late"))
     stuck = text(last.value.get("timeout"))
     per_minute = number(last.value.get("per_minute")) or (60.0 / interval if interval else None)
@@ -453,9 +450,8 @@ def logs(log: JobEvidenceLog) -> LogEvidence | None:
     parts = [f"last iteration {late:.3g} s ago" if late is not None else output, stuck or ""]
     if interval is not None:
         parts.insert(1, f"usually one every {interval:.3g} s")
-    overdue = late is not None and interval is not None and late > max(10.0, 3 * interval)
     reading = SourceReading("log", "; ".join(filter(None, parts)), "", last.time)
-    return LogEvidence(reading, None if late is None else last.time - late, per_minute, overdue or bool(stuck))
+    return LogEvidence(reading, None if late is None else last.time - late, per_minute)
 
 
 class RankReport(NamedTuple):
@@ -502,13 +498,13 @@ def kernel(log: JobEvidenceLog, group: JobGroup, named: Iterable[JobPlace]) -> K
         reading = log.reading(JobSource.KERNEL, node)
         if reading is not None:
             here = [one.place for one in group.ranks if one.place.node == node]
-            found = node_evidence(node, reading.value, [*here, *(place for place in named if place.node == node)])
-            sentences += [f"{sign.place}: {sign.text}" for sign in found.signs]
+            evidence = node_evidence(node, reading.value, [*here, *(place for place in named if place.node == node)])
+            sentences += [f"{sign.place}: {sign.text}" for sign in evidence.signs]
             for one in dicts(reading.value.get("events")):
                 if (age := number(one.get("age"))) is not None:
                     struck += _struck(one, node, group, reading.time - age)
             at = max(at, reading.time)
-            clean += not found.signs and found.log == "yes"
+            clean += not evidence.signs and evidence.log == "yes"
     sentences = list(dict.fromkeys(sentences))
     fabric = "; ".join(sentences[:_MOST])
     if not sentences and clean:
@@ -540,3 +536,73 @@ def _struck(value: Mapping[str, Any], node: str, group: JobGroup, when: float) -
         gone = [place for place in group.gone if place.node == node and place.pid == pid]
         return [RankReport(place, "", "", Severity.BAD, when) for place in gone]
     return []
+
+
+class Sign(NamedTuple):
+    """Report of a node that may explain why a rank is stuck."""
+
+    place: str  #: Endpoint or node: ``n062:0``, ``n062 mlx5_3``.
+    text: str  #: What and when: ``Xid 79 at 12:03: GPU has fallen off the bus``.
+    own: bool  #: True if it is about a GPU of a late rank.
+
+
+class NodeEvidence(NamedTuple):
+    """Evidence of a node."""
+
+    signs: tuple[Sign, ...]  #: What may explain it, the most likely first.
+    log: str  #: ``yes``, ``not permitted`` or ``unknown``: whether the kernel's log was read.
+
+
+def plain_address(address: str) -> str:
+    """Return an IP address in one way of writing, without a zone; other texts as they are."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0].strip("[]"))
+    except ValueError:
+        return address
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return str(mapped or parsed)
+
+
+def addresses_of(value: Mapping[str, Any]) -> list[str]:
+    """Return the addresses that lead to a node alone, from a value of the probe ``evidence`` or ``ras``."""
+    listed = value.get("addresses")
+    addresses = [plain_address(one) for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
+    return [one for one in addresses if not one.startswith(("127.", "fe80:")) and one != "::1"]
+
+
+def node_evidence(node: str, value: Mapping[str, Any], places: Iterable[JobPlace]) -> NodeEvidence:
+    """Return the evidence in a value of the probe ``evidence`` about some places of a node."""
+    here = {place.pid: place for place in places if place.node == node and place.pid is not None}
+    gpus = {gpu for place in here.values() for gpu in place.gpu.split(",") if gpu}
+    signs = [*_events(node, dicts(value.get("events")), gpus, set(here)), *_down(node, dicts(value.get("ports")))]
+    signs.sort(key=lambda sign: not sign.own)
+    return NodeEvidence(tuple(signs), text(value.get("log")) or "unknown")
+
+
+def _events(node: str, events: list[dict[str, Any]], gpus: set[str], pids: set[int]) -> list[Sign]:
+    """Return the latest report of each kind and device, GPUs and processes of late ranks first."""
+    found: dict[tuple[str, Any, str], Sign] = {}
+    for one in events:
+        kind, code = text(one.get("kind")) or "", one.get("code")
+        gpu = str(one["gpu"]) if isinstance(one.get("gpu"), int) else ""
+        device = text(one.get("interface")) or text(one.get("bus"))
+        where = f"{node}:{gpu}" if gpu else " ".join(filter(None, (node, device)))
+        name = f"Xid {code}" if kind == "xid" else f"SXid {code}" if kind == "sxid" else _TITLES.get(kind, kind)
+        meaning = xids.meaning(code, str(one.get("text", ""))) if kind == "xid" else ""
+        reported = meaning or text(one.get("text")) or ""
+        words = f"{name} at {text(one.get('at')) or 'an unknown time'}" + (f": {reported}" if reported else "")
+        found[kind, code, where] = Sign(where, words, gpu in gpus or one.get("pid") in pids)
+    return list(found.values())
+
+
+def _down(node: str, ports: list[dict[str, Any]]) -> list[Sign]:
+    if not any(port.get("state") == "Active" for port in ports):
+        return []
+    signs = []
+    for port in ports:
+        name, state, physical = (text(port.get(key)) or "unknown" for key in ("name", "state", "physical_state"))
+        # A port that is switched off or has no cable is so by intention more often than not.
+        if state in ("Down", "Initializing", "Armed") and physical != "Disabled":
+            words = f"port {name} is {state} (physical state {physical}) while others are Active"
+            signs.append(Sign(node, words, False))
+    return signs

@@ -138,28 +138,25 @@ class JobVerdict(NamedTuple):
         """Statement about the job, without its name: ``has been hanging for 0:14: rank 9 on n061:1 is stopped``."""
         return "; ".join(filter(None, (self._statement(), self.note)))
 
-    def _lasting(self, now: str, since: str) -> str:
-        return f"{since} for {self.duration}" if self.lasts else now
-
     def _statement(self) -> str:
         named = f"{who(self.behind, self.ranks)} {self.where}".strip()
         match self.state:
             case JobState.HANGS:
-                return self._lasting("hangs", "has been hanging") + (f": {named}" if named else "")
-            case JobState.SLOW:
-                return "is slow" + (f": {named}" if named else "")
+                words = f"has been hanging for {self.duration}" if self.lasts else "hangs"
+            case JobState.PAUSED:
+                words = f"has been paused for {self.duration}" if self.lasts else "is paused"
+            case JobState.SLOW | JobState.STARTING:
+                words = f"is {self.state}"
             case JobState.MOVES:
                 pace = "" if self.per_minute is None else f": {self.per_minute:.3g} iterations/min"
                 return "; ".join(filter(None, (f"is making progress{pace}", named)))
             case JobState.DIVERGES:
                 return f"is making progress, but {named}"
-            case JobState.PAUSED:
-                return self._lasting("is paused", "has been paused") + (f": {named}" if named else "")
-            case JobState.STARTING:
-                return "is starting" + (f": {named}" if named else "")
             case JobState.ENDED:
                 return "has ended"
-        return f"is in an unknown state: {self.needs or 'nothing has been observed yet'}"
+            case _:
+                return f"is in an unknown state: {self.needs or 'nothing has been observed yet'}"
+        return words + (f": {named}" if named else "")
 
 
 def exit_code(verdict: JobVerdict | None) -> int:

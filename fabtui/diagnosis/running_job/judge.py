@@ -53,6 +53,8 @@ _MOST_OTHERS = 3
 _SETTLED = 8.0
 
 _verdicts: WeakKeyDictionary[JobEvidenceLog, tuple[int, float, JobVerdict]] = WeakKeyDictionary()
+#: Sources whose readers conclude by themselves who is behind, with their names.
+_READERS = ((JobSource.FLIGHT, "flight recorder"), (JobSource.RAS, "RAS"))
 
 
 def job_verdict(model: Model, patience: float | None = None) -> JobVerdict | None:
@@ -73,11 +75,11 @@ def job_verdict(model: Model, patience: float | None = None) -> JobVerdict | Non
     known = _verdicts.get(log)
     if known is not None and known[:2] == (log.revision, patience):
         return known[2]
-    found = [_Judge(model, group, patience).verdict() for group in _groups(log)]
+    verdicts = [_Judge(model, group, patience).verdict() for group in _groups(log)]
     order = [JobState.HANGS, JobState.DIVERGES, JobState.SLOW, JobState.PAUSED]
     places = {state: place for place, state in enumerate(order)}
-    found.sort(key=lambda one: (places.get(one.state, len(order)), not one.struck, -len(one.ranks)))
-    verdict = _beside_others(found) if found else _without_ranks(model, log)
+    verdicts.sort(key=lambda one: (places.get(one.state, len(order)), not one.struck, -len(one.ranks)))
+    verdict = _beside_others(verdicts) if verdicts else _without_ranks(model, log)
     _verdicts[log] = (log.revision, patience, verdict)
     return verdict
 
@@ -91,22 +93,18 @@ def _beside_others(found: Sequence[JobVerdict]) -> JobVerdict:
     return first._replace(beside="; ".join([*texts, f"{count(left, 'more job')}"] if left else texts))
 
 
-#: Sources whose readers conclude by themselves who is behind, with their names.
-_READERS = ((JobSource.FLIGHT, "flight recorder"), (JobSource.RAS, "RAS"))
-
-
 def _of_readers(log: JobEvidenceLog) -> JobVerdict | None:
     """Return what files of a job show that no node was asked about: dumps of ranks, a report of RAS."""
-    found = [
+    readings = [
         (reading, kept[-1].value)
         for source, name in _READERS
         for _, kept in log.readings(source)
         if (reading := sources.concluded(log, None, source, name)) is not None and reading.text
     ]
-    if not found:
+    if not readings:
         return None
-    hangs = [pair for pair in found if pair[1].get("hangs") is True]
-    reading, value = (hangs or found)[0]
+    hangs = [pair for pair in readings if pair[1].get("hangs") is True]
+    reading, value = (hangs or readings)[0]
     nodes = tuple(dict.fromkeys(place.node for place in reading.suspects if place.node))
     return JobVerdict(
         JobState.HANGS if hangs else JobState.UNKNOWN,
@@ -116,7 +114,7 @@ def _of_readers(log: JobEvidenceLog) -> JobVerdict | None:
         nodes,
         (),
         behind=reading.suspects if hangs else (),
-        sources=tuple(one._replace(text=one_line(one.text, 500)) for one, _ in found),
+        sources=tuple(one._replace(text=one_line(one.text, 500)) for one, _ in readings),
         next=tuple(one_line(one, 500) for one in json_list(value.get("next")) if isinstance(one, str)),
         settled=True,
     )
@@ -187,13 +185,13 @@ def _place(process: RankProcess) -> JobPlace:
 def _gone(log: JobEvidenceLog, key: _Key, ranks: Sequence[JobRank], now: float) -> tuple[JobPlace, ...]:
     """Return the ranks that have ended or are missing among those of their node, while others run."""
     alive = {one.place.rank for one in ranks}
-    found = {}
+    ended_ranks = {}
     for track in log.tracks.ranks.values():
         process = track.process
         sample = log.latest(process.node)
         ended = sample is not None and track.seen < sample.time and now - track.seen >= _DEAD
         if ended and process.rank not in alive and _key(process)[: len(key)] == key:
-            found[process.rank] = _place(process)
+            ended_ranks[process.rank] = _place(process)
     # Started after it had ended: torchrun numbers the ranks of a node without gaps.
     for one in ranks:
         process = one.track.process
@@ -201,9 +199,9 @@ def _gone(log: JobEvidenceLog, key: _Key, ranks: Sequence[JobRank], now: float) 
         if process.local_rank is not None and size.isdecimal() and len(size) < 5:
             start = process.rank - process.local_rank
             for rank in range(start, start + int(size)):
-                if rank not in alive and rank not in found and _long_there(one, now):
-                    found[rank] = JobPlace(rank, process.node)
-    return tuple(found[rank] for rank in sorted(found))
+                if rank not in alive and rank not in ended_ranks and _long_there(one, now):
+                    ended_ranks[rank] = JobPlace(rank, process.node)
+    return tuple(ended_ranks[rank] for rank in sorted(ended_ranks))
 
 
 def _long_there(one: JobRank, now: float) -> bool:
@@ -327,7 +325,8 @@ class _Judge:
         still = _since(active, self._now)
         writing = [one for one in group.ranks if _since(one.track.filed, self._now) <= _RECENT]
         bare = not any(one.gpu_tracks for one in group.ranks)
-        if writing and (still >= _RECENT - 1 or (bare and not self._others_work(writing))):
+        others = (one.track.cpu or 0.0 for one in group.ranks if one not in writing)
+        if writing and (still >= _RECENT - 1 or (bare and max(others, default=0.0) < 0.1)):
             places = tuple(one.place for one in writing) if len(writing) < len(group.ranks) else ()
             began = min(one.track.filed_since or self._now for one in writing)
             return self._made(JobState.PAUSED, max(began, active or 0.0), _Named(places, _files(writing, not places)))
@@ -339,10 +338,6 @@ class _Judge:
             state = JobState.STARTING if since is None else JobState.PAUSED
             return self._made(state, since or group.first, _Named(places, where if places else f"all ranks {where}"))
         return None
-
-    def _others_work(self, writing: Sequence[JobRank]) -> bool:
-        """Return True if ranks that write no files use the processor."""
-        return any((one.track.cpu or 0.0) >= 0.1 for one in self._group.ranks if one not in writing)
 
     # -- who is behind ------------------------------------------------------------------------------------------------
 
@@ -373,12 +368,12 @@ class _Judge:
         return _Named(behind, self._where(behind), doubt)
 
     def _where(self, behind: Sequence[JobPlace]) -> str:
-        found = self._group.rank(behind[0])
+        rank = self._group.rank(behind[0])
         if self._ras is not None and self._ras.reading.suspects and "different collectives" in self._ras.reading.text:
             return self._different()
-        if found is None:
+        if rank is None:
             return ""
-        does = sources.activity(found)
+        does = sources.activity(rank)
         if len(behind) > 1:
             return "are awaited"
         if frame := sources.stack_of(self._log, behind[0]):
@@ -393,13 +388,13 @@ class _Judge:
 
     def _before(self) -> str:
         """Return which ranks used files shortly before, or ""."""
-        found = [one for one in self._group.ranks if _since(one.track.filed, self._now) <= _BEFORE]
-        seconds = max(((one.track.filed or 0.0) - (one.track.filed_since or 0.0) for one in found), default=0.0)
+        users = [one for one in self._group.ranks if _since(one.track.filed, self._now) <= _BEFORE]
+        seconds = max(((one.track.filed or 0.0) - (one.track.filed_since or 0.0) for one in users), default=0.0)
         if seconds < _RECENT:
             return ""
-        whole = len(found) == len(self._group.ranks)
-        ranks = "all ranks" if whole else ranks_text(one.place for one in found)
-        did = "wrote" if all(one.track.writes for one in found) else "read or wrote"
+        whole = len(users) == len(self._group.ranks)
+        ranks = "all ranks" if whole else ranks_text(one.place for one in users)
+        did = "wrote" if all(one.track.writes for one in users) else "read or wrote"
         return f"{ranks} {did} files for {clock(seconds)} just before"
 
     def _struck(self, least: Severity) -> _Named:
@@ -493,33 +488,24 @@ class _Judge:
         return tuple(sorted(rows, key=lambda row: (row.rank, row.place.node)))
 
     def _row(self, one: JobRank, state: JobState, behind: Sequence[JobPlace]) -> RankRow:
-        found, why = RankState.COMPUTING, sources.activity(one)
+        shown, why = RankState.COMPUTING, sources.activity(one)
         use, power = one.utilization, one.power
         if one.gpus and use is not None:
             why = f"GPU {use:.0f} %" + (f" at {power:.0f} W" if power is not None else "") + f"; {why}"
         stands = state in (JobState.HANGS, JobState.PAUSED, JobState.SLOW, JobState.STARTING)
         if one.stopped:
-            found = RankState.STOPPED
+            shown = RankState.STOPPED
         elif one.place in behind and state in (JobState.HANGS, JobState.SLOW, JobState.PAUSED, JobState.DIVERGES):
-            found = RankState.AWAITED
+            shown = RankState.AWAITED
         elif one.spins or state is JobState.SLOW or (stands and not one.gpu_tracks):
-            found = RankState.WAITING
+            shown = RankState.WAITING
         elif one.idle:
-            found = RankState.IDLE
+            shown = RankState.IDLE
         elif one.gpu_tracks and all(track.works is None for track in one.gpu_tracks):
-            found = RankState.UNKNOWN
+            shown = RankState.UNKNOWN
         links = [track.nvlink for track in one.gpu_tracks if track.nvlink is not None]
-        return RankRow(
-            one.place,
-            one.track.process.endpoint,
-            found,
-            why,
-            use,
-            power,
-            sum(links) if links else None,
-            one.track.nic,
-            one.track.cpu,
-        )
+        nvlink, track = sum(links) if links else None, one.track
+        return RankRow(one.place, track.process.endpoint, shown, why, use, power, nvlink, track.nic, track.cpu)
 
 
 def _files(ranks: Sequence[JobRank], whole: bool) -> str:

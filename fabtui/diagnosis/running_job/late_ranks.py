@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
@@ -50,9 +49,9 @@ def _by_utilization(log: JobEvidenceLog, group: JobGroup) -> LateRanks | None:
     if not odd or 2 * len(odd) > len(group.ranks):
         return None
     rest = [one for one in group.ranks if now[one.place] > most]
-    found = {one.place: _worked(log, group, one) for one in [*odd, *rest][:_MOST]}
-    worked = {place: row for place, row in found.items() if row is not None}
-    if len(worked) < len(found):
+    rows = {one.place: _worked(log, group, one) for one in [*odd, *rest][:_MOST]}
+    worked = {place: row for place, row in rows.items() if row is not None}
+    if len(worked) < len(rows):
         return None
     usual = median(sorted(use for use, _ in worked.values())[len(worked) // 2 :])
     late = sorted((place for place, (use, _) in worked.items() if use <= _LATE * usual), key=lambda one: worked[one][0])
@@ -61,7 +60,8 @@ def _by_utilization(log: JobEvidenceLog, group: JobGroup) -> LateRanks | None:
     power = median(watts for place, (_, watts) in worked.items() if place not in late)
     if any(worked[place][1] < _SAME_POWER * power for place in late):
         return None
-    where = f"{_are(late)} late: GPU busy {worked[late[0]][0]:.0f} %, the others wait at {usual:.0f} %"
+    where = f"late: GPU busy {worked[late[0]][0]:.0f} %, the others wait at {usual:.0f} %"
+    where = f"{'is' if len(late) == 1 else 'are'} {where}"
     return LateRanks(tuple(late), where, _since(log, group, late[0], _LATE * usual))
 
 
@@ -126,7 +126,9 @@ def _by_processor(log: JobEvidenceLog, group: JobGroup) -> LateRanks | None:
         rows = [(sample.clock, rank) for sample in _window(log, group, one) if (rank := _rank(sample, one)) is not None]
         if len(rows) < _FEWEST:
             return None
-        sent = [_grew(before, after) for (_, before), (_, after) in pairwise(rows)]
+        # Without a GPU, ranks send by the calls that read and write files.
+        used = [rank.files for _, rank in rows]
+        sent = [None not in (was, now) and (now or 0) > (was or 0) for was, now in pairwise(used)]
         (first, start), (last, end) = rows[0], rows[-1]
         if not all(sent) or start.cpu_all is None or end.cpu_all is None or last <= first:
             return None
@@ -145,11 +147,6 @@ def _rank(sample: JobSample, one: JobRank) -> RankSample | None:
     return next((each for each in sample.ranks if each.process.pid == one.place.pid), None)
 
 
-def _grew(before: RankSample, after: RankSample) -> bool:
-    """Return True if a rank has read or written something: without a GPU, ranks send by these calls."""
-    return before.files is not None and after.files is not None and after.files > before.files
-
-
 def _means(sample: JobSample, one: JobRank) -> tuple[float | None, float | None]:
     gpus = _own(sample, one)
     return mean_of_known([gpu.utilization for gpu in gpus]), mean_of_known([gpu.power for gpu in gpus])
@@ -157,7 +154,3 @@ def _means(sample: JobSample, one: JobRank) -> tuple[float | None, float | None]
 
 def _own(sample: JobSample, one: JobRank) -> list[GpuSample]:
     return [found for number in one.track.process.gpus if (found := sample.gpu(number)) is not None]
-
-
-def _are(places: Sequence[JobPlace]) -> str:
-    return "is" if len(places) == 1 else "are"

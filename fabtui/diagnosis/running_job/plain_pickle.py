@@ -34,6 +34,7 @@ _LONGEST_INTEGER = 64
 _OWN_HASH = (1 << 61) - 2
 #: Maximum number of larger ones among all keys.
 _LARGE_KEYS = 1000
+_STOP = ord(".")
 
 
 class NotPlain(Exception):
@@ -169,7 +170,6 @@ class _Reader:
         self.push(self._memo[index])
 
 
-_STOP = ord(".")
 _Step = Callable[[_Reader], Any]
 _PLAIN: dict[str, _Step] = {
     "PROTO": lambda r: r.take(1),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,12 +19,82 @@ from fabtui.diagnosis.running_job.who_is_behind import (
 )
 from fabtui.nodeset import count
 from fabtui_node.parsers.base import Notes
-from fabtui_node.parsers.lines import json_list, json_number, json_object, json_text, json_whole, plain_lines
+from fabtui_node.parsers.lines import (
+    json_list,
+    json_number,
+    json_object,
+    json_text,
+    json_value,
+    json_whole,
+    plain_lines,
+)
 
 #: Maximum number of kinds of ranks, by their counts, that are compared with each other.
 _MOST_KINDS = 64
 #: NCCL 2.24 and 2.25 count all collectives together.
 ANY = "collective"
+#: Maximum number of silent ranks that get a sentence, and of commands.
+_MOST = 4
+#: What RAS counts, after ``NCCL_NUM_FUNCTIONS``.
+BLIND = (
+    "RAS counts Broadcast, Reduce, AllGather, ReduceScatter and AllReduce only: a hang in send or recv (pipelines,"
+    " all-to-all) does not show here; flight recorder dumps and stacks show it"
+)
+#: What else a late rank may do, of which RAS shows nothing.
+_PENDING = (
+    "RAS does not count send and recv: {who} may wait in one, and then the rank that it waits for is behind; stacks and"
+    " flight recorder dumps show it. A rank that is writing a checkpoint has such counts, too"
+)
+_FOREVER = "RAS gives up on a process after 60 s of silence, and does not notice if it resumes later"
+_SILENT = {
+    "dead": "RAS considers it dead",
+    "unresponsive": "it does not answer RAS: it is stopped, or its node is cut off",
+    "missing": "RAS has no data on it: it is stopped, busy, or its node is cut off",
+}
+#: A value at the end of a line and a name on the next one: no valid JSON has this without a comma.
+_NO_COMMA = re.compile(r"([\d\"}\]el])([ \t]*\n[ \t]*\")")
+_ERRORS = {1: "unhandled CUDA error", 2: "unhandled system error", 3: "internal error", 4: "invalid argument"}
+_ERRORS |= {5: "invalid usage", 6: "remote process exited or there was a network error"}
+#: ncclSuccess and ncclInProgress.
+_FINE = (0, 7)
+#: Maximum number of ranks that one range may stand for.
+_MOST_RANKS = 1 << 20
+#: Maximum number of communicators.
+_MOST_COMMUNICATORS = 65_536
+_N = r"(\d{1,9})"
+_VERSION = re.compile(r"NCCL version (\S{1,40}) compiled with CUDA \S{1,20}")
+_CUDA = re.compile(rf"CUDA runtime version {_N}, driver version {_N}")
+_TOTALS = re.compile(rf"\s*{_N}\s+{_N}\s+{_N}(?:\s+{_N}\s+{_N})?\s*")
+_GATHERED = re.compile(r"Communicators\.\.\. \((\d{1,9}(?:\.\d{1,9})?)s\)")
+_ROW = re.compile(
+    rf"\s*{_N}\s+{_N}\s+{_N}\s+(\d{{1,9}}(?:-\d{{1,9}})?)\s+{_N}\s+{_N}\s+([A-Z,/]{{2,60}})\s+([A-Z,]{{2,60}})\s*"
+)
+_PROCESS = re.compile(rf"Process {_N} on node (\S{{1,255}}) managing GPUs? (.{{1,200}})")
+_GPU = re.compile(r"([\d,]{1,200})(?: \(NVML ([\d,]{1,200})\))?")
+_COMMUNICATOR = re.compile(rf"#{_N}-{_N} \(([0-9a-f]{{16}})\) (INCOMPLETE|ERROR|MISMATCH)")
+_DIFFERENT = re.compile(r"Communicator ranks have different (?:(\w{1,40}) operation counts|(status))")
+_WHERE = r"(?:GPUs? (.{1,200}?) managed by process (\d{1,9}) on node (\S{1,255})|\[process information not found\])"
+_RANK = re.compile(
+    rf"Rank {_N}(?: has (?:launched up to operation (\d{{1,18}})|(not) launched any operations|status (\w{{1,40}}))"
+    rf"| reported (.{{1,200}}?))? -- {_WHERE}"
+)
+_TALLY = re.compile(
+    rf"{_N} ranks (?:have launched up to operation (\d{{1,18}})|(have not) launched any operations"
+    r"|have status (\w{1,40})|reported (.{1,200}))"
+)
+_MISSING = re.compile(r"The (?:missing|unknown) ranks?: ([\d,-]{1,20000})")
+_TIMEOUTS = re.compile(rf"Encountered {_N} communication timeouts?")
+#: Lines without a value of their own.
+_KNOWN = re.compile(
+    r"SERVER PROTOCOL \d+|OK|=+|Job summary|Errors|Warnings|TIMEOUT|Group +Comms +Nodes.*|# +in group.*"
+    r"|Nodes +Processes.*"
+    r"|\(total\) .*|per node.*|Processes +GPUs.*|per process"
+    r"|Missing communicator data from \d+ (?:job process(?:es)?|ranks?)"
+    r"|\d+ job process(?:es are| is) considered dead.*|\[could not find information on \d+ process(?:es)?\]"
+    r"|(?:Initialization|Asynchronous) errors? on \d+ ranks?|The outlier nodes?:|Node \S+ running process(?:es)? [\d,]+"
+    r"|\d+ +\d+|No communicator data collected!|Rank \S+ has status \w+"
+)
+_IS_JSON = re.compile(r'"(?:communicators_count|missing_ranks_count|collective_counts)"\s*:')
 
 
 class Process(NamedTuple):
@@ -78,7 +146,7 @@ class RasCommunicator:
 
         NCCL lists the smaller side, which may be the one that is ahead.
         """
-        found = []
+        gaps = []
         for operation, counts in self.counts.items():
             tallies = self.tallies.get(operation, {})
             numbers = {*counts.values(), *tallies}
@@ -89,10 +157,10 @@ class RasCommunicator:
             waiting = tuple(self.place(rank) for rank, number in counts.items() if number > low)
             unlisted = max(0, tallies.get(low, 0) - len(behind))
             name = f"communicator {self.name}"
-            found.append(
+            gaps.append(
                 UnmatchedOperation(operation, low + 1, name, self.size, behind, unlisted, waiting, max(numbers))
             )
-        return found
+        return gaps
 
     def diverging(self) -> list[JobPlace]:
         """Return the ranks that are ahead in one operation and behind in another, the fewest of each kind first.
@@ -132,38 +200,6 @@ class RasReport:
     missing: list[Process] = field(default_factory=list)
     complete: bool = False
 
-    def hosts(self) -> list[str]:
-        """Return the nodes of its ranks and processes, as RAS names them: by address."""
-        places = [place.node for one in self.communicators.values() for place in one.places.values()]
-        return list(dict.fromkeys(node for node in [*places, *(one.node for one in self.missing)] if node))
-
-    def rename(self, names: Mapping[str, str]) -> None:
-        """Replace the addresses of nodes by their names, as far as they are known."""
-        for one in self.communicators.values():
-            for rank, place in one.places.items():
-                one.places[rank] = place._replace(node=names.get(place.node, place.node))
-        self.missing = [one._replace(node=names.get(one.node, one.node)) for one in self.missing]
-
-
-#: Maximum number of silent ranks that get a sentence, and of commands.
-_MOST = 4
-#: What RAS counts, after ``NCCL_NUM_FUNCTIONS``.
-BLIND = (
-    "RAS counts Broadcast, Reduce, AllGather, ReduceScatter and AllReduce only: a hang in send or recv (pipelines,"
-    " all-to-all) does not show here; flight recorder dumps and stacks show it"
-)
-#: What else a late rank may do, of which RAS shows nothing.
-_PENDING = (
-    "RAS does not count send and recv: {who} may wait in one, and then the rank that it waits for is behind; stacks and"
-    " flight recorder dumps show it. A rank that is writing a checkpoint has such counts, too"
-)
-_FOREVER = "RAS gives up on a process after 60 s of silence, and does not notice if it resumes later"
-_SILENT = {
-    "dead": "RAS considers it dead",
-    "unresponsive": "it does not answer RAS: it is stopped, or its node is cut off",
-    "missing": "RAS has no data on it: it is stopped, busy, or its node is cut off",
-}
-
 
 def answer(report: RasReport, earlier: RasReport | None = None) -> WhoIsBehind:
     """Return who is behind; with an earlier report of the same job, also whether the job makes progress."""
@@ -194,14 +230,11 @@ def answer(report: RasReport, earlier: RasReport | None = None) -> WhoIsBehind:
         commands = [at_rank(place, stack_command(place)) for place in first]
     blind = [] if gaps or silent or growth or diverging else [BLIND]
     moves = _movement(growth, bool(gaps))
-    hangs = None if growth is None else _stands(bool(gaps or (diverging and not growth)), bool(growth), bool(silent))
+    # If nothing moves and nothing is late, the job may be idle.
+    stands = True if gaps or (diverging and not growth) else False if growth else True if silent else None
+    hangs = None if growth is None else stands
     named = tuple(dict.fromkeys([*places, *late]))
     return WhoIsBehind([*sentences, *moves, *blind], list(dict.fromkeys(commands)), hangs, named)
-
-
-def _stands(late: bool, grew: bool, silent: bool) -> bool | None:
-    """Return whether the job hangs, from two reports; None if nothing moves and nothing is late: it may be idle."""
-    return True if late else False if grew else True if silent else None
 
 
 def _silent(silent: list[tuple[RasCommunicator, int, str]], report: RasReport) -> list[str]:
@@ -250,13 +283,13 @@ def _process(place: JobPlace) -> str:
 
 
 def _errors(communicators: list[RasCommunicator]) -> list[str]:
-    found = []
+    sentences = []
     for one in communicators:
         texts: dict[str, list[JobPlace]] = {}
         for rank, text in one.errors.items():
             texts.setdefault(text, []).append(one.place(rank))
-        found += [f"{ranks_text(places)} of communicator {one.name}: {text}" for text, places in texts.items()]
-    return found[:_MOST]
+        sentences += [f"{ranks_text(places)} of communicator {one.name}: {text}" for text, places in texts.items()]
+    return sentences[:_MOST]
 
 
 def _all_agree(report: RasReport) -> str:
@@ -325,27 +358,13 @@ def _growth(report: RasReport, earlier: RasReport) -> dict[tuple[str, int], str]
 # Keys after ``src/ras/client_support.cc`` (``rasDumpCommsToJSON``). 2.28.7 and 2.28.9 leave out a comma after
 # ``nvml_dev`` of a missing rank. Their JSON is invalid exactly when something is wrong; the comma is put in.
 
-#: A value at the end of a line and a name on the next one: no valid JSON has this without a comma.
-_NO_COMMA = re.compile(r"([\d\"}\]el])([ \t]*\n[ \t]*\")")
-_ERRORS = {1: "unhandled CUDA error", 2: "unhandled system error", 3: "internal error", 4: "invalid argument"}
-_ERRORS |= {5: "invalid usage", 6: "remote process exited or there was a network error"}
-#: ncclSuccess and ncclInProgress.
-_FINE = (0, 7)
-
 
 def json_of(text: str) -> dict[str, Any]:
     """Return the JSON object in an answer; an empty one if none is complete."""
     plain = "\n".join(plain_lines(text))
-    start = plain.find("{")
-    if start < 0:
-        return {}
-    for attempt in (plain, _NO_COMMA.sub(r"\1,\2", plain)):
-        try:
-            value, _ = json.JSONDecoder(parse_constant=lambda _: None).raw_decode(attempt, start)
-        except (ValueError, RecursionError):
-            continue
-        return value if isinstance(value, dict) else {}
-    return {}
+    plain = plain[max(plain.find("{"), 0) :]
+    value = json_value(plain)
+    return json_object(json_value(_NO_COMMA.sub(r"\1,\2", plain)) if value is None else value)
 
 
 def parse_json(text: str, notes: Notes) -> RasReport:
@@ -378,40 +397,42 @@ def _communicator(value: dict[str, Any]) -> RasCommunicator | None:
     name = json_text(value.get("hash"))
     if not name:
         return None
-    found = RasCommunicator(name.removeprefix("0x").zfill(16)[:40], json_whole(value.get("size")))
+    communicator = RasCommunicator(name.removeprefix("0x").zfill(16)[:40], json_whole(value.get("size")))
     for one in json_list(value.get("ranks")):
-        rank = _place(found, one)
+        rank = _place(communicator, one)
         if rank is None:
             continue
         for operation, number in json_object(one, "collective_counts").items():
             if (launched := json_whole(number)) is not None:
-                found.counts.setdefault(operation[:40], {})[rank] = launched
+                communicator.counts.setdefault(operation[:40], {})[rank] = launched
         status = json_object(one, "status")
         for code in (json_whole(status.get("init_state")), json_whole(status.get("async_error"))):
             if code is not None and code not in _FINE:
-                found.errors[rank] = _ERRORS.get(code, f"NCCL result {code}")
+                communicator.errors[rank] = _ERRORS.get(code, f"NCCL result {code}")
         states = [name for name in ("finalize_called", "destroy_flag", "abort_flag") if status.get(name) is True]
         if states:
-            found.states[rank] = {"finalize_called": "FINALIZE"}.get(states[-1], "ABORT")
+            communicator.states[rank] = {"finalize_called": "FINALIZE"}.get(states[-1], "ABORT")
     for one in json_list(value.get("missing_ranks")):
-        rank = _place(found, one)
+        rank = _place(communicator, one)
         if rank is not None:
             status = json_object(one, "status")
             dead = status.get("considered_dead") is True
-            found.silent[rank] = "dead" if dead else "unresponsive" if status.get("unresponsive") is True else "missing"
-    return found
+            communicator.silent[rank] = (
+                "dead" if dead else "unresponsive" if status.get("unresponsive") is True else "missing"
+            )
+    return communicator
 
 
 def _place(communicator: RasCommunicator, value: Any) -> int | None:
     """Note where a rank runs; return the rank, or None if there is none."""
-    found = value if isinstance(value, dict) else {}
-    rank = json_whole(found.get("rank"))
+    row = value if isinstance(value, dict) else {}
+    rank = json_whole(row.get("rank"))
     if rank is None:
         return None
-    gpu = json_whole(found.get("nvml_dev"))
-    gpu = json_whole(found.get("cuda_dev")) if gpu is None else gpu
-    node = (json_text(found.get("host")) or "")[:255]
-    communicator.places[rank] = JobPlace(rank, node, json_whole(found.get("pid")), "" if gpu is None else str(gpu))
+    gpu = json_whole(row.get("nvml_dev"))
+    gpu = json_whole(row.get("cuda_dev")) if gpu is None else gpu
+    node = (json_text(row.get("host")) or "")[:255]
+    communicator.places[rank] = JobPlace(rank, node, json_whole(row.get("pid")), "" if gpu is None else str(gpu))
     return rank
 
 
@@ -431,46 +452,6 @@ def _totals(report: RasReport) -> None:
         report.nodes = len({place.node for place in places.values()})
         report.processes = len({(place.node, place.pid) for place in places.values()})
         report.gpus = len({(place.node, place.gpu) for place in places.values()})
-
-
-#: Maximum number of ranks that one range may stand for.
-_MOST_RANKS = 1 << 20
-#: Maximum number of communicators.
-_MOST_COMMUNICATORS = 65_536
-
-_N = r"(\d{1,9})"
-_VERSION = re.compile(r"NCCL version (\S{1,40}) compiled with CUDA \S{1,20}")
-_CUDA = re.compile(rf"CUDA runtime version {_N}, driver version {_N}")
-_TOTALS = re.compile(rf"\s*{_N}\s+{_N}\s+{_N}(?:\s+{_N}\s+{_N})?\s*")
-_GATHERED = re.compile(r"Communicators\.\.\. \((\d{1,9}(?:\.\d{1,9})?)s\)")
-_ROW = re.compile(
-    rf"\s*{_N}\s+{_N}\s+{_N}\s+(\d{{1,9}}(?:-\d{{1,9}})?)\s+{_N}\s+{_N}\s+([A-Z,/]{{2,60}})\s+([A-Z,]{{2,60}})\s*"
-)
-_PROCESS = re.compile(rf"Process {_N} on node (\S{{1,255}}) managing GPUs? (.{{1,200}})")
-_GPU = re.compile(r"([\d,]{1,200})(?: \(NVML ([\d,]{1,200})\))?")
-_COMMUNICATOR = re.compile(rf"#{_N}-{_N} \(([0-9a-f]{{16}})\) (INCOMPLETE|ERROR|MISMATCH)")
-_DIFFERENT = re.compile(r"Communicator ranks have different (?:(\w{1,40}) operation counts|(status))")
-_WHERE = r"(?:GPUs? (.{1,200}?) managed by process (\d{1,9}) on node (\S{1,255})|\[process information not found\])"
-_RANK = re.compile(
-    rf"Rank {_N}(?: has (?:launched up to operation (\d{{1,18}})|(not) launched any operations|status (\w{{1,40}}))"
-    rf"| reported (.{{1,200}}?))? -- {_WHERE}"
-)
-_TALLY = re.compile(
-    rf"{_N} ranks (?:have launched up to operation (\d{{1,18}})|(have not) launched any operations"
-    r"|have status (\w{1,40})|reported (.{1,200}))"
-)
-_MISSING = re.compile(r"The (?:missing|unknown) ranks?: ([\d,-]{1,20000})")
-_TIMEOUTS = re.compile(rf"Encountered {_N} communication timeouts?")
-#: Lines without a value of their own.
-_KNOWN = re.compile(
-    r"SERVER PROTOCOL \d+|OK|=+|Job summary|Errors|Warnings|TIMEOUT|Group +Comms +Nodes.*|# +in group.*"
-    r"|Nodes +Processes.*"
-    r"|\(total\) .*|per node.*|Processes +GPUs.*|per process"
-    r"|Missing communicator data from \d+ (?:job process(?:es)?|ranks?)"
-    r"|\d+ job process(?:es are| is) considered dead.*|\[could not find information on \d+ process(?:es)?\]"
-    r"|(?:Initialization|Asynchronous) errors? on \d+ ranks?|The outlier nodes?:|Node \S+ running process(?:es)? [\d,]+"
-    r"|\d+ +\d+|No communicator data collected!|Rank \S+ has status \w+"
-)
 
 
 def parse_text(text: str, notes: Notes) -> RasReport:
@@ -590,8 +571,8 @@ def _value(texts: tuple[str | None, ...]) -> int | str | None:
 
 
 def _gpus(text: str) -> str:
-    found = _GPU.fullmatch(text)
-    return (found[2] or found[1]) if found else text[:40]
+    match = _GPU.fullmatch(text)
+    return (match[2] or match[1]) if match else text[:40]
 
 
 def _listed(text: str) -> list[int]:
@@ -603,9 +584,6 @@ def _listed(text: str) -> list[int]:
             end = min(int(last or first), int(first) + _MOST_RANKS - len(ranks))
             ranks += range(int(first), end + 1)
     return ranks
-
-
-_IS_JSON = re.compile(r'"(?:communicators_count|missing_ranks_count|collective_counts)"\s*:')
 
 
 def report_of(text: str, notes: Notes) -> RasReport:

@@ -43,9 +43,9 @@ class _RunningJobRule(Rule[Model]):
     )
 
     def check(self, context: Model) -> Iterator[Finding]:
-        found = job_verdict(context)
-        if found is not None and found.state is self.state:
-            yield self._about(found)
+        verdict = job_verdict(context)
+        if verdict is not None and verdict.state is self.state:
+            yield self._about(verdict)
 
     def _about(self, verdict: JobVerdict) -> Finding:
         return self.finding(
@@ -83,40 +83,27 @@ def _blamed(verdict: JobVerdict) -> Subject | None:
     return Subject(Kind.NODE, first.node) if first.node else None
 
 
-@register
-class JobHangs(_RunningJobRule):
-    """A running job makes no progress: a rank is stopped, has ended, or does not reach what the others wait for."""
-
-    id = "J20"
-    name = "running-job-hangs"
-    title = "Running job hangs"
-    state = JobState.HANGS
-    message = "{job}[ has been hanging for {seconds}][ hangs{brief:flag}][: {who}]"
-    next_step = "Save the evidence before the job is ended: fabtui hang --save FILE."
-
-
-@register
-class JobHeldUp(_RunningJobRule):
-    """A running job makes progress, but the others wait for a rank in each iteration."""
-
-    id = "J21"
-    name = "running-job-held-up"
-    title = "Running job is held up by a rank"
-    state = JobState.SLOW
-    message = "{job} is slow[: {who}]"
-    next_step = "See what else that rank does: its data loader, its files, the clock of its GPU."
-
-
-@register
-class JobDiverges(_RunningJobRule):
-    """Ranks of a running job call different collectives: it makes progress, but what it computes is wrong."""
-
-    id = "J23"
-    name = "running-job-diverges"
-    title = "Ranks of a running job call different collectives"
-    state = JobState.DIVERGES
-    message = "{job} is making progress, but[ {who}]"
-    next_step = "Compare what these ranks call: a branch that not all ranks take."
+#: Id, name, state of the job, title, meaning, message and next step of each rule about the state alone.
+_ROWS = (
+    ("J20", "running-job-hangs", JobState.HANGS,
+     "Running job hangs",
+     "A running job makes no progress: a rank is stopped, has ended, or does not reach what the others wait for.",
+     "{job}[ has been hanging for {seconds}][ hangs{brief:flag}][: {who}]",
+     "Save the evidence before the job is ended: fabtui hang --save FILE."),
+    ("J21", "running-job-held-up", JobState.SLOW,
+     "Running job is held up by a rank",
+     "A running job makes progress, but the others wait for a rank in each iteration.",
+     "{job} is slow[: {who}]",
+     "See what else that rank does: its data loader, its files, the clock of its GPU."),
+    ("J23", "running-job-diverges", JobState.DIVERGES,
+     "Ranks of a running job call different collectives",
+     "Ranks of a running job call different collectives: it makes progress, but what it computes is wrong.",
+     "{job} is making progress, but[ {who}]",
+     "Compare what these ranks call: a branch that not all ranks take."),
+)  # fmt: skip
+for _id, _name, _state, _title, _meaning, _message, _next in _ROWS:
+    _own = {"id": _id, "name": _name, "state": _state, "title": _title, "__doc__": _meaning, "message": _message}
+    register(type(_name, (_RunningJobRule,), {**_own, "next_step": _next}))
 
 
 @register

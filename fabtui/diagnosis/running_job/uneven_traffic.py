@@ -66,17 +66,13 @@ def windows(samples: Sequence[JobSample], counts: Callable[[JobSample], Counts])
         if late is None or late.time - early.time < WINDOW:
             continue
         seconds, before, after = late.time - early.time, counts(early), counts(late)
-        found.append(
-            (
-                early.time,
-                {
-                    # A counter that began again carried an unknown amount.
-                    name: _Load((now[0] - was[0]) / seconds, max(0, now[1] - was[1]), seconds)
-                    for name, now in after.items()
-                    if (was := before.get(name)) is not None and now[0] >= was[0]
-                },
-            )
-        )
+        loads = {
+            # A counter that began again carried an unknown amount.
+            name: _Load((now[0] - was[0]) / seconds, max(0, now[1] - was[1]), seconds)
+            for name, now in after.items()
+            if (was := before.get(name)) is not None and now[0] >= was[0]
+        }
+        found.append((early.time, loads))
         late = early
     return found
 
@@ -103,20 +99,17 @@ class Uneven(NamedTuple):
 def uneven(node: str, samples: Sequence[JobSample], counts: Callable[[JobSample], Counts]) -> list[Uneven]:
     """Return the components of a node that carry less than their peers, or have more errors, in windows in a row."""
     seen = windows(samples, counts)
-    found = []
+    components = []
     for name, load in seen[0][1].items() if len(seen) >= WINDOWS else ():
         for is_odd in (_carries_less, _has_errors):
-            agreeing = _in_a_row(seen, name, is_odd)
+            odd = (is_odd(loads, name) for _, loads in seen)
+            agreeing = sum(1 for _ in itertools.takewhile(bool, odd))
             if agreeing >= WINDOWS:
                 usual = _usual(seen[0][1], name) or 0.0
                 errors = load.per_gigabyte if is_odd is _has_errors else 0.0
-                found.append(Uneven(node, name, seen[agreeing - 1][0], load.carried, usual, errors))
+                components.append(Uneven(node, name, seen[agreeing - 1][0], load.carried, usual, errors))
                 break
-    return found
-
-
-def _in_a_row(seen: Iterable[tuple[float, Loads]], name: str, is_odd: Callable[[Loads, str], bool]) -> int:
-    return sum(1 for _ in itertools.takewhile(lambda window: is_odd(window[1], name), seen))
+    return components
 
 
 def _carries_less(loads: Loads, name: str) -> bool:
@@ -228,11 +221,11 @@ def uneven_text(model: Model, nodes: Sequence[str], now: float) -> str:
     """
     if len(model.job.nodes) > _MOST_NODES:
         return ""
-    at, found = _found.get(model.job, (-_EVERY, []))
+    at, findings = _found.get(model.job, (-_EVERY, []))
     if not 0 <= now - at < _EVERY:
         every = [one for rule in (UnevenPorts(), UnevenNvlinks()) for one in rule.check(model) if one is not None]
-        at, found = _found[model.job] = now, sorted(every, key=lambda one: -one.weight)
-    here = [one for one in found if set(one.nodes) & set(nodes)]
+        at, findings = _found[model.job] = now, sorted(every, key=lambda one: -one.weight)
+    here = [one for one in findings if set(one.nodes) & set(nodes)]
     if not here:
         return ""
     facts = here[0].facts

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from fabtui.model.facts.node_view import dicts
 from fabtui.nodeset import count, ranges
-from fabtui_node.parsers.lines import json_list, json_number
+from fabtui_node.parsers.lines import json_number
 
 #: Maximum number of nodes that a sentence names.
 _MOST_NODES = 3
@@ -14,6 +15,13 @@ _MOST_NODES = 3
 
 #: Why nothing is known of a job.
 NO_RANK = "no process with a rank (RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK) is visible to this user on"
+#: Verbs about one rank, and about several.
+_PLURALS = {"is": "are", "has": "have", "runs": "run", "sleeps": "sleep", "waits": "wait", "works": "work"}
+#: Maximum number of frames that a line shows.
+_SHOWN = 4
+STOPPED = "stopped (kill -CONT resumes it)"
+#: Share of a processor from which a main thread is busy.
+_BUSY = 0.5
 
 
 class JobPlace(NamedTuple):
@@ -53,10 +61,6 @@ def has(places: int) -> str:
     return "has" if places == 1 else "have"
 
 
-#: Verbs about one rank, and about several.
-_PLURALS = {"is": "are", "has": "have", "runs": "run", "sleeps": "sleep", "waits": "wait", "works": "work"}
-
-
 def plural(words: str) -> str:
     """Return what one rank does as words about several: ``runs on the CPU`` as ``run on the CPU``."""
     verb, space, rest = words.partition(" ")
@@ -92,20 +96,20 @@ class UnmatchedOperation(NamedTuple):
 
 def causes_first(gaps: Iterable[UnmatchedOperation]) -> list[UnmatchedOperation]:
     """Return gaps with those first whose late ranks wait for nobody: a rank that waits elsewhere is a consequence."""
-    found = list(gaps)
-    waiting = {place.process for gap in found for place in gap.waiting}
+    listed = list(gaps)
+    waiting = {place.process for gap in listed for place in gap.waiting}
 
     def order(gap: UnmatchedOperation) -> tuple[bool, int]:
         return all(place.process in waiting for place in gap.behind), -len(gap.waiting)
 
-    return sorted(found, key=order)
+    return sorted(listed, key=order)
 
 
 def suspects(gaps: Iterable[UnmatchedOperation]) -> list[JobPlace]:
     """Return the late ranks of the first gap, without those that wait in another group."""
-    found = causes_first(gaps)
-    waiting = {place.process for gap in found for place in gap.waiting}
-    late = list(found[0].behind) if found else []
+    ordered = causes_first(gaps)
+    waiting = {place.process for gap in ordered for place in gap.waiting}
+    late = list(ordered[0].behind) if ordered else []
     return [place for place in late if place.process not in waiting] or late
 
 
@@ -122,8 +126,8 @@ class WhoIsBehind(NamedTuple):
 
     def evidence(self, blind: str = "") -> dict[str, Any]:
         """Return it as evidence about a running job, with what its source cannot see."""
-        found = {"sentences": self.sentences, "suspects": self._behind(), "next": self.next}
-        return {**found, "hangs": self.hangs, "blind": blind}
+        values = {"sentences": self.sentences, "suspects": self._behind(), "next": self.next}
+        return {**values, "hangs": self.hangs, "blind": blind}
 
     def _behind(self) -> list[dict[str, Any]]:
         return [place._asdict() for place in self.suspects]
@@ -143,21 +147,11 @@ def state_command(place: JobPlace) -> str:
     return f"ps -o pid,stat,wchan:32,etime,args -p {place.pid}"
 
 
-def over_ssh(node: str, command: str) -> str:
-    """Return a command for a node as it is typed where ssh leads there; it is as it is for an unknown node."""
-    return f"ssh {node} {command}" if node else command
-
-
 def at_rank(place: JobPlace, command: str) -> str:
     """Return a command with the node or, if that is unknown, the rank."""
-    return over_ssh(place.node, command) if place.pid is not None else f"on the node of rank {place.rank}: {command}"
-
-
-#: Maximum number of frames that a line shows.
-_SHOWN = 4
-STOPPED = "stopped (kill -CONT resumes it)"
-#: Share of a processor from which a main thread is busy.
-_BUSY = 0.5
+    if place.pid is None:
+        return f"on the node of rank {place.rank}: {command}"
+    return f"ssh {place.node} {command}" if place.node else command
 
 
 class RankStack(NamedTuple):
@@ -167,7 +161,6 @@ class RankStack(NamedTuple):
     #: Functions from the innermost, such as ``all_reduce (distributed_c10d.py:3068)``; none if unknown.
     frames: tuple[str, ...]
     activity: str  #: What the kernel shows: ``running``, ``sleeping in hrtimer_nanosleep``, ``stopped``.
-    problem: str  #: Why there are no frames, or "".
 
 
 class StackGroup(NamedTuple):
@@ -184,16 +177,12 @@ class StackGroup(NamedTuple):
 
 def rank_stacks(node: str, value: Mapping[str, Any]) -> list[RankStack]:
     """Return the ranks in a value of the probe ``stacks``."""
-    found = []
-    for one in json_list(value.get("ranks")):
-        if not isinstance(one, dict) or not isinstance(one.get("rank"), int) or not isinstance(one.get("pid"), int):
-            continue
-        place = JobPlace(one["rank"], node, one["pid"])
-        frames = [frame for frame in json_list(one.get("frames")) if isinstance(frame, dict)]
-        names = tuple(f"{frame.get('name')} ({frame.get('site')})" for frame in frames)
-        problem = one.get("problem")
-        found.append(RankStack(place, names, _activity(one), problem if isinstance(problem, str) else ""))
-    return found
+    stacks = []
+    for one in dicts(value.get("ranks")):
+        if isinstance(one.get("rank"), int) and isinstance(one.get("pid"), int):
+            names = tuple(f"{frame.get('name')} ({frame.get('site')})" for frame in dicts(one.get("frames")))
+            stacks.append(RankStack(JobPlace(one["rank"], node, one["pid"]), names, _activity(one)))
+    return stacks
 
 
 def grouped(stacks: Iterable[RankStack]) -> list[StackGroup]:

@@ -18,7 +18,7 @@ _DIAG = kinds(
     rule    [+|][-=+]{3,200}[+|]?$
     row     \|(?P<label>[^|]*)(?:\|(?P<cell>.*?))?(?:\|[^|]*)?$
     other   \S
-    """,
+    """
 )
 _RESULT = re.compile(r"(Pass|Fail|Skip|Warn|Warning|Not Run|Error)(?: - (.{1,200}))?", re.IGNORECASE)
 _ENTITY = re.compile(
@@ -31,6 +31,13 @@ _FACTS = ("dcgm_version", "driver_version_detected", "gpu_device_ids_detected", 
 #: What the JSON is called by versions up to 3, and later.
 _JSON = ("DCGM GPU Diagnostic", "DCGM Diagnostic")
 _HEADER = ("diagnostic", "result")
+_DIAG_LIKELY = first_of(
+    (0.97, r"^\| (?:DCGM Version|Diagnostic) {1,40}\||ran diagnostic for group"),
+    (0.8, r"^Error: .{0,60}(?:host engine|establish a connection to the specified host)"),
+    (0.95, r'"DCGM (?:GPU )?Diagnostic"\s{0,20}:'),
+    (0.85, r"^\| (?:[A-Z][A-Za-z ]{1,24}|[a-z_]{3,24}) {1,40}\| (?:Pass|Fail|Skip|Warn)\b"),
+)
+_LINKS = first_of((0.97, r"^\|\s{1,8}NvLink Link Status\s{1,8}\|"), (0.9, r"^\s{1,16}gpuId [0-9]{1,4}:"))
 
 
 def _piece(cell: str) -> str:
@@ -82,7 +89,6 @@ class _Diag(Tables, lines=_DIAG):
         return True
 
     def close(self) -> None:
-        """Put the row that has ended where it belongs."""
         label, self._label = self._label, None
         if label is None or len(self.tests) + len(self.messages) >= _MOST:
             return
@@ -163,9 +169,7 @@ class _Diag(Tables, lines=_DIAG):
     def reading(self) -> Reading:
         self.close()
         bad = {"Fail", "Error"}
-        failed = [
-            test["test"] for test in self.tests if {test["result"], *(entity[2] for entity in test["entities"])} & bad
-        ]
+        failed = [test["test"] for test in self.tests if {test["result"], *(end[2] for end in test["entities"])} & bad]
         for message in self.messages:
             if message["kind"] != "info":
                 self.notes.warn(f"{message['test'] or message['section'] or message['kind']}: {message['text']}")
@@ -221,7 +225,6 @@ class _LinkStatus(Tables, lines=_LINK_STATUS, facts={"gpus": [], "switches": []}
         self.more(values, line)
 
     def more(self, values: Values, line: str) -> bool:
-        """Take further links of the latest device."""
         devices = self.facts[self.now]
         if devices:
             devices[-1]["links"] += [_STATES[letter] for letter in (values["links"] or "").split()]
@@ -245,7 +248,6 @@ class _LinkStatus(Tables, lines=_LINK_STATUS, facts={"gpus": [], "switches": []}
 
 
 def _link_facts(values: Values) -> dict[str, dict[str, Values]]:
-    """Return the links as the probe ``nvlink`` has them."""
     states = {"up": "active", "down": "inactive"}
     gpus = [
         {
@@ -262,24 +264,6 @@ def _link_facts(values: Values) -> dict[str, dict[str, Values]]:
 
 
 FORMATS = [
-    Format(
-        "dcgmi-diag",
-        "results of DCGM's diagnostics",
-        first_of(
-            (0.97, r"^\| (?:DCGM Version|Diagnostic) {1,40}\||ran diagnostic for group"),
-            (0.8, r"^Error: .{0,60}(?:host engine|establish a connection to the specified host)"),
-            (0.95, r'"DCGM (?:GPU )?Diagnostic"\s{0,20}:'),
-            (0.85, r"^\| (?:[A-Z][A-Za-z ]{1,24}|[a-z_]{3,24}) {1,40}\| (?:Pass|Fail|Skip|Warn)\b"),
-        ),
-        _parse_diag,
-        ("dcgmi", "diag", "-r", "1"),
-    ),
-    Format(
-        "dcgmi-nvlink",
-        "whether NVLinks are up, by DCGM",
-        first_of((0.97, r"^\|\s{1,8}NvLink Link Status\s{1,8}\|"), (0.9, r"^\s{1,16}gpuId [0-9]{1,4}:")),
-        _LinkStatus.parse,
-        ("dcgmi", "nvlink", "--link-status"),
-        facts=_link_facts,
-    ),
+    Format("dcgmi-diag", "results of DCGM's diagnostics", _DIAG_LIKELY, _parse_diag),
+    Format("dcgmi-nvlink", "whether NVLinks are up, by DCGM", _LINKS, _LinkStatus.parse, facts=_link_facts),
 ]

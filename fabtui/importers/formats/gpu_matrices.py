@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 from fabtui.importers.tables import MOST, Tables, Values, add_row, column_names, kinds, matrix
@@ -38,6 +39,22 @@ _NVBANDWIDTH = kinds(
     name="[a-z][a-z0-9_]{2,80}",
 )
 _OF_TEST: Values = {"name": None, "status": "unknown", "matrices": [], "sum": None, "error": None}
+_COPY_LIKELY = first_of(
+    (0.98, 'nvbandwidth Version|"nvbandwidth"'),
+    (0.97, r"^[ \t]*memcpy (?:CE|SM|local) ?.{0,60}bandwidth \(GB/s\)"),
+    (0.9, r"(?:Running|Waiving) (?:host|device|all|multinode)_\w*memcpy\w*"),
+)
+_CUDA_LIKELY = first_of(
+    (0.98, r"P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test|P2P Connectivity Matrix"),
+    (0.97, "P2P=(?:Enabled|Disabled) (?:Bandwidth|Latency)"),
+)
+_P2P_LIKELY = first_of(
+    (0.96, r"simpleP2P\] - Starting|cudaMemcpyPeer / cudaMemcpy between GPU"),
+    (0.9, r"^> Peer access from .{1,100} -> .{1,100}: (?:Yes|No)|^Verification error @ element \d"),
+    (0.8, "Run kernel on GPU\\d{1,5}, taking source data from GPU"),
+)
+_benchmark = partial(Format, errors=True, incomparable=True)
+_COPY_TITLE = "nvbandwidth: matrices of copies between GPUs, and between GPUs and hosts"
 
 
 class _Nvbandwidth(Tables, lines=_NVBANDWIDTH, facts=_VERSIONS, fresh=_OF_TEST):
@@ -65,7 +82,6 @@ class _Nvbandwidth(Tables, lines=_NVBANDWIDTH, facts=_VERSIONS, fresh=_OF_TEST):
         return super().take(line)
 
     def _cells(self, table: Values, words: list[str]) -> bool:
-        """Take a heading or a row of the announced matrix; return True if the line was one."""
         if table["columns"]:
             return add_row(table, words, self.notes)
         # A heading that lost its indent looks like a row; it is the first line in any case.
@@ -73,7 +89,6 @@ class _Nvbandwidth(Tables, lines=_NVBANDWIDTH, facts=_VERSIONS, fresh=_OF_TEST):
         return bool(table["columns"])
 
     def close(self) -> None:
-        """End a matrix."""
         table, self.matrix = self.matrix, None
         if table is None:
             return
@@ -140,7 +155,6 @@ _OF_RUN = {
 
 
 def _from_json(value: Values, notes: Notes) -> Values:
-    """Return the same values from what ``nvbandwidth -j`` prints."""
     for name in ("error", "warning"):
         if text := _text(value.get(name)):
             notes.warn(text)
@@ -159,10 +173,8 @@ def _case(case: Values, notes: Notes) -> Values:
     status = (_text(case.get("status")) or "unknown").lower()
     test: Values = {"name": _text(case.get("name")), "status": status, "matrices": []}
     test.update(sum=json_number(case.get("sum")), error=_text(case.get("error")))
-    cells = [
-        [None if str(cell) == "N/A" else number(str(cell)) for cell in json_list(row)]
-        for row in json_list(case.get("bandwidth_matrix"))
-    ]
+    lists = map(json_list, json_list(case.get("bandwidth_matrix")))
+    cells = [[None if str(cell) == "N/A" else number(str(cell)) for cell in row] for row in lists]
     if cells and len({len(row) for row in cells}) == 1:
         title = _text(case.get("bandwidth_description")) or "bandwidth"
         rows, columns = [str(at) for at in range(len(cells))], [str(at) for at in range(len(cells[0]))]
@@ -222,11 +234,8 @@ class _Cuda(Tables, lines=_CUDA):
 
     def announced(self, values: Values, line: str) -> None:
         about = {name: (values.get(name) or "").lower() or None for name in ("what", "p2p", "way", "direction")}
-        self.about = {
-            **about,
-            "what": about["what"] or "access",
-            **matrix(line.strip(), values.get("unit", ""), [], [], []),
-        }
+        empty = matrix(line.strip(), values.get("unit", ""), [], [], [])
+        self.about = {**about, "what": about["what"] or "access", **empty}
         self.matrix = None
 
     def corner(self, values: Values, line: str) -> bool:
@@ -292,7 +301,7 @@ _SIMPLE = kinds(
 _OF_SIMPLE: Values = {**dict.fromkeys(("from", "to", "bandwidth", "passed")), "wrong": 0, "access": []}
 
 
-class _Simple(Tables, lines=_SIMPLE, facts=_OF_SIMPLE):
+class _Copy(Tables, lines=_SIMPLE, facts=_OF_SIMPLE):
     """Reads ``access`` between GPUs, the ``bandwidth`` of a copy between two, and whether the data was right.
 
     ``passed`` is None where the test did not get so far; ``wrong`` counts the elements that it lists.
@@ -309,50 +318,28 @@ class _Simple(Tables, lines=_SIMPLE, facts=_OF_SIMPLE):
     def reading(self) -> Reading:
         passed, notes = self.facts["passed"], self.notes
         if passed is False:
-            notes.warn(
-                "data that one GPU read from the other is wrong: PCI ACS, an IOMMU or a virtual machine in between"
-            )
+            why = "PCI ACS, an IOMMU or a virtual machine in between"
+            notes.warn(f"data that one GPU read from the other is wrong: {why}")
         elif passed is None and not notes.warnings:
             notes.warn("neither 'Test passed' nor 'Test failed!': the text may be cut off")
         return notes.reading(self.facts)
 
 
 FORMATS = [
-    Format(
-        "nvbandwidth",
-        "nvbandwidth: matrices of copies between GPUs, and between GPUs and hosts",
-        first_of(
-            (0.98, 'nvbandwidth Version|"nvbandwidth"'),
-            (0.97, r"^[ \t]*memcpy (?:CE|SM|local) ?.{0,60}bandwidth \(GB/s\)"),
-            (0.9, r"(?:Running|Waiving) (?:host|device|all|multinode)_\w*memcpy\w*"),
-        ),
-        _parse_nvbandwidth,
-        convert=benchmarks.nvbandwidth,
-        incomparable=True,
-        errors=True,
-    ),
-    Format(
+    _benchmark("nvbandwidth", _COPY_TITLE, _COPY_LIKELY, _parse_nvbandwidth, convert=benchmarks.nvbandwidth),
+    _benchmark(
         "p2pBandwidthLatencyTest",
         "p2pBandwidthLatencyTest of the CUDA samples: matrices of access, bandwidth and latency",
-        first_of(
-            (0.98, r"P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test|P2P Connectivity Matrix"),
-            (0.97, "P2P=(?:Enabled|Disabled) (?:Bandwidth|Latency)"),
-        ),
+        _CUDA_LIKELY,
         _Cuda.parse,
         aliases="p2p-bandwidth",
         convert=benchmarks.cuda_p2p,
-        errors=True,
-        incomparable=True,
     ),
     Format(
         "simpleP2P",
         "simpleP2P of the CUDA samples: whether data read from another GPU is correct",
-        first_of(
-            (0.96, r"simpleP2P\] - Starting|cudaMemcpyPeer / cudaMemcpy between GPU"),
-            (0.9, r"^> Peer access from .{1,100} -> .{1,100}: (?:Yes|No)|^Verification error @ element \d"),
-            (0.8, "Run kernel on GPU\\d{1,5}, taking source data from GPU"),
-        ),
-        _Simple.parse,
+        _P2P_LIKELY,
+        _Copy.parse,
         units={"bandwidth": "GB/s"},
         aliases="simple-p2p",
         errors=True,

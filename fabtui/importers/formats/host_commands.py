@@ -24,18 +24,31 @@ _LIMITS = kinds(
     limit    (?P<name>nofiles|process|locks|rtprio)\s+(?P<soft>\S{1,20})$
     skip     [#$]|Limit\b
     puzzled  \S
-    """,
+    """
 )
 #: What one unit is in bytes, where it is a size.
 _BYTES = {"kbytes": 1024, "bytes": 1, "512 bytes": 512}
 _NAMES = {"locked memory": "max locked memory", "nofiles": "open files", "memory": "virtual memory"}
 #: What the probe ``host`` calls the limits.
-_OF_HOST = {
-    "max locked memory": "memlock",
-    "open files": "nofile",
-    "virtual memory": "as",
-    "max user processes": "nproc",
-}
+_HOST = {"max locked memory": "memlock", "open files": "nofile", "virtual memory": "as", "max user processes": "nproc"}
+_LIMITS_LIKELY = first_of(
+    (0.97, "^Limit +Soft Limit +Hard Limit +Units"),
+    (0.95, r"^(?:max locked memory|open files|core file size|stack size) +\([^)\n]{2,30}-[a-z]\) +\S+$"),
+    (0.8, r"\A(?=(?s:.*)^nofiles +\S+$)(?=(?s:.*)^stack\(kbytes\) +\S+$)"),
+)
+_SYSCTL_LIKELY = first_of((0.9, r"^(?:net|kernel|vm|fs)\.[\w.]{2,80} = \S"))
+_LSPCI_LIKELY = first_of(
+    (0.95, r"\b(?:LnkSta|LnkCap|ACSCtl):\s"),
+    (0.8, r"^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] [A-Z3][\w /-]{3,60}(?: \[[0-9a-f]{4}\])?: "),
+)
+_TOPOLOGY_LIKELY = first_of(
+    (0.96, r'<(?:gpu dev|net name)="[^<>]{0,300}(?:gdr|sm|rank|speed|maxconn)="'),
+    (0.9, r'<(?:pci busid|cpu (?:host_hash|numaid)|nvlink target)="'),
+    (0.8, r'<system version="\d{1,3}">'),
+)
+_PCI_TITLE = "lspci -vv: PCIe links, and access control of bridges"
+_PCI_UNITS = {"speed": "GT/s", "speed_max": "GT/s", "width": "lanes", "width_max": "lanes"}
+_TOPOLOGY_UNITS = {"speed": "Gb/s", "pcie": "Gb/s", "link_speed": "GT/s", "link_width": "lanes"}
 
 
 class _Limits(Tables, lines=_LIMITS):
@@ -69,11 +82,10 @@ def _limit(value: str, unit: str | None) -> Any:
 
 
 def _limit_facts(values: Values) -> dict[str, Facts]:
-    """Return the limits as the probe ``host`` has them."""
     limits = {
-        _OF_HOST[limit["name"]]: {end: -1 if limit[end] == "unlimited" else limit[end] for end in ("soft", "hard")}
+        _HOST[limit["name"]]: {end: -1 if limit[end] == "unlimited" else limit[end] for end in ("soft", "hard")}
         for limit in values["limits"]
-        if limit["name"] in _OF_HOST
+        if limit["name"] in _HOST
     }
     return {"": {"host": {"limits": limits}}}
 
@@ -83,7 +95,7 @@ _SYSCTL = kinds(
     setting  (?P<name>(?:net|kernel|vm|fs|dev|user|abi|crypto|debug)\.[\w./-]{2,100}) ?= ?(?P<value>.{0,400})$
     skip     [#$]|sysctl:
     puzzled  \S
-    """,
+    """
 )
 
 
@@ -96,7 +108,6 @@ class _Settings(Tables, lines=_SYSCTL, facts={"settings": {}}):
 
 
 def _setting_facts(values: Values) -> dict[str, Facts]:
-    """Return the settings that the probe ``host`` reads, too."""
     settings = values["settings"]
     balancing = settings.get("kernel.numa_balancing")
     host = {
@@ -114,7 +125,7 @@ _LSPCI = kinds(
     link   .*?Lnk(?P<end>Cap|Sta):\s.{0,60}?Speed <speed:num> ?GT/s.{0,20}?, Width x<width:int>
     below  .*?Bus: primary=[0-9a-f]{2}, secondary=(?P<first>[0-9a-f]{2}), subordinate=(?P<last>[0-9a-f]{2})
     acs    .*?ACSCtl:\s+(?P<flags>SrcValid[+-](?: \w{3,16}[+-]){3,8})
-    """,
+    """
 )
 _GPU = re.compile(r"(?:3D|VGA compatible|Display) controller|Processing accelerators")
 _MAKER = re.compile(r"NVIDIA|Advanced Micro Devices|AMD|Habana|Intel.{0,40}Data Center GPU")
@@ -152,7 +163,6 @@ class _Lspci(Tables, lines=_LSPCI, fresh=_DEVICE, called="devices"):
 
 
 def _end(device: Values) -> str:
-    """Return whether a device is a ``gpu`` or a ``nic``, or ""."""
     if device["bus"] and _GPU.match(device["class"]) and _MAKER.search(device["name"]):
         return "gpu"
     return "nic" if device["bus"] and _NIC.match(device["class"]) else ""
@@ -299,44 +309,16 @@ def _topology_facts(values: Values) -> dict[str, Facts]:
 
 FORMATS = [
     Format(
-        "ulimit",
-        "limits of a process: ulimit -a, /proc/PID/limits",
-        first_of(
-            (0.97, "^Limit +Soft Limit +Hard Limit +Units"),
-            (0.95, r"^(?:max locked memory|open files|core file size|stack size) +\([^)\n]{2,30}-[a-z]\) +\S+$"),
-            (0.8, r"\A(?=(?s:.*)^nofiles +\S+$)(?=(?s:.*)^stack\(kbytes\) +\S+$)"),
-        ),
-        _Limits.parse,
-        facts=_limit_facts,
+        "ulimit", "limits of a process: ulimit -a, /proc/PID/limits", _LIMITS_LIKELY, _Limits.parse, facts=_limit_facts
     ),
-    Format(
-        "sysctl",
-        "sysctl: settings of the kernel",
-        first_of((0.9, r"^(?:net|kernel|vm|fs)\.[\w.]{2,80} = \S")),
-        _Settings.parse,
-        facts=_setting_facts,
-    ),
-    Format(
-        "lspci",
-        "lspci -vv: PCIe links, and access control of bridges",
-        first_of(
-            (0.95, r"\b(?:LnkSta|LnkCap|ACSCtl):\s"),
-            (0.8, r"^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] [A-Z3][\w /-]{3,60}(?: \[[0-9a-f]{4}\])?: "),
-        ),
-        _Lspci.parse,
-        units={"speed": "GT/s", "speed_max": "GT/s", "width": "lanes", "width_max": "lanes"},
-        facts=_pci_facts,
-    ),
+    Format("sysctl", "sysctl: settings of the kernel", _SYSCTL_LIKELY, _Settings.parse, facts=_setting_facts),
+    Format("lspci", _PCI_TITLE, _LSPCI_LIKELY, _Lspci.parse, units=_PCI_UNITS, facts=_pci_facts),
     Format(
         "nccl-topology",
         "NCCL's topology of a node as XML (NCCL_TOPO_DUMP_FILE): GPUs, NICs, PCIe links",
-        first_of(
-            (0.96, r'<(?:gpu dev|net name)="[^<>]{0,300}(?:gdr|sm|rank|speed|maxconn)="'),
-            (0.9, r'<(?:pci busid|cpu (?:host_hash|numaid)|nvlink target)="'),
-            (0.8, r'<system version="\d{1,3}">'),
-        ),
+        _TOPOLOGY_LIKELY,
         _parse_topology,
-        units={"speed": "Gb/s", "pcie": "Gb/s", "link_speed": "GT/s", "link_width": "lanes"},
+        units=_TOPOLOGY_UNITS,
         aliases="nccl-topo|topo-xml",
         facts=_topology_facts,
     ),

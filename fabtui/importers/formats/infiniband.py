@@ -17,6 +17,68 @@ _WORDS: dict[str, Any] = {
     "name": (r".*", lambda text: text[:200]),
     "type": (r"ca|switch|router|\?\?\?", lambda word: {"ca": "CA", "???": "unknown"}.get(word, word)),
 }
+_IBPING_LIKELY = first_of((0.97, "ibping statistics ---"), (0.9, "^Pong from "))
+_IBTRACERT_LIKELY = first_of((0.97, r"^\[\d+\] -> (\w+ port )?\{0x"), (0.7, r"^From (ca|switch|router) \{0x"))
+_IBROUTE_LIKELY = first_of(
+    (0.97, r"Unicast lids \[0x"), (0.9, r"^0x[0-9a-fA-F]{4} \d{3} : \((?:Channel Adapter|Switch|Router) portguid 0x")
+)
+_IBADDR_LIKELY = first_of((0.95, r"^(GID \S+ )?LID start (0x)?[0-9a-f]+ end "))
+_STAGES = r"^[ \t]{0,8}(?:-I- )?stage {1,60}(?:warnings {1,20}errors|errors {1,20}warnings)\b"
+_IBDIAGNET_LIKELY = first_of(
+    (0.97, rf"(?i){_STAGES}|^[ \t]{{0,8}}-I- stages status report"),
+    (0.9, r"(?i)\bibdiagnet2?\.(?:log|db_csv)\b|nodes \(\d+ switches & \d+ ca-s\) discovered"),
+    (0.6, r"^[ \t]{0,8}-[IWE]- .{1,300}\n(?:.*\n){0,3}?[ \t]{0,8}-[IWE]- "),
+)
+_IBSWINFO_LIKELY = first_of((0.95, r"^PSU\d status\s+\||^(psu\d\.|fan#\d)"), (0.8, r"^(part number|PSID)\s+\|"))
+_PING_UNITS = {"loss": "%", "rtt_min": "ms", "rtt_avg": "ms", "rtt_max": "ms", "rtts": "ms"}
+_VITAL_UNITS = {"uptime": "s", "temperature": "C", "temperature_max": "C", "power": "W", "fans": "rpm", "modules": "C"}
+_DIAGNET_TITLE = "ibdiagnet: warnings and errors of each check of an InfiniBand fabric"
+_SWINFO_TITLE = "ibswinfo: power, fans and temperatures of an unmanaged switch"
+_OF_PING = ("host", "target", "sent", "received", "loss", "rtt_min", "rtt_avg", "rtt_max")
+# Output and log of ibdiagnet: what the discovery found, complaints, and warnings and errors of each stage.
+#
+# Grammar: ibdiagnet 1 is public (ibutils, ``ibdebug_if.tcl``). Messages begin with ``-I-``, ``-W-`` or ``-E-``. Its
+# ``Stages Status Report`` has the columns ``STAGE Errors Warnings``.
+#
+# Version 2 (NVIDIA, closed) keeps the marks and ends with ``Summary``, as in its manual and in public logs. Its columns
+# are ``Stage Warnings Errors Comment``, so that their order is read from the heading.
+_DIAGNET = kinds(
+    r"""
+    order  (?:-I- ?)?(?i:stage\s+(?P<first>warnings|errors)\s+(?:errors|warnings)(?:\s+comment)?)$
+    stage  (?:-I- ?)?(?P<stage>\S.{0,80}?)\s{2,200}<first:int>\s{1,40}<second:int>(?:\s{1,40}(?P<comment>.{1,200}))?$
+    begin  -<level:level>-\s*(?P<text>\S.{0,299})
+    more   [^-].*
+    fact   .*?(?i:<nodes:int> nodes \(<switches:int> switches & <hosts:int> ca-s\) discovered)
+    fact   .*?(?i:ibdiagnet(?:[ _-]?version)?:? +(?:version:? +)?"?v?(?P<version>\d+\.\d[\w.-]{0,40}))
+    """,
+    level=("[WE]", {"W": "warning", "E": "error"}.__getitem__),
+)
+#: Maximum number of complaints that are kept.
+_MOST = 1000
+_SWINFO = kinds(
+    r"""
+    rule     [=-]{3,}$
+    name     [^|]*$
+    of_psu   (?:PSU|psu)<psu:int>[ .](?P<part>status|dc|fan|power|part_number|serial)<:value>
+    of_psu   (?P<part>P/N|S/N|DC power|fan status|power|status)<:value>
+    of_part  (?P<kind>fan)#<at:int>(?:\.speed)?<:value>
+    of_part  (?P<kind>QSFP)#<at:int>(?:\.temp)?<:value>
+    vital    (?P<label>[A-Za-z][\w#./ -]{0,40}?)<:value>
+    left     \S
+    """,
+    value=r"\s*(?:\((?P<unit>[^()|]{1,20})\)\s*)?[|:]\s*(?P<value>.*)$",
+)
+_UPTIME = re.compile(r"([0-9]{1,6})d-([0-9]{1,2}):([0-9]{2}):([0-9]{2})", re.ASCII)
+_VITALS = {
+    "part number": "part", "part_number": "part", "serial number": "serial", "serial": "serial",
+    "product name": "product", "product_name": "product", "revision": "revision", "PSID": "psid", "GUID": "guid",
+    "firmware version": "firmware", "fw_version": "firmware", "CPLD": "cpld", "cpld": "cpld",
+    "node_desription": "name", "node_description": "name", "fan status": "fan_status", "fans": "fan_status",
+    "ports": "ports", "temperature": "temperature", "cur.temp": "temperature", "max temp": "temperature_max",
+    "max.temp": "temperature_max", "uptime": "uptime",
+}  # fmt: skip
+_OF_PSU = {"P/N": "part", "part_number": "part", "S/N": "serial", "DC power": "dc", "fan status": "fan"}
+_OF_SWITCH: Values = {**dict.fromkeys(("name", *_VITALS.values())), "psus": {}, "fans": {}, "modules": {}}
 
 
 class _Tool(Tables):
@@ -107,9 +169,6 @@ def _place(values: Values) -> Values:
     }
 
 
-_OF_PING = ("host", "target", "sent", "received", "loss", "rtt_min", "rtt_avg", "rtt_max")
-
-
 class _Ibping(
     _Tool,
     lines=kinds(
@@ -119,7 +178,7 @@ class _Ibping(
         fact   <sent:int> packets transmitted, <received:int> received, <loss:num>% packet loss, time \d{1,12} ms
         times  rtt min/avg/max = <rtt_min:num>/<rtt_avg:num>/<rtt_max:num> ms
         left   \S
-        """,
+        """
     ),
     facts={**dict.fromkeys(_OF_PING), "rtts": []},
 ):
@@ -138,28 +197,6 @@ class _Ibping(
     def times(self, values: Values, line: str) -> None:
         if self.facts["received"]:
             self.facts.update(values)
-
-
-# Output and log of ibdiagnet: what the discovery found, complaints, and warnings and errors of each stage.
-#
-# Grammar: ibdiagnet 1 is public (ibutils, ``ibdebug_if.tcl``). Messages begin with ``-I-``, ``-W-`` or ``-E-``. Its
-# ``Stages Status Report`` has the columns ``STAGE Errors Warnings``.
-#
-# Version 2 (NVIDIA, closed) keeps the marks and ends with ``Summary``, as in its manual and in public logs. Its columns
-# are ``Stage Warnings Errors Comment``, so that their order is read from the heading.
-_DIAGNET = kinds(
-    r"""
-    order  (?:-I- ?)?(?i:stage\s+(?P<first>warnings|errors)\s+(?:errors|warnings)(?:\s+comment)?)$
-    stage  (?:-I- ?)?(?P<stage>\S.{0,80}?)\s{2,200}<first:int>\s{1,40}<second:int>(?:\s{1,40}(?P<comment>.{1,200}))?$
-    begin  -<level:level>-\s*(?P<text>\S.{0,299})
-    more   [^-].*
-    fact   .*?(?i:<nodes:int> nodes \(<switches:int> switches & <hosts:int> ca-s\) discovered)
-    fact   .*?(?i:ibdiagnet(?:[ _-]?version)?:? +(?:version:? +)?"?v?(?P<version>\d+\.\d[\w.-]{0,40}))
-    """,
-    level=("[WE]", {"W": "warning", "E": "error"}.__getitem__),
-)
-#: Maximum number of complaints that are kept.
-_MOST = 1000
 
 
 class _Ibdiagnet(Tables, lines=_DIAGNET, facts=("version", "nodes", "switches", "hosts"), fresh={"level": None}):
@@ -213,36 +250,7 @@ class _Ibdiagnet(Tables, lines=_DIAGNET, facts=("version", "nodes", "switches", 
         return notes.reading({**self.facts, "stages": self.stages, "complaints": complaints})
 
 
-_SWINFO = kinds(
-    r"""
-    rule     [=-]{3,}$
-    name     [^|]*$
-    of_psu   (?:PSU|psu)<psu:int>[ .](?P<part>status|dc|fan|power|part_number|serial)<:value>
-    of_psu   (?P<part>P/N|S/N|DC power|fan status|power|status)<:value>
-    of_part  (?P<kind>fan)#<at:int>(?:\.speed)?<:value>
-    of_part  (?P<kind>QSFP)#<at:int>(?:\.temp)?<:value>
-    vital    (?P<label>[A-Za-z][\w#./ -]{0,40}?)<:value>
-    left     \S
-    """,
-    value=r"\s*(?:\((?P<unit>[^()|]{1,20})\)\s*)?[|:]\s*(?P<value>.*)$",
-)
-_UPTIME = re.compile(r"([0-9]{1,6})d-([0-9]{1,2}):([0-9]{2}):([0-9]{2})", re.ASCII)
-_VITALS = {
-    "part number": "part", "part_number": "part", "serial number": "serial", "serial": "serial",
-    "product name": "product", "product_name": "product", "revision": "revision", "PSID": "psid", "GUID": "guid",
-    "firmware version": "firmware", "fw_version": "firmware", "CPLD": "cpld", "cpld": "cpld",
-    "node_desription": "name", "node_description": "name", "fan status": "fan_status", "fans": "fan_status",
-    "ports": "ports", "temperature": "temperature", "cur.temp": "temperature", "max temp": "temperature_max",
-    "max.temp": "temperature_max", "uptime": "uptime",
-}  # fmt: skip
-_OF_PSU = {"P/N": "part", "part_number": "part", "S/N": "serial", "DC power": "dc", "fan status": "fan"}
-
-
-class _Ibswinfo(
-    _Tool,
-    lines=_SWINFO,
-    facts={**dict.fromkeys(("name", *_VITALS.values())), "psus": {}, "fans": {}, "modules": {}},
-):
+class _Ibswinfo(_Tool, lines=_SWINFO, facts=_OF_SWITCH):
     """Reads the vitals of the switch; None for missing values.
 
     Its ``name``, ``part``, ``serial``, ``product``, ``revision``, ``ports``, ``psid``, ``guid``,
@@ -307,54 +315,10 @@ def _seconds(value: str) -> float | None:
 
 
 FORMATS = [
-    Format(
-        "ibping",
-        "ibping: round trips of management packets",
-        first_of((0.97, "ibping statistics ---"), (0.9, "^Pong from ")),
-        _Ibping.parse,
-        units={"loss": "%", "rtt_min": "ms", "rtt_avg": "ms", "rtt_max": "ms", "rtts": "ms"},
-    ),
-    Format(
-        "ibtracert",
-        "ibtracert: the path from one port to another",
-        first_of((0.97, r"^\[\d+\] -> (\w+ port )?\{0x"), (0.7, r"^From (ca|switch|router) \{0x")),
-        _Ibtracert.parse,
-    ),
-    Format(
-        "ibroute",
-        "ibroute: the forwarding table of a switch",
-        first_of(
-            (0.97, r"Unicast lids \[0x"),
-            (0.9, r"^0x[0-9a-fA-F]{4} \d{3} : \((?:Channel Adapter|Switch|Router) portguid 0x"),
-        ),
-        _Ibroute.parse,
-    ),
-    Format(
-        "ibaddr",
-        "ibaddr: the addresses of a port",
-        first_of((0.95, r"^(GID \S+ )?LID start (0x)?[0-9a-f]+ end ")),
-        _Ibaddr.parse,
-    ),
-    Format(
-        "ibdiagnet",
-        "ibdiagnet: warnings and errors of each check of an InfiniBand fabric",
-        first_of(
-            (
-                0.97,
-                r"(?i)^[ \t]{0,8}(?:-I- )?stage {1,60}(?:warnings {1,20}errors|errors {1,20}warnings)\b"
-                r"|^[ \t]{0,8}-I- stages status report",
-            ),
-            (0.9, r"(?i)\bibdiagnet2?\.(?:log|db_csv)\b|nodes \(\d+ switches & \d+ ca-s\) discovered"),
-            (0.6, r"^[ \t]{0,8}-[IWE]- .{1,300}\n(?:.*\n){0,3}?[ \t]{0,8}-[IWE]- "),
-        ),
-        _Ibdiagnet.parse,
-        aliases="ibdiagnet2",
-    ),
-    Format(
-        "ibswinfo",
-        "ibswinfo: power, fans and temperatures of an unmanaged switch",
-        first_of((0.95, r"^PSU\d status\s+\||^(psu\d\.|fan#\d)"), (0.8, r"^(part number|PSID)\s+\|")),
-        _Ibswinfo.parse,
-        units={"uptime": "s", "temperature": "C", "temperature_max": "C", "power": "W", "fans": "rpm", "modules": "C"},
-    ),
+    Format("ibping", "ibping: round trips of management packets", _IBPING_LIKELY, _Ibping.parse, units=_PING_UNITS),
+    Format("ibtracert", "ibtracert: the path from one port to another", _IBTRACERT_LIKELY, _Ibtracert.parse),
+    Format("ibroute", "ibroute: the forwarding table of a switch", _IBROUTE_LIKELY, _Ibroute.parse),
+    Format("ibaddr", "ibaddr: the addresses of a port", _IBADDR_LIKELY, _Ibaddr.parse),
+    Format("ibdiagnet", _DIAGNET_TITLE, _IBDIAGNET_LIKELY, _Ibdiagnet.parse, aliases="ibdiagnet2"),
+    Format("ibswinfo", _SWINFO_TITLE, _IBSWINFO_LIKELY, _Ibswinfo.parse, units=_VITAL_UNITS),
 ]

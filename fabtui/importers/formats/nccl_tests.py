@@ -58,6 +58,21 @@ _STEP = re.compile(r"step: ?(\d{1,18})\((\w{1,10})\)")
 _THOUSAND = 100
 #: Words of ours for what the tests call themselves.
 _KINDS = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}
+_LIKELY = first_of(
+    (0.97, r"#\s*(?:size\s+count|bytes\s+N)\s.*algbw\s+busbw|# nccl-tests version"),
+    (0.95, r"#\s*nThread \d+ nGpus \d+ minBytes|# Avg bus bandwidth"),
+    (0.96, r'\A(?=(?s:.*)"nccl_version")(?=(?s:.*)"results")(?=(?s:.*)"bus_bw")'),
+    (0.85, r"Test (?:NCCL|CUDA) failure \w{1,40}\.cu:\d{1,6}"),
+    # A row of results.
+    (
+        0.85,
+        r"^[^\n]{0,60}?\b\d{1,18} +\d{1,18} +(?:u?int(?:8|32|64)|half|float|double|bfloat16|f\w*8\w*) [^\n]*\d\.\d\d",
+    ),
+)
+_UNITS = {
+    **{"time": "us", "algbw": "GB/s", "busbw": "GB/s", "average": "GB/s", "best": "GB/s", "bytes": "B"},
+    **{"i_min": "us", "i_max": "us", "i_p99": "us", "i_cv": "%"},
+}
 
 
 def _table(operation: str | None, devices: list[Values], options: Values, rows: list[Values]) -> Values:
@@ -75,7 +90,6 @@ def _table(operation: str | None, devices: list[Values], options: Values, rows: 
 
 
 def _json_table(value: Values) -> Values:
-    """Return the table that ``-J`` writes."""
     args = json_list(value.get("args"))
     program = PurePath(str(args[0])).name if args else ""
     operation = program.partition("_perf")[0].replace("all_to_all", "alltoall") or None
@@ -346,21 +360,6 @@ def _parse(text: str) -> Reading:
     return reader.reading()
 
 
-_LIKELY = first_of(
-    (0.97, r"#\s*(?:size\s+count|bytes\s+N)\s.*algbw\s+busbw|# nccl-tests version"),
-    (0.95, r"#\s*nThread \d+ nGpus \d+ minBytes|# Avg bus bandwidth"),
-    (0.96, r'\A(?=(?s:.*)"nccl_version")(?=(?s:.*)"results")(?=(?s:.*)"bus_bw")'),
-    (0.85, r"Test (?:NCCL|CUDA) failure \w{1,40}\.cu:\d{1,6}"),
-    # A row of results.
-    (
-        0.85,
-        r"^[^\n]{0,60}?\b\d{1,18} +\d{1,18} +(?:u?int(?:8|32|64)|half|float|double|bfloat16|f\w*8\w*) [^\n]*\d\.\d\d",
-    ),
-)
-_UNITS = {
-    **{"time": "us", "algbw": "GB/s", "busbw": "GB/s", "average": "GB/s", "best": "GB/s", "bytes": "B"},
-    **{"i_min": "us", "i_max": "us", "i_p99": "us", "i_cv": "%"},
-}
 FORMATS = [
     Format(
         "nccl-tests",
@@ -371,5 +370,5 @@ FORMATS = [
         aliases=r"\w+_perf(?:_mpi)?",
         convert=benchmarks.nccl_tests,
         errors=True,
-    ),
+    )
 ]

@@ -9,9 +9,9 @@ from typing import Any
 from fabtui.importers.formats.host_commands import PCIE_MARGIN, pcie_limited
 from fabtui.importers.to_model import benchmarks
 from fabtui.model.facts.node_view import dicts
+from fabtui_node.parsers import dmesg
 from fabtui_node.parsers.base import Format
 from fabtui_node.parsers.ib import fabric, management, perftest, rdma_ports, roce_qos
-from fabtui_node.parsers.kernel import dmesg
 from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.parsers.net import ethtool, iperf3, lldp
 from fabtui_node.parsers.nvidia import imex_ctl, query_csv, smi_nvlink, smi_query, smi_table, topo
@@ -85,7 +85,6 @@ def _verbs(values: Values) -> Facts:
 
 
 def _port_states(ports: list[Values]) -> Facts:
-    """Return the states of ports as ``ibstat`` has them."""
     names = ("port", "state", "physical_state", "rate", "lid", "sm_lid", "link_layer")
     cas: dict[str, list[Values]] = {}
     for port in ports:

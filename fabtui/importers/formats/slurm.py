@@ -63,6 +63,30 @@ _COMMAND = re.compile(
 _MESSAGE = re.compile(
     r"^(?:(?:sinfo|squeue|slurm\w*): (?:fatal|error): |slurm_load_\w+ error: |(?:sinfo|squeue): unrecognized).{0,200}"
 )
+_FIRST = ("NodeName", "JobId", "PartitionName", "ReservationName", "FrontendName", "StepId", "UserName")
+_RECORD = re.compile(rf"^\s{{0,3}}({'|'.join(_FIRST)})=")
+_BY = re.compile(r"^(.*?)(?<!\s)\s*\[([^@\[\]]{1,60})@([^\[\]]{1,40})\]$")
+_ERROR = re.compile(
+    r"^(?:scontrol: .{1,200}|slurm_load_\w+ error: .{1,200}|(?:Node|Job|Partition) \S{1,120} not found)"
+)
+_SCONTROL_LIKELY = first_of(
+    (0.95, rf"^[ \t]{{0,3}}(?:{'|'.join(_FIRST)})=\S"),
+    (0.85, r"^scontrol: "),
+    (0.92, r"^(?:\S{1,120}[$#%>]|\[.{1,120}\][$#]|[$#%>])\s{0,8}(?:\S{0,200}/)?scontrol show (?:node|job|part)"),
+)
+
+
+#: Maximum numbers of records and nodes of a result.
+_MOST_RECORDS, _MOST_NODES = 10_000, 100_000
+_TOPOLOGY_LIKELY = first_of(
+    (0.97, r"(?i)^[ \t]{0,8}SwitchName=\S+[ \t].*\b(?:Nodes|Switches)="),
+    (0.97, r"(?i)^[ \t]{0,8}(?:BlockName|AggregatedBlock)=\S+[ \t].*\bNodes="),
+    (0.9, r"(?i)^[ \t]{0,8}(?:SwitchName|BlockName)=\S"),
+    (0.93, r"^[#$].{0,200}\bscontrol(?: -\S+)* show topo"),
+)
+_SINFO_TITLE = "Slurm's sinfo: partitions, states of nodes, reasons"
+_SCONTROL_TITLE = "Slurm's scontrol: records of nodes, jobs and partitions"
+_TOPOLOGY_TITLE = "Slurm's topology: switches or blocks, and the leaf of each node"
 
 
 def _tables(lines: list[str], heading: re.Pattern[str], notes: Notes) -> Iterator[tuple[list[str], list[list[str]]]]:
@@ -74,7 +98,8 @@ def _tables(lines: list[str], heading: re.Pattern[str], notes: Notes) -> Iterato
         if head and (begins or prompt or not bare or line.startswith("# exit")):
             bars = "|" in head
             names = [name.strip() for name in head.rstrip("|").split("|")] if bars else head.split()
-            yield names, [_barred(row, len(names)) for row in body] if bars else _split_table(head, body)
+            barred = ([cell.strip() for cell in row.split("|")][: len(names)] for row in body)
+            yield names, list(barred) if bars else _split_table(head, body)
             head = ""
         if message := _MESSAGE.match(bare):
             notes.warn(message[0])
@@ -84,10 +109,6 @@ def _tables(lines: list[str], heading: re.Pattern[str], notes: Notes) -> Iterato
             body.append(line)
         elif bare and not (prompt or line.startswith("#") or _DATE.match(bare)):
             notes.puzzled(line)
-
-
-def _barred(row: str, most: int) -> list[str]:
-    return [cell.strip() for cell in row.split("|")][:most]
 
 
 def _split_table(heading: str, rows: list[str]) -> list[list[str]]:
@@ -186,7 +207,6 @@ def _parse_sinfo(text: str) -> Reading:
 
 
 def _sinfo_nodes(values: Values) -> dict[str, dict[str, Values]]:
-    """Return the states of nodes out of service as the probe ``slurm`` has them."""
     facts: dict[str, dict[str, Values]] = {}
     for row in values["rows"]:
         state, listed = row.get("state"), row.get("nodelist") or row.get("hostnames")
@@ -238,14 +258,6 @@ def _likely(tool: str, text: str) -> float:
         return 0.95
     commands = (command[1] for line in lines[:200] if (command := _COMMAND.match(line.strip())))
     return 0.92 if next(commands, None) == tool else 0.0
-
-
-_FIRST = ("NodeName", "JobId", "PartitionName", "ReservationName", "FrontendName", "StepId", "UserName")
-_RECORD = re.compile(rf"^\s{{0,3}}({'|'.join(_FIRST)})=")
-_BY = re.compile(r"^(.*?)(?<!\s)\s*\[([^@\[\]]{1,60})@([^\[\]]{1,40})\]$")
-_ERROR = re.compile(
-    r"^(?:scontrol: .{1,200}|slurm_load_\w+ error: .{1,200}|(?:Node|Job|Partition) \S{1,120} not found)"
-)
 
 
 def _records(lines: list[str], notes: Notes) -> list[Values]:
@@ -301,23 +313,11 @@ def _parse_scontrol(text: str) -> Reading:
 
 
 def _node_states(values: Values) -> dict[str, dict[str, Values]]:
-    """Return the states of nodes as the probe ``slurm`` has them."""
     return {
         record["NodeName"]: {"slurm": {"state": "+".join(record["states"]), "reason": record.get("reason")}}
         for record in values["records"]
         if record.get("NodeName") and "states" in record
     }
-
-
-_SCONTROL_LIKELY = first_of(
-    (0.95, rf"^[ \t]{{0,3}}(?:{'|'.join(_FIRST)})=\S"),
-    (0.85, r"^scontrol: "),
-    (0.92, r"^(?:\S{1,120}[$#%>]|\[.{1,120}\][$#]|[$#%>])\s{0,8}(?:\S{0,200}/)?scontrol show (?:node|job|part)"),
-)
-
-
-#: Maximum numbers of records and nodes of a result.
-_MOST_RECORDS, _MOST_NODES = 10_000, 100_000
 
 
 def _parse_topology(text: str) -> Reading:
@@ -347,33 +347,9 @@ def _parse_topology(text: str) -> Reading:
     return notes.reading({"records": rows, "nodes": nodes})
 
 
-_TOPOLOGY_LIKELY = first_of(
-    (0.97, r"(?i)^[ \t]{0,8}SwitchName=\S+[ \t].*\b(?:Nodes|Switches)="),
-    (0.97, r"(?i)^[ \t]{0,8}(?:BlockName|AggregatedBlock)=\S+[ \t].*\bNodes="),
-    (0.9, r"(?i)^[ \t]{0,8}(?:SwitchName|BlockName)=\S"),
-    (0.93, r"^[#$].{0,200}\bscontrol(?: -\S+)* show topo"),
-)
 FORMATS = [
-    Format(
-        "sinfo",
-        "Slurm's sinfo: partitions, states of nodes, reasons",
-        functools.partial(_likely, "sinfo"),
-        _parse_sinfo,
-        facts=_sinfo_nodes,
-    ),
+    Format("sinfo", _SINFO_TITLE, functools.partial(_likely, "sinfo"), _parse_sinfo, facts=_sinfo_nodes),
     Format("squeue", "Slurm's squeue: jobs and steps", functools.partial(_likely, "squeue"), _parse_squeue),
-    Format(
-        "scontrol",
-        "Slurm's scontrol: records of nodes, jobs and partitions",
-        _SCONTROL_LIKELY,
-        _parse_scontrol,
-        facts=_node_states,
-    ),
-    Format(
-        "slurm-topology",
-        "Slurm's topology: switches or blocks, and the leaf of each node",
-        _TOPOLOGY_LIKELY,
-        _parse_topology,
-        aliases=r"topology(?:\.conf)?",
-    ),
+    Format("scontrol", _SCONTROL_TITLE, _SCONTROL_LIKELY, _parse_scontrol, facts=_node_states),
+    Format("slurm-topology", _TOPOLOGY_TITLE, _TOPOLOGY_LIKELY, _parse_topology, aliases=r"topology(?:\.conf)?"),
 ]

@@ -1,4 +1,4 @@
-"""Logs of training jobs: Megatron-LM and its forks, and a monitor that prints the ends of these and of gpustat.
+"""Logs of training jobs: Megatron-LM and its forks, a monitor that prints the ends of these, and failures of PyTorch.
 
 Settings that a job prints at its start (``NODE_RANK: 1``, ``MASTER_ADDR: n060``, as scripts of users do) are parsed by
 `fabtui.jobs.monitor.settings`.
@@ -9,12 +9,15 @@ from __future__ import annotations
 import re
 import statistics
 
+from fabtui.diagnosis.knowledge.log_causes import WORK, LogReader
 from fabtui.importers.tables import Tables, Values, kinds
+from fabtui.jobs.monitor.error_lines import PATTERNS
 from fabtui.jobs.monitor.gpu_history import NodeGpus, gpu_of, idle_among
 from fabtui.jobs.monitor.iteration_times import IterationLine, iteration_line
 from fabtui.jobs.monitor.settings import Settings, printed
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import number, plain_lines
+from fabtui_node.parsers.nccl import log_lines
 
 # Timers in the log of Megatron-LM: how long each part of an iteration took, by rank or over all ranks.
 # Grammar (NVIDIA/Megatron-LM, ``megatron/core/timers.py``, ``--timing-log-option`` max, minmax and all): a line
@@ -40,6 +43,101 @@ _TIMERS = kinds(
 _OLD_FIELD = re.compile(r"([a-z][\w/-]{0,80}): (-?\d[\d.]{0,30})(?=\s*(?:\||$))")
 #: Maximum numbers of timers, ranks, and spans of all of them that are kept.
 _MOST, _MOST_TIMED_RANKS, _MOST_SPANS = 1000, 65_536, 1_000_000
+_STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?)\]")
+_NAMES = {
+    "consumed samples": "consumed_samples", "consumed tokens": "consumed_tokens", "learning rate": "learning_rate",
+    "global batch size": "global_batch_size", "lm loss": "loss", "loss": "loss", "lm loss value": "loss",
+    "loss scale": "loss_scale", "grad norm": "grad_norm", "num zeros": "num_zeros", "params norm": "params_norm",
+    "number of skipped iterations": "skipped", "number of nan iterations": "nan",
+    "samples per second": "samples_per_second", "tokens per gpu per second (tgs)": "tokens_per_gpu_per_second",
+    "TFLOPs": "tflops", "throughput per GPU (TFLOP/s/GPU)": "tflops",
+    "throughput (token/sec/GPU)": "tokens_per_gpu_per_second",
+}  # fmt: skip
+_WHOLE = frozenset({"consumed_samples", "consumed_tokens", "global_batch_size", "skipped", "nan"})
+#: What each iteration has, unknown or not.
+_NAMED = ("elapsed", "loss", "grad_norm", "skipped")
+#: A line of scripts that print the times alone, in seconds.
+_SHORT = re.compile(r"iteration {1,8}(\d{1,12}) ?: ?(\d[\d.]{0,20}) s")
+#: Memory of a rank (``megatron/training/utils.py``: ``report_memory``), whose MB are 2^20 bytes.
+_MEMORY = re.compile(
+    r"\s{0,8}\[Rank (\d{1,7})\] \((?:after (\d{1,12}) iterations)?[^)]{0,60}\) memory \(MB\)(.{0,1000})", re.I
+)
+_MEMORY_FIELD = re.compile(r"\| ((?:max )?(?:allocated|reserved)): (\d[\d.]{0,30})", re.I)
+_MOST_RANKS = 65_536
+#: An iteration that takes this many times the median stands out.
+_SLOW = 1.5
+_MEGATRON_LIKELY = first_of(
+    (0.97, r"\biteration\s+\d+/\s*\d+ \| consumed samples"),
+    (0.8, r"\biteration\s+\d+/\s*\d+ \|.*elapsed time per iteration"),
+    (0.8, r"(?i)\b(?:max time|\(min, max\) time|times) across ranks \(ms\):|\btime \(ms\) \| [a-z-]+: [\d.]+ \|"),
+    (0.6, r"(?i)^[ \t]{0,8}\[Rank \d{1,7}\] \(.{0,60}\) memory \(MB\) \|"),
+    (0.6, r"^iteration +\d+ ?: [\d.]+ s\r?\niteration +\d+ ?: [\d.]+ s\r?$"),
+    (0.6, r"^(?:NODE_RANK|MASTER_ADDR|NNODES|WORLD_SIZE): .*\n(?:[A-Z][A-Z_0-9]+: .*\n){2}"),
+)
+_MEGATRON_UNITS = {
+    **dict.fromkeys(("allocated", "max_allocated", "reserved", "max_reserved"), "MiB"),
+    **{"min": "ms", "max": "ms", "spent": "ms", "starts": "s", "ends": "s"},
+    **{"elapsed": "s", "elapsed_median": "s", "tflops": "TFLOP/s"},
+    **{"samples_per_second": "1/s", "tokens_per_gpu_per_second": "1/s"},
+}
+# Output of a monitor of training jobs: the ends of the files of each node, settings, and iteration times.
+#
+# Grammar (AvatarHwang/FASOP, ``Megatron-LM-2/get_result.sh``): headings such as ``*** last output message ***``; below
+# each the ends of files, as ``tail`` prints them (``==> ../log2/4711/n060.gpu <==``), and their number of lines,
+# ``312 lines..``; then settings, ``NNODES: 8``, and ``iteration 10 : 4.125 s``. Files named ``.gpu`` are of gpustat,
+# the others of Megatron-LM.
+
+_TEMPERATURE = re.compile(r"(\d{1,3}) ?(?:'|\u00b0)C")
+_MEGABYTE = 1 << 20
+_GPU_UNITS = {"temperature": "C", "utilization": "%", "power": "W", "memory_used": "MiB", "memory_total": "MiB"}
+_HEADING = re.compile(r"\*{3,60} (?:last )?([a-z][a-z ]{0,40}?)(?: message)?(?: (\d{1,12}))? \*{3,60}", re.I)
+_FILE = re.compile(r"==> (?:.{0,1000}/)?([^/]{1,200}) <==", re.I)
+_LINES = re.compile(r"(\d{1,15}) lines\.\.", re.I)
+#: Maximum number of files.
+_MOST_FILES = 10_000
+_MONITOR_LIKELY = first_of(
+    (0.99, r"(?i)^\*{3,60} (?:last (?:output|error|gpu) message|job info \d{1,10}|iteration time) \*{3,60}$")
+)
+_RANK = re.compile(r"\[rank(\d{1,7})\]|\[Rank (\d{1,7})\]|\bRank (\d{1,7})\]|^\[default(\d{1,7})\]:")
+_TIMEOUT = re.compile(
+    r"WorkNCCL\((?:SeqNum=(?P<seq>\d{1,18}), )?OpType=(?P<op>\w{1,40})(?:, NumelIn=(?P<numel>\d{1,18}))?"
+    r"(?:, NumelOut=\d{1,18})?(?:, TensorShape=\[[\d, ]{0,200}\])?, Timeout\(ms\)=(?P<limit>\d{1,12})\)"
+    r"(?: ran for (?P<ran>\d{1,12}) milliseconds)?"
+)
+_AT_WORK = re.compile(r"watchdog(?: thread)? at work(?: sequence id)?:? ?(\d{1,18})")
+_NCCL_ERROR = re.compile(
+    r"\b(nccl(?:RemoteError|SystemError|InternalError|InvalidArgument|InvalidUsage|UnhandledCudaError))\b"
+)
+_NCCL_WORDS = (
+    ("ncclRemoteError", "remote process exited or there was a network error"),
+    ("ncclSystemError", "unhandled system error"),
+    ("ncclUnhandledCudaError", "unhandled cuda error"),
+    ("ncclInternalError", "internal error"),
+    ("ncclInvalidUsage", "invalid usage"),
+    ("ncclInvalidArgument", "invalid argument"),
+)
+_LAST_ERROR = re.compile(r"Last error:\s*(.*)$")
+_IB = re.compile(r"with error (\d{1,5}), opcode \d{1,5}, len \d{1,12}, vendor err (\d{1,7})")
+#: Kinds of errors of CUDA, the most general one last.
+_CUDA = (
+    *("ecc_uncorrectable", "out_of_memory", "illegal_address", "device_assert", "fabric_not_ready", "no_device"),
+    *("launch_timeout", "cuda_error"),
+)
+_FRAME = re.compile(r"^(?:\[rank\d+\]: ?)?\s*frame #(\d{1,4}): ")
+_EXCEPTION = re.compile(
+    r"^(?:\[rank\d{1,7}\]: ?|\[default\d{1,7}\]: ?|\d{1,7}: ?)?\s*((?:[a-zA-Z_][\w.]{0,80}\.)?\w{0,60}(?:Error"
+    r"|Exception|Interrupt))"
+    r"(?:: (.{0,300}))?$"
+)
+_TORCH_LIKELY = first_of(
+    (0.95, r"ProcessGroupNCCL\.(?:cpp|hpp)|DistBackendError|Watchdog caught collective"),
+    (0.92, r"c10::Error|c10d::|torch\.distributed\.\w*Error|torch\.cuda\.OutOfMemoryError"),
+    (0.9, r"\[c10d\]|Gloo connectFullMesh|gloo/transport/tcp|TCPStore\b|ProcessGroup(?:NCCL|Gloo)\b"),
+    (0.8, r"GLOO_SOCKET_IFNAME|torch/(?:csrc|distributed)/|torchrun|torch\.distributed\.(?:elastic|launch|run)\b"),
+    (0.6, r"cudaError[A-Z]\w+|RuntimeError: (?:CUDA|NCCL) "),
+    # Frames of its backtrace, of which there are others below.
+    (0.6, r"^frame #\d{1,4}: .{1,2000} \+ 0x[0-9a-f]{1,16} \(0x[0-9a-f]{1,16} in .{1,400}\)\s*frame #\d"),
+)
 
 
 class _Timers(Tables, lines=_TIMERS):
@@ -124,31 +222,6 @@ class _Timers(Tables, lines=_TIMERS):
             self._rows[name] = {"timer": name, "min": least, "max": most, "rank_of_max": rank, "ranks": ranks}
 
 
-_STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?)\]")
-_NAMES = {
-    "consumed samples": "consumed_samples", "consumed tokens": "consumed_tokens", "learning rate": "learning_rate",
-    "global batch size": "global_batch_size", "lm loss": "loss", "loss": "loss", "lm loss value": "loss",
-    "loss scale": "loss_scale", "grad norm": "grad_norm", "num zeros": "num_zeros", "params norm": "params_norm",
-    "number of skipped iterations": "skipped", "number of nan iterations": "nan",
-    "samples per second": "samples_per_second", "tokens per gpu per second (tgs)": "tokens_per_gpu_per_second",
-    "TFLOPs": "tflops", "throughput per GPU (TFLOP/s/GPU)": "tflops",
-    "throughput (token/sec/GPU)": "tokens_per_gpu_per_second",
-}  # fmt: skip
-_WHOLE = frozenset({"consumed_samples", "consumed_tokens", "global_batch_size", "skipped", "nan"})
-#: What each iteration has, unknown or not.
-_NAMED = ("elapsed", "loss", "grad_norm", "skipped")
-#: A line of scripts that print the times alone, in seconds.
-_SHORT = re.compile(r"iteration {1,8}(\d{1,12}) ?: ?(\d[\d.]{0,20}) s")
-#: Memory of a rank (``megatron/training/utils.py``: ``report_memory``), whose MB are 2^20 bytes.
-_MEMORY = re.compile(
-    r"\s{0,8}\[Rank (\d{1,7})\] \((?:after (\d{1,12}) iterations)?[^)]{0,60}\) memory \(MB\)(.{0,1000})", re.I
-)
-_MEMORY_FIELD = re.compile(r"\| ((?:max )?(?:allocated|reserved)): (\d[\d.]{0,30})", re.I)
-_MOST_RANKS = 65_536
-#: An iteration that takes this many times the median stands out.
-_SLOW = 1.5
-
-
 def _iteration(found: IterationLine, notes: Notes, line: str) -> Values:
     row: Values = {"iteration": found.number, **dict.fromkeys(_NAMED)}
     if found.cut:
@@ -216,7 +289,8 @@ def _parse_megatron(text: str) -> Reading:
     printed_in = " and ".join(sorted(units)) or None
     values = {"total": total, "elapsed_median": middle, "elapsed_printed_in": printed_in, "iterations": rows}
     values |= {"memory": [memory[rank] for rank in sorted(memory)]}
-    values |= {"timers": timers.values(), "timeline": timers.timeline(), "settings": _settings(settings)}
+    values |= {"timers": timers.values(), "timeline": timers.timeline()}
+    values["settings"] = [{"printed_by": one, **of} for one, of in list(settings.of.items())[:4096]]
     return notes.reading(values)
 
 
@@ -226,43 +300,6 @@ def _memory(found: re.Match[str]) -> Values:
     names = ("allocated", "max_allocated", "reserved", "max_reserved")
     after = None if found[2] is None else int(found[2])
     return {"rank": int(found[1]), "iteration": after, **{name: known.get(name) for name in names}}
-
-
-def _settings(settings: Settings) -> list[Values]:
-    return [{"printed_by": source, **values} for source, values in list(settings.of.items())[:4096]]
-
-
-_MEGATRON_LIKELY = first_of(
-    (0.97, r"\biteration\s+\d+/\s*\d+ \| consumed samples"),
-    (0.8, r"\biteration\s+\d+/\s*\d+ \|.*elapsed time per iteration"),
-    (0.8, r"(?i)\b(?:max time|\(min, max\) time|times) across ranks \(ms\):|\btime \(ms\) \| [a-z-]+: [\d.]+ \|"),
-    (0.6, r"(?i)^[ \t]{0,8}\[Rank \d{1,7}\] \(.{0,60}\) memory \(MB\) \|"),
-    (0.6, r"^iteration +\d+ ?: [\d.]+ s\r?\niteration +\d+ ?: [\d.]+ s\r?$"),
-    (0.6, r"^(?:NODE_RANK|MASTER_ADDR|NNODES|WORLD_SIZE): .*\n(?:[A-Z][A-Z_0-9]+: .*\n){2}"),
-)
-_MEGATRON_UNITS = {
-    **dict.fromkeys(("allocated", "max_allocated", "reserved", "max_reserved"), "MiB"),
-    **{"min": "ms", "max": "ms", "spent": "ms", "starts": "s", "ends": "s"},
-    **{"elapsed": "s", "elapsed_median": "s", "tflops": "TFLOP/s"},
-    **{"samples_per_second": "1/s", "tokens_per_gpu_per_second": "1/s"},
-}
-
-
-# Output of a monitor of training jobs: the ends of the files of each node, settings, and iteration times.
-#
-# Grammar (AvatarHwang/FASOP, ``Megatron-LM-2/get_result.sh``): headings such as ``*** last output message ***``; below
-# each the ends of files, as ``tail`` prints them (``==> ../log2/4711/n060.gpu <==``), and their number of lines,
-# ``312 lines..``; then settings, ``NNODES: 8``, and ``iteration 10 : 4.125 s``. Files named ``.gpu`` are of gpustat,
-# the others of Megatron-LM.
-
-_TEMPERATURE = re.compile(r"(\d{1,3}) ?(?:'|\u00b0)C")
-_MEGABYTE = 1 << 20
-_GPU_UNITS = {"temperature": "C", "utilization": "%", "power": "W", "memory_used": "MiB", "memory_total": "MiB"}
-_HEADING = re.compile(r"\*{3,60} (?:last )?([a-z][a-z ]{0,40}?)(?: message)?(?: (\d{1,12}))? \*{3,60}", re.I)
-_FILE = re.compile(r"==> (?:.{0,1000}/)?([^/]{1,200}) <==", re.I)
-_LINES = re.compile(r"(\d{1,15}) lines\.\.", re.I)
-#: Maximum number of files.
-_MOST_FILES = 10_000
 
 
 def _gpu(line: str) -> Values | None:
@@ -328,9 +365,124 @@ def _parse_monitor(text: str) -> Reading:
     return notes.reading({"job": job, "lines": counts, "files": files, "gpus": gpus, **values})
 
 
-_MONITOR_LIKELY = first_of(
-    (0.99, r"(?i)^\*{3,60} (?:last (?:output|error|gpu) message|job info \d{1,10}|iteration time) \*{3,60}$")
-)
+class _TorchLog:
+    def __init__(self) -> None:
+        self.notes = Notes()
+        self.timeouts: dict[tuple[int | None, str | None], Values] = {}
+        self.work: dict[int | None, dict[str, int]] = {}
+        self.ranks: dict[int, None] = {}
+        self.classes: dict[str, None] = {}
+        self.exceptions: list[Values] = []
+        self.values: Values = {"nccl": None, "last_error": None, "ib_error": None, "vendor_err": None}
+        self.frames = 0
+        self._after_last_error = False
+        self._caught: int | None = None
+
+    def line(self, line: str) -> None:
+        rank = _rank_of(line)
+        if rank is not None and len(self.ranks) < 100_000:
+            self.ranks.setdefault(rank)
+        if self._after_last_error and line.strip():
+            self._last_error(re.sub(r"^\[(?:rank|default)\d+\]: ?", "", line).strip())
+        if caught := PATTERNS["collective_timeout"].search(line):
+            self._caught = rank
+        if (caught or self._caught is not None) and (found := _TIMEOUT.search(line)):
+            # The work may be on the next line.
+            self._timeout(self._caught if rank is None else rank, found)
+            self._caught = None
+        if found := WORK.search(line):
+            self.work[rank] = {"enqueued": int(found["enqueued"]), "completed": int(found["completed"])}
+            if at := _AT_WORK.search(line):
+                self.work[rank]["at"] = int(at[1])
+        if _FRAME.match(line):
+            self.frames += 1
+            return
+        self._class(line)
+        if found := log_lines.VERSION.search(line):
+            self.values["nccl"] = found[1]
+        if found := _LAST_ERROR.search(line):
+            self._after_last_error = not found[1].strip()
+            if found[1].strip():
+                self._last_error(found[1].strip())
+        if (found := _EXCEPTION.match(line)) and len(self.exceptions) < 100:
+            entry = {"rank": rank, "type": found[1], "text": (found[2] or "").strip()[:300]}
+            if entry not in self.exceptions:
+                self.exceptions.append(entry)
+
+    def _last_error(self, text: str) -> None:
+        self._after_last_error = False
+        self.values["last_error"] = self.values["last_error"] or text[:300]
+        if found := _IB.search(text):
+            self.values["ib_error"], self.values["vendor_err"] = int(found[1]), int(found[2])
+
+    def _class(self, line: str) -> None:
+        if found := _NCCL_ERROR.search(line):
+            self.classes.setdefault(found[1])
+        elif "NCCL error" in line or "NCCL operations have failed" in line:
+            for name, words in _NCCL_WORDS:
+                if words in line:
+                    self.classes.setdefault(name)
+        if cuda := next((name for name in _CUDA if PATTERNS[name].search(line)), None):
+            self.classes.setdefault(cuda)
+        if PATTERNS["rendezvous"].search(line):
+            self.classes.setdefault("rendezvous")
+
+    def _timeout(self, rank: int | None, found: re.Match[str]) -> None:
+        self.classes.setdefault("collective_timeout")
+        key = (rank, found["seq"])
+        if key not in self.timeouts and len(self.timeouts) < 100_000:
+            seq, elements, limit, ran = map(_whole, found.group("seq", "numel", "limit", "ran"))
+            entry = {"rank": rank, "seq": seq, "op": found["op"], "elements": elements}
+            self.timeouts[key] = {**entry, "limit": limit, "ran": ran}
+
+    def reading(self) -> Reading:
+        timeouts = list(self.timeouts.values())
+        for entry in timeouts:
+            entry.update(self.work.get(entry["rank"], {"enqueued": None, "completed": None}))
+        completed = {rank: work["completed"] for rank, work in self.work.items() if rank is not None}
+        behind = [rank for rank, done in completed.items() if done < max(completed.values())]
+        if behind:
+            self.notes.warn(f"ranks {', '.join(map(str, sorted(behind)[:20]))} completed least: look there first")
+        if timeouts:
+            self.notes.warn("every rank that waits prints the timeout, not only the one that hangs")
+        classes = list(self.classes)
+        # A general word adds nothing to a specific one.
+        if len(classes) > 1 and "cuda_error" in classes:
+            classes.remove("cuda_error")
+        if not classes and not self.exceptions:
+            self.notes.warn("no known failure")
+        values = {"class": classes[0] if classes else "unknown", "classes": classes, **self.values}
+        values.update(ranks=sorted(self.ranks), timeouts=timeouts, exceptions=self.exceptions, frames=self.frames)
+        return self.notes.reading(values)
+
+
+def _whole(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _rank_of(line: str) -> int | None:
+    rank = _RANK.search(line)
+    return None if rank is None else int(rank[rank.lastindex or 0])
+
+
+def _parse_torch(text: str) -> Reading:
+    """Return how a job failed.
+
+    ``class`` is the first of ``classes``: an NCCL result such as ``ncclRemoteError``, ``collective_timeout``,
+    ``ecc_uncorrectable`` and others, else an error of the catalogue such as ``watchdog_stuck``, or ``unknown``.
+    ``timeouts`` has an entry a rank and sequence number, with the last work it enqueued and completed; ``last_error``
+    is NCCL's own reason; ``frames`` counts the C++ frames.
+    """
+    parser = _TorchLog()
+    for line in plain_lines(text):
+        parser.line(line)
+    if not parser.classes:
+        errors = LogReader()
+        errors.add(text)
+        parser.classes = {found.meaning.id.replace("-", "_"): None for found in errors.result().causes[:1]}
+    return parser.reading()
+
+
 FORMATS = [
     Format(
         "megatron-log",
@@ -351,5 +503,15 @@ FORMATS = [
         units={**_MEGATRON_UNITS, **_GPU_UNITS},
         log=True,
         hidden=("timeline",),
+    ),
+    Format(
+        "torch-log",
+        "how a PyTorch job failed: watchdog timeouts, NCCL and CUDA errors",
+        _TORCH_LIKELY,
+        _parse_torch,
+        units={"limit": "ms", "ran": "ms"},
+        log=True,
+        aliases="torch-failure|pytorch|torch",
+        errors=True,
     ),
 ]

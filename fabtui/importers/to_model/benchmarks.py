@@ -170,9 +170,7 @@ def cuda_p2p(draft: SessionDraft, values: Values, name: str) -> None:
     ends = _gpus(draft, values.get("devices", []), matrices, name)
     bandwidth = [m for m in matrices if m["what"] == "bandwidth" and m["direction"] == "unidirectional"]
     # What a program gets by default comes first: with P2P, by writes.
-    bandwidth.sort(
-        key=lambda m: (m["p2p"] != "enabled", m["way"] == "reads") if m["p2p"] == "enabled" else (True, True)
-    )
+    bandwidth.sort(key=lambda m: (m["p2p"] != "enabled", m["p2p"] != "enabled" or m["way"] == "reads"))
     for at, m in enumerate(bandwidth):
         title = f"P2P={m['p2p'].capitalize()}" + (f" {m['way'].capitalize()}" if m["way"] else "")
         arm = _arm(draft, title, at, len(bandwidth))
@@ -199,7 +197,6 @@ def osu(draft: SessionDraft, values: Values, name: str) -> None:
 def _pair(
     draft: SessionDraft, ends: tuple[str, str], rows: list[Values], how: str, scale: float = 1, **fields: Any
 ) -> None:
-    """Keep the bandwidths of a pair by message size."""
     for row in rows:
         if row.get("bandwidth") is not None:
             fields |= {"value": round(row["bandwidth"] / scale, 9) if scale != 1 else row["bandwidth"], "how": how}
@@ -217,7 +214,6 @@ def _latency(draft: SessionDraft, ends: tuple[str, str], rows: list[Values], nam
 
 
 def perftest(draft: SessionDraft, values: Values, name: str) -> None:
-    """Add the pair of a perftest tool."""
     rows = values.get("rows", [])
     if not rows:
         # The tool failed, which shows nothing about a pair: the catalogue of errors explains what it printed.
@@ -233,7 +229,6 @@ def perftest(draft: SessionDraft, values: Values, name: str) -> None:
 
 
 def iperf3(draft: SessionDraft, values: Values, name: str) -> None:
-    """Add the pair of hosts of iperf3."""
     totals = values.get("totals", [])
     best = next((row for row in totals if row["side"] == "receiver"), totals[0] if totals else None)
     if best is None:

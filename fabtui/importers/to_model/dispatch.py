@@ -33,15 +33,9 @@ def convertible(kind: str) -> bool:
 
 
 def check_comparable(results: Iterable[Result], advice: str = "", *, ours: bool = False) -> None:
-    """Check that no pairs would be in one layer although they are measured in different ways.
+    """Raise InputError, with an advice, if pairs would be in one layer although they are measured in different ways.
 
-    Args:
-        results: Contents of files.
-        advice: What to do instead.
-        ours: Whether there are measurements of fabtui besides.
-
-    Raises:
-        InputError: There are such pairs.
+    ``ours``: whether there are measurements of fabtui besides.
     """
     kinds: dict[str, None] = {"fabtui": None} if ours else {}
     for result in results:

@@ -8,21 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from fabtui.model import events as kinds
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import (
-    FORMAT,
-    EndpointsAdded,
-    Event,
-    InventoryUpdate,
-    JobEvidence,
-    Measured,
-    NodeState,
-    NodeUpdate,
-    PhaseStart,
-    PlanUpdate,
-    ProbeResult,
-    SessionStart,
-)
+from fabtui.model.events import FORMAT, Event, JobEvidence, NodeState
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.records import NodeRecord
@@ -77,7 +65,6 @@ class SessionDraft:
         self.evidence.append(JobEvidence(node="", source=source, value=concluded, time=1.0))
 
     def node(self, name: str) -> str:
-        """Make sure that a node is there; returns its name."""
         self.nodes.setdefault(name)
         return name
 
@@ -107,30 +94,25 @@ class SessionDraft:
         self.measurements.append(Measurement(layer=layer, src=src, dst=dst, **fields))
 
     def events(self) -> list[Event]:
-        """Return the events of a session that found just this."""
         # A node that got endpoints after all needs no row that stands for none.
         real = {node for (node, _), fields in self.endpoints.items() if fields.get("kind") != "none"}
         places = {name: number for number, name in enumerate(self.nodes)}
         kept = [key for key, fields in self.endpoints.items() if fields.get("kind") != "none" or key[0] not in real]
         kept.sort(key=lambda key: (places[key[0]], key[1]))
         endpoints = [Endpoint(number, *key, **self.endpoints[key]) for number, key in enumerate(kept)]
+        options, nodes = {"probes": list(self.probes) or ["read"], "unnamed": list(self._taken)}, list(self.nodes)
         happened: list[Event] = [
-            SessionStart(
-                format=FORMAT,
-                version=__version__,
-                nodes=list(self.nodes),
-                faults=[],
-                lab=self.lab,
-                options={"probes": list(self.probes) or ["read"], "unnamed": list(self._taken)},
+            kinds.SessionStart(
+                format=FORMAT, version=__version__, nodes=nodes, faults=[], lab=self.lab, options=options
             ),
             *(event for name in self.nodes for event in self._state(name)),
-            EndpointsAdded(endpoints=endpoints, notes={n: r.note for n, r in self.records.items() if r.note}),
+            kinds.EndpointsAdded(endpoints=endpoints, notes={n: r.note for n, r in self.records.items() if r.note}),
             # After the endpoints: some give the leaf switches of these.
             *(event for name in self.nodes for event in self._probed(name)),
-            PlanUpdate(slow_below=0.7, arms=self.arms, untested=self.untested),
-            Measured(measurements=self.measurements),
+            kinds.PlanUpdate(slow_below=0.7, arms=self.arms, untested=self.untested),
+            kinds.Measured(measurements=self.measurements),
             *self.evidence,
-            PhaseStart(name="done", total=0),
+            kinds.PhaseStart(name="done", total=0),
         ]
         return [replace(event, seq=number) for number, event in enumerate(happened)]
 
@@ -139,9 +121,9 @@ class SessionDraft:
 
     def _state(self, node: str) -> Iterator[Event]:
         record = self.record(node)
-        yield NodeUpdate(node=node, state=record.state, text=record.text, hint=record.hint)
+        yield kinds.NodeUpdate(node=node, state=record.state, text=record.text, hint=record.hint)
         if record.inventory is not None:
-            yield InventoryUpdate(node=node, value=record.inventory)
+            yield kinds.InventoryUpdate(node=node, value=record.inventory)
 
     def _probed(self, node: str) -> Iterator[Event]:
         record = self.record(node)
@@ -149,4 +131,4 @@ class SessionDraft:
             for probe, value in results.items():
                 failed = value.keys() == {"error"}
                 error = str(value["error"]) if failed else None
-                yield ProbeResult(node=node, probe=probe, value=None if failed else value, error=error)
+                yield kinds.ProbeResult(node=node, probe=probe, value=None if failed else value, error=error)

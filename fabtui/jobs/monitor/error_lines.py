@@ -2,72 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import NamedTuple
 
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning
-from fabtui.diagnosis.knowledge.log_causes import failure_in
-from fabtui.diagnosis.knowledge.log_stamps import seconds_of
+from fabtui.diagnosis.knowledge.log_causes import failure_in, seconds_of
 
 #: Length of a line that is examined.
 _LONGEST = 1000
 #: Errors of a file that are kept; more are counted.
 KEPT = 50
-
-
-class LineKind(NamedTuple):
-    """A kind of error."""
-
-    name: str  #: Its name in JSON.
-    cause: bool  #: Whether it can begin a failure; a consequence alone does not show what was wrong.
-    pattern: re.Pattern[str]  #: What its lines contain.
-
-
-def _kind(name: str, pattern: str, *, cause: bool = True, flags: int = 0) -> LineKind:
-    return LineKind(name, cause, re.compile(pattern, flags | re.ASCII))
-
-
 #: Line of the script and process that a shell writes before the way in which its child ended.
 _OF_CHILD = r"line \d{1,6}: +\d{1,9} "
-#: In the order in which they are tried: the first that matches counts. Consequences come before the general words.
-KINDS = (
-    _kind("ecc_uncorrectable", r"uncorrectable (?:ECC|NVLink) error|cudaErrorECCUncorrectable", flags=re.I),
-    _kind("out_of_memory", r"CUDA out of memory|OutOfMemoryError|cudaErrorMemoryAllocation"),
-    _kind("illegal_address", r"illegal memory access|cudaErrorIllegalAddress"),
-    _kind("device_assert", r"device-side assert triggered"),
-    _kind("no_device", r"No CUDA GPUs are available|no CUDA-capable device|CUDA driver initialization failed"),
-    _kind("fabric_not_ready", r"system not yet initialized|cudaErrorSystemNotReady"),
-    _kind("launch_timeout", r"launch timed out and was terminated"),
-    _kind("cuda_error", r"CUDA error: |CUDA failure|cudaError[A-Z]\w{3,40}\b|unspecified launch failure"),
-    _kind(
-        "host_memory",
-        r"oom[-_ ]?kill|Out of memory: Killed|: Out Of Memory$|MemoryError\b|exceeded (?:job |step )?memory limit",
-        flags=re.I,
-    ),
-    _kind("storage", r"No space left on device|Disk quota exceeded|Stale file handle|Input/output error"),
-    _kind("collective_timeout", r"[Ww]atchdog caught collective operation timeout", cause=False),
-    _kind("nccl_error", r"\bnccl(?:Remote|System|Internal|UnhandledCuda)Error\b|\bDistBackendError\b", cause=False),
-    _kind("nccl_usage", r"\bnccl(?:InvalidArgument|InvalidUsage)\b"),
-    _kind(
-        "rendezvous",
-        r"RendezvousTimeoutError|DistStoreError|Timed out after \d+ seconds waiting for clients"
-        r"|Connection refused.{0,80}TCPStore|[Tt]he (?:client|server) socket has (?:timed out|failed)",
-    ),
-    _kind("connection", r"Connection (?:reset by peer|closed by (?:remote )?peer)|Broken pipe\b", cause=False),
-    _kind("elastic", r"ChildFailedError|torch\.distributed\.elastic\.\S{0,60}: .{0,40}fail", cause=False),
-    _kind("crash", r"Segmentation fault|\(core dumped\)|\bBus error\b|Fatal Python error"),
-    _kind("exception", r"^(?:[A-Za-z_][\w.]{0,80}\.)?[A-Z]\w{0,60}(?:Error|Exception)(?:: |$)"),
-    _kind("nccl_warn", r"\bNCCL (?:WARN|ERROR) ", cause=False),
-    _kind("slurm", r"^(?:srun|slurmstepd(?:-\S{1,80})?): (?:error|fatal): "),
-    _kind("logged", r"(?:^|[\s\[|:])(?:ERROR|CRITICAL|FATAL)(?:[\s\]|:]|$)|^\[?[EF]\d{3,4} \d\d:\d\d|^\[E \S"),
-    _kind("message", r"^(?:\S{1,60}: ){0,2}(?:fatal error|fatal|error|Error|Fatal|FATAL): ?\S"),
-    _kind("killed", r"^(?:\S{1,60}: ){0,3}(?:" + _OF_CHILD + r")?(?:Killed|Aborted)\b"),
-)
-#: Kinds of lines that only the catalogue of errors and its stages know, by whether they are causes.
-_KNOWN = {cause: _kind("known", "(?!)", cause=cause) for cause in (True, False)}
-#: Pattern of each kind, by name.
-PATTERNS = {kind.name: kind.pattern for kind in KINDS}
 #: A line without any of these is not an error: most lines of a log need no other pattern.
 _WORDS = (
     *("error", "exception", "fatal", "critical", "killed", "abort", "fault", "core dumped", "oom", "out of memory"),
@@ -106,6 +52,58 @@ _LAUNCH = re.compile(
 _ELASTIC = re.compile(r"failed \(exitcode: (-?\d{1,4})\) local_rank: (\d{1,6}) \(pid: (\d{1,9})\)", re.ASCII)
 
 
+class LineKind(NamedTuple):
+    """A kind of error."""
+
+    name: str  #: Its name in JSON.
+    cause: bool  #: Whether it can begin a failure; a consequence alone does not show what was wrong.
+    pattern: re.Pattern[str]  #: What its lines contain.
+
+
+def _kind(name: str, pattern: str, *, cause: bool = True, flags: int = 0) -> LineKind:
+    return LineKind(name, cause, re.compile(pattern, flags | re.ASCII))
+
+
+#: In the order in which they are tried: the first that matches counts. Consequences come before the general words.
+KINDS = (
+    _kind("ecc_uncorrectable", r"uncorrectable (?:ECC|NVLink) error|cudaErrorECCUncorrectable", flags=re.I),
+    _kind("out_of_memory", r"CUDA out of memory|OutOfMemoryError|cudaErrorMemoryAllocation"),
+    _kind("illegal_address", r"illegal memory access|cudaErrorIllegalAddress"),
+    _kind("device_assert", r"device-side assert triggered"),
+    _kind("no_device", r"No CUDA GPUs are available|no CUDA-capable device|CUDA driver initialization failed"),
+    _kind("fabric_not_ready", r"system not yet initialized|cudaErrorSystemNotReady"),
+    _kind("launch_timeout", r"launch timed out and was terminated"),
+    _kind("cuda_error", r"CUDA error: |CUDA failure|cudaError[A-Z]\w{3,40}\b|unspecified launch failure"),
+    _kind(
+        "host_memory",
+        r"oom[-_ ]?kill|Out of memory: Killed|: Out Of Memory$|MemoryError\b|exceeded (?:job |step )?memory limit",
+        flags=re.I,
+    ),
+    _kind("storage", r"No space left on device|Disk quota exceeded|Stale file handle|Input/output error"),
+    _kind("collective_timeout", r"[Ww]atchdog caught collective operation timeout", cause=False),
+    _kind("nccl_error", r"\bnccl(?:Remote|System|Internal|UnhandledCuda)Error\b|\bDistBackendError\b", cause=False),
+    _kind("nccl_usage", r"\bnccl(?:InvalidArgument|InvalidUsage)\b"),
+    _kind(
+        "rendezvous",
+        r"RendezvousTimeoutError|DistStoreError|Timed out after \d+ seconds waiting for clients"
+        r"|Connection refused.{0,80}TCPStore|[Tt]he (?:client|server) socket has (?:timed out|failed)",
+    ),
+    _kind("connection", r"Connection (?:reset by peer|closed by (?:remote )?peer)|Broken pipe\b", cause=False),
+    _kind("elastic", r"ChildFailedError|torch\.distributed\.elastic\.\S{0,60}: .{0,40}fail", cause=False),
+    _kind("crash", r"Segmentation fault|\(core dumped\)|\bBus error\b|Fatal Python error"),
+    _kind("exception", r"^(?:[A-Za-z_][\w.]{0,80}\.)?[A-Z]\w{0,60}(?:Error|Exception)(?:: |$)"),
+    _kind("nccl_warn", r"\bNCCL (?:WARN|ERROR) ", cause=False),
+    _kind("slurm", r"^(?:srun|slurmstepd(?:-\S{1,80})?): (?:error|fatal): "),
+    _kind("logged", r"(?:^|[\s\[|:])(?:ERROR|CRITICAL|FATAL)(?:[\s\]|:]|$)|^\[?[EF]\d{3,4} \d\d:\d\d|^\[E \S"),
+    _kind("message", r"^(?:\S{1,60}: ){0,2}(?:fatal error|fatal|error|Error|Fatal|FATAL): ?\S"),
+    _kind("killed", r"^(?:\S{1,60}: ){0,3}(?:" + _OF_CHILD + r")?(?:Killed|Aborted)\b"),
+)
+#: Kinds of lines that only the catalogue of errors and its stages know, by whether they are causes.
+_KNOWN = {cause: _kind("known", "(?!)", cause=cause) for cause in (True, False)}
+#: Pattern of each kind, by name.
+PATTERNS = {kind.name: kind.pattern for kind in KINDS}
+
+
 class ErrorLine(NamedTuple):
     """A line that reports an error."""
 
@@ -117,17 +115,12 @@ class ErrorLine(NamedTuple):
     @property
     def meaning(self) -> Meaning | None:
         """The entry of the catalogue of errors that explains it, or None."""
-        return _meaning(self.text)
+        return failure_in(self.text)
 
     @property
     def cause(self) -> bool:
         """True if it can begin a failure; the catalogue of errors knows better than the words of the line."""
         return self.kind.cause if (known := self.meaning) is None else known.role == "cause"
-
-
-@functools.lru_cache(maxsize=4096)
-def _meaning(text: str) -> Meaning | None:
-    return failure_in(text)
 
 
 class DeadTask(NamedTuple):
@@ -153,7 +146,7 @@ def error_of(line: str, seen: float | None = None) -> ErrorLine | None:
     text = unlabelled(line).strip()
     words = text[stamp.end() :] if (stamp := _LEADING_STAMP.match(text)) else text
     kind = next((kind for kind in KINDS if kind.pattern.search(words)), None)
-    if kind is None and (known := _meaning(text)) is not None:
+    if kind is None and (known := failure_in(text)) is not None:
         kind = _KNOWN[known.role == "cause"]
     return None if kind is None else ErrorLine(kind, text, seconds_of(line) or seen)
 
@@ -179,8 +172,8 @@ def dead_task(line: str) -> DeadTask | None:
 
 def unlabelled(line: str) -> str:
     """Return a line without the label of its task (``3: ``, ``[rank3]: ``)."""
-    found = _LABEL.match(line)
-    return line[found.end() :] if found else line
+    label = _LABEL.match(line)
+    return line[label.end() :] if label else line
 
 
 class ErrorLines:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from fabtui_node.parsers.lines import json_number
+
 _GPU = re.compile(
     r"^\[(\d{1,3})\] ([^|]{1,100})\|([^|]{0,60})\|\s{0,20}(\d{1,9}|\?{1,9}) / {1,20}(\d{1,9}|\?{1,9}) MB \|(.*)$",
     re.ASCII,
@@ -116,11 +118,11 @@ class GpuHistory:
 
 def idle_among(samples: Mapping[str, NodeGpus]) -> list[str]:
     """Return the nodes without a process or use of a GPU, if all GPUs of all others, at least as many, are busy."""
-
-    def is_idle(sample: NodeGpus) -> bool:
-        return bool(sample.gpus) and not sample.busy and all(gpu.processes is False for gpu in sample.gpus)
-
-    idle = [node for node, sample in samples.items() if is_idle(sample)]
+    idle = [
+        node
+        for node, sample in samples.items()
+        if sample.gpus and not sample.busy and all(gpu.processes is False for gpu in sample.gpus)
+    ]
     others = [sample for node, sample in samples.items() if node not in idle and sample.gpus]
     busy = all(sample.busy == len(sample.gpus) for sample in others)
     return idle if busy and len(others) >= max(1, len(idle)) else []
@@ -144,18 +146,12 @@ def gpu_of(line: str) -> Gpu | None:
 
 
 def _of_nvml(row: Mapping[str, Any]) -> Gpu:
-    index, utilization, used, total, power, processes = (
-        value if isinstance(value := row.get(name), (int, float)) and not isinstance(value, bool) else None
-        for name in ("index", "utilization", "memory_used", "memory", "power", "processes")
+    names = ("index", "utilization", "memory_used", "memory", "processes")
+    index, utilization, used, total, processes = (
+        None if (value := json_number(row.get(name))) is None else int(value) for name in names
     )
-    return Gpu(
-        int(index or 0),
-        None if utilization is None else int(utilization),
-        None if used is None else int(used),
-        None if total is None else int(total),
-        power,
-        None if processes is None else processes > 0,
-    )
+    busy = None if processes is None else processes > 0
+    return Gpu(index or 0, utilization, used, total, json_number(row.get("power")), busy)
 
 
 def _time(text: str) -> float | None:

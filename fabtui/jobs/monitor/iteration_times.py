@@ -14,6 +14,14 @@ _ELAPSED = re.compile(r"elapsed time per iteration \((ms|s)\)")
 #: Length of a line that is examined, and of a name and a value.
 _LONGEST_LINE = 4000
 _LONGEST = 60
+_LOSS = ("lm loss", "loss", "lm loss value", "loss value")
+_VALUE = re.compile(r"[0-9.eE+-]{1,40}|-?nan|-?inf", re.ASCII | re.I)
+#: Number of iterations that are kept.
+KEPT = 1000
+#: The first iteration is warm-up if it takes this many times the median; any other one is slow then.
+SLOW = 1.5
+#: Number of iterations after the warm-up from which a slow one stands out.
+_ENOUGH = 4
 
 
 class IterationLine(NamedTuple):
@@ -47,16 +55,6 @@ def iteration_line(line: str) -> IterationLine | None:
     return IterationLine(int(found[1]), int(found[2]), short, found.start(), bool(last) or not rest)
 
 
-_LOSS = ("lm loss", "loss", "lm loss value", "loss value")
-_VALUE = re.compile(r"[0-9.eE+-]{1,40}|-?nan|-?inf", re.ASCII | re.I)
-#: Number of iterations that are kept.
-KEPT = 1000
-#: The first iteration is warm-up if it takes this many times the median; any other one is slow then.
-SLOW = 1.5
-#: Number of iterations after the warm-up from which a slow one stands out.
-_ENOUGH = 4
-
-
 class Iteration(NamedTuple):
     """A printed iteration."""
 
@@ -72,12 +70,12 @@ class Iteration(NamedTuple):
 
 def iteration_of(line: str, seen: float | None = None) -> Iteration | None:
     """Return the iteration of a line, None for other lines. A field that is not closed by a bar counts as cut off."""
-    found = iteration_line(line)
-    if found is None:
+    printed = iteration_line(line)
+    if printed is None:
         return None
-    loss = next((text for name in _LOSS if _VALUE.fullmatch(text := found.fields.get(name, ""))), "")
-    nan, skipped = (whole(found.fields.get(f"number of {kind} iterations", "")) or 0 for kind in ("nan", "skipped"))
-    return Iteration(found.number, found.total, found.elapsed[0], loss, nan, skipped, seen)
+    loss = next((text for name in _LOSS if _VALUE.fullmatch(text := printed.fields.get(name, ""))), "")
+    nan, skipped = (whole(printed.fields.get(f"number of {kind} iterations", "")) or 0 for kind in ("nan", "skipped"))
+    return Iteration(printed.number, printed.total, printed.elapsed[0], loss, nan, skipped, seen)
 
 
 class IterationTimes:
@@ -90,19 +88,19 @@ class IterationTimes:
 
     def take(self, line: str, seen: float | None = None) -> Iteration | None:
         """Take a line; return its iteration if it has one that is new."""
-        found = iteration_of(line, seen)
-        if found is None or (self._kept and found.number == self._kept[-1].number):
+        iteration = iteration_of(line, seen)
+        if iteration is None or (self._kept and iteration.number == self._kept[-1].number):
             # Several ranks print the same one.
             return None
-        back = bool(self._kept) and found.number < self._kept[-1].number
-        if back and any((one.number, one.seconds) == (found.number, found.seconds) for one in self._kept):
+        back = bool(self._kept) and iteration.number < self._kept[-1].number
+        if back and any((one.number, one.seconds) == (iteration.number, iteration.seconds) for one in self._kept):
             # A log that was read later.
             return None
         self.restarts += back
         if back or not self._kept:
-            found = self._first = found._replace(first=True)
-        self._kept.append(found)
-        return found
+            iteration = self._first = iteration._replace(first=True)
+        self._kept.append(iteration)
+        return iteration
 
     @property
     def latest(self) -> Iteration | None:

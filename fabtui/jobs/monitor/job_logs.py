@@ -20,6 +20,20 @@ Stream = Literal["out", "err", "gpu"]
 #: Number of lines at the end of a file that are kept, and maximum length of one: a job may have thousands of files.
 KEPT = 150
 LONGEST = 600
+_FIELD = re.compile(r"%(\d{0,2})([A-Za-z%])|\{(job|node|user)\}", re.ASCII)
+_WORD = re.compile(r"[A-Za-z0-9]+(?:[.-][A-Za-z0-9]+)*")
+#: Names of outputs of batch scripts.
+_BATCH = re.compile(r"(?:^|[._-])(?:sbatch|batch)(?:[._-]|$)|^(?:slurm|job)[._-]?\d{1,12}(?:[._-]|$)")
+_ERROR_NAME = re.compile(r"(?:^|[._-])(?:err|stderr|error)(?:[._-]|$)", re.I)
+_GPU_NAME = re.compile(r"(?:^|[._-])(?:gpu|gpustat)(?:[._-]|$)", re.I)
+#: Files in a folder of logs that are none.
+_NOT_LOGS = re.compile(
+    r"tfevents|\.(?:py|sh|json|jsonl|yaml|yml|toml|csv|pt|pth|ckpt|safetensors|bin|idx|npy|npz|tar|zip|gz|xz|zst|sqlite"
+    r"|pickle|pkl|db|sif|sqsh|nsys-rep|qdrep|svg|png|html|so|c|h|pid|1)$",
+    re.I,
+)
+#: Maximum number of files of a job.
+_MOST_FILES = 32_768
 
 
 class NewLines(NamedTuple):
@@ -48,7 +62,7 @@ class LogFile:
         self.known: Known | None = None
         self.errors = ErrorLines()  #: Its lines that report errors.
         self._tail: deque[str] = deque(maxlen=KEPT)
-        self._unfinished = ""
+        self.unfinished = ""  #: Line at its end that has no end yet; a progress bar in its latest state.
 
     def take(self, part: Mapping[str, Any], now: float) -> NewLines:
         """Take the next part of the file, read at ``now``, and return the lines that are new."""
@@ -68,38 +82,14 @@ class LogFile:
         lines = plain_lines(text.removesuffix("\n")) if text else []
         self.lines += text.count("\n")
         self._tail.extend(line[:LONGEST] for line in lines[-2 * KEPT :] if line.strip())
-        self._unfinished = last_state(str(part.get("unfinished", "")))
+        self.unfinished = plain_lines(str(part.get("unfinished", "")))[-1][:LONGEST]
         head = str(part.get("head", ""))
         return NewLines(plain_lines(head)[:-1] if head else [], lines, again)
 
-    @property
-    def unfinished(self) -> str:
-        """Line at the end of the file that has no end yet; a progress bar in its latest state."""
-        return self._unfinished
-
     def tail(self, number: int = KEPT) -> list[str]:
         """Return the last lines that are not blank, the unfinished one included; not cleaned of control characters."""
-        lines = [*self._tail, *([self._unfinished] if self._unfinished.strip() else [])]
+        lines = [*self._tail, *([self.unfinished] if self.unfinished.strip() else [])]
         return lines[-number:]
-
-
-def last_state(text: str) -> str:
-    """Return what a terminal would show of an unfinished line."""
-    return plain_lines(text)[-1][:LONGEST] if text else ""
-
-
-_FIELD = re.compile(r"%(\d{0,2})([A-Za-z%])|\{(job|node|user)\}", re.ASCII)
-_WORD = re.compile(r"[A-Za-z0-9]+(?:[.-][A-Za-z0-9]+)*")
-#: Names of outputs of batch scripts.
-_BATCH = re.compile(r"(?:^|[._-])(?:sbatch|batch)(?:[._-]|$)|^(?:slurm|job)[._-]?\d{1,12}(?:[._-]|$)")
-_ERROR_NAME = re.compile(r"(?:^|[._-])(?:err|stderr|error)(?:[._-]|$)", re.I)
-_GPU_NAME = re.compile(r"(?:^|[._-])(?:gpu|gpustat)(?:[._-]|$)", re.I)
-#: Files in a folder of logs that are none.
-_NOT_LOGS = re.compile(
-    r"tfevents|\.(?:py|sh|json|jsonl|yaml|yml|toml|csv|pt|pth|ckpt|safetensors|bin|idx|npy|npz|tar|zip|gz|xz|zst|sqlite"
-    r"|pickle|pkl|db|sif|sqsh|nsys-rep|qdrep|svg|png|html|so|c|h|pid|1)$",
-    re.I,
-)
 
 
 def pattern_of(template: str, fields: Mapping[str, str], *, literal: bool = False) -> str:
@@ -130,8 +120,8 @@ def pattern_of(template: str, fields: Mapping[str, str], *, literal: bool = Fals
 
 def patterns(templates: Sequence[str], fields: Mapping[str, str]) -> list[str]:
     """Return the patterns of the files that templates of the user mean: files, or all files of a folder."""
-    found = [pattern_of(os.path.expanduser(template), fields) for template in templates]
-    return [one for pattern in found for one in (pattern, f"{pattern.rstrip('/')}/*")]
+    named = [pattern_of(os.path.expanduser(template), fields) for template in templates]
+    return [one for pattern in named for one in (pattern, f"{pattern.rstrip('/')}/*")]
 
 
 def missing(templates: Sequence[str]) -> str:
@@ -226,8 +216,6 @@ class FileClock:
         return max(0.0, server - modified)
 
 
-#: Maximum number of files of a job.
-_MOST_FILES = 32_768
 #: Where files are read: "" is this machine, else a node.
 Reader = str
 
@@ -285,8 +273,8 @@ class JobLogs:
 
     def of(self, node: str, *streams: Stream) -> list[LogFile]:
         """Return the files of a node ("": of the whole job), sorted by the time they were written last."""
-        found = [file for file in self._by_node.get(node, []) if not streams or file.stream in streams]
-        return sorted(found, key=lambda file: file.modified or 0.0)
+        files = [file for file in self._by_node.get(node, []) if not streams or file.stream in streams]
+        return sorted(files, key=lambda file: file.modified or 0.0)
 
     def at(self, path: str) -> list[LogFile]:
         return [file for (_, name), file in self.files.items() if name == path]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from fabtui.diagnosis.diagnosis import Evidence, diagnose
 from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity, register
+from fabtui.diagnosis.running_job.job_verdict import clock
 from fabtui.jobs.monitor.error_lines import ErrorLine, ErrorLines, is_of_ending
 from fabtui.jobs.monitor.gpu_history import GpuHistory, idle_among
 from fabtui.jobs.monitor.iteration_times import iteration_of
@@ -36,6 +37,7 @@ _ENDS = {
 }
 
 Found = Iterator[Finding]
+_CONF_NEXT = "compare the scripts on these nodes, and the variables that sbatch and srun export (--export)"
 
 
 class JobRule(Rule[JobFacts]):
@@ -218,8 +220,8 @@ def _idle_beside(node: str, histories: dict[str, GpuHistory]) -> float | None:
 
 
 def _error_lines(rule: JobRule, facts: JobFacts) -> Found:
-    found = [(file, errors, errors.first) for file, errors in _with_errors(facts)]
-    failed = [(file, errors, first) for file, errors, first in found if first is not None]
+    logs = [(file, errors, errors.first) for file, errors in _with_errors(facts)]
+    failed = [(file, errors, first) for file, errors, first in logs if first is not None]
     if not failed:
         return
     failed.sort(key=lambda one: _order(one[2]))
@@ -280,9 +282,6 @@ def _different_settings(rule: JobRule, facts: JobFacts) -> Found:
         nodes = tuple(who for who in parts[0][1] if who in facts.logs.nodes)
         where = "ranks" if tasks and is_of_devices(name) else "nodes"
         yield rule.found(f"{name} differs between {where}: {text}", nodes, (), _CONF_NEXT)
-
-
-_CONF_NEXT = "compare the scripts on these nodes, and the variables that sbatch and srun export (--export)"
 
 
 def _node_ranks(rule: JobRule, facts: JobFacts) -> Found:
@@ -358,16 +357,13 @@ def _silence(rule: JobRule, facts: JobFacts) -> Found:
             text = f"no output at all since the start {_time(started)} ago"
             yield rule.found(text, command=command, hangs=True)
     elif status.stage == "ended" and status.state != "COMPLETED" and status.ended is not None:
-        written = [file.modified for file in facts.logs.files.values() if file.size and _is_of_ranks(file)]
+        files = [file for file in facts.logs.files.values() if file.size and file.stream != "gpu"]
+        # Slurm and shells add lines when a job is ended.
+        written = [file.modified for file in files if not is_of_ending((file.tail(1) or [""])[0])]
         silent = status.ended - max((at for at in written if at is not None), default=status.ended)
         if silent > limit:
             text = f"the last output was {_time(silent)} before the end (limit {_time(limit)})"
             yield rule.found(text, command="fabtui read shows flight recorder dumps, if there are any")
-
-
-def _is_of_ranks(file: LogFile) -> bool:
-    """Return whether the end of a file was written by a rank: Slurm and shells add lines when a job is ended."""
-    return file.stream != "gpu" and not is_of_ending((file.tail(1) or [""])[0])
 
 
 def _slow_iterations(rule: JobRule, facts: JobFacts) -> Found:
@@ -392,11 +388,7 @@ def _value(text: str) -> str:
 
 
 def _time(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{seconds:.0f} s" if seconds < 60 else clock(round(seconds))
 
 
 #: Id, name, check, title, meaning and next step of each rule, in the order of their findings.
@@ -450,13 +442,13 @@ for _id, _name, _check, _title, _meaning, _next in _ROWS:
 def report_of(facts: JobFacts, unread: Sequence[str] = ()) -> JobReport:
     """Return the report of a job: the most severe findings first, and what hangs before others."""
     # What is observed on its nodes has findings of its own, with other facts.
-    found = [one for one in diagnose(Evidence(job=facts)).all_findings if one.rule.domain is Domain.JOBS]
-    found.sort(key=lambda one: (one.severity.rank, not one.facts.get("hangs")))
-    suspects = {node for one in found if one.severity is not Severity.NOTE for node in one.nodes}
+    findings = [one for one in diagnose(Evidence(job=facts)).all_findings if one.rule.domain is Domain.JOBS]
+    findings.sort(key=lambda one: (one.severity.rank, not one.facts.get("hangs")))
+    suspects = {node for one in findings if one.severity is not Severity.NOTE for node in one.nodes}
     rows = tuple(_row(facts, node, node in suspects) for node in facts.logs.nodes)
-    if not facts.status.job and facts.logs.files and not facts.shows_work and not found:
+    if not facts.status.job and facts.logs.files and not facts.shows_work and not findings:
         unread = [*unread, "the state of the job: its logs have no iteration, no sample of GPUs and no error"]
-    return JobReport(facts, rows, tuple(found), tuple(unread))
+    return JobReport(facts, rows, tuple(findings), tuple(unread))
 
 
 def _row(facts: JobFacts, node: str, suspect: bool) -> NodeRow:

@@ -40,7 +40,6 @@ class NodeFacts:
     fewer_since: float | None = None
     addresses: tuple[str, ...] = ()  #: Its network addresses.
     problem: str = ""  #: Why it did not answer, or "".
-    gpu_problem: str = ""  #: Why it has no values of GPUs, or "".
 
 
 @dataclass(frozen=True)

@@ -66,14 +66,11 @@ def printed(line: str) -> Printed | None:
     """Return the setting that a line prints, or None."""
     label = found[1] if (found := _LABELLED.match(line)) else ""
     match = _PRINTED.match(unlabelled(line[:300]).rstrip())
-    if match is None or not is_setting(match[1]):
+    name = match[1] if match is not None else ""
+    # Other words in capitals are words of a log.
+    if match is None or not (name in _KNOWN or is_variable(name) or not _SHARED.isdisjoint(name.split("_"))):
         return None
-    return Printed(label, match[1], (match[2] or "").strip().strip("'\""))
-
-
-def is_setting(name: str) -> bool:
-    """Return whether a name is one of a job's settings: other words in capitals are words of a log."""
-    return name in _KNOWN or is_variable(name) or not _SHARED.isdisjoint(name.split("_"))
+    return Printed(label, name, (match[2] or "").strip().strip("'\""))
 
 
 def is_variable(name: str) -> bool:

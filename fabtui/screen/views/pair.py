@@ -14,6 +14,7 @@ from fabtui.diagnosis.knowledge.next_commands import PORT, by_fabtui, by_hand, p
 from fabtui.diagnosis.knowledge.published_ranges import published
 from fabtui.diagnosis.pairs.tally import spread
 from fabtui.diagnosis.pairs.traffic_path import carrier
+from fabtui.export.collectives_table import published_text
 from fabtui.model.counter_log import CounterMeaning, Deltas, Path, counts_of, flatten, paths_of
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.facts.node_view import dicts, field, gpu_of
@@ -23,7 +24,6 @@ from fabtui.model.pair_results import STALL
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.numbers import brief_text, spoken_text, spoken_texts
-from fabtui.presentation.published_text import published_text
 from fabtui.presentation.wording import (
     MUTED,
     Part,

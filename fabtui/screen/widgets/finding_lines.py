@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from fabtui.diagnosis.finding import Finding, NextStep
-from fabtui.diagnosis.knowledge.step_output import judged_output
+from fabtui.diagnosis.knowledge.step_command import judged_output
 from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.model.facts.compare import shown
 from fabtui.model.measurement import Verdict

@@ -36,8 +36,7 @@ from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
 from fabtui.sanitize import one_line
-from fabtui.scheduler.slurm import ending_of, node_values
-from fabtui.scheduler.slurm_gpus import GpuUse, gpu_use
+from fabtui.scheduler.slurm import GpuUse, ending_of, gpu_use, node_values
 from fabtui.session import user_probes
 from fabtui.session.acknowledgement_file import LONGEST_NOTE, AcknowledgementFile, file_of_site
 from fabtui.session.event_pipeline import EventPump, Journal
@@ -330,7 +329,11 @@ class LiveFeed(Feed):
             await self._start()
         if options.origin:
             self._pump.log("info", options.origin)
-        await self._read_notes()
+        notes, problem = await asyncio.to_thread(self._notes.read)
+        for note in notes:
+            self._pump.emit(note)
+        if problem:
+            self._pump.log("warning", problem)
         self._own = await asyncio.to_thread(user_probes.find, options.probe_folder)
         for problem in self._own.problems:
             self._pump.log("warning", problem)
@@ -349,13 +352,6 @@ class LiveFeed(Feed):
             ask=self.ask,
         )
         return await stack.enter_async_context(reach), faults
-
-    async def _read_notes(self) -> None:
-        notes, problem = await asyncio.to_thread(self._notes.read)
-        for note in notes:
-            self._pump.emit(note)
-        if problem:
-            self._pump.log("warning", problem)
 
     async def _start(self) -> None:
         if self._options.resumed is not None:
@@ -561,7 +557,7 @@ class LiveFeed(Feed):
             host.halted = message.get("on") is True
         else:
             reason, kind = exit_reason(name, message)
-            reason += host.limits + (self._memory_limit(name) if message.get("why") else "")
+            reason += host.admission.limits + (self._memory_limit(name) if message.get("why") else "")
             if not host.stopped:
                 self._pump.log("warning", reason, name)
             host.end(reason, kind)

@@ -43,6 +43,7 @@ class ToolPort(NamedTuple):
     device: str | None = None
     ib_port: int = 1
     gid_index: int | None = None  #: The GID to use on RoCE, or None to leave it to the tool.
+    node: str = ""
 
 
 class PairTools:
@@ -66,12 +67,12 @@ class PairTools:
         for node in [*old, *new]:
             tools = (self._pump.model.nodes[node].inventory or {}).get("tools")
             lacking = [str(layer) for layer in LAYERS[probe] if not (isinstance(tools, dict) and tools.get(str(layer)))]
-            found = ports_of(probe, self._pump.model.nodes[node].inventory)
-            if lacking or not found:
+            ports = ports_of(probe, self._pump.model.nodes[node].inventory)
+            if lacking or not ports:
                 why = f"no {lacking[0]} on this node" if lacking else "no RDMA port is active and has an address"
                 self._pump.emit(ProbeResult(node=node, probe=probe, error=why))
             else:
-                ends[node] = found
+                ends[node] = [port._replace(node=node) for port in ports]
         able = list(ends)
         rounds = list(each_round(len(able))) if len(able) <= MAX_NODES else _ring(len(able))
         if len(able) > MAX_NODES:
@@ -84,21 +85,19 @@ class PairTools:
             await self._context.go.wait()
             async with asyncio.TaskGroup() as group:
                 for a, b in one:
-                    group.create_task(self._pair(probe, a, b, _rails(ends[a], ends[b])))
+                    group.create_task(self._pair(probe, _rails(ends[a], ends[b])))
 
-    async def _pair(self, probe: str, a: str, b: str, rails: list[tuple[ToolPort, ToolPort]]) -> None:
+    async def _pair(self, probe: str, rails: list[tuple[ToolPort, ToolPort]]) -> None:
         for here, there in rails:
             for layer in LAYERS[probe]:
-                for src, source, dst, target in ((a, here, b, there), (b, there, a, here)):
+                for source, target in ((here, there), (there, here)):
                     for _ in range(TRIES):
-                        found = await self._one(probe, layer, src, source, dst, target)
-                        self._pump.emit(Measured(measurements=[found]))
-                        if found.verdict is not Verdict.FAILED:
+                        measured = await self._one(probe, layer, source, target)
+                        self._pump.emit(Measured(measurements=[measured]))
+                        if measured.verdict is not Verdict.FAILED:
                             break
 
-    async def _one(
-        self, probe: str, layer: Layer, src: str, source: ToolPort, dst: str, target: ToolPort
-    ) -> Measurement:
+    async def _one(self, probe: str, layer: Layer, source: ToolPort, target: ToolPort) -> Measurement:
         token = secrets.token_hex(8)
         loop = asyncio.get_running_loop()
         opened: asyncio.Future[int | None] = loop.create_future()
@@ -109,23 +108,23 @@ class PairTools:
                 opened.set_result(port if isinstance(port, int) else None)
 
         serve = self._args(layer, target, target) | {"role": "serve", "token": token}
-        server = asyncio.create_task(self._call(probe, dst, serve, SERVER_DEADLINE, part))
+        server = asyncio.create_task(self._call(probe, target.node, serve, SERVER_DEADLINE, part))
         either: set[asyncio.Future[Any]] = {server, opened}
         try:
             await asyncio.wait(either, timeout=OPEN_DEADLINE, return_when=asyncio.FIRST_COMPLETED)
             port = opened.result() if opened.done() else None
             if port is None:
                 reported = server.result().get("error") if server.done() else None
-                why = f"{dst} could not serve: {reported or 'its server did not listen in time'}"
-                return self._measurement(layer, src, source, dst, target, {"error": why})
+                why = f"{target.node} could not serve: {reported or 'its server did not listen in time'}"
+                return self._measurement(layer, source, target, {"error": why})
             ask = self._args(layer, target, source) | {"role": "measure", "port": port, "source": source.address}
-            value = await self._call(probe, src, ask | {"seconds": SECONDS}, CLIENT_DEADLINE)
+            value = await self._call(probe, source.node, ask | {"seconds": SECONDS}, CLIENT_DEADLINE)
         finally:
             opened.cancel()
-            await self._call(probe, dst, {"role": "end", "token": token}, 5.0)
+            await self._call(probe, target.node, {"role": "end", "token": token}, 5.0)
             await asyncio.wait({server}, timeout=5.0)
             server.cancel()
-        return self._measurement(layer, src, source, dst, target, value)
+        return self._measurement(layer, source, target, value)
 
     def _args(self, layer: Layer, target: ToolPort, mine: ToolPort) -> Message:
         args: Message = {"tool": str(layer), "address": target.address, "seconds": SECONDS}
@@ -142,9 +141,7 @@ class PairTools:
         except ProbeFailed as failed:
             return {"error": one_line(failed.text, 300), "timed_out": failed.kind == "timeout"}
 
-    def _measurement(
-        self, layer: Layer, src: str, source: ToolPort, dst: str, target: ToolPort, value: Message
-    ) -> Measurement:
+    def _measurement(self, layer: Layer, source: ToolPort, target: ToolPort, value: Message) -> Measurement:
         found, unit, size = read(layer, value.get("values"))
         error = one_line(str(value["error"]), 300) if value.get("error") else None
         if found is None and error is None:
@@ -155,8 +152,8 @@ class PairTools:
         retransmits = number(extra.get("retransmits")) if isinstance(extra, dict) else None
         return Measurement(
             layer,
-            src,
-            dst,
+            source.node,
+            target.node,
             verdict,
             found if error is None else None,
             unit,
@@ -165,7 +162,7 @@ class PairTools:
             how(layer, self._options),
             src_addr=source.name,
             dst_addr=target.name,
-            attempts=self._context.attempt(str(layer), src, dst, source.name, target.name),
+            attempts=self._context.attempt(str(layer), source.node, target.node, source.name, target.name),
             error=error,
             raw=clean(str(value["raw"]), 4000) if value.get("raw") else None,
             extra=None if retransmits is None else {"retransmits": retransmits},
@@ -201,10 +198,9 @@ def ports_of(probe: str, inventory: Any) -> list[ToolPort]:
     if probe == "iperf3":
         rails = [place if one.rail is None else one.rail for place, one in enumerate(addresses)]
         return [ToolPort(one.address, rail, one.address) for one, rail in zip(addresses, rails, strict=True)]
-    found = []
-    listed = inventory.get("ib")
-    for place, port in enumerate(listed if isinstance(listed, list) else []):
-        if not isinstance(port, dict) or port.get("state") != "Active" or not isinstance(port.get("ca"), str):
+    ports = []
+    for place, port in enumerate(dicts(inventory.get("ib"))):
+        if port.get("state") != "Active" or not isinstance(port.get("ca"), str):
             continue
         # The tools meet over TCP: by the port's own interface, or any other where it has no address.
         own = next((one.address for one in addresses if one.nic and one.nic == port.get("netdev")), None)
@@ -212,8 +208,8 @@ def ports_of(probe: str, inventory: Any) -> list[ToolPort]:
         if meet is not None:
             which = port.get("port")
             number_ = which if isinstance(which, int) else 1
-            found.append(ToolPort(f"{port['ca']}:{number_}", place, meet, port["ca"], number_, _gid_index(port)))
-    return found
+            ports.append(ToolPort(f"{port['ca']}:{number_}", place, meet, port["ca"], number_, _gid_index(port)))
+    return ports
 
 
 def _gid_index(port: Message) -> int | None:

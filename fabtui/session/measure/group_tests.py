@@ -23,7 +23,8 @@ from fabtui.model.session_model import Model
 from fabtui.sanitize import clean, one_line
 from fabtui.session.measure.measurement_context import MeasurementContext
 from fabtui.session.measure.p2p_result import MAX_RAW, name_ranks, number
-from fabtui.session.ranks.gather import Failure, Gathering, GroupRequest, RankReport, failure
+from fabtui.session.ranks.gather import Failure, Gathering, GroupRequest, failure
+from fabtui.transport.link import Message
 from fabtui_node.protocol import ErrorKind
 
 #: Deadline (s) for a communicator to form while the ranks that prevent it are searched; usually far less.
@@ -32,6 +33,10 @@ FORM_DEADLINE = 6.0
 TRANSFER = 0.25
 #: Maximum number of transfers per event.
 _PART = 1024
+#: Largest number of nodes of which every pair is a group: 2,016 groups. Above, a node has up to three partners.
+EVERY_NODE_PAIR = 64
+#: Maximum number of rings that are taken from a node.
+_MOST_RINGS = 32
 
 
 class WorldTest(NamedTuple):
@@ -103,21 +108,21 @@ class WorldSweep:
         self._reported = {}
         return await self._form(ranks, pairs)
 
-    def _take_rows(self, ranks: frozenset[int], rank: int, report: RankReport) -> bool:
+    def _take_rows(self, ranks: frozenset[int], rank: int, report: Message) -> bool:
         if report.get("op") != "rows":
             return False
         self._context.report(self._new(rank, report.get("rows"), ranks, report))
         return True
 
-    def _new(self, rank: int, rows: Any, ranks: Set[int], report: RankReport) -> list[Measurement]:
+    def _new(self, rank: int, rows: Any, ranks: Set[int], report: Message) -> list[Measurement]:
         known = self._reported.setdefault(rank, set())
-        left, found = set(ranks - known), []
+        left, measurements = set(ranks - known), []
         for row in rows if isinstance(rows, list) else ():
             if (made := self._row(row, rank, left, report)) is not None:
                 left.discard(made[0])
                 known.add(made[0])
-                found.append(made[1])
-        return found
+                measurements.append(made[1])
+        return measurements
 
     async def _form(self, ranks: Sequence[int], pairs: PairArray | None = None) -> GroupRequest:
         request = self._request(ranks, pairs or PairArray())
@@ -220,7 +225,7 @@ class WorldSweep:
             **more,
         )
 
-    def _log_times(self, reports: dict[int, RankReport | None]) -> None:
+    def _log_times(self, reports: dict[int, Message | None]) -> None:
         """Log the time of the slowest rank for each phase: a communicator that forms slowly is a symptom."""
         times = [part for report in reports.values() if report and isinstance(part := report.get("seconds"), dict)]
         parts = []
@@ -261,7 +266,7 @@ class WorldSweep:
                 part = []
         return part
 
-    def _row(self, row: Any, rank: int, ranks: Set[int], report: RankReport) -> tuple[int, Measurement] | None:
+    def _row(self, row: Any, rank: int, ranks: Set[int], report: Message) -> tuple[int, Measurement] | None:
         """Return source and measurement of ``[src, dst, bytes, rate, ok, error, transport, kind]``; None if none."""
         if not isinstance(row, list) or len(row) < 7 or not isinstance(row[0], int):
             return None
@@ -282,7 +287,7 @@ class WorldSweep:
         return src, self._measurement(src, rank, verdict, error=error, raw=raw, **more)
 
     def _missing(
-        self, request: GroupRequest, reports: dict[int, RankReport | None], missing: Iterable[Pair]
+        self, request: GroupRequest, reports: dict[int, Message | None], missing: Iterable[Pair]
     ) -> Iterator[Measurement]:
         """Yield the transfers without a report: those in which both ranks were stuck, and those never begun."""
         stuck = {rank: report.get("at") for rank, report in reports.items() if report}
@@ -295,27 +300,19 @@ class WorldSweep:
             yield self._measurement(src, dst, verdict, error=why, extra={"error_kind": kind.value})
 
 
-def _with_rows_packed(report: RankReport) -> RankReport:
+def _with_rows_packed(report: Message) -> Message:
     """Return a report with compressed rows: all ranks report at about the same time."""
     if not isinstance(rows := report.get("rows"), list):
         return report
     return {**report, "rows": zlib.compress(json.dumps(rows).encode(), 1)}
 
 
-def _rows_of(report: RankReport | None) -> list[Any]:
+def _rows_of(report: Message | None) -> list[Any]:
     rows = (report or {}).get("rows")
     if not isinstance(rows, bytes):
         return []
     found: list[Any] = json.loads(zlib.decompress(rows))
     return found
-
-
-#: Largest number of nodes of which every pair is a group: 2,016 groups. Above, a node has up to three partners.
-EVERY_NODE_PAIR = 64
-
-
-#: Maximum number of rings that are taken from a node.
-_MOST_RINGS = 32
 
 
 class Group(NamedTuple):
@@ -376,9 +373,9 @@ def first_groups(endpoints: Sequence[Endpoint], nodes: Sequence[str], counts: Se
 def is_measured(model: Model, group: Group, kinds: Sequence[str], sizes: Sequence[int]) -> bool:
     """Return True if collectives over a group, with as many ranks, have good results of all sizes."""
     for kind in kinds:
-        found = model.history(COLLECTIVES[kind], group.src, group.dst)
+        results = model.history(COLLECTIVES[kind], group.src, group.dst)
         good = [
-            one for one in found if one.verdict is Verdict.OK and (one.extra or {}).get("ranks") == len(group.ranks)
+            one for one in results if one.verdict is Verdict.OK and (one.extra or {}).get("ranks") == len(group.ranks)
         ]
         if not {one.bytes for one in good}.issuperset(sizes):
             return False
@@ -446,7 +443,7 @@ def _measurement(
     )
 
 
-def _rings(reports: list[RankReport], count: int) -> list[list[int]] | None:
+def _rings(reports: list[Message], count: int) -> list[list[int]] | None:
     """Return the rings that a rank reported, if they are rings of all ranks; else None."""
     rings = next((rings for report in reports if (rings := report.get("rings"))), None)
     if not isinstance(rings, list) or len(rings) > _MOST_RINGS:
@@ -465,7 +462,7 @@ def _success(
     group: Group,
     size: int,
     seconds: float,
-    reports: list[RankReport],
+    reports: list[Message],
 ) -> dict[str, Any]:
     count = len(group.ranks)
     fastest = [value for report in reports if (value := number(report.get("fastest")))]

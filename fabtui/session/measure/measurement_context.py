@@ -95,13 +95,12 @@ class MeasurementContext:
         gloo = False
         for rank in ranks:
             host = self.host_of(rank)
-            members[rank] = StoreMember(host.node, host.address_of(rank), host.reported)
+            members[rank] = StoreMember(host.node, host.address_of(rank), host.admission.reported)
             gloo = host.engine.name == "gloo"
         self.store.begin(self._prefix(number), members, gloo=gloo)
         return number
 
     def forget(self, number: int) -> None:
-        """Remove the keys of an ended test from the store."""
         self.store.forget(self._prefix(number))
 
     def _prefix(self, number: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
 import time
 from collections import Counter
@@ -177,41 +176,40 @@ class MeasurementRunner:
         Returns:
             The dead paths: ordered pairs of nodes, each with the error and whether it was a timeout.
         """
-        live = [host for host in self._context.hosts.values() if host.numbers and host.port and host.address]
-        nodes, count = {host.node: at for at, host in enumerate(live)}, len(live)
-        # One byte per ordered pair without an answer, as hundreds of nodes have many.
-        missing = bytearray(count**2)
+        live = {host.node: host for host in self._context.hosts.values() if host.numbers and host.port and host.address}
         ends = self._context.endpoints
-        for a, b in {(nodes.get(ends[a].node), nodes.get(ends[b].node)) for a, b in pairs}:
-            if a is not None and b is not None and a != b:
-                missing[a * count + b] = missing[b * count + a] = 1
+        # Peers that a node has not reported about.
+        missing: dict[str, dict[str, None]] = {node: {} for node in live}
+        for here, there in {(ends[a].node, ends[b].node) for a, b in pairs}:
+            if here in live and there in live and here != there:
+                missing[here][there] = missing[there][here] = None
         dead: dict[tuple[str, str], tuple[str, bool]] = {}
         # Each entry is sent to several others and kept once.
-        entries = [{"node": host.node, "address": host.address, "port": host.port} for host in live]
+        entries = {node: {"node": node, "address": host.address, "port": host.port} for node, host in live.items()}
         until = asyncio.get_running_loop().time() + deadline + REACH_GRACE
-        async with HostReports(live) as reports:
-            for at, host in enumerate(live):
-                if peers := [*itertools.compress(entries, missing[at * count : (at + 1) * count])]:
-                    host.send({"op": "reach", "peers": peers, "deadline": deadline})
-            while 1 in missing and (left := until - asyncio.get_running_loop().time()) > 0:
+        async with HostReports(live.values()) as reports:
+            for node, peers in missing.items():
+                if peers:
+                    live[node].send({"op": "reach", "peers": [entries[peer] for peer in peers], "deadline": deadline})
+            while any(missing.values()) and (left := until - asyncio.get_running_loop().time()) > 0:
                 for report in await reports.take(left):
-                    first = nodes[report.host.node] * count
+                    node = report.host.node
                     if isinstance(report, HostLost):
                         report.host.lose(report.text)
-                        missing[first : first + count] = bytes(count)
+                        missing[node].clear()
                     elif isinstance(report, HostMessage) and report.message.get("op") == "reach":
-                        node, peer, message = report.host.node, str(report.message.get("node")), report.message
-                        if peer not in nodes or not missing[first + nodes[peer]]:
+                        peer, message = str(report.message.get("node")), report.message
+                        if peer not in missing[node]:
                             continue
-                        missing[first + nodes[peer]] = 0
+                        del missing[node][peer]
                         if message.get("ok") is not True:
                             text = one_line(str(message.get("error") or "no TCP connection"), 500)
                             dead[node, peer] = (text, message.get("timeout") is True)
                             self._pump.log("warning", f"no TCP from {node} to {peer}: {text}", node)
-        names = list(nodes)
-        for a, b in (divmod(at, count) for at, is_open in enumerate(missing) if is_open):
-            text = f"the check of the path to {names[b]} gave no answer within {deadline:.0f} s"
-            dead[names[a], names[b]] = (text, True)
+        for node, peers in missing.items():
+            for peer in peers:
+                text = f"the check of the path to {peer} gave no answer within {deadline:.0f} s"
+                dead[node, peer] = (text, True)
         return dead
 
     async def _world(self, ranks: list[int], wanted: PairSet) -> None:
@@ -282,8 +280,8 @@ class MeasurementRunner:
                 # On other interfaces than those that were checked.
                 left.append((a, b))
                 continue
-            found = {(s, d): dead.get((s.node, d.node)) for s, d in (ends, ends[::-1])}
-            first = next((result for result in found.values() if result), None)
+            paths = {(s, d): dead.get((s.node, d.node)) for s, d in (ends, ends[::-1])}
+            first = next((result for result in paths.values() if result), None)
             if first is None:
                 left.append((a, b))
                 continue
@@ -303,7 +301,7 @@ class MeasurementRunner:
                         attempts=self._context.attempt("p2p", str(s), str(d)),
                         error=f"connect: {result[0]}" if result else f"connect: the return path is dead: {first[0]}",
                     )
-                    for (s, d), result in found.items()
+                    for (s, d), result in paths.items()
                 ]
             )
         return PairArray(left)
@@ -403,13 +401,11 @@ class MeasurementRunner:
             self._pump.log("info", f"tested again, with no other traffic: {count(len(dead), 'dead pair')}")
             await self._run_pairs(dead, self._largest, share=DEAD_SHARE)
             await self._pump.flush()
-            dead = [pair for pair in dead if self._was_closed(*pair)]
+            results = {pair: results_of(self._model, *pair) for pair in dead}
+            lost = ErrorKind.PEER_LOST.value
+            dead = [p for p in dead if any((one.extra or {}).get("error_kind") == lost for one in results[p])]
             if not dead:
                 return
-
-    def _was_closed(self, a: int, b: int) -> bool:
-        found = results_of(self._model, a, b)
-        return any((one.extra or {}).get("error_kind") == ErrorKind.PEER_LOST.value for one in found)
 
     def _named(self, pairs: Sequence[Pair], what: str = "slow pair") -> str:
         """Return the number of pairs, and their names if they are few."""

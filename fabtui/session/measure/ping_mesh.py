@@ -36,6 +36,23 @@ _HEADERS = {4: 28, 6: 48}
 _LARGEST = 65_535
 #: Minimum MTU; smaller values are ignored.
 _MIN_MTU = 576
+COUNT = 3
+WAIT = 1.0
+#: Maximum round trip (s) of the first echoes; slower targets are asked again.
+FIRST_WAIT = 0.5
+#: Number and interval (s) of the echoes that distinguish a lossy path from one accidental loss.
+LOSS_COUNT = 20
+LOSS_PERIOD = 0.05
+WHOLE_COUNT = 2
+WHOLE_COUNT_AGAIN = 5
+#: Packet sizes (bytes) to try below the MTU: usual in clouds, InfiniBand, Ethernet and tunnels, and IPv6's minimum.
+LADDER = (8900, 4096, 2044, 1500, 1450, 1400, 1280)
+#: Maximum number of failed large echoes per node that are examined; the others have the same cause.
+MAX_EXAMINED = 64
+#: Maximum number of targets whose printed output is kept even if they pass.
+MAX_RAW_TARGETS = 5000
+#: Payload (bytes) of an echo where none is asked for.
+SMALL = 56
 
 
 class Address(NamedTuple):
@@ -57,7 +74,6 @@ class Address(NamedTuple):
 
 
 def header_bytes(address: str) -> int:
-    """Return the length of the headers of an echo or a datagram."""
     return _HEADERS[6 if ":" in address else 4]
 
 
@@ -120,18 +136,18 @@ def addresses_of(inventories: Mapping[str, Any]) -> dict[str, list[Address]]:
     An address whose interface is down counts if the same network is up on another node: a cable may be unplugged.
     """
     listed = {node: inventory if isinstance(inventory, dict) else {} for node, inventory in inventories.items()}
-    found = {node: _listed(inventory, "data_addresses", up=True) for node, inventory in listed.items()}
+    addresses = {node: _listed(inventory, "data_addresses", up=True) for node, inventory in listed.items()}
     networks = {node: _networks(inventory) for node, inventory in listed.items()}
-    alive = {networks[node][one.address] for node in listed for one in found[node] if one.address in networks[node]}
+    alive = {networks[node][one.address] for node in listed for one in addresses[node] if one.address in networks[node]}
     for node, inventory in listed.items():
         down = _listed(inventory, "down_addresses", up=False)
-        found[node] += [one for one in down if networks[node].get(one.address) in alive]
-    return found
+        addresses[node] += [one for one in down if networks[node].get(one.address) in alive]
+    return addresses
 
 
 def _listed(inventory: Entry, name: str, *, up: bool) -> list[Address]:
     mtus = {str(nic.get("name")): nic.get("mtu") for nic in dicts(inventory.get("nics"))}
-    found = []
+    addresses = []
     for entry in dicts(inventory.get(name)):
         address, nic = entry.get("address"), entry.get("nic")
         try:
@@ -140,20 +156,20 @@ def _listed(inventory: Entry, name: str, *, up: bool) -> list[Address]:
             continue
         nic = nic if isinstance(nic, str) else ""
         family = 6 if entry.get("family") == 6 else 4
-        found.append(Address(str(address), family, whole(entry.get("rail")), nic, whole(mtus.get(nic)), up))
-    return found
+        addresses.append(Address(str(address), family, whole(entry.get("rail")), nic, whole(mtus.get(nic)), up))
+    return addresses
 
 
 def _networks(inventory: Entry) -> dict[str, str]:
-    found = {}
+    networks = {}
     for nic in dicts(inventory.get("nics")):
         for entry in dicts(nic.get("addresses")):
             try:
                 interface = ipaddress.ip_interface(f"{entry.get('address')}/{entry.get('prefix')}")
             except ValueError:
                 continue
-            found[str(interface.ip)] = str(interface.network)
-    return found
+            networks[str(interface.ip)] = str(interface.network)
+    return networks
 
 
 def targets_between(
@@ -169,13 +185,13 @@ def targets_between(
     pairs = [(i, j) for i in range(len(nodes)) for j in range(len(nodes)) if i != j and {nodes[i], nodes[j]} & fresh]
 
     def between(i: int, j: int, thin: bool) -> list[Target]:
-        found = [
+        targets = [
             Target(nodes[i], here, nodes[j], there)
             for here in addresses.get(nodes[i], [])
             for there in addresses.get(nodes[j], [])
             if here.family == there.family
         ]
-        return _thinned(found) if thin else found
+        return _thinned(targets) if thin else targets
 
     counts = [Counter(address.family for address in addresses.get(node, [])) for node in nodes]
     total = sum(counts[i][family] * counts[j][family] for i, j in pairs for family in _HEADERS)
@@ -202,24 +218,6 @@ def _distances(count: int, share: float) -> set[int]:
     near = {1 + round(step * at) for at in range(half)}
     return {distance for one in near for distance in (one, count - one)}
 
-
-COUNT = 3
-WAIT = 1.0
-#: Maximum round trip (s) of the first echoes; slower targets are asked again.
-FIRST_WAIT = 0.5
-#: Number and interval (s) of the echoes that distinguish a lossy path from one accidental loss.
-LOSS_COUNT = 20
-LOSS_PERIOD = 0.05
-WHOLE_COUNT = 2
-WHOLE_COUNT_AGAIN = 5
-#: Packet sizes (bytes) to try below the MTU: usual in clouds, InfiniBand, Ethernet and tunnels, and IPv6's minimum.
-LADDER = (8900, 4096, 2044, 1500, 1450, 1400, 1280)
-#: Maximum number of failed large echoes per node that are examined; the others have the same cause.
-MAX_EXAMINED = 64
-#: Maximum number of targets whose printed output is kept even if they pass.
-MAX_RAW_TARGETS = 5000
-#: Payload (bytes) of an echo where none is asked for.
-SMALL = 56
 
 #: Targets, each with the payload in bytes, or None for the usual one.
 Asked = list[tuple[Target, int | None]]
@@ -328,12 +326,12 @@ class PingMesh(MeshTest):
         still = [pair for pair in bad if pair[0] in lossy]
         await self._ask_whole(still, count=LOSS_COUNT, period=LOSS_PERIOD)
         await self._pump.flush()
-        found = []
+        explained = []
         for target, _ in chosen:
             m = self._latest(Layer.MTU, target)
             if m is not None and m.verdict in (Verdict.TIMEOUT, Verdict.FAILED):
-                found.append(_explained(m, passed.get(target)))
-        self._report(found)
+                explained.append(_explained(m, passed.get(target)))
+        self._report(explained)
         await self._pump.flush()
 
     async def _ask(self, asked: Asked, plan: Message, read: Read) -> None:
@@ -352,14 +350,14 @@ class PingMesh(MeshTest):
 
             def take(value: Message, waiting: dict[Any, tuple[Target, int | None]] = open_targets) -> None:
                 rows = value.get("rows")
-                found = []
+                measurements = []
                 for row in rows if isinstance(rows, list) else []:
                     key = key_of(row)
                     pair = waiting.pop((key, row["size"]), None) if key and isinstance(row.get("size"), int) else None
                     pair = pair or (waiting.pop((key, None), None) if key else None)
                     if pair is not None and (m := read(row, *pair)) is not None:
-                        found.append(m)
-                self._report(found)
+                        measurements.append(m)
+                self._report(measurements)
 
             why = await self._request(node, part, plan, take)
             self._report(m for target, size in open_targets.values() if (m := read(why, target, size)) is not None)
@@ -379,17 +377,17 @@ class PingMesh(MeshTest):
 
 
 def _first_of_each(asked: Asked, most: int) -> Asked:
-    counted: dict[str, int] = {}
+    counted = Counter[str]()
     kept = []
     for pair in asked:
-        counted[pair[0].node] = counted.get(pair[0].node, 0) + 1
+        counted[pair[0].node] += 1
         if counted[pair[0].node] <= most:
             kept.append(pair)
     return kept
 
 
 def _explained(m: Measurement, payload: int | None) -> Measurement:
-    extra = dict(m.extra or {})
+    extra = m.extra or {}
     narrow = extra.get("path_mtu")
     text = f"{extra.get('payload')} bytes do not pass"
     if payload is not None:
@@ -403,7 +401,6 @@ def _explained(m: Measurement, payload: int | None) -> Measurement:
 
 
 def key_of(row: Any) -> Key | None:
-    """Return the key of a row's target, or None."""
     if not isinstance(row, dict):
         return None
     key = row.get("id"), row.get("src"), row.get("dst")
@@ -483,7 +480,6 @@ def read_whole(row: Mapping[str, Any], target: Target, payload: int, attempts: i
 
 
 def raw_of(row: Mapping[str, Any]) -> str | None:
-    """Return the output of the tool, sanitised and truncated."""
     return clean(str(row["raw"]), 2000) if row.get("raw") else None
 
 

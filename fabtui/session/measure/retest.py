@@ -49,7 +49,6 @@ async def bad_pairs(
 
 
 def results_of(model: Model, a: int, b: int) -> list[Measurement]:
-    """Return the latest results of the directions of a pair, as far as it was tested."""
     names = str(model.endpoints[a]), str(model.endpoints[b])
     return [m for src, dst in (names, names[::-1]) if (m := model.latest(Layer.P2P, src, dst)) is not None]
 
@@ -58,18 +57,18 @@ def is_tested(model: Model, layer: Layer, a: int, b: int, asked: int | None = No
     """Return True if both directions of a pair have a good or a slow result, of a message size if one is ``asked``."""
     names = str(model.endpoints[a]), str(model.endpoints[b])
     for src, dst in (names, names[::-1]):
-        found = model.latest(layer, src, dst)
-        if found is None or (src, dst) in model.untested or model.verdict(found) not in (Verdict.OK, Verdict.SLOW):
+        last = model.latest(layer, src, dst)
+        if last is None or (src, dst) in model.untested or model.verdict(last) not in (Verdict.OK, Verdict.SLOW):
             return False
-        if asked is not None and found.asked_bytes != asked:
+        if asked is not None and last.asked_bytes != asked:
             return False
     return True
 
 
 def _passes(model: Model, a: int, b: int, since: float = float("-inf")) -> bool:
     """Return True if both directions of a pair were tested after a time and are ok."""
-    found = results_of(model, a, b)
-    return len(found) == 2 and all(m.time > since and model.verdict(m) is Verdict.OK for m in found)
+    results = results_of(model, a, b)
+    return len(results) == 2 and all(m.time > since and model.verdict(m) is Verdict.OK for m in results)
 
 
 def partners_of(model: Model, pair: Pair, since: float | None = None, *, fatal: bool = False) -> Partners:

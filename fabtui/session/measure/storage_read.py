@@ -51,7 +51,6 @@ class StorageRead:
             self._pump.log("info", f"storage: {len(rates)} nodes read at once: {text}")
 
     async def _read(self, node: str, share: float) -> Message | str:
-        """Return what a node measured, or why it could not."""
         args = {"path": self._path, "bytes": MOST, "seconds": SECONDS, "share": share}
         try:
             return await self._clients[node].probe("storage", args, SECONDS + GRACE)

@@ -23,8 +23,6 @@ _MAX_REPORTS = 256
 #: Interval (s) at which deadlines are checked.
 _TICK = 0.5
 
-RankReport = dict[str, Any]
-
 
 @dataclass(slots=True)
 class GroupRequest:
@@ -36,15 +34,15 @@ class GroupRequest:
     #: Returns the part of the message that only one node gets.
     for_node: Callable[[str], Message] = lambda node: {}
     #: Processes a report of a rank at once; returns False if it is to be kept.
-    take: Callable[[int, RankReport], bool] = lambda rank, report: False
-    keep: Callable[[RankReport], RankReport] = lambda report: report  #: Returns the part of a report that is kept.
+    take: Callable[[int, Message], bool] = lambda rank, report: False
+    keep: Callable[[Message], Message] = lambda report: report  #: Returns the part of a report that is kept.
     number: int = 0
     due: float = 0.0
     aborted: bool = False
     hung: bool = False  #: Whether a rank did not respond to the abort of the request.
     free: set[int] = field(default_factory=set)
     #: Messages of each rank about the request, in order.
-    reports: dict[int, list[RankReport]] = field(default_factory=dict)
+    reports: dict[int, list[Message]] = field(default_factory=dict)
     gone: dict[int, str] = field(default_factory=dict)  #: Why a rank gave no report: its rank host or node was lost.
     began: float = 0.0
     #: Whether a rank host ended in which another test had failed before, which may be the reason.
@@ -55,7 +53,6 @@ class GroupRequest:
         self.members = frozenset(self.ranks)
 
     def reset(self) -> None:
-        """Forget how it ended, to be run again."""
         self.aborted = self.hung = self.spoiled = False
         for known in (self.free, self.reports, self.gone):
             known.clear()
@@ -63,10 +60,10 @@ class GroupRequest:
     def message_for(self, node: str) -> Message:
         return {**self.message, **self.for_node(node), "id": self.number}
 
-    def last_reports(self, op: str, **fields: Any) -> dict[int, RankReport | None]:
+    def last_reports(self, op: str, **fields: Any) -> dict[int, Message | None]:
         """Return the last report of each rank with an operation and further fields, or None."""
         wanted = {"op": op, **fields}
-        found: dict[int, RankReport | None] = {}
+        found: dict[int, Message | None] = {}
         for rank in self.ranks:
             matching = (m for m in reversed(self.reports.get(rank, [])) if all(m.get(k) == wanted[k] for k in wanted))
             found[rank] = next(matching, None)
@@ -81,13 +78,13 @@ class Failure(NamedTuple):
     kind: ErrorKind
 
 
-def failure(request: GroupRequest, reports: Mapping[int, RankReport | None], names: Sequence[object]) -> Failure:
+def failure(request: GroupRequest, reports: Mapping[int, Message | None], names: Sequence[object]) -> Failure:
     """Return why a request failed, by the rank whose error explains most."""
     bad = [(rank, report) for rank, report in reports.items() if report is None or report.get("ok") is not True]
     if not bad:
         return Failure("every rank passed, but not every transfer was reported", False, ErrorKind.NO_REPORT)
 
-    def explains_less(found: tuple[int, RankReport | None]) -> tuple[bool, bool, bool]:
+    def explains_less(found: tuple[int, Message | None]) -> tuple[bool, bool, bool]:
         # A rank with a reason comes before those that waited for it, were cancelled, or did not report.
         report = found[1] or {}
         return found[1] is None, ErrorKind.of(report.get("error_kind")) in CONSEQUENCES, bool(report.get("timeout"))

@@ -136,28 +136,15 @@ class RankHost:
         self.halted = False  #: Whether its process is known to be stopped (SIGSTOP).
         self._standing_by = False
         self._restart: asyncio.Task[None] | None = None
-        self._admission = admission
+        self.admission = admission
+        self._config = process_config(engine.name)
         self._store = store
         self._ready: asyncio.Future[Message] | None = None  #: Its report of a start that is under way.
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def limits(self) -> str:
-        """Limits of the login that may be the reason of its end, see `Admission`."""
-        return self._admission.limits
-
-    @property
-    def reported(self) -> frozenset[str]:
-        return self._admission.reported
-
-    @property
     def ready(self) -> bool:
-        """Return True if it runs and can be used."""
         return not (self.process == 0 or self.starting or self.stopped or self.down or self.broken)
-
-    @property
-    def _config(self) -> Message:
-        return process_config(self.engine.name)
 
     @property
     def numbers(self) -> list[int]:
@@ -176,11 +163,11 @@ class RankHost:
         try:
             async with asyncio.timeout(START_DEADLINE + GRACE):
                 self._standing_by = False
-                await self.client.spawn(self._config, self.engine.env, self._admission.argv, SPAWN_DEADLINE)
+                await self.client.spawn(self._config, self.engine.env, self.admission.argv, SPAWN_DEADLINE)
                 await self.client.rank(self._init(world))
                 ready = await self._ready
         except ProbeFailed as failed:
-            self.broken = failed.text.removesuffix(self.limits) + self.limits
+            self.broken = failed.text.removesuffix(self.admission.limits) + self.admission.limits
             return
         except TimeoutError:
             self.broken = f"the ranks were not ready within {START_DEADLINE:.0f} s"
@@ -220,7 +207,7 @@ class RankHost:
             "address": self.address,
             "timeout": self.engine.timeout,
             "start_deadline": START_DEADLINE,
-            "library": self._admission.library,
+            "library": self.admission.library,
             "largest": self.engine.largest,
             "ranks": [
                 {"rank": e.number, "index": e.index, "uuid": e.uuid, "address": self._addresses.get(e.number)}
@@ -260,7 +247,7 @@ class RankHost:
         """Keep a process on the node for the next start, with everything done that needs no GPU; or end it."""
         if self._standing_by != on and self.client.lost is None:
             self._standing_by = on
-            self._begin(self.client.stand_by(self._config, self.engine.env, self._admission.argv, on=on))
+            self._begin(self.client.stand_by(self._config, self.engine.env, self.admission.argv, on=on))
 
     async def leave_down(self) -> None:
         """Make sure that it has ended, and do not restart it."""
@@ -274,7 +261,6 @@ class RankHost:
             self._restart.cancel()
 
     async def stop(self) -> None:
-        """End it; its ranks release their resources."""
         self.stopped = True
         self.cancel_start()
         self.stand_by(on=False)
@@ -338,7 +324,6 @@ class RankHost:
             self.broken = text
 
     def send(self, message: Message) -> None:
-        """Send a message soon, together with others; the loss of the node is reported elsewhere."""
         self.client.post(message)
 
     def send_late(self, build: Callable[[], Message]) -> None:
@@ -394,7 +379,6 @@ class HostReports:
             await asyncio.gather(self._checking, return_exceptions=True)
 
     def put(self, report: Report) -> None:
-        """Add a report to the queue, or pass it on."""
         if self._at_once is not None and not self._queue and isinstance(report, HostMessage):
             self._at_once(report)
         else:

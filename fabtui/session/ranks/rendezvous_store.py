@@ -11,10 +11,8 @@ import asyncio
 import base64
 import ipaddress
 import json
-import math
 import re
 import struct
-from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -45,10 +43,24 @@ _FORGIVEN = 50.0
 #: ``add`` counts ranks.
 _MAX_COUNT = 1 << 53
 MAX_WAIT = 600.0
-#: Minimum time (s) between two searches for requests whose time is over.
-_TICK = 0.02
 
 Answer = Callable[[Message], object]
+#: Keys that name their writer: a rank; the ends of a direction, or of both; the first rank of a communicator of NCCL;
+#: the place among the ranks of a process group of gloo.
+_OF_RANK = re.compile(r"(?:hello|here)/(\d{1,9})")
+_OF_END = re.compile(r"(?:(\d{1,9})>(\d{1,9})|both)/(?:end/(src|dst)|refused)")
+_OF_FIRST = re.compile(r"(?:link\d{1,9}|(group))/id")
+_ADDRESSES = re.compile(r"(?:link\d{1,9}|group)/0/\d{1,9}")
+_OF_PLACE = re.compile(r"(?:link\d{1,9}|(group))/0/(?:rank_)?(\d{1,9})")
+#: Keys of communicators: the id that we make, and what torch writes for itself.
+_OF_COMMUNICATOR = re.compile(r"(?:link\d{1,9}|group)/.*", re.DOTALL)
+#: ``ncclUniqueId``, and where its socket address begins: behind a random number since NCCL 2.16.
+_ID_SIZE, _ID_PLACES = 128, (8, 0)
+#: ``AF_INET`` and ``AF_INET6``: where the address begins behind the family, and its size.
+_IN_SOCKADDR = {2: (4, 4), 10: (8, 16)}
+#: ``sockaddr_storage`` and a sequence number.
+_GLOO_ADDRESS = 136
+_WORD = struct.Struct("<Q")
 
 
 class StoreMember(NamedTuple):
@@ -69,17 +81,6 @@ class _Late(Exception):
 
 class _Full(Exception):
     """No room for a value."""
-
-
-#: Keys that name their writer: a rank; the ends of a direction, or of both; the first rank of a communicator of NCCL;
-#: the place among the ranks of a process group of gloo.
-_OF_RANK = re.compile(r"(?:hello|here)/(\d{1,9})")
-_OF_END = re.compile(r"(?:(\d{1,9})>(\d{1,9})|both)/(?:end/(src|dst)|refused)")
-_OF_FIRST = re.compile(r"(?:link\d{1,9}|(group))/id")
-_ADDRESSES = re.compile(r"(?:link\d{1,9}|group)/0/\d{1,9}")
-_OF_PLACE = re.compile(r"(?:link\d{1,9}|(group))/0/(?:rank_)?(\d{1,9})")
-#: Keys of communicators: the id that we make, and what torch writes for itself.
-_OF_COMMUNICATOR = re.compile(r"(?:link\d{1,9}|group)/.*", re.DOTALL)
 
 
 class _Test:
@@ -143,12 +144,6 @@ class _Test:
             raise _Refused("an address that is not its own")
 
 
-#: ``ncclUniqueId``, and where its socket address begins: behind a random number since NCCL 2.16.
-_ID_SIZE, _ID_PLACES = 128, (8, 0)
-#: ``AF_INET`` and ``AF_INET6``: where the address begins behind the family, and its size.
-_IN_SOCKADDR = {2: (4, 4), 10: (8, 16)}
-
-
 def _address_in(value: str) -> IPv4Address | IPv6Address | None:
     """Return the address in an id of NCCL, None if a value is not an id: without one, a rank writes why."""
     try:
@@ -184,11 +179,6 @@ def _check_hello(value: str, address: str | None) -> None:
         raise _Refused("an address that is not its own")
 
 
-#: ``sockaddr_storage`` and a sequence number.
-_GLOO_ADDRESS = 136
-_WORD = struct.Struct("<Q")
-
-
 def _check_gloo(value: str, address: str) -> None:
     """Raise `_Refused` for what gloo would read beyond its end, or for an address of another node.
 
@@ -201,15 +191,15 @@ def _check_gloo(value: str, address: str) -> None:
     except ValueError:
         raise _Refused("no addresses of gloo") from None
     if len(data) % _GLOO_ADDRESS == 0 and data:
-        found = [data[at : at + _GLOO_ADDRESS] for at in range(0, len(data), _GLOO_ADDRESS)]
+        addresses = [data[at : at + _GLOO_ADDRESS] for at in range(0, len(data), _GLOO_ADDRESS)]
     else:
         name, at = _sized(data, 0)
         one, at = _sized(data, at)
         if len(name) > 256 or len(one) != _GLOO_ADDRESS or (len(data) - at) % _WORD.size:
             raise _Refused("no addresses of gloo")
-        found = [one]
+        addresses = [one]
     start = 4 if len(own) == 4 else 8
-    if any(one[start : start + len(own)] != own for one in found):
+    if any(one[start : start + len(own)] != own for one in addresses):
         raise _Refused("an address that is not its own")
 
 
@@ -234,7 +224,7 @@ class _Waiting:
     test: _Test
     keys: list[str]
     returns_value: bool
-    deadline: float
+    timer: asyncio.TimerHandle | None = None
 
 
 class StoreServer:
@@ -242,9 +232,8 @@ class StoreServer:
 
     def __init__(self) -> None:
         self._tests: dict[str, _Test] = {}
-        #: Ended tests by the hashes of their prefixes, and these by the second of their end: there are thousands.
-        self._ended: set[int] = set()
-        self._ended_in: dict[int, array[int]] = {}
+        #: Times at which tests ended, by prefix, the earliest first.
+        self._ended: dict[str, float] = {}
         #: What is remembered of them: one object, as there are thousands.
         self._over = _Test({}, gloo=False)
         self._over.open = False
@@ -253,9 +242,6 @@ class StoreServer:
         self._keys = self._size = 0
         self._waiting: dict[str, list[_Waiting]] = {}
         self._asking: Counter[str] = Counter()
-        #: One timer for all waiting requests, and when it is due: there are thousands of them a second.
-        self._timer: asyncio.TimerHandle | None = None
-        self._due = math.inf
 
     def begin(self, prefix: str, members: Mapping[int, StoreMember], *, gloo: bool) -> None:
         """Let the ranks of a test use the keys that begin with ``epoch/id/``, until `forget`."""
@@ -281,8 +267,8 @@ class StoreServer:
                 if missing := [key for key in reversed(keys) if key not in test.values]:
                     # Without an answer, the rank that asks runs into its own deadline.
                     if self._asking[node] < MAX_WAITING:
-                        deadline = asyncio.get_running_loop().time() + _seconds(request.get("timeout"))
-                        self._wait(_Waiting(node, number, answer, test, missing, command != "wait", deadline))
+                        waiting = _Waiting(node, number, answer, test, missing, command != "wait")
+                        self._wait(waiting, _seconds(request.get("timeout")))
                     return
                 value = True if command == "wait" else test.values[keys[0]]
             else:
@@ -305,7 +291,7 @@ class StoreServer:
         if command == "swap":
             keys.append(str(request["peer"]))
         prefix = _prefix(keys[0]) if keys else ""
-        test = self._tests.get(prefix) or (self._over if hash(prefix) in self._ended else None)
+        test = self._tests.get(prefix) or (self._over if prefix in self._ended else None)
         if test is None or node not in test.left or not all(key.startswith(prefix) for key in keys):
             raise _Refused("a test of other nodes")
         test.left[node] -= len(keys)
@@ -383,17 +369,10 @@ class StoreServer:
         self._size -= _A_KEY + len(key) + (len(value) if isinstance(value, str) else 0)
         return True
 
-    def _wait(self, waiting: _Waiting) -> None:
+    def _wait(self, waiting: _Waiting, seconds: float) -> None:
         self._asking[waiting.node] += 1
         self._waiting.setdefault(waiting.keys[-1], []).append(waiting)
-        if waiting.deadline < self._due:
-            self._set_timer(waiting.deadline)
-
-    def _set_timer(self, due: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._due = due
-        self._timer = None if due == math.inf else asyncio.get_running_loop().call_at(due, self._expire)
+        waiting.timer = asyncio.get_running_loop().call_later(seconds, self._expire, waiting)
 
     def _wake(self, waiting: _Waiting) -> None:
         """Answer a request whose key is there, or let it wait for the next missing one."""
@@ -404,25 +383,20 @@ class StoreServer:
         if waiting.keys:
             self._waiting.setdefault(waiting.keys[-1], []).append(waiting)
             return
-        self._asking[waiting.node] -= 1
-        waiting.answer(_reply(waiting.number, values[key] if waiting.returns_value else True))
+        self._end(waiting, values[key] if waiting.returns_value else True)
 
-    def _expire(self) -> None:
-        now = asyncio.get_running_loop().time()
-        left: dict[str, list[_Waiting]] = {}
-        over: list[_Waiting] = []
-        for key, some in self._waiting.items():
-            for waiting in some:
-                if waiting.deadline <= now:
-                    over.append(waiting)
-                else:
-                    left.setdefault(key, []).append(waiting)
-        self._waiting = left
-        earliest = min((waiting.deadline for some in left.values() for waiting in some), default=math.inf)
-        self._set_timer(max(earliest, now + _TICK))
-        for waiting in over:
-            self._asking[waiting.node] -= 1
-            waiting.answer(_reply(waiting.number, error="timeout"))
+    def _end(self, waiting: _Waiting, value: Any = None, error: str | None = None) -> None:
+        if waiting.timer is not None:
+            waiting.timer.cancel()
+        self._asking[waiting.node] -= 1
+        waiting.answer(_reply(waiting.number, value, error))
+
+    def _expire(self, waiting: _Waiting) -> None:
+        left = self._waiting[waiting.keys[-1]]
+        left.remove(waiting)
+        if not left:
+            del self._waiting[waiting.keys[-1]]
+        self._end(waiting, error="timeout")
 
     def forget(self, prefix: str) -> None:
         """Drop all keys that begin with a prefix ``epoch/id/``: their pair or group has ended."""
@@ -432,23 +406,21 @@ class StoreServer:
             for name, count in test.left.items():
                 # Its nodes may still ask for as much as it could.
                 self._over.left[name] = max(count, self._over.left.get(name, 0))
-            second = int(asyncio.get_running_loop().time())
-            self._ended.add(hash(prefix))
-            self._forget_ended(second)
-            self._ended_in.setdefault(second, array("q")).append(hash(prefix))
-
-    def _forget_ended(self, second: int) -> None:
-        """Forget tests that ended long ago, or before very many others."""
-        while self._ended_in:
-            earliest = next(iter(self._ended_in))
-            if second - earliest < _REMEMBERED_FOR and len(self._ended) + len(self._tests) <= _REMEMBERED:
-                return
-            self._ended.difference_update(self._ended_in.pop(earliest))
+            now = asyncio.get_running_loop().time()
+            # Forget tests that ended long ago, or before very many others.
+            while self._ended and (
+                now - next(iter(self._ended.values())) >= _REMEMBERED_FOR
+                or len(self._ended) + len(self._tests) >= _REMEMBERED
+            ):
+                del self._ended[next(iter(self._ended))]
+            self._ended[prefix] = now
 
     def close(self) -> None:
+        for waiting in [waiting for listed in self._waiting.values() for waiting in listed]:
+            if waiting.timer is not None:
+                waiting.timer.cancel()
         self._waiting.clear()
         self._asking.clear()
-        self._set_timer(math.inf)
 
 
 #: What a request without keys is about.

@@ -7,8 +7,8 @@ import base64
 import contextlib
 import json
 import zlib
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from fabtui.diagnosis.running_job.flight_recorder import FlightDump, flight_dump
 from fabtui.diagnosis.running_job.plain_pickle import READER, NotPlain, json_of
@@ -18,86 +18,32 @@ from fabtui.sanitize import one_line
 from fabtui.session.node_client import NodeClient, ProbeFailed
 from fabtui.transport.link import Message
 
-#: Nodes that are asked at the same time.
-TOGETHER = 8
 #: Maximum size (characters) of the texts of all parts of an answer, and what a part counts besides.
 MOST_TEXT = 128 << 20
 _A_PART = 1000
+#: Maximum size (bytes) of a dump.
+_MOST_BYTES = 64 << 20
+#: Maximum time (s) in which the dumps of one node are read.
+_READING = 60.0
 
 
 class Reply(NamedTuple):
-    """Answer of a node: the value and the parts of the probe, or why it gave no answer (``problem``, ``hint``).
-
-    ``backend`` is how it was reached; "" if it was not.
-    """
+    """Answer of a node: the value and the parts of the probe, or why it gave no answer (``problem``)."""
 
     node: str
     value: Message | None
     parts: list[Message]
     problem: str = ""
-    hint: str = ""
-    backend: str = ""
 
 
 #: Returns the open link to a node, or raises ProbeFailed.
 ClientOf = Callable[[str], Awaitable[NodeClient]]
 
 
-#: Returns the answers of nodes to a probe with arguments and a deadline (s), up to one that is enough.
-AskNodes = Callable[[Sequence[str], str, Message, float, Callable[[Reply], bool]], Awaitable[list[Reply]]]
-
-
-def over_open_links(client_of: ClientOf, job: str) -> AskNodes:
-    """Return an asker that uses open links. It asks about one Slurm job only."""
-
-    async def ask(
-        nodes: Sequence[str], probe: str, args: Message, deadline: float, enough: Callable[[Reply], bool]
-    ) -> list[Reply]:
-        args = {**args, "job": job}
-        return await _in_groups(nodes, enough, lambda node: ask_node(client_of, node, probe, args, deadline))
-
-    return ask
-
-
 async def ask_node(
     client_of: ClientOf, node: str, probe: str, args: Message, deadline: float, most_text: int = MOST_TEXT
 ) -> Reply:
     """Return the answer of a node over its open link, with parts of at most ``most_text`` characters."""
-    try:
-        client = await client_of(node)
-    except ProbeFailed as failed:
-        return Reply(node, None, [], one_line(failed.text, 300))
-    return await _ask(client, node, probe, args, deadline, most_text)
-
-
-async def _in_groups(
-    nodes: Sequence[str], enough: Callable[[Reply], bool], one: Callable[[str], Coroutine[Any, Any, Reply]]
-) -> list[Reply]:
-    found: list[Reply] = []
-    for start in range(0, len(nodes), TOGETHER):
-        found += await _together([asyncio.create_task(one(node)) for node in nodes[start : start + TOGETHER]], enough)
-        if any(enough(reply) for reply in found):
-            break
-    return found
-
-
-async def _together(asked: Sequence[asyncio.Task[Reply]], enough: Callable[[Reply], bool]) -> list[Reply]:
-    found: list[Reply] = []
-    try:
-        for answer in asyncio.as_completed(asked):
-            found.append(await answer)
-            if enough(found[-1]):
-                break
-    finally:
-        for task in asked:
-            task.cancel()
-        await asyncio.gather(*asked, return_exceptions=True)
-    return found
-
-
-async def _ask(
-    client: NodeClient, node: str, probe: str, args: Message, deadline: float, most_text: int = MOST_TEXT
-) -> Reply:
     parts: list[Message] = []
     size = 0
 
@@ -108,14 +54,13 @@ async def _ask(
             parts.append(part)
 
     try:
-        value = await client.probe(probe, args, deadline, take)
+        client = await client_of(node)
+        return Reply(node, await client.probe(probe, args, deadline, take), parts)
     except ProbeFailed as failed:
-        return Reply(node, None, parts, one_line(failed.text, 300), backend=client.link.backend)
-    return Reply(node, value, parts, backend=client.link.backend)
+        return Reply(node, None, parts, one_line(failed.text, 300))
 
 
 async def read_messages(client: NodeClient) -> None:
-    """Receive messages, of which only answers to the probe matter."""
     async for _ in client.messages():
         pass
 
@@ -132,12 +77,6 @@ def texts_of(reply: Reply) -> list[str]:
     return ["".join(texts[number]) for number in sorted(texts)][: complete if isinstance(complete, int) else 0]
 
 
-#: Maximum size (bytes) of a dump.
-_MOST_BYTES = 64 << 20
-#: Maximum time (s) in which the dumps of one node are read.
-_READING = 60.0
-
-
 class Dumps(NamedTuple):
     """Dumps and places by rank, where their files are, and why others are missing."""
 
@@ -147,10 +86,10 @@ class Dumps(NamedTuple):
     problems: list[str]
 
 
-async def taken_from(found: list[Reply]) -> Dumps:
+async def taken_from(replies: list[Reply]) -> Dumps:
     taken = Dumps({}, {}, {}, [])
     clock = asyncio.get_running_loop().time
-    for reply in found:
+    for reply in replies:
         end = clock() + _READING
         if reply.value is None:
             taken.problems.append(f"{reply.node}: {reply.problem}")

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 from fabtui import __version__
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict
+from fabtui.errors import InputError, argument
+from fabtui.jobs.monitor.report import JobReport
 from fabtui.model.events import NodeState, NodeUpdate, PhaseStart, SessionEnd, SessionStart
 from fabtui.model.job_evidence import JobSource
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
+from fabtui.scheduler.slurm import GpuUse, JobStatus, gpu_use
 from fabtui.session.event_pipeline import EventPump, Journal
 from fabtui.session.node_client import NodeClient, ProbeFailed
-from fabtui.session.options import JobQuery, SessionOptions
-from fabtui.session.running_job.inquiry import ClientOf
-from fabtui.session.running_job.job_links import links_to
+from fabtui.session.options import JobQuery, SessionOptions, connector_options
+from fabtui.session.running_job.inquiry import ClientOf, read_messages
 from fabtui.session.running_job.monitor import JobMonitor
 from fabtui.session.running_job.observer import WRITING, JobObserver
+from fabtui.transport.connector import Connector
+from fabtui.transport.link import NodeUnreachable
 
+#: Time (s) after which a node that was not reached is tried again.
+RETRY = 60.0
 #: Maximum time (s) of a snapshot from the first answer of a node, for which it waits longer, as a login may take its
 #: time on a busy machine.
 SNAPSHOT, _LOGIN = 5.0, 45.0
@@ -65,7 +72,6 @@ class JobSession:
 
     @property
     def ended(self) -> bool:
-        """True if the job has ended, as Slurm or the nodes show it."""
         report, verdict = None if self._monitor is None else self._monitor.report, self.observer.verdict
         by_slurm = report is not None and report.status.stage == "ended"
         return by_slurm or (verdict is not None and verdict.settled and verdict.state is JobState.ENDED)
@@ -107,16 +113,12 @@ class JobSession:
             await self.observer.settled(until)
             await asyncio.wait({others}, timeout=max(0.0, until - loop.time()))
             others.cancel()
-        found = await self.observer.decided()
-        while found is not None and _is_unclear(found) and loop.time() < until + PATIENCE:
+        while (verdict := await self.observer.decided()) is not None and loop.time() < until + PATIENCE:
+            # It may have begun to hang.
+            if verdict.state not in (JobState.STARTING, JobState.UNKNOWN) and verdict.quiet <= _SILENT:
+                break
             await asyncio.sleep(0.5)
-            found = await self.observer.decided()
-        return found
-
-
-def _is_unclear(verdict: JobVerdict) -> bool:
-    """Return True if a job may have begun to hang."""
-    return verdict.state in (JobState.STARTING, JobState.UNKNOWN) or verdict.quiet > _SILENT
+        return verdict
 
 
 @asynccontextmanager
@@ -129,12 +131,8 @@ async def observed(
 ) -> AsyncIterator[JobSession]:
     """Yield a session about the job on the nodes of the options, recorded if these name a file.
 
-    Args:
-        options: The nodes, how they are reached, and the recording.
-        notice: Called with notices of connections.
-        query: Where the logs of the job are; None to read none.
-        patience: Time (s) without progress after which the job hangs; None for the usual one.
-        source: The one source that is asked beside what the ranks do; None for all.
+    It hangs after a time (s) without progress, ``patience``. Without a ``query``, no logs are read. One ``source``, if
+    given, is the only one that is asked.
 
     Raises:
         InputError: The recording cannot be written.
@@ -159,3 +157,115 @@ async def observed(
         pumping.cancel()
         await asyncio.gather(pumping, return_exceptions=True)
         await pump.drain()
+
+
+class JobLinks:
+    """Links to nodes that stay open for further questions."""
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+        self._clients: dict[str, NodeClient] = {}
+        self._reading: dict[str, asyncio.Task[None]] = {}
+        self._failed: dict[str, tuple[float, str]] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
+
+    async def close(self) -> None:
+        for task in self._reading.values():
+            task.cancel()
+        await asyncio.gather(*self._reading.values(), return_exceptions=True)
+        await asyncio.gather(*(client.link.close() for client in self._clients.values()), return_exceptions=True)
+
+    async def client(self, node: str) -> NodeClient:
+        """Return the open link to a node; ProbeFailed if it is not reached. Two questions at once share one link."""
+        async with self._opening.setdefault(node, asyncio.Lock()):
+            return await self._client(node)
+
+    async def _client(self, node: str) -> NodeClient:
+        client = self._clients.get(node)
+        if client is not None and client.lost is None:
+            return client
+        now = asyncio.get_running_loop().time()
+        when, text = self._failed.get(node, (float("-inf"), ""))
+        if client is not None and client.lost is not None:
+            text = client.lost.text
+            task = self._reading.pop(node)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await self._clients.pop(node).link.close()
+            self._failed[node] = (now, text)
+            raise ProbeFailed("lost", text)
+        if now - when < RETRY:
+            raise ProbeFailed("lost", text)
+        try:
+            client = self._clients[node] = NodeClient(await self._connector.open(node))
+        except NodeUnreachable as failed:
+            text = one_line(failed.text, 300) + (f" (next: {one_line(failed.hint, 300)})" if failed.hint else "")
+            self._failed[node] = (asyncio.get_running_loop().time(), text)
+            raise ProbeFailed("lost", text) from None
+        self._reading[node] = asyncio.create_task(read_messages(client))
+        return client
+
+
+@asynccontextmanager
+async def links_to(options: SessionOptions, notice: Callable[[str], None]) -> AsyncIterator[JobLinks]:
+    """Yield links to the nodes of a job; only GPUs that Slurm gave to it are visible there."""
+    asked: asyncio.Task[GpuUse] | None = None
+
+    async def gpus(node: str) -> Mapping[str, object] | None:
+        nonlocal asked
+        if asked is None:
+            asked = asyncio.create_task(asyncio.to_thread(gpu_use, options.hosts, options.job))
+        return (await asyncio.shield(asked)).setting(node)
+
+    wanted: Callable[[str], Awaitable[Mapping[str, object] | None]] | None = gpus if options.job else None
+    connector = Connector(connector_options(options, gpus=wanted), notice)
+    async with connector:
+        links = JobLinks(connector)
+        try:
+            yield links
+        finally:
+            await links.close()
+
+
+def options_for(options: SessionOptions, status: JobStatus) -> SessionOptions:
+    return replace(
+        options,
+        hosts=options.hosts or status.nodes,
+        job=status.job,
+        placements=dict(status.placements),
+        fallback=options.fallback if status.placements else "",
+        origin=f"nodes of job {status.job}: squeue",
+        probes=("host",),
+    )
+
+
+@asynccontextmanager
+async def reported(
+    monitor: JobMonitor,
+    options: SessionOptions,
+    notice: Callable[[str], None],
+    *,
+    ask_nodes: bool = True,
+    check: Callable[[Sequence[str]], None] = lambda nodes: None,
+) -> AsyncIterator[JobReport]:
+    """Yield the first report; the monitor may be refreshed meanwhile.
+
+    ``check`` is called with the nodes before they are asked, and may raise `InputError`.
+
+    Raises:
+        InputError: Slurm does not know the job and it has no logs: probably a wrong number.
+    """
+    report, query = await monitor.refresh(), monitor.query
+    if report.status.stage == "unknown" and not report.facts.logs.files:
+        if not report.status.problem:
+            raise InputError(f"{argument('logs')}: no logs were found: {one_line(', '.join(query.logs), 200)}")
+        known = f"the logs of a job that Slurm has forgotten: {argument('logs')} FOLDER"
+        raise InputError(f"{report.status.problem}; {known}")
+    async with AsyncExitStack() as stack:
+        if ask_nodes and (report.status.stage == "running" or (query.nodes and not query.job)):
+            linked = options_for(options, report.status)
+            check(linked.hosts)
+            links = await stack.enter_async_context(links_to(linked, notice))
+            monitor.client_of = links.client
+            report = await monitor.refresh()
+        yield report

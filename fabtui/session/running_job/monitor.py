@@ -96,7 +96,6 @@ class JobMonitor:
 
     @property
     def linked(self) -> bool:
-        """True if its nodes can be asked."""
         return self.client_of is not None
 
     async def refresh(self, *, lost: bool = False) -> JobReport:
@@ -131,12 +130,7 @@ class JobMonitor:
         if self._addresses is None and self._logs.settings.values("MASTER_ADDR"):
             self._addresses = await asyncio.to_thread(_addresses, self._status.nodes)
         facts = JobFacts(
-            self._status,
-            self._logs,
-            self.query.idle,
-            time.time(),
-            dict(self._nodes),
-            self._addresses or {},
+            self._status, self._logs, self.query.idle, time.time(), dict(self._nodes), self._addresses or {}
         )
         self.report = report_of(facts, self._unread(read))
         return self.report
@@ -184,8 +178,8 @@ class JobMonitor:
         batch = set(self._status.outputs) if self.query.logs else set()
         here = {file.node for (reader, path), file in self._logs.files.items() if not reader and path not in batch}
         gpus = {file.node for (reader, _), file in self._logs.files.items() if not reader and file.stream == "gpu"}
-        found = {node: node not in here and "" not in here for node in self._logs.nodes}
-        return {node: logs for node, logs in found.items() if logs or node not in gpus}
+        needed = {node: node not in here and "" not in here for node in self._logs.nodes}
+        return {node: logs for node, logs in needed.items() if logs or node not in gpus}
 
     async def _ask_node(self, node: str, places: _Places | None) -> None:
         assert self.client_of is not None
@@ -213,14 +207,13 @@ class JobMonitor:
         if isinstance(rows := value.get("gpus"), list) and rows and not fresh:
             self._logs.take_gpus(node, rows[:64], time.time())
         self._take_variables(node, value.get("variables"))
-        found = value.get("ranks")
+        listed = value.get("ranks")
         # A rank of a shell script may have several processes.
-        ranks = {int(one["rank"]): str(one["state"])[:2] for one in (found if isinstance(found, list) else [])}
+        ranks = {int(one["rank"]): str(one["state"])[:2] for one in (listed if isinstance(listed, list) else [])}
         addresses = tuple(str(one)[:80] for one in value.get("addresses") or before.addresses)[:64]
         most = max(before.most_ranks, len(ranks))
         since = None if len(ranks) == most else before.fewer_since or time.time()
-        problem = one_line(str(value.get("gpu_problem") or ""), 200)
-        return NodeFacts(tuple(ranks.items()), most, since, addresses, "", problem)
+        return NodeFacts(tuple(ranks.items()), most, since, addresses)
 
     def _take_variables(self, node: str, found: Any) -> None:
         """Take the variables of the ranks on a node: they count more than what its logs print."""
@@ -237,23 +230,23 @@ class JobMonitor:
 
     def _unread(self, read: _Read) -> list[str]:
         status = self._status
-        found = [status.problem] if status.problem and self.query.job else []
-        found += read.problems[:4]
+        unread = [status.problem] if status.problem and self.query.job else []
+        unread += read.problems[:4]
         if self.query.assistant and status.outputs and self._is_of_another_user:
-            found.append(f"the output of job {status.job} belongs to another user: not read for assistants")
+            unread.append(f"the output of job {status.job} belongs to another user: not read for assistants")
         absent = job_logs.missing(self.query.logs) if len(self.query.logs) > 1 else ""
-        found += [f"{absent}: no such file or folder"] if absent and not self._logs.at(absent) else []
+        unread += [f"{absent}: no such file or folder"] if absent and not self._logs.at(absent) else []
         silent: dict[str, list[str]] = {}
         needed = self._needed()
         for node, reported in self._nodes.items():
             # A job that ends takes the node side along, which is its step.
             if reported.problem and node in needed and not (status.stage == "ended" or status.state == "COMPLETING"):
                 silent.setdefault(reported.problem, []).append(node)
-        found += [f"{fold(nodes)}: {text}" for text, nodes in silent.items()]
+        unread += [f"{fold(nodes)}: {text}" for text, nodes in silent.items()]
         if not self._logs.files and status.stage not in ("waiting", "unknown"):
             where = ", ".join(self.query.logs or status.outputs) or "the job has no output files"
-            found.append(f"no logs were found ({where}); name them with {argument('logs')}")
-        return [one_line(text, 500) for text in found]
+            unread.append(f"no logs were found ({where}); name them with {argument('logs')}")
+        return [one_line(text, 500) for text in unread]
 
 
 def _read(places: _Places, known: Mapping[str, log_files.Known], search: log_files.Search) -> _Read:
@@ -283,17 +276,20 @@ def _read(places: _Places, known: Mapping[str, log_files.Known], search: log_fil
 def _addresses(nodes: Sequence[str]) -> dict[str, frozenset[str]]:
     """Return names and addresses of all Slurm nodes; the name service is asked about the job's nodes. Blocks."""
     known = node_addresses()
-    found = {node: frozenset({address}) for node, address in known.items()}
+    addresses = {node: frozenset({address}) for node, address in known.items()}
     names = [known.get(node, node) for node in nodes[:_MOST_NAMES]]
     pool = ThreadPoolExecutor(16)
     asked = [pool.submit(_look_up, name) for name in names]
     end = time.monotonic() + NAMES_DEADLINE
     for node, name, answer in zip(nodes, names, asked, strict=False):
         with contextlib.suppress(TimeoutError):
-            found[node] = found.get(node, frozenset()) | {name, *answer.result(max(0.01, end - time.monotonic()))}
+            addresses[node] = addresses.get(node, frozenset()) | {
+                name,
+                *answer.result(max(0.01, end - time.monotonic())),
+            }
     # A name service that does not answer is left alone.
     pool.shutdown(wait=False, cancel_futures=True)
-    return found
+    return addresses
 
 
 def _look_up(name: str) -> set[str]:

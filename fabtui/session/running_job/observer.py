@@ -23,7 +23,7 @@ from fabtui.model.job_evidence import JobSource
 from fabtui.model.job_sample import is_at_work
 from fabtui.sanitize import one_line
 from fabtui.session.event_pipeline import EventPump
-from fabtui.session.running_job.inquiry import ClientOf, Reply, ask_node, over_open_links, taken_from, texts_of
+from fabtui.session.running_job.inquiry import ClientOf, Reply, ask_node, taken_from, texts_of
 from fabtui.session.running_job.monitor import JobMonitor
 
 #: Time (s) between two samples of a node. With more nodes than this machine asks in it, samples are further apart.
@@ -62,12 +62,8 @@ _Work = Coroutine[Any, Any, None]
 class JobObserver:
     """Observes the ranks on nodes, and emits what the sources show.
 
-    Args:
-        pump: The event pump of the session.
-        client_of: The open links to the nodes.
-        job: The Slurm job or jobs whose ranks count, or "" for all.
-        monitor: Reader of the logs of the job; None to read none.
-        source: The one source that is asked beside what the ranks do; None for all.
+    Of all ranks, those of the Slurm jobs ``job`` count if it is given, and of all sources, one ``source`` is asked.
+    Without a ``monitor``, no logs are read.
     """
 
     def __init__(
@@ -81,7 +77,6 @@ class JobObserver:
         self.verdict: JobVerdict | None = None  #: The latest verdict; None before the first one, and without a job.
         self._pump = pump
         self._client_of = client_of
-        self._ask = over_open_links(client_of, job)
         self._job = job
         self._monitor = monitor
         self._source = source
@@ -260,7 +255,6 @@ class JobObserver:
                 reading.cancel()
 
     def _note(self) -> None:
-        """Log a change of the state, once it is settled."""
         verdict = self.verdict
         if verdict is None or not verdict.settled:
             self._settled.clear()
@@ -319,7 +313,6 @@ class JobObserver:
         await asyncio.gather(*map(one, nodes))
 
     async def _some_rank(self) -> None:
-        """Wait until a node has a rank."""
         while not self._seen:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
@@ -333,11 +326,18 @@ class JobObserver:
         """Emit a report of RAS; return its size, None if no node has one."""
         known = [self._ras_node] if self._ras_node else self.nodes[:_RAS_TOGETHER]
         self._ras_node = ""
-        for reply in await self._ask(known, "ras", {}, _RAS, lambda reply: bool(texts_of(reply))):
-            if texts := texts_of(reply):
-                self._ras_node = reply.node
-                self._emit(reply.node, JobSource.RAS, {**(reply.value or {}), "text": texts[-1]})
-                return len(texts[-1])
+        asked = [asyncio.create_task(self._one(node, "ras", _RAS)) for node in known]
+        try:
+            for answer in asyncio.as_completed(asked):
+                reply = await answer
+                if texts := texts_of(reply):
+                    self._ras_node = reply.node
+                    self._emit(reply.node, JobSource.RAS, {**(reply.value or {}), "text": texts[-1]})
+                    return len(texts[-1])
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
         return None
 
     async def _poll_inspector(self) -> None:

@@ -28,7 +28,6 @@ class Format(NamedTuple):
     title: str  #: One line for users.
     likely: Callable[[str], float]  #: Likelihood from 0 to 1 that a text (its first 64 kB) is output of this command.
     parse: Callable[[str], Reading]  #: Parses a text; never raises.
-    argv: Tuple[str, ...] = ()  #: The command as a probe runs it; empty if no probe does.
     #: The unit of each value that has one, by the name it has in ``values``, at any depth.
     units: Dict[str, str] = {}  # noqa: RUF012 - never changed
     log: bool = False  #: True if it may have dates and tags before its lines, of which several processes wrote some.

@@ -23,6 +23,8 @@ _PROMPT = re.compile(r"```|[$#>] |\[?[\w.-]{1,60}@[\w.-]{1,80}[: ]", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*([KMGT]?)(i?)B", re.ASCII)
+
 
 def plain_lines(text: str) -> list[str]:
     """Return the lines of a log without escape sequences and launchers' labels (``[1,0]<stdout>:``).
@@ -97,20 +99,20 @@ def json_objects(text: str, most: int) -> tuple[list[dict[str, Any]], int]:
 
     An object may span several lines.
     """
-    found: list[dict[str, Any]] = []
+    objects: list[dict[str, Any]] = []
     broken = 0
     at = text.find("{")
-    while at >= 0 and len(found) < most:
+    while at >= 0 and len(objects) < most:
         try:
             value, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
             broken += 1
             end = at + 1
         else:
-            found.append(value)
+            objects.append(value)
         # The rest of a broken object has braces too; only those at the start of a line may begin the next one.
         at = text.find("{", end) if end > at + 1 else text.find("\n{", end) + 1 or -1
-    return found, broken
+    return objects, broken
 
 
 def json_number(value: Any) -> float | None:
@@ -147,8 +149,6 @@ def _finite(text: str) -> float | None:
 _DECODER = json.JSONDecoder(
     parse_constant=lambda _: None, parse_float=_finite, parse_int=lambda text: int(text) if len(text) <= 19 else None
 )
-
-_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*([KMGT]?)(i?)B", re.ASCII)
 
 
 def size(text: str) -> int | None:

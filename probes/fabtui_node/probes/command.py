@@ -118,11 +118,6 @@ def _grep(value: Dict[str, Any]) -> Grep:
     return Grep(tuple(word.encode("utf-8", "surrogatepass") for word in words), ignore_case, int(value["after"]))
 
 
-def _environment() -> Dict[str, str]:
-    whole = run_command.environment()
-    return dict({name: whole[name] for name in _ENVIRONMENT if name in whole}, **_NO_PAGER)
-
-
 def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     """Run ``argv``; its lines pass the filters ``grep`` (`Grep`) in turn, and of the rest ``last`` lines are kept.
 
@@ -132,20 +127,22 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     argv = _words(args["argv"])
     output = Output([_grep(one) for one in args["grep"]], int(args["last"]))
     seconds = deadline - min(_MOST_RESERVE, deadline * _RESERVE)
-    found = run_command.run_into([output], argv, seconds, MOST_BYTES, _environment())
+    login = run_command.environment()
+    environment = dict({name: login[name] for name in _ENVIRONMENT if name in login}, **_NO_PAGER)
+    result = run_command.run_into([output], argv, seconds, MOST_BYTES, environment)
     problem = ""
-    if found.timed_out:
+    if result.timed_out:
         problem = "killed after %g s, its deadline" % round(seconds, 1)
-    elif found.truncated:
+    elif result.truncated:
         problem = "killed after %d MiB of output" % (MOST_BYTES >> 20)
-    elif found.returncode is None or found.returncode < 0:
-        problem = found.why() or ""
+    elif result.returncode is None or result.returncode < 0:
+        problem = result.why() or ""
     text = output.text()
     return {
         "output": text,
         "dropped": output.dropped,
         "lines": output.lines,
-        "exit": None if problem else found.returncode,
+        "exit": None if problem else result.returncode,
         "problem": problem[:500],
     }
 

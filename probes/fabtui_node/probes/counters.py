@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import fcntl
 import functools
 import os
+import socket
+import struct
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from fabtui_node.probes.network import interfaces as nics
 from fabtui_node.probes.nvidia.nvlink_counters import NvlinkCounts
 from fabtui_node.probes.rdma import port_counters
 from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import rdma_devices, sysfs
-from fabtui_node.system.driver_counters import DriverCounters
 
 _MAX_DEVICES = _MAX_NICS = 64
 _MAX_COUNTERS = 256
@@ -25,7 +28,17 @@ _STATISTICS += ["rx_crc_errors", "rx_missed_errors"]
 # A setting among the counters of NVIDIA's adapters, and gauges of Broadcom's.
 _NOT_COUNTED = ("lifespan", "active_", "watermark_")
 
+_SIOCETHTOOL = 0x8946
+_GSTRINGS, _GSTATS, _GSSET_INFO = 0x1B, 0x1D, 0x37
+#: Number of the set of names of statistics, and length of a name.
+_SET, _NAME = 1, 32
+_MOST_OF_DRIVER = 16384
+#: Counters by which the driver may have more when it answers than when it was asked how many it has.
+_SPARE = 1024
+
 Counts = Dict[str, Dict[str, int]]
+
+_KEPT: Dict[str, Counters] = {}
 
 
 class CounterReading(threading.Thread):
@@ -71,6 +84,59 @@ class CounterSource:
             return self._latest
 
 
+class DriverCounters:
+    """Reads some of the counters that ``ethtool -S`` prints of an interface; their names are asked for once.
+
+    Args:
+        name: The interface.
+        wanted: Returns True for the names to read.
+    """
+
+    def __init__(self, name: str, wanted: Callable[[str], bool]) -> None:
+        self._name = name
+        self._wanted = wanted
+        self._known: Optional[Tuple[int, List[Tuple[int, str]]]] = None
+
+    def read(self) -> Dict[str, int]:
+        """Return the counters by name; none if the driver has none. Blocks while the driver does (raises OSError)."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
+            number = self._number(asker)
+            if self._known is None or self._known[0] != number:
+                # The number changes with that of the queues, and with it the places of all counters.
+                self._known = number, self._names(asker, number)
+            places = self._known[1]
+            if not places:
+                return {}
+            values = ctypes.create_string_buffer(8 + 8 * (number + _SPARE))
+            struct.pack_into("II", values, 0, _GSTATS, number)
+            self._ask(asker, values)
+            return {name: struct.unpack_from("Q", values, 8 + 8 * place)[0] for place, name in places}
+
+    def _number(self, asker: socket.socket) -> int:
+        asked = ctypes.create_string_buffer(struct.pack("IIQI", _GSSET_INFO, 0, 1 << _SET, 0), 32)
+        self._ask(asker, asked)
+        known, number = struct.unpack_from("QI", asked, 8)
+        return min(number, _MOST_OF_DRIVER) if known else 0
+
+    def _names(self, asker: socket.socket, number: int) -> List[Tuple[int, str]]:
+        if not number:
+            return []
+        text = ctypes.create_string_buffer(12 + _NAME * (number + _SPARE))
+        struct.pack_into("III", text, 0, _GSTRINGS, _SET, number)
+        self._ask(asker, text)
+        wanted = []
+        for place in range(min(number, struct.unpack_from("I", text, 8)[0])):
+            raw = text.raw[12 + _NAME * place : 12 + _NAME * (place + 1)]
+            name = raw.split(b"\0")[0].decode("ascii", "replace").strip()
+            if self._wanted(name):
+                wanted.append((place, name))
+        return wanted
+
+    def _ask(self, asker: socket.socket, data: ctypes.Array[ctypes.c_char]) -> None:
+        request = struct.pack("16sP16x", self._name.encode()[:15], ctypes.addressof(data))
+        fcntl.ioctl(asker.fileno(), _SIOCETHTOOL, request)
+
+
 def _counts(folder: str, names: List[str]) -> Dict[str, int]:
     values = {name: sysfs.integer(folder, name) for name in names}
     return {name: value for name, value in values.items() if value is not None and 0 <= value < _LARGEST}
@@ -78,7 +144,7 @@ def _counts(folder: str, names: List[str]) -> Dict[str, int]:
 
 def port_counts(device: str) -> Counts:
     """Return ``{"mlx5_0/1": {name: count}}`` of the ports of a device, given its folder in sysfs."""
-    found: Counts = {}
+    ports: Counts = {}
     for port in sysfs.names(device, "ports"):
         if not port.isdecimal() or len(port) > 4:
             continue
@@ -88,23 +154,23 @@ def port_counts(device: str) -> Counts:
             counted = [name for name in names if not name.startswith(_NOT_COUNTED)]
             counts.update(_counts(os.path.join(device, "ports", port, folder), counted))
         if counts:
-            found["%s/%s" % (os.path.basename(device), port)] = counts
-    return found
+            ports["%s/%s" % (os.path.basename(device), port)] = counts
+    return ports
 
 
 def interface_counts(names: List[str], root: str = "/sys") -> Counts:
     """Return ``{"eth0": {name: count}}`` of interfaces and of those below them (such as the ports of a bond)."""
     folder = os.path.join(root, "class/net")
-    found: Counts = {}
+    interfaces: Counts = {}
     waiting = [name for name in names if name and "/" not in name and name not in (".", "..")]
-    while waiting and len(found) < _MAX_NICS:
+    while waiting and len(interfaces) < _MAX_NICS:
         name = waiting.pop(0)
-        if name in found or not os.path.isdir(os.path.join(folder, name)):
+        if name in interfaces or not os.path.isdir(os.path.join(folder, name)):
             continue
-        found[name] = _counts(os.path.join(folder, name, "statistics"), _STATISTICS)
-        found[name].update(_counts(os.path.join(folder, name), ["carrier_changes"]))
+        interfaces[name] = _counts(os.path.join(folder, name, "statistics"), _STATISTICS)
+        interfaces[name].update(_counts(os.path.join(folder, name), ["carrier_changes"]))
         waiting += _below(name, root)
-    return {name: counts for name, counts in found.items() if counts}
+    return {name: counts for name, counts in interfaces.items() if counts}
 
 
 def _below(name: str, root: str) -> List[str]:
@@ -160,9 +226,6 @@ class Counters:
             listed = list(dict.fromkeys(names))[:_MAX_NICS]
             self._drivers = {name: CounterSource(DriverCounters(name, port_counters.of_driver).read) for name in listed}
         return self._drivers
-
-
-_KEPT: Dict[str, Counters] = {}
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") -> Dict[str, Any]:

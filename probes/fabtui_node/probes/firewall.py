@@ -22,17 +22,17 @@ _MOST_RULES, _MOST_CHARACTERS = 24, 200
 
 def _dropping(chains: Dict[str, List[str]], first: str) -> List[str]:
     """Return the rules that drop or reject, of a chain and those that it jumps to."""
-    found: List[str] = []
+    rules: List[str] = []
     waiting, seen = [first], {first}
     while waiting:
         for line in chains.get(waiting.pop(0), []):
             if _DROPS.search(line):
-                found.append(" ".join(line.split())[:_MOST_CHARACTERS])
+                rules.append(" ".join(line.split())[:_MOST_CHARACTERS])
             for name in _JUMP.findall(line):
                 if name in chains and name not in seen:
                     seen.add(name)
                     waiting.append(name)
-    return found[:_MOST_RULES]
+    return rules[:_MOST_RULES]
 
 
 def parse_nft(text: str) -> Dict[str, Any]:

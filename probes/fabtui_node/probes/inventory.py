@@ -13,8 +13,8 @@ from fabtui_node.probes.judgement import judgement, objects, part
 from fabtui_node.probes.network import interfaces as nics
 from fabtui_node.probes.nvidia import nvml, nvml_inventory
 from fabtui_node.registry import Judgement, ProbeSpec
+from fabtui_node.system import drivers, limits, machine, pci, run_command, sysfs
 from fabtui_node.system import interpreters as pythons
-from fabtui_node.system import limits, nccl_libraries, pci, run_command, shared_machine, sysfs
 
 _TOOLS = ["ibstat", "nvidia-smi", "ping", "fping", "ip", "ethtool", "ibv_devinfo", "iblinkinfo", "perfquery", "rdma"]
 _TOOLS += ["python3", "mlxlink", "dcgmi", "srun", "iperf3", "ib_write_bw", "ib_send_bw", "ib_read_lat"]
@@ -39,8 +39,8 @@ def parse_os_release(text: str) -> Optional[str]:
 
 def parse_meminfo(text: str) -> Optional[int]:
     """Return the bytes of memory from ``/proc/meminfo``."""
-    found = re.search(r"^MemTotal:\s+([0-9]{1,15}) kB", text, re.MULTILINE | re.ASCII)
-    return int(found.group(1)) * 1024 if found else None
+    match = re.search(r"^MemTotal:\s+([0-9]{1,15}) kB", text, re.MULTILINE | re.ASCII)
+    return int(match.group(1)) * 1024 if match else None
 
 
 def place_nics(
@@ -79,21 +79,21 @@ def ports(devices: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """
     of_device = ("ca", "type", "firmware", "numa", "bus")
     of_port = ("port", "state", "rate", "link_layer", "lid", "sm_lid", "netdev", "gids")
-    found: List[Dict[str, Any]] = []
+    rows: List[Dict[str, Any]] = []
     sharing: Dict[str, List[Tuple[Dict[str, Any], Optional[str]]]] = {}
     for device in devices:
         for port in device["ports"]:
             own = {name: port[name] for name in of_port}
-            found.append({**{name: device[name] for name in of_device}, **own, "phys_state": port["physical_state"]})
+            rows.append({**{name: device[name] for name in of_device}, **own, "phys_state": port["physical_state"]})
             # Adapters of AWS have no GUIDs: all of theirs are zero.
             if (device["system_guid"] or "").strip("0x") and port["place"]:
                 connector = "%s %s/%d" % (device["system_guid"], port["place"], port["port"])
-                sharing.setdefault(connector, []).append((found[-1], device["path"]))
+                sharing.setdefault(connector, []).append((rows[-1], device["path"]))
     for connector, ends in sharing.items():
         if len({end["ca"] for end, _ in ends}) > 1:
             for end, path in ends:
                 end.update(connector=connector, pcie_rate=pci.link_rate(path))
-    return found
+    return rows
 
 
 def env_paths(environ: Mapping[str, str]) -> Dict[str, Dict[str, str]]:
@@ -101,13 +101,13 @@ def env_paths(environ: Mapping[str, str]) -> Dict[str, Dict[str, str]]:
 
     ``state``: ``there``, ``missing``, ``not writable``, or ``unknown`` if it may not be looked at.
     """
-    found = {}
+    paths = {}
     for name in (*_READ, *_WRITTEN):
         path = environ.get(name, "")[:_ENV_LIMIT]
         if path.startswith("/"):
             path = path if name in _READ else os.path.dirname(path)
-            found[name] = {"path": path, "state": _state(path, written=name in _WRITTEN)}
-    return found
+            paths[name] = {"path": path, "state": _state(path, written=name in _WRITTEN)}
+    return paths
 
 
 def _state(path: str, written: bool) -> str:
@@ -134,7 +134,8 @@ def _system() -> Dict[str, Any]:
         "kernel": os.uname().release,
         "os": parse_os_release(sysfs.text("/etc/os-release") or "") or os.uname().sysname,
         "cpus": cpus,
-        **shared_machine.read(),
+        # All CPU ranks of a machine that several nodes share wait for these cores.
+        **{"boot_id": machine.boot_id(), "cpus_online": os.cpu_count(), "load": machine.load()},
         "memory": parse_meminfo(sysfs.text("/proc/meminfo") or ""),
         "limits": limits.read(),
         "tools": {name: run_command.find(name) for name in _TOOLS},
@@ -164,7 +165,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
     with ThreadPoolExecutor(3) as pool:
         interpreters = pool.submit(pythons.discover, named, environ, share)
         network = pool.submit(nics.read_all, root, share)
-        shared = pool.submit(nccl_libraries.find, environ, share)
+        shared = pool.submit(drivers.find, environ, share)
         value = _system()
         interfaces, devices = network.result()
         files = shared.result()
@@ -180,11 +181,8 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
         ib=ports(devices),
         down_addresses=nics.down_addresses(interfaces, devices),
         data_addresses=nics.data_addresses(interfaces, devices, environ.get("FABTUI_LAB_ADDRESS")),
-        nccl=[
-            {"path": path, "version": nccl_libraries.version_of(path)}
-            for path in nccl_libraries.named(files, "libnccl")
-        ],
-        cuda_libs=nccl_libraries.named(files, "libcuda"),
+        nccl=[{"path": path, "version": drivers.version_of(path)} for path in drivers.named(files, "libnccl")],
+        cuda_libs=drivers.named(files, "libcuda"),
     )
     return value
 
@@ -196,13 +194,13 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
 
 def _shaped(value: Dict[str, Any]) -> List[Judgement]:
     data = {one.get("nic") for one in objects(value.get("data_addresses"))}
-    found = []
+    judgements = []
     for nic in objects(value.get("nics")):
         name, effect = str(nic.get("name")), _SHAPING.get(str(nic.get("qdisc")))
         if effect and nic.get("name") in data:
             text = "%s has the queueing discipline %s, which %s" % (name, nic["qdisc"], effect)
-            found.append(judgement("qdisc", "warn", text, ["nic:" + name], "shaped-interface"))
-    return found
+            judgements.append(judgement("qdisc", "warn", text, ["nic:" + name], "shaped-interface"))
+    return judgements
 
 
 def _missing_gpus(value: Dict[str, Any]) -> List[Judgement]:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
+from fabtui_node.parsers.lines import json_object
+
 if TYPE_CHECKING:
     # It reads the source texts of all probes, for which the first frame would wait.
     from fabtui_node.registry import Judgement
+
+
+#: Return an object in an object, or an empty one.
+part = json_object
 
 
 def judgement(subject: str, verdict: str, text: str, devices: Sequence[str] = (), check: str = "") -> Judgement:
@@ -20,24 +26,18 @@ def judgement(subject: str, verdict: str, text: str, devices: Sequence[str] = ()
             ``file:/proc/x`` what shows it.
         check: Its name in the catalogue of checks.
     """
-    found: Judgement = {"subject": subject, "verdict": verdict, "text": text}
+    judged: Judgement = {"subject": subject, "verdict": verdict, "text": text}
     if devices:
-        found["devices"] = list(devices)
+        judged["devices"] = list(devices)
     if check:
-        found["check"] = check
-    return found
-
-
-def part(value: Any, name: str) -> Dict[str, Any]:
-    """Return an object in an object, or an empty one."""
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}
+        judged["check"] = check
+    return judged
 
 
 def count(value: Mapping[str, Any], name: str) -> Optional[float]:
     """Return a number in an object, or None."""
-    found = value.get(name)
-    return found if isinstance(found, (int, float)) and not isinstance(found, bool) else None
+    number = value.get(name)
+    return number if isinstance(number, (int, float)) and not isinstance(number, bool) else None
 
 
 def texts(value: Any) -> List[str]:

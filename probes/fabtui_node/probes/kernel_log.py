@@ -9,7 +9,7 @@ import select
 import time
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
-from fabtui_node.parsers.kernel import dmesg
+from fabtui_node.parsers import dmesg
 from fabtui_node.probes.judgement import count, judgement, objects, seconds_since_boot
 from fabtui_node.registry import Judgement, ProbeSpec, Value
 from fabtui_node.system import run_command, sysfs
@@ -26,6 +26,23 @@ FLAPS = 3
 _RECORD = 8192
 _MAX_RECORDS = 50_000
 _NOT_PERMITTED = ("not permitted", "permission denied", "insufficient permissions", "users in groups")
+
+_VERDICTS = {
+    **dict.fromkeys(
+        ("gpu_init", "gpu_lost", "driver_mismatch", "nic_health", "nic_timeout", "nic_probe", "lockup"), "bad"
+    ),
+    **dict.fromkeys(
+        ("sxid", "pcie_limited", "iommu", "machine_check", "nic_command", "nic_power", "efa_command"), "warn"
+    ),
+    "nic_temperature": "warn",
+    "peermem": "note",
+}
+_SUBJECTS = {"sxid": "sxid", "aer": "aer", "pcie_limited": "pcie_link", "link_down": "link", "module": "link"}
+#: Checks of the catalogue by the kind of report.
+_CHECKS = {
+    "sxid": "sxid", "aer": "pcie-errors", "link_down": "link-flap", "pcie_limited": "pcie-limited",
+    "gpu_lost": "gpu-lost", "gpu_init": "gpu-lost",
+}  # fmt: skip
 
 
 class _Log(NamedTuple):
@@ -133,18 +150,18 @@ def _age(uptime: Optional[float], when: Any) -> Optional[float]:
 
 def judge(value: Value) -> List[Judgement]:
     """Return what is bad on this node alone, but for Xids, which the controller explains; old reports are notes."""
-    found = []
+    judgements = []
     for entry in objects(value.get("counts")):
         verdict = _verdict(entry)
         if verdict is not None:
             kind = str(entry.get("kind"))
             code = " %s" % entry["code"] if entry.get("code") is not None else ""
             name = kind.replace("_", " ") + code
-            found.append(report(entry, aged(entry, verdict), _SUBJECTS.get(kind, "kernel"), name))
+            judgements.append(report(entry, aged(entry, verdict), _SUBJECTS.get(kind, "kernel"), name))
     if value.get("readable") == "not permitted":
         text = "the kernel's log may not be read by this user: no Xid, AER or link reports from it"
-        found.append(judgement("kernel", "note", text))
-    return found[:200]
+        judgements.append(judgement("kernel", "note", text))
+    return judgements[:200]
 
 
 def report(entry: Dict[str, Any], verdict: str, subject: str, name: str) -> Judgement:
@@ -160,10 +177,10 @@ def report(entry: Dict[str, Any], verdict: str, subject: str, name: str) -> Judg
     if age is not None:
         words.append("last %s ago" % ago(age))
     devices = ["bus:%s" % entry["bus"]] if isinstance(entry.get("bus"), str) else []
-    found = judgement(subject, verdict, ": ".join([name, "; ".join(words)] if words else [name]), devices)
+    judged = judgement(subject, verdict, ": ".join([name, "; ".join(words)] if words else [name]), devices)
     if str(entry.get("kind")) in _CHECKS:
-        found["check"] = _CHECKS[str(entry.get("kind"))]
-    return found
+        judged["check"] = _CHECKS[str(entry.get("kind"))]
+    return judged
 
 
 def aged(entry: Mapping[str, Any], verdict: str) -> str:
@@ -181,28 +198,6 @@ def _verdict(entry: Dict[str, Any]) -> Optional[str]:
     if kind == "module":
         return "warn" if code in ("error", "temperature") else None
     return _VERDICTS.get(str(kind))
-
-
-_VERDICTS = {
-    **dict.fromkeys(
-        ("gpu_init", "gpu_lost", "driver_mismatch", "nic_health", "nic_timeout", "nic_probe", "lockup"), "bad"
-    ),
-    **dict.fromkeys(
-        ("sxid", "pcie_limited", "iommu", "machine_check", "nic_command", "nic_power", "efa_command"), "warn"
-    ),
-    "nic_temperature": "warn",
-    "peermem": "note",
-}
-_SUBJECTS = {"sxid": "sxid", "aer": "aer", "pcie_limited": "pcie_link", "link_down": "link", "module": "link"}
-#: Checks of the catalogue by the kind of report.
-_CHECKS = {
-    "sxid": "sxid",
-    "aer": "pcie-errors",
-    "link_down": "link-flap",
-    "pcie_limited": "pcie-limited",
-    "gpu_lost": "gpu-lost",
-    "gpu_init": "gpu-lost",
-}
 
 
 def ago(seconds: float) -> str:

@@ -29,7 +29,7 @@ OLD_MODULES = {
     "acs": "fabtui_node.system.pci",
     "commands": "fabtui_node.system.run_command",
     "drivers": "fabtui_node.system.drivers",
-    "libraries": "fabtui_node.system.nccl_libraries",
+    "libraries": "fabtui_node.system.drivers",
     "machine": "fabtui_node.system.machine",
     "nics": "fabtui_node.probes.network.interfaces",
     "nvml": "fabtui_node.probes.nvidia.nvml",
@@ -80,11 +80,11 @@ def _judged(module: Any, value: Dict[str, Any]) -> List[Judgement]:
     judge = getattr(module, "judge", None)
     if judge is None:
         return []
-    found = judge(dict(value))
-    if not isinstance(found, (list, tuple)):
-        raise BadValueError("judge gives a %s, not a list" % type(found).__name__)
+    listed = judge(dict(value))
+    if not isinstance(listed, (list, tuple)):
+        raise BadValueError("judge gives a %s, not a list" % type(listed).__name__)
     judgements = []
-    for one in list(found)[:_JUDGEMENTS]:
+    for one in list(listed)[:_JUDGEMENTS]:
         if not isinstance(one, dict):
             raise BadValueError("judge gives a list with a %s in it" % type(one).__name__)
         judgements.append({name: str(one.get(name, ""))[:_TEXT] for name in ("subject", "verdict", "text")})
@@ -115,7 +115,7 @@ def _imported(name: str) -> Any:
 
 
 def _found(name: str, args: Dict[str, Any], deadline: float) -> Dict[str, Any]:
-    found: Dict[str, Any] = {"own": True, "value": {}, "units": {}, "compare": {}, "judged": [], "problem": None}
+    answer: Dict[str, Any] = {"own": True, "value": {}, "units": {}, "compare": {}, "judged": [], "problem": None}
     try:
         module = _imported(name)
         value = module.run(args, lambda partial: None, deadline)
@@ -126,14 +126,14 @@ def _found(name: str, args: Dict[str, Any], deadline: float) -> Dict[str, Any]:
         if not isinstance(value, dict):
             raise BadValueError("run gives a %s; expected a text for parse, or a dict" % type(value).__name__)
         check(value)
-        found["value"] = value
-        found["units"], found["compare"] = _words(module, "UNITS"), _words(module, "COMPARE")
-        found["judged"] = _judged(module, value)
+        answer["value"] = value
+        answer["units"], answer["compare"] = _words(module, "UNITS"), _words(module, "COMPARE")
+        answer["judged"] = _judged(module, value)
     except BadValueError as error:
-        found["problem"] = str(error)[:_TEXT]
+        answer["problem"] = str(error)[:_TEXT]
     except BaseException as error:
-        found["problem"] = ("%s: %s" % (type(error).__name__, error))[:_TEXT]
-    return found
+        answer["problem"] = ("%s: %s" % (type(error).__name__, error))[:_TEXT]
+    return answer
 
 
 def _child(end: int, parent: int, name: str, args: Dict[str, Any], deadline: float) -> None:
@@ -145,8 +145,8 @@ def _child(end: int, parent: int, name: str, args: Dict[str, Any], deadline: flo
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
         most = _MOST_MEMORY if hard == resource.RLIM_INFINITY else min(_MOST_MEMORY, hard)
         resource.setrlimit(resource.RLIMIT_AS, (most, hard))
-        found = _found(name, args, deadline)
-        left = memoryview(json.dumps(found).encode("utf-8", "surrogatepass"))
+        answer = _found(name, args, deadline)
+        left = memoryview(json.dumps(answer).encode("utf-8", "surrogatepass"))
         while left:
             left = left[os.write(end, left) :]
     finally:
@@ -193,8 +193,8 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     if data is None:
         return {"own": True, "value": {}, "problem": "it did not end within %g s" % round(most, 1)}
     try:
-        found: Dict[str, Any] = json.loads(data.decode("utf-8", "surrogatepass"))
-        return found
+        answer: Dict[str, Any] = json.loads(data.decode("utf-8", "surrogatepass"))
+        return answer
     except ValueError:
         how = "by signal %d" % os.WTERMSIG(status) if os.WIFSIGNALED(status) else "with status %d" % (status >> 8)
         return {"own": True, "value": {}, "problem": "it ended its own process, %s" % how}

@@ -98,14 +98,14 @@ def descendants(roots: Iterable[int], table: Optional[Dict[int, Tuple[int, str]]
     children: Dict[int, List[int]] = {}
     for pid, (parent, _) in table.items():
         children.setdefault(parent, []).append(pid)
-    found: Set[int] = set()
+    below_roots: Set[int] = set()
     below = list(roots)
     while below:
         for pid in children.get(below.pop(), ()):
-            if pid not in found:
-                found.add(pid)
+            if pid not in below_roots:
+                below_roots.add(pid)
                 below.append(pid)
-    return {pid for pid in found if _lives(pid, table[pid][1])}
+    return {pid for pid in below_roots if _lives(pid, table[pid][1])}
 
 
 def send(pids: Iterable[int], number: int) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Dict, List, Mapping, MutableMapping, Optional, Sequence
 
 from fabtui_node import protocol
 from fabtui_node.protocol import Decoder, ErrorKind, Message, ProtocolError, encode, encode_piece
-from fabtui_node.runtime import bootloader, keeper, presence, processes
+from fabtui_node.runtime import bootloader, keeper, processes
 from fabtui_node.runtime.streams import (
     BYTES_PER_SECOND,
     FrameSocket,
@@ -29,6 +29,7 @@ from fabtui_node.runtime.streams import (
     Outgoing,
     send_with_descriptors,
 )
+from fabtui_node.system import sessions
 
 #: Interval (s) of the loop, which is the longest that it waits.
 TICK = 0.5
@@ -645,7 +646,7 @@ def main(config: Dict[str, Any]) -> None:
     os.dup2(null, 1)
     os.close(null)
     nonce = os.urandom(8).hex()
-    presence.read_mark()
+    sessions.read_mark()
     near, far = socket.socketpair()
     listen, printed = os.pipe()
     pid = os.fork()
@@ -661,6 +662,6 @@ def main(config: Dict[str, Any]) -> None:
             os._exit(0)
     far.close()
     os.close(printed)
-    presence.announce()
+    sessions.announce()
     Supervisor(source, sink, ChildProcesses(near, listen, config), config).run()
     os._exit(0)

@@ -28,7 +28,7 @@ class Mount(NamedTuple):
 
 def parse_mounts(text: str) -> List[Mount]:
     """Return the hierarchies in ``/proc/self/mountinfo``."""
-    found = []
+    mounts = []
     for line in text.splitlines():
         left, _, right = line.partition(" - ")
         fields, kind = left.split(), right.split()
@@ -36,23 +36,23 @@ def parse_mounts(text: str) -> List[Mount]:
             continue
         root, point = (word.replace("\\040", " ") for word in fields[3:5])
         version = 1 if kind[0] == "cgroup" else 2
-        found.append(Mount(version, root, point, tuple(kind[2].split(",")) if version == 1 else ()))
-    return found
+        mounts.append(Mount(version, root, point, tuple(kind[2].split(",")) if version == 1 else ()))
+    return mounts
 
 
 def parse_groups(text: Optional[str]) -> Dict[str, str]:
     """Return the group by controller in ``/proc/self/cgroup``; that of version 2 by an empty name."""
-    found: Dict[str, str] = {}
+    groups: Dict[str, str] = {}
     for names, path in re.findall(r"^[0-9]{1,9}:([^:\n]{0,400}):(/[^\n]{0,4000})$", text or "", re.MULTILINE):
         if ".." not in path.split("/"):
-            found.update(dict.fromkeys(names.split(","), path))
-    return found
+            groups.update(dict.fromkeys(names.split(","), path))
+    return groups
 
 
 def parse_cpu_max(text: Optional[str]) -> Optional[float]:
     """Return the CPUs that ``cpu.max`` of a control group leaves, None for no limit or no such text."""
-    found = re.fullmatch(r"([0-9]{1,15})\s+([0-9]{1,15})", (text or "").strip(), re.ASCII)
-    return int(found.group(1)) / int(found.group(2)) if found and int(found.group(2)) else None
+    match = re.fullmatch(r"([0-9]{1,15})\s+([0-9]{1,15})", (text or "").strip(), re.ASCII)
+    return int(match.group(1)) / int(match.group(2)) if match and int(match.group(2)) else None
 
 
 def parse_numbers(text: Optional[str]) -> Dict[str, int]:
@@ -86,8 +86,8 @@ def _limit(name: str, version: int, folder: str) -> Optional[float]:
     if name == "tasks":
         return sysfs.integer(folder, "pids.max")
     if name == "memory":
-        found = sysfs.integer(folder, _FILES[name][version - 1])
-        return found if found is not None and 0 <= found < _NO_LIMIT else None
+        limit = sysfs.integer(folder, _FILES[name][version - 1])
+        return limit if limit is not None and 0 <= limit < _NO_LIMIT else None
     if version == 2:
         return parse_cpu_max(sysfs.text(folder, "cpu.max"))
     quota, period = sysfs.integer(folder, "cpu.cfs_quota_us"), sysfs.integer(folder, "cpu.cfs_period_us")
@@ -123,7 +123,7 @@ def _oom_kills(folders: Iterator[Tuple[int, str]]) -> Optional[int]:
     """Return how many processes of the innermost group the kernel killed for lack of memory; None if unknown."""
     for version, folder in folders:
         text = sysfs.text(folder, "memory.oom_control" if version == 1 else "memory.events")
-        found = parse_numbers(text).get("oom_kill")
-        if found is not None:
-            return found
+        kills = parse_numbers(text).get("oom_kill")
+        if kills is not None:
+            return kills
     return None

@@ -1,4 +1,4 @@
-"""Prerequisites of GPUDirect in the kernel and libraries: modules, IOMMU, versions, NCCL's net plugins."""
+"""Modules and libraries of the system: prerequisites of GPUDirect, IOMMU, versions, NCCL and its net plugins, CUDA."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
-from fabtui_node.system import nccl_libraries, sysfs
+from fabtui_node.system import run_command, sysfs
 
 #: Modules to report: of GPUs, of RDMA devices, of shared memory.
 MODULES = (
@@ -17,8 +17,22 @@ MODULES = (
 )
 _DMA_BUF_FROM = (5, 12)
 _WORDS = re.compile(r"(?:intel_iommu|amd_iommu|iommu|iommu\.passthrough|pci|numa_balancing|mitigations)(?:=\S{1,80})?")
+#: Folders of libraries of the system.
+SYSTEM_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/local/lib")
+_FOLDERS = (
+    *SYSTEM_FOLDERS,
+    "/usr/local/nccl*/lib",
+    "/usr/local/cuda/lib64",
+    "/usr/local/nvidia/lib64",
+    "/opt/nccl*/lib",
+    "/opt/nccl*/build/lib",
+)
+_NAMES = ("libnccl.so*", "libcuda.so*", "libcudart.so*")
+_LISTED = re.compile(r"\s+lib(?:nccl|cuda|cudart)\.so[0-9.]*\s.*=> (/\S{1,500})$")
+_MAX_FOUND = 32
+#: Folders of net plugins of NCCL.
 _LIBRARY_FOLDERS = (
-    *nccl_libraries.SYSTEM_FOLDERS,
+    *SYSTEM_FOLDERS,
     "/opt/amazon/ofi-nccl/lib",
     "/opt/amazon/ofi-nccl/lib64",
     "/opt/hpcx/nccl_rdma_sharp_plugin/lib",
@@ -26,6 +40,9 @@ _LIBRARY_FOLDERS = (
     "/usr/local/gib/lib64",
 )
 _MOST_PLUGINS = 16
+
+# Large folders that rarely change; their modification time shows it.
+_SEEN: Dict[str, Tuple[int, Tuple[List[str], Optional[str]]]] = {}
 
 
 def parse_modules(text: str) -> List[str]:
@@ -41,8 +58,8 @@ def parse_cmdline(text: Optional[str]) -> List[str]:
 
 def parse_release(text: Optional[str]) -> Optional[Tuple[int, int]]:
     """Return the first two numbers of a kernel's release."""
-    found = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", text or "", re.ASCII)
-    return (int(found.group(1)), int(found.group(2))) if found else None
+    match = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", text or "", re.ASCII)
+    return (int(match.group(1)), int(match.group(2))) if match else None
 
 
 def parse_nvidia_version(text: Optional[str]) -> Optional[bool]:
@@ -94,7 +111,7 @@ def versions(environ: Dict[str, str], sys: str = "/sys", folders: Iterable[str] 
     """Return ``ofed`` (``inbox`` where the module is the kernel's own), ``rdma_core`` and NCCL's ``net_plugins``."""
     plugins: Dict[str, str] = {}
     verbs: Optional[str] = None
-    for folder in [*nccl_libraries.loader_folders(environ), *folders]:
+    for folder in [*loader_folders(environ), *folders]:
         files, version = _libraries_in(folder)
         for path in files:
             plugins.setdefault(os.path.realpath(path), path)
@@ -103,10 +120,6 @@ def versions(environ: Dict[str, str], sys: str = "/sys", folders: Iterable[str] 
     if ofed is None and os.path.isdir(os.path.join(sys, "module/mlx5_core")):
         ofed = "inbox"
     return {"ofed": ofed, "rdma_core": verbs, "net_plugins": list(plugins.values())[:_MOST_PLUGINS]}
-
-
-# Large folders that rarely change; their modification time shows it.
-_SEEN: Dict[str, Tuple[int, Tuple[List[str], Optional[str]]]] = {}
 
 
 def _libraries_in(folder: str) -> Tuple[List[str], Optional[str]]:
@@ -122,3 +135,41 @@ def _libraries_in(folder: str) -> Tuple[List[str], Optional[str]]:
         version = re.search(r"\.so\.1\.[0-9]{1,6}\.([0-9.]{1,30})$", verbs)
         known = _SEEN[folder] = (changed, (plugins, version.group(1) if version else None))
     return known[1]
+
+
+def parse_ldconfig(text: str) -> List[str]:
+    """Return the paths that ``ldconfig -p`` lists for NCCL and CUDA."""
+    matches = (_LISTED.match(line) for line in text.splitlines())
+    return [match.group(1) for match in matches if match]
+
+
+def version_of(path: str) -> Optional[str]:
+    """Return the version in the name of the file that a library's path leads to, None if the name has none."""
+    match = re.search(r"\.so\.([0-9]{1,6}(?:\.[0-9]{1,6}){1,3})$", os.path.realpath(path))
+    return match.group(1) if match else None
+
+
+def find(environ: Dict[str, str], deadline: float) -> List[str]:
+    """Return the libraries on the loader's paths and in the usual folders, each file once."""
+    paths = [path for folder in loader_folders(environ) for path in _in(glob.escape(folder))]
+    paths.extend(parse_ldconfig(run_command.run(["ldconfig", "-p"], deadline).stdout))
+    for folder in _FOLDERS:
+        paths.extend(_in(folder))
+    libraries: Dict[str, str] = {}
+    for path in paths:
+        file = os.path.realpath(path)
+        if os.path.isfile(file):
+            libraries.setdefault(file, path)
+    return list(libraries.values())[:_MAX_FOUND]
+
+
+def loader_folders(environ: Dict[str, str]) -> List[str]:
+    return [folder for folder in environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if folder.startswith("/")]
+
+
+def named(paths: Iterable[str], name: str) -> List[str]:
+    return [path for path in paths if os.path.basename(path).startswith(name)]
+
+
+def _in(folder: str) -> List[str]:
+    return [path for name in _NAMES for path in sorted(glob.glob(os.path.join(folder, name)), key=len)]

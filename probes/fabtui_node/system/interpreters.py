@@ -102,13 +102,13 @@ def candidates(named: Iterable[str], environ: Dict[str, str]) -> List[str]:
     wanted.extend([sys.executable or "", "python3"])
     for pattern in _USUAL:
         wanted.extend(sorted(glob.glob(os.path.expanduser(pattern))))
-    found = [run_command.find(path) or path for path in map(os.path.expanduser, named)]
-    seen = {_identity(path) for path in found}
+    paths = [run_command.find(path) or path for path in map(os.path.expanduser, named)]
+    seen = {_identity(path) for path in paths}
     for full in filter(None, map(run_command.find, filter(None, wanted))):
         if _identity(full) not in seen:
             seen.add(_identity(full))
-            found.append(full)
-    return found[:_MAX_CANDIDATES]
+            paths.append(full)
+    return paths[:_MAX_CANDIDATES]
 
 
 def _identity(path: str) -> str:

@@ -20,6 +20,7 @@ _LAUNCHERS = ("torchrun", "torch.distributed", "torch/distributed", "deepspeed",
 _LOOPBACK = re.compile(
     r"(?:localhost|127\.0\.0\.1|\[::1\]):(?:[1-9][0-9]{4}|102[4-9]|10[3-9][0-9]|1[1-9][0-9]{2}|[2-9][0-9]{3})"
 )
+_TICK = float(os.sysconf("SC_CLK_TCK"))
 #: Maximum number of processes that are listed.
 MOST = 256
 
@@ -32,7 +33,7 @@ def find(proc: str = "/proc", job: str = "") -> List[Dict[str, Any]]:
     rank below it. Processes with the same rank start each other: a shell, the rank, its data loaders. The first Python
     of them is listed, else the first other than a wrapper.
     """
-    found: Dict[int, Dict[str, Any]] = {}
+    ranked: Dict[int, Dict[str, Any]] = {}
     sides = set()
     for name in sysfs.names(proc):
         environ = variables(sysfs.text(proc, name, "environ", limit=1 << 18)) if name.isdecimal() else {}
@@ -45,7 +46,7 @@ def find(proc: str = "/proc", job: str = "") -> List[Dict[str, Any]]:
             # The node side itself or its controller, in a step of the job or in a container with a rank.
             sides.add(int(name))
         program = os.path.basename(sysfs.real(proc, name, "exe") or fields["name"])
-        found[int(name)] = dict(
+        ranked[int(name)] = dict(
             fields,
             rank=rank,
             ras=_ras(environ.get("NCCL_RAS_ADDR"), int(name), proc),
@@ -54,15 +55,15 @@ def find(proc: str = "/proc", job: str = "") -> List[Dict[str, Any]]:
             elastic="TORCHELASTIC_RUN_ID" in environ,
             launches=any(word in cmdline for word in _LAUNCHERS),
         )
-    _drop_launchers(found)
-    first = [pid for pid in found if not sides.intersection(_above(pid, found)) and _is_first(pid, found)][:MOST]
+    _drop_launchers(ranked)
+    first = [pid for pid in ranked if not sides.intersection(_above(pid, ranked)) and _is_first(pid, ranked)][:MOST]
     helpers: Dict[int, List[int]] = {pid: [] for pid in first}
-    for pid in found:
-        for above in _line(pid, found)[1:]:
+    for pid in ranked:
+        for above in _line(pid, ranked)[1:]:
             if above in helpers:
                 helpers[above].append(pid)
     kept = ("rank", "name", "state", "ras")
-    return [{"pid": pid, "helpers": helpers[pid], **{key: found[pid][key] for key in kept}} for pid in first]
+    return [{"pid": pid, "helpers": helpers[pid], **{key: ranked[pid][key] for key in kept}} for pid in first]
 
 
 def owner(pid: int, proc: str = "/proc") -> Optional[Tuple[int, int]]:
@@ -164,14 +165,36 @@ def state(pid: int, proc: str = "/proc") -> Optional[str]:
     return None if fields is None else str(fields["state"])
 
 
+def processor_time(*folder: str) -> Optional[Tuple[str, float]]:
+    """Return state and processor time (s) of a process or a thread, given its folder; None if it is gone."""
+    fields = _fields(*folder)
+    if len(fields) < 13 or not (fields[11].isdecimal() and fields[12].isdecimal()):
+        return None
+    return fields[0], (int(fields[11]) + int(fields[12])) / _TICK
+
+
+def moved_bytes(pid: int, proc: str = "/proc") -> Tuple[Optional[int], Optional[int]]:
+    """Return the bytes that a process has read and written, and those that went to storage; None if unknown."""
+    lines = (sysfs.text(proc, str(pid), "io") or "").splitlines()
+    values = dict(line.split(": ", 1) for line in lines if ": " in line)
+    numbers = [sysfs.to_integer(values.get(name)) for name in ("rchar", "wchar", "write_bytes")]
+    known = [number for number in numbers[:2] if number is not None]
+    return (sum(known) if known else None), numbers[2]
+
+
+def _fields(*folder: str) -> List[str]:
+    """Return the fields behind the name in the ``stat`` of a process or a thread."""
+    return (sysfs.text(*folder, "stat") or "").rpartition(")")[2].split()
+
+
 def age(pid: int, proc: str = "/proc") -> Optional[float]:
     """Return how long (s) ago a process started, or None."""
-    fields = (sysfs.text(proc, str(pid), "stat") or "").rpartition(")")[2].split()
+    fields = _fields(proc, str(pid))
     uptime = (sysfs.text(proc, "uptime") or "").split()
     # Field 22 of the line: the start in clock ticks since boot.
     started = sysfs.to_integer(fields[19]) if len(fields) > 19 else None
     try:
-        return None if started is None else max(0.0, float(uptime[0]) - started / float(os.sysconf("SC_CLK_TCK")))
+        return None if started is None else max(0.0, float(uptime[0]) - started / _TICK)
     except (IndexError, ValueError):
         return None
 

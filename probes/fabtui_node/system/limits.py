@@ -17,16 +17,16 @@ ENOUGH_FILES, ENOUGH_THREADS = 64, 512
 
 def read() -> Limits:
     """Return ``{"soft", "hard"}`` of each of `NAMES`: -1 is unlimited, None unknown; in bytes, seconds or numbers."""
-    found: Limits = {}
+    limits: Limits = {}
     for name in NAMES:
         try:
             pair = resource.getrlimit(getattr(resource, "RLIMIT_" + name.upper()))
         except (AttributeError, OSError, ValueError):
-            found[name] = {"soft": None, "hard": None}
+            limits[name] = {"soft": None, "hard": None}
         else:
             soft, hard = (-1 if limit == resource.RLIM_INFINITY else limit for limit in pair)
-            found[name] = {"soft": soft, "hard": hard}
-    return found
+            limits[name] = {"soft": soft, "hard": hard}
+    return limits
 
 
 def tight(limits: Any, gpus: bool) -> List[Tuple[str, str]]:
@@ -37,21 +37,21 @@ def tight(limits: Any, gpus: bool) -> List[Tuple[str, str]]:
         value = one.get("soft") if isinstance(one, dict) else None
         if isinstance(value, (int, float)) and value >= 0:
             soft[name] = value
-    found = []
+    problems = []
     space, files, threads = soft.get("as"), soft.get("nofile"), soft.get("nproc")
     if space is not None and space / _GIB < (ENOUGH_FOR_CUDA if gpus else ENOUGH_SPACE):
         text = "%.3g GiB of address space (ulimit -v): PyTorch and CUDA need more" % (space / _GIB)
-        found.append(("as", text))
+        problems.append(("as", text))
     if files is not None and files < ENOUGH_FILES:
-        found.append(("nofile", "%d open files (ulimit -n): libraries cannot be loaded" % files))
+        problems.append(("nofile", "%d open files (ulimit -n): libraries cannot be loaded" % files))
     if "cpu" in soft:
-        found.append(("cpu", "%d s of processor time (ulimit -t): ranks are killed then" % soft["cpu"]))
+        problems.append(("cpu", "%d s of processor time (ulimit -t): ranks are killed then" % soft["cpu"]))
     if threads is not None and threads < ENOUGH_THREADS:
-        found.append(("nproc", "%d processes and threads of the user (ulimit -u): ranks start many" % threads))
-    return found
+        problems.append(("nproc", "%d processes and threads of the user (ulimit -u): ranks start many" % threads))
+    return problems
 
 
 def explain(limits: Any = None, gpus: bool = False) -> str:
     """Return the limits that ranks do not work with, as the end of an error message, or ""; None: of this process."""
-    found = tight(read() if limits is None else limits, gpus)
-    return "; this login is limited to " + ", ".join(text for _, text in found) if found else ""
+    problems = tight(read() if limits is None else limits, gpus)
+    return "; this login is limited to " + ", ".join(text for _, text in problems) if problems else ""

@@ -74,11 +74,11 @@ class Search:
 
     def find(self, patterns: Sequence[str]) -> List[str]:
         """Return the paths that match patterns, or are named literally, in order and without repetitions."""
-        found: Dict[str, None] = {}
+        paths: Dict[str, None] = {}
         for pattern in patterns:
             matches = [pattern] if os.path.lexists(pattern) else self._matches("", pattern.split("/"))
-            found.update(dict.fromkeys(sorted(itertools.islice(matches, MOST_FILES - len(found)))))
-        return list(found)
+            paths.update(dict.fromkeys(sorted(itertools.islice(matches, MOST_FILES - len(paths)))))
+        return list(paths)
 
     def _matches(self, folder: str, parts: List[str]) -> Iterator[str]:
         part, rest = parts[0], parts[1:]

@@ -9,7 +9,7 @@ import socket
 import threading
 from typing import Any, Dict, List, Mapping, Optional
 
-from fabtui_node.system import shared_machine, sysfs
+from fabtui_node.system import sysfs
 
 _MOST_POLICIES = 1024
 #: Folders that programs and their libraries write to, besides TMPDIR and the home.
@@ -34,10 +34,10 @@ _MASKS = {
 
 def parse_list(text: str) -> List[int]:
     """Return the numbers of a list such as ``0-3,8``, at most 16384."""
-    found: List[int] = []
+    numbers: List[int] = []
     for first, last in re.findall(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", text, re.ASCII):
-        found += range(int(first), min(int(last or first), int(first) + 16384) + 1)
-    return found[:16384]
+        numbers += range(int(first), min(int(last or first), int(first) + 16384) + 1)
+    return numbers[:16384]
 
 
 def parse_cpuinfo(text: str) -> Dict[str, Any]:
@@ -56,31 +56,41 @@ def parse_cpuinfo(text: str) -> Dict[str, Any]:
 
 def parse_meminfo(text: str) -> Dict[str, Optional[int]]:
     """Return ``{"available", "swap", "huge_total", "huge_free", "huge_size"}``: bytes, and counts of huge pages."""
-    found = {name: int(value) for name, value in re.findall(r"^(\w+):\s+([0-9]{1,15})", text, re.MULTILINE | re.ASCII)}
+    sizes = {name: int(value) for name, value in re.findall(r"^(\w+):\s+([0-9]{1,15})", text, re.MULTILINE | re.ASCII)}
 
     def size(name: str) -> Optional[int]:
-        return found[name] * 1024 if name in found else None
+        return sizes[name] * 1024 if name in sizes else None
 
     return {
         "available": size("MemAvailable"),
         "swap": size("SwapTotal"),
-        "huge_total": found.get("HugePages_Total"),
-        "huge_free": found.get("HugePages_Free"),
+        "huge_total": sizes.get("HugePages_Total"),
+        "huge_free": sizes.get("HugePages_Free"),
         "huge_size": size("Hugepagesize"),
     }
 
 
 def parse_chosen(text: Optional[str]) -> Optional[str]:
     """Return the word in brackets of a kernel setting such as ``always [madvise] never``."""
-    found = re.search(r"\[(\w{1,40})\]", text or "")
-    return found.group(1) if found else None
+    match = re.search(r"\[(\w{1,40})\]", text or "")
+    return match.group(1) if match else None
+
+
+def boot_id(proc: str = "/proc") -> Optional[str]:
+    """Return the id of the machine since it started, which all nodes on it share."""
+    return sysfs.text(proc, "sys/kernel/random/boot_id")
+
+
+def load(proc: str = "/proc") -> Optional[float]:
+    match = re.match(r"([0-9]{1,9}\.[0-9]{1,9})\s", sysfs.text(proc, "loadavg") or "", re.ASCII)
+    return float(match.group(1)) if match else None
 
 
 def identity(sys: str = "/sys", proc: str = "/proc", etc: str = "/etc") -> Dict[str, Any]:
     """Return who this machine is: ``hostname``, ``boot_id``, ``machine_id``, ``product``, ``bios``, ``container``."""
     return {
         "hostname": socket.gethostname(),
-        "boot_id": shared_machine.boot_id(proc),
+        "boot_id": boot_id(proc),
         "machine_id": sysfs.text(etc, "machine-id") or None,
         "product": sysfs.text(sys, "class/dmi/id/product_name") or None,
         "bios": sysfs.text(sys, "class/dmi/id/bios_version") or None,
@@ -96,8 +106,8 @@ def container(environ: Dict[str, str], proc: str = "/proc", root: str = "/") -> 
     for path, kind in ((".dockerenv", "docker"), ("run/.containerenv", "podman")):
         if os.path.exists(os.path.join(root, path)):
             return kind
-    found = re.search(r"(docker|kubepods|containerd|lxc|libpod)", sysfs.text(proc, "1/cgroup") or "")
-    return found.group(1) if found else sysfs.text(root, "run/systemd/container") or None
+    match = re.search(r"(docker|kubepods|containerd|lxc|libpod)", sysfs.text(proc, "1/cgroup") or "")
+    return match.group(1) if match else sysfs.text(root, "run/systemd/container") or None
 
 
 def processors(sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
@@ -122,7 +132,7 @@ def processors(sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
         numa_balancing=None if balancing is None else balancing > 0,
         smt=sysfs.text(sys, "devices/system/cpu/smt/control"),
         **{name: None if text is None else parse_list(text) for name, text in places.items()},
-        load=shared_machine.load(proc),
+        load=load(proc),
     )
     return value
 
@@ -134,8 +144,8 @@ def memory(sys: str = "/sys", proc: str = "/proc", shm: str = "/dev/shm") -> Dic
     # If it is not a file system, the folder's figures would describe the disk it is on.
     with contextlib.suppress(OSError):
         if os.path.ismount(shm):
-            found = os.statvfs(shm)
-            value.update(shm_size=found.f_frsize * found.f_blocks, shm_free=found.f_frsize * found.f_bavail)
+            disk = os.statvfs(shm)
+            value.update(shm_size=disk.f_frsize * disk.f_blocks, shm_free=disk.f_frsize * disk.f_bavail)
     return value
 
 
@@ -153,17 +163,17 @@ def folders(environ: Mapping[str, str], within: float = _PATIENCE) -> Dict[str, 
     home = environ.get("HOME", "").rstrip("/")
     named = [*_WRITABLE, environ.get("TMPDIR", ""), home]
     paths = list(dict.fromkeys(path.rstrip("/") for path in named if path.startswith("/") and path.strip("/")))
-    found: Dict[str, int] = {}
+    mounts: Dict[str, int] = {}
 
     def look() -> None:
         for path in paths:
             with contextlib.suppress(OSError, ValueError):
-                found[path[:_LONGEST_PATH]] = os.statvfs(path).f_flag
+                mounts[path[:_LONGEST_PATH]] = os.statvfs(path).f_flag
 
     asked = threading.Thread(target=look, daemon=True)
     asked.start()
     asked.join(within)
-    flags = dict(found)
+    flags = dict(mounts)
     return {
         "home": home[:_LONGEST_PATH] or None,
         "noexec": [path for path, flag in flags.items() if flag & os.ST_NOEXEC] if flags else None,

@@ -11,7 +11,7 @@ import itertools
 import os
 import re
 import struct
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from fabtui_node.system import sysfs
 
@@ -24,6 +24,18 @@ _ROOT = re.compile("pci[0-9a-f]{4,8}:[0-9a-f]{2}", re.ASCII | re.IGNORECASE)
 
 #: Share of a PCIe link's bits that are data: up to 5 GT/s, and from 8 GT/s on.
 _CODE = (8.0 / 10.0, 128.0 / 130.0)
+
+_CAPABILITY = 0x000D
+_FIRST = 0x100
+_WHOLE = 4096
+_MOST_HOPS = 96
+_MOST_BRIDGES = 1024
+_MOST_NAMED = 64
+
+#: The bits of the control register, in lspci's words.
+FLAGS = ("SrcValid", "TransBlk", "ReqRedir", "CmpltRedir", "UpstreamFwd", "EgressCtrl", "DirectTrans")
+#: Those that make what goes from device to device take the long way.
+REDIRECTING = ("ReqRedir", "CmpltRedir", "EgressCtrl")
 
 
 def link_rate(path: Optional[str]) -> Optional[float]:
@@ -54,8 +66,8 @@ def chain(path: Optional[str]) -> List[str]:
 
 def address(path: Optional[str]) -> Optional[str]:
     """Return the PCI address in a real path; a virtio device has the address of the card below it."""
-    found = chain(path)
-    return found[-1] if len(found) > 1 else None
+    devices = chain(path)
+    return devices[-1] if len(devices) > 1 else None
 
 
 def _shared(first: List[str], second: List[str]) -> int:
@@ -119,19 +131,6 @@ def closest(gpus: Dict[str, PciDevice], nics: Dict[str, PciDevice]) -> Dict[str,
     return result
 
 
-_CAPABILITY = 0x000D
-_FIRST = 0x100
-_WHOLE = 4096
-_MOST_HOPS = 96
-_MOST_BRIDGES = 1024
-_MOST_NAMED = 64
-
-#: The bits of the control register, in lspci's words.
-FLAGS = ("SrcValid", "TransBlk", "ReqRedir", "CmpltRedir", "UpstreamFwd", "EgressCtrl", "DirectTrans")
-#: Those that make what goes from device to device take the long way.
-REDIRECTING = ("ReqRedir", "CmpltRedir", "EgressCtrl")
-
-
 def parse_acs(data: bytes) -> Optional[List[str]]:
     """Return the ACS flags that are set, from a configuration space; None where there is no such capability.
 
@@ -153,20 +152,16 @@ def parse_acs(data: bytes) -> Optional[List[str]]:
     return None
 
 
-def above(paths: Iterable[Optional[str]]) -> Set[str]:
-    """Return the PCI addresses of all bridges between the root and devices, from the real paths of their folders."""
-    return {bridge for path in paths for bridge in chain(path)[1:-1]}
-
-
-def read_acs(devices: Iterable[Optional[str]], root: str = "/sys") -> Dict[str, Any]:
-    """Read ACS of the bridges above devices, by the real paths of the devices' sysfs folders.
+def read_acs(buses: Iterable[str], root: str = "/sys") -> Dict[str, Any]:
+    """Read ACS of the bridges between the root and devices, by the PCI addresses of these.
 
     Returns:
         ``{"state", "bridges", "read", "on"}``: ``none`` (no bridge above them has ACS), ``off``, ``on`` (some bridge
         redirects) or ``unknown`` (not permitted); how many bridges there are and how many could be read; those
         that redirect, ``[{"bus", "flags"}]``.
     """
-    bridges = sorted(above(devices))[:_MOST_BRIDGES]
+    paths = [sysfs.real(root, "bus/pci/devices", bus) for bus in buses]
+    bridges = sorted({bridge for path in paths for bridge in chain(path)[1:-1]})[:_MOST_BRIDGES]
     read_ones, capable = 0, 0
     on: List[Dict[str, Any]] = []
     for bus in bridges:
@@ -188,7 +183,3 @@ def read_acs(devices: Iterable[Optional[str]], root: str = "/sys") -> Dict[str, 
     else:
         state = "off" if capable else "none"
     return {"state": state, "bridges": len(bridges), "read": read_ones, "on": on[:_MOST_NAMED]}
-
-
-def device_paths(buses: Iterable[Optional[str]], root: str = "/sys") -> List[Optional[str]]:
-    return [sysfs.real(root, "bus/pci/devices", bus) for bus in buses if bus]

@@ -32,8 +32,8 @@ def parse_state(text: Optional[str], words: Dict[int, str] = STATES) -> str:
 
 def parse_rate(text: Optional[str]) -> Optional[float]:
     """Return the Gb/s of a sysfs ``rate`` such as ``200 Gb/sec (4X HDR)`` or ``2.5 Gb/sec``, or None."""
-    found = re.match(r"\s*([0-9]{1,7}(?:\.[0-9]{1,6})?)\s*Gb/sec", text or "", re.ASCII)
-    return float(found.group(1)) if found else None
+    match = re.match(r"\s*([0-9]{1,7}(?:\.[0-9]{1,6})?)\s*Gb/sec", text or "", re.ASCII)
+    return float(match.group(1)) if match else None
 
 
 def port_guid(gid: Optional[str]) -> Optional[str]:
@@ -65,22 +65,22 @@ def places(root: str = "/sys") -> List[Dict[str, Optional[str]]]:
 def roce_interfaces(root: str = "/sys") -> List[str]:
     """Return the interfaces of RoCE ports; on InfiniBand one small file of each port is read."""
     folder = os.path.join(root, "class/infiniband")
-    found = []
+    interfaces = []
     for ca in sysfs.names(folder):
         here = os.path.join(folder, ca)
         for name in sysfs.names(here, "ports")[:_PORTS_READ]:
             port = os.path.join(here, "ports", name)
             if name.isdecimal() and sysfs.text(port, "link_layer") == "Ethernet":
-                found.append(_netdev(here, port, int(name)))
-    return [name for name in dict.fromkeys(found) if name]
+                interfaces.append(_netdev(here, port, int(name)))
+    return [name for name in dict.fromkeys(interfaces) if name]
 
 
 def _device(folder: str, ca: str) -> Dict[str, Any]:
     here = os.path.join(folder, ca)
-    path = sysfs.real(here, "device")
+    path, driver = sysfs.real(here, "device"), sysfs.real(here, "device/driver") or ""
     return {
         "ca": ca,
-        "type": sysfs.text(here, "hca_type") or _type_of_driver(here),
+        "type": sysfs.text(here, "hca_type") or ("EFA" if driver.endswith("/efa") else None),
         "firmware": sysfs.text(here, "fw_ver"),
         "hardware": sysfs.text(here, "hw_rev"),
         "node_guid": _guid(sysfs.text(here, "node_guid")),
@@ -90,11 +90,6 @@ def _device(folder: str, ca: str) -> Dict[str, Any]:
         "numa": sysfs.numa_node(here, "device"),
         "ports": [_port(here, name) for name in sysfs.names(here, "ports") if name.isdecimal() and len(name) < 5],
     }
-
-
-def _type_of_driver(device: str) -> Optional[str]:
-    driver = os.path.basename(sysfs.real(device, "device/driver") or "")
-    return "EFA" if driver == "efa" else None
 
 
 def _place(device: str, netdev: Optional[str]) -> Optional[str]:

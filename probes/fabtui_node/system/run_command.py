@@ -98,8 +98,8 @@ def find(name: str, *, safe: Optional[bool] = None) -> Optional[str]:
     path = environment()["PATH"]
     if not (os.geteuid() == 0 if safe is None else safe):
         return shutil.which(name, path=path)
-    found = (shutil.which(name, path=folder) for folder in ([""] if "/" in name else path.split(os.pathsep)))
-    return next((path for path in found if path is not None and is_safe(path)), None)
+    paths = (shutil.which(name, path=folder) for folder in ([""] if "/" in name else path.split(os.pathsep)))
+    return next((path for path in paths if path is not None and is_safe(path)), None)
 
 
 def is_safe(path: str) -> bool:
@@ -165,9 +165,9 @@ def run(
     """
     out, err = bytearray(), bytearray()
     variables = dict(env or {}) if alone else environment(env)
-    found = run_into([out, err], argv, deadline, limit, variables, cwd, stop)
+    result = run_into([out, err], argv, deadline, limit, variables, cwd, stop)
     text = [bytes(part[:limit]).decode("utf-8", "replace") for part in (out, err)]
-    return found._replace(stdout=text[0], stderr=found.stderr + text[1])
+    return result._replace(stdout=text[0], stderr=result.stderr + text[1])
 
 
 def run_into(

@@ -25,8 +25,8 @@ def integer(*path: str) -> Optional[int]:
 
 def numa_node(*path: str) -> Optional[int]:
     """Return the NUMA node of a device, given its folder; None for the kernel's -1."""
-    found = integer(*path, "numa_node")
-    return found if found is not None and found >= 0 else None
+    number = integer(*path, "numa_node")
+    return number if number is not None and number >= 0 else None
 
 
 def to_integer(word: Optional[str]) -> Optional[int]:

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.diagnosis.knowledge import load
 from fabtui.diagnosis.knowledge.error_catalogue import (
     CATALOGUES,
     common_error,
@@ -18,7 +19,6 @@ from fabtui.diagnosis.knowledge.error_catalogue import (
 )
 from fabtui.diagnosis.knowledge.failure_stage import stages
 from fabtui.diagnosis.knowledge.log_causes import LogReader
-from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.model.events import Measured, NodeState, NodeUpdate
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict

@@ -115,4 +115,5 @@ def test_the_stages_are_valid() -> None:
     ],
 )
 def test_a_source_file_belongs_to_a_stage(path: str, stage: str | None) -> None:
-    assert stage_of_file(path) == stage
+    found = stage_of_file(path)
+    assert (found and found.id) == stage

@@ -248,7 +248,7 @@ def test_a_stamp_may_be_a_day_ahead_as_clocks_and_zones_differ(
         def now(cls, tz: tzinfo | None = None) -> Clock:
             return cls(2026, 6, 1, 12, tzinfo=tz)
 
-    monkeypatch.setattr("fabtui.diagnosis.knowledge.log_stamps.datetime", Clock)
+    monkeypatch.setattr("fabtui.diagnosis.knowledge.log_causes.datetime", Clock)
     stamp = Clock.now() + timedelta(hours=hours)
     found = causes(f"[rank1]:[E{stamp:%m%d %H:%M:%S}.000001 x.cpp:1] CUDA out of memory\n")
     assert found.causes[0].first.time == stamp.replace(year=year, microsecond=1)

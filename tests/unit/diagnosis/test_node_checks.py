@@ -6,7 +6,7 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import RULES, diagnose
 from fabtui.diagnosis.finding import Severity
-from fabtui.diagnosis.knowledge.toml_data import load
+from fabtui.diagnosis.knowledge import load
 from fabtui.diagnosis.preflight.checks import ProbeJudgement, latest_preflight
 from fabtui.diagnosis.preflight.node_context import NodeContext
 from fabtui.model.events import InventoryUpdate, PhaseStart, ProbeResult, SessionStart

@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.knowledge.published_ranges import PublishedRange, published, published_ranges
+from fabtui.export.collectives_table import published_text
 from fabtui.export.formats import schema
 from fabtui.export.json import as_json
 from fabtui.importers.session import read_session
@@ -18,7 +19,6 @@ from fabtui.model.events import EndpointsAdded, InventoryUpdate, Measured, Sessi
 from fabtui.model.layers import COLLECTIVES
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.presentation.published_text import published_text
 from fabtui.report.collectives import collective_tables
 
 ROOT = Path(__file__).parents[3]

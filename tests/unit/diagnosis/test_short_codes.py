@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fabtui.diagnosis.knowledge.error_numbers import error_numbers, number_in
-from fabtui.diagnosis.knowledge.short_codes import short_code
-from fabtui.diagnosis.knowledge.toml_data import load
+from fabtui.diagnosis.knowledge import load
+from fabtui.diagnosis.knowledge.error_numbers import error_numbers, number_in, short_code
 
 
 @pytest.mark.parametrize(

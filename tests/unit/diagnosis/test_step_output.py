@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.knowledge.step_output import OutputJudgement, judged_output
+from fabtui.diagnosis.knowledge.step_command import OutputJudgement, judged_output
 from fabtui.model.events import CommandEnd, CommandStart
 from fabtui.model.session_logs import CommandRun
 from fabtui.presentation.wording import plain

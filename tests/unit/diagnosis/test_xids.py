@@ -6,10 +6,9 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import RULES
 from fabtui.diagnosis.finding import Finding, Kind, Severity, Subject
-from fabtui.diagnosis.knowledge import xids
+from fabtui.diagnosis.knowledge import load, xids
 from fabtui.diagnosis.knowledge.log_causes import LogReader
-from fabtui.diagnosis.knowledge.nvlink_report import nvlink_report
-from fabtui.diagnosis.knowledge.toml_data import load
+from fabtui.diagnosis.knowledge.xids import nvlink_report
 from fabtui.diagnosis.preflight.checks import ProbeJudgement
 from fabtui.diagnosis.preflight.node_context import NodeContext
 from fabtui.model.endpoints import Endpoint
@@ -18,7 +17,7 @@ from fabtui.model.facts.node_view import ProbedNode
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.presentation.findings import evidence, title
-from fabtui_node.parsers.kernel import dmesg
+from fabtui_node.parsers import dmesg
 from fabtui_node.probes.kernel_log import OLD
 from tests.unit.probes.places import REAL
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fabtui.importers.result import read
+from fabtui.importers.result import read, unwrapped
 from fabtui.importers.sources import sources
-from fabtui.importers.unwrapping import unwrapped
 
 from .places import REAL, SAMPLES, of_text, start_of
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.running_job.node_evidence import NodeEvidence, addresses_of, node_evidence, plain_address
+from fabtui.diagnosis.running_job.job_sources import NodeEvidence, addresses_of, node_evidence, plain_address
 from fabtui.diagnosis.running_job.who_is_behind import JobPlace
 
 LATE = JobPlace(8, "n062", 742, "0")

@@ -50,7 +50,6 @@ def test_what_the_kernel_shows() -> None:
         "rank 0 on n060: sleeping in futex_do_wait",
         "ranks 1-2 on n060: running",
     ]
-    assert found[0].ranks[0].problem == "no tool"
 
 
 odd = (

@@ -20,8 +20,7 @@ from fabtui.mcp import server, tools
 from fabtui.mcp.answer import OUTPUT_SCHEMA, Answer
 from fabtui.mcp.permission import Permission
 from fabtui.mcp.server import Door
-from fabtui.mcp.tool import Tool, ToolCall
-from fabtui.mcp.tools import TOOLS, read_latest
+from fabtui.mcp.tools import TOOLS, Tool, ToolCall, read_latest
 from fabtui.paths import shipped_recordings_folder
 
 

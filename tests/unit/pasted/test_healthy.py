@@ -23,6 +23,7 @@ Out = pytest.CaptureFixture[str]
 FAULTY = {
     "docs": {"nccl.log", "pings.csv", "rank0.log", "rank3.log"},
     "fuzzed": {"*"},
+    "gpu-lab": {"*"},
     "ibsim": {
         *("ib_write_bw.txt", "ibstat_hca_relinked_init.txt", "ibstat_hca_unlinked.txt", "ibv_devices.txt"),
         *("ibv_devinfo.txt", "perfquery_leaf1_p2.txt", "perfquery_saturated.txt"),

@@ -15,8 +15,7 @@ from fabtui.importers.session import replayed
 from fabtui.model.records import Recurrence
 from fabtui.model.session_model import Model
 from fabtui.paths import shipped_recordings_folder
-from fabtui.presentation.findings import evidence
-from fabtui.presentation.recurrence import ordinal, recurrence_text
+from fabtui.presentation.findings import evidence, ordinal, recurrence_text
 from fabtui.report.contents import document
 from fabtui.report.document import Entry, Shown
 from fabtui.report.summary import summary

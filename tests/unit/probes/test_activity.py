@@ -216,8 +216,11 @@ def test_kills_for_memory(tmp_path: Path) -> None:
         ["memory/job/memory.oom_control"],
         [],
     ]
-    assert [activity._kills(path) for some in files for path in some] == [2, 1]
-    assert activity._kills("/nowhere") == 0
+    ranks = activity.Ranks("")
+    assert ranks.kills() is None
+    for path, count in ((files[0][0], 2), (files[1][0], 3), ("/nowhere", 3)):
+        ranks._cgroups[path] = None
+        assert ranks.kills() == count
 
 
 def test_this_node() -> None:

@@ -23,7 +23,7 @@ from fabtui_node.probes import firewall, host, inventory
 from fabtui_node.probes.network import interfaces
 from fabtui_node.probes.nvidia import nvml
 from fabtui_node.probes.rdma import ibstat, port_counters, ports
-from fabtui_node.system import cgroups, drivers, interpreters, machine, nccl_libraries, rdma_devices, sysfs
+from fabtui_node.system import cgroups, drivers, interpreters, machine, rdma_devices, sysfs
 
 from ...effort import examples
 from .places import SAMPLES
@@ -49,7 +49,7 @@ PARSERS: list[Callable[[str], Any]] = [
     ibstat.parse_ibstat,
     inventory.parse_meminfo,
     inventory.parse_os_release,
-    nccl_libraries.parse_ldconfig,
+    drivers.parse_ldconfig,
     interfaces.parse_if_inet6,
     interfaces.parse_ip_addr,
     nvml.bus_id,

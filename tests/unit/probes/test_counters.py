@@ -12,7 +12,6 @@ import pytest
 from fabtui_node.probes import counters
 from fabtui_node.probes.nvidia import nvlink_counters, nvml
 from fabtui_node.probes.nvidia.nvlink_counters import NvlinkCounts
-from fabtui_node.system.driver_counters import DriverCounters
 
 from .places import Tree
 
@@ -304,12 +303,12 @@ def test_the_kernel_is_asked_for_counters_of_a_driver() -> None:
     names = [name for name in os.listdir("/sys/class/net") if name != "lo"]
     for name in names:
         try:
-            found = DriverCounters(name, lambda one: "rx" in one).read()
-            again = DriverCounters(name, lambda one: False).read()
+            found = counters.DriverCounters(name, lambda one: "rx" in one).read()
+            again = counters.DriverCounters(name, lambda one: False).read()
         except OSError:
             continue
         assert all("rx" in one and count >= 0 for one, count in found.items())
         assert again == {}
-    assert DriverCounters("lo", lambda one: True).read() == {}
+    assert counters.DriverCounters("lo", lambda one: True).read() == {}
     with pytest.raises(OSError, match="No such device"):
-        DriverCounters("nosuchinterface0", lambda one: True).read()
+        counters.DriverCounters("nosuchinterface0", lambda one: True).read()

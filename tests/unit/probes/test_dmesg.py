@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fabtui_node.parsers.kernel import dmesg
+from fabtui_node.parsers import dmesg
 
 XID = "NVRM: Xid (PCI:0000:9b:00): 79, pid=123, name=python3, GPU has fallen off the bus."
 

@@ -16,7 +16,6 @@ import pytest
 
 from fabtui_node.parsers.lines import bytes_text
 from fabtui_node.probes import clock, firewall, host
-from fabtui_node.runtime import presence
 from fabtui_node.system import cgroups, drivers, machine, pci, sessions
 
 from .places import Tree
@@ -56,14 +55,14 @@ def test_the_bridges_above_devices_are_read(tree: Tree, data: bytes, state: str)
     gpu = tree.pci(f"{_BRIDGE}/0000:01:00.0")
     tree.pci("pci0000:00/0000:00:02.0")
     (tree.root / f"devices/{_BRIDGE}/config").write_bytes(data)
-    found = pci.read_acs([str(tree.root / gpu)], str(tree.root))
+    found = pci.read_acs([Path(gpu).name], str(tree.root))
     assert (found["state"], found["bridges"]) == (state, 1)
     assert [entry["bus"] for entry in found["on"]] == (["0000:00:01.0"] if state == "on" else [])
 
 
 def test_a_virtual_machine_has_no_bridge(tree: Tree) -> None:
     gpu = tree.pci("pci0000:00/0000:00:05.0")
-    assert pci.read_acs([str(tree.root / gpu)], str(tree.root))["state"] == "none"
+    assert pci.read_acs([Path(gpu).name], str(tree.root))["state"] == "none"
 
 
 @pytest.mark.parametrize(
@@ -429,10 +428,10 @@ def test_other_sessions_are_found_by_the_names_of_their_sockets(
 @pytest.mark.skipif(sys.platform != "linux", reason="abstract names of sockets are Linux's")
 def test_a_session_shows_itself_to_others_and_accepts_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FABTUI_LAB_NODE", raising=False)
-    monkeypatch.setattr(presence.Presence, "socket", None)
-    monkeypatch.setattr(presence.Presence, "mark", "0badcafe")
-    presence.announce()
-    shown = presence.Presence.socket
+    monkeypatch.setattr(sessions.Presence, "socket", None)
+    monkeypatch.setattr(sessions.Presence, "mark", "0badcafe")
+    sessions.announce()
+    shown = sessions.Presence.socket
     assert shown is not None
     with shown:
         mine = {"user": pwd.getpwuid(os.getuid()).pw_name, "pid": os.getpid()}
@@ -456,11 +455,11 @@ def test_a_session_shows_itself_to_others_and_accepts_no_connection(monkeypatch:
 def test_a_process_knows_its_session_by_its_command_line(tmp_path: Path, words: list[str], mark: str | None) -> None:
     (tmp_path / "self").mkdir()
     (tmp_path / "self" / "cmdline").write_text("\0".join(words) + "\0")
-    before = presence.Presence.mark
+    before = sessions.Presence.mark
     try:
-        presence.read_mark(str(tmp_path))
-        assert presence.Presence.mark == mark
-        presence.read_mark(str(tmp_path / "nothing"))
-        assert presence.Presence.mark is None
+        sessions.read_mark(str(tmp_path))
+        assert sessions.Presence.mark == mark
+        sessions.read_mark(str(tmp_path / "nothing"))
+        assert sessions.Presence.mark is None
     finally:
-        presence.Presence.mark = before
+        sessions.Presence.mark = before

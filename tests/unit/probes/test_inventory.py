@@ -13,7 +13,7 @@ import pytest
 from fabtui_node import protocol, registry
 from fabtui_node.probes import inventory
 from fabtui_node.probes.nvidia import nvml, nvml_inventory
-from fabtui_node.system import interpreters, limits, nccl_libraries, rdma_devices
+from fabtui_node.system import drivers, interpreters, limits, rdma_devices
 
 from .places import Tree
 
@@ -250,19 +250,15 @@ def test_libraries(tmp_path: Path) -> None:
         "\tlibcurl.so.4 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcurl.so.4\n"
         "\tlibcudadebugger.so.1 (libc6,x86-64) => /usr/lib/libcudadebugger.so.1\n"
     )
-    assert nccl_libraries.parse_ldconfig(text) == [
+    assert drivers.parse_ldconfig(text) == [
         "/usr/lib/x86_64-linux-gnu/libnccl.so.2",
         "/usr/local/cuda/lib64/libcudart.so.13",
     ]
     (tmp_path / "libnccl.so.2.28.3").touch()
     (tmp_path / "libnccl.so.2").symlink_to("libnccl.so.2.28.3")
-    assert nccl_libraries.version_of(str(tmp_path / "libnccl.so.2")) == "2.28.3"
-    assert nccl_libraries.version_of("/opt/libnccl.so.2") is None
-    own = [
-        path
-        for path in nccl_libraries.find({"LD_LIBRARY_PATH": f":{tmp_path}"}, 10.0)
-        if path.startswith(str(tmp_path))
-    ]
+    assert drivers.version_of(str(tmp_path / "libnccl.so.2")) == "2.28.3"
+    assert drivers.version_of("/opt/libnccl.so.2") is None
+    own = [path for path in drivers.find({"LD_LIBRARY_PATH": f":{tmp_path}"}, 10.0) if path.startswith(str(tmp_path))]
     assert own == [str(tmp_path / "libnccl.so.2")]
 
 

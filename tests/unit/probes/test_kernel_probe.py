@@ -107,7 +107,7 @@ def test_reports_are_bounded_and_the_worst_comes_first(tree: Tree, tmp_path: Pat
 
 
 def judged(*lines: str, uptime: float = 1000.0) -> list[tuple[str, str]]:
-    from fabtui_node.parsers.kernel import dmesg
+    from fabtui_node.parsers import dmesg
 
     values = dmesg.parse_kernel("\n".join(f"[  10.000000] {line}" for line in lines)).values
     for entry in values["counts"]:

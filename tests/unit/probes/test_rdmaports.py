@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fabtui_node.probes.rdma import ibstat, port_counters, roce_qos
+from fabtui_node.probes.rdma import ibstat, port_counters
 from fabtui_node.probes.rdma import ports as rdmaports
 from tests.unit.importers.places import output_of
 
@@ -287,9 +287,9 @@ def test_infiniband_and_ports_that_are_down_cost_no_command(tree: Tree, tools: P
 
 def test_the_class_in_the_files_of_nccl(tmp_path: Path) -> None:
     (tmp_path / "nccl.conf").write_text("# site\nNCCL_IB_TC=106\nNCCL_IB_SL = 3\nNCCL_DEBUG=INFO\n")
-    assert roce_qos.variables(None, str(tmp_path)) == {"NCCL_IB_TC": "106"}
+    assert rdmaports.conf_variables(None, str(tmp_path)) == {"NCCL_IB_TC": "106"}
     (tmp_path / ".nccl.conf").write_text("NCCL_IB_TC=104\nNCCL_IB_FIFO_TC=192\n")
-    assert roce_qos.variables(str(tmp_path), "/nowhere") == {"NCCL_IB_TC": "104", "NCCL_IB_FIFO_TC": "192"}
+    assert rdmaports.conf_variables(str(tmp_path), "/nowhere") == {"NCCL_IB_TC": "104", "NCCL_IB_FIFO_TC": "192"}
 
 
 def efa(tree: Tree, name: str, **counts: int) -> None:

@@ -151,16 +151,16 @@ def test_a_rank_with_py_spy(rank: int, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_bytes_of_files() -> None:
-    before = evidence.file_bytes(os.getpid())
+    before = job_processes.moved_bytes(os.getpid())[0]
     assert before is not None
     Path("/proc/self/status").read_text()
-    assert (evidence.file_bytes(os.getpid()) or 0) > before
-    assert evidence.file_bytes(0) is None
+    assert (job_processes.moved_bytes(os.getpid())[0] or 0) > before
+    assert job_processes.moved_bytes(0)[0] is None
 
 
 def test_processor_time() -> None:
-    assert (evidence.processor_time(os.getpid()) or 0) > 0
-    assert evidence.processor_time(2**22 + 1) is None
+    assert (job_processes.processor_time("/proc", str(os.getpid())) or ("", 0))[1] > 0
+    assert job_processes.processor_time("/proc", str(2**22 + 1)) is None
 
 
 def test_ranks_of_other_jobs_of_slurm(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.scheduler.slurm_gpus import GpuUse, gpu_use
+from fabtui.scheduler.slurm import GpuUse, gpu_use
 from fabtui_node.runtime.supervisor import limit_gpus
 
 from .conftest import Fake

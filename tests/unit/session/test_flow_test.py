@@ -15,8 +15,8 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.session.event_pipeline import EventPump
-from fabtui.session.measure import flow_test
-from fabtui.session.measure.flow_test import FLOWS, MAX_OF_NODE, MAX_SUSPECTS, FlowCounts, FlowTest, fair_sample, judged
+from fabtui.session.measure import one_way
+from fabtui.session.measure.one_way import FLOWS, MAX_OF_NODE, MAX_SUSPECTS, FlowCounts, FlowTest, fair_sample, judged
 from fabtui.session.measure.ping_mesh import Address, Target
 
 Passes = Callable[[Target, int, int], int]
@@ -133,7 +133,7 @@ async def test_where_half_of_the_flows_are_lost_the_pairs_beside_are_tried(fabri
         else:
             assert (m.verdict, m.error, m.extra["flows"]["always"]) == (Verdict.OK, None, 16)
     traced = [t for t in fabric.targets if (fabric.of(Layer.UDP, t).extra or {}).get("last_hop") == "10.9.1.1"]
-    assert 0 < len(traced) <= flow_test.MAX_TRACED
+    assert 0 < len(traced) <= one_way.MAX_TRACED
     assert fabric.of(Layer.TCP, fabric.targets[1]).verdict is Verdict.OK, "its connections pass from all ports"
 
 
@@ -160,7 +160,7 @@ async def test_pairs_with_lost_flows_are_tried_in_later_tests_as_well(fabric: Fa
     known = [t for t in fabric.targets if across(t)]
     await fabric.run(lambda layer, t: False, known=known)
     assert all(fabric.of(Layer.UDP, t).error == "5 of 16 source ports never pass" for t in known)
-    assert all(flow_test.lost_flows(fabric.of(Layer.UDP, t)) is across(t) for t in fabric.targets)
+    assert all(one_way.lost_flows(fabric.of(Layer.UDP, t)) is across(t) for t in fabric.targets)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from fabtui.model.events import JobEvidence
 from fabtui.model.job_evidence import JobSource
 from fabtui.model.recording import read_events
 from fabtui.session.options import SessionOptions
-from fabtui.session.running_job import job_links, job_session, observer
+from fabtui.session.running_job import job_session, observer
 from fabtui.transport.link import NodeUnreachable
 from fabtui_node import registry
 from tests.unit.session.fakenodes import FakeNodes, Script
@@ -211,7 +211,7 @@ async def snapshot(
 
         async def __aexit__(self, *_: object) -> None: ...
 
-    monkeypatch.setattr(job_links, "Connector", Connector)
+    monkeypatch.setattr(job_session, "Connector", Connector)
     monkeypatch.setattr(job_session, "PATIENCE", 0.0)
     options = SessionOptions(hosts=tuple(script.gpus))
     async with job_session.observed(options, lambda _: None, source=source) as session:

@@ -97,11 +97,11 @@ async def test_a_failure_is_measured_again(
     context: Any = SimpleNamespace(pump=SimpleNamespace(emit=events.append))
     left = {way: list(verdicts) for way in ("ab", "ba")}
 
-    async def one(self: PairTools, probe: str, layer: Layer, src: str, *more: Any) -> Measurement:
-        dst = more[1]
-        return Measurement(layer, src, dst, left[src + dst].pop(0), None, "GB/s", None, 0.0, "")
+    async def one(self: PairTools, probe: str, layer: Layer, source: ToolPort, target: ToolPort) -> Measurement:
+        verdict = left[source.node + target.node].pop(0)
+        return Measurement(layer, source.node, target.node, verdict, None, "GB/s", None, 0.0, "")
 
     monkeypatch.setattr(PairTools, "_one", one)
-    rails = [(ToolPort("10.0.0.1", 0, "10.0.0.1"), ToolPort("10.0.0.2", 0, "10.0.0.2"))]
-    await PairTools(context, {})._pair("iperf3", "a", "b", rails)
+    rails = [(ToolPort("10.0.0.1", 0, "10.0.0.1", node="a"), ToolPort("10.0.0.2", 0, "10.0.0.2", node="b"))]
+    await PairTools(context, {})._pair("iperf3", rails)
     assert len(events) == 2 * measured

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Optional
 
-from fabtui_node.parsers.base import Format, Likely, Notes, Reading, first_of
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.ib import values
 from fabtui_node.parsers.lines import number
 
@@ -21,26 +21,6 @@ _LISTED = re.compile(
     r"(?: (base|enhanced) port 0 lid ([0-9]{1,6}) lmc ([0-9]{1,3}))?\s*",
     re.ASCII,
 )
-
-
-def parse_nodes(text: str) -> Reading:
-    """Return the nodes, with None for values that are missing in a line.
-
-    ``{"nodes": [{"type": "CA"|"switch"|"router", "guid", "ports", "name", "lid", "lmc", "device", "vendor"}]}``.
-    """
-    notes = Notes()
-    nodes: List[Dict[str, Any]] = []
-    for line in values.lines(text):
-        found = _LISTED.fullmatch(line)
-        if not found:
-            values.leftover(line, notes)
-            continue
-        kind, guid, ports, device, vendor, name, _, lid, lmc = found.groups()
-        node = {"type": _TYPES.get(kind, "unknown"), "guid": values.guid(guid), "ports": int(ports), "name": name[:200]}
-        node.update(lid=values.digits(lid), lmc=values.digits(lmc), device=device, vendor=vendor)
-        nodes.append(node)
-    return notes.reading({"nodes": nodes})
-
 
 # ibnetdiscover, as a topology file and with -p as one line a port.
 _DIFF = re.compile(r"[<>] ")
@@ -74,6 +54,59 @@ _CHASSIS = re.compile(r"Chassis ([0-9]{1,6})\b", re.ASCII)
 _PASSED = re.compile(r"#|Chassis [0-9]|Hostname: |Non-Chassis Nodes|[0-9]* ?Spine|Line ")
 _FROM = re.compile(r"# Initiated from node ([0-9a-fA-F]{1,16}) port ([0-9a-fA-F]{1,16})")
 _MANAGED = re.compile(r" ?(base|enhanced) port 0 lid ([0-9]{1,6}) lmc ([0-9]{1,3})", re.ASCII)
+
+# iblinkinfo, by node and with -l one line a port: width and speed of links, and what they could be.
+_HEADER = re.compile(r"(?:[<>] )?(CA|Switch|Router|\?\?):? (?:(0x[0-9a-fA-FxX*.]{16,18}) )?(.*):\s*")
+_LINK_ROW = re.compile(
+    r"(?:[<>] )?\s*(?:(0x[0-9a-fA-FxX*.]{16,18})\s+)?(?:\"(.*?)\"\s+)?"
+    r"([0-9]{1,6})\s+([0-9]{1,4})\[\s*([0-9]{0,4})\]\s+==\((.*?)\)==>\s+(.*)",
+    re.ASCII,
+)
+_LINK_PEER = re.compile(
+    r"(?:(0x[0-9a-fA-FxX*.]{16,18})\s+)?([0-9]{1,6})\s+([0-9]{1,4})\[\s*([0-9]{0,4})\]\s+\"(.*)\"\s+\((.*)\)\s*",
+    re.ASCII,
+)
+# With single blanks: more of them could be divided in too many ways.
+_LINK = re.compile(r"(?:(\S+|undefined \([0-9]+\)) (.*?) )?(\S+?) ?/ ?(\S+)", re.ASCII)
+_COULD = re.compile(r"Could be (\S+)(?: (Gbps))?")
+# The bracket of -S/--switch-settings follows the state: "LinkUp) (HOQ:18 VL_Stall:7)==>".
+_SETTINGS = re.compile(r"(?:\)|(?<!\s))\s*\(HOQ:[0-9]+ VL_Stall:[0-9]+\)?", re.ASCII)
+#: Lanes of one port in copper and optics; ports report 12X as possible although no cable has it.
+_WIDEST = 4
+
+# ibqueryerrors: ports whose counters are beyond their threshold, also with data and link info. Its exit code is 1
+# where it found errors, and 0 where it could not ask the subnet administrator.
+_ERRORS_NODE = re.compile(r"(Errors|Data Counters) for (?:(0x[0-9a-fA-FxX*.]{1,18}) )?\"(.*)\"\s*")
+_ERRORS_PORT = re.compile(r"\s*GUID (0x[0-9a-fA-FxX*.]{1,18}) port ([0-9]{1,4}|ALL):(.*)", re.ASCII)
+_COUNTER = re.compile(r"\[([A-Za-z]\w{0,60}) == ([0-9]{1,20})(?: \(([^()\]]{1,30})\))?\]", re.ASCII)
+_CHECKED = re.compile(
+    r"#{1,2}\s*(?:Summary: )?([0-9]{1,9}) (nodes|ports) checked, ([0-9]{1,9}) (?:bad nodes found|ports have errors)",
+    re.ASCII,
+)
+_FAILURES = re.compile(r"##\s*([0-9]{1,9}) PMA query failures", re.ASCII)
+_THRESHOLD = re.compile(r"\[(\w{1,60}) = ([0-9]{1,20})\]", re.ASCII)
+_LINK_INFO = re.compile(r"\s*Link info:")
+#: Counters of traffic, not of errors.
+TRAFFIC = re.compile(r"Port(Unicast|Multicast)?(Xmit|Rcv)(Data|Pkts)")
+
+
+def parse_nodes(text: str) -> Reading:
+    """Return the nodes, with None for values that are missing in a line.
+
+    ``{"nodes": [{"type": "CA"|"switch"|"router", "guid", "ports", "name", "lid", "lmc", "device", "vendor"}]}``.
+    """
+    notes = Notes()
+    nodes: List[Dict[str, Any]] = []
+    for line in values.lines(text):
+        match = _LISTED.fullmatch(line)
+        if not match:
+            values.leftover(line, notes)
+            continue
+        kind, guid, ports, device, vendor, name, _, lid, lmc = match.groups()
+        node = {"type": _TYPES.get(kind, "unknown"), "guid": values.guid(guid), "ports": int(ports), "name": name[:200]}
+        node.update(lid=values.digits(lid), lmc=values.digits(lmc), device=device, vendor=vendor)
+        nodes.append(node)
+    return notes.reading({"nodes": nodes})
 
 
 def parse_topology(text: str) -> Reading:
@@ -194,26 +227,6 @@ class _Topology:
         return self._links
 
 
-# iblinkinfo, by node and with -l one line a port: width and speed of links, and what they could be.
-_HEADER = re.compile(r"(?:[<>] )?(CA|Switch|Router|\?\?):? (?:(0x[0-9a-fA-FxX*.]{16,18}) )?(.*):\s*")
-_LINK_ROW = re.compile(
-    r"(?:[<>] )?\s*(?:(0x[0-9a-fA-FxX*.]{16,18})\s+)?(?:\"(.*?)\"\s+)?"
-    r"([0-9]{1,6})\s+([0-9]{1,4})\[\s*([0-9]{0,4})\]\s+==\((.*?)\)==>\s+(.*)",
-    re.ASCII,
-)
-_LINK_PEER = re.compile(
-    r"(?:(0x[0-9a-fA-FxX*.]{16,18})\s+)?([0-9]{1,6})\s+([0-9]{1,4})\[\s*([0-9]{0,4})\]\s+\"(.*)\"\s+\((.*)\)\s*",
-    re.ASCII,
-)
-# With single blanks: more of them could be divided in too many ways.
-_LINK = re.compile(r"(?:(\S+|undefined \([0-9]+\)) (.*?) )?(\S+?) ?/ ?(\S+)", re.ASCII)
-_COULD = re.compile(r"Could be (\S+)(?: (Gbps))?")
-# The bracket of -S/--switch-settings follows the state: "LinkUp) (HOQ:18 VL_Stall:7)==>".
-_SETTINGS = re.compile(r"(?:\)|(?<!\s))\s*\(HOQ:[0-9]+ VL_Stall:[0-9]+\)?", re.ASCII)
-#: Lanes of one port in copper and optics; ports report 12X as possible although no cable has it.
-_WIDEST = 4
-
-
 def parse_links(text: str) -> Reading:
     """Return ``{"links": [...]}``, one entry per port, so that each cable has two.
 
@@ -246,8 +259,8 @@ def _link_entry(row: "re.Match[str]", header: Dict[str, Any]) -> Dict[str, Any]:
     entry.update(guid=values.guid(guid) or header.get("guid"), lid=int(lid), port=int(port))
     entry.update(ext_port=int(ext) if ext else None, line_mode=named is not None, has_guid=guid is not None)
     entry.update(lanes=None, lane_rate=None, state="unknown", physical_state="unknown")
-    if found := _LINK.fullmatch(" ".join(link.split())):
-        width, speed, state, physical = found.groups()
+    if match := _LINK.fullmatch(" ".join(link.split())):
+        width, speed, state, physical = match.groups()
         entry.update(state=state, physical_state=physical, lanes=values.lanes(width), lane_rate=values.gbps(speed))
     entry["rate"] = values.link_rate(entry["lanes"], entry["lane_rate"])
     entry.update(peer=None, could_lanes=None, could_lane_rate=None)
@@ -296,22 +309,6 @@ def _set_types(links: List[Dict[str, Any]]) -> None:
             link["type"] = "CA" if rows[link["guid"]] == 1 else None
 
 
-# ibqueryerrors: ports whose counters are beyond their threshold, also with data and link info. Its exit code is 1
-# where it found errors, and 0 where it could not ask the subnet administrator.
-_ERRORS_NODE = re.compile(r"(Errors|Data Counters) for (?:(0x[0-9a-fA-FxX*.]{1,18}) )?\"(.*)\"\s*")
-_ERRORS_PORT = re.compile(r"\s*GUID (0x[0-9a-fA-FxX*.]{1,18}) port ([0-9]{1,4}|ALL):(.*)", re.ASCII)
-_COUNTER = re.compile(r"\[([A-Za-z]\w{0,60}) == ([0-9]{1,20})(?: \(([^()\]]{1,30})\))?\]", re.ASCII)
-_CHECKED = re.compile(
-    r"#{1,2}\s*(?:Summary: )?([0-9]{1,9}) (nodes|ports) checked, ([0-9]{1,9}) (?:bad nodes found|ports have errors)",
-    re.ASCII,
-)
-_FAILURES = re.compile(r"##\s*([0-9]{1,9}) PMA query failures", re.ASCII)
-_THRESHOLD = re.compile(r"\[(\w{1,60}) = ([0-9]{1,20})\]", re.ASCII)
-_LINK_INFO = re.compile(r"\s*Link info:")
-#: Counters of traffic, not of errors.
-TRAFFIC = re.compile(r"Port(Unicast|Multicast)?(Xmit|Rcv)(Data|Pkts)")
-
-
 def parse_errors(text: str) -> Reading:
     """Return ``{"ports": [...], "summary": {...}, "complete"}``.
 
@@ -342,15 +339,15 @@ def parse_errors(text: str) -> Reading:
 
 
 def _error_counts(guid: str, number: str, rest: str) -> Dict[str, Any]:
-    found = _COUNTER.findall(rest)
+    counters = _COUNTER.findall(rest)
     # A count of the short form has no scaled one in brackets.
-    short = {name: int(count) for name, count, scaled in found if not scaled}
+    short = {name: int(count) for name, count, scaled in counters if not scaled}
     return {
         "guid": values.guid(guid),
         "port": number if number == "ALL" else int(number),
-        "counters": {name: int(count) for name, count, _ in found},
+        "counters": {name: int(count) for name, count, _ in counters},
         "saturated": [] if number == "ALL" else values.saturated(short),
-        "extended": any(scaled and not TRAFFIC.fullmatch(name) for name, _, scaled in found),
+        "extended": any(scaled and not TRAFFIC.fullmatch(name) for name, _, scaled in counters),
     }
 
 
@@ -366,12 +363,6 @@ def _sum_up(line: str, summary: Dict[str, Any]) -> None:
         summary["suppressed"] = line.partition("Suppressed:")[2].split()[:100]
 
 
-def _likely_links(text: str) -> float:
-    if re.search(r"\]\s+==\(.*\)==>\s", text):
-        return 0.97 if "Link info:" not in text else 0.3
-    return 0.0
-
-
 FORMATS = [
     Format(
         "ibnetdiscover",
@@ -381,15 +372,13 @@ FORMATS = [
             (0.95, r"^(CA|SW|RT)\s+\d+\s+\d+ 0x[0-9a-fx*.]{16,18} (\d+x|\?\?) \S+"),
         ),
         parse_topology,
-        ("ibnetdiscover", "-p"),
         {"rate": "Gb/s"},
     ),
     Format(
         "iblinkinfo",
         "iblinkinfo: width, speed and state of the links of a fabric",
-        Likely(_likely_links, r"\]\s+==\("),
+        first_of((0.3, r"\A(?=(?s:.*)\]\s+==\()(?=(?s:.*)Link info:)"), (0.97, r"\]\s+==\(.*\)==>\s")),
         parse_links,
-        ("iblinkinfo", "-l"),
         {"lane_rate": "Gb/s", "rate": "Gb/s", "could_lane_rate": "Gb/s"},
     ),
     Format(
@@ -400,7 +389,6 @@ FORMATS = [
             (0.6, r"^Errors for (0x[0-9a-fx*.]+ )?\""),
         ),
         parse_errors,
-        ("ibqueryerrors",),
         values.COUNTER_UNITS,
     ),
     Format(

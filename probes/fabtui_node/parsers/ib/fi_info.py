@@ -22,13 +22,13 @@ def parse(text: str) -> Reading:
     endpoints: List[Dict[str, Any]] = []
     error: Optional[str] = None
     for line in plain_lines(text):
-        if found := _FIELD.fullmatch(line):
-            if found[1] == "provider" or not endpoints:
+        if match := _FIELD.fullmatch(line):
+            if match[1] == "provider" or not endpoints:
                 if len(endpoints) >= _MOST:
                     notes.warn("only the first %d endpoints are read" % _MOST)
                     break
                 endpoints.append(dict.fromkeys(("provider", "fabric", "domain", "version", "type", "protocol")))
-            endpoints[-1][found[1]] = found[2]
+            endpoints[-1][match[1]] = match[2]
         elif failed := _FAILED.search(line):
             error = error or failed[0].strip()
             notes.warn("%s: libfabric finds no device for this provider" % failed[0].strip())
@@ -54,7 +54,6 @@ FORMATS = [
             (0.9, r"fi_getinfo: -\d{1,4}"),
         ),
         parse,
-        argv=("fi_info", "-p", "efa"),
         aliases="fi-info|libfabric",
     )
 ]

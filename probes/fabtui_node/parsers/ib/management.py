@@ -12,7 +12,43 @@ from fabtui_node.parsers.ib import values
 _FIELD = re.compile(r"\s*([A-Za-z][\w ]{0,60}?):\.*\s*(.*)", re.ASCII)
 # What the bits of the mask above stand for, a line each.
 _FLAG = re.compile(r"\t{2,}(Is|Has|No)\w{1,60}|\s{8,}(Is|Has)\w{1,60}", re.ASCII)
+#: Headings that lost their ``#``, as in Markdown.
+_UNMARKED = re.compile(
+    r" ?(?:Port (?:extended )?counters|Port\w{1,40} counters|PortSamplesControl"
+    r"|(?:Node|Switch|Port|Mlnx ext|GUID) ?[Ii]nfo): "
+)
 _REMARKS = ("Disable may be irreversible", "Port is already in enable state")
+
+# perfquery: counters, short (they stop at their limit), extended (64 bits), and details.
+_SELECTORS = ("PortSelect", "CounterSelect", "CounterSelect2")
+
+# smpquery (node info, port info, switch info, descriptions) and ibportstate: attributes of a device.
+_BLOCK_NUMBERS = ("Lid", "SMLid", "LMC", "NumPorts", "LocalPort", "NeighborMTU", "MtuCap")
+
+# sminfo: which subnet manager is in charge.
+_MANAGER = re.compile(
+    r"sminfo: sm lid ([0-9]{1,6}) sm guid (0x[0-9a-fA-F]{1,16}), activity count ([0-9]{1,12}) priority ([0-9]{1,4})"
+    r" state ([0-9]{1,3})(?: (\S{1,40}))?",
+    re.ASCII,
+)
+
+# saquery: records of the subnet administrator, decoded for nodes and paths.
+_RECORD = re.compile(r"\s*([A-Za-z][\w ]{0,60}?)(?: (?:member|group))? dump:\s*", re.ASCII)
+_RECORD_FIELD = re.compile(r"\s+([A-Za-z]\w{0,60})\.{2,60}\s*(.*)", re.ASCII)
+_LISTED = re.compile(r"\s*([0-9]{1,6})  \"(.*)\"\s*", re.ASCII)
+_MTUS = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}
+_RATES = {
+    2: 2.5, 3: 10.0, 4: 30.0, 5: 5.0, 6: 20.0, 7: 40.0, 8: 60.0, 9: 80.0, 10: 120.0, 11: 14.0, 12: 56.0, 13: 112.0,
+    14: 168.0, 15: 25.0, 16: 100.0, 17: 200.0, 18: 300.0, 19: 28.0, 20: 50.0, 21: 400.0, 22: 600.0, 23: 800.0,
+    24: 1200.0,
+}  # fmt: skip
+_RECORD_NUMBERS = ("lid", "LID", "dlid", "slid", "num_ports", "port_num")
+
+_LINK_UNITS = {
+    **dict.fromkeys(("lane_rate", "lane_rates_supported", "lane_rates_enabled", "rate"), "Gb/s"),
+    **{"NeighborMTU": "B", "MtuCap": "B"},
+}
+_PORT_INFO = r"^(Initial )?(Switch|CA/RT|Peer) PortInfo:"
 
 
 class Block(NamedTuple):
@@ -29,37 +65,30 @@ class Block(NamedTuple):
         return {"title": self.title, "lid": self.lid, "port": self.port}
 
 
-#: Headings that lost their ``#``.
-_UNMARKED = re.compile(
-    r" ?(?:Port (?:extended )?counters|Port\w{1,40} counters|PortSamplesControl"
-    r"|(?:Node|Switch|Port|Mlnx ext|GUID) ?[Ii]nfo): "
-)
-
-
 def blocks(text: str, notes: Notes) -> List[Block]:
     """Return the answers in a text; complaints become warnings, and other lines are noted as unknown."""
-    found: List[Block] = []
+    answers: List[Block] = []
     before = last = ""
     for line in values.lines(text):
         field = _FIELD.fullmatch(line)
         if line.startswith("#") or _UNMARKED.match(line):
-            found.append(_heading(line if line.startswith("#") else "#" + line, before))
+            answers.append(_heading(line if line.startswith("#") else "#" + line, before))
             before = ""
         elif re.fullmatch(r"\s*[\w /]{1,60}:\s*", line, re.ASCII):
             before = line.strip().rstrip(":")
         elif values.complaint(line):
             notes.warn(line)
         elif field:
-            if not found:
-                found.append(Block("", None, None, "", before, {}))
+            if not answers:
+                answers.append(Block("", None, None, "", before, {}))
             last = field[1]
-            found[-1].fields[last] = field[2].strip()[:200]
-        elif found and last and _FLAG.fullmatch(line):
-            flags = found[-1].fields.get(last + " flags", "")
-            found[-1].fields[last + " flags"] = (flags + " " + line.strip()).strip()[:2000]
+            answers[-1].fields[last] = field[2].strip()[:200]
+        elif answers and last and _FLAG.fullmatch(line):
+            flags = answers[-1].fields.get(last + " flags", "")
+            answers[-1].fields[last + " flags"] = (flags + " " + line.strip()).strip()[:2000]
         elif line.strip() not in _REMARKS:
             notes.puzzled(line)
-    return found
+    return answers
 
 
 def _heading(line: str, before: str) -> Block:
@@ -71,10 +100,6 @@ def _heading(line: str, before: str) -> Block:
     return Block(title.rstrip(":")[:60], lid_number, port_number, remark[1] if remark else "", before, {})
 
 
-# perfquery: counters, short (they stop at their limit), extended (64 bits), and details.
-_SELECTORS = ("PortSelect", "CounterSelect", "CounterSelect2")
-
-
 def parse_counters(text: str) -> Reading:
     """Return ``{"blocks": [{"title", "lid", "port", "extended", "capabilities", "counters", "saturated"}]}``.
 
@@ -83,7 +108,7 @@ def parse_counters(text: str) -> Reading:
     known then, it does not mean zero.
     """
     notes = Notes()
-    found: List[Dict[str, Any]] = []
+    entries: List[Dict[str, Any]] = []
     for block in blocks(text, notes):
         counters: Dict[str, int] = {}
         for name, value in block.fields.items():
@@ -99,14 +124,10 @@ def parse_counters(text: str) -> Reading:
                 "capabilities": block.remark or None,
             }
             short = block.title in ("Port counters", "")
-            found.append({**entry, "counters": counters, "saturated": values.saturated(counters) if short else []})
-    if not found and not notes.warnings:
+            entries.append({**entry, "counters": counters, "saturated": values.saturated(counters) if short else []})
+    if not entries and not notes.warnings:
         notes.warn("there are no counters in the text")
-    return notes.reading({"blocks": found})
-
-
-# smpquery (node info, port info, switch info, descriptions) and ibportstate: attributes of a device.
-_BLOCK_NUMBERS = ("Lid", "SMLid", "LMC", "NumPorts", "LocalPort", "NeighborMTU", "MtuCap")
+    return notes.reading({"blocks": entries})
 
 
 def parse_attributes(text: str) -> Reading:
@@ -118,13 +139,13 @@ def parse_attributes(text: str) -> Reading:
     ``lane_rates_enabled`` (Gb/s as printed) and ``rate`` (Gb/s).
     """
     notes = Notes()
-    found: List[Dict[str, Any]] = []
+    entries: List[Dict[str, Any]] = []
     for block in blocks(text, notes):
         fields = {name: values.integer(v) if name in _BLOCK_NUMBERS else v for name, v in block.fields.items()}
-        found.append({**block.as_dict(), "of": block.before or None, "fields": fields})
+        entries.append({**block.as_dict(), "of": block.before or None, "fields": fields})
         if "LinkWidthActive" in fields or "LinkState" in fields:
-            found[-1]["link"] = _link(block.fields)
-    return notes.reading({"blocks": found})
+            entries[-1]["link"] = _link(block.fields)
+    return notes.reading({"blocks": entries})
 
 
 def _link(fields: Dict[str, str]) -> Dict[str, Any]:
@@ -150,16 +171,8 @@ def _lanes(text: Optional[str]) -> List[int]:
 
 def _rates(fields: Dict[str, str], which: str) -> List[float]:
     names = ("LinkSpeed" + which, "LinkSpeedExt" + which, "LinkSpeedExt%s2" % which)
-    found = (values.gbps(word) for name in names for word in fields.get(name, "").split(" or "))
-    return sorted({rate for rate in found if rate is not None})
-
-
-# sminfo: which subnet manager is in charge.
-_MANAGER = re.compile(
-    r"sminfo: sm lid ([0-9]{1,6}) sm guid (0x[0-9a-fA-F]{1,16}), activity count ([0-9]{1,12}) priority ([0-9]{1,4})"
-    r" state ([0-9]{1,3})(?: (\S{1,40}))?",
-    re.ASCII,
-)
+    rates = (values.gbps(word) for name in names for word in fields.get(name, "").split(" or "))
+    return sorted({rate for rate in rates if rate is not None})
 
 
 def parse_manager(text: str) -> Reading:
@@ -167,26 +180,13 @@ def parse_manager(text: str) -> Reading:
     notes = Notes()
     manager: Optional[Dict[str, Any]] = None
     for line in values.lines(text):
-        if found := _MANAGER.match(line):
-            lid, guid, activity, priority, state, word = found.groups()
+        if match := _MANAGER.match(line):
+            lid, guid, activity, priority, state, word = match.groups()
             manager = {"lid": int(lid), "guid": values.guid(guid), "activity": int(activity), "priority": int(priority)}
             manager["state"] = re.sub("^sminfo_", "", word or state, flags=re.IGNORECASE)
         else:
             values.leftover(line, notes)
     return notes.reading({"sm": manager})
-
-
-# saquery: records of the subnet administrator, decoded for nodes and paths.
-_RECORD = re.compile(r"\s*([A-Za-z][\w ]{0,60}?)(?: (?:member|group))? dump:\s*", re.ASCII)
-_RECORD_FIELD = re.compile(r"\s+([A-Za-z]\w{0,60})\.{2,60}\s*(.*)", re.ASCII)
-_LISTED = re.compile(r"\s*([0-9]{1,6})  \"(.*)\"\s*", re.ASCII)
-_MTUS = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}
-_RATES = {
-    2: 2.5, 3: 10.0, 4: 30.0, 5: 5.0, 6: 20.0, 7: 40.0, 8: 60.0, 9: 80.0, 10: 120.0, 11: 14.0, 12: 56.0, 13: 112.0,
-    14: 168.0, 15: 25.0, 16: 100.0, 17: 200.0, 18: 300.0, 19: 28.0, 20: 50.0, 21: 400.0, 22: 600.0, 23: 800.0,
-    24: 1200.0,
-}  # fmt: skip
-_RECORD_NUMBERS = ("lid", "LID", "dlid", "slid", "num_ports", "port_num")
 
 
 def parse_records(text: str) -> Reading:
@@ -224,22 +224,14 @@ def _coded(text: Optional[str]) -> int:
     return -1 if number is None else number & 0x3F
 
 
-_LINK_UNITS = {
-    **dict.fromkeys(("lane_rate", "lane_rates_supported", "lane_rates_enabled", "rate"), "Gb/s"),
-    **{"NeighborMTU": "B", "MtuCap": "B"},
-}
-_PORT_INFO = r"^(Initial )?(Switch|CA/RT|Peer) PortInfo:"
-
 FORMATS = [
     Format(
         "perfquery",
         "perfquery: the counters of InfiniBand ports",
         first_of(
             (0.97, r"^#? ?(Port (extended )?counters|Port\w+ counters|PortSamplesControl): "),
-            (0.8, r"^(SymbolErrorCounter|PortXmitData|PortSelect|PortRcv\w+|LinkDownedCounter|PortXmit\w+):\.+\d"),
         ),
         parse_counters,
-        ("perfquery",),
         values.COUNTER_UNITS,
     ),
     Format(
@@ -247,7 +239,6 @@ FORMATS = [
         "sminfo: the subnet manager in charge",
         first_of((0.97, "sminfo: sm lid"), (0.8, "^sminfo: ")),
         parse_manager,
-        ("sminfo",),
     ),
     Format(
         "saquery",
@@ -255,11 +246,9 @@ FORMATS = [
         first_of(
             (0.97, r"^[ \t]*\w+ ?Record( member| group)? dump:"),
             (0.9, r"^SA ClassPortInfo:|^[ \t]+LID \"name\""),
-            (0.85, r"^\t\t(?:node_type|base_version|class_version|port_guid|link_layer|node_guid)\.{4}"),
             (0.5, "Query SA failed"),
         ),
         parse_records,
-        ("saquery",),
         {"mtu_bytes": "B", "rate_gbps": "Gb/s"},
     ),
     Format(
@@ -268,13 +257,7 @@ FORMATS = [
         first_of(
             (0.3, _PORT_INFO),
             (0.95, r"^#? ?(Node|Switch|Port|Mlnx ext|GUID) ?[Ii]nfo: "),
-            (0.85, r"^(Mkey|GidPrefix|BaseVers|NodeType|SystemGuid|LinearFdbCap|LinearFdbTop|Mkey[A-Z]\w+):\.{4}"),
             (0.9, r"^Node Description:\.+"),
-            (
-                0.85,
-                r"^(?:(?:SystemGuid|PortGuid|PartCap|DevId|Revision|LocalPort|VendorId|(?:Random|Mcast)FdbCap|DefPort"
-                r"|StateChange|LidsPerPort|PartEnforceCap|InboundPartEnf|OutboundPartEnf|FilterRaw\w+):\.{4}.*\n\s*){3}",
-            ),
         ),
         parse_attributes,
         units=_LINK_UNITS,

@@ -57,22 +57,46 @@ _BW_UNITS = {"Gb/sec": "Gb/s", "MB/sec": "MiB/s", "MiB/sec": "MiB/s"}
 #: What a printed bandwidth is in GB/s (1e9 bytes a second).
 _IN_GB = {"MiB/s": 2**20 / 1e9, "Gb/s": 0.125}
 
+#: What the tools print when they fail or before they measure, by their sources; no other program prints two of these.
+_FAILURES = re.compile(
+    "|".join(pattern for kind, pattern in _ERRORS if kind != "wrong_version")
+    + r"|\* Waiting for client to connect\.\.\. \*|creating CUDA Ctx|Couldn't connect to \S{1,253}:\d{1,5}"
+    r"|Couldn't (?:create|initialize) \w|Couldn't (?:set the link layer|read remote)|Unable to create QP"
+    r"|Failed to (?:create|register) (?:QP|CQ|PD|AH)\b|Failed to modify (?:UD )?QP|Port number \d{1,3} state is \w"
+    r"|Failed to connect RDMA CM|Failed to close connection between server and client",
+    re.IGNORECASE,
+)
+#: Settings below the title.
+_SETTINGS = re.compile(
+    r"Dual-port +:|Number of qps +:|Transport type +:|Connection type +:|Using SRQ +:|CQ Moderation +:"
+    r"|Max inline data +:|rdma_cm QPs\t? *:|Data ex\. method +:|TX depth +:|RX depth +:|Link type +:"
+)
+#: Lines that the tools alone print.
+_OWN = re.compile(
+    r"Completion with error at (?:client|server)|Failed status \d{1,3}: wr_id|ethernet_(?:read|write)_keys"
+    r"|run_iter_\w{1,20} function",
+    re.IGNORECASE,
+)
+
+_LIKELY = first_of(
+    (0.97, r"#bytes\s+(?:#sl\s+)?#iterations"),
+    (0.95, r"^\s{0,4}bytes\s+(?:sl\s+)?iterations\s+(?:BW peak|t_min|t_avg)"),
+    (0.97, r"^ {15,}(?:Send|RDMA_\w+|Atomic) .{0,40}Test\s*$"),
+    (0.9, r'\A(?=(?s:.*)"test_info")(?=(?s:.*)"results")'),
+)
+
+_UNITS = {
+    **{"bytes": "B", "bandwidth": "GB/s", "message_rate": "Mpps", "cpu": "%"},
+    **dict.fromkeys(("t_min", "t_max", "t_typical", "t_avg", "t_stdev", "p99", "p99_9"), "us"),
+}
+
 
 class _Parser:
     def __init__(self) -> None:
         self.notes = Notes()
         names = (
-            "test",
-            "measures",
-            "unit",
-            "device",
-            "settings",
-            "local",
-            "remote",
-            "rows",
-            "error",
-            "message",
-            "target",
+            *("test", "measures", "unit", "device", "settings", "local"),
+            *("remote", "rows", "error", "message", "target"),
         )
         self.values: dict[str, Any] = {**dict.fromkeys(names), "settings": {}, "rows": []}
         self.columns: list[str] = []
@@ -194,11 +218,9 @@ def _from_json(value: dict[str, Any]) -> dict[str, Any]:
     results = value.get("results")
     for entry in results if isinstance(results, list) else [results]:
         if isinstance(entry, dict):
-            found = {
-                ours: entry[name] for name, ours in _JSON_NAMES.items() if json_number(entry.get(name)) is not None
-            }
-            _convert(found, unit)
-            rows.append(found)
+            row = {ours: entry[name] for name, ours in _JSON_NAMES.items() if json_number(entry.get(name)) is not None}
+            _convert(row, unit)
+            rows.append(row)
     return {
         "test": (test[: -len(" Test")] if test.endswith(" Test") else test) or None,
         "measures": "latency" if "Latency" in test else "bandwidth" if "BW" in test else None,
@@ -219,10 +241,10 @@ def parse(text: str) -> Reading:
     value = json_object(json_value(text[text.find("{") :])) if '"test_info"' in text else {}
     if isinstance(value.get("test_info"), dict):
         notes = Notes()
-        found = _from_json(value)
-        if found["unit"] is None and found["measures"] == "bandwidth":
+        values = _from_json(value)
+        if values["unit"] is None and values["measures"] == "bandwidth":
             notes.warn("the unit of the bandwidths is unknown (--report_gbits or not)")
-        return notes.reading(found)
+        return notes.reading(values)
     parser = _Parser()
     for line in plain_lines(text):
         parser.line(line)
@@ -231,71 +253,27 @@ def parse(text: str) -> Reading:
     return parser.notes.reading(parser.values)
 
 
-#: What the tools print when they fail or before they measure, by their sources; no other program prints two of these.
-_FAILURES = re.compile(
-    r"\* Waiting for client to connect\.\.\. \*|creating CUDA Ctx"
-    r"|Completion with error at (?:client|server)|Failed status \d{1,3}: wr_id|scnt=\d{1,12}, ccnt=\d{1,12}"
-    r"|Failed to complete run_iter\w{0,40} function|Couldn't allocate MR|Unable to init the socket connection"
-    r"|Couldn't connect to \S{1,253}:\d{1,5}|Unable to find the Infiniband/RoCE device|Did not detect devices"
-    r"|Couldn't (?:create|initialize) \w|Unable to (?:perform rdma_client|open file descriptor|create QP)"
-    r"|Failed to (?:create|register) (?:MR|QP|CQ|PD|AH)\b|Failed to modify (?:UD )?QP|Unable to Connect the HCA's"
-    r"|IB device \S{1,64} not found|Port number \d{1,3} state is \w"
-    r"|Couldn't (?:set the link layer|get context|read remote)"
-    r"|ethernet_(?:read|write)_keys|Unable to (?:read|write) (?:to|from) socket"
-    r"|Failed to exchange data between server and clients|Failed to connect RDMA CM"
-    r"|Failed to close connection between server and client|pp_(?:read|write)_data",
-    re.IGNORECASE,
-)
-#: Settings below the title.
-_SETTINGS = re.compile(
-    r"Dual-port +:|Number of qps +:|Transport type +:|Connection type +:|Using SRQ +:|CQ Moderation +:"
-    r"|Max inline data +:|rdma_cm QPs\t? *:|Data ex\. method +:|TX depth +:|RX depth +:|Link type +:"
-)
-#: Lines that the tools alone print.
-_OWN = re.compile(
-    r"Completion with error at (?:client|server)|Failed status \d{1,3}: wr_id|ethernet_(?:read|write)_keys"
-    r"|run_iter_\w{1,20} function",
-    re.IGNORECASE,
-)
-
-
 def _likely_failure(text: str) -> float:
     """Return the likelihood of an output without a row of results: by the name of a tool, or by two complaints."""
     if len(set(_SETTINGS.findall(text))) > 2:
         # Its settings alone: the text is cut off, or it failed and printed no more.
         return 0.9
-    found = {match[0].lower() for match in _FAILURES.finditer(text)}
-    if found and re.search(r"\bib_(?:write|read|send|atomic)_(?:bw|lat)\b", text):
+    complaints = {match[0].lower() for match in _FAILURES.finditer(text)}
+    if complaints and re.search(r"\bib_(?:write|read|send|atomic)_(?:bw|lat)\b", text):
         return 0.9
-    if len(found) > 1:
+    if len(complaints) > 1:
         return 0.85 if _OWN.search(text) else 0.7
     return 0.7 if _OWN.search(text) else 0.0
 
-
-_LIKELY = first_of(
-    (0.97, r"#bytes\s+(?:#sl\s+)?#iterations"),
-    (0.95, r"^\s{0,4}bytes\s+(?:sl\s+)?iterations\s+(?:BW peak|t_min|t_avg)"),
-    (0.97, r"^ {15,}(?:Send|RDMA_\w+|Atomic) .{0,40}Test\s*$"),
-    (0.9, r'\A(?=(?s:.*)"test_info")(?=(?s:.*)"results")'),
-)
-
-
-def _likely(text: str) -> float:
-    return _LIKELY(text) or _likely_failure(text)
-
-
-_UNITS = {
-    **{"bytes": "B", "bandwidth": "GB/s", "message_rate": "Mpps", "cpu": "%"},
-    **dict.fromkeys(("t_min", "t_max", "t_typical", "t_avg", "t_stdev", "p99", "p99_9"), "us"),
-}
 
 FORMATS = [
     Format(
         "perftest",
         "perftest: ib_write_bw, ib_send_bw, ib_read_lat and the others",
-        Likely(_likely, *_LIKELY.needs, _FAILURES.pattern, _SETTINGS.pattern),
+        Likely(
+            lambda text: _LIKELY(text) or _likely_failure(text), *_LIKELY.needs, _FAILURES.pattern, _SETTINGS.pattern
+        ),
         parse,
-        ("ib_write_bw",),
         _UNITS,
         aliases=r"ib_(?:write|read|send|atomic)_(?:bw|lat)|raw_ethernet_\w+",
         incomparable=True,

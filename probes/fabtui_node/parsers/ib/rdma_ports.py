@@ -28,6 +28,48 @@ PORT_FIELDS = {
     "Capability mask": "capability_mask", "Port GUID": "guid", "Link layer": "link_layer",
 }  # fmt: skip
 
+# ibstatus: the same from sysfs.
+_STATUS_PORT = re.compile(r"Infiniband device '([^']{1,64})' port ([0-9]{1,4}) status:", re.ASCII)
+_STATUS_FIELD = re.compile(r"\s*(default gid|base lid|sm lid|state|phys state|rate|link_layer):\s*(.*)")
+_STATUS_LINK = re.compile(r"\((1|2|4|8|12)X(?: ([A-Z]{3}[0-9]{0,2}))?\)")
+
+# ibv_devinfo, short, with -v and with -l: devices and ports as verbs programs see them.
+_DEVICE = re.compile(r"hca_id:\s*(\S{1,64})")
+_VERBS_PORT = re.compile(r"\s*port:\s*([0-9]{1,4})\s*", re.ASCII)
+_VERBS_FIELD = re.compile(r"\s*([A-Za-z][\w ]{0,40}?):\s*(.*)", re.ASCII)
+_GID = re.compile(r"\s*GID\[\s*([0-9]{1,4})\]:\s*([0-9a-fA-F:.]{2,45})(?:, (.*))?", re.ASCII)
+#: What the tool of MLNX_OFED prints without a colon.
+_OTHER = re.compile(r"\s+([a-z][\w ()]{0,60}?)(?:\t+| {2,}| *= *)(0x[0-9a-fA-F]{1,16}|[0-9]{1,20})\s*", re.ASCII)
+_CODED = re.compile(r"(.*?)(?<!\s)\s*\(([0-9]{1,4})\)", re.ASCII)
+_FOUND = re.compile(r"([0-9]{1,4}) HCAs? found:", re.ASCII)
+_VERBS_DEVICE = {
+    "transport": "transport", "fw_ver": "firmware", "node_guid": "node_guid", "sys_image_guid": "system_guid",
+    "vendor_id": "vendor", "vendor_part_id": "part", "hw_ver": "hardware", "board_id": "board",
+    "phys_port_cnt": "port_count",
+}  # fmt: skip
+_VERBS_PORT_NAMES = ("max_mtu", "active_mtu", "sm_lid", "lid", "lmc", "lanes", "lane_rate")
+_VERBS_STATES = {"PORT_DOWN": "Down", "PORT_INIT": "Initializing", "PORT_ARMED": "Armed", "PORT_ACTIVE": "Active"}
+
+# rdma link: ports with their network interfaces, in the old, detailed and JSON forms of iproute2 too.
+_LINK = re.compile(
+    r"\s*(?:#\s*)?(?:link\s+|[0-9]{1,6}/[0-9]{1,6}:\s+)([\w.-]{1,64})/([0-9]{1,6}|-):?(?:\s+(.*))?", re.ASCII
+)
+_LINK_KEYS = ("state", "physical_state", "netdev", "netdev_index", "lid", "sm_lid", "lmc", "subnet_prefix")
+_LINK_NUMBERS = ("netdev_index", "lid", "sm_lid", "lmc")
+_LINK_STATES = {
+    "UNKNOWN": "unknown", "ACTIVE": "Active", "DOWN": "Down", "INIT": "Initializing", "ARMED": "Armed",
+    "ACTIVE_DEFER": "Active Deferred",
+}  # fmt: skip
+
+# show_gids: the GID table of all ports.
+_GID_ROW = re.compile(
+    r"\s*([\w.-]{1,64})\s+([0-9]{1,4})\s+([0-9]{1,5})\s+((?:[0-9a-fA-FxX*]{4}:){7}[0-9a-fA-FxX*]{4})"
+    r"(?:\s+([0-9]{1,3}(?:\.[0-9]{1,3}){3}))?(?:\s+[vV]([0-9.]{1,3}))?(?:\s+(\S{1,64}))?\s*",
+    re.ASCII,
+)
+_GID_TITLE = re.compile(r"\s*(DEV\s+PORT\s+INDEX|---\s+----)")
+_GID_COUNT = re.compile(r"\s*n_gids_found=([0-9]{1,9})\s*", re.ASCII)
+
 
 def parse_ibstat(text: str) -> Reading:
     """Return the devices and ports that ``ibstat`` printed.
@@ -63,10 +105,10 @@ def parse_ibstat(text: str) -> Reading:
 
 def _ibstat_field(line: str, cas: List[Dict[str, Any]], port: Optional[Dict[str, Any]]) -> bool:
     """Put a line's value where it belongs; return False if the line is not a field of ours."""
-    found = _FIELD.fullmatch(line)
-    if not found or not cas:
+    match = _FIELD.fullmatch(line)
+    if not match or not cas:
         return False
-    label, value = found[1], found[2].strip()
+    label, value = match[1], match[2].strip()
     # People who share such output blank GUIDs with dots; sysfs has empty files.
     word = value[:100] if value.strip(".") else None
     if label in ("Number of ports", "LMC"):
@@ -88,12 +130,6 @@ def _ibstat_field(line: str, cas: List[Dict[str, Any]], port: Optional[Dict[str,
     elif name and word is not None and value != "???":
         port[name] = word
     return name is not None
-
-
-# ibstatus: the same from sysfs.
-_STATUS_PORT = re.compile(r"Infiniband device '([^']{1,64})' port ([0-9]{1,4}) status:", re.ASCII)
-_STATUS_FIELD = re.compile(r"\s*(default gid|base lid|sm lid|state|phys state|rate|link_layer):\s*(.*)")
-_STATUS_LINK = re.compile(r"\((1|2|4|8|12)X(?: ([A-Z]{3}[0-9]{0,2}))?\)")
 
 
 def parse_ibstatus(text: str) -> Reading:
@@ -131,24 +167,6 @@ def _status_field(port: Dict[str, Any], label: str, value: str) -> None:
         port["lid" if label == "base lid" else "sm_lid"] = ibwords.integer(value)
     else:
         port["gid" if label == "default gid" else "link_layer"] = value[:100]
-
-
-# ibv_devinfo, short, with -v and with -l: devices and ports as verbs programs see them.
-_DEVICE = re.compile(r"hca_id:\s*(\S{1,64})")
-_VERBS_PORT = re.compile(r"\s*port:\s*([0-9]{1,4})\s*", re.ASCII)
-_VERBS_FIELD = re.compile(r"\s*([A-Za-z][\w ]{0,40}?):\s*(.*)", re.ASCII)
-_GID = re.compile(r"\s*GID\[\s*([0-9]{1,4})\]:\s*([0-9a-fA-F:.]{2,45})(?:, (.*))?", re.ASCII)
-#: What the tool of MLNX_OFED prints without a colon.
-_OTHER = re.compile(r"\s+([a-z][\w ()]{0,60}?)(?:\t+| {2,}| *= *)(0x[0-9a-fA-F]{1,16}|[0-9]{1,20})\s*", re.ASCII)
-_CODED = re.compile(r"(.*?)(?<!\s)\s*\(([0-9]{1,4})\)", re.ASCII)
-_FOUND = re.compile(r"([0-9]{1,4}) HCAs? found:", re.ASCII)
-_VERBS_DEVICE = {
-    "transport": "transport", "fw_ver": "firmware", "node_guid": "node_guid", "sys_image_guid": "system_guid",
-    "vendor_id": "vendor", "vendor_part_id": "part", "hw_ver": "hardware", "board_id": "board",
-    "phys_port_cnt": "port_count",
-}  # fmt: skip
-_VERBS_PORT_NAMES = ("max_mtu", "active_mtu", "sm_lid", "lid", "lmc", "lanes", "lane_rate")
-_VERBS_STATES = {"PORT_DOWN": "Down", "PORT_INIT": "Initializing", "PORT_ARMED": "Armed", "PORT_ACTIVE": "Active"}
 
 
 def parse_devinfo(text: str) -> Reading:
@@ -243,18 +261,6 @@ def parse_devices(text: str) -> Reading:
     return notes.reading({"devices": devices})
 
 
-# rdma link: ports with their network interfaces, in the old, detailed and JSON forms of iproute2 too.
-_LINK = re.compile(
-    r"\s*(?:#\s*)?(?:link\s+|[0-9]{1,6}/[0-9]{1,6}:\s+)([\w.-]{1,64})/([0-9]{1,6}|-):?(?:\s+(.*))?", re.ASCII
-)
-_LINK_KEYS = ("state", "physical_state", "netdev", "netdev_index", "lid", "sm_lid", "lmc", "subnet_prefix")
-_LINK_NUMBERS = ("netdev_index", "lid", "sm_lid", "lmc")
-_LINK_STATES = {
-    "UNKNOWN": "unknown", "ACTIVE": "Active", "DOWN": "Down", "INIT": "Initializing", "ARMED": "Armed",
-    "ACTIVE_DEFER": "Active Deferred",
-}  # fmt: skip
-
-
 def parse_rdma_link(text: str) -> Reading:
     """Return the links with ibstat's terms for states, and None for missing values.
 
@@ -262,9 +268,9 @@ def parse_rdma_link(text: str) -> Reading:
     "netdev_index"}]}``.
     """
     notes = Notes()
-    found = _links_from_json(text) if text.lstrip().startswith(("[", "{")) else None
-    if found is not None:
-        return notes.reading({"links": found})
+    parsed = _links_from_json(text) if text.lstrip().startswith(("[", "{")) else None
+    if parsed is not None:
+        return notes.reading({"links": parsed})
     links: List[Dict[str, Any]] = []
     for line in ibwords.lines(text):
         link = _LINK.fullmatch(line.rstrip())
@@ -310,16 +316,6 @@ def _links_from_json(text: str) -> Optional[List[Dict[str, Any]]]:
                 if isinstance(value, str) or (type(value) is int and 0 <= value < 1 << 63):
                     _put(links[-1], key, str(value))
     return links
-
-
-# show_gids: the GID table of all ports.
-_GID_ROW = re.compile(
-    r"\s*([\w.-]{1,64})\s+([0-9]{1,4})\s+([0-9]{1,5})\s+((?:[0-9a-fA-FxX*]{4}:){7}[0-9a-fA-FxX*]{4})"
-    r"(?:\s+([0-9]{1,3}(?:\.[0-9]{1,3}){3}))?(?:\s+[vV]([0-9.]{1,3}))?(?:\s+(\S{1,64}))?\s*",
-    re.ASCII,
-)
-_GID_TITLE = re.compile(r"\s*(DEV\s+PORT\s+INDEX|---\s+----)")
-_GID_COUNT = re.compile(r"\s*n_gids_found=([0-9]{1,9})\s*", re.ASCII)
 
 
 def parse_gids(text: str) -> Reading:
@@ -370,7 +366,6 @@ FORMATS = [
             (0.3, r"\A(?=(?s:.*)main: )(?=(?s:.*)IB device)"),
         ),
         parse_ibstat,
-        ("ibstat",),
         {"rate": "Gb/s", "effective_rate": "Gb/s"},
     ),
     Format(
@@ -388,27 +383,15 @@ FORMATS = [
         first_of(
             (0.97, r"^hca_id:\s*\S"),
             (0.7, r"^[ \t]*(active_mtu|port_lid|phys_port_cnt):"),
-            # Limits of a device, of which it prints forty.
-            (
-                0.7,
-                r"^[ \t]*(?:(?:max_\w{2,30}|page_size_cap|atomic_cap|local_ca_ack_delay|device_cap_flags):.*\n\s*){3}",
-            ),
             (0.4, _FOUND.pattern + "|IB devices"),
         ),
         parse_devinfo,
-        ("ibv_devinfo",),
         {"max_mtu": "B", "active_mtu": "B", "lane_rate": "Gb/s"},
     ),
     Format(
         "ibv_devices",
         "ibv_devices: the devices of verbs",
-        first_of(
-            (0.95, r"^\s{0,20}device\s+node GUID\s*$"),
-            (
-                0.85,
-                r"^\s{0,8}(?:mlx[45]|bnxt_re|irdma|efa|rocep|ibp|rdmap|hfi1|qedr|hns)_?\w{0,20}\s{1,40}[0-9a-f]{16}\s*$",
-            ),
-        ),
+        first_of((0.95, r"^\s{0,20}device\s+node GUID\s*$")),
         parse_devices,
     ),
     Format(
@@ -420,7 +403,6 @@ FORMATS = [
             (0.4, "NETLINK_RDMA"),
         ),
         parse_rdma_link,
-        ("rdma", "link"),
     ),
     Format("show_gids", "show_gids: the GID tables of RDMA ports", _likely_gids, parse_gids),
 ]

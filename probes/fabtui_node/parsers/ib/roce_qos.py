@@ -32,11 +32,11 @@ Value = Dict[str, Any]
 
 
 def by_priority(priority_of: Dict[int, int]) -> Dict[str, List[int]]:
-    found: Dict[str, List[int]] = {}
+    dscps: Dict[str, List[int]] = {}
     for dscp, priority in sorted(priority_of.items()):
         if 0 <= dscp <= _HIGHEST and 0 <= priority < 8:
-            found.setdefault(str(priority), []).append(dscp)
-    return dict(sorted(found.items()))
+            dscps.setdefault(str(priority), []).append(dscp)
+    return dict(sorted(dscps.items()))
 
 
 def parse_mlnx_qos(text: str) -> Reading:
@@ -81,22 +81,22 @@ def parse_dcb(text: str) -> Reading:
     It does not print the trust: of a driver that knows DSCPs, the table of DSCPs is empty unless they are trusted.
     """
     notes = Notes()
-    found = json_object(json_value(text))
+    printed = json_object(json_value(text))
     values: Value = dict.fromkeys(("trust", "dscp", "pfc", "dcbx", "class"))
-    switches = [_switch(one) for one in json_list(found.get("prio_pfc"))]
+    switches = [_switch(one) for one in json_list(printed.get("prio_pfc"))]
     if len(switches) == 8 and None not in switches:
         values["pfc"] = [at for at, on in enumerate(switches) if on]
-    elif "prio_pfc" in found:
+    elif "prio_pfc" in printed:
         notes.warn("the priorities with PFC are not eight switches")
     priority_of: Dict[int, int] = {}
-    for entry in json_list(found.get("dscp_prio")):
+    for entry in json_list(printed.get("dscp_prio")):
         dscp, priority = ([json_whole(one) for one in json_list(entry)] + [None, None])[:2]
         if dscp is not None and priority is not None:
             # The kernel takes the highest of several priorities of a DSCP.
             priority_of[dscp] = max(priority, priority_of.get(dscp, 0))
     if priority_of:
         values["trust"], values["dscp"] = "dscp", by_priority(priority_of)
-    if not found:
+    if not printed:
         notes.warn("no JSON of dcb: %s" % text.strip()[:100])
     return notes.reading(values)
 
@@ -123,7 +123,6 @@ FORMATS = [
             (0.8, r"^PFC configuration:[ \t]*\r?\n[ \t]+priority +0 +1"),
         ),
         parse_mlnx_qos,
-        argv=("mlnx_qos", "-i"),
         aliases="mlnx-qos",
     ),
     Format(
@@ -131,7 +130,6 @@ FORMATS = [
         "priorities of an interface: dcb -j pfc show, dcb -j app show",
         first_of((0.9, r'"prio_pfc":\s*\[|"dscp_prio":\s*\[')),
         parse_dcb,
-        argv=("dcb", "-j"),
         aliases="dcb-(pfc|app)",
     ),
 ]

@@ -86,14 +86,14 @@ def guid(word: Optional[str]) -> Optional[str]:
 
 def lanes(word: Optional[str]) -> Optional[int]:
     """Return the lanes of a width such as ``4X``, None for what is not a width."""
-    found = re.fullmatch(r"(1|2|4|8|12)[xX]", (word or "").strip())
-    return int(found[1]) if found else None
+    match = re.fullmatch(r"(1|2|4|8|12)[xX]", (word or "").strip())
+    return int(match[1]) if match else None
 
 
 def gbps(word: Optional[str]) -> Optional[float]:
     """Return the Gb/s in a text such as ``53.125 Gbps``, or None."""
-    found = re.match(r"\s*([0-9]{1,6}(?:\.[0-9]{1,9})?) Gbps", word or "", re.ASCII)
-    return float(found[1]) if found else None
+    match = re.match(r"\s*([0-9]{1,6}(?:\.[0-9]{1,9})?) Gbps", word or "", re.ASCII)
+    return float(match[1]) if match else None
 
 
 def link_rate(width: Optional[int], lane: Optional[float]) -> Optional[float]:

@@ -17,36 +17,6 @@ _NET = re.compile(r" {0,400}\+ NET\[(\d{1,6}\.\d)\] - (NET/[0-9A-Fa-f-]{1,33})",
 #: Maximum number of NICs that are kept.
 _MOST = 1024
 
-
-class Graph:
-    """Follows the lines of the system graphs of processes: NICs, and the PCIe links in front of them."""
-
-    def __init__(self) -> None:
-        #: ``{"host", "nic", "bus", "net", "rate", "pcie"}`` of each NIC, rates in GB/s as NCCL reckons with them.
-        self.nics: List[Dict[str, Any]] = []
-        self._last: Dict[Any, Tuple[float, str, str]] = {}
-
-    def line(self, text: str, host: Optional[str], process: Any) -> bool:
-        """Take the text of a line of NCCL in; return whether it is part of a graph."""
-        if " - N" not in text and "=== S" not in text:
-            return False
-        nic, net = _NIC.match(text), _NET.match(text)
-        if nic and len(self._last) < _MOST:
-            self._last[process] = float(nic[1]), nic[2], bus_id(nic[3])
-        if net and process in self._last and len(self.nics) < _MOST:
-            pcie, name, bus = self._last[process]
-            found = {"host": host, "nic": name, "bus": bus, "net": net[2], "rate": float(net[1]), "pcie": pcie}
-            if found not in self.nics:
-                self.nics.append(found)
-        return bool(nic or net or _ROOT.match(text))
-
-
-def bus_id(digits: str) -> str:
-    """Return the PCI address that NCCL writes as a number in hexadecimal digits."""
-    number = int(digits, 16)
-    return "%04x:%02x:%02x.%x" % (number >> 20, number >> 12 & 0xFF, number >> 4 & 0xFF, number & 0xF)
-
-
 # A line may follow a launcher's label or another program's prefix.
 _LINE = re.compile(
     # A time zone may touch the host.
@@ -70,10 +40,8 @@ _VIA = re.compile(
     r"|(?P<net>NET)/(?P<plugin>[^/]+)/(?P<nic>\d+)(?:\((?P<proxy>\d+)\))?(?P<gdr>/GDRDMA)?(?P<pci>\(PCI\))?"
     r"(?P<shared>/Shared)?)\s*$"
 )
-_USING = re.compile(r"^NET/(?P<plugin>\S+?)\s*: Using(?P<list>(?: \[\d+\]\S+)+)")
 #: NICs that NCCL uses as one: ``mlx5_0+mlx5_1``.
 _VIRTUAL = re.compile(r"^NET/(?P<plugin>\S+?)\s*: Made virtual device \[(?P<index>\d{1,4})\] name=(?P<name>\S{1,200})")
-_ENTRY = re.compile(r"\[(\d+)\]([^\s:]+):(\S+)")
 
 _CHOICE = re.compile(
     r"^(?:(?P<function>\w+): )?(?P<bytes>\d+) Bytes -> Algo (?P<algorithm>\w+) [Pp]roto (?P<protocol>\w+)"
@@ -87,6 +55,81 @@ _LATER = (
     *("Connection closed by remote peer", "Proxy Call to rank", "status=5", "WR_FLUSH"),
     *("Failed to execute operation", "commReclaim"),
 )
+
+# The log of a run as a whole.
+#: A line whose host and process are lost, or that NCCL prints without: ``[0] NCCL INFO``, ``function:617 NCCL WARN``.
+_BARE = re.compile(
+    r"(?:^|[\s\]>:|])(?:\[(?P<dev>-?\d{1,5})\] )?(?:\d{1,12}\.\d{1,9} )?(?:(?P<where>[\w./+-]{1,120}:\d{1,7}) )?"
+    r"NCCL (?P<level>INFO|WARN|ERROR|ABORT) (?P<text>.*)$"
+)
+#: Network and NICs that a process uses, version of NCCL, number of nodes: what other logs repeat of NCCL's.
+USED = re.compile(r"NET/(\S{1,40}?) : Using((?: \[\d{1,4}\][^\s;]{1,120})+)( \[RO\])?(?:\s*; OOB (\S{1,120}))?")
+USED_NIC = re.compile(r"\[(\d{1,4})\]([^\s:]+):([^\s;]+)")
+_BOOTSTRAP = re.compile(r"Bootstrap ?: Using (\S{1,120})")
+_NETWORK = re.compile(r"Using network (.{1,40}?)\s*$")
+VERSION = re.compile(r"NCCL version (\d[\w.]{0,20})(?:\+cuda([\d.]{1,10}))?")
+_COMM = re.compile(
+    r"(?:comm|nccl\w*) ?(?:comm )?0x[0-9a-fA-F]+ rank (\d{1,9}) nranks (\d{1,9}) cudaDev (\d{1,5})(?: nvmlDev"
+    r" (\d{1,5}))?"
+    r"(?: busId ([0-9a-fA-F]{1,12}))?(?: commId (\w{1,40}))?.{0,120}- Init (START|COMPLETE)"
+)
+_CHANNELS = re.compile(
+    r"(?P<coll>\d{1,5}) coll channels(?:, (?P<collnet>\d{1,5}) collnet channels)?"
+    r"(?:, (?P<nvls>\d{1,5}) nvls channels)?, (?P<p2p>\d{1,5}) p2p channels"
+)
+NODES = re.compile(r"\bnNodes (\d{1,7})\b")
+_GDR = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for (?:HCA|GPU) ?(\d{1,4})?(?: '(\S{1,60})')?")
+_RETURNS = re.compile(r"^\s*(\S{1,120}:\d{1,7}) -> (\d{1,3})\b")
+_ENV = re.compile(r"\b(NCCL_[A-Z0-9_]{2,60}) set (?:by environment )?to (\S{1,120}?)\.?\s*$")
+_COMPLETION = re.compile(
+    r"Got completion (?:from peer (?P<peer>\S+) )?with (?:error (?P<e0>\d{1,5}), ?opcode (?P<o0>\d{1,5}), len ?"
+    r"(?P<l0>\d{1,12}),"
+    r" vendor err (?P<v0>\d{1,7})|status=(?:(?P<sname>\w+)\()?(?P<s>\d{1,5})\)? opcode=(?:\w+\()?(?P<o>\d{1,5})\)?"
+    r"(?: len=(?P<l>\d{1,12}))? vendor[ _]err[= ](?P<v>\d{1,7}))(?:.{0,20}?\((?P<direction>Recv|Send|Read|Write)\))?"
+)
+_PEER = re.compile(
+    r"(?:Connect to|connect to|remote peer|Call to recv from|Call to send to|from peer) (\S{1,120}<\d{1,6}>)"
+)
+#: What the result codes in ``file:line -> N`` mean.
+_RESULTS = {
+    1: "unhandled CUDA error", 2: "system error", 3: "internal error", 4: "invalid argument", 5: "invalid usage",
+    6: "remote error", 7: "in progress",
+}  # fmt: skip
+#: Width (characters) from which on a line may have been cut by a terminal.
+_NARROWEST = 78
+#: Maximum number of pairs whose transports are kept.
+_MOST_EDGES = 4096
+
+_TITLE = "NCCL's log (NCCL_DEBUG=INFO): transports between ranks, NICs, warnings"
+
+
+class Graph:
+    """Follows the lines of the system graphs of processes: NICs, and the PCIe links in front of them."""
+
+    def __init__(self) -> None:
+        #: ``{"host", "nic", "bus", "net", "rate", "pcie"}`` of each NIC, rates in GB/s as NCCL reckons with them.
+        self.nics: List[Dict[str, Any]] = []
+        self._last: Dict[Any, Tuple[float, str, str]] = {}
+
+    def line(self, text: str, host: Optional[str], process: Any) -> bool:
+        """Take the text of a line of NCCL in; return whether it is part of a graph."""
+        if " - N" not in text and "=== S" not in text:
+            return False
+        nic, net = _NIC.match(text), _NET.match(text)
+        if nic and len(self._last) < _MOST:
+            self._last[process] = float(nic[1]), nic[2], bus_id(nic[3])
+        if net and process in self._last and len(self.nics) < _MOST:
+            pcie, name, bus = self._last[process]
+            entry = {"host": host, "nic": name, "bus": bus, "net": net[2], "rate": float(net[1]), "pcie": pcie}
+            if entry not in self.nics:
+                self.nics.append(entry)
+        return bool(nic or net or _ROOT.match(text))
+
+
+def bus_id(digits: str) -> str:
+    """Return the PCI address that NCCL writes as a number in hexadecimal digits."""
+    number = int(digits, 16)
+    return "%04x:%02x:%02x.%x" % (number >> 20, number >> 12 & 0xFF, number >> 4 & 0xFF, number & 0xF)
 
 
 class NcclLine(NamedTuple):
@@ -153,14 +196,14 @@ def parse_nics(text: str) -> Nics:
     joined = _VIRTUAL.match(text)
     if joined is not None:
         return {(joined["plugin"], int(joined["index"])): Nic(joined["name"], None)}
-    match = _USING.match(text)
+    match = USED.match(text)
     if match is None:
         return {}
     nics = {}  # type: Nics
-    for index, name, rest in _ENTRY.findall(match["list"]):
+    for index, name, rest in USED_NIC.findall(match[2]):
         # Sockets: eth0:10.0.0.1<0>. InfiniBand: mlx5_0:1/IB, a port and a link layer, no address.
         address = rest.rpartition("<")[0] if rest.endswith(">") else None
-        nics[match["plugin"], int(index)] = Nic(name, address or None)
+        nics[match[1], int(index)] = Nic(name, address or None)
     return nics
 
 
@@ -253,56 +296,11 @@ def choice(lines: Iterable[NcclLine]) -> Optional[str]:
     matches = [match for line in lines if (match := _CHOICE.match(line.text))]
     if not matches:
         return None
-    found = matches[-1]
+    last = matches[-1]
     names = []
-    for text, known in ((found["algorithm"], _ALGORITHMS), (found["protocol"], _PROTOCOLS)):
+    for text, known in ((last["algorithm"], _ALGORITHMS), (last["protocol"], _PROTOCOLS)):
         names.append(known[int(text)] if text.isdecimal() and int(text) < len(known) else text.upper()[:40])
     return "/".join(names)
-
-
-# The log of a run as a whole.
-#: A line whose host and process are lost, or that NCCL prints without: ``[0] NCCL INFO``, ``function:617 NCCL WARN``.
-_BARE = re.compile(
-    r"(?:^|[\s\]>:|])(?:\[(?P<dev>-?\d{1,5})\] )?(?:\d{1,12}\.\d{1,9} )?(?:(?P<where>[\w./+-]{1,120}:\d{1,7}) )?"
-    r"NCCL (?P<level>INFO|WARN|ERROR|ABORT) (?P<text>.*)$"
-)
-#: Network and NICs that a process uses, version of NCCL, number of nodes: what other logs repeat of NCCL's.
-USED = re.compile(r"NET/(\S{1,40}?) : Using((?: \[\d{1,4}\][^\s;]{1,120})+)( \[RO\])?(?:\s*; OOB (\S{1,120}))?")
-USED_NIC = re.compile(r"\[(\d{1,4})\]([^\s:]+):([^\s;]+)")
-_BOOTSTRAP = re.compile(r"Bootstrap ?: Using (\S{1,120})")
-_NETWORK = re.compile(r"Using network (.{1,40}?)\s*$")
-VERSION = re.compile(r"NCCL version (\d[\w.]{0,20})(?:\+cuda([\d.]{1,10}))?")
-_COMM = re.compile(
-    r"(?:comm|nccl\w*) ?(?:comm )?0x[0-9a-fA-F]+ rank (\d{1,9}) nranks (\d{1,9}) cudaDev (\d{1,5})(?: nvmlDev"
-    r" (\d{1,5}))?"
-    r"(?: busId ([0-9a-fA-F]{1,12}))?(?: commId (\w{1,40}))?.{0,120}- Init (START|COMPLETE)"
-)
-_CHANNELS = re.compile(
-    r"(?P<coll>\d{1,5}) coll channels(?:, (?P<collnet>\d{1,5}) collnet channels)?"
-    r"(?:, (?P<nvls>\d{1,5}) nvls channels)?, (?P<p2p>\d{1,5}) p2p channels"
-)
-NODES = re.compile(r"\bnNodes (\d{1,7})\b")
-_GDR = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for (?:HCA|GPU) ?(\d{1,4})?(?: '(\S{1,60})')?")
-_RETURNS = re.compile(r"^\s*(\S{1,120}:\d{1,7}) -> (\d{1,3})\b")
-_ENV = re.compile(r"\b(NCCL_[A-Z0-9_]{2,60}) set (?:by environment )?to (\S{1,120}?)\.?\s*$")
-_COMPLETION = re.compile(
-    r"Got completion (?:from peer (?P<peer>\S+) )?with (?:error (?P<e0>\d{1,5}), ?opcode (?P<o0>\d{1,5}), len ?"
-    r"(?P<l0>\d{1,12}),"
-    r" vendor err (?P<v0>\d{1,7})|status=(?:(?P<sname>\w+)\()?(?P<s>\d{1,5})\)? opcode=(?:\w+\()?(?P<o>\d{1,5})\)?"
-    r"(?: len=(?P<l>\d{1,12}))? vendor[ _]err[= ](?P<v>\d{1,7}))(?:.{0,20}?\((?P<direction>Recv|Send|Read|Write)\))?"
-)
-_PEER = re.compile(
-    r"(?:Connect to|connect to|remote peer|Call to recv from|Call to send to|from peer) (\S{1,120}<\d{1,6}>)"
-)
-#: What the result codes in ``file:line -> N`` mean.
-_RESULTS = {
-    1: "unhandled CUDA error", 2: "system error", 3: "internal error", 4: "invalid argument", 5: "invalid usage",
-    6: "remote error", 7: "in progress",
-}  # fmt: skip
-#: Width (characters) from which on a line may have been cut by a terminal.
-_NARROWEST = 78
-#: Maximum number of pairs whose transports are kept.
-_MOST_EDGES = 4096
 
 
 class _Parser:
@@ -325,11 +323,11 @@ class _Parser:
         self._width = 0
 
     def line(self, line: str) -> None:
-        found = parse_line(line)
-        bare = None if found else _BARE.search(line)
+        parsed = parse_line(line)
+        bare = None if parsed else _BARE.search(line)
         if version := VERSION.search(line):
             self.values["version"], self.values["cuda"] = version[1], version[2] or self.values["cuda"]
-        if found is None and bare is None:
+        if parsed is None and bare is None:
             if self._wrapped and line.strip() and self.warns and not is_prompt(line):
                 # A terminal cuts in the middle of a word.
                 in_word = self._width >= _NARROWEST and self.warns[-1]["text"][-1:].isalnum() and line[:1].isalnum()
@@ -338,16 +336,16 @@ class _Parser:
             return
         self._width = len(line)
         self.lines += 1
-        if found:
-            self.hosts.setdefault(found.host)
-        level, text = (found.level, found.text) if found else (bare["level"], bare["text"]) if bare else ("", "")
+        if parsed:
+            self.hosts.setdefault(parsed.host)
+        level, text = (parsed.level, parsed.text) if parsed else (bare["level"], bare["text"]) if bare else ("", "")
         self._wrapped = level in ("WARN", "ERROR")
         if not self._wrapped:
-            self._info(found, text)
+            self._info(parsed, text)
         elif len(self.warns) < 500:
-            host: Optional[str] = found.host if found else None
-            device = found.device if found else int(bare["dev"]) if bare and bare["dev"] else None
-            at = found.where if found else bare["where"] if bare else None
+            host: Optional[str] = parsed.host if parsed else None
+            device = parsed.device if parsed else int(bare["dev"]) if bare and bare["dev"] else None
+            at = parsed.where if parsed else bare["where"] if bare else None
             self.warns.append({"host": host, "device": device, "at": at, "text": text.strip()[:400]})
 
     def _info(self, found: Optional[NcclLine], text: str) -> None:
@@ -463,15 +461,14 @@ def parse(text: str) -> Reading:
 
 
 def _likely(text: str) -> float:
-    found = len(re.findall(r"\bNCCL (?:INFO|WARN|TRACE) ", text))
+    count = len(re.findall(r"\bNCCL (?:INFO|WARN|TRACE) ", text))
     lines = sum(1 for line in text.splitlines() if line.strip())
-    if not found and re.search(r"^NCCL version \d", text, re.MULTILINE):
+    if not count and re.search(r"^NCCL version \d", text, re.MULTILINE):
         # All that NCCL_DEBUG=VERSION prints.
         return 0.5
-    return 0.5 + 0.4 * min(1.0, found / max(lines, 1)) if found else 0.0
+    return 0.5 + 0.4 * min(1.0, count / max(lines, 1)) if count else 0.0
 
 
-_TITLE = "NCCL's log (NCCL_DEBUG=INFO): transports between ranks, NICs, warnings"
 FORMATS = [
     Format(
         "nccl-log",

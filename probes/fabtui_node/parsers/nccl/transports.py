@@ -12,6 +12,9 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple, Optional, Pattern, Tuple
 
+_GPUDIRECT = re.compile(r"gdrdma|gpudirect(?!-?tcpx)|\bgdr\b")
+_UNNAMED = re.compile("$^")
+
 
 class Path(IntEnum):
     """Paths of data between two ranks, as tables of pairs store them."""
@@ -82,8 +85,6 @@ TRANSPORTS: Tuple[Transport, ...] = (
     _row(r"^tcp$|gloo", Path.GLOO, "TCP", "TCP", "gloo over TCP.", "TCP", True),
     _row(r"\btcp\b", Path.TCP, "TCP", "TCP", "TCP.", "TCP", True),
 )  # fmt: skip
-_GPUDIRECT = re.compile(r"gdrdma|gpudirect(?!-?tcpx)|\bgdr\b")
-_UNNAMED = re.compile("$^")
 
 
 @lru_cache(maxsize=4096)

@@ -16,17 +16,6 @@ _SPEED = re.compile(r"([0-9]{1,8})Mb/s", re.ASCII)
 _COUNTER = re.compile(r"\s+(\S[^:]{0,120}(?:: ?[^:0-9]{0,60})?):\s*([0-9]{1,20})\s*", re.ASCII)
 _MEASURED = re.compile(r"(-?[0-9]{1,9}(?:\.[0-9]{1,9})?) (degrees C|V|mA|mW)\b", re.ASCII)
 
-#: Rows of counters that lost their heading, some of them of packets or bytes.
-_COUNTERS = (
-    r"^ {5}(?:\[[0-9]{1,5}\]: )?[rt]x[0-9]{0,4}_[a-z0-9_]{2,60}: [0-9]{1,20}\s*$"
-    r"(?:\n {5}[\w\[\]: -]{2,80}: [0-9]{1,20}\s*?$){2}"
-)
-_OF_MODULES = (
-    "Extended identifier|Connector|Vendor (?:name|OUI|PN|SN|rev)|Module (?:temperature|voltage)"
-    "|Laser (?:tx bias|tx power|rx power|bias current|output power|temperature)|Transmit avg optical power"
-    "|Rcvr signal avg optical power|Receiver signal average optical power"
-)
-
 _MODES = {
     "Supported link modes": "supported_modes",
     "Advertised link modes": "advertised_modes",
@@ -140,9 +129,9 @@ def parse_statistics(text: str) -> Reading:
     notes = Notes()
     counters: Dict[str, int] = {}
     for line in ibwords.lines(text):
-        found = _COUNTER.fullmatch(line)
-        if found:
-            counters[found[1].strip()] = int(found[2])
+        match = _COUNTER.fullmatch(line)
+        if match:
+            counters[match[1].strip()] = int(match[2])
         elif ibwords.complaint(line) or line.strip() == "no stats available":
             notes.warn(line)
         elif not line.startswith("NIC statistics:"):
@@ -198,7 +187,6 @@ FORMATS = [
         "ethtool: speed and link of an interface",
         first_of((0.97, _SETTINGS.pattern), (0.5, r"^[ \t]*(Link detected|Supported link modes):")),
         parse,
-        ("ethtool",),
         {"speed": "Mb/s", "fastest": "Mb/s"},
     ),
     Format(
@@ -206,7 +194,6 @@ FORMATS = [
         "ethtool -a: pause frames of an interface",
         first_of((0.97, _PAUSE.pattern), (0.9, r"^[RT]X negotiated: +\w|^Autonegotiate:[ \t]+\w+\r?\nRX:[ \t]")),
         parse_pause,
-        ("ethtool", "-a"),
     ),
     Format(
         "ethtool-i",
@@ -216,23 +203,12 @@ FORMATS = [
             (0.9, r"^firmware-version:.*\n(?:expansion-rom-version:.*\n)?bus-info:|^supports-statistics: (?:yes|no)\b"),
         ),
         parse_driver,
-        ("ethtool", "-i"),
     ),
-    Format(
-        "ethtool-S",
-        "ethtool -S: counters of an interface",
-        first_of((0.97, "^NIC statistics:"), (0.85, _COUNTERS)),
-        parse_statistics,
-        ("ethtool", "-S"),
-    ),
+    Format("ethtool-S", "ethtool -S: counters of an interface", first_of((0.97, "^NIC statistics:")), parse_statistics),
     Format(
         "ethtool-m",
         "ethtool -m: the module in a port",
-        first_of(
-            (0.9, r"^\s{0,8}Identifier +: 0x[0-9a-f]{2} \("),
-            # Two attributes of modules.
-            (0.85, r"(?:^\s{0,8}(?:%s)[ (][^:\n]{0,60}: .*\n){2}" % _OF_MODULES),
-        ),
+        first_of((0.9, r"^\s{0,8}Identifier +: 0x[0-9a-f]{2} \(")),
         parse_module,
         units={"temperature": "C", "voltage": "V", "rx_power": "mW", "tx_power": "mW", "bias": "mA"},
     ),

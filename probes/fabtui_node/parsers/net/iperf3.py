@@ -18,6 +18,14 @@ _UDP = re.compile(r"([\d.]{1,12}) ms\s+(-?\d{1,12})/(\d{1,12})")
 _ERROR = re.compile(r"^iperf3?: (?:error|interrupt)\b.{0,200}")
 _SCALE = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
+_LIKELY = first_of(
+    (0.95, r'"bits_per_second"\s*:|"connecting_to"'),
+    (0.95, r"^\[ *(?:\d+|SUM)\](?:\[[TR]X-[CS]\])? +[\d.]+- *[\d.]+ +sec +[\d.]+ [KMGT]?Bytes"),
+    (0.9, "^iperf3: (?:error|interrupt)"),
+    (0.85, r"^\[ *\d+\] local \S{1,80} port \d{1,5} connected (?:to|with) \S"),
+)
+_UNITS = {"bandwidth": "GB/s", "jitter": "ms", "start": "s", "end": "s", "bytes": "B"}
+
 
 def _row(found: re.Match[str]) -> dict[str, Any] | None:
     rate, start, end = number(found["rate"]), number(found["from"]), number(found["to"])
@@ -110,8 +118,8 @@ def parse(text: str) -> Reading:
         if connected := _CONNECTED.search(line):
             values["local"], values["remote"] = values["local"] or connected[1], values["remote"] or connected[3]
             streams.setdefault(line.split("]")[0])
-        elif found := _ROW.match(line.strip()):
-            row = _row(found)
+        elif match := _ROW.match(line.strip()):
+            row = _row(match)
             if row is not None:
                 (totals if row["side"] else intervals).append(row)
                 values["protocol"] = "UDP" if row["jitter"] is not None else values["protocol"] or "TCP"
@@ -131,21 +139,4 @@ def parse(text: str) -> Reading:
     return notes.reading({**values, "totals": totals, "intervals": intervals[:10_000], **_result(totals, error)})
 
 
-_LIKELY = first_of(
-    (0.95, r'"bits_per_second"\s*:|"connecting_to"'),
-    (0.95, r"^\[ *(?:\d+|SUM)\](?:\[[TR]X-[CS]\])? +[\d.]+- *[\d.]+ +sec +[\d.]+ [KMGT]?Bytes"),
-    (0.9, "^iperf3: (?:error|interrupt)"),
-    (0.85, r"^\[ *\d+\] local \S{1,80} port \d{1,5} connected (?:to|with) \S"),
-)
-_UNITS = {"bandwidth": "GB/s", "jitter": "ms", "start": "s", "end": "s", "bytes": "B"}
-FORMATS = [
-    Format(
-        "iperf3",
-        "iperf3: bandwidth of TCP or UDP, text or -J",
-        _LIKELY,
-        parse,
-        ("iperf3", "-J"),
-        _UNITS,
-        aliases="iperf",
-    )
-]
+FORMATS = [Format("iperf3", "iperf3: bandwidth of TCP or UDP, text or -J", _LIKELY, parse, _UNITS, aliases="iperf")]

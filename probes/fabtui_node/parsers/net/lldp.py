@@ -53,18 +53,18 @@ def parse(text: str) -> Reading:
 
 
 def _of_text(text: str, notes: Notes) -> List[Neighbour]:
-    found: List[Neighbour] = []
+    neighbours: List[Neighbour] = []
     for line in text.splitlines():
         if begin := _INTERFACE.search(line):
-            found.append(_neighbour(begin[1]))
+            neighbours.append(_neighbour(begin[1]))
             continue
         pair = _PAIR.match(line)
-        if pair is None or not found:
+        if pair is None or not neighbours:
             if line.strip(" -") and "LLDP neighbors" not in line and not line.startswith(("  ", "#")):
                 notes.puzzled(line)
             continue
-        _take(found[-1], pair[1], pair[2].strip())
-    return found
+        _take(neighbours[-1], pair[1], pair[2].strip())
+    return neighbours
 
 
 def _take(one: Neighbour, name: str, value: str) -> None:
@@ -74,8 +74,8 @@ def _take(one: Neighbour, name: str, value: str) -> None:
         one[what + "_type"], one[what] = identifier[1], identifier[2][:_WIDTH]
     elif name in ("SysName", "PortDescr") and value:
         one["system" if name == "SysName" else "port_description"] = value[:_WIDTH]
-    elif name == "Capability" and (found := _CAPABILITY.fullmatch(value)):
-        one["switch"] = bool(one["switch"]) or found[2] == "on"
+    elif name == "Capability" and (match := _CAPABILITY.fullmatch(value)):
+        one["switch"] = bool(one["switch"]) or match[2] == "on"
 
 
 def _items(value: Any) -> List[Dict[str, Any]]:
@@ -103,24 +103,24 @@ def _of_json(value: Any) -> Iterator[Neighbour]:
 
 
 def _of_interface(name: str, value: Dict[str, Any]) -> Neighbour:
-    found = _neighbour(name)
+    neighbour = _neighbour(name)
     for chassis in _items(value.get("chassis"))[:1]:
         # With a name, the chassis is an object in an object.
         if "id" not in chassis and len(chassis) == 1:
             ((system, inner),) = chassis.items()
-            found["system"], chassis = system[:_WIDTH], (_items(inner) or [{}])[0]
-        found["system"] = _text(chassis.get("name")) or found["system"]
-        found["chassis_type"], found["chassis"] = _identifier(chassis)
+            neighbour["system"], chassis = system[:_WIDTH], (_items(inner) or [{}])[0]
+        neighbour["system"] = _text(chassis.get("name")) or neighbour["system"]
+        neighbour["chassis_type"], neighbour["chassis"] = _identifier(chassis)
         flags = [
             one.get("enabled") is True
             for one in _items(chassis.get("capability"))
             if one.get("type") in ("Bridge", "Router")
         ]
-        found["switch"] = any(flags) if _items(chassis.get("capability")) else None
+        neighbour["switch"] = any(flags) if _items(chassis.get("capability")) else None
     for port in _items(value.get("port"))[:1]:
-        found["port_type"], found["port"] = _identifier(port)
-        found["port_description"] = _text(port.get("descr"))
-    return found
+        neighbour["port_type"], neighbour["port"] = _identifier(port)
+        neighbour["port_description"] = _text(port.get("descr"))
+    return neighbour
 
 
 def _identifier(value: Dict[str, Any]) -> Tuple[Optional[str], Optional[str]]:
@@ -133,16 +133,16 @@ def parse_frames(data: bytes, interface: str) -> List[Neighbour]:
 
     The file has frames, each behind its length: 8 bytes, little-endian.
     """
-    found: List[Neighbour] = []
+    neighbours: List[Neighbour] = []
     at = 0
-    while at + 8 <= len(data) and len(found) < _MOST:
+    while at + 8 <= len(data) and len(neighbours) < _MOST:
         (length,) = struct.unpack_from("<Q", data, at)
         frame = data[at + 8 : at + 8 + min(length, len(data))]
         at += 8 + length
         one = _of_frame(frame, interface) if len(frame) == length else None
         if one is not None:
-            found.append(one)
-    return found
+            neighbours.append(one)
+    return neighbours
 
 
 def _of_frame(frame: bytes, interface: str) -> Optional[Neighbour]:
@@ -185,6 +185,5 @@ FORMATS = [
             (0.7, r"^ +ChassisID:\s+(?:mac|local|ip|ifname) "),
         ),
         parse,
-        argv=("lldpctl", "-f", "json"),
     )
 ]

@@ -57,6 +57,15 @@ NO_SUMMARY = "no summary from ping"
 
 Row = Dict[str, Any]
 
+_UNITS = {"rtt_min": "ms", "rtt_avg": "ms", "rtt_max": "ms", "rtt": "ms", "spread": "ms", "loss": "%", "payload": "B"}
+
+_LIKELY = first_of(
+    (0.96, r"^PING6? ?\S{0,300} ?\(.{1,120}\d(?:\(\d{1,9}\))? (?:data )?bytes"),
+    (0.95, r"\A(?=(?s:.*)^PING6?[ (].{1,200}$)(?=(?s:.*)ping statistics)"),
+    (0.9, r"\A(?=(?s:.*)packets transmitted)(?=(?s:.*)packet loss)"),
+    (0.85, "^ping6?: "),
+)
+
 
 def unknown_row(error: Optional[str] = None) -> Row:
     row: Row = dict.fromkeys(("sent", "received", "loss", "rtt_min", "rtt_avg", "rtt_max"))
@@ -174,7 +183,7 @@ def _impl(text: str) -> str:
 def _one(lines: list[str], notes: Notes) -> dict[str, Any]:
     text = "\n".join(lines)
     row: dict[str, Any] = dict(parse_ping(text))
-    start = next((found for line in lines if (found := _START.match(line))), None)
+    start = next((match for line in lines if (match := _START.match(line))), None)
     about: dict[str, Any] = dict.fromkeys(("destination", "address", "source", "payload", "ipv6"))
     if start is not None:
         address, payload = start["dst6"] or start["inner"] or start["address"], start["bsd6"] or start["payload"]
@@ -209,16 +218,16 @@ def _replies(lines: list[str], *, unmarked: bool) -> list[dict[str, Any]]:
     replies: list[dict[str, Any]] = []
     answered: set[int] = set()
     for line in lines:
-        found = _REPLY.match(line)
-        if not found or len(replies) >= _MOST_REPLIES:
+        match = _REPLY.match(line)
+        if not match or len(replies) >= _MOST_REPLIES:
             continue
-        seq, again = int(found["seq"]), "(dup!)" in found["rest"].lower()
+        seq, again = int(match["seq"]), "(dup!)" in match["rest"].lower()
         if seq == 0:
             # The numbers have 16 bits and wrap around.
             answered &= {0}
-        reply = {"seq": seq, "from": found["address"] or found["from"], "ttl": found["ttl"] and int(found["ttl"])}
-        reply.update(rtt=number(found["time"] or ""), duplicate=again or (unmarked and seq in answered))
-        replies.append({**reply, "time_stamp": number(found["stamp"] or "")})
+        reply = {"seq": seq, "from": match["address"] or match["from"], "ttl": match["ttl"] and int(match["ttl"])}
+        reply.update(rtt=number(match["time"] or ""), duplicate=again or (unmarked and seq in answered))
+        replies.append({**reply, "time_stamp": number(match["stamp"] or "")})
         answered.add(seq)
     return replies
 
@@ -268,23 +277,7 @@ def _likely_fping(text: str) -> float:
     return 0.9 if re.search(r"^fping: |for ICMP Echo sent to ", text, re.MULTILINE) else 0.0
 
 
-_UNITS = {"rtt_min": "ms", "rtt_avg": "ms", "rtt_max": "ms", "rtt": "ms", "spread": "ms", "loss": "%", "payload": "B"}
-
-_LIKELY = first_of(
-    (0.96, r"^PING6? ?\S{0,300} ?\(.{1,120}\d(?:\(\d{1,9}\))? (?:data )?bytes"),
-    (0.95, r"\A(?=(?s:.*)^PING6?[ (].{1,200}$)(?=(?s:.*)ping statistics)"),
-    (0.9, r"\A(?=(?s:.*)packets transmitted)(?=(?s:.*)packet loss)"),
-    (0.85, "^ping6?: "),
-)
-
 FORMATS = [
-    Format(
-        "ping",
-        "ping of any make: loss and round trips",
-        _LIKELY,
-        parse,
-        units=_UNITS,
-        log=True,
-    ),
+    Format("ping", "ping of any make: loss and round trips", _LIKELY, parse, units=_UNITS, log=True),
     Format("fping", "fping -C or -c: loss and round trips of many targets", _likely_fping, _parse_fping, units=_UNITS),
 ]

@@ -44,8 +44,8 @@ _LEVELS = ("ERROR", "CRITICAL", "FATAL", "WARNING", "WARN")
 
 def parse_version(text: str) -> Optional[str]:
     """Return the version that ``nv-fabricmanager --version`` prints, None if it prints none."""
-    found = _VERSION.search(text[:20000])
-    return found[1] if found else None
+    match = _VERSION.search(text[:20000])
+    return match[1] if match else None
 
 
 def _event(record: Dict[str, Any]) -> Optional[Dict[str, Any]]:
@@ -83,9 +83,9 @@ def parse_log(text: str) -> Reading:
     inside = False
     lines = text.splitlines()
     for line in lines[-_MOST_LINES:]:
-        found = _RECORD.fullmatch(line.rstrip()[:4200])
-        if found:
-            time, level, _, message = found.groups()
+        match = _RECORD.fullmatch(line.rstrip()[:4200])
+        if match:
+            time, level, _, message = match.groups()
             inside = True
             records.append({"time": time, "level": level.upper(), "text": message})
         elif is_prompt(line):
@@ -103,7 +103,7 @@ def parse_log(text: str) -> Reading:
         notes.warn("%d reports, the last %d are kept" % (len(events), _MOST_EVENTS))
     if not records and text.strip():
         notes.warn("no record in this text")
-    versions = [found[1] for found in map(_VERSION.search, (record["text"][:500] for record in records)) if found]
+    versions = [match[1] for match in map(_VERSION.search, (record["text"][:500] for record in records)) if match]
     values = {
         "records": len(records),
         "levels": dict(Counter(record["level"] for record in records)),
@@ -116,30 +116,18 @@ def parse_log(text: str) -> Reading:
     return notes.reading(values)
 
 
-def _likely(text: str) -> float:
-    return 0.0 if _IMEX.search(text) else _likely_records(text)
-
-
-def _likely_imex(text: str) -> float:
-    return _likely_records(text) if _IMEX.search(text) else 0.0
-
-
 def _likely_records(text: str) -> float:
     lines = [line for line in text.splitlines()[:200] if line.strip()]
     records = sum(1 for line in lines if _RECORD.fullmatch(line.rstrip()[:4200]) and "[tid " in line[:80])
     return 0.95 if records and records >= len(lines) / 8 else 0.0
 
 
+def _format(name: str, title: str, imex: bool) -> Format:
+    likely = Likely(lambda text: _likely_records(text) if bool(_IMEX.search(text)) is imex else 0.0, r"\[tid ")
+    return Format(name, title, likely, parse_log, log=True, errors=True)
+
+
 FORMATS = [
-    Format(
-        "fabricmanager-log",
-        "the log of NVIDIA's Fabric Manager",
-        Likely(_likely, r"\[tid "),
-        parse_log,
-        log=True,
-        errors=True,
-    ),
-    Format(
-        "imex-log", "the log of NVIDIA's IMEX daemon", Likely(_likely_imex, r"\[tid "), parse_log, log=True, errors=True
-    ),
+    _format("fabricmanager-log", "the log of NVIDIA's Fabric Manager", False),
+    _format("imex-log", "the log of NVIDIA's IMEX daemon", True),
 ]

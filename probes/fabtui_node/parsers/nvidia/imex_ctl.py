@@ -48,6 +48,12 @@ _STATES = (
 
 Node = Dict[str, Any]
 
+_LIKELY = first_of(
+    (0.95, r"(?i:Connectivity Table Legend:|Nodes From\\To\s+[0-9])"),
+    (0.95, r"(?i:^\s{0,8}Node #[0-9]{1,4}\s{1,8}[*-]\s{1,8}\S{1,255}\s{1,80}(?:\*\s{1,8})?- [A-Z_]{4,40}\b)"),
+    (0.95, r'"connections"\s{0,8}:\s{0,8}\{\s{0,40}"[0-9]{1,4}"\s{0,8}:\s{0,8}\{[^{}]{0,200}"status"\s{0,8}:\s{0,8}"'),
+)
+
 
 class _Domain:
     """Collects the nodes of a domain, and the connections that are missing."""
@@ -98,12 +104,12 @@ def _from_json(value: Dict[str, Any]) -> Dict[str, Any]:
 
 def _take_row(columns: List[int], line: str, domain: _Domain) -> bool:
     """Take a row of the table of connections; return False for another line."""
-    found = _ROW.fullmatch(line) if columns else None
-    words = found[2].upper().split() if found else []
-    if not found or len(words) != len(columns):
+    match = _ROW.fullmatch(line) if columns else None
+    words = match[2].upper().split() if match else []
+    if not match or len(words) != len(columns):
         return False
     for peer, word in zip(columns, words):  # noqa: B905 - Python 3.8 knows no strict=
-        domain.connect(int(found[1]), peer, _LETTERS.get(word.strip("!"), word))
+        domain.connect(int(match[1]), peer, _LETTERS.get(word.strip("!"), word))
     return True
 
 
@@ -122,13 +128,13 @@ def parse(text: str) -> Reading:
     domain = _Domain()
     columns: List[int] = []
     for line in plain_lines(text):
-        if found := _NODE.fullmatch(line):
-            number, mark, host, state, version, name = found.groups()
+        if match := _NODE.fullmatch(line):
+            number, mark, host, state, version, name = match.groups()
             domain.add(int(number), host, name, state.upper(), version, mark == "*" or None)
-        elif found := _HEAD.match(line):
-            columns = [int(word) for word in found[1].split()[:_MOST] if len(word) < 6]
-        elif found := _DOMAIN.fullmatch(line):
-            domain.state = found[1].upper()
+        elif match := _HEAD.match(line):
+            columns = [int(word) for word in match[1].split()[:_MOST] if len(word) < 6]
+        elif match := _DOMAIN.fullmatch(line):
+            domain.state = match[1].upper()
         elif _STAMP.fullmatch(line.strip()):
             domain.time = line.strip()
         elif not _take_row(columns, line, domain) and not _OTHER.match(line):
@@ -140,8 +146,8 @@ def parse(text: str) -> Reading:
 
 def parse_state(text: str) -> Optional[str]:
     """Return the state of the node that ``nvidia-imex-ctl -q`` prints, None if it prints none."""
-    found = [line.strip() for line in text.splitlines()[:20] if line.strip() in _STATES]
-    return found[-1] if found else None
+    states = [line.strip() for line in text.splitlines()[:20] if line.strip() in _STATES]
+    return states[-1] if states else None
 
 
 def seen_by(values: Dict[str, Any], mine: Callable[[Node], bool]) -> Dict[str, Any]:
@@ -152,19 +158,6 @@ def seen_by(values: Dict[str, Any], mine: Callable[[Node], bool]) -> Dict[str, A
     return dict(values, nodes=nodes, state=alone.get("state"), version=alone.get("version"))
 
 
-_LIKELY = first_of(
-    (0.95, r"(?i:Connectivity Table Legend:|Nodes From\\To\s+[0-9])"),
-    (0.95, r"(?i:^\s{0,8}Node #[0-9]{1,4}\s{1,8}[*-]\s{1,8}\S{1,255}\s{1,80}(?:\*\s{1,8})?- [A-Z_]{4,40}\b)"),
-    (0.95, r'"connections"\s{0,8}:\s{0,8}\{\s{0,40}"[0-9]{1,4}"\s{0,8}:\s{0,8}\{[^{}]{0,200}"status"\s{0,8}:\s{0,8}"'),
-)
-
 FORMATS = [
-    Format(
-        "nvidia-imex-ctl",
-        "nodes of an IMEX domain and their connections",
-        _LIKELY,
-        parse,
-        ("nvidia-imex-ctl", "-N", "-H"),
-        aliases="imex|imex-ctl",
-    )
+    Format("nvidia-imex-ctl", "nodes of an IMEX domain and their connections", _LIKELY, parse, aliases="imex|imex-ctl")
 ]

@@ -30,6 +30,12 @@ _SIMPLE = ("index", "name", "uuid", "count", "timestamp", "serial", "pstate", "p
 #: Fields whose text only looks like a number.
 _TEXTS = ("version", "uuid", "serial", "name", "bus_id", "pci.", "timestamp", "image", "cap", "id", "attr")
 
+_UNITS = {
+    "temperature.gpu": "C", "utilization.gpu": "%", "memory.used": "MiB", "memory.total": "MiB", "power.draw": "W",
+    "power.limit": "W", "clocks.sm": "MHz", "clocks.max.sm": "MHz", "pcie.link.width.current": "lanes",
+    "pcie.link.width.max": "lanes", "remapped_rows.correctable": "rows", "remapped_rows.uncorrectable": "rows",
+}  # fmt: skip
+
 
 def _split(line: str) -> List[str]:
     return [cell.strip() for cell in line.split(",")]
@@ -60,10 +66,10 @@ def _value(column: str, word: str) -> Any:
 def _columns(line: str) -> Tuple[List[str], Dict[str, str]]:
     names, units = [], {}
     for cell in _split(line):
-        found = _COLUMN.fullmatch(cell[:100])
-        names.append(found[1] if found else cell[:100])
-        if found and found[2]:
-            units[names[-1]] = found[2]
+        match = _COLUMN.fullmatch(cell[:100])
+        names.append(match[1] if match else cell[:100])
+        if match and match[2]:
+            units[names[-1]] = match[2]
     return names, units
 
 
@@ -149,25 +155,9 @@ def _header_of(text: str) -> str:
     return ""
 
 
-#: Rows that lost their header: fields with blanks after commas, one of them the UUID or PCI address of a GPU, and its
-#: name or a number with a unit; in outputs about remapped rows, answers in words instead.
-_ROW_ALONE = re.compile(
-    r"^(?=.{0,200}(?:\bGPU-[0-9a-f]{8}-|\b[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.0\b))"
-    r"(?=.{0,400}(?:\bNVIDIA |\bTesla |\d (?:MiB|W|MHz|%)(?:,|$)))[^,]{1,100}(?:, [^,]{0,100}){2,200}$",
-    re.MULTILINE,
-)
-_REMAPPED_ALONE = re.compile(
-    r"^(?=.{0,200}\b[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.0\b)(?=.{0,200}, (?:Yes|No)(?:,|$))"
-    r"[^,]{1,100}(?:, (?:Yes|No|\d{1,9}|[0-9A-Fa-f:.]{16})){3,5}$",
-    re.MULTILINE,
-)
-
-
 def _likely_remapped(text: str) -> float:
     if "remapped_rows." in _header_of(text):
         return 0.97
-    if _REMAPPED_ALONE.search(text):
-        return 0.7
     return 0.8 if "--query-remapped-rows" in text[:2000] else 0.0
 
 
@@ -190,42 +180,12 @@ def _likely_csv(text: str) -> float:
     )
     if head and any(cell.startswith(known) for cell in _split(head)):
         return 0.9
-    if re.search(r"nvidia-smi\b.{0,80}--query-", text[:2000]):
-        return 0.7
-    return 0.6 if _ROW_ALONE.search(text) else 0.0
+    return 0.7 if re.search(r"nvidia-smi\b.{0,80}--query-", text[:2000]) else 0.0
 
-
-_FIELDS = (
-    "index,uuid,pci.bus_id,name,vbios_version,driver_version,pcie.link.gen.current,pcie.link.gen.max,"
-    "pcie.link.width.current,pcie.link.width.max,temperature.gpu,utilization.gpu,memory.used,memory.total,power.draw,"
-    "power.limit,clocks.sm,clocks.max.sm,ecc.mode.current,ecc.errors.uncorrected.volatile.total,"
-    "ecc.errors.uncorrected.aggregate.total,mig.mode.current,persistence_mode,compute_mode"
-)
-_REMAPPED = (
-    "gpu_bus_id,remapped_rows.correctable,remapped_rows.uncorrectable,remapped_rows.pending,remapped_rows.failure"
-)
-
-_UNITS = {
-    "temperature.gpu": "C", "utilization.gpu": "%", "memory.used": "MiB", "memory.total": "MiB", "power.draw": "W",
-    "power.limit": "W", "clocks.sm": "MHz", "clocks.max.sm": "MHz", "pcie.link.width.current": "lanes",
-    "pcie.link.width.max": "lanes", "remapped_rows.correctable": "rows", "remapped_rows.uncorrectable": "rows",
-}  # fmt: skip
 
 FORMATS = [
+    Format("nvidia-smi-query", "fields of GPUs as CSV", _likely_csv, parse_csv, _UNITS),
     Format(
-        "nvidia-smi-query",
-        "fields of GPUs as CSV",
-        _likely_csv,
-        parse_csv,
-        ("nvidia-smi", "--query-gpu=" + _FIELDS, "--format=csv"),
-        _UNITS,
-    ),
-    Format(
-        "nvidia-smi-remapped-rows",
-        "rows of GPU memory that were remapped",
-        _likely_remapped,
-        parse_remapped,
-        ("nvidia-smi", "--query-remapped-rows=" + _REMAPPED, "--format=csv"),
-        _UNITS,
+        "nvidia-smi-remapped-rows", "rows of GPU memory that were remapped", _likely_remapped, parse_remapped, _UNITS
     ),
 ]

@@ -65,36 +65,36 @@ def new_link(gpu: Gpu, number: int) -> Dict[str, Any]:
 
 def _read(text: str, take: Take, notes: Notes) -> Dict[str, Any]:
     """Return the GPUs named in the text, with what ``take`` keeps of each line about a link."""
-    found: List[Gpu] = []
+    gpus: List[Gpu] = []
     for line in text.splitlines():
         if is_noise(line):
             continue
         line = line.strip()
         header, at, link = _GPU.fullmatch(line), _GPU_AT.fullmatch(line), _LINK.fullmatch(line)
-        if len(found) < _MAX_GPUS and header:
-            found.append(new_gpu(int(header[1]), header[2], header[3]))
-        elif len(found) < _MAX_GPUS and at:
-            found.append(dict(new_gpu(None, None, None), bus=at[1]))
-        elif link and found and int(link[1]) < _MAX_LINKS:
-            if not take(found[-1], int(link[1]), link[2].strip()):
+        if len(gpus) < _MAX_GPUS and header:
+            gpus.append(new_gpu(int(header[1]), header[2], header[3]))
+        elif len(gpus) < _MAX_GPUS and at:
+            gpus.append(dict(new_gpu(None, None, None), bus=at[1]))
+        elif link and gpus and int(link[1]) < _MAX_LINKS:
+            if not take(gpus[-1], int(link[1]), link[2].strip()):
                 notes.puzzled("Link %d: %s" % (int(link[1]), link[2].strip()))
         elif line.startswith("NVML:") or _NO_NVLINK.search(line):
             notes.warn(line)
-            if found:
-                found[-1]["message"] = line[:300]
+            if gpus:
+                gpus[-1]["message"] = line[:300]
         else:
             notes.puzzled(line)
-    total: Optional[int] = sum(len(gpu["links"]) for gpu in found)
-    if _is_cut(found):
-        found[-1]["cut"] = True
-        most, index = max(len(gpu["links"]) for gpu in found), found[-1]["index"]
+    total: Optional[int] = sum(len(gpu["links"]) for gpu in gpus)
+    if _is_cut(gpus):
+        gpus[-1]["cut"] = True
+        most, index = max(len(gpu["links"]) for gpu in gpus), gpus[-1]["index"]
         place = "in GPU %s" % ("the last" if index is None else index)
-        notes.warn("the text is cut off %s: %d of %d links listed" % (place, len(found[-1]["links"]), most))
+        notes.warn("the text is cut off %s: %d of %d links listed" % (place, len(gpus[-1]["links"]), most))
         total = None
     if any(_LINK.fullmatch(line.strip()) for line in notes.unknown):
         notes.warn("the text begins within a GPU: its first lines are missing")
         total = None
-    values = {"gpus": found, "links_total": total, "errors": complain(text, notes)}
+    values = {"gpus": gpus, "links_total": total, "errors": complain(text, notes)}
     if not text.strip():
         notes.warn("no output: a machine without NVLink prints none")
     return values
@@ -220,7 +220,6 @@ FORMATS = [
             (0.9, "(?i:%s)" % _NO_NVLINK.pattern),
         ),
         parse_nvlink_status,
-        ("nvidia-smi", "nvlink", "-s"),
         {"speed": "GB/s"},
         aliases="(?:nvidia-smi-)?nvlink(?:-s|-status)?",
     ),
@@ -232,7 +231,6 @@ FORMATS = [
             (0.95, r"^\s{0,20}Link [0-9]{1,3}: (?:[A-Za-z -]{1,60}Errors|[A-Z]\w{1,12} BER|Link recovery|Tx discards)"),
         ),
         parse_nvlink_errors,
-        ("nvidia-smi", "nvlink", "-e"),
         {"counters": "events since the driver was loaded", "fec": "codewords", "rates": "errors a bit"},
         aliases="nvlink-e|nvlink-errors",
     ),
@@ -241,13 +239,11 @@ FORMATS = [
         "what each NVLink leads to",
         _likely("-R|--remote", (0.95, r"^\s{0,20}Link [0-9]{1,3}: Remote Device")),
         _with(_take_remote),
-        ("nvidia-smi", "nvlink", "-R"),
     ),
     Format(
         "nvidia-smi-nvlink-c",
         "what each NVLink can do",
         _likely("-c|--capabilities", (0.95, r"^\s{0,20}Link [0-9]{1,3}, [A-Za-z0-9 ]{1,60} supported:")),
         _with(_take_capability),
-        ("nvidia-smi", "nvlink", "-c"),
     ),
 ]

@@ -36,6 +36,20 @@ _RENAMED = {
 
 Fields = Dict[str, str]
 
+_LIKELY = first_of(
+    (0.97, "NVSMI LOG"),
+    (0.95, r"^\s{0,8}Attached GPUs\s{1,60}: [0-9]"),
+    (0.6, r"^\s{2,8}(?:Fabric|ECC Mode|Clocks Event Reasons|Remapped Rows|GPU Link Info)\s*\n\s{4,16}\w[\w ]{2,40} : "),
+    (0.8, r"^GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9]$"),
+)
+_UNITS = {
+    **{"width": "lanes", "width_max": "lanes", "clocks": "MHz", "max_clocks": "MHz", "temperature": "C"},
+    **{"power": "W", "memory": "MiB", "utilization": "%", "clocks_event_counters": "us", "banks": "banks"},
+    **{"correctable": "rows", "uncorrectable": "rows"},
+    "volatile": "errors since the driver was loaded",
+    "aggregate": "errors since the GPU was made",
+}
+
 
 class _Gpu:
     """The lines of one GPU: each value by the path of its section, in snake case."""
@@ -77,11 +91,11 @@ class _Walk:
         depth = len(line.expandtabs(4)) - len(line.expandtabs(4).lstrip())
         while self._open and self._open[-1][0] >= depth:
             self._open.pop()
-        found = _LINE.fullmatch(word[:400])
-        if found and found[2] is not None:
-            self._value(found[1], found[2].strip())
+        match = _LINE.fullmatch(word[:400])
+        if match and match[2] is not None:
+            self._value(match[1], match[2].strip())
         elif word and len(word) <= 80 and not parse_errors(word) and self.gpus:
-            name = snake(found[1] if found else word)
+            name = snake(match[1] if match else word)
             self._open.append((depth, _RENAMED.get(name, name)))
         elif not parse_errors(word):
             self.notes.puzzled(line)
@@ -110,25 +124,22 @@ def _counts(fields: Fields) -> Dict[str, Optional[int]]:
     return {name: whole(word) for name, word in fields.items() if truth(word) is None}
 
 
-def _flags(fields: Fields) -> Dict[str, Optional[bool]]:
-    return {name: truth(word) for name, word in fields.items()}
-
-
 def _now_and_next(gpu: _Gpu, section: str) -> Dict[str, Optional[str]]:
     return {name: field_text(gpu.fields.get("%s.%s" % (section, name), "")) for name in ("current", "pending")}
 
 
 def _ecc(gpu: _Gpu) -> Dict[str, Any]:
     """Return the counts; GPUs before Ampere have single and double bit errors of each of their memories."""
-    found: Dict[str, Any] = {}
+    counts: Dict[str, Any] = {}
     for kind in ("volatile", "aggregate"):
-        found[kind] = _counts(gpu.under("ecc_errors." + kind))
+        counts[kind] = _counts(gpu.under("ecc_errors." + kind))
         for bits in ("single_bit", "double_bit"):
             total = gpu.under("ecc_errors.%s.%s" % (kind, bits)).get("total")
             if total is not None:
-                found[kind][bits] = whole(total)
-    found.update(_flags({name: word for name, word in gpu.under("ecc_errors").items() if truth(word) is not None}))
-    return found
+                counts[kind][bits] = whole(total)
+    flags = {name: truth(word) for name, word in gpu.under("ecc_errors").items()}
+    counts.update((name, flag) for name, flag in flags.items() if flag is not None)
+    return counts
 
 
 def _pcie(gpu: _Gpu) -> Dict[str, Optional[int]]:
@@ -143,11 +154,6 @@ def _pcie(gpu: _Gpu) -> Dict[str, Optional[int]]:
         "replays": whole(gpu.fields.get("pci.replays_since_reset", "")),
         "replay_rollovers": whole(gpu.fields.get("pci.replay_number_rollovers", "")),
     }
-
-
-def _reasons(gpu: _Gpu) -> Dict[str, Optional[bool]]:
-    under = [(path, word) for path, word in gpu.fields.items() if path.startswith("clocks_event_reasons.")]
-    return {path.rpartition(".")[2]: truth(word) for path, word in under}
 
 
 def _remapped(gpu: _Gpu) -> Optional[Dict[str, Any]]:
@@ -181,12 +187,12 @@ def _processes(gpu: _Gpu) -> Optional[List[Dict[str, Any]]]:
         return []
     if not gpu.processes:
         return None
-    found = []
+    rows = []
     for process in gpu.processes[:1024]:
         kind, name = field_text(process.get("type", "")), field_text(process.get("name", ""))
-        found.append({"pid": whole(process.get("process_id", "")), "type": kind, "name": name})
-        found[-1]["memory"] = whole(process.get("used_gpu_memory", ""))
-    return found
+        rows.append({"pid": whole(process.get("process_id", "")), "type": kind, "name": name})
+        rows[-1]["memory"] = whole(process.get("used_gpu_memory", ""))
+    return rows
 
 
 def _recovery(top: Fields) -> Optional[str]:
@@ -222,7 +228,11 @@ def _record(gpu: _Gpu) -> Dict[str, Any]:
         "retired_pending": truth(pick(gpu.under("retired_pages"), "pending_page_blacklist", "pending")),
         "remapped_rows": _remapped(gpu),
         "pcie": _pcie(gpu),
-        "clocks_event_reasons": _reasons(gpu),
+        "clocks_event_reasons": {
+            path.rpartition(".")[2]: truth(word)
+            for path, word in top.items()
+            if path.startswith("clocks_event_reasons.")
+        },
         "clocks_event_counters": _counts(gpu.under("clocks_event_reasons_counters")),
         "clocks": _counts(gpu.under("clocks")),
         "max_clocks": _counts(gpu.under("max_clocks")),
@@ -256,7 +266,13 @@ def parse_query(text: str) -> Reading:
     if attached is not None and attached > len(gpus):
         notes.warn("it counts %d GPUs and shows %d" % (attached, len(gpus)))
     for gpu in gpus:
-        _doubts(gpu, notes)
+        rows = gpu["remapped_rows"] or {}
+        if rows.get("pending"):
+            notes.warn("%s: a row of its memory will be remapped at the next GPU reset" % gpu["bus"])
+        if rows.get("failure"):
+            notes.warn("%s: remapping a row of its memory failed" % gpu["bus"])
+        for path, word in gpu["errors"].items():
+            notes.warn("%s: %s is %s" % (gpu["bus"], path, word))
     if not gpus and not errors and text.strip():
         notes.warn("no GPU in this text")
     values = {
@@ -270,28 +286,4 @@ def parse_query(text: str) -> Reading:
     return notes.reading(values)
 
 
-def _doubts(gpu: Dict[str, Any], notes: Notes) -> None:
-    rows = gpu["remapped_rows"] or {}
-    if rows.get("pending"):
-        notes.warn("%s: a row of its memory will be remapped at the next GPU reset" % gpu["bus"])
-    if rows.get("failure"):
-        notes.warn("%s: remapping a row of its memory failed" % gpu["bus"])
-    for path, word in gpu["errors"].items():
-        notes.warn("%s: %s is %s" % (gpu["bus"], path, word))
-
-
-_LIKELY = first_of(
-    (0.97, "NVSMI LOG"),
-    (0.95, r"^\s{0,8}Attached GPUs\s{1,60}: [0-9]"),
-    (0.6, r"^\s{2,8}(?:Fabric|ECC Mode|Clocks Event Reasons|Remapped Rows|GPU Link Info)\s*\n\s{4,16}\w[\w ]{2,40} : "),
-    (0.8, r"^GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9]$"),
-)
-_UNITS = {
-    **{"width": "lanes", "width_max": "lanes", "clocks": "MHz", "max_clocks": "MHz", "temperature": "C"},
-    **{"power": "W", "memory": "MiB", "utilization": "%", "clocks_event_counters": "us", "banks": "banks"},
-    **{"correctable": "rows", "uncorrectable": "rows"},
-    "volatile": "errors since the driver was loaded",
-    "aggregate": "errors since the GPU was made",
-}
-
-FORMATS = [Format("nvidia-smi-q", "everything of each GPU", _LIKELY, parse_query, ("nvidia-smi", "-q"), _UNITS)]
+FORMATS = [Format("nvidia-smi-q", "everything of each GPU", _LIKELY, parse_query, _UNITS)]

@@ -6,7 +6,7 @@ import re
 from typing import Any, Dict, List
 
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
-from fabtui_node.parsers.kernel.dmesg import parse_kernel
+from fabtui_node.parsers.dmesg import parse_kernel
 from fabtui_node.parsers.lines import without_escapes
 from fabtui_node.parsers.nvidia.values import (
     complain,
@@ -51,6 +51,17 @@ _FIELDS = (
 )
 
 Gpu = Dict[str, Any]
+
+_LIKELY = first_of(
+    (0.95, r"^\| NVIDIA-SMI [0-9]"),
+    (0.9, r"^\|\s{1,6}GPU\s{1,4}Name\s"),
+    (0.8, r"^\s{0,8}\|\s{1,4}[0-9]{1,3}  \S.{1,60}\|\s{1,4}[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-7] "),
+)
+_UNITS = {
+    **{"fan": "%", "temperature": "C", "power": "W", "power_limit": "W", "utilization": "%"},
+    **{"memory_used": "MiB", "memory_total": "MiB", "memory": "MiB"},
+    "ecc_uncorrected": "errors since the driver was loaded",
+}
 
 
 def _cells(line: str) -> List[str]:
@@ -129,12 +140,12 @@ class _Table:
             self.notes.puzzled(line)
 
     def _process(self, line: str) -> None:
-        found = _PROCESS.fullmatch(line.strip().strip("|"))
+        match = _PROCESS.fullmatch(line.strip().strip("|"))
         if "no running processes" in line.lower():
             self.process_list = "none"
-        elif found and len(self.processes) < _MAX_ROWS:
+        elif match and len(self.processes) < _MAX_ROWS:
             self.process_list = "listed"
-            gpu, instance, compute, pid, kind, name, memory = found.groups()
+            gpu, instance, compute, pid, kind, name, memory = match.groups()
             place = {"gpu": int(gpu), "gi": whole(instance or ""), "ci": whole(compute or ""), "pid": int(pid)}
             self.processes.append({**place, "type": kind, "name": field_text(name) or None, "memory": whole(memory)})
         elif self._body and line.strip("| "):
@@ -165,9 +176,9 @@ def _first_row(first: Any, cells: List[str]) -> Gpu:
 
 def _second_row(gpu: Gpu, cells: List[str]) -> bool:
     """Take fan, temperature, power, memory, utilization; return whether all of it was understood."""
-    found = _SECOND.fullmatch(cells[0])
-    if found:
-        fan, temperature, perf, power, limit = found.groups()
+    match = _SECOND.fullmatch(cells[0])
+    if match:
+        fan, temperature, perf, power, limit = match.groups()
         for name, word in (("fan", fan), ("temperature", temperature), ("power", power), ("power_limit", limit)):
             _put(gpu, name, word)
             gpu[name] = number(word)
@@ -184,7 +195,7 @@ def _second_row(gpu: Gpu, cells: List[str]) -> bool:
         _put(gpu, "compute_mode", last[2])
     # A GPU without sensors or dedicated memory prints that in words, which is a value as well.
     answered = memory or (len(cells) > 1 and (failure(cells[1]) or field_text(cells[1]) is None))
-    return bool(found and answered and last)
+    return bool(match and answered and last)
 
 
 def parse_nvidia_smi(text: str) -> Reading:
@@ -216,7 +227,7 @@ def parse_nvidia_smi(text: str) -> Reading:
             if not is_noise(line):
                 notes.puzzled(line)
     time = _TIME.search(text)
-    smi, driver, cuda = ((found := pattern.search(text)) and found[1] for pattern in (_SMI, _DRIVER, _CUDA))
+    smi, driver, cuda = ((match := pattern.search(text)) and match[1] for pattern in (_SMI, _DRIVER, _CUDA))
     return notes.reading(
         {
             **{"smi": smi, "driver": driver, "cuda": cuda, "time": time[0] if time else None, "gpus": table.gpus},
@@ -264,25 +275,7 @@ def _likely_list(text: str) -> float:
     return 0.9 if listed and listed == len(lines) else 0.6 if listed > len(lines) / 2 else 0.0
 
 
-_LIKELY = first_of(
-    (0.95, r"^\| NVIDIA-SMI [0-9]"),
-    (0.9, r"^\|\s{1,6}GPU\s{1,4}Name\s"),
-    (0.8, r"^\s{0,8}\|\s{1,4}[0-9]{1,3}  \S.{1,60}\|\s{1,4}[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-7] "),
-)
-_UNITS = {
-    **{"fan": "%", "temperature": "C", "power": "W", "power_limit": "W", "utilization": "%"},
-    **{"memory_used": "MiB", "memory_total": "MiB", "memory": "MiB"},
-    "ecc_uncorrected": "errors since the driver was loaded",
-}
-
 FORMATS = [
-    Format(
-        "nvidia-smi",
-        "the table of GPUs and processes",
-        _likely,
-        parse_nvidia_smi,
-        ("nvidia-smi",),
-        _UNITS,
-    ),
-    Format("nvidia-smi-L", "GPUs and MIG instances by UUID", _likely_list, parse_list, ("nvidia-smi", "-L")),
+    Format("nvidia-smi", "the table of GPUs and processes", _likely, parse_nvidia_smi, _UNITS),
+    Format("nvidia-smi-L", "GPUs and MIG instances by UUID", _likely_list, parse_list),
 ]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from itertools import takewhile
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import without_escapes
 from fabtui_node.parsers.nvidia.values import complain, field_text, is_noise
 
@@ -88,17 +87,6 @@ def _header(line: str) -> Optional[Tuple[List[str], str]]:
     return words[:count][:_MOST], rest
 
 
-def _columns_of_rows(lines: List[str]) -> List[str]:
-    """Return the columns of a matrix that lost its header: each row has its X in its own column; empty if not so."""
-    found = [words for line in lines if len(words := line.split()) > 2 and _NAME.fullmatch(words[0])]
-    names = [words[0] for words in found]
-    cells = [
-        next((at for at, word in enumerate(words[1:]) if not _CELL.fullmatch(word)), len(words) - 1) for words in found
-    ]
-    whole = len(names) > 1 and len(set(names)) == len(names) and set(cells) == {len(names)}
-    return names[:_MOST] if whole and all(words[at + 1] == "X" for at, words in enumerate(found)) else []
-
-
 def _row(line: str, columns: List[str]) -> Optional[TopoRow]:
     words = line.strip().split(None, len(columns) + 1)
     if not words or words[0] not in columns:
@@ -126,10 +114,7 @@ def _parse(text: str, notes: Notes) -> Matrix:
     rows: List[TopoRow] = []
     legend: Dict[str, str] = {}
     nics: Dict[str, str] = {}
-    lines = _split(text)
-    if not any(map(_header, lines)) and (columns := _columns_of_rows(lines)):
-        notes.warn("no header: the columns are taken from the names of the rows and their X")
-    for line in lines:
+    for line in _split(text):
         head = None if columns else _header(line)
         row = _row(line, columns) if columns else None
         nic, word = _NIC.fullmatch(line.rstrip()[:200]), _LEGEND.fullmatch(line.rstrip()[:300])
@@ -160,8 +145,8 @@ def _parse(text: str, notes: Notes) -> Matrix:
 
 def nvlinks(word: Optional[str]) -> Optional[int]:
     """Return the number of NVLinks in ``NV18``, None for any other word."""
-    found = _NVLINKS.fullmatch(word or "")
-    return int(found[1]) if found else None
+    match = _NVLINKS.fullmatch(word or "")
+    return int(match[1]) if match else None
 
 
 def _is_near(word: str) -> bool:
@@ -175,12 +160,12 @@ def _affinity(rest: str, titles: List[str]) -> Dict[str, Optional[str]]:
     have commas and dashes.
     """
     words = rest.split()
-    found: Dict[str, Optional[str]] = dict.fromkeys(titles)
+    places: Dict[str, Optional[str]] = dict.fromkeys(titles)
     if len(words) < len(titles) and words and "cpu" in titles and not set("-,") & set(words[0]) and words[0] != "N/A":
         titles = [title for title in titles if title != "cpu"] if len(words) == len(titles) - 1 else titles
     for title, word in zip(titles, words):  # noqa: B905 - Python 3.8 knows no strict=
-        found[title] = field_text(word)
-    return found
+        places[title] = field_text(word)
+    return places
 
 
 def parse_topology(text: str) -> Reading:
@@ -246,75 +231,39 @@ def parse_p2p(text: str) -> Reading:
     return notes.reading(values)
 
 
-def _bare_cells(text: str) -> List[str]:
-    """Return the words of rows without their header, whose columns are not known."""
-    rows = []
-    for line in text.splitlines():
-        words = line[:8000].split()
-        cells = list(takewhile(_CELL.fullmatch, words[1:])) if words and _NAME.fullmatch(words[0]) else []
-        rows += [cells] if len(cells) > 1 else []
-    return [cell for row in rows for cell in row] if len(rows) > 1 else []
+def _likely(known: Callable[[str], bool], *patterns: Tuple[float, str]) -> Callable[[str], float]:
+    """Return a ``Format.likely``: the words of a matrix decide, without a matrix the patterns."""
+    without_matrix = first_of(*patterns)
 
+    def likely(text: str) -> float:
+        start = text[:65536]
+        # Most texts have no matrix, which is known without parsing them.
+        rows = _parse(start, Notes()).rows if "GPU" in start and any(map(_header, _split(start))) else []
+        cells = [cell for row in rows for cell in row.cells if cell not in (None, "X")]
+        if cells:
+            return 0.95 if sum(map(known, cells)) > len(cells) / 2 else 0.0
+        return without_matrix(text)
 
-def _share(text: str, known: Callable[[str], bool]) -> Optional[float]:
-    """Return the likelihood by the words of a matrix, None if there is no matrix."""
-    if "GPU" not in text:
-        return None
-    start = text[:65536]
-    lines = _split(start)
-    # Most texts have no matrix, which is known without parsing them.
-    rows = _parse(start, Notes()).rows if any(map(_header, lines)) or _columns_of_rows(lines) else []
-    found = [cell for row in rows for cell in row.cells if cell]
-    cells = [cell for cell in found or _bare_cells(start) if cell != "X"]
-    return (0.95 if sum(map(known, cells)) > len(cells) / 2 else 0.0) if cells else None
-
-
-def _likely_topology(text: str) -> float:
-    share = _share(text, _is_near)
-    if share is not None:
-        return share
-    if re.search(r"^\s{0,12}GPU0\s.{0,4000}(?:CPU|NUMA) Affinity", text, re.MULTILINE | re.IGNORECASE):
-        return 0.9
-    if re.search(
-        r"^\s{0,8}(?:SYS|NODE|PHB|PXB|PIX|NV#)\s+= Connection traversing ", text, re.MULTILINE | re.IGNORECASE
-    ):
-        # The legend alone is left.
-        return 0.85
-    return 0.7 if re.search(r"nvidia-smi topo -mp?\b", text[:400]) else 0.0
-
-
-def _likely_p2p(text: str) -> float:
-    share = _share(text, _P2P.__contains__)
-    if share is not None:
-        return share
-    if (
-        len(
-            re.findall(
-                r"^\s{0,8}(?:CNS|GNS|TNS|NS)\s+= .{3,30} not supported|^\s{0,8}NS\s+= Not supp", text, re.M | re.I
-            )
-        )
-        > 1
-    ):
-        # The legend alone is left.
-        return 0.85
-    return 0.8 if re.search(r"nvidia-smi topo -p2p\b", text[:400]) else 0.0
+    return likely
 
 
 FORMATS = [
     Format(
         "nvidia-smi-topo-m",
         "how close GPUs and NICs are to each other",
-        _likely_topology,
+        _likely(
+            _is_near,
+            (0.9, r"(?i:^\s{0,12}GPU0\s.{0,4000}(?:CPU|NUMA) Affinity)"),
+            (0.7, r"\A(?s:.{0,400})nvidia-smi topo -mp?\b"),
+        ),
         parse_topology,
-        ("nvidia-smi", "topo", "-m"),
         aliases="topo(?:-m)?",
     ),
     Format(
         "nvidia-smi-topo-p2p",
         "what GPUs can do to each other's memory",
-        _likely_p2p,
+        _likely(_P2P.__contains__, (0.8, r"\A(?s:.{0,400})nvidia-smi topo -p2p\b")),
         parse_p2p,
-        ("nvidia-smi", "topo", "-p2p", "r"),
         aliases="topo-p2p",
     ),
 ]

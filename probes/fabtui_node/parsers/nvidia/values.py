@@ -25,93 +25,6 @@ REASONS: Tuple[str, ...] = (
     *("hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting"),
 )
 
-
-def bare(word: str) -> str:
-    """Return a value without the brackets that mark one which is not there: ``[N/A]`` is ``N/A``."""
-    word = word.strip()
-    if len(word) > 2 and (word[0], word[-1]) in (("[", "]"), ("<", ">")):
-        word = word[1:-1].strip()
-    return word
-
-
-def failure(word: str) -> Optional[str]:
-    """Return the word if it means that the GPU does not answer or may not be asked, else None."""
-    low = word.lower()
-    return bare(word)[:80] if any(part in low for part in FAILURES) else None
-
-
-def field_text(word: str) -> Optional[str]:
-    """Return a field's text, or None if it means that there is no value."""
-    word = bare(word)
-    return None if word.lower() in NOTHING or failure(word) else word[:200]
-
-
-def number(word: str) -> Optional[float]:
-    """Return the number that a field begins with, ignoring its unit, or None."""
-    found = _NUMBER.fullmatch(bare(word))
-    if not found or (found[2] and found[2][0] in "0123456789.xX:-"):
-        return None
-    return float(found[1])
-
-
-def whole(word: str) -> Optional[int]:
-    """Return the integer that a field begins with, ignoring its unit, or None."""
-    found = _NUMBER.fullmatch(bare(word))
-    if not found or not _WHOLE.fullmatch(found[1]):
-        return None
-    rest = found[2]
-    return None if rest and rest[0] in "0123456789.:-" else int(found[1])
-
-
-def unit(word: str) -> Optional[str]:
-    """Return the unit after a number, or None."""
-    found = _NUMBER.fullmatch(bare(word))
-    return found[2].strip() or None if found else None
-
-
-def truth(word: str) -> Optional[bool]:
-    """Return a yes or no in any of the words used for it, None for anything else."""
-    low = bare(word).lower()
-    if low in ("yes", "enabled", "active", "on", "true"):
-        return True
-    return False if low in ("no", "disabled", "not active", "off", "false") else None
-
-
-def reasons(word: str) -> Optional[List[str]]:
-    """Return the names of the bits in a mask of clock event reasons, None where it is not a mask."""
-    word = bare(word)
-    return reason_names(int(word, 16)) if _HEXADECIMAL.fullmatch(word) else None
-
-
-def reason_names(mask: int) -> List[str]:
-    """Return the names of the bits in a mask of clock event reasons."""
-    names = [name for at, name in enumerate(REASONS) if mask >> at & 1]
-    rest = mask >> len(REASONS) << len(REASONS)
-    return [*names, "0x%x" % rest] if rest else names
-
-
-def snake(label: str) -> str:
-    """Return a printed label as a name: ``SRAM Uncorrectable SEC-DED`` is ``sram_uncorrectable_sec_ded``."""
-    return re.sub("[^a-z0-9]+", "_", label.lower()).strip("_")[:60]
-
-
-def command_line(line: str) -> Optional[str]:
-    """Return the arguments in a line that is a prompt and an NVIDIA command (``$ nvidia-smi topo -m``), else None."""
-    found = _COMMAND.fullmatch(line.rstrip()[:4000])
-    return (found[2] or "").strip() if found else None
-
-
-def is_noise(line: str) -> bool:
-    """Return True for a line not of the command: a prompt, a recorded exit status, dots for omitted lines."""
-    word = line.strip()
-    return not word or word in ("[...]", "...", "(...)") or word.startswith("# rc=") or command_line(line) is not None
-
-
-def pick(found: Dict[str, str], *names: str) -> str:
-    """Return the first of several fields that is there, an empty text if none is."""
-    return next((found[name] for name in names if name in found), "")
-
-
 _BUS = r"(?P<bus>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])"
 # "GPU 0000:02:00.0", "GPU0: 0000:02:00.0", "GPU2" and "gpu 0000:02:00.0": the form changed with the drivers.
 _HANDLE = (
@@ -142,6 +55,92 @@ _ERRORS = (
 _ERROR_WORDS = ("device", "nvidia-smi", "nvml", "requires", "fallen")
 
 
+def bare(word: str) -> str:
+    """Return a value without the brackets that mark one which is not there: ``[N/A]`` is ``N/A``."""
+    word = word.strip()
+    if len(word) > 2 and (word[0], word[-1]) in (("[", "]"), ("<", ">")):
+        word = word[1:-1].strip()
+    return word
+
+
+def failure(word: str) -> Optional[str]:
+    """Return the word if it means that the GPU does not answer or may not be asked, else None."""
+    low = word.lower()
+    return bare(word)[:80] if any(part in low for part in FAILURES) else None
+
+
+def field_text(word: str) -> Optional[str]:
+    """Return a field's text, or None if it means that there is no value."""
+    word = bare(word)
+    return None if word.lower() in NOTHING or failure(word) else word[:200]
+
+
+def number(word: str) -> Optional[float]:
+    """Return the number that a field begins with, ignoring its unit, or None."""
+    match = _NUMBER.fullmatch(bare(word))
+    if not match or (match[2] and match[2][0] in "0123456789.xX:-"):
+        return None
+    return float(match[1])
+
+
+def whole(word: str) -> Optional[int]:
+    """Return the integer that a field begins with, ignoring its unit, or None."""
+    match = _NUMBER.fullmatch(bare(word))
+    if not match or not _WHOLE.fullmatch(match[1]):
+        return None
+    rest = match[2]
+    return None if rest and rest[0] in "0123456789.:-" else int(match[1])
+
+
+def unit(word: str) -> Optional[str]:
+    """Return the unit after a number, or None."""
+    match = _NUMBER.fullmatch(bare(word))
+    return match[2].strip() or None if match else None
+
+
+def truth(word: str) -> Optional[bool]:
+    """Return a yes or no in any of the words used for it, None for anything else."""
+    low = bare(word).lower()
+    if low in ("yes", "enabled", "active", "on", "true"):
+        return True
+    return False if low in ("no", "disabled", "not active", "off", "false") else None
+
+
+def reasons(word: str) -> Optional[List[str]]:
+    """Return the names of the bits in a mask of clock event reasons, None where it is not a mask."""
+    word = bare(word)
+    return reason_names(int(word, 16)) if _HEXADECIMAL.fullmatch(word) else None
+
+
+def reason_names(mask: int) -> List[str]:
+    """Return the names of the bits in a mask of clock event reasons."""
+    names = [name for at, name in enumerate(REASONS) if mask >> at & 1]
+    rest = mask >> len(REASONS) << len(REASONS)
+    return [*names, "0x%x" % rest] if rest else names
+
+
+def snake(label: str) -> str:
+    """Return a printed label as a name: ``SRAM Uncorrectable SEC-DED`` is ``sram_uncorrectable_sec_ded``."""
+    return re.sub("[^a-z0-9]+", "_", label.lower()).strip("_")[:60]
+
+
+def command_line(line: str) -> Optional[str]:
+    """Return the arguments in a line that is a prompt and an NVIDIA command (``$ nvidia-smi topo -m``), else None."""
+    match = _COMMAND.fullmatch(line.rstrip()[:4000])
+    return (match[2] or "").strip() if match else None
+
+
+def is_noise(line: str) -> bool:
+    """Return True for a line not of the command: a prompt, a recorded exit status, dots for omitted lines."""
+    word = line.strip()
+    return not word or word in ("[...]", "...", "(...)") or word.startswith("# rc=") or command_line(line) is not None
+
+
+def pick(found: Dict[str, str], *names: str) -> str:
+    """Return the first of several fields that is there, an empty text if none is."""
+    return next((found[name] for name in names if name in found), "")
+
+
 def parse_errors(text: str) -> List[Dict[str, Optional[str]]]:
     """Return ``[{"kind", "bus", "index", "reason"}]`` for the failures that ``nvidia-smi`` reports in its output.
 
@@ -155,15 +154,15 @@ def parse_errors(text: str) -> List[Dict[str, Optional[str]]]:
     if not any(word in folded for word in _ERROR_WORDS):
         return []
     squeezed = " ".join(text.split())
-    found: List[Dict[str, Optional[str]]] = []
+    errors: List[Dict[str, Optional[str]]] = []
     for kind, pattern in _ERRORS:
         for match in re.finditer(pattern, squeezed, re.ASCII | re.IGNORECASE):
             groups = match.groupdict()
             error = {"kind": kind, "bus": groups.get("bus"), "index": groups.get("index")}
             error["reason"] = groups["why"].strip()
-            if error not in found and len(found) < 256:
-                found.append(error)
-    return found
+            if error not in errors and len(errors) < 256:
+                errors.append(error)
+    return errors
 
 
 def problem_text(error: Dict[str, Optional[str]]) -> str:
@@ -175,7 +174,7 @@ def problem_text(error: Dict[str, Optional[str]]) -> str:
 
 def complain(text: str, notes: Notes) -> List[Dict[str, Optional[str]]]:
     """Return ``parse_errors`` of a text, and make each a warning."""
-    found = parse_errors(text)
-    for error in found:
+    errors = parse_errors(text)
+    for error in errors:
         notes.warn(problem_text(error))
-    return found
+    return errors

@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from fabtui_node.parsers.kernel import dmesg
+from fabtui_node.parsers import dmesg
 from fabtui_node.probes import counters
 from fabtui_node.probes.job import evidence
 from fabtui_node.probes.nvidia import nvml, nvml_inventory
 from fabtui_node.registry import Emit, ProbeSpec, Value
-from fabtui_node.system import job_processes, sysfs
+from fabtui_node.system import cgroups, job_processes, sysfs
 
 #: Time (s) between two searches for processes, and between two readings of what changes slowly.
 SCAN = 5.0
@@ -32,12 +32,29 @@ _WORLD = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _LOCAL = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 #: Reasons that limit clocks and are a fault, by NVML's bits.
 _THROTTLE = ((0x8, "hw_slowdown"), (0x20, "sw_thermal"), (0x40, "hw_thermal"), (0x80, "hw_power_brake"))
-_TICK = float(os.sysconf("SC_CLK_TCK"))
 _MAX_PIDS = 64
-#: Counters of errors and of repeated packets of RDMA ports.
-_PORT_ERRORS = ("symbol_error", "port_rcv_errors", "port_xmit_discards", "link_downed")
-_PORT_REPEATS = ("packet_seq_err", "local_ack_timeout_err", "out_of_sequence", "roce_adp_retrans")
+#: Files of RDMA ports and of interfaces: traffic in and out, errors, and repeated packets.
+_OF_PORTS = (
+    ("counters/port_rcv_data", "counters/port_xmit_data"),
+    tuple("counters/" + name for name in ("symbol_error", "port_rcv_errors", "port_xmit_discards", "link_downed")),
+    tuple(
+        "hw_counters/" + name
+        for name in ("packet_seq_err", "local_ack_timeout_err", "out_of_sequence", "roce_adp_retrans")
+    ),
+)
+_OF_INTERFACES = (("rx_bytes", "tx_bytes"), ("rx_errors", "tx_errors", "rx_dropped"), ())
 _RECORDS = 500
+
+#: Fields of NVML, all of a GPU in one call: name in the value, field, scope, and what one count stands for.
+_FIELDS = (
+    ("power", "NVML_FI_DEV_POWER_INSTANT", 0, 0.001),
+    ("nvlink_tx", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX", 0xFFFFFFFF, 1024),
+    ("nvlink_rx", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", 0xFFFFFFFF, 1024),
+    ("nvlink_tx", "NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES", 0xFFFFFFFF, 1),
+    ("nvlink_rx", "NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES", 0xFFFFFFFF, 1),
+)
+
+_KEPT: Dict[Tuple[str, str], Activity] = {}
 
 
 class _Rank:
@@ -64,16 +81,16 @@ class _Rank:
 
     def read(self) -> Optional[Dict[str, Any]]:
         """Return the process now, None if it has ended."""
-        stat = _times(sysfs.text(self.proc, str(self.pid), "stat"))
+        stat = job_processes.processor_time(self.proc, str(self.pid))
         if stat is None or stat[0] in "ZX":
             return None
-        main = _times(sysfs.text(self.proc, str(self.pid), "task", str(self.pid), "stat"))
-        cpu, files, written = stat[1], *_io(self.pid, self.proc)
+        main = job_processes.processor_time(self.proc, str(self.pid), "task", str(self.pid))
+        cpu, files, written = stat[1], *job_processes.moved_bytes(self.pid, self.proc)
         for pid in self.helpers:
-            helper = _times(sysfs.text(self.proc, str(pid), "stat"))
+            helper = job_processes.processor_time(self.proc, str(pid))
             if helper is not None:
                 cpu += helper[1]
-                more = _io(pid, self.proc)
+                more = job_processes.moved_bytes(pid, self.proc)
                 files = more[0] if files is None else files + (more[0] or 0)
                 written = more[1] if written is None else written + (more[1] or 0)
         return dict(
@@ -92,38 +109,16 @@ def _first(environ: Dict[str, str], names: Tuple[str, ...]) -> Optional[int]:
     return next((number for name in names if (number := sysfs.to_integer(environ.get(name))) is not None), None)
 
 
-def _times(text: Optional[str]) -> Optional[Tuple[str, float]]:
-    """Return state and processor time (s) in a ``stat`` of a process or a thread."""
-    fields = (text or "").rpartition(")")[2].split()
-    if len(fields) < 13 or not (fields[11].isdecimal() and fields[12].isdecimal()):
-        return None
-    return fields[0], (int(fields[11]) + int(fields[12])) / _TICK
-
-
-def _io(pid: int, proc: str) -> Tuple[Optional[int], Optional[int]]:
-    """Return the bytes that a process has read and written, and those that went to storage; None if unknown."""
-    lines = (sysfs.text(proc, str(pid), "io") or "").splitlines()
-    values = dict(line.split(": ", 1) for line in lines if ": " in line)
-    numbers = [sysfs.to_integer(values.get(name)) for name in ("rchar", "wchar", "write_bytes")]
-    known = [number for number in numbers[:2] if number is not None]
-    return (sum(known) if known else None), numbers[2]
-
-
 def _cgroup_files(pid: int, proc: str, root: str = "/sys/fs/cgroup") -> List[str]:
-    found = []
+    files = []
     for line in (sysfs.text(proc, str(pid), "cgroup") or "").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if not controllers:
-            found.append(os.path.join(root, path.lstrip("/"), "memory.events"))
+            files.append(os.path.join(root, path.lstrip("/"), "memory.events"))
         elif "memory" in controllers.split(","):
-            found.append(os.path.join(root, "memory", path.lstrip("/"), "memory.oom_control"))
-    return [path for path in found if os.access(path, os.R_OK)]
-
-
-def _kills(path: str) -> int:
-    lines = (sysfs.text(path) or "").splitlines()
-    return next((sysfs.to_integer(line.split()[-1]) or 0 for line in lines if line.startswith("oom_kill ")), 0)
+            files.append(os.path.join(root, "memory", path.lstrip("/"), "memory.oom_control"))
+    return [path for path in files if os.access(path, os.R_OK)]
 
 
 class Ranks:
@@ -167,7 +162,9 @@ class Ranks:
 
     def kills(self) -> Optional[int]:
         """Return the processes of the ranks' cgroups that the kernel has killed for memory so far."""
-        return sum(map(_kills, self._cgroups)) if self._cgroups else None
+        if not self._cgroups:
+            return None
+        return sum(cgroups.parse_numbers(sysfs.text(path)).get("oom_kill", 0) for path in self._cgroups)
 
 
 def _assigned(rank: _Rank, visible: List[int]) -> List[int]:
@@ -180,16 +177,6 @@ def _assigned(rank: _Rank, visible: List[int]) -> List[int]:
     return [own[local]] if local is not None and local < len(own) else []
 
 
-#: Fields of NVML, all of a GPU in one call: name in the value, field, scope, and what one count stands for.
-_FIELDS = (
-    ("power", "NVML_FI_DEV_POWER_INSTANT", 0, 0.001),
-    ("nvlink_tx", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX", 0xFFFFFFFF, 1024),
-    ("nvlink_rx", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", 0xFFFFFFFF, 1024),
-    ("nvlink_tx", "NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES", 0xFFFFFFFF, 1),
-    ("nvlink_rx", "NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES", 0xFFFFFFFF, 1),
-)
-
-
 class _Gpu:
     """A GPU, with what does not change or changes slowly."""
 
@@ -197,7 +184,9 @@ class _Gpu:
         self.index, self._library, self._handle = index, library, handle
         self._fields = [one for one in _FIELDS if getattr(library, one[1], None) is not None]
         self._slow: Dict[str, Any] = {"uuid": nvml.words(nvml.ask(library.nvmlDeviceGetUUID, handle))}
-        self._slow["limit"] = _watts(nvml.ask(getattr(library, "nvmlDeviceGetEnforcedPowerLimit", None), handle))
+        self._slow["limit"] = nvml.thousandth(
+            nvml.ask(getattr(library, "nvmlDeviceGetEnforcedPowerLimit", None), handle)
+        )
         self.pids: List[int] = []
 
     def read(self, slow: bool) -> Dict[str, Any]:
@@ -217,7 +206,7 @@ class _Gpu:
         # What this GPU does not answer is not asked again.
         self._fields = kept if answers is not None else self._fields
         if row["power"] is None:
-            row["power"] = _watts(nvml.ask(library.nvmlDeviceGetPowerUsage, handle))
+            row["power"] = nvml.thousandth(nvml.ask(library.nvmlDeviceGetPowerUsage, handle))
         if slow:
             self._read_slow()
         return dict(row, pids=self.pids, **self._slow)
@@ -225,7 +214,7 @@ class _Gpu:
     def _read_slow(self) -> None:
         library, handle = self._library, self._handle
         names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
-        reasons = next((found for name in names if (found := getattr(library, name, None)) is not None), None)
+        reasons = next((function for name in names if (function := getattr(library, name, None)) is not None), None)
         bits = nvml.number(nvml.ask(reasons, handle)) or 0
         running = nvml.ask(library.nvmlDeviceGetComputeRunningProcesses, handle) or []
         pids = [nvml.number(getattr(one, "pid", None)) for one in running[:_MAX_PIDS]]
@@ -235,11 +224,6 @@ class _Gpu:
             throttle=[name for bit, name in _THROTTLE if bits & bit],
             used=nvml.number(getattr(nvml.ask(library.nvmlDeviceGetMemoryInfo, handle), "used", None)),
         )
-
-
-def _watts(value: Any) -> Optional[float]:
-    found = nvml.number(value)
-    return None if found is None else round(found / 1000.0, 1)
 
 
 class Gpus:
@@ -266,12 +250,8 @@ class Gpus:
         except nvml.Unavailable as error:
             self.problem = str(error)[:200]
             return []
-        handles, uuids = nvml.devices(library)
-        return [
-            _Gpu(library, index, handles[at])
-            for index, (at, mig) in enumerate(nvml.visible_devices(os.environ.get("CUDA_VISIBLE_DEVICES"), uuids))
-            if mig is None and handles[at] is not None
-        ]
+        visible = nvml.visible_handles(library, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        return [_Gpu(library, index, handle) for index, handle in visible]
 
 
 class Nics:
@@ -290,34 +270,27 @@ class Nics:
         slow = time.monotonic() - self._slow >= SCAN
         if slow:
             self._slow = time.monotonic()
-        found: Dict[str, Dict[str, Any]] = {}
+        rows: Dict[str, Dict[str, Any]] = {}
+        for name, folder, unit, (traffic, errors, repeats) in self._places(self._names):
+            rx, tx = (sysfs.integer(folder, file) for file in traffic)
+            if slow:
+                self._errors[name] = {"errors": _total(folder, errors), "retransmits": _total(folder, repeats)}
+            row = {"rx": None if rx is None else unit * rx, "tx": None if tx is None else unit * tx}
+            rows[name] = dict(row, **self._errors.get(name, {}))
+        return rows
+
+    def _places(self, names: List[str]) -> Iterator[Tuple[str, str, int, Tuple[Tuple[str, ...], ...]]]:
+        """Yield the name of each port and interface, its folder, the bytes of a count of traffic, and its files."""
         folder = os.path.join(self._root, "class/infiniband")
         for device in sysfs.names(folder)[:64]:
             for port in sysfs.names(folder, device, "ports")[:4]:
-                here = os.path.join(folder, device, "ports", port)
-                rx, tx = (sysfs.integer(here, "counters", name) for name in ("port_rcv_data", "port_xmit_data"))
-                # These count words of four bytes.
-                row = {"rx": None if rx is None else 4 * rx, "tx": None if tx is None else 4 * tx}
-                found["%s/%s" % (device, port)] = self._with_errors("%s/%s" % (device, port), row, here, slow)
-        for name in self._names:
-            here = os.path.join(self._root, "class/net", name, "statistics")
-            row = {"rx": sysfs.integer(here, "rx_bytes"), "tx": sysfs.integer(here, "tx_bytes")}
-            if slow:
-                counts = [sysfs.integer(here, kind) for kind in ("rx_errors", "tx_errors", "rx_dropped")]
-                self._errors[name] = {"errors": _total(counts), "retransmits": None}
-            found[name] = dict(row, **self._errors.get(name, {}))
-        return found
-
-    def _with_errors(self, name: str, row: Dict[str, Any], here: str, slow: bool) -> Dict[str, Any]:
-        if slow:
-            errors = _total([sysfs.integer(here, "counters", kind) for kind in _PORT_ERRORS])
-            repeats = _total([sysfs.integer(here, "hw_counters", kind) for kind in _PORT_REPEATS])
-            self._errors[name] = {"errors": errors, "retransmits": repeats}
-        return dict(row, **self._errors.get(name, {}))
+                yield "%s/%s" % (device, port), os.path.join(folder, device, "ports", port), 4, _OF_PORTS
+        for name in names:
+            yield name, os.path.join(self._root, "class/net", name, "statistics"), 1, _OF_INTERFACES
 
 
-def _total(counts: List[Optional[int]]) -> Optional[int]:
-    known = [count for count in counts if count is not None]
+def _total(folder: str, files: Tuple[str, ...]) -> Optional[int]:
+    known = [count for file in files if (count := sysfs.integer(folder, file)) is not None]
     return sum(known) if known else None
 
 
@@ -350,8 +323,8 @@ class KernelTail:
         buses = nvml_inventory.on_pci(self._root)
         at = time.strftime("%H:%M:%S")
         events = dmesg.parse_kernel("\n".join(lines)).values["events"]
-        found = [dict(evidence.report_of_gpu(one, buses), at=at) for one in events if evidence.may_stop_a_rank(one)]
-        return found[-_MAX_PIDS:]
+        reports = [dict(evidence.report_of_gpu(one, buses), at=at) for one in events if evidence.may_stop_a_rank(one)]
+        return reports[-_MAX_PIDS:]
 
 
 class Activity:
@@ -397,9 +370,6 @@ class Activity:
                 "problems": problems,
                 "cost": round(time.process_time() - used, 4),
             }
-
-
-_KEPT: Dict[Tuple[str, str], Activity] = {}
 
 
 def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc", root: str = "/sys") -> Value:

@@ -29,6 +29,18 @@ _TIMEOUT = 5.0
 _FRAMES = 64
 _FRAME = re.compile(r'\(Python\) File "([^"]{1,500})", line (\d{1,9}), in (.{1,300})')
 
+#: Kinds of kernel reports (`dmesg`) that may stop a rank, and codes of theirs that do not.
+_KINDS = (
+    *("xid", "sxid", "gpu_lost", "gpu_init", "aer", "iommu", "machine_check", "link_down", "module"),
+    *("nic_health", "nic_command", "nic_power", "nic_temperature", "oom"),
+)
+_HARMLESS = ("corrected", "plugged", "unplugged", "unknown")
+#: Maximum number of reports.
+_EVENTS = 40
+_DAY = 86400.0
+#: Time (s) before the start of a job whose reports count as well.
+_BEFORE = 60.0
+
 
 def run_stacks(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
     """Inspect the processes of jobs.
@@ -43,22 +55,21 @@ def run_stacks(args: Value, emit: Emit, deadline: float, proc: str = "/proc") ->
 def inspected(processes: List[Dict[str, Any]], deadline: float, proc: str = "/proc") -> List[Dict[str, Any]]:
     """Return where processes (`job_processes`) are: the ``ranks`` of `run_stacks`."""
     end = time.monotonic() + deadline * 0.8
-    before = {one["pid"]: processor_time(one["pid"], proc) for one in processes}
-    files = {one["pid"]: file_bytes(one["pid"], proc) for one in processes}
+    pids = [process["pid"] for process in processes]
+    before = {pid: _used(pid, proc) for pid in pids}
     began = time.monotonic()
     time.sleep(min(_WINDOW, deadline / 4) if processes else 0)
     ranks = []
-    for one in processes:
-        after, start = processor_time(one["pid"], proc), before[one["pid"]]
+    for process, pid in zip(processes, pids):  # noqa: B905 - Python 3.8 knows no strict=
+        (start, already), (after, moved) = before[pid], _used(pid, proc)
         cpu = None if after is None or start is None else round((after - start) / (time.monotonic() - began), 2)
-        moved, already = file_bytes(one["pid"], proc), files[one["pid"]]
         ranks.append(
             {
-                "rank": one["rank"],
-                "pid": one["pid"],
+                "rank": process["rank"],
+                "pid": pid,
                 # Read with the wait channel: both change from moment to moment.
-                "state": job_processes.state(one["pid"], proc) or one["state"],
-                "wait": wait_channel(one["pid"], proc),
+                "state": job_processes.state(pid, proc) or process["state"],
+                "wait": wait_channel(pid, proc),
                 "cpu": cpu,
                 "files": None if moved is None or already is None else moved - already,
             }
@@ -68,22 +79,10 @@ def inspected(processes: List[Dict[str, Any]], deadline: float, proc: str = "/pr
     return ranks
 
 
-def processor_time(pid: int, proc: str = "/proc") -> Optional[float]:
-    """Return the processor time (s) of a process's main thread, None if it is gone."""
-    text = sysfs.text(proc, str(pid), "task", str(pid), "stat")
-    fields = (text or "").rpartition(")")[2].split()
-    if len(fields) < 13 or not (fields[11].isdecimal() and fields[12].isdecimal()):
-        return None
-    return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
-
-
-def file_bytes(pid: int, proc: str = "/proc") -> Optional[int]:
-    """Return the bytes that a process has read and written, None if that may not be read."""
-    lines = (sysfs.text(proc, str(pid), "io") or "").splitlines()
-    values = dict(line.split(": ", 1) for line in lines if ": " in line)
-    numbers = [sysfs.to_integer(values.get(name)) for name in ("rchar", "wchar")]
-    known = [number for number in numbers if number is not None]
-    return sum(known) if known else None
+def _used(pid: int, proc: str) -> Tuple[Optional[float], Optional[int]]:
+    """Return the processor time (s) of a process's main thread, and the bytes that the process has moved."""
+    times = job_processes.processor_time(proc, str(pid), "task", str(pid))
+    return None if times is None else times[1], job_processes.moved_bytes(pid, proc)[0]
 
 
 def wait_channel(pid: int, proc: str = "/proc") -> Optional[str]:
@@ -102,11 +101,13 @@ def frames_of(pid: int, proc: str = "/proc") -> Dict[str, Any]:
         path = run_command.find(name, safe=True)
         if path is None:
             continue
-        found = _run_as(job_processes.owner(pid, proc), [path, *options, str(pid)])
-        frames = parse(found.stdout, pid) if found.ok else None
+        result = _run_as(job_processes.owner(pid, proc), [path, *options, str(pid)])
+        frames = parse(result.stdout, pid) if result.ok else None
         if frames:
             return {"frames": frames, "by": name}
-        problems.append("%s: %s" % (name, (found.stderr.strip().splitlines() or [found.why() or "no frames"])[0][:200]))
+        problems.append(
+            "%s: %s" % (name, (result.stderr.strip().splitlines() or [result.why() or "no frames"])[0][:200])
+        )
     return {
         "problem": "; ".join(problems) or "neither py-spy nor pystack is on the PATH, where others cannot change it"
     }
@@ -147,24 +148,11 @@ def parse_pystack(text: str, pid: int) -> List[Dict[str, str]]:
     for line in text.splitlines():
         if line.startswith("Traceback for thread "):
             main = line.split()[3] == str(pid)
-        found = _FRAME.fullmatch(line.strip()) if main else None
-        if found:
-            site = "%s:%s" % (found[1].rpartition("/")[2][:100], found[2])
-            frames.append({"name": found[3].strip()[:100], "site": site})
+        match = _FRAME.fullmatch(line.strip()) if main else None
+        if match:
+            site = "%s:%s" % (match[1].rpartition("/")[2][:100], match[2])
+            frames.append({"name": match[3].strip()[:100], "site": site})
     return frames[::-1][:_FRAMES]
-
-
-#: Kinds of kernel reports (`dmesg`) that may stop a rank, and codes of theirs that do not.
-_KINDS = (
-    *("xid", "sxid", "gpu_lost", "gpu_init", "aer", "iommu", "machine_check", "link_down", "module"),
-    *("nic_health", "nic_command", "nic_power", "nic_temperature", "oom"),
-)
-_HARMLESS = ("corrected", "plugged", "unplugged", "unknown")
-#: Maximum number of reports.
-_EVENTS = 40
-_DAY = 86400.0
-#: Time (s) before the start of a job whose reports count as well.
-_BEFORE = 60.0
 
 
 def run(
@@ -179,13 +167,14 @@ def run(
     processes = job_processes.find(proc, str(args.get("job") or ""))
     since = _since(processes, proc)
     log = kernel_log.run({}, emit, deadline * 0.4, kmsg=kmsg, proc=proc)
+    recent = [event for event in log["events"] if event["age"] is not None and event["age"] <= since + _BEFORE]
     nics, devices = interfaces.read_all(sys, min(2.0, deadline / 8))
     buses = nvml_inventory.on_pci(sys)
     return {
         "addresses": sorted({entry["address"] for nic in nics for entry in nic["addresses"]}),
         "log": log["readable"],
         "since": since,
-        "events": [_event(one, buses) for one in log["events"] if _counts(one, since)][-_EVENTS:],
+        "events": [_event(event, buses) for event in recent if may_stop_a_rank(event)][-_EVENTS:],
         "ports": [
             {"name": "%s/%s" % (device["ca"], port["port"]), **{key: port[key] for key in ("state", "physical_state")}}
             for device in devices
@@ -198,10 +187,6 @@ def _since(processes: List[Dict[str, Any]], proc: str) -> float:
     """Return the age (s) of the oldest process with a rank, a day without any."""
     ages = [age for one in processes if (age := job_processes.age(one["pid"], proc)) is not None]
     return round(max(ages), 1) if ages else _DAY
-
-
-def _counts(event: Dict[str, Any], since: float) -> bool:
-    return may_stop_a_rank(event) and event["age"] is not None and event["age"] <= since + _BEFORE
 
 
 def may_stop_a_rank(event: Dict[str, Any]) -> bool:
@@ -223,10 +208,10 @@ def report_of_gpu(event: Dict[str, Any], buses: List[str]) -> Dict[str, Any]:
     """
     bus = pci_address(event["bus"])
     gpu = next((index for index, name in enumerate(buses) if pci_address(name) == bus), None) if bus else None
-    found = dict({key: event.get(key) for key in ("kind", "bus", "code", "interface")}, gpu=gpu)
+    report = dict({key: event.get(key) for key in ("kind", "bus", "code", "interface")}, gpu=gpu)
     if event["kind"] == "oom":
-        return dict(found, pid=event["pid"], text="Killed process %d (%s) for memory" % (event["pid"], event["name"]))
-    return dict(found, text=str(event.get("text", ""))[:200])
+        return dict(report, pid=event["pid"], text="Killed process %d (%s) for memory" % (event["pid"], event["name"]))
+    return dict(report, text=str(event.get("text", ""))[:200])
 
 
 def pci_address(bus: Optional[str]) -> str:

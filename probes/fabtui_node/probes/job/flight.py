@@ -49,7 +49,7 @@ class Rank(NamedTuple):
 
 def ranks(proc: str = "/proc", job: str = "", *, with_pipe: bool = True) -> List[Rank]:
     """Return the ranks on this node that have a FIFO, or all of them."""
-    found = []
+    listed = []
     for one in job_processes.find(proc, job):
         pid = one["pid"]
         environ = job_processes.variables(sysfs.text(proc, str(pid), "environ", limit=1 << 18))
@@ -59,8 +59,8 @@ def ranks(proc: str = "/proc", job: str = "", *, with_pipe: bool = True) -> List
             root = os.path.join(proc, str(pid), "root")
             own = job_processes.is_own(pid, proc)
             files = tuple("%s%d" % (prefix, one["rank"]) for prefix in prefixes(environ)) if own else ()
-            found.append(Rank(one["rank"], pid, root, "%s%d.pipe" % (stem, one["rank"]) if own else "", files))
-    return found
+            listed.append(Rank(one["rank"], pid, root, "%s%d.pipe" % (stem, one["rank"]) if own else "", files))
+    return listed
 
 
 def prefixes(environ: Dict[str, str]) -> List[str]:
@@ -82,17 +82,17 @@ def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
     job = str(args.get("job") or "")
     if args.get("existing") is True:
         return _existing(emit, proc, job)
-    found = ranks(proc, job)
-    listed = [{"rank": one.rank, "pid": one.pid, "pipe": one.pipe} for one in found]
-    value = {"ranks": listed, "without": len(job_processes.find(proc, job)) - len(found)}
+    listening = ranks(proc, job)
+    listed = [{"rank": one.rank, "pid": one.pid, "pipe": one.pipe} for one in listening]
+    value = {"ranks": listed, "without": len(job_processes.find(proc, job)) - len(listening)}
     if args.get("write") is not True:
         return value
     within = args.get("within")
     end = time.monotonic() + (min(within, deadline) if isinstance(within, (int, float)) else deadline / 2)
-    before = {one: [_version(one.root + path) for path in one.files] for one in found}
-    problems = {one: trigger(one.root + one.pipe) if one.pipe else _OF_ANOTHER for one in found}
-    written = _written({one: before[one] for one in found if not problems[one]}, end)
-    for one, row in zip(found, listed):  # noqa: B905 - Python 3.8 knows no strict=
+    before = {one: [_version(one.root + path) for path in one.files] for one in listening}
+    problems = {one: trigger(one.root + one.pipe) if one.pipe else _OF_ANOTHER for one in listening}
+    written = _written({one: before[one] for one in listening if not problems[one]}, end)
+    for one, row in zip(listening, listed):  # noqa: B905 - Python 3.8 knows no strict=
         path = written.get(one)
         problem = problems[one] or (_no_dump(one, proc) if path is None else _send(emit, one.rank, one.root + path))
         row.update({"problem": problem} if problem else {"file": path})
@@ -142,10 +142,10 @@ def _version(path: str) -> _Version:
 
 def _written(before: Dict[Rank, List[_Version]], end: float) -> Dict[Rank, str]:
     seen: Dict[str, Tuple[_Version, float]] = {}
-    found: Dict[Rank, str] = {}
-    while len(found) < len(before):
+    files: Dict[Rank, str] = {}
+    while len(files) < len(before):
         now = time.monotonic()
-        for one in before.keys() - found.keys():
+        for one in before.keys() - files.keys():
             for path, old in zip(one.files, before[one]):  # noqa: B905 - Python 3.8 knows no strict=
                 version = _version(one.root + path)
                 if version is None or version == old or not version[0]:
@@ -154,11 +154,11 @@ def _written(before: Dict[Rank, List[_Version]], end: float) -> Dict[Rank, str]:
                 if known != version:
                     seen[path] = (version, now)
                 elif now - since >= _SETTLED:
-                    found[one] = path
+                    files[one] = path
         if now >= end:
             break
         time.sleep(_POLL)
-    return found
+    return files
 
 
 def _no_dump(one: Rank, proc: str) -> str:

@@ -74,7 +74,7 @@ def _files(folder: str, pids: List[int], proc: str) -> List[Any]:
     """Return process and path of the files of some ranks that are still written."""
     numbers = {number: pid for pid in pids for number in _numbers(pid, proc)}
     own = os.uname().nodename
-    found = []
+    files = []
     with os.scandir(folder) as entries:
         for entry in [one for one, _ in zip(entries, range(_MOST_NAMES))]:  # noqa: B905 - Python 3.8
             match = _NAME.fullmatch(entry.name)
@@ -84,9 +84,9 @@ def _files(folder: str, pids: List[int], proc: str) -> List[Any]:
             about = entry.stat()
             if stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid() and time.time() - about.st_mtime <= _OLD:
                 # Other nodes may have a process of the same number.
-                found.append((match[1].partition(".")[0] != own.partition(".")[0], -about.st_mtime, pid, entry.path))
-    named = any(not other for other, _, _, _ in found)
-    return [(pid, path) for other, _, pid, path in sorted(found) if not (named and other)][:_MOST_FILES]
+                files.append((match[1].partition(".")[0] != own.partition(".")[0], -about.st_mtime, pid, entry.path))
+    named = any(not other for other, _, _, _ in files)
+    return [(pid, path) for other, _, pid, path in sorted(files) if not (named and other)][:_MOST_FILES]
 
 
 def _numbers(pid: int, proc: str) -> List[int]:

@@ -82,14 +82,14 @@ def variables(pids: List[int], prefixes: Tuple[str, ...], proc: str = "/proc") -
 
 
 def _addresses(deadline: float) -> List[str]:
-    found = [entry["address"] for nic in interfaces.read([], deadline=deadline) for entry in nic["addresses"]]
-    return [address for address in found if not address.startswith(("127.", "::1", "fe80:"))][:64]
+    addresses = [entry["address"] for nic in interfaces.read([], deadline=deadline) for entry in nic["addresses"]]
+    return [address for address in addresses if not address.startswith(("127.", "::1", "fe80:"))][:64]
 
 
 def gpus(library: Any, setting: Optional[str]) -> List[Dict[str, Any]]:
     """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` (``setting``) leaves visible; unknown values are None."""
     handles, uuids = nvml.devices(library)
-    found: List[Dict[str, Any]] = []
+    rows: List[Dict[str, Any]] = []
     for at, instance in nvml.visible_devices(setting, uuids):
         handle = nvml.ask(library.nvmlDeviceGetHandleByUUID, instance) if instance else handles[at]
         if handle is None:
@@ -98,9 +98,9 @@ def gpus(library: Any, setting: Optional[str]) -> List[Dict[str, Any]]:
         used = nvml.ask(library.nvmlDeviceGetUtilizationRates, handle)
         power = nvml.number(nvml.ask(library.nvmlDeviceGetPowerUsage, handle))
         running = nvml.ask(library.nvmlDeviceGetComputeRunningProcesses, handle)
-        found.append(
+        rows.append(
             {
-                "index": len(found),
+                "index": len(rows),
                 "utilization": nvml.number(getattr(used, "gpu", None)),
                 "memory": nvml.number(getattr(memory, "total", None)),
                 "memory_used": nvml.number(getattr(memory, "used", None)),
@@ -108,7 +108,7 @@ def gpus(library: Any, setting: Optional[str]) -> List[Dict[str, Any]]:
                 "processes": None if running is None else len(running[:_MAX_PROCESSES]),
             }
         )
-    return found
+    return rows
 
 
 PROBE = ProbeSpec(

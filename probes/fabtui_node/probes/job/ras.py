@@ -54,10 +54,10 @@ class RasAnswer(NamedTuple):
 
 def endpoint(address: str) -> Optional[Tuple[str, int]]:
     """Return host and port of ``host:port`` or ``[::1]:port``, None if it is neither."""
-    found = _ADDRESS.fullmatch(address.strip())
-    if not found or not 0 < int(found[3]) < 65536:
+    match = _ADDRESS.fullmatch(address.strip())
+    if not match or not 0 < int(match[3]) < 65536:
         return None
-    return found[1] or found[2], int(found[3])
+    return match[1] or match[2], int(match[3])
 
 
 class _Connection:
@@ -163,7 +163,10 @@ def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
     reports = 0
     for address in list(dict.fromkeys([*named, DEFAULT]))[:8]:
         try:
-            _send(emit, ask(address))
+            answer = ask(address)
+            for start in range(0, len(answer.text), _PART):
+                piece = answer.text[start : start + _PART]
+                emit({"report": 0, "format": answer.format, "address": answer.address, "text": piece})
             reports = 1
             break
         except NoReport as failed:
@@ -175,12 +178,6 @@ def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
 def addresses() -> List[str]:
     nics = interfaces.read([], deadline=1.0)
     return sorted({entry["address"] for nic in nics for entry in nic["addresses"]})
-
-
-def _send(emit: Emit, answer: RasAnswer) -> None:
-    for start in range(0, len(answer.text), _PART):
-        piece = answer.text[start : start + _PART]
-        emit({"report": 0, "format": answer.format, "address": answer.address, "text": piece})
 
 
 PROBE = ProbeSpec(

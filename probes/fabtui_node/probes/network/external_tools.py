@@ -85,27 +85,35 @@ def _checked(args: Value) -> Value:
     tool = args.get("tool")
     if tool not in TOOLS:
         raise ValueError("no tool %r; there are %s" % (tool, ", ".join(TOOLS)))
-    found: Value = {"tool": tool, "gid_index": None, "device": "", "ib_port": 1, "source": "", "port": 0, "seconds": 1}
+    checked: Value = {
+        "tool": tool,
+        "gid_index": None,
+        "device": "",
+        "ib_port": 1,
+        "source": "",
+        "port": 0,
+        "seconds": 1,
+    }
     options = args.get("options") or []
     if not isinstance(options, list):
         raise ValueError("the options are not a list")
-    found["options"] = perftest_options.checked([str(word) for word in options])
+    checked["options"] = perftest_options.checked([str(word) for word in options])
     for name in ("address", "source"):
         if args.get(name) is not None:
-            found[name] = str(ipaddress.ip_address(str(args[name])))
+            checked[name] = str(ipaddress.ip_address(str(args[name])))
     for name, most in (("port", 65535), ("ib_port", 255), ("gid_index", 1023), ("seconds", 60)):
         value = args.get(name)
         if value is not None:
             if not isinstance(value, int) or not 0 <= value <= most:
                 raise ValueError("%s is not a number of 0 to %d" % (name, most))
-            found[name] = value
+            checked[name] = value
     if args.get("device") is not None:
-        found["device"] = str(args["device"])
-        if not _DEVICE.fullmatch(found["device"]) or found["device"].startswith("-"):
-            raise ValueError("not the name of a device: %r" % found["device"][:64])
-    if "address" not in found:
+        checked["device"] = str(args["device"])
+        if not _DEVICE.fullmatch(checked["device"]) or checked["device"].startswith("-"):
+            raise ValueError("not the name of a device: %r" % checked["device"][:64])
+    if "address" not in checked:
         raise ValueError("an address is missing")
-    return found
+    return checked
 
 
 def _emit_when_open(port: int, emit: Emit, stop: threading.Event) -> None:

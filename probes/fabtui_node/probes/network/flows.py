@@ -33,6 +33,29 @@ PASSES, SILENT, REFUSED, UNKNOWN = 1, 0, -1, None
 #: Failures of a connection that somebody answered for.
 _ANSWERED = (ErrorKind.CONNECTION_REFUSED, ErrorKind.UNREACHABLE)
 
+# Options of <linux/in.h> and <linux/in6.h>: time to live, and errors of a socket with their origin.
+_OPTIONS = {4: (socket.IPPROTO_IP, 2, 11), 6: (socket.IPPROTO_IPV6, 16, 25)}
+#: ``struct sock_extended_err``: errno, origin, type, code, padding, information, data; the origin's address follows.
+_ERROR = struct.Struct("=IBBBBII")
+_SOCKADDR = {4: (4, socket.AF_INET), 6: (8, socket.AF_INET6)}
+_TIME_EXCEEDED = {4: (2, 11), 6: (3, 3)}
+MAX_HOPS = 12
+_TRACES = 3
+_TRACE_WAIT = 0.4
+
+
+def bound_socket(address: str, kind: int, prepare: Callable[[socket.socket], None], port: int = 0) -> socket.socket:
+    """Return a socket that is bound to an address and does not block, once it is prepared."""
+    sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind)
+    try:
+        sock.setblocking(False)
+        sock.bind((address, port))
+        prepare(sock)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
 
 def ports_to_try(flows: int) -> List[int]:
     """Return different source ports, odd and even ones, of the range that the kernel takes ports from."""
@@ -149,7 +172,7 @@ def _send(flows: List[Flow], number: int, plan: Dict[str, int], head: Callable[[
 
 def _connect(flows: List[Flow]) -> None:
     waiting: Dict[int, Tuple[socket.socket, Flow]] = {}
-    found: Dict[int, Optional[int]] = {id(flow): UNKNOWN for flow in flows}
+    states: Dict[int, Optional[int]] = {id(flow): UNKNOWN for flow in flows}
     poll = select.poll()
     try:
         for flow in flows:
@@ -158,7 +181,7 @@ def _connect(flows: List[Flow]) -> None:
                 waiting[sock.fileno()] = (sock, flow)
                 sock.connect_ex((flow.target["dst"], flow.target["tcp"]))
                 poll.register(sock.fileno(), select.POLLOUT)
-                found[id(flow)] = SILENT
+                states[id(flow)] = SILENT
         end = time.monotonic() + CONNECT_WAIT
         while waiting and time.monotonic() < end:
             for number, _ in poll.poll(int(1000 * max(0.001, end - time.monotonic()))):
@@ -166,24 +189,13 @@ def _connect(flows: List[Flow]) -> None:
                 poll.unregister(number)
                 failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
                 answered = failed and ErrorKind.of_socket(OSError(failed, "")) in _ANSWERED
-                found[id(flow)] = REFUSED if answered else SILENT if failed else PASSES
+                states[id(flow)] = REFUSED if answered else SILENT if failed else PASSES
                 sock.close()
     finally:
         for sock, _ in waiting.values():
             sock.close()
         for flow in flows:
-            flow.tcp.append(found[id(flow)])
-
-
-# Options of <linux/in.h> and <linux/in6.h>: time to live, and errors of a socket with their origin.
-_OPTIONS = {4: (socket.IPPROTO_IP, 2, 11), 6: (socket.IPPROTO_IPV6, 16, 25)}
-#: ``struct sock_extended_err``: errno, origin, type, code, padding, information, data; the origin's address follows.
-_ERROR = struct.Struct("=IBBBBII")
-_SOCKADDR = {4: (4, socket.AF_INET), 6: (8, socket.AF_INET6)}
-_TIME_EXCEEDED = {4: (2, 11), 6: (3, 3)}
-MAX_HOPS = 12
-_TRACES = 3
-_TRACE_WAIT = 0.4
+            flow.tcp.append(states[id(flow)])
 
 
 def trace(target: Value, port: int) -> List[Optional[str]]:
@@ -194,26 +206,25 @@ def trace(target: Value, port: int) -> List[Optional[str]]:
     """
     family = 6 if ":" in target["src"] else 4
     level, ttl, receive_errors = _OPTIONS[family]
-    found: List[Optional[str]] = []
+    hosts: List[Optional[str]] = []
     for hops in range(1, MAX_HOPS + 1):
-        sock = socket.socket(socket.AF_INET6 if family == 6 else socket.AF_INET, socket.SOCK_DGRAM)
-        try:
-            sock.setblocking(False)
-            sock.bind((target["src"], port))
+
+        def prepare(sock: socket.socket, hops: int = hops) -> None:
             sock.setsockopt(level, ttl, hops)
             sock.setsockopt(level, receive_errors, 1)
             sock.connect((target["dst"], target["udp"]))
-            found.append(_asked(sock, family))
+
+        try:
+            with bound_socket(target["src"], socket.SOCK_DGRAM, prepare, port) as sock:
+                hosts.append(_asked(sock, family))
         except OSError:
-            found.append(None)
-        finally:
-            sock.close()
+            hosts.append(None)
         # Two silent hops in a row are the end: the destination answers nothing either.
-        if found[-2:] == [None, None]:
+        if hosts[-2:] == [None, None]:
             break
-    while found and found[-1] is None:
-        found.pop()
-    return found
+    while hosts and hosts[-1] is None:
+        hosts.pop()
+    return hosts
 
 
 def _asked(sock: socket.socket, family: int) -> Optional[str]:
@@ -223,8 +234,8 @@ def _asked(sock: socket.socket, family: int) -> Optional[str]:
     for _ in range(_TRACES):
         with contextlib.suppress(OSError):
             sock.send(b"")
-        if poll.poll(int(1000 * _TRACE_WAIT / _TRACES)) and (found := _origin(sock, family)) is not None:
-            return found
+        if poll.poll(int(1000 * _TRACE_WAIT / _TRACES)) and (router := _origin(sock, family)) is not None:
+            return router
     return None
 
 

@@ -38,17 +38,17 @@ Addresses = List[Dict[str, Any]]
 
 def parse_ip_addr(text: str) -> Dict[str, Dict[str, Any]]:
     """Return ``{name: {"addresses", "link_kind", "qdisc"}}`` from ``ip -j -d addr``; empty if the text is not that."""
-    found: Dict[str, Dict[str, Any]] = {}
+    interfaces: Dict[str, Dict[str, Any]] = {}
     for link in objects(json_value(text)):
         if isinstance(link.get("ifname"), str):
             kind = part(link, "linkinfo").get("info_kind")
             addresses = map(_address, objects(link.get("addr_info")))
-            found[link["ifname"]] = {
+            interfaces[link["ifname"]] = {
                 "addresses": [address for address in addresses if address],
                 "link_kind": kind if isinstance(kind, str) else None,
                 "qdisc": link["qdisc"][:40] if isinstance(link.get("qdisc"), str) else None,
             }
-    return found
+    return interfaces
 
 
 def _address(entry: Dict[str, Any]) -> Optional[Dict[str, Any]]:
@@ -68,7 +68,7 @@ def _address(entry: Dict[str, Any]) -> Optional[Dict[str, Any]]:
 
 def parse_if_inet6(text: str) -> Dict[str, Addresses]:
     """Return ``{name: addresses}`` from ``/proc/net/if_inet6``."""
-    found: Dict[str, Addresses] = {}
+    interfaces: Dict[str, Addresses] = {}
     for line in text.splitlines():
         fields = line.split()
         if len(fields) != 6 or not re.fullmatch("[0-9a-f]{32}", fields[0]):
@@ -78,20 +78,20 @@ def parse_if_inet6(text: str) -> Dict[str, Addresses]:
         flags = [name for bit, name in _INET6_FLAGS if int(fields[4], 16) & bit]
         address = str(ipaddress.IPv6Address(int(fields[0], 16)))
         entry = {"address": address, "prefix": min(int(fields[2], 16), 128), "family": 6, "flags": flags}
-        found.setdefault(fields[5], []).append(entry)
-    return found
+        interfaces.setdefault(fields[5], []).append(entry)
+    return interfaces
 
 
 def addresses_by_kernel(name: str, inet6: Dict[str, Addresses]) -> Addresses:
     """Return an interface's addresses without iproute2: its primary IPv4 address and its IPv6 addresses."""
-    found: Addresses = []
+    addresses: Addresses = []
     request = struct.pack("256s", os.fsencode(name)[:15])
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
         address = fcntl.ioctl(asker.fileno(), _SIOCGIFADDR, request)[20:24]
         mask = fcntl.ioctl(asker.fileno(), _SIOCGIFNETMASK, request)[20:24]
         prefix = bin(struct.unpack(">I", mask)[0]).count("1")
-        found.append({"address": socket.inet_ntoa(address), "prefix": prefix, "family": 4, "flags": []})
-    return found + inet6.get(name, [])
+        addresses.append({"address": socket.inet_ntoa(address), "prefix": prefix, "family": 4, "flags": []})
+    return addresses + inet6.get(name, [])
 
 
 def read_all(root: str = "/sys", deadline: float = 2.0) -> Tuple[List[Nic], List[Dict[str, Any]]]:
@@ -110,19 +110,19 @@ def read(rdma: List[Dict[str, Any]], root: str = "/sys", deadline: float = 2.0) 
     inet6 = {} if listed else parse_if_inet6(sysfs.text("/proc/net/if_inet6", limit=1 << 20) or "")
     cas = {port["netdev"]: device["ca"] for device in rdma for port in device["ports"] if port["netdev"]}
     folder = os.path.join(root, "class/net")
-    found = []
+    interfaces = []
     for name in sysfs.names(folder)[:_MAX_NICS]:
         # Files such as bonding_masters live there too.
         if not os.path.isdir(os.path.join(folder, name)):
             continue
         known = listed.get(name) or {"addresses": [] if listed else addresses_by_kernel(name, inet6), "link_kind": None}
-        found.append(_nic(os.path.join(folder, name), name, known, cas))
+        interfaces.append(_nic(os.path.join(folder, name), name, known, cas))
     connection = os.environ.get("SSH_CONNECTION", "").split()
     address, _, zone = connection[2].partition("%") if len(connection) == 4 else ("", "", "")
-    for nic in found:
+    for nic in interfaces:
         holds = any(entry["address"] == address for entry in nic["addresses"])
         nic["login"] = holds and zone in ("", nic["name"])
-    return found
+    return interfaces
 
 
 def _nic(here: str, name: str, known: Dict[str, Any], cas: Dict[str, str]) -> Nic:
@@ -131,7 +131,7 @@ def _nic(here: str, name: str, known: Dict[str, Any], cas: Dict[str, str]) -> Ni
     speed = sysfs.integer(here, "speed")
     shared = sysfs.names(here, "device/infiniband")
     master = sysfs.real(here, "master")
-    flags = _flags(here)
+    flags = sysfs.integer(here, "flags")
     return {
         "name": name,
         "mac": sysfs.text(here, "address") or None,
@@ -153,18 +153,12 @@ def _nic(here: str, name: str, known: Dict[str, Any], cas: Dict[str, str]) -> Ni
     }
 
 
-def _flags(here: str) -> Optional[int]:
-    with contextlib.suppress(ValueError):
-        return int(sysfs.text(here, "flags") or "", 16)
-    return None
-
-
 def _link_kind(here: str) -> Optional[str]:
     for entry, kind in (("bridge", "bridge"), ("bonding", "bond"), ("tun_flags", "tun")):
         if os.path.exists(os.path.join(here, entry)):
             return kind
-    found = re.search(r"^DEVTYPE=(.*)", sysfs.text(here, "uevent") or "", re.MULTILINE)
-    return found.group(1) if found else None
+    match = re.search(r"^DEVTYPE=(.*)", sysfs.text(here, "uevent") or "", re.MULTILINE)
+    return match.group(1) if match else None
 
 
 def carries_data(nic: Nic, nics: List[Nic]) -> bool:
@@ -254,7 +248,7 @@ def down_addresses(nics: List[Nic], rdma: List[Dict[str, Any]]) -> List[Dict[str
 
 def _usable(nics: List[Nic], rdma: List[Dict[str, Any]], states: Tuple[str, ...]) -> List[Dict[str, Any]]:
     places = rails(nics, rdma)
-    found: List[Tuple[int, List[Any], Dict[str, Any]]] = []
+    entries: List[Tuple[int, List[Any], Dict[str, Any]]] = []
     for nic in nics:
         if nic["state"] not in states or not carries_data(nic, nics):
             continue
@@ -265,8 +259,8 @@ def _usable(nics: List[Nic], rdma: List[Dict[str, Any]], states: Tuple[str, ...]
         for address in usable:
             if address["family"] == family:
                 entry = {"address": address["address"], "nic": nic["name"], "rail": rail, "family": family}
-                found.append((order, list(sysfs.natural(nic["name"])), entry))
-    return [entry for _, _, entry in sorted(found, key=lambda item: item[:2])]
+                entries.append((order, list(sysfs.natural(nic["name"])), entry))
+    return [entry for _, _, entry in sorted(entries, key=lambda item: item[:2])]
 
 
 def _routable(address: str) -> bool:

@@ -15,24 +15,21 @@ _MOST_BYTES = 64 * 1024
 _MOST_NEIGHBOURS = 512
 
 
-def _interfaces(root: str) -> Dict[str, str]:
-    folder = os.path.join(root, "sys/class/net")
-    return {str(sysfs.integer(folder, name, "ifindex")): name for name in sysfs.names(folder)[:_MOST_FILES]}
-
-
 def by_networkd(root: str = "/") -> List[Dict[str, Any]]:
     folder = os.path.join(root, "run/systemd/netif/lldp")
     files = sysfs.names(folder)[:_MOST_FILES]
-    names = _interfaces(root) if files else {}
-    found: List[Dict[str, Any]] = []
+    links = os.path.join(root, "sys/class/net")
+    listed = sysfs.names(links)[:_MOST_FILES] if files else []
+    names = {str(sysfs.integer(links, name, "ifindex")): name for name in listed}
+    neighbours: List[Dict[str, Any]] = []
     for index in files:
         if index in names:
             try:
                 with open(os.path.join(folder, index), "rb") as file:
-                    found += lldp.parse_frames(file.read(_MOST_BYTES), names[index])
+                    neighbours += lldp.parse_frames(file.read(_MOST_BYTES), names[index])
             except OSError:
                 continue
-    return found[:_MOST_NEIGHBOURS]
+    return neighbours[:_MOST_NEIGHBOURS]
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/") -> Dict[str, Any]:
@@ -43,10 +40,10 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/") -> Di
     end = time.monotonic() + deadline * 0.8
     result = run_command.run(["lldpctl", "-f", "json"], min(end - time.monotonic(), 3.0))
     if result.ok:
-        found = lldp.parse(result.stdout).values["neighbours"][:_MOST_NEIGHBOURS]
-        return {"source": "lldpctl", "neighbours": found}
-    found = by_networkd(root)
-    return {"source": "systemd-networkd" if found else None, "neighbours": found}
+        neighbours = lldp.parse(result.stdout).values["neighbours"][:_MOST_NEIGHBOURS]
+        return {"source": "lldpctl", "neighbours": neighbours}
+    neighbours = by_networkd(root)
+    return {"source": "systemd-networkd" if neighbours else None, "neighbours": neighbours}
 
 
 PROBE = ProbeSpec(

@@ -34,14 +34,14 @@ def resolve(name: str) -> List[str]:
         OSError: The name service did not answer.
     """
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except UnicodeError:
         return []
     except socket.gaierror as error:
         if error.errno in (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)):
             return []
         raise
-    return list(dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found))[:_MOST_FOUND]
+    return list(dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in entries))[:_MOST_FOUND]
 
 
 def look_up_address(address: str) -> float:
@@ -73,15 +73,15 @@ def in_time(asked: List[Tuple[str, Callable[[], Any]]], within: float) -> Dict[s
     until = time.monotonic() + within
     for _ in range(min(_AT_ONCE, len(asked))):
         threading.Thread(target=work, daemon=True).start()
-    found: Dict[str, Any] = {}
+    kept: Dict[str, Any] = {}
     for _ in asked:
         try:
             answer = answers.get(timeout=max(until - time.monotonic(), 0.001))
         except queue.Empty:
             break
         if answer is not None:
-            found[answer[0]] = answer[1]
-    return found
+            kept[answer[0]] = answer[1]
+    return kept
 
 
 def run_names(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
@@ -97,11 +97,11 @@ def run_names(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any
     asked: List[Tuple[str, Callable[[], Any]]] = []
     asked += [("addr " + one, functools.partial(look_up_address, one)) for one in addresses]
     asked += [("name " + one, functools.partial(resolve, one)) for one in names]
-    found = in_time(asked, min(PATIENCE, deadline))
+    answers = in_time(asked, min(PATIENCE, deadline))
     return {
         "host": own,
-        "names": {name: found["name " + name] for name in names if "name " + name in found},
-        "reverse": {one: found.get("addr " + one) for one in addresses},
+        "names": {name: answers["name " + name] for name in names if "name " + name in answers},
+        "reverse": {one: answers.get("addr " + one) for one in addresses},
     }
 
 

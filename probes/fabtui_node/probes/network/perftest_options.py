@@ -53,23 +53,23 @@ def checked(words: Sequence[str]) -> List[str]:
     """
     if len(words) > MOST_WORDS:
         raise ValueError("%d words; at most %d" % (len(words), MOST_WORDS))
-    found: List[str] = []
+    options: List[str] = []
     rest = iter(words)
     for word in rest:
         name, value = _split(word)
         option = _OPTIONS.get(name)
         if option is None:
             raise ValueError("%r is not an option that can be added; there are %s" % (word[:40], ", ".join(_OPTIONS)))
-        if name in found:
+        if name in options:
             raise ValueError("%s is given twice" % name)
-        found.append(name)
+        options.append(name)
         if option.bounds is not None:
-            found.append(_value(name, option.bounds, next(rest, "") if value is None else value))
+            options.append(_value(name, option.bounds, next(rest, "") if value is None else value))
         elif value is not None:
             raise ValueError("%s takes no value" % name)
-    if "-n" in found and "-D" in found:
+    if "-n" in options and "-D" in options:
         raise ValueError("-n and -D exclude each other")
-    return found
+    return options
 
 
 def _split(word: str) -> Tuple[str, Optional[str]]:

@@ -107,15 +107,15 @@ class _Sweep:
         argv = fping_argv(group[0]["src"], wanted, self.of(group[0]))
         result = self._run(argv, spread)
         text = result.stderr + "\n" + result.stdout
-        found = ping_format.parse_fping(text)
+        rows = ping_format.parse_fping(text)
         # The lines of one target, not of all of them.
         raw = dict.fromkeys(wanted, "")
         for line in text.splitlines():
             for dst in set(line.split()) & set(raw):
                 raw[dst] = (raw[dst] + line + "\n")[:_RAW_LIMIT]
-        answered = [target for target in group if target["dst"] in found]
-        self.give([(target, dict(found[target["dst"]], raw=raw[target["dst"]])) for target in answered], "fping")
-        return [target for target in group if target["dst"] not in found]
+        answered = [target for target in group if target["dst"] in rows]
+        self.give([(target, dict(rows[target["dst"]], raw=raw[target["dst"]])) for target in answered], "fping")
+        return [target for target in group if target["dst"] not in rows]
 
     def ping(self, target: Value) -> None:
         # Others may find out meanwhile what this ping does not know.

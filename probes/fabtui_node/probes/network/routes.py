@@ -31,19 +31,19 @@ def parse_neighbours(text: str) -> List[Dict[str, Optional[str]]]:
 
     State: ``permanent``, or None.
     """
-    found: List[Dict[str, Optional[str]]] = []
+    neighbours: List[Dict[str, Optional[str]]] = []
     for line in text.splitlines()[1:][:_MOST_NEIGHBOURS]:
         words = line.split()
         flags = sysfs.to_integer(words[2]) if len(words) == 6 else None
         if flags is not None and flags & _COMPLETE:
             state = "permanent" if flags & _PERMANENT else None
-            found.append({"address": words[0], "nic": words[5], "mac": words[3], "state": state})
-    return found
+            neighbours.append({"address": words[0], "nic": words[5], "mac": words[3], "state": state})
+    return neighbours
 
 
 def parse_ip_neigh(text: str) -> List[Dict[str, Optional[str]]]:
     """Return what `parse_neighbours` does from ``ip -j neigh show``, IPv6 too; state: ``reachable``, ``stale`` etc."""
-    found: List[Dict[str, Optional[str]]] = []
+    neighbours: List[Dict[str, Optional[str]]] = []
     for entry in objects(json_value(text)):
         named = [entry.get(name) for name in ("dst", "dev", "lladdr")]
         states = entry.get("state")
@@ -52,8 +52,10 @@ def parse_ip_neigh(text: str) -> List[Dict[str, Optional[str]]]:
         # Link-local addresses are the same on all networks.
         if all(isinstance(one, str) for one in named) and not str(named[0]).startswith("fe80:"):
             address, nic, mac = (str(one)[:64] for one in named)
-            found.append({"address": address, "nic": nic, "mac": mac, "state": str(state).lower() if known else None})
-    return found[:_MOST_NEIGHBOURS]
+            neighbours.append(
+                {"address": address, "nic": nic, "mac": mac, "state": str(state).lower() if known else None}
+            )
+    return neighbours[:_MOST_NEIGHBOURS]
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float, proc: str = "/proc") -> Dict[str, Any]:

@@ -20,7 +20,7 @@ import socket
 import struct
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from fabtui_node.probes.network import flows, icmp_socket
 from fabtui_node.protocol import ErrorKind
@@ -69,10 +69,10 @@ class UdpListener:
     def _open(self, address: str) -> Value:
         port: Value = {"address": address, "udp": None, "tcp": None, "error": None}
         try:
-            sock = _socket(address, socket.SOCK_DGRAM, _enlarge)
+            sock = flows.bound_socket(address, socket.SOCK_DGRAM, _enlarge)
             self._udp[sock.fileno()] = (sock, address)
             port["udp"] = sock.getsockname()[1]
-            server = _socket(address, socket.SOCK_STREAM, lambda sock: sock.listen(1024))
+            server = flows.bound_socket(address, socket.SOCK_STREAM, lambda sock: sock.listen(1024))
             self._tcp[server.fileno()] = server
             port["tcp"] = server.getsockname()[1]
         except OSError as problem:
@@ -130,7 +130,7 @@ class UdpListener:
 
 def parse_drops(text: str, ports: Set[int]) -> Optional[int]:
     """Return how many datagrams for some local ports were dropped, from ``/proc/net/udp``; None: none is there."""
-    found = None
+    dropped = None
     for line in text.splitlines()[1:]:
         fields = line.split()
         try:
@@ -138,21 +138,8 @@ def parse_drops(text: str, ports: Set[int]) -> Optional[int]:
         except (IndexError, ValueError):
             continue
         if port in ports:
-            found = (found or 0) + drops
-    return found
-
-
-def _socket(address: str, kind: int, prepare: Callable[[socket.socket], None]) -> socket.socket:
-    """Return a socket that is bound to an address and does not block, once it is prepared."""
-    sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind)
-    try:
-        sock.setblocking(False)
-        sock.bind((address, 0))
-        prepare(sock)
-    except OSError:
-        sock.close()
-        raise
-    return sock
+            dropped = (dropped or 0) + drops
+    return dropped
 
 
 def _enlarge(sock: socket.socket) -> None:
@@ -171,7 +158,7 @@ def _open(row: Value) -> Optional[socket.socket]:
         sock.connect((row["dst"], row["udp"]))
 
     try:
-        return _socket(row["src"], socket.SOCK_DGRAM, prepare)
+        return flows.bound_socket(row["src"], socket.SOCK_DGRAM, prepare)
     except OSError as problem:
         row["error"] = problem.strerror or str(problem)
         return None
@@ -274,7 +261,7 @@ def _start_connection(src: str, dst: str, port: int) -> socket.socket:
         if failed not in (0, errno.EINPROGRESS):
             raise OSError(failed, os.strerror(failed))
 
-    return _socket(src, socket.SOCK_STREAM, prepare)
+    return flows.bound_socket(src, socket.SOCK_STREAM, prepare)
 
 
 def _whole(value: Any, low: int, high: int) -> Optional[int]:

@@ -18,7 +18,16 @@ from fabtui_node.parsers.nvidia.values import parse_errors, problem_text, reason
 from fabtui_node.probes.judgement import objects
 from fabtui_node.probes.nvidia import gpu_rules, nvml, nvml_inventory
 from fabtui_node.probes.nvidia.gpu_rules import judge as judge
-from fabtui_node.probes.nvidia.nvml import ask, bus_id, number, versions, visible_devices, words
+from fabtui_node.probes.nvidia.nvml import (
+    ask,
+    bus_id,
+    field_count,
+    number,
+    thousandth,
+    versions,
+    visible_devices,
+    words,
+)
 from fabtui_node.registry import Judgement, ProbeSpec
 from fabtui_node.system import machine, run_command, sysfs
 
@@ -43,24 +52,13 @@ _FABRIC_HEALTH = {"degraded_bandwidth": 0, "route_recovery": 2, "route_unhealthy
 _FABRIC_NEEDS = {"no partition assigned": 12, "global Fabric Manager not connected": 14}
 _CONFIGURATION_SHIFT = 8
 _CONFIGURATION = {
-    2: "incorrect system GUID",
-    3: "incorrect chassis serial number",
-    4: "no partition",
-    5: "insufficient NVLinks",
-    6: "incompatible GPU firmware",
-    7: "invalid location",
-    8: "invalid state of the GPU",
-}
+    2: "incorrect system GUID", 3: "incorrect chassis serial number", 4: "no partition", 5: "insufficient NVLinks",
+    6: "incompatible GPU firmware", 7: "invalid location", 8: "invalid state of the GPU",
+}  # fmt: skip
 _RECOVERY = {
-    0: "none",
-    1: "GPU reset",
-    2: "node reboot",
-    3: "drain P2P",
-    4: "drain and reset",
-    5: "recover the IMEX domain",
-    6: "bus reset",
-    7: "system reboot",
-}
+    0: "none", 1: "GPU reset", 2: "node reboot", 3: "drain P2P", 4: "drain and reset", 5: "recover the IMEX domain",
+    6: "bus reset", 7: "system reboot",
+}  # fmt: skip
 
 #: Values of a PCIe link, by the ends of the names of NVML's functions.
 PCIE = {
@@ -74,6 +72,21 @@ PCIE = {
 
 Gpu = Dict[str, Any]
 
+_RAW_LIMIT = 8 * 1024
+_ARGV = (
+    "nvidia-smi",
+    "--query-gpu=index,uuid,pci.bus_id,driver_version,vbios_version,pcie.link.width.max,ecc.mode.current",
+    "--format=csv",
+)
+#: Fields that nvidia-smi and NVML must agree on, by nvidia-smi's name.
+_SAME = {"pci.bus_id": "bus", "vbios_version": "vbios"}
+#: The kernel keeps 15 letters of a process's name.
+_FABRIC_MANAGER = "nv-fabricmanage"
+_MAX_PROCESSES = 100_000
+#: Maximum time and interval (s) of samples until every GPU was seen under load.
+SECONDS = 4.0
+EVERY = 0.5
+
 
 class NvmlAsker:
     """Asks NVML (an initialised ``pynvml``) about one GPU and keeps its errors, by the name of what was asked for."""
@@ -86,11 +99,11 @@ class NvmlAsker:
 
     def __call__(self, what: str, function: str, *args: Any) -> Any:
         """Return what NVML answers, None for anything else."""
-        found: Optional[Callable[..., Any]] = getattr(self.library, function, None)
-        if found is None or self.dead is not None:
+        ask_library: Optional[Callable[..., Any]] = getattr(self.library, function, None)
+        if ask_library is None or self.dead is not None:
             return None
         try:
-            return found(*args)
+            return ask_library(*args)
         except Exception as error:  # pynvml releases differ in what they raise; ask the other questions
             code = getattr(error, "value", None)
             if isinstance(code, int) and code not in _NOTHING:
@@ -102,8 +115,8 @@ class NvmlAsker:
         return number(self(what, function, *args))
 
     def constant(self, name: str, usual: int) -> int:
-        found = getattr(self.library, name, usual)
-        return found if isinstance(found, int) else usual
+        value = getattr(self.library, name, usual)
+        return value if isinstance(value, int) else usual
 
 
 def read(library: Any, setting: Optional[str], all_values: bool = True) -> Dict[str, Any]:
@@ -169,7 +182,7 @@ def _load(asker: NvmlAsker, handle: Any) -> Gpu:
             "memory_max": asker.number("clocks", "nvmlDeviceGetMaxClockInfo", handle, dram),
         },
         "reasons": None if number(reasons) is None else reason_names(reasons),
-        "power": _thousandth(asker("power", "nvmlDeviceGetPowerUsage", handle)),
+        "power": thousandth(asker("power", "nvmlDeviceGetPowerUsage", handle)),
         "temperature": asker.number("temperature", "nvmlDeviceGetTemperature", handle, 0),
     }
 
@@ -195,8 +208,8 @@ def _kept(asker: NvmlAsker, handle: Any) -> Gpu:
         },
         "rows": _rows(asker("rows", "nvmlDeviceGetRemappedRows", handle)),
         "retired_pending": None if pending is None else bool(pending),
-        "power_limit": _thousandth(asker("power_limit", "nvmlDeviceGetEnforcedPowerLimit", handle)),
-        "power_limit_default": _thousandth(asker("power_limit", "nvmlDeviceGetPowerManagementDefaultLimit", handle)),
+        "power_limit": thousandth(asker("power_limit", "nvmlDeviceGetEnforcedPowerLimit", handle)),
+        "power_limit_default": thousandth(asker("power_limit", "nvmlDeviceGetPowerManagementDefaultLimit", handle)),
         "temperature_slowdown": asker.number("slowdown", "nvmlDeviceGetTemperatureThreshold", handle, slow),
         "memory": number(getattr(memory, "total", None)),
         "memory_used": number(getattr(memory, "used", None)),
@@ -209,11 +222,6 @@ def _errors(asker: NvmlAsker, handle: Any, kind: str, usual: int, counter: str, 
     kind_code = asker.constant("NVML_MEMORY_ERROR_TYPE_" + kind, usual)
     counter_code = asker.constant("NVML_" + counter, usual_counter)
     return asker.number("ecc_errors", "nvmlDeviceGetTotalEccErrors", handle, kind_code, counter_code)
-
-
-def _thousandth(value: Any) -> Optional[float]:
-    count = number(value)
-    return None if count is None else round(count / 1000.0, 1)
 
 
 def _now_and_next(found: Any) -> Dict[str, Optional[bool]]:
@@ -268,30 +276,9 @@ def _fabric_of(info: Any, library: Any) -> Optional[Dict[str, Any]]:
 def _recovery(asker: NvmlAsker, handle: Any) -> Optional[str]:
     """Return what the driver wants to be done with this GPU before it works again, ``none`` for nothing."""
     field = getattr(asker.library, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", None)
-    values: List[Any] = [] if field is None else asker("recovery", "nvmlDeviceGetFieldValues", handle, [field]) or []
-    try:
-        if values[0].nvmlReturn != 0:
-            return None
-        code = int(values[0].value.uiVal)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        return None
-    return _RECOVERY.get(code, "action %d" % code)
-
-
-_RAW_LIMIT = 8 * 1024
-_ARGV = (
-    "nvidia-smi",
-    "--query-gpu=index,uuid,pci.bus_id,driver_version,vbios_version,pcie.link.width.max,ecc.mode.current",
-    "--format=csv",
-)
-#: Fields that nvidia-smi and NVML must agree on, by nvidia-smi's name.
-_SAME = {"pci.bus_id": "bus", "vbios_version": "vbios"}
-#: The kernel keeps 15 letters of a process's name.
-_FABRIC_MANAGER = "nv-fabricmanage"
-_MAX_PROCESSES = 100_000
-#: Maximum time and interval (s) of samples until every GPU was seen under load.
-SECONDS = 4.0
-EVERY = 0.5
+    answers = None if field is None else asker("recovery", "nvmlDeviceGetFieldValues", handle, [field])
+    code = field_count(answers[0], "uiVal") if answers else None
+    return None if code is None else _RECOVERY.get(code, "action %d" % code)
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
@@ -414,8 +401,8 @@ def _mode(pair: Dict[str, Optional[str]]) -> Dict[str, Optional[bool]]:
 
 def _sum(counts: Dict[str, Optional[int]], *parts: str) -> Optional[int]:
     """Return the sum of the counters whose names hold one of the parts, None if none of them is a number."""
-    found = [count for name, count in counts.items() if any(part in name for part in parts) and count is not None]
-    return sum(found) if found else None
+    numbers = [count for name, count in counts.items() if any(part in name for part in parts) and count is not None]
+    return sum(numbers) if numbers else None
 
 
 def _fabric(fabric: Dict[str, Any]) -> Optional[Dict[str, Any]]:
@@ -443,25 +430,25 @@ def _wrong(name: str, word: str) -> List[str]:
 
 def compare(known: Dict[str, Any], table: Dict[str, Any], all_visible: bool) -> List[str]:
     """Return where the rows of ``nvidia-smi`` contradict NVML; GPUs that only one of them has, if all are visible."""
-    found: List[str] = []
+    problems: List[str] = []
     rows = {row.get("uuid"): row for row in table["rows"] if row.get("uuid")}
     for gpu in known["gpus"]:
         row = rows.pop(gpu["uuid"], None) if not gpu.get("instance") else {}
         if row is None:
             if gpu["uuid"]:
-                found.append("nvidia-smi does not list GPU %s (%s)" % (gpu["index"], gpu["uuid"]))
+                problems.append("nvidia-smi does not list GPU %s (%s)" % (gpu["index"], gpu["uuid"]))
             continue
         for column, key in _SAME.items():
             one, other = gpu.get(key), row.get(column)
             other = nvml.bus_id(other) if key == "bus" else other
             if one and other and one != other:
-                found.append("GPU %s: %s is %s by NVML and %s by nvidia-smi" % (gpu["index"], key, one, other))
+                problems.append("GPU %s: %s is %s by NVML and %s by nvidia-smi" % (gpu["index"], key, one, other))
     drivers = {row.get("driver_version") for row in table["rows"]} - {None, known["driver"]}
     if known["driver"] and drivers:
-        found.append("the driver is %s by NVML and %s by nvidia-smi" % (known["driver"], ", ".join(sorted(drivers))))
+        problems.append("the driver is %s by NVML and %s by nvidia-smi" % (known["driver"], ", ".join(sorted(drivers))))
     if all_visible:
-        found += ["NVML does not list %s" % uid for uid in rows]
-    return found[:32]
+        problems += ["NVML does not list %s" % uid for uid in rows]
+    return problems[:32]
 
 
 def fabric_manager(deadline: float, root: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:

@@ -197,7 +197,7 @@ def _fabric(gpu: Dict[str, Any], judged: Judgements) -> None:
 
 
 def _node(value: Dict[str, Any], gpus: List[Dict[str, Any]]) -> List[Judgement]:
-    found: List[Judgement] = []
+    judgements: List[Judgement] = []
     there, on_pci = len(gpus), texts(value.get("on_pci"))
     answered = {gpu.get("bus") for gpu in gpus}
     if there and len(on_pci) > there and value.get("all_visible") is True:
@@ -205,13 +205,13 @@ def _node(value: Dict[str, Any], gpus: List[Dict[str, Any]]) -> List[Judgement]:
         text = "%d GPUs are on PCI and %d answer; not: %s" % (len(on_pci), there, missing)
         # A container sees all of PCI, and those GPUs that it was given.
         verdict = "note" if value.get("container") else "warn"
-        found.append(judgement("gpus", verdict, text, check="gpu-count"))
-    found += [judgement("gpus", "bad", "nvidia-smi: " + problem) for problem in texts(value.get("problems"))]
-    if on_pci and not there and not found:
+        judgements.append(judgement("gpus", verdict, text, check="gpu-count"))
+    judgements += [judgement("gpus", "bad", "nvidia-smi: " + problem) for problem in texts(value.get("problems"))]
+    if on_pci and not there and not judgements:
         why = value.get("error") or "the driver lists none"
         text = "%d GPUs on PCI and none usable: %s" % (len(on_pci), why)
-        found.append(judgement("gpus", "bad", text, check="gpu-count"))
-    return found + [judgement("gpus", "warn", text) for text in texts(value.get("disagreements"))]
+        judgements.append(judgement("gpus", "bad", text, check="gpu-count"))
+    return judgements + [judgement("gpus", "warn", text) for text in texts(value.get("disagreements"))]
 
 
 def _manager(value: Dict[str, Any], gpus: List[Dict[str, Any]]) -> List[Judgement]:
@@ -222,11 +222,11 @@ def _manager(value: Dict[str, Any], gpus: List[Dict[str, Any]]) -> List[Judgemen
     if not count(manager, "switches") and all(state in (None, "not supported") for state in states):
         return []
     version, driver = manager.get("version"), value.get("driver")
-    found: List[Judgement] = []
+    judgements: List[Judgement] = []
     if isinstance(version, str) and isinstance(driver, str) and version != driver:
         text = "Fabric Manager %s does not fit driver %s: they must be the same" % (version, driver)
-        found.append(judgement("fabric", "warn" if ready else "bad", text, check="nvlink-fabric"))
+        judgements.append(judgement("fabric", "warn" if ready else "bad", text, check="nvlink-fabric"))
     if manager.get("active") is False and not ready:
         state = manager.get("said") or "not running"
-        found.append(judgement("fabric", "bad", "the Fabric Manager is %s" % state, check="nvlink-fabric"))
-    return found
+        judgements.append(judgement("fabric", "bad", "the Fabric Manager is %s" % state, check="nvlink-fabric"))
+    return judgements

@@ -21,20 +21,20 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, channels: str = _CHANN
     ``{"installed", "channels": {"count", "writable"} or None, "error"}``, and where the tool is ``state`` and
     ``version`` of this node, ``domain``, ``time`` and ``nodes`` as `imex_ctl.parse` has them.
     """
-    found: Dict[str, Any] = {"installed": run_command.find("nvidia-imex-ctl") is not None, "error": None}
-    found["channels"] = _channels(channels)
-    if not found["installed"]:
-        return found
+    value: Dict[str, Any] = {"installed": run_command.find("nvidia-imex-ctl") is not None, "error": None}
+    value["channels"] = _channels(channels)
+    if not value["installed"]:
+        return value
     # Nodes that do not answer are waited for.
     listed = run_command.run(["nvidia-imex-ctl", "-N", "-j"], deadline * 0.6, _OUTPUT)
     values = imex_ctl.parse(listed.stdout).values
     mine = _own_names() if values["nodes"] else frozenset()
-    found.update(imex_ctl.seen_by(values, lambda node: node["host"] in mine or node["hostname"] in mine))
-    if found["state"] is None:
+    value.update(imex_ctl.seen_by(values, lambda node: node["host"] in mine or node["hostname"] in mine))
+    if value["state"] is None:
         asked = run_command.run(["nvidia-imex-ctl", "-q"], deadline * 0.2, _OUTPUT)
-        found["state"] = imex_ctl.parse_state(asked.stdout)
-        found["error"] = None if found["state"] else asked.why() or listed.why()
-    return found
+        value["state"] = imex_ctl.parse_state(asked.stdout)
+        value["error"] = None if value["state"] else asked.why() or listed.why()
+    return value
 
 
 def _own_names() -> frozenset[str]:

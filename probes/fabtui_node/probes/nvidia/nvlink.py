@@ -94,7 +94,7 @@ def visible(found: List[Gpu], setting: Optional[str]) -> List[Gpu]:
 
 def from_library(library: Any) -> List[Gpu]:
     """Return what NVML (an initialised ``pynvml``) knows, in the form of ``parse_nvlink_status``."""
-    found = []
+    gpus = []
     handles, uuids = nvml.devices(library)
     for index, handle in enumerate(handles):
         gpu = new_gpu(index, nvml.words(nvml.ask(library.nvmlDeviceGetName, handle)), uuids[index])
@@ -116,8 +116,8 @@ def from_library(library: Any) -> List[Gpu]:
                     if count is not None:
                         link["counters"][name] = nvml.number(count)
                 _add_fields(link, fields)
-        found.append(gpu)
-    return found
+        gpus.append(gpu)
+    return gpus
 
 
 def _fields(library: Any, handle: Any, number: int, nvlink5: bool) -> Dict[str, int]:
@@ -131,17 +131,10 @@ def _fields(library: Any, handle: Any, number: int, nvlink5: bool) -> Dict[str, 
         return _fields(library, handle, number, False)
     counts = {}
     for name, answer in zip(known, answers or ()):  # noqa: B905 - Python 3.8 knows no strict=
-        found = _megabytes(answer) if name == "speed" else nvml.field_count(answer)
+        found = nvml.field_count(answer, "uiVal" if name == "speed" else None)
         if found is not None:
             counts[name] = found
     return counts
-
-
-def _megabytes(answer: Any) -> Optional[int]:
-    try:
-        return int(answer.value.uiVal) if answer.nvmlReturn == 0 else None
-    except (AttributeError, TypeError, ValueError):
-        return None
 
 
 def _add_fields(link: Dict[str, Any], fields: Dict[str, int]) -> None:

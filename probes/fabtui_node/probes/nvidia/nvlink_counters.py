@@ -84,15 +84,15 @@ class _Gpu:
     def read(self, traffic: bool) -> Counts:
         """Return ``{link: {name: count}}``; traffic is in bytes, of all links together, under ``all``."""
         asks = self._errors + (self._traffic if traffic else [])
-        found: Counts = {}
+        counts: Counts = {}
         for ask, count in self._answers(asks):
             if count is not None:
-                found.setdefault(ask.link, {})[ask.name] = count * ask.unit
+                counts.setdefault(ask.link, {})[ask.name] = count * ask.unit
         for link, name, kind in self._older:
             count = nvml.number(nvml.ask(self._library.nvmlDeviceGetNvLinkErrorCounter, self._handle, link, kind))
             if count is not None:
-                found.setdefault(str(link), {})[name] = count
-        return found
+                counts.setdefault(str(link), {})[name] = count
+        return counts
 
 
 class NvlinkCounts:
@@ -109,19 +109,14 @@ class NvlinkCounts:
         if self._gpus is None:
             self._gpus = self._open()
         began = self._clock()
-        found = {index: gpu.read(self._traffic) for index, gpu in self._gpus.items()}
+        gpus = {index: gpu.read(self._traffic) for index, gpu in self._gpus.items()}
         if self._clock() - began > ENOUGH:
             self._traffic = False
-        return {index: links for index, links in found.items() if links}
+        return {index: links for index, links in gpus.items() if links}
 
     def _open(self) -> Dict[str, _Gpu]:
         try:
             library = nvml.open_library()
         except nvml.Unavailable:
             return {}
-        handles, uuids = nvml.devices(library)
-        return {
-            str(index): _Gpu(library, handles[nvml_index])
-            for index, (nvml_index, mig) in enumerate(nvml.visible_devices(self._setting, uuids))
-            if mig is None and handles[nvml_index] is not None
-        }
+        return {str(at): _Gpu(library, handle) for at, handle in nvml.visible_handles(library, self._setting)}

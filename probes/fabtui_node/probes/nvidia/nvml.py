@@ -13,6 +13,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 #: The driver's library, which pynvml loads. Without it, compiling pynvml would be half of what an inventory costs.
 DRIVER = "libnvidia-ml.so.1"
 
+#: The members of NVML's union by its value type; the first, a double, is not a count.
+_MEMBERS = {1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
+
 
 class Unavailable(Exception):
     """NVML cannot be used on this node; the text is the reason."""
@@ -62,19 +65,24 @@ def number(value: Any) -> Optional[int]:
     return value
 
 
-#: The members of NVML's union by its value type; the first, a double, is not a count.
-_MEMBERS = {1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
+def field_count(value: Any, member: Optional[str] = None) -> Optional[int]:
+    """Return the count in one answered value of ``nvmlDeviceGetFieldValues``, None where it has none.
 
-
-def field_count(value: Any) -> Optional[int]:
-    """Return the count in one answered value of ``nvmlDeviceGetFieldValues``, None where it has none."""
+    ``member`` of the union holds it where the type of the value does not name it.
+    """
     try:
         if value.nvmlReturn != 0:
             return None
-        count = number(getattr(value.value, _MEMBERS[int(value.valueType)]))
+        count = number(getattr(value.value, member or _MEMBERS[int(value.valueType)]))
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
     return count if count is not None and count >= 0 else None
+
+
+def thousandth(value: Any) -> Optional[float]:
+    """Return mW in W."""
+    count = number(value)
+    return None if count is None else round(count / 1000.0, 1)
 
 
 def devices(library: Any) -> Tuple[List[Any], List[Optional[str]]]:
@@ -125,10 +133,10 @@ class NvmlTask:
 
 def bus_id(text: Optional[str]) -> Optional[str]:
     """Return a PCI address as sysfs writes it: ``00000000:0A:00.0`` is ``0000:0a:00.0``."""
-    found = re.fullmatch(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", (text or "").strip().lower(), re.ASCII)
-    if not found:
+    match = re.fullmatch(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", (text or "").strip().lower(), re.ASCII)
+    if not match:
         return text
-    return "%04x:%s" % (int(found.group(1), 16), found.group(2))
+    return "%04x:%s" % (int(match.group(1), 16), match.group(2))
 
 
 def visible_devices(setting: Optional[str], uuids: Sequence[Optional[str]]) -> List[Tuple[int, Optional[str]]]:
@@ -156,6 +164,13 @@ def visible_devices(setting: Optional[str], uuids: Sequence[Optional[str]]) -> L
             return []
         chosen.append(device)
     return chosen
+
+
+def visible_handles(library: Any, setting: Optional[str]) -> List[Tuple[int, Any]]:
+    """Return index and handle of the GPUs that ``CUDA_VISIBLE_DEVICES`` leaves visible, without MIG instances."""
+    handles, uuids = devices(library)
+    visible = enumerate(visible_devices(setting, uuids))
+    return [(index, handles[at]) for index, (at, mig) in visible if mig is None and handles[at] is not None]
 
 
 def _index(entry: str, uuids: Sequence[Optional[str]]) -> Optional[int]:

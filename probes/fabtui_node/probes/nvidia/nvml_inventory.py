@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import pwd
 from typing import Any, Dict, List, Optional
 
 from fabtui_node.probes.nvidia.nvml import ask, bus_id, devices, number, versions, visible_devices, words
-from fabtui_node.system import sysfs
+from fabtui_node.system import sessions, sysfs
 
 _MAX_PROCESSES = 64
 
@@ -102,11 +101,7 @@ def owner(pid: int, proc: str = "/proc") -> Dict[str, Optional[str]]:
         first, user = False, -1
     if not first:
         return {"name": None, "user": None}
-    try:
-        account = pwd.getpwuid(user).pw_name
-    except KeyError:
-        account = str(user)
-    return {"name": sysfs.text(proc, str(pid), "comm"), "user": account}
+    return {"name": sysfs.text(proc, str(pid), "comm"), "user": sessions.user_name(user)}
 
 
 def on_pci(root: str = "/sys", kind: str = "0x03") -> List[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Tuple
 
 from fabtui_node.parsers.nvidia import smi_table as listing
 from fabtui_node.parsers.nvidia import topo
@@ -55,10 +55,10 @@ def _word(library: Any, one: Any, other: Any, index: int) -> Optional[str]:
 
 def table(names: List[str], cells: List[List[Optional[str]]]) -> Dict[str, Any]:
     """Return a table in the form in which `nvidia_topo` gives what nvidia-smi prints."""
-    found: Dict[str, Any] = {"columns": names, "rows": list(names), "cells": cells}
-    found["complete"] = bool(names) and all(word is not None for row in cells for word in row)
-    found["bad"], found["p2p"] = topo.able(names, names, cells, found["complete"])
-    return found
+    whole: Dict[str, Any] = {"columns": names, "rows": list(names), "cells": cells}
+    whole["complete"] = bool(names) and all(word is not None for row in cells for word in row)
+    whole["bad"], whole["p2p"] = topo.able(names, names, cells, whole["complete"])
+    return whole
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
@@ -122,39 +122,42 @@ def without(values: Dict[str, Any], kept: Optional[List[str]]) -> Dict[str, Any]
     hidden = {name for name in [*values["columns"], *values["rows"]] if name.startswith("GPU") and name not in kept}
     columns = [at for at, name in enumerate(values["columns"]) if name not in hidden]
     rows = [at for at, name in enumerate(values["rows"]) if name not in hidden]
-    found = dict(values)
-    found["cells"] = [[values["cells"][row][column] for column in columns] for row in rows]
-    found["columns"] = [values["columns"][at] for at in columns]
-    found["rows"] = [values["rows"][at] for at in rows]
+    rest = dict(values)
+    rest["cells"] = [[values["cells"][row][column] for column in columns] for row in rows]
+    rest["columns"] = [values["columns"][at] for at in columns]
+    rest["rows"] = [values["rows"][at] for at in rows]
     if "affinity" in values:
-        found["affinity"] = {name: place for name, place in values["affinity"].items() if name not in hidden}
+        rest["affinity"] = {name: place for name, place in values["affinity"].items() if name not in hidden}
     if "bad" in values:
-        found["bad"] = [line for line in values["bad"] if not hidden & set(line[:2])]
-        found["p2p"] = True if values["p2p"] is False and not found["bad"] and values["complete"] else values["p2p"]
-    return found
+        rest["bad"] = [line for line in values["bad"] if not hidden & set(line[:2])]
+        rest["p2p"] = True if values["p2p"] is False and not rest["bad"] and values["complete"] else values["p2p"]
+    return rest
 
 
 def _kept(values: Dict[str, Any], *more: str) -> Dict[str, Any]:
     return {name: values[name] for name in ("columns", "rows", "cells", "complete", *more)}
 
 
+def _rows(matrix: Dict[str, Any]) -> Iterator[Tuple[str, Dict[str, Any]]]:
+    """Yield the rows of a matrix: the name of each, and its words by column."""
+    columns, cells = texts(matrix.get("columns")), matrix.get("cells")
+    for row, words in zip(texts(matrix.get("rows")), cells if isinstance(cells, list) else []):  # noqa: B905 - 3.8
+        yield row, dict(zip(columns, words if isinstance(words, list) else []))  # noqa: B905
+
+
 def gpu_pairs(matrix: Dict[str, Any]) -> List[List[Any]]:
     """Return ``[GPU, GPU, word]`` for each unordered pair of GPUs in a matrix."""
-    columns, rows, cells = texts(matrix.get("columns")), texts(matrix.get("rows")), matrix.get("cells")
-    found: List[List[Any]] = []
-    seen = set()
-    for row, words in zip(rows, cells if isinstance(cells, list) else []):  # noqa: B905 - Python 3.8 knows no strict=
-        for column, word in zip(columns, words if isinstance(words, list) else []):  # noqa: B905
-            ends = frozenset((row, column))
-            if len(ends) == 2 and ends not in seen and row.startswith("GPU") and column.startswith("GPU"):
-                seen.add(ends)
-                found.append([row, column, word])
-    return found
+    pairs: Dict[FrozenSet[str], List[Any]] = {}
+    for row, words in _rows(matrix):
+        for column, word in words.items():
+            if row != column and row.startswith("GPU") and column.startswith("GPU"):
+                pairs.setdefault(frozenset((row, column)), [row, column, word])
+    return list(pairs.values())
 
 
 def judge(value: Dict[str, Any]) -> List[Judgement]:
     """Return what is bad on this node alone: NVLinks that some GPUs have and others lack, GPUs that cannot do P2P."""
-    found: List[Judgement] = []
+    judgements: List[Judgement] = []
     matrix = part(value, "matrix")
     links = [(one, other, topo.nvlinks(word)) for one, other, word in gpu_pairs(matrix)]
     counts = sorted(count for _, _, count in links if count)
@@ -170,45 +173,42 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
                 usual,
             )
             text += ": links down, or fabric not joined"
-            found.append(judgement("nvlink", "bad", text, check="nvlink-active"))
+            judgements.append(judgement("nvlink", "bad", text, check="nvlink-active"))
         less = ["%s-%s NV%d" % (one, other, count) for one, other, count in links if count and count < usual]
         if less and len(less) < len(links) / 2:
             text = "fewer NVLinks than the usual %d: %s" % (usual, some(less, 6))
-            found.append(judgement("nvlink", "warn", text))
+            judgements.append(judgement("nvlink", "warn", text))
     # Reads and writes decide whether NCCL copies directly; the others are worth knowing.
     for name in ("read", "write"):
-        found += _cannot(name, part(part(value, "p2p"), name), bool(counts))
-    return found + _near_nics(matrix)
+        judgements += _cannot(name, part(part(value, "p2p"), name), bool(counts))
+    return judgements + _near_nics(matrix)
 
 
 def _near_nics(matrix: Dict[str, Any]) -> List[Judgement]:
     """Return notes about GPUs without a NIC below a common PCIe switch where others have one, and about shared NICs."""
-    columns, rows = texts(matrix.get("columns")), texts(matrix.get("rows"))
-    cells = matrix.get("cells")
     near: Dict[str, Dict[str, str]] = {}
-    for row, words in zip(rows, cells if isinstance(cells, list) else []):  # noqa: B905 - Python 3.8 knows no strict=
-        pairs = zip(columns, words if isinstance(words, list) else [])  # noqa: B905
-        to_nics = {name: word for name, word in pairs if not name.startswith("GPU")}
+    for row, words in _rows(matrix):
+        to_nics = {name: word for name, word in words.items() if not name.startswith("GPU")}
         if row.startswith("GPU") and to_nics and all(word in topo.NEAR for word in to_nics.values()):
             near[row] = to_nics
-    switched = {gpu: [nic for nic, word in words.items() if word in _SWITCHED] for gpu, words in near.items()}
+    switched = {gpu: [nic for nic, word in nearby.items() if word in _SWITCHED] for gpu, nearby in near.items()}
     served = [gpu for gpu, nics in switched.items() if nics]
     if not served:
         # On a virtual machine, or on a machine with a NIC for its administration alone, no GPU has any.
         return []
-    found: List[Judgement] = []
+    judgements: List[Judgement] = []
     if apart := [gpu for gpu, nics in switched.items() if not nics]:
         nearest = min((word for gpu in apart for word in near[gpu].values()), key=topo.NEAR.index)
         text = (
             "%s: no NIC below their PCIe switch (nearest: %s), as %s: over another GPU (PXN) or without GPUDirect RDMA"
         )
-        words = (some(apart), nearest, some(served) + (" have" if len(served) > 1 else " has"))
-        found.append(judgement("near_nic", "note", text % words, check="near-nic"))
+        parts = (some(apart), nearest, some(served) + (" have" if len(served) > 1 else " has"))
+        judgements.append(judgement("near_nic", "note", text % parts, check="near-nic"))
     nics = {nic for nics in switched.values() for nic in nics}
     if len(served) > len(nics):
         text = "%d GPUs share %d near NICs: they share the bandwidth when all send at once"
-        found.append(judgement("near_nic", "note", text % (len(served), len(nics)), check="near-nic"))
-    return found
+        judgements.append(judgement("near_nic", "note", text % (len(served), len(nics)), check="near-nic"))
+    return judgements
 
 
 def _cannot(name: str, table: Dict[str, Any], nvlink: bool) -> List[Judgement]:

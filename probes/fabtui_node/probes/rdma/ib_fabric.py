@@ -50,13 +50,13 @@ def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
         return {"ports": [], "fabric": None, "error": None}
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
         asked = [pool.submit(_port, ca, port, end, root) for ca, port in ports]
-        found = [one.result() for one in asked]
+        rows = [one.result() for one in asked]
     # Ports with a leaf have no problem.
-    error = next((port["problem"] for port in found if port["problem"]), None)
-    starts = [(port["ca"], port["port"], port["guid"]) for port in found if port["link"] is not None]
+    error = next((port["problem"] for port in rows if port["problem"]), None)
+    starts = [(port["ca"], port["port"], port["guid"]) for port in rows if port["link"] is not None]
     # Parsing the output of a large fabric takes time.
     fabric = walk(starts, began + deadline * 0.6) if starts and args.get("whole", True) else None
-    return {"ports": found, "fabric": fabric, "error": error}
+    return {"ports": rows, "fabric": fabric, "error": error}
 
 
 class Asker:
@@ -92,24 +92,24 @@ class Asker:
 
 def _port(ca: str, port: Value, end: float, root: str) -> Value:
     asker = Asker(ca, port["port"], end)
-    found: Value = {"ca": ca, **{name: port[name] for name in ("port", "guid", "state")}}
-    found.update(dict.fromkeys(("leaf", "link", "mtu", "sm", "problem")))
-    found.update(errors={}, saturated=[], peer_errors={}, peer_saturated=[])
+    row: Value = {"ca": ca, **{name: port[name] for name in ("port", "guid", "state")}}
+    row.update(dict.fromkeys(("leaf", "link", "mtu", "sm", "problem")))
+    row.update(errors={}, saturated=[], peer_errors={}, peer_saturated=[])
     own = asker.info("-D", "portinfo", "0", str(port["port"]))
     if own is not None and "link" in own:
         # Into ibstat's words.
         state = {"Initialize": "Initializing", "unknown": None, "NoChange": None}
-        found["state"] = state.get(own["link"]["state"], own["link"]["state"]) or found["state"]
-        found["mtu"] = own["fields"].get("NeighborMTU")
+        row["state"] = state.get(own["link"]["state"], own["link"]["state"]) or row["state"]
+        row["mtu"] = own["fields"].get("NeighborMTU")
         if own["link"]["physical_state"] == "LinkUp":
-            _beyond(found, asker, own)
-        if found["state"] == "Active":
-            found["sm"] = management.parse_manager(asker.ask("sminfo")).values["sm"]
+            _beyond(row, asker, own)
+        if row["state"] == "Active":
+            row["sm"] = management.parse_manager(asker.ask("sminfo")).values["sm"]
             # The probe rdma reads the counters of sysfs.
             if not os.path.isdir(os.path.join(root, "class/infiniband", ca, "ports", str(port["port"]), "counters")):
-                found["errors"], found["saturated"] = asker.errors()
-    found["problem"] = None if found["leaf"] is not None else asker.problem
-    return found
+                row["errors"], row["saturated"] = asker.errors()
+    row["problem"] = None if row["leaf"] is not None else asker.problem
+    return row
 
 
 def _beyond(found: Value, asker: Asker, own: Value) -> None:
@@ -167,10 +167,10 @@ def walk(ports: Sequence[Tuple[str, int, Optional[str]]], end: float) -> Optiona
     for ca, port, guid in ports:
         if guid in met or time.monotonic() >= end:
             continue
-        found = _walk_from(["-C", ca, "-P", str(port)], end)
-        if found is not None:
-            met |= found.pop("guids")
-            total = found if total is None else _both(total, found)
+        fabric = _walk_from(["-C", ca, "-P", str(port)], end)
+        if fabric is not None:
+            met |= fabric.pop("guids")
+            total = fabric if total is None else _both(total, fabric)
     return total
 
 
@@ -180,10 +180,10 @@ def _walk_from(where: List[str], end: float) -> Optional[Value]:
         return None
     errors, bad_ports, more = _fabric_errors(where, end)
     warnings += more
-    found = fabric_of(links)
-    found.update(errors=errors[:_MOST_BAD], bad_ports=bad_ports, warnings=warnings[:10])
-    found.update(complete=complete and bad_ports is not None, guids={link["guid"] for link in links if link["guid"]})
-    return found
+    fabric = fabric_of(links)
+    fabric.update(errors=errors[:_MOST_BAD], bad_ports=bad_ports, warnings=warnings[:10])
+    fabric.update(complete=complete and bad_ports is not None, guids={link["guid"] for link in links if link["guid"]})
+    return fabric
 
 
 def fabric_of(links: List[Value]) -> Value:
@@ -238,31 +238,31 @@ def _fabric_errors(where: List[str], end: float) -> Tuple[List[Value], Optional[
         return [], None, [result.why() or ""]
     # It exits with 1 where it found errors, and with 0 where it could not ask.
     reading = fabric_tools.parse_errors(result.stdout + "\n" + result.stderr)
-    found = ports_with_errors(reading.values["ports"])
+    ports = ports_with_errors(reading.values["ports"])
     summary = reading.values["summary"]
     complete = reading.values["complete"] and not summary["query_failures"]
-    return found, summary["bad_ports"] if complete else None, list(reading.warnings)
+    return ports, summary["bad_ports"] if complete else None, list(reading.warnings)
 
 
 def ports_with_errors(printed: List[Value]) -> List[Value]:
     """Return the errors of the ports that ``ibqueryerrors`` printed, by the names of sysfs."""
-    found = []
+    ports = []
     for port in printed:
         errors, saturated = port_counters.of_tool(port)
         if port["port"] != "ALL" and errors:
             kept = {key: port[key] for key in ("node", "guid", "port")}
-            found.append({**kept, "errors": errors, "saturated": saturated})
-    return found
+            ports.append({**kept, "errors": errors, "saturated": saturated})
+    return ports
 
 
 def _cables(links: List[Value]) -> List[Value]:
     """Return each cable once, from the end of its adapter if it has one."""
-    found: Dict[Any, Value] = {}
+    cables: Dict[Any, Value] = {}
     for link in sorted(links, key=lambda link: link["type"] == "switch"):
         peer = link["peer"] or {}
         # iblinkinfo does not print the GUID of the other end unless asked to.
-        found.setdefault(frozenset([(link["lid"], link["port"]), (peer.get("lid"), peer.get("port"))]), link)
-    return list(found.values())
+        cables.setdefault(frozenset([(link["lid"], link["port"]), (peer.get("lid"), peer.get("port"))]), link)
+    return list(cables.values())
 
 
 def _both(one: Value, other: Value) -> Value:
@@ -276,12 +276,12 @@ def _both(one: Value, other: Value) -> Value:
 
 def judge(value: Value) -> List[Judgement]:
     """Return what is bad: of this node's ports (``mlx5_0/1``), and between switches (``leaf1 port 16``)."""
-    found = [
+    judgements = [
         judgement("%s/%s" % (port.get("ca"), port.get("port")), verdict, text)
         for port in value.get("ports") or []
         for verdict, text in _of_port(port)
     ]
-    return found + _of_fabric(part(value, "fabric"), alone=not value.get("ports"))
+    return judgements + _of_fabric(part(value, "fabric"), alone=not value.get("ports"))
 
 
 def _of_port(port: Value) -> List[Tuple[str, str]]:
@@ -308,7 +308,7 @@ def _named(port: Value) -> str:
 
 def _of_fabric(fabric: Value, alone: bool) -> List[Judgement]:
     """Return problems between switches; those beside adapters are reported by their nodes, unless it is ``alone``."""
-    found: List[Judgement] = []
+    judgements: List[Judgement] = []
     leaves = part(fabric, "leaves")
     beside = {(leaf.get("guid"), leaf.get("port")) for leaf in leaves.values() if isinstance(leaf, dict)}
     others = 0
@@ -317,20 +317,20 @@ def _of_fabric(fabric: Value, alone: bool) -> List[Judgement]:
             others += 1
             continue
         text = "%s, to %s" % (port_counters.below_text(link), _named(link.get("peer") or {}))
-        found.append(judgement(_named(link), "slow", text))
+        judgements.append(judgement(_named(link), "slow", text))
     for port in fabric.get("errors") or []:
         judged = port_counters.judge_counts(port)
         if not alone and (port.get("guid") in leaves or (port.get("guid"), port.get("port")) in beside):
             others += bool(judged)
             continue
-        found += [judgement(_named(port), verdict, text) for verdict, text in judged]
+        judgements += [judgement(_named(port), verdict, text) for verdict, text in judged]
     if others:
         text = "cables of adapters in the fabric with errors, or below what both ends support: %d"
-        found.append(judgement("ibfabric", "note", text % others))
+        judgements.append(judgement("ibfabric", "note", text % others))
     if fabric.get("complete") is False:
         text = "the fabric answered in part: %s" % "; ".join(fabric.get("warnings") or ["no reason given"])
-        found.append(judgement("ibfabric", "inconclusive", text[:500]))
-    return found
+        judgements.append(judgement("ibfabric", "inconclusive", text[:500]))
+    return judgements
 
 
 PROBE = ProbeSpec(

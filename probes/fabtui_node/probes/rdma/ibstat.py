@@ -60,14 +60,14 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
     for _, kind, port in ports:
         if port.get("state") == "Active":
             active[kind].append(port.get("rate") or 0.0)
-    found = []
+    judgements = []
     for subject, kind, port in ports:
         rates, rate = active[kind], port.get("rate")
         judged = port_counters.judge_state(port, len(rates), total[kind] - len(rates))
         if port.get("state") == "Active" and rate and rate < max(rates):
             judged.append(("slow", "runs at %g Gb/s, others of its kind on this node at %g" % (rate, max(rates))))
-        found += [judgement(subject, verdict, text) for verdict, text in judged]
-    return found
+        judgements += [judgement(subject, verdict, text) for verdict, text in judged]
+    return judgements
 
 
 PROBE = ProbeSpec(

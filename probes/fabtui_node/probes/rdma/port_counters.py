@@ -59,8 +59,8 @@ _LOST = re.compile(r"(rx|tx)_prio[0-7]_(discards|(buf|cong)_discard)|(rx|tx)_dis
 
 def lanes(rate: Optional[str]) -> Optional[int]:
     """Return the lanes that a sysfs ``rate`` such as ``200 Gb/sec (4X HDR)``."""
-    found = _LINK.search(rate or "")
-    return int(found.group(1)) if found else None
+    match = _LINK.search(rate or "")
+    return int(match.group(1)) if match else None
 
 
 def read(port: str) -> Dict[str, Any]:

@@ -8,11 +8,11 @@ import re
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from fabtui_node.parsers.ib import fi_info, rdma_ports
+from fabtui_node.parsers.ib import fi_info, rdma_ports, roce_qos
 from fabtui_node.parsers.net import ethtool
 from fabtui_node.probes import counters
 from fabtui_node.probes.judgement import judgement, part, some, texts
-from fabtui_node.probes.rdma import port_counters, roce_qos
+from fabtui_node.probes.rdma import port_counters
 from fabtui_node.registry import Judgement, ProbeSpec, Value
 from fabtui_node.system import rdma_devices, run_command, sysfs
 
@@ -34,6 +34,9 @@ _MAPPED = re.compile(
 
 #: From this version on NCCL chooses the index by itself.
 CHOOSES_SINCE = "2.21"
+#: Variables of NCCL that choose the class of its packets.
+VARIABLES = ("NCCL_IB_TC", "NCCL_IB_SL", "NCCL_IB_FIFO_TC")
+_MOST_VARIABLES = 200
 
 
 def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
@@ -47,7 +50,7 @@ def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
     them), "gid_count", "roce_v2_ipv4" (all indexes of such GIDs), "gid_index" (the first of those), "ipv4", "pkeys",
     "errors", "saturated", "refresh" (ms)}], "nics": [{"interface", "speed" (Mb/s), "fastest" (Mb/s), "link", "pause",
     "driver", "firmware", "module", "discards", "error"}], "nccl": {...}, "env": {...}, "warnings": [text]}``, and with
-    active RoCE ports ``qos`` (of each, as of `roce_qos.read`) and ``conf`` (variables of NCCL's files), with Elastic
+    active RoCE ports ``qos`` (of each, as of `read_qos`) and ``conf`` (variables of NCCL's files), with Elastic
     Fabric Adapters ``efa`` (``{"domains", "error"}`` of ``fi_info``). What is not known is None. ``errors`` are the
     counters of trouble that are not zero, since the driver was loaded; ``refresh`` how old ``hw_counters`` may be.
     ``module`` is ``{"vendor", "part", "serial"}`` of a module or cable, which the kernel shows to root alone.
@@ -64,7 +67,7 @@ def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
         asked = [pool.submit(_nic, name, root, end) for name in names]
         roce = [port for port in ports if port["link_layer"] == "Ethernet" and port["netdev"]]
         active = [port for port in roce if port["state"] == "Active"][:_MAX_NICS]
-        classes = [pool.submit(roce_qos.read, port, root, end) for port in active]
+        classes = [pool.submit(read_qos, port, root, end) for port in active]
         _take_verbs(ports, verbs.result() if verbs else None, warnings)
         nics = [nic.result() for nic in asked]
         qos = [one.result() for one in classes]
@@ -75,7 +78,7 @@ def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
     value = {"ports": ports, "nics": nics, "nccl": nccl_advice(ports), "env": env, "warnings": warnings}
     if libfabric is not None:
         value["efa"] = libfabric
-    return dict(value, qos=qos, conf=roce_qos.variables(os.environ.get("HOME"))) if qos else value
+    return dict(value, qos=qos, conf=conf_variables(os.environ.get("HOME"))) if qos else value
 
 
 def _libfabric(end: float) -> Optional[Value]:
@@ -132,14 +135,14 @@ def _take_verbs(ports: List[Value], result: Optional[run_command.CommandResult],
         (device["ca"], port["port"]): port for device in reading.values["devices"] for port in device["ports"] or []
     }
     for port in ports:
-        found = known.get((port["ca"], port["port"]))
-        if found is None:
+        of_verbs = known.get((port["ca"], port["port"]))
+        if of_verbs is None:
             continue
-        port["max_mtu"], port["active_mtu"] = found["max_mtu"], found["active_mtu"]
-        port["mtu_from"] = "ibv_devinfo" if found["active_mtu"] is not None else None
-        if port["state"] != "unknown" and found["state"] not in ("unknown", port["state"]):
+        port["max_mtu"], port["active_mtu"] = of_verbs["max_mtu"], of_verbs["active_mtu"]
+        port["mtu_from"] = "ibv_devinfo" if of_verbs["active_mtu"] is not None else None
+        if port["state"] != "unknown" and of_verbs["state"] not in ("unknown", port["state"]):
             text = "%s/%d: %s in sysfs, %s in ibv_devinfo"
-            warnings.append(text % (port["ca"], port["port"], port["state"], found["state"]))
+            warnings.append(text % (port["ca"], port["port"], port["state"], of_verbs["state"]))
 
 
 def _derive_mtu(port: Value, root: str) -> None:
@@ -182,11 +185,11 @@ def _nic(name: str, root: str, end: float) -> Value:
     settings = ask()
     if settings.missing:
         return dict(nic, error=settings.why())
-    found = ethtool.parse(settings.stdout).values["interfaces"]
-    if found:
-        nic["speed"] = found[0]["speed"] or nic["speed"]
-        nic["fastest"] = found[0]["fastest"]
-        nic["link"] = found[0]["link"] if found[0]["link"] != "unknown" else nic["link"]
+    shown = ethtool.parse(settings.stdout).values["interfaces"]
+    if shown:
+        nic["speed"] = shown[0]["speed"] or nic["speed"]
+        nic["fastest"] = shown[0]["fastest"]
+        nic["link"] = shown[0]["link"] if shown[0]["link"] != "unknown" else nic["link"]
     else:
         nic["error"] = settings.why()
     driver = ethtool.parse_driver(ask("-i").stdout).values
@@ -204,8 +207,8 @@ def _nic(name: str, root: str, end: float) -> Value:
 
 def ipv4(gid: Optional[str]) -> Optional[str]:
     """Return the IPv4 address that a GID stands for, None if it stands for none."""
-    found = _MAPPED.fullmatch(gid or "")
-    return ".".join(str(int(part, 16)) for part in found.groups()) if found else None
+    match = _MAPPED.fullmatch(gid or "")
+    return ".".join(str(int(part, 16)) for part in match.groups()) if match else None
 
 
 def read_gids(port: str) -> List[Dict[str, Any]]:
@@ -214,13 +217,74 @@ def read_gids(port: str) -> List[Dict[str, Any]]:
     ``type``: ``RoCE v1``, ``RoCE v2``, ``InfiniBand``, or None if unknown.
     """
     roce = sysfs.text(port, "link_layer") == "Ethernet"
-    found = []
+    entries = []
     for index, gid, kind in rdma_devices.gids(port, _MOST_GIDS):
         if kind == "IB/RoCE v1":
             kind = "RoCE v1" if roce else "InfiniBand"
         netdev = sysfs.text(port, "gid_attrs/ndevs", str(index))
-        found.append({"index": index, "gid": gid, "type": kind, "ipv4": ipv4(gid), "netdev": netdev or None})
-    return found
+        entries.append({"index": index, "gid": gid, "type": kind, "ipv4": ipv4(gid), "netdev": netdev or None})
+    return entries
+
+
+def read_qos(port: Dict[str, Any], root: str, end: float) -> Dict[str, Any]:
+    """Return the quality of service of a RoCE port; what nothing on the node shows is None.
+
+    ``{"ca", "port", "interface", "trust", "dscp": {priority: [DSCP]}, "pfc": [priority], "ecn_np": [priority],
+    "ecn_rp", "class", "cma_tos", "dcbx", "from": [source]}``: ``ecn_np`` are the priorities in which the port answers
+    marked packets with notifications, ``ecn_rp`` those in which it slows down for them; ``class`` replaces the traffic
+    class that a library asks for, ``cma_tos`` is the default of connections by rdma_cm.
+    """
+    name = str(port["netdev"])
+    qos: Dict[str, Any] = {"ca": port["ca"], "port": port["port"], "interface": name, "from": []}
+    qos.update(dict.fromkeys(("trust", "dscp", "pfc", "dcbx")))
+    folder = os.path.join(root, "class/net", name)
+    _take_qos(qos, "mlnx_qos", _asked(["mlnx_qos", "-i", name], roce_qos.parse_mlnx_qos, end))
+    if qos["pfc"] is None:
+        for table in ("pfc", "app"):
+            _take_qos(qos, "dcb", _asked(["dcb", "-j", table, "show", "dev", name], roce_qos.parse_dcb, end))
+    trust = sysfs.text(folder, "qos/trust")
+    dscps = roce_qos.parse_dscp2prio(sysfs.text(folder, "qos/dscp2prio") or "")
+    _take_qos(qos, "sysfs", {"trust": trust if trust in ("dscp", "pcp") else None, "dscp": dscps})
+    if qos["trust"] == "pcp":
+        qos["dscp"] = None
+    for way in ("np", "rp"):
+        qos["ecn_" + way] = _priorities(os.path.join(folder, "ecn", "roce_" + way, "enable"))
+    here = os.path.join(root, "class/infiniband", port["ca"], "tc", str(port["port"]))
+    tclass = roce_qos.TRAFFIC_CLASS.search(sysfs.text(here, "traffic_class") or "")
+    qos["class"] = int(tclass[1]) if tclass else None
+    ports = os.path.join(root, "kernel/config/rdma_cm", port["ca"], "ports", str(port["port"]))
+    qos["cma_tos"] = sysfs.integer(ports, "default_roce_tos")
+    return qos
+
+
+def _asked(argv: List[str], parse: Any, end: float) -> Dict[str, Any]:
+    result = run_command.run(argv, end - time.monotonic())
+    values: Dict[str, Any] = parse(result.stdout).values if result.ok else {}
+    return values
+
+
+def _take_qos(found: Dict[str, Any], source: str, values: Dict[str, Any]) -> None:
+    new = {name: value for name, value in values.items() if value is not None and found.get(name) is None}
+    if new:
+        found.update(new)
+        found["from"] = list(dict.fromkeys([*found["from"], source]))
+
+
+def _priorities(folder: str) -> Optional[List[int]]:
+    """Return the priorities whose file contains 1; None unless all eight can be read."""
+    switches = [sysfs.integer(folder, str(priority)) for priority in range(8)]
+    return None if None in switches else [priority for priority, on in enumerate(switches) if on]
+
+
+def conf_variables(home: Optional[str], etc: str = "/etc") -> Dict[str, str]:
+    """Return the variables of NCCL's own files that choose a class: those of the home folder come first."""
+    values: Dict[str, str] = {}
+    for path in (os.path.join(etc, "nccl.conf"), os.path.join(home or "/nonexistent", ".nccl.conf")):
+        for line in (sysfs.text(path) or "").splitlines()[:_MOST_VARIABLES]:
+            name, _, value = line.strip().partition("=")
+            if name in VARIABLES:
+                values[name] = value.strip()[:20]
+    return values
 
 
 def nccl_advice(ports: List[Dict[str, Any]]) -> Dict[str, Any]:
@@ -271,22 +335,22 @@ def _hca(active: List[Dict[str, Any]]) -> Any:
 
 def judge(value: Value) -> List[Judgement]:
     """Return what is bad on this node alone: ``failed``, ``slow``, ``inconclusive`` (may be meant so) or ``note``."""
-    found: List[Judgement] = []
+    judgements: List[Judgement] = []
     ports = [port for port in value.get("ports") or [] if isinstance(port, dict)]
     for port in ports:
         subject = "%s/%s" % (port.get("ca"), port.get("port"))
-        found += [judgement(subject, verdict, text) for verdict, text in _of_port(port)]
-    found += _of_adapters(value, ports)
+        judgements += [judgement(subject, verdict, text) for verdict, text in _of_port(port)]
+    judgements += _of_adapters(value, ports)
     known = {port.get("netdev") for port in ports}
     for nic in value.get("nics") or []:
         judged = _of_nic(nic, nic.get("interface") in known)
-        found += [judgement(str(nic.get("interface")), verdict, text) for verdict, text in judged]
-    return found + _of_environment(value, ports)
+        judgements += [judgement(str(nic.get("interface")), verdict, text) for verdict, text in judged]
+    return judgements + _of_environment(value, ports)
 
 
 def _of_adapters(value: Value, ports: List[Value]) -> List[Judgement]:
     efa = [port for port in ports if port.get("type") == "EFA"]
-    found = [
+    judgements = [
         judgement("%s/%s" % (port.get("ca"), port.get("port")), verdict, text, check="efa")
         for port in efa
         for verdict, text in port_counters.judge_efa(port)
@@ -295,11 +359,11 @@ def _of_adapters(value: Value, ports: List[Value]) -> List[Judgement]:
     missing = [str(port.get("ca")) for port in efa if port.get("ca") not in seen and port.get("state") == "Active"]
     if isinstance(error, str) and not seen and efa:
         text = "libfabric finds none of the %d adapters: %s" % (len(efa), error[:200])
-        found.append(judgement("efa", "warn", text, check="efa"))
+        judgements.append(judgement("efa", "warn", text, check="efa"))
     elif seen and missing:
         text = "libfabric finds %d of %d adapters, not %s" % (len(efa) - len(missing), len(efa), some(missing))
-        found.append(judgement("efa", "warn", text, check="efa"))
-    return found
+        judgements.append(judgement("efa", "warn", text, check="efa"))
+    return judgements
 
 
 def _of_port(port: Value) -> List[Tuple[str, str]]:
@@ -338,13 +402,13 @@ def _of_environment(value: Value, ports: List[Value]) -> List[Judgement]:
     setting = sysfs.to_integer((value.get("env") or {}).get("NCCL_IB_GID_INDEX"))
     if setting is None or setting < 0:
         return []
-    found = []
+    judgements = []
     for port in ports:
         usual = port.get("gid_index")
         if port.get("state") == "Active" and usual is not None and setting not in (port.get("roce_v2_ipv4") or []):
             text = "NCCL_IB_GID_INDEX=%d is not a RoCE v2 GID of an IPv4 address here; %d is" % (setting, usual)
-            found.append(judgement("%s/%s" % (port.get("ca"), port.get("port")), "failed", text))
-    return found
+            judgements.append(judgement("%s/%s" % (port.get("ca"), port.get("port")), "failed", text))
+    return judgements
 
 
 PROBE = ProbeSpec(

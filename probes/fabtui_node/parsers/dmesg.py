@@ -18,11 +18,6 @@ Event = Dict[str, Any]
 _NOTHING: Event = {"kind": None}
 _DEVICE = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
 
-
-def _event(kind: str, bus: Optional[str] = None, code: Any = None, **more: Any) -> Event:
-    return {"kind": kind, "bus": bus.lower() if bus else None, "code": code, **more}
-
-
 # The beginnings of a line: all the ways in which time, host and level are written before it.
 _MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _DAY = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
@@ -37,35 +32,6 @@ _STAMP = re.compile(
     r"(%s [ 0-9]?[0-9] [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?|(?:%s )?%s(?: [A-Z]{3,5})?) " % (_MONTH, _DAY, _ISO)
 )
 _HOST = re.compile(r"([A-Za-z0-9_.:-]{1,64}) kernel(?:\[[0-9]{1,10}\])?: ?|kernel: ?")
-
-
-class KernelLine(NamedTuple):
-    """A line of the log: its time as written (in the node's clock and zone), seconds since boot, and the rest."""
-
-    time: Optional[str]
-    uptime: Optional[float]
-    text: str
-
-
-def split(line: str) -> KernelLine:
-    """Take the beginnings off a line of ``dmesg`` (plain, ``-T``, iso, ``-x``, ``-r``), syslog, journal or kmsg."""
-    line = line[:4000]
-    if kmsg := _KMSG.fullmatch(line):
-        return KernelLine(None, int(kmsg[2]) / 1e6, kmsg[3])
-    time: Optional[str] = None
-    uptime: Optional[float] = None
-    for _ in range(8):
-        wall, up = _WALL.match(line) or _STAMP.match(line), _UPTIME.match(line)
-        found = wall or up or _LEVEL.match(line) or _CALLER.match(line) or _HOST.match(line)
-        if not found:
-            break
-        if wall:
-            time = time or wall[1]
-        elif up and uptime is None:
-            uptime = float(up[1])
-        line = line[found.end() :]
-    return KernelLine(time, uptime, line.lstrip(" "))
-
 
 # PCIe: errors (AER), and links narrower or slower than supported.
 _NUMBER = r"([0-9]{1,6}(?:\.[0-9]{1,4})?)"
@@ -99,13 +65,135 @@ _DMAR = re.compile(
 _AT_DEVICE = re.compile(r"device[ =]\[?([0-9A-Fa-f]{0,4}:?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])", re.IGNORECASE)
 _CHECK = re.compile(r"(?:mce: )?\[?(?:Hardware Error\]|\{[0-9]{1,4}\}\[Hardware Error\]): (.{1,200})")
 
+# Network cards: link changes, modules, health, power, firmware.
+_NAME = "[A-Za-z0-9_.-]{1,15}"
+_DRIVERS = "mlx[45]_(?:core|en|ib)|mlx5e?|mlxfw|bnxt_en|bnxt_re|ice|i40e|irdma|ionic|efa|idpf|ena"
+_CARD = re.compile(r"(" + _DRIVERS + r") (" + _DEVICE + r")")
+_LINK = re.compile(
+    r"(?:\S{1,24} " + _DEVICE + r":? )?(?:\S{1,24}: )?(?!NIC )([a-z][A-Za-z0-9_.@-]{0,15}):? (?:NIC )?[Ll]ink (?:is )?"
+    r"([Uu]p|[Dd]own|UP|DOWN)\b.{0,200}"
+)
+_PORT = re.compile(
+    r"(?:\S{1,24} )?(?:(" + _DEVICE + r")|(mlx[45]_[0-9]{1,2})):? Port:? ([0-9]{1,3}) "
+    r"[Ll]ink (ACTIVE|DOWN|UP|[Uu]p|[Dd]own)"
+)
+_BOND = re.compile(r"(bond\S{0,14}): \(?(?:slave|port) (" + _NAME + r")\)?: link status (?:definitely )?(up|down)")
+_READY = re.compile(r"IPv6: ADDRCONF\(NETDEV_(?:CHANGE|UP)\): (" + _NAME + r"): link (becomes ready|is not ready)")
+_PHYSICAL = re.compile("ib|en|eth|bond|mlx|roce", re.ASCII)
+_MODULE = re.compile(r"Port module event(?:\[error\])?: module ([0-9]{1,3}), (.{1,120})")
+_MODULE_WORDS = ("unplugged", "plugged", "error", "temperature")
+_FIRMWARE = re.compile(r"firmware version: ([0-9]{1,4}(?:\.[0-9]{1,6}){1,3})")
+_POWER = re.compile(r"Detected insufficient power on the PCIe slot \(([0-9]{1,5})W\)")
+_POWER_FINE = re.compile(r"PCIe slot (?:advertised sufficient power|power capability was not advertised)")
+_HEALTH = re.compile(
+    r"health compromised|fatal error [0-9]|health poll failed|health issue observed|in an? (?:internal )?error state"
+    r"|entering error state|health recovery (?:flow|failed)|PCI slot is unavailable|assert_var",
+    re.IGNORECASE,
+)
+_COMMAND = re.compile(
+    r"timeout\. Will cause a leak|No done completion|wait_func.{0,60}timeout|cmd_work_handler.{0,60}fail", re.IGNORECASE
+)
+_TRANSMIT = re.compile(r"TX timeout (?:detected|on queue)|transmit queue [0-9]{1,5} timed out", re.IGNORECASE)
+_PROBE = re.compile(r"(?:probe|init_one)\b.{0,80}failed with error(?: code)? -?[0-9]{1,4}", re.IGNORECASE)
+#: The same of a device that the line names behind the driver, and by the network core.
+_PROBE_OF = re.compile(r"(?:" + _DRIVERS + r"): probe of (" + _DEVICE + r") failed with error -?[0-9]{1,4}")
+_WATCHDOG = re.compile(r"NETDEV WATCHDOG: (\S{1,15}) \((?:" + _DRIVERS + r")\): transmit queue [0-9]{1,5} timed out")
+_EFA = re.compile(r"(?:infiniband )?efa_[0-9]{1,3}: Failed to process command (\w{1,40}) .{0,80}err (-[0-9]{1,4})")
+_HOT = re.compile(r"[Hh]igh [Tt]emperature|temp_warn|over.?temperature")
+
+#: A CPU that runs kernel code without end.
+_LOCKUP = re.compile(r"(?:watchdog: )?(?:BUG: (soft) lockup - CPU#[0-9]{1,5} stuck for|.{0,40}(hard) LOCKUP on cpu)")
+
+#: A process that the kernel killed, for want of memory in a cgroup or on the node.
+_KILLED = re.compile(r"(?:(Memory cgroup out|Out) of memory: )?Killed process ([0-9]{1,10}) \(([^)]{1,64})\)")
+
+# GPUs and NVSwitches.
+_BUS = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?"
+_XID = re.compile(
+    r"(?:\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8} [0-9]{4})\] )?"
+    r"NVRM: Xid \((?:PCI:)?("
+    + _BUS
+    + r")[^)]{0,40}\): ([0-9]{1,4})(?:, ((?:(?!NVRM: Xid|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]).){0,600}))?",
+    re.IGNORECASE,
+)
+# A report that is quoted in the output of another tool continues with what that tool writes.
+_QUOTED = re.compile(r"\) => \{|\",? \"|\"\}")
+_PID = re.compile(r"pid='?(<?[\w]{1,16}>?)'?(?:, name='?([^,']{1,64})'?)?(?:, )?(.{0,600})")
+#: NVLink in a report of a GPU: Xids 144 to 150, and 74; -1 stands for none.
+_NVLINK = re.compile(r"\bLink ([0-9]{1,3})(?= ?[(\[]| ?$)|NVLink: .{0,60} link ([0-9]{1,3}) ?\(")
+_SXID = re.compile(
+    r"nvidia-nvswitch([0-9]{1,3}): SXid \(PCI:(" + _BUS + r")\): ([0-9]{1,6}), (.{0,400})", re.IGNORECASE
+)
+_SXID_MORE = re.compile("(?:Severity|Data) [{0-9]")
+_SWITCH_LINK = re.compile("Link ([0-9]{1,3})")
+_INIT = re.compile(r"NVRM: GPU (" + _BUS + r"): RmInitAdapter failed! \(([0-9a-fx:]{3,40})\)", re.IGNORECASE)
+_INIT_MINOR = re.compile(r"NVRM: GPU (" + _BUS + r"): rm_init_adapter failed, device minor number ([0-9]{1,4})")
+_BOARD = re.compile(r"NVRM: GPU at (?:PCI:)?(" + _BUS + r"): (GPU-[0-9a-fA-F-]{8,60})")
+_SERIAL = re.compile(r"NVRM: GPU Board Serial Number: ([0-9A-Za-z]{4,24})")
+_LOST = re.compile(r"NVRM: (?:.{0,60}?(" + _BUS + r"))?.{0,40}?GPU has fallen off the bus")
+_MISMATCH = re.compile(r"NVRM: API mismatch: ?.{0,200}")
+_PEERMEM = re.compile(r"nvidia[-_]peermem .{0,80}ERROR (.{1,200})")
+_NVRM = re.compile(r"NVRM: (?:GPU ?(?:at )?)?(?:PCI:)?(" + _BUS + r")")
+
+#: Lines without any of these are skipped; most lines have none.
+_HINTS = (
+    *("NVRM", "nvrm", "nvidia", "PCIe", "pcie", "AER", "aer:", "mlx", "ink", "ib_", "bond"),
+    *("DMAR", "iommu", "IOMMU", "Hardware Error", "IO_PAGE", ":    [", "Killed process"),
+    *("lockup", "LOCKUP", "WATCHDOG", "efa_", "probe of"),
+)
+
+_UPTIME_MARK = re.compile(r"\[ {0,6}[0-9]{1,9}\.[0-9]{6}\] ")
+#: Beginnings of lines of drivers and of the kernel itself.
+_DRIVER = re.compile(
+    r"(?:mlx[45]_(?:core|ib)|bnxt_(?:en|re)|efa|irdma|ice|i40e|nvidia[\w-]{0,20}|pcieport|pci|nvme) "
+    + _DEVICE
+    + r"[: ]|NVRM: |(?:watchdog: )?BUG: |INFO: task \S{1,80} blocked for|EDAC \S{1,20}: |mce: "
+)
+
+_UNITS = {
+    **{"uptime": "s", "available": "Gb/s", "capable": "Gb/s", "speed": "GT/s", "speed_capable": "GT/s"},
+    **{"width": "lanes", "width_capable": "lanes", "power": "W"},
+}
+
+
+def _event(kind: str, bus: Optional[str] = None, code: Any = None, **more: Any) -> Event:
+    return {"kind": kind, "bus": bus.lower() if bus else None, "code": code, **more}
+
+
+class KernelLine(NamedTuple):
+    """A line of the log: its time as written (in the node's clock and zone), seconds since boot, and the rest."""
+
+    time: Optional[str]
+    uptime: Optional[float]
+    text: str
+
+
+def split(line: str) -> KernelLine:
+    """Take the beginnings off a line of ``dmesg`` (plain, ``-T``, iso, ``-x``, ``-r``), syslog, journal or kmsg."""
+    line = line[:4000]
+    if kmsg := _KMSG.fullmatch(line):
+        return KernelLine(None, int(kmsg[2]) / 1e6, kmsg[3])
+    time: Optional[str] = None
+    uptime: Optional[float] = None
+    for _ in range(8):
+        wall, up = _WALL.match(line) or _STAMP.match(line), _UPTIME.match(line)
+        mark = wall or up or _LEVEL.match(line) or _CALLER.match(line) or _HOST.match(line)
+        if not mark:
+            break
+        if wall:
+            time = time or wall[1]
+        elif up and uptime is None:
+            uptime = float(up[1])
+        line = line[mark.end() :]
+    return KernelLine(time, uptime, line.lstrip(" "))
+
 
 def bandwidth_event(text: str) -> Optional[Event]:
     """Return how much a PCIe device can transfer, ``pcie_limited`` where a link on the way lets through less."""
-    found = _BANDWIDTH.match(text)
-    if not found:
+    match = _BANDWIDTH.match(text)
+    if not match:
         return None
-    bus, available, speed, width, at, capable, speed_capable, width_capable, plain_speed, plain_width = found.groups()
+    bus, available, speed, width, at, capable, speed_capable, width_capable, plain_speed, plain_width = match.groups()
     event = _event("pcie_limited" if at else "pcie_bandwidth", bus, available=float(available))
     event.update(speed=float(speed or plain_speed), width=int(width or plain_width))
     if at:
@@ -152,43 +240,6 @@ class Aer:
             device = _AT_DEVICE.search(text[:400])
             return _event("iommu", device[1] if device else None)
         return _event("machine_check") if _CHECK.match(text) else None
-
-
-# Network cards: link changes, modules, health, power, firmware.
-_NAME = "[A-Za-z0-9_.-]{1,15}"
-_DRIVERS = "mlx[45]_(?:core|en|ib)|mlx5e?|mlxfw|bnxt_en|bnxt_re|ice|i40e|irdma|ionic|efa|idpf|ena"
-_CARD = re.compile(r"(" + _DRIVERS + r") (" + _DEVICE + r")")
-_LINK = re.compile(
-    r"(?:\S{1,24} " + _DEVICE + r":? )?(?:\S{1,24}: )?(?!NIC )([a-z][A-Za-z0-9_.@-]{0,15}):? (?:NIC )?[Ll]ink (?:is )?"
-    r"([Uu]p|[Dd]own|UP|DOWN)\b.{0,200}"
-)
-_PORT = re.compile(
-    r"(?:\S{1,24} )?(?:(" + _DEVICE + r")|(mlx[45]_[0-9]{1,2})):? Port:? ([0-9]{1,3}) "
-    r"[Ll]ink (ACTIVE|DOWN|UP|[Uu]p|[Dd]own)"
-)
-_BOND = re.compile(r"(bond\S{0,14}): \(?(?:slave|port) (" + _NAME + r")\)?: link status (?:definitely )?(up|down)")
-_READY = re.compile(r"IPv6: ADDRCONF\(NETDEV_(?:CHANGE|UP)\): (" + _NAME + r"): link (becomes ready|is not ready)")
-_PHYSICAL = re.compile("ib|en|eth|bond|mlx|roce", re.ASCII)
-_MODULE = re.compile(r"Port module event(?:\[error\])?: module ([0-9]{1,3}), (.{1,120})")
-_MODULE_WORDS = ("unplugged", "plugged", "error", "temperature")
-_FIRMWARE = re.compile(r"firmware version: ([0-9]{1,4}(?:\.[0-9]{1,6}){1,3})")
-_POWER = re.compile(r"Detected insufficient power on the PCIe slot \(([0-9]{1,5})W\)")
-_POWER_FINE = re.compile(r"PCIe slot (?:advertised sufficient power|power capability was not advertised)")
-_HEALTH = re.compile(
-    r"health compromised|fatal error [0-9]|health poll failed|health issue observed|in an? (?:internal )?error state"
-    r"|entering error state|health recovery (?:flow|failed)|PCI slot is unavailable|assert_var",
-    re.IGNORECASE,
-)
-_COMMAND = re.compile(
-    r"timeout\. Will cause a leak|No done completion|wait_func.{0,60}timeout|cmd_work_handler.{0,60}fail", re.IGNORECASE
-)
-_TRANSMIT = re.compile(r"TX timeout (?:detected|on queue)|transmit queue [0-9]{1,5} timed out", re.IGNORECASE)
-_PROBE = re.compile(r"(?:probe|init_one)\b.{0,80}failed with error(?: code)? -?[0-9]{1,4}", re.IGNORECASE)
-#: The same of a device that the line names behind the driver, and by the network core.
-_PROBE_OF = re.compile(r"(?:" + _DRIVERS + r"): probe of (" + _DEVICE + r") failed with error -?[0-9]{1,4}")
-_WATCHDOG = re.compile(r"NETDEV WATCHDOG: (\S{1,15}) \((?:" + _DRIVERS + r")\): transmit queue [0-9]{1,5} timed out")
-_EFA = re.compile(r"(?:infiniband )?efa_[0-9]{1,3}: Failed to process command (\w{1,40}) .{0,80}err (-[0-9]{1,4})")
-_HOT = re.compile(r"[Hh]igh [Tt]emperature|temp_warn|over.?temperature")
 
 
 def device_event(text: str, devices: Dict[str, Dict[str, Any]]) -> Optional[Event]:
@@ -241,63 +292,19 @@ def _card_event(text: str, bus: str, devices: Dict[str, Dict[str, Any]]) -> Opti
     return next((_event(kind, bus) for kind, pattern in kinds if pattern.search(text[:500])), None)
 
 
-#: A CPU that runs kernel code without end.
-_LOCKUP = re.compile(r"(?:watchdog: )?(?:BUG: (soft) lockup - CPU#[0-9]{1,5} stuck for|.{0,40}(hard) LOCKUP on cpu)")
-
-
 def lockup_event(text: str) -> Optional[Event]:
     """Return the CPU that a line reports as stuck, else None."""
-    found = _LOCKUP.match(text[:_WIDTH])
-    return _event("lockup", None, found[1] or found[2]) if found else None
-
-
-#: A process that the kernel killed, for want of memory in a cgroup or on the node.
-_KILLED = re.compile(r"(?:(Memory cgroup out|Out) of memory: )?Killed process ([0-9]{1,10}) \(([^)]{1,64})\)")
+    match = _LOCKUP.match(text[:_WIDTH])
+    return _event("lockup", None, match[1] or match[2]) if match else None
 
 
 def memory_event(text: str) -> Optional[Event]:
     """Return the process that a line reports as killed for memory, else None."""
-    found = _KILLED.search(text[:_WIDTH])
-    if not found:
+    match = _KILLED.search(text[:_WIDTH])
+    if not match:
         return None
-    code = {"Out": "node", "Memory cgroup out": "cgroup"}.get(found[1] or "")
-    return _event("oom", None, code, pid=int(found[2]), name=found[3])
-
-
-# GPUs and NVSwitches.
-_BUS = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?"
-_XID = re.compile(
-    r"(?:\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8} [0-9]{4})\] )?"
-    r"NVRM: Xid \((?:PCI:)?("
-    + _BUS
-    + r")[^)]{0,40}\): ([0-9]{1,4})(?:, ((?:(?!NVRM: Xid|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]).){0,600}))?",
-    re.IGNORECASE,
-)
-# A report that is quoted in the output of another tool continues with what that tool writes.
-_QUOTED = re.compile(r"\) => \{|\",? \"|\"\}")
-_PID = re.compile(r"pid='?(<?[\w]{1,16}>?)'?(?:, name='?([^,']{1,64})'?)?(?:, )?(.{0,600})")
-#: NVLink in a report of a GPU: Xids 144 to 150, and 74; -1 stands for none.
-_NVLINK = re.compile(r"\bLink ([0-9]{1,3})(?= ?[(\[]| ?$)|NVLink: .{0,60} link ([0-9]{1,3}) ?\(")
-_SXID = re.compile(
-    r"nvidia-nvswitch([0-9]{1,3}): SXid \(PCI:(" + _BUS + r")\): ([0-9]{1,6}), (.{0,400})", re.IGNORECASE
-)
-_SXID_MORE = re.compile("(?:Severity|Data) [{0-9]")
-_SWITCH_LINK = re.compile("Link ([0-9]{1,3})")
-_INIT = re.compile(r"NVRM: GPU (" + _BUS + r"): RmInitAdapter failed! \(([0-9a-fx:]{3,40})\)", re.IGNORECASE)
-_INIT_MINOR = re.compile(r"NVRM: GPU (" + _BUS + r"): rm_init_adapter failed, device minor number ([0-9]{1,4})")
-_BOARD = re.compile(r"NVRM: GPU at (?:PCI:)?(" + _BUS + r"): (GPU-[0-9a-fA-F-]{8,60})")
-_SERIAL = re.compile(r"NVRM: GPU Board Serial Number: ([0-9A-Za-z]{4,24})")
-_LOST = re.compile(r"NVRM: (?:.{0,60}?(" + _BUS + r"))?.{0,40}?GPU has fallen off the bus")
-_MISMATCH = re.compile(r"NVRM: API mismatch: ?.{0,200}")
-_PEERMEM = re.compile(r"nvidia[-_]peermem .{0,80}ERROR (.{1,200})")
-_NVRM = re.compile(r"NVRM: (?:GPU ?(?:at )?)?(?:PCI:)?(" + _BUS + r")")
-
-#: Lines without any of these are skipped; most lines have none.
-_HINTS = (
-    *("NVRM", "nvrm", "nvidia", "PCIe", "pcie", "AER", "aer:", "mlx", "ink", "ib_", "bond"),
-    *("DMAR", "iommu", "IOMMU", "Hardware Error", "IO_PAGE", ":    [", "Killed process"),
-    *("lockup", "LOCKUP", "WATCHDOG", "efa_", "probe of"),
-)
+    code = {"Out": "node", "Memory cgroup out": "cgroup"}.get(match[1] or "")
+    return _event("oom", None, code, pid=int(match[2]), name=match[3])
 
 
 class _Log:
@@ -321,14 +328,14 @@ class _Log:
         times = {"time": start.time, "uptime": start.uptime}
         if "Xid (" in start.text and self._xids(line, times):
             return
-        found = self._nvidia(start.text) if "NVRM" in start.text or "nvidia" in start.text else None
-        found = found or self._aer.take(start.text) or bandwidth_event(start.text)
-        found = found or device_event(start.text, self.devices) or memory_event(start.text) or lockup_event(start.text)
-        if found and found.get("kind"):
+        event = self._nvidia(start.text) if "NVRM" in start.text or "nvidia" in start.text else None
+        event = event or self._aer.take(start.text) or bandwidth_event(start.text)
+        event = event or device_event(start.text, self.devices) or memory_event(start.text) or lockup_event(start.text)
+        if event and event.get("kind"):
             # The same object is kept: lines that follow add to it.
-            found.update(times, text=start.text[:_WIDTH])
-            self._keep(found)
-        elif not found and _NVRM.match(start.text):
+            event.update(times, text=start.text[:_WIDTH])
+            self._keep(event)
+        elif not event and _NVRM.match(start.text):
             self.notes.puzzled(line)
 
     def _xids(self, line: str, times: Dict[str, Any]) -> bool:
@@ -362,7 +369,9 @@ class _Log:
         if minor := _INIT_MINOR.match(text):
             return self._minor(minor[1].lower(), int(minor[2]))
         if board := _BOARD.match(text):
-            self._board({"bus": board[1].lower(), "uuid": board[2], "serial": None})
+            bus = board[1].lower()
+            if all(old["bus"] != bus for old in self.boards) and len(self.boards) < 256:
+                self.boards.append({"bus": bus, "uuid": board[2], "serial": None})
             return _NOTHING
         if serial := _SERIAL.match(text):
             if self.boards:
@@ -382,10 +391,6 @@ class _Log:
             return _NOTHING
         self._inits[bus] = {"minor": None, "waiting": minor}
         return _NOTHING
-
-    def _board(self, board: Dict[str, Any]) -> None:
-        if all(old["bus"] != board["bus"] for old in self.boards) and len(self.boards) < 256:
-            self.boards.append(board)
 
     def _keep(self, event: Event) -> None:
         if event["kind"] == "gpu_init":
@@ -488,28 +493,10 @@ def _is_kernels(line: str, part: KernelLine) -> bool:
     return part.uptime is not None or bool(level) or bool(dmesg_t) or " kernel: " in f" {line[:120]}"
 
 
-_UPTIME_MARK = re.compile(r"\[ {0,6}[0-9]{1,9}\.[0-9]{6}\] ")
-#: Beginnings of lines of drivers and of the kernel itself.
-_DRIVER = re.compile(
-    r"(?:mlx[45]_(?:core|ib)|bnxt_(?:en|re)|efa|irdma|ice|i40e|nvidia[\w-]{0,20}|pcieport|pci|nvme) "
-    + _DEVICE
-    + r"[: ]|NVRM: |(?:watchdog: )?BUG: |INFO: task \S{1,80} blocked for|EDAC \S{1,20}: |mce: "
-)
-
-
 def _known(text: str) -> bool:
     more = Aer().take(text) or bandwidth_event(text) or _MORE.match(text) or _BIT.fullmatch(text)
     card = _CARD.match(text) and _card_event(text, "", {})
     return bool(more or _PEERMEM.match(text) or lockup_event(text) or _EFA.search(text[:400]) or card)
 
 
-_UNITS = {
-    **{"uptime": "s", "available": "Gb/s", "capable": "Gb/s", "speed": "GT/s", "speed_capable": "GT/s"},
-    **{"width": "lanes", "width_capable": "lanes", "power": "W"},
-}
-
-FORMATS = [
-    Format(
-        "dmesg", "reports of the kernel", _likely, parse_kernel, ("dmesg",), _UNITS, log=True, aliases=r"dmesg-\w+|xid"
-    )
-]
+FORMATS = [Format("dmesg", "reports of the kernel", _likely, parse_kernel, _UNITS, log=True, aliases=r"dmesg-\w+|xid")]

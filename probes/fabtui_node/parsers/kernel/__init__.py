@@ -1,1 +1,0 @@
-"""Parsers of the kernel log."""
