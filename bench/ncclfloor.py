@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "probes"))
 
-from fabtui_node.ranks.nccl import driver_start
+from fabtui_node.ranks import rank_host
 from fabtui_node.ranks.nccl.ctypes_cuda import CudaDevice, Driver
 from fabtui_node.ranks.nccl.ctypes_nccl import Communicator, Library, Transfer
 
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--channels", type=int, help="channels of the communicator at most")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
-    driver_start.set_environment(driver_start.memory_file())
+    rank_host.set_environment(rank_host.memory_file())
     library, steps = Library(options.library), Steps()
     driver = Driver()
     count, unique = driver.count(), library.unique_id()

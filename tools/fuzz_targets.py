@@ -91,7 +91,7 @@ from fabtui.transport.ssh_config import (
 )
 from fabtui_node import protocol
 from fabtui_node.parsers.base import Notes
-from fabtui_node.runtime import spawn
+from fabtui_node.runtime import processes
 from fabtui_node.runtime.supervisor import ChildProcesses, Supervisor
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -375,7 +375,7 @@ def _supervisor(data: bytes) -> None:
     listen, printed = os.pipe()
     source, feed = os.pipe()
     null, sink = os.pipe()
-    with near, far, mock.patch.object(spawn, "choose_python", return_value="/usr/bin/python3"):
+    with near, far, mock.patch.object(processes, "choose_python", return_value="/usr/bin/python3"):
         children = _Children(near, listen, {"env": {}})
         supervisor = Supervisor(source, sink, children, {"nonce": "ab", "lease": 10})
         try:

@@ -392,7 +392,6 @@ OUTPUT_OPTIONS = tuple(spec.argument for spec in _OUTPUT)
 
 
 def options_of(command: str) -> list[OptionSpec]:
-    """Return the options of a command, the app being ``""``."""
     return [spec for spec in OPTIONS if command in spec.commands]
 
 

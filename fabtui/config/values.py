@@ -181,7 +181,7 @@ def listed(texts: Iterable[str], known: Sequence[str], option: str, kind: str, m
 
 def probes(texts: Sequence[str], option: str) -> tuple[str, ...]:
     """Return the probes of a list; ``all`` stands for those that run by default."""
-    wanted = [one for name in names(texts) for one in (DEFAULT if name == "all" else (name,))]
+    wanted = [probe for name in names(texts) for probe in (DEFAULT if name == "all" else (name,))]
     return listed(wanted, (*DEFAULT, *OPTIONAL), option, "probe", "; or all (see fabtui probes)")
 
 

@@ -134,7 +134,6 @@ class Lab:
 
 
 def labs_folder() -> Path:
-    """Return the folder of all standing labs; it may not exist."""
     return state_folder() / "labs"
 
 
@@ -160,7 +159,6 @@ class StandingLab:
 
     @property
     def stands(self) -> bool:
-        """True while a process holds it."""
         if not self._lock.exists():
             return False
         lock = self._taken()

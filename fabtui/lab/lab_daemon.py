@@ -32,7 +32,7 @@ from fabtui.lab.lab import SOCKET, Order
 from fabtui.lab.network import Network
 from fabtui.lab.server import LabServer
 from fabtui.sanitize import one_line
-from fabtui_node.runtime import reap
+from fabtui_node.runtime import processes
 
 #: Pause (s) between two looks at whether the session still lives.
 PARENT_CHECK = 0.5
@@ -199,16 +199,16 @@ def _session_folder() -> Path:
 
 def remove_leftovers(folder: Path) -> None:
     """Remove the folders of labs of this user whose process was killed together with its session."""
-    for found in folder.glob(f"{_FOLDER}*"):
+    for left in folder.glob(f"{_FOLDER}*"):
         with contextlib.suppress(OSError):
-            state = found.lstat()
+            state = left.lstat()
             if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid():
                 continue
             # Without a lock file it is of a lab that starts just now.
-            lock = os.open(found / _LOCK, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            lock = os.open(left / _LOCK, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(found, ignore_errors=True)
+                shutil.rmtree(left, ignore_errors=True)
             finally:
                 os.close(lock)
 
@@ -219,7 +219,7 @@ def main() -> int:
         # Not SIG_IGN, which all commands on the nodes would inherit.
         signal.signal(number, lambda *_: None)
     os.chdir("/")
-    reap.become_subreaper()
+    processes.become_subreaper()
     order = msgspec.json.decode(sys.stdin.readline(), type=Order)
     if not order.spec.standing:
         order = replace(order, folder=str(_session_folder()))

@@ -58,16 +58,10 @@ def _escaped(text: object) -> str:
 class Network:
     """Nodes and rails, reached by SSH.
 
-    Args:
-        folder: Where keys and configurations lie.
-        nodes: How many nodes, called ``n0`` and so on, or `names` instead.
-        rails: How many interfaces each has, ``eth0`` and so on.
-        mtu: MTU of all interfaces.
-        management: The interface of each node in a management network, which has no route to the rails; "" without.
-        relayed: Whether the controller is outside the management network, and reaches the nodes by a ProxyCommand.
-        variables: Variables of logins on the nodes.
-        own: Returns the variables of logins on one node, instead of these.
-        names: The nodes' names, instead of a number.
+    Its nodes are called ``n0`` and so on, or have `names`; each has an interface ``eth0`` and so on for each rail.
+    ``management`` is the interface of each node in a management network, which has no route to the rails; "" without.
+    ``relayed``: the controller is outside of that, and reaches the nodes by a ProxyCommand. ``variables`` are those of
+    logins on the nodes; ``own`` returns those of one node instead.
     """
 
     def __init__(
@@ -228,7 +222,6 @@ class Network:
     # -- faults -------------------------------------------------------------------------------------------------------
 
     def in_fabric(self, argv: Iterable[str]) -> list[str]:
-        """Return the command that runs a command in the network between the nodes."""
         return self._fabric.enter(argv, only_net=True)
 
     def fabric(self, *argv: str, text: str = "") -> str:
@@ -483,7 +476,6 @@ _EFFECTS: dict[tuple[str, str], Callable[[Fault, Network], Effect]] = {
 
 
 def missing() -> str | None:
-    """Return why namespaces cannot be made here, or None."""
     if os.getuid() != 0:
         return "only root makes network namespaces"
     for tool in _TOOLS:

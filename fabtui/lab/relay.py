@@ -10,7 +10,6 @@ import threading
 
 
 def main(address: str, port: int) -> None:
-    """Connect and copy until either side ends."""
     try:
         server = socket.create_connection((address, port), timeout=30)
     except OSError as error:

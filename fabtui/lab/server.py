@@ -21,7 +21,7 @@ import asyncssh
 
 from fabtui.lab.faults import Fault, LabSpec, parse_faults, places_of
 from fabtui_node.probes.nvidia import nvml
-from fabtui_node.runtime import reap
+from fabtui_node.runtime import processes
 
 # The node sides end by themselves when their input closes; what has not ended by then is killed.
 END_GRACE = 2.0
@@ -264,11 +264,11 @@ def signal_marked(mark: str, pids: frozenset[int], number: signal.Signals) -> bo
     The mark finds orphaned processes. Descendants of its commands ``pids`` belong to the node, marked or not.
     """
     wanted = f"{MARK}={mark}".encode()
-    table = reap.process_table()
-    below = reap.descendants([os.getpid()], table)
-    roots = {pid for pid in below if pid in pids or wanted in reap.environment(pid)}
-    targets = (roots | reap.descendants(roots, table)) & below
-    reap.send(targets, number)
+    table = processes.process_table()
+    below = processes.descendants([os.getpid()], table)
+    roots = {pid for pid in below if pid in pids or wanted in processes.environment(pid)}
+    targets = (roots | processes.descendants(roots, table)) & below
+    processes.send(targets, number)
     return bool(targets)
 
 
@@ -390,7 +390,7 @@ class LabServer:
         await asyncio.sleep(0.05)
         # The processes are collected there; asyncio would log warnings about them.
         logging.disable()
-        reap.end_descendants(grace=END_GRACE)
+        processes.end_descendants(grace=END_GRACE)
 
 
 def write_files(folder: Path, key: asyncssh.SSHKey, nodes: Sequence[LabNode]) -> Path:

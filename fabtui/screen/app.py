@@ -21,7 +21,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.notifications import Notify, SeverityLevel
 from textual.screen import ModalScreen, Screen
 
-from fabtui.config.edit import value_of, write_settings
+from fabtui.config.file import value_of, write_settings
 from fabtui.config.options import OptionSpec
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Finding

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from fabtui.sanitize import clean, last_line
 from fabtui.transport.link import NodeUnreachable
-from fabtui.transport.payload import INPUT_TAKEN
+from fabtui_node.runtime.bootloader import INPUT_TAKEN
 
 STDERR_KEPT = 8 * 1024
 BANNER_KEPT = 16 * 1024
@@ -130,7 +130,6 @@ def last_words(banner: str, stderr: str) -> str:
 
 
 def explain_end(ending: Ending, banner: str, stderr: str) -> NodeUnreachable:
-    """Return the error for a command that ended before its start marker."""
     last = last_words(banner, stderr)
     detail = "\n".join(part for part in (banner, stderr) if part)
     if ending.status in (126, 127):
@@ -157,14 +156,12 @@ logging.getLogger("asyncio").addFilter(_is_relevant)
 
 
 def kill(process: asyncio.subprocess.Process) -> None:
-    """Kill a process, if it still runs."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
 
 
 async def wait_gone(process: asyncio.subprocess.Process) -> None:
-    """Wait until a process is gone, a bounded time."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(process.wait(), _GONE)
 

@@ -57,7 +57,6 @@ class Offer:
 
 
 def read_identity(path: Path) -> Identity | None:
-    """Return what an identity file holds, None if there is no such file."""
     try:
         data = path.read_bytes()[: 1024 * 1024]
     except OSError:
@@ -95,7 +94,6 @@ def _is_hardware(data: bytes) -> bool:
 
 
 def agent_path(resolved: SshSettings) -> str | None:
-    """Return the socket of the agent to use for a host, or None."""
     named = resolved.identity_agent
     if named == "none":
         return None
@@ -196,7 +194,6 @@ class KeyTrial:
 
     @property
     def why_not(self) -> str:
-        """Return why keys are not offered, or nothing."""
         if self._accepted or len(self._refusing) < ENOUGH:
             return ""
         return f"no key is offered: {' and '.join(self._refusing[:ENOUGH])} refused the same"

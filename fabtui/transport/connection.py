@@ -82,7 +82,6 @@ class Client(asyncssh.SSHClient):
 
     @property
     def greeted(self) -> bool:
-        """True once the server has sent its SSH banner."""
         return self.connection is not None and bool(self.connection.get_extra_info("server_version"))
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
@@ -165,7 +164,6 @@ class Login:
             self.proxy.abort()
 
     async def wait_closed(self) -> None:
-        """Wait until it is closed, with a timeout. Never raises."""
         with contextlib.suppress(Exception):
             async with asyncio.timeout(2.0):
                 await self.connection.wait_closed()

@@ -41,7 +41,6 @@ from fabtui.transport.registry import TRANSPORTS
 from fabtui.transport.ssh_config import (
     ConfigBroken,
     NeedsOpenSSH,
-    OpenSSHReasons,
     Policy,
     PolicyOption,
     Resolver,
@@ -119,7 +118,6 @@ class Connector:
         self.step_tree = self._made_tree(options)
         self._resolver = Resolver(options.ssh_config)
         self._dialer = Dialer()
-        self._unfit = OpenSSHReasons()
         self._logins: Logins | None = None
         self._loading: asyncio.Task[None] | None = None
         self._cargo = Cargo(options.entry, options.modules, options.more)
@@ -221,12 +219,10 @@ class Connector:
                 self.notify,
                 self._answers,
                 self._dialer,
-                self._unfit,
             )
         return self._logins
 
     def notify(self, text: str) -> None:
-        """Pass a line to the user, once."""
         if text not in self._noticed:
             self._noticed.add(text)
             self._notice(text)
@@ -245,7 +241,9 @@ class Connector:
         try:
             resolved = await self.resolve(host)
             # While asyncssh is imported: the server is found, and starts its side.
-            if not (loading.done() or resolved.jumps or resolved.proxy_command or await self._unfit.reason(resolved)):
+            if not (
+                loading.done() or resolved.jumps or resolved.proxy_command or await self._resolver.why_openssh(resolved)
+            ):
                 self._dialer.begin(resolved, resolved.connect_timeout or self.options.connect_timeout)
         except ConfigBroken as error:
             self.notify(f"the ssh configuration does not parse, so OpenSSH is used: {error}")
@@ -293,7 +291,6 @@ class Connector:
         return await with_retries(attempt)
 
     async def open_local(self, host: str) -> Link:
-        """Start the node side on this machine."""
         pythons = (sys.executable, *bootstrap.PYTHONS)
         wrapped, own = self.command(host), bootstrap.command(self.options.remote_python, pythons, self._boot)
         pipe = await ProcessPipe.run(wrapped if self.options.wrap else ["/bin/sh", "-c", own])

@@ -56,7 +56,6 @@ class Proxy:
         kill(self._process)
 
     async def wait_closed(self) -> None:
-        """Wait until the command is gone, a bounded time."""
         await wait_gone(self._process)
         self._reader.cancel()
         await asyncio.gather(self._reader, return_exceptions=True)
@@ -71,7 +70,6 @@ class Dialer:
         self._begun: dict[str, asyncio.Task[socket.socket]] = {}
 
     async def close(self) -> None:
-        """Release the threads and the connections that nobody took."""
         for task in self._begun.values():
             task.cancel()
         for result in await asyncio.gather(*self._begun.values(), return_exceptions=True):

@@ -259,7 +259,6 @@ class FramedLink(Link):
         return "lost" if ending.lost else "exit", f"{text}: {last}" if last else text
 
     def _beat(self) -> None:
-        """Send a heartbeat; the next one follows, as long as the link is not lost."""
         self._beats_sent += 1
         self._beats[self._beats_sent] = self._loop.time()
         self._beats.pop(self._beats_sent - _BEATS_KEPT, None)
@@ -278,7 +277,6 @@ class FramedLink(Link):
         self._beat_waits = False
 
     def _watch(self) -> None:
-        """Look whether the node side was heard, and send the next heartbeat."""
         tick, now = self._limits.heartbeat, self._loop.time()
         overslept = now - self._ticked - tick
         if overslept > tick:

@@ -25,7 +25,6 @@ from fabtui.transport.login_answers import LoginAnswers, LoginTurn
 from fabtui.transport.ssh_config import (
     Jump,
     NeedsOpenSSH,
-    OpenSSHReasons,
     PolicyOption,
     Resolver,
     SshSettings,
@@ -58,7 +57,6 @@ class Logins:
         notice: Callable[[str], None],
         answers: LoginAnswers,
         dialer: Dialer,
-        unfit: OpenSSHReasons,
     ) -> None:
         self._resolver = resolver
         self._policy = policy
@@ -70,7 +68,6 @@ class Logins:
         #: By the user and the keys of logins.
         self._trials: dict[tuple[str, tuple[str, ...], str | None], KeyTrial] = {}
         self._dialer = dialer
-        self._unfit = unfit
         self._jumps: dict[tuple[str, ...], _Jump] = {}
 
     async def close(self) -> None:
@@ -96,7 +93,7 @@ class Logins:
         return await with_retries(lambda: self._attempt(resolved, via))
 
     async def _check_fit(self, resolved: SshSettings) -> None:
-        reason = await self._unfit.reason(resolved)
+        reason = await self._resolver.why_openssh(resolved)
         if reason is None and common_algorithms(resolved) is None:
             reason = "the algorithms it chooses"
         if reason is not None:

@@ -50,14 +50,7 @@ def lookup_name(resolved: SshSettings) -> str:
     return host if resolved.port == 22 else f"[{host}]:{resolved.port}"
 
 
-@dataclass(slots=True)
-class _File:
-    state: _State
-    content: SSHKnownHosts | None
-
-
 def state_of(path: str | int) -> _State:
-    """Return what changes with a file, None if there is no file."""
     try:
         status = os.stat(path)
     except OSError:
@@ -99,7 +92,7 @@ class HostKeys:
         # thread to look up, so that only it changes what is kept; another to write, which may wait for a lock.
         self._looking = ThreadPoolExecutor(1, thread_name_prefix="known-hosts")
         self._writing = ThreadPoolExecutor(1, thread_name_prefix="new-host-keys")
-        self._files: dict[str, _File] = {}
+        self._files: dict[str, tuple[_State, SSHKnownHosts | None]] = {}
         self._known: dict[tuple[str, str, tuple[str, ...]], HostEntries] = {}
 
     async def known(self, resolved: SshSettings) -> HostEntries:
@@ -111,13 +104,13 @@ class HostKeys:
         for path in paths:
             # A file is read again when it changed: the user may mend it while we run.
             state = state_of(path)
-            if path not in self._files or self._files[path].state != state:
-                self._files[path] = _File(state, self._load(path, loop))
+            if path not in self._files or self._files[path][0] != state:
+                self._files[path] = state, self._load(path, loop)
                 self._known.clear()
         name, host = lookup_name(resolved), resolved.hostname.lower()
         key = (name, host, paths)
         if key not in self._known:
-            files = [(path, content) for path in paths if (content := self._files[path].content) is not None]
+            files = [(path, content) for path in paths if (content := self._files[path][1]) is not None]
             self._known[key] = match(files, name, "" if resolved.host_key_alias else host)
         return self._known[key]
 
@@ -144,11 +137,11 @@ class HostKeys:
         try:
             writing = loop.run_in_executor(self._writing, append, Path(path), line)
             before, after = await asyncio.wait_for(writing, 2 * _LOCK_PATIENCE)
-            file = self._files.get(path)
-            if file is not None and file.content is not None and file.state == before:
+            state, content = self._files.get(path, (None, None))
+            if content is not None and state == before:
                 # Only this line is new: no need to read a long file again for each new host.
-                file.content.load(line.decode("ascii"))
-                file.state = after
+                content.load(line.decode("ascii"))
+                self._files[path] = after, content
         except (OSError, TimeoutError) as error:
             reason = one_line(str(error) or "no lock in time", 200)
             self._notice(f"the new host key of {resolved.name} is not written to {path}: {reason}")

@@ -88,12 +88,9 @@ def srun_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]
 
 
 def srun_words(placement: Sequence[str], command: Sequence[str], wait: float) -> list[str]:
-    """Return the command line of a step on one node.
+    """Return the command line of a step on one node, which may take ``wait`` seconds to start.
 
-    Args:
-        placement: Job and node, ``("--jobid=12", "--nodelist=n060")``.
-        command: The command in words.
-        wait: Time (s) for the step to start.
+    ``placement`` selects job and node: ``("--jobid=12", "--nodelist=n060")``.
     """
     return _words([*placement, "--nodes=1", "--ntasks=1", "--input=0", "--quiet"], command, wait)
 
@@ -101,11 +98,7 @@ def srun_words(placement: Sequence[str], command: Sequence[str], wait: float) ->
 def tree_words(placement: Sequence[str], nodes: Sequence[str], command: Sequence[str], wait: float) -> list[str]:
     """Return the command line of a step with a task on each of several nodes; lines of errors have labels.
 
-    Args:
-        placement: Options that select the job, ``("--jobid=12",)``.
-        nodes: The nodes.
-        command: The command in words.
-        wait: Time (s) for the step to start.
+    ``placement`` selects the job: ``("--jobid=12",)``; ``wait`` is the time (s) for the step to start.
     """
     number = len(nodes)
     tasks = [f"--nodes={number}", f"--ntasks={number}", "--ntasks-per-node=1", "--input=none"]
@@ -204,8 +197,6 @@ VIA = (
 
 
 def explain_with(rules: Sequence[LauncherError], job: str) -> Explain:
-    """Return the function that converts an early end of a launcher to an error."""
-
     def explain(ending: Ending, banner: str, stderr: str) -> NodeUnreachable:
         printed = f"{stderr}\n{banner}"
         for rule in rules:
@@ -282,8 +273,6 @@ def classify_openssh(node: str, output: str) -> NodeUnreachable | None:
 
 
 def openssh_explainer(node: str) -> Explain:
-    """Return the function that converts an early end of ssh to an error."""
-
     def explain(ending: Ending, banner: str, stderr: str) -> NodeUnreachable:
         if ending.lost and (known := classify_openssh(node, stderr)) is not None:
             return known

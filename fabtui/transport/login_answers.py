@@ -28,8 +28,8 @@ class LoginQuestion:
     refused: bool = False  #: Whether the node has refused the answer before.
 
 
+#: Asks the user and returns an answer for each prompt, or None if there is none.
 Ask = Callable[[LoginQuestion], Awaitable[Sequence[str] | None]]
-"""Asks the user and returns an answer for each prompt, or None if there is none."""
 
 
 class LoginAnswers:
@@ -74,7 +74,6 @@ class LoginTurn:
 
     @property
     def asked(self) -> bool:
-        """Return True if the server has asked a question, for whose answer it waited."""
         return bool(self._tries)
 
     @property

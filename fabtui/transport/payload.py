@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 import fabtui_node
 from fabtui_node.protocol import encode_piece
+from fabtui_node.runtime.bootloader import TAKE
 
 ENTRY = "fabtui_node.runtime.supervisor"
 
@@ -32,8 +33,7 @@ FIRST = (
     "runtime.keeper",
     "runtime.streams",
     "protocol",
-    "runtime.reap",
-    "runtime.spawn",
+    "runtime.processes",
     "runtime.supervisor",
     "system.sessions",
     "parsers.base",
@@ -51,9 +51,6 @@ _FOLDER = Path(fabtui_node.__path__[0])
 
 #: Timeout (s) of the first stage for its payload.
 FIRST_STAGE = 30
-
-#: Exit status of the first stage if its payload does not begin as it was sent: the login has read a part of it.
-INPUT_TAKEN = 86
 
 PYTHONS = (
     "python3",
@@ -75,25 +72,8 @@ if sys.version_info<(3,8):
  os._exit(127)
 signal.alarm({FIRST_STAGE})
 """
-_TAKE = f"""\
-os.set_blocking(0,True)
-def take(n):
- got=bytes()
- while len(got)<n:
-  more=os.read(0,min(n-len(got),65536))
-  if more==bytes():os._exit(3)
-  got+=more
- return got
-try:size=int(take(8),16)
-except ValueError:os._exit({INPUT_TAKEN})
-payload=json.loads(zlib.decompress(take(size)).decode())
-space=dict(__name__="fabtui_node.runtime.bootloader")
-exec(compile(payload["modules"]["fabtui_node.runtime.bootloader"],"payload:fabtui_node/runtime/bootloader.py","exec"),space)
-space["start"](payload)
-"""
-
 #: The first stage on one line: csh ends a quoted word at a newline.
-BOOT = "exec(" + json.dumps(_NEWER + _TAKE) + ")"
+BOOT = "exec(" + json.dumps(_NEWER + TAKE) + ")"
 
 # The arguments are BOOT, the two texts below and interpreters to try; BOOT gets those that are left, should this one be
 # too old. The name of the shell is the beginning of its error messages. An exec that fails ends most shells
@@ -136,7 +116,7 @@ def calling_boot() -> str:
         FileNotFoundError: The installation is broken.
     """
     source = (_FOLDER / "runtime" / "call_back.py").read_text(encoding="utf-8")
-    return "exec(" + json.dumps(f"{_NEWER}exec({json.dumps(source)})\nconnect()\n{_TAKE}") + ")"
+    return "exec(" + json.dumps(f"{_NEWER}exec({json.dumps(source)})\nconnect()\n{TAKE}") + ")"
 
 
 def first_modules() -> dict[str, str]:
@@ -211,22 +191,23 @@ class Cargo:
         self._entry = entry
         self._modules = modules
         self._more = more
-        self._payload: asyncio.Task[Payload] | None = None
-        self._parts: dict[Part, asyncio.Task[list[bytes]]] = {}
+        #: Under None the payload.
+        self._tasks: dict[Part | None, asyncio.Task[Any]] = {}
 
-    def begin(self) -> asyncio.Task[Payload]:
-        """Begin to pack the payload, in a thread, as it reads files; one task for all links."""
-        if self._payload is None:
-            self._payload = asyncio.create_task(asyncio.to_thread(self._pack_first))
-        return self._payload
+    def begin(self, part: Part | None = None) -> asyncio.Task[Any]:
+        """Begin to pack the payload or a part, in a thread, as it reads files; one task for all links."""
+        if part not in self._tasks:
+            pack = self._pack_first if part is None else functools.partial(self._pack_part, part)
+            self._tasks[part] = asyncio.create_task(asyncio.to_thread(pack))
+        return self._tasks[part]
 
     async def payload(self, config: Mapping[str, Any]) -> bytes:
         """Return the payload of one node. Raises `OSError` if the installation is broken."""
-        first = await asyncio.shield(self.begin())
+        first: Payload = await asyncio.shield(self.begin())
         if self._modules is None:
             # While the node starts: it asks for them as soon as it has.
             for part in PARTS:
-                self._pack(part)
+                self.begin(part)
         return first.packed(config, self._entry)
 
     def needed_by(self, kind: str) -> Part | None:
@@ -235,12 +216,8 @@ class Cargo:
 
     async def pieces(self, part: Part) -> list[bytes]:
         """Return the frames of a part. Raises `OSError` if the installation is broken."""
-        return await asyncio.shield(self._pack(part))
-
-    def _pack(self, part: Part) -> asyncio.Task[list[bytes]]:
-        if part not in self._parts:
-            self._parts[part] = asyncio.create_task(asyncio.to_thread(self._pack_part, part))
-        return self._parts[part]
+        pieces: list[bytes] = await asyncio.shield(self.begin(part))
+        return pieces
 
     def _pack_first(self) -> Payload:
         return Payload(first_modules() if self._modules is None else self._modules)
@@ -253,7 +230,6 @@ class Cargo:
         return [encode_piece(packed[start : start + PIECE], start == starts[-1]) for start in starts]
 
     async def close(self) -> None:
-        tasks: list[asyncio.Task[Any]] = [*self._parts.values(), *([self._payload] if self._payload else [])]
-        for task in tasks:
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)

@@ -61,11 +61,8 @@ TRANSPORTS: dict[str, TransportSpec] = {
 def command_on_node(options: Mapping[str, Any], node: str, command: str, backend: str = "") -> str:
     """Return the command line that runs a command on a node by hand, in the terms of the session's transport.
 
-    Args:
-        options: The session's options, as recorded.
-        node: The node.
-        command: The command as typed on the node.
-        backend: How the node was reached, if known: a session may fall back to srun.
+    ``options`` are the session's, as recorded; ``backend`` is how the node was reached, if known: a session may fall
+    back to srun.
     """
     name = backend if backend in ("srun", "via") else str(options.get("transport", ""))
     quoted = shlex.quote(node)

@@ -18,7 +18,7 @@ import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from fabtui.sanitize import last_line, one_line
 from fabtui.transport.byte_pipe import output_of
@@ -252,6 +252,7 @@ class Resolver:
         self._slots = asyncio.Semaphore(_PARALLEL)
         self._cache: dict[tuple[str, str | None, int | None], asyncio.Task[SshSettings]] = {}
         self._baseline: asyncio.Task[dict[str, str]] | None = None
+        self._tickets: asyncio.Task[bool] | None = None
         self.ssh = shutil.which("ssh")
 
     async def resolve(self, host: str, user: str | None = None, port: int | None = None) -> SshSettings:
@@ -269,10 +270,25 @@ class Resolver:
         # Shielded: a caller that gives up must not cancel the result for the others.
         return await asyncio.shield(task)
 
+    async def why_openssh(self, resolved: SshSettings) -> str | None:
+        """Return the setting of a host for which it needs OpenSSH, None if there is none."""
+        setting = unsupported_setting(resolved)
+        if setting is not None:
+            return setting
+        # Many distributions switch it on for everybody: it counts where there is a ticket to log in with.
+        if resolved.settings.get("gssapiauthentication") == "yes":
+            if self._tickets is None:
+                self._tickets = asyncio.create_task(have_tickets())
+            if await asyncio.shield(self._tickets):
+                return "GSSAPIAuthentication (Kerberos)"
+        path = resolved.settings.get("controlpath", "none")
+        if path != "none" and await asyncio.to_thread(live_master, path):
+            return "a shared connection (ControlMaster)"
+        return None
+
     async def close(self) -> None:
-        tasks: list[asyncio.Task[object]] = [*self._cache.values()]
-        if self._baseline is not None:
-            tasks.append(self._baseline)
+        others = (self._baseline, self._tickets)
+        tasks: list[asyncio.Task[Any]] = [*self._cache.values(), *filter(None, others)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -314,7 +330,6 @@ class Resolver:
 
 
 def no_ssh() -> NodeUnreachable:
-    """Return the error for a machine without OpenSSH."""
     hint = "install openssh-client, or pass --via or --transport srun"
     return NodeUnreachable("local", "there is no ssh program on this machine to read the ssh configuration", hint)
 
@@ -343,28 +358,6 @@ def live_master(path: str) -> bool:
 
 class NeedsOpenSSH(Exception):
     """asyncssh cannot reach this host; the text is the reason."""
-
-
-class OpenSSHReasons:
-    """Finds the hosts that need OpenSSH."""
-
-    _tickets: asyncio.Task[bool] | None = None
-
-    async def reason(self, resolved: SshSettings) -> str | None:
-        """Return the unsupported setting of a host, None if there is none."""
-        setting = unsupported_setting(resolved)
-        if setting is not None:
-            return setting
-        # Many distributions switch it on for everybody: it counts where there is a ticket to log in with.
-        if resolved.settings.get("gssapiauthentication") == "yes":
-            if self._tickets is None:
-                self._tickets = asyncio.create_task(have_tickets())
-            if await asyncio.shield(self._tickets):
-                return "GSSAPIAuthentication (Kerberos)"
-        path = resolved.settings.get("controlpath", "none")
-        if path != "none" and await asyncio.to_thread(live_master, path):
-            return "a shared connection (ControlMaster)"
-        return None
 
 
 async def have_tickets() -> bool:

@@ -54,11 +54,8 @@ _RANGE = re.compile(rb"SrunPortRange\s*=\s*(\d{1,5})-(\d{1,5})")
 class CalledPipe(BytePipe):
     """A connection that a task of a step made, and what srun reports of the task.
 
-    Args:
-        reader: The stream from the node.
-        writer: The stream to the node.
-        errors: Returns the next output on standard error of the task, none at its end.
-        how_it_ended: Returns how the task ended, waiting a bounded time.
+    ``errors`` returns the next output on standard error of the task, none at its end; ``how_it_ended`` waits a bounded
+    time.
     """
 
     def __init__(
@@ -111,11 +108,7 @@ class StepGroup:
     """A step on several nodes.
 
     srun ends the whole step when it cannot launch the task of one node, up to tens of seconds later. Until all tasks
-    have been launched, nobody gets a connection.
-
-    Args:
-        job: The job, for hints.
-        nodes: The nodes.
+    have been launched, nobody gets a connection. ``job`` is for hints.
     """
 
     def __init__(self, job: str, nodes: Sequence[str]) -> None:
@@ -132,8 +125,8 @@ class StepGroup:
         self._launched: set[str] = set()
         self._failed: dict[str, NodeUnreachable | None] = {}
         self._statuses: dict[str, str] = {}
-        self._changed = asyncio.Condition()
         self._over = False
+        self._changed = asyncio.Event()
 
     async def start(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start srun. Raises `OSError` if that fails."""
@@ -169,7 +162,7 @@ class StepGroup:
                 raise problem
         return {**self._failed} or dict.fromkeys(everyone - self._launched)
 
-    async def take(self, node: str, task: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    def take(self, node: str, task: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Take the connection of a task; return False if its node does not wait for one."""
         future = self.waiting.get(node)
         if future is None or future.done():
@@ -180,14 +173,14 @@ class StepGroup:
             return b"" if self._over and printed.empty() else await printed.get()
 
         future.set_result(CalledPipe(reader, writer, errors, lambda: self._ending(node)))
-        async with self._changed:
-            self._launched.add(node)
-            self._changed.notify_all()
+        self._launched.add(node)
+        self._changed.set()
         return True
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        async with self._changed:
-            await self._changed.wait_for(condition)
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait()
 
     async def _read(self, stderr: asyncio.StreamReader | None) -> None:
         assert stderr is not None
@@ -198,13 +191,10 @@ class StepGroup:
                 line = await stderr.read(error.consumed)
             except asyncio.IncompleteReadError as error:
                 line = error.partial
-            text = clean(line).strip()
-            async with self._changed:
-                self._understand(text)
-                self._changed.notify_all()
-        async with self._changed:
-            self._over = True
-            self._changed.notify_all()
+            self._understand(clean(line).strip())
+            self._changed.set()
+        self._over = True
+        self._changed.set()
         for queue in self._printed.values():
             queue.put_nowait(b"")
 
@@ -288,13 +278,8 @@ Batch = Mapping[str, asyncio.Future[CalledPipe | None]]
 class StepTree:
     """Starts node sides on nodes of a job, as many by one srun as are asked for at the same time.
 
-    Args:
-        job: The job, for hints.
-        placements: Options of srun that select the job and the node, by node.
-        python: The interpreter on the nodes, or None to search for one.
-        wait: Time (s) for a step to start, and again for its tasks.
-        start: Time (s) for a task to connect after that.
-        notify: Receives a line for the user.
+    ``job`` is for hints; ``placements`` are options of srun that select job and node, by node. A step has ``wait``
+    seconds to start, its tasks again, and each then ``start`` to connect. ``notify`` receives a line for the user.
     """
 
     def __init__(
@@ -434,7 +419,7 @@ class StepTree:
                 shown = await _line(reader)
                 known = hmac.compare_digest(shown, proof(self._secret, "node", greeting, nonce))
         group = self._groups.get(number) if known else None
-        if group is None or not await group.take(node, task, reader, writer):
+        if group is None or not group.take(node, task, reader, writer):
             writer.transport.abort()
 
     async def close(self) -> None:

@@ -156,19 +156,6 @@ def loads(body: bytes) -> Any:
     return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
 
 
-def _may_be_deep(body: bytes) -> bool:
-    """Return False if values are nested less than ``MAX_DEPTH`` deep."""
-    if body.count(b"{") + body.count(b"[") < MAX_DEPTH:
-        return False
-    brackets = body.translate(None, _NO_BRACKETS)
-    for _ in range(MAX_DEPTH):
-        inner = brackets.replace(b"{}", b"").replace(b"[]", b"")
-        if len(inner) == len(brackets):
-            break
-        brackets = inner
-    return bool(brackets)
-
-
 def decode(body: bytes, parse: Callable[[bytes], Any] = loads) -> Message:
     """Return the message of a frame; raise if it is not a JSON object, nests too deep or has a number out of range.
 
@@ -180,10 +167,7 @@ def decode(body: bytes, parse: Callable[[bytes], Any] = loads) -> Message:
         raise ProtocolError("not a frame: %s" % str(error)[:200]) from None
     if not isinstance(value, dict):
         raise ProtocolError("not an object: %s" % type(value).__name__)
-    # Walking through all values takes longer than parsing them.
-    digits = body.translate(_DIGITS)
-    if _may_be_deep(body) or any(huge in digits for huge in _MAY_BE_HUGE):
-        _check(value)
+    _check(value)
     return value
 
 

@@ -86,7 +86,7 @@ _CALLS = {
 _IN_CALL = re.compile(rf"\bre\.(?:{'|'.join(_CALLS)})\(")
 #: Patterns that are made where they are used: of names that are escaped, of the user's own files, or of other patterns.
 _MADE = {
-    "fabtui.config.edit",
+    "fabtui.config.file",
     "fabtui.importers.formats.collective_tables",
     "fabtui.importers.formats.slurm",
     "fabtui.importers.result",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fabtui_node.runtime import reap
+from fabtui_node.runtime import processes
 from tests.wire.nodeside import NodeSide, living, wait_until
 
 REGISTRY = """
@@ -103,7 +103,7 @@ def spawn_rank_host(node: NodeSide, **fields: Any) -> dict[str, Any]:
 
 
 def keeper_of(pid: int) -> int:
-    (child,) = (found for found, (parent, _) in reap.process_table().items() if parent == pid)
+    (child,) = (found for found, (parent, _) in processes.process_table().items() if parent == pid)
     return child
 
 

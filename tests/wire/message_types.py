@@ -1,15 +1,10 @@
-"""Types of the messages that a node sends, and the check of a message against its type.
-
-The reports of tests are declared where the node makes them, in ``fabtui_node.ranks.base``.
-"""
+"""Types of the messages that a node sends, and the check of a message against its type."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import UnionType
 from typing import Any, TypedDict, Union, get_args, get_origin, get_type_hints
-
-from fabtui_node.ranks.base import PairReport, ReducedReport, WorldReport, WorldRows
 
 #: A value of a probe, or its arguments.
 Value = dict[str, Any]
@@ -137,6 +132,82 @@ class ReachReport(TypedDict):
     seconds: float
     error: str | None
     error_kind: str | None
+
+
+class Times(TypedDict):
+    """Durations (s) of single messages."""
+
+    count: int
+    min: float
+    median: float
+    p99: float
+    max: float
+
+
+class ReportVerdict(TypedDict):
+    """Part of every report on a test; ``phase`` is connect, transfer or verify."""
+
+    op: str
+    id: int
+    ok: bool
+    timeout: bool
+    phase: str
+    error: str | None
+    error_kind: str | None
+    raw: str | None
+
+
+class PairReport(ReportVerdict):
+    """``side``: one direction of a pair, as seen by its source or destination (``role``)."""
+
+    src: int
+    dst: int
+    role: str
+    made: bool
+    bytes: int
+    rate: float | None
+    latency: float | None
+    times: Times | None
+    transport: str | None
+    src_addr: str | None
+    dst_addr: str | None
+    both_rate: float | None
+    held: int | None
+
+
+class ReducedReport(ReportVerdict):
+    """``reduced``: one size of a collective at one rank."""
+
+    rank: int
+    kind: str
+    bytes: int
+    sent: int | None
+    seconds: float | None
+    fastest: float | None
+    wrong: int
+    transport: str | None
+    algorithm: str | None
+    rings: list[list[int]]
+
+
+class WorldRows(TypedDict):
+    """``rows``: transfers of one rank within the world's communicator, while others are in progress."""
+
+    op: str
+    id: int
+    rank: int
+    channels: int | None
+    rows: list[list[Any]]
+
+
+class WorldReport(ReportVerdict):
+    """``worlded``: the transfers of one rank that were not reported as ``rows``."""
+
+    rank: int
+    seconds: dict[str, float | None]
+    channels: int | None
+    at: list[int] | None
+    rows: list[list[Any]]
 
 
 class RestedReport(TypedDict):

@@ -17,7 +17,7 @@ import pytest
 
 from fabtui.transport import payload
 from fabtui_node import protocol
-from fabtui_node.runtime import reap
+from fabtui_node.runtime import processes
 from fabtui_node.runtime.bootloader import BOOT
 from tests.wire.doubles import EXTRA, probe, spawn_rank_host
 from tests.wire.nodeside import NodeSide, living, modules, wait_gone, wait_until
@@ -104,7 +104,7 @@ def test_processes_of_a_dead_worker_are_ended(node: NodeSide) -> None:
     node.send(probe(1, "leaves"))
     value = node.expect("result")["value"]
     os.kill(value["worker"], signal.SIGKILL)
-    wait_until(lambda: reap.read_stat(value["pid"]) is None, 8, "the child of the worker lives on")
+    wait_until(lambda: processes.read_stat(value["pid"]) is None, 8, "the child of the worker lives on")
     node.send({"t": "hb", "n": 1})
     assert node.expect("hb")["n"] == 1
 
@@ -354,8 +354,8 @@ def test_controller_that_does_not_read_gets_back_pressure_then_everything() -> N
 
 def test_a_node_without_room_for_processes_reports_it() -> None:
     full = "\n\ndef full(*a, **k):\n    raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
-    spawning = modules()["fabtui_node.runtime.spawn"] + full + "start = full\n"
-    node = NodeSide({**EXTRA, "fabtui_node.runtime.spawn": spawning})
+    spawning = modules()["fabtui_node.runtime.processes"] + full + "start = full\n"
+    node = NodeSide({**EXTRA, "fabtui_node.runtime.processes": spawning})
     node.listen()
     try:
         node.send({"t": "spawn", "argv": None, "env": {}, "config": {}})

@@ -6,8 +6,17 @@ import argparse
 import os
 import sys
 
-from fabtui.config.edit import setting_named, value_of, write_settings
-from fabtui.config.file import ConfigFile, Problem, config_path, read_config, settings_in_effect, source_of
+from fabtui.config.file import (
+    ConfigFile,
+    Problem,
+    config_path,
+    read_config,
+    setting_named,
+    settings_in_effect,
+    source_of,
+    value_of,
+    write_settings,
+)
 from fabtui.errors import InputError
 from fabtui.presentation.wrapping import aligned
 from fabtui.sanitize import one_line

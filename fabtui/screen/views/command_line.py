@@ -23,8 +23,7 @@ from textual.screen import ModalScreen, Screen
 from textual.suggester import Suggester
 from textual.widgets import Input
 
-from fabtui.config.edit import setting_named
-from fabtui.config.file import DEFAULT
+from fabtui.config.file import DEFAULT, setting_named
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable
 from fabtui.paths import user_path

@@ -9,8 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.content import Content
 
-from fabtui.config.edit import setting_named
-from fabtui.config.file import DEFAULT, ConfigFile, config_path, default_text, settings_in_effect
+from fabtui.config.file import DEFAULT, ConfigFile, config_path, default_text, setting_named, settings_in_effect
 from fabtui.config.options import settings
 from fabtui.errors import InputError
 from fabtui.presentation.wording import MUTED

@@ -13,7 +13,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fabtui.model.schedule import Pair
@@ -43,6 +42,10 @@ GROUP = -1
 MOST = 16
 #: Minimum size of a communicator: other processes may have freed memory while it was measured.
 LEAST = 28 * MIB
+#: Names of GPUs that need no more than `NODE_CTAS` for the rate of their links: NVLink 4. Faster links may need more.
+HOPPER = ("H100", "H200", "H800", "H20")
+#: Deadline (s) of the release of communicators; rank hosts that miss it are ended.
+RELEASE_DEADLINE = 20.0
 
 
 def bound(largest: int) -> int:
@@ -70,29 +73,17 @@ class Released(NamedTuple):
     groups: bool
 
 
-_NOTHING: Mapping[int, int] = MappingProxyType({})
-
-
 @dataclass(slots=True)
 class _Kept:
-    sizes: tuple[int, ...]  #: Bytes at each end, -1 at one that is lost; equal ones are one object: there are many.
+    sizes: tuple[int, ...]  #: Bytes at each end, -1 at one that is lost.
     used: float
     earlier: Mapping[int, int]  #: Bytes of an earlier one at each end that broke, and was not released yet.
     ranks: tuple[int, ...] = ()  #: Ends of a group; those of a pair are in its key.
     broken: bool = False  #: Whether a test of it failed, or an end is lost; the next release gives its memory back.
 
 
-@functools.lru_cache(1024)
-def _shared(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    return sizes
-
-
 class CommunicatorPool:
-    """The communicators that ranks keep, as far as the controller knows.
-
-    Args:
-        clock: Returns the time.
-    """
+    """The communicators that ranks keep, as far as the controller knows."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -103,8 +94,6 @@ class CommunicatorPool:
         self._count: defaultdict[int, int] = defaultdict(int)
         self._largest = 0
         self._capacity = bound(0)
-        #: Endpoints without room for one more, by its number of CTAs; kept, as there may be tens of thousands.
-        self._full: dict[int, set[int]] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -113,34 +102,24 @@ class CommunicatorPool:
         """Set the size of the largest message, whose buffers are part of the bound."""
         self._largest = largest
         self._capacity = max(0, bound(largest) - BUFFERS * largest)
-        self._full.clear()
 
     def held(self, end: int) -> int:
-        """Return the bytes of the communicators at an endpoint."""
         return self._used[end]
 
     def has(self, key: CommunicatorKey) -> bool:
-        """Return True if a communicator is kept."""
         kept = self._kept.get(key)
         return kept is not None and not kept.broken
 
     def fits(self, key: CommunicatorKey) -> bool:
-        """Return True if the test of a pair may begin."""
         return self.has(key) or not any(self._is_full(end, key.ctas) for end in key[:2])
 
     def full(self, ctas: int) -> Set[int]:
-        """Return the endpoints that have no room for one more communicator; it changes with the pool."""
-        found = self._full.get(ctas)
-        if found is None:
-            found = self._full[ctas] = {end for end in self._used if self._is_full(end, ctas)}
-        return found
+        return {end for end in self._used if self._is_full(end, ctas)}
 
     def _count_in(self, end: int, size: int, number: int = 0) -> None:
         """Count bytes and communicators in at an endpoint, or out."""
         self._used[end] += size
         self._count[end] += number
-        for ctas, full in self._full.items():
-            (full.add if self._is_full(end, ctas) else full.discard)(end)
 
     def _is_full(self, end: int, ctas: int) -> bool:
         # One to make, and a second one if a direction fails in the first.
@@ -163,10 +142,10 @@ class CommunicatorPool:
         now = {end: processes.get(end, 0) for end in held}
         self._lose(end for end, process in now.items() if self._processes.get(end, process) != process)
         self._processes |= now
-        earlier = self._held_by(key) if key in self._kept else _NOTHING
+        earlier = self._held_by(key) if key in self._kept else {}
         for end, size in held.items():
             self._count_in(end, size, end not in earlier)
-        sizes = _shared(tuple(size + earlier.get(end, 0) for end, size in held.items()))
+        sizes = tuple(size + earlier.get(end, 0) for end, size in held.items())
         # The last one in the order of use.
         self._kept.pop(key, None)
         self._kept[key] = _Kept(sizes, self._clock(), earlier, tuple(held) if key[0] == GROUP else ())
@@ -185,12 +164,12 @@ class CommunicatorPool:
             if size != before:
                 self._count_in(end, size - before)
                 a, b = kept.sizes
-                kept.sizes = _shared((size, b) if end == key.a else (a, size))
+                kept.sizes = (size, b) if end == key.a else (a, size)
 
     def failed(self, key: CommunicatorKey, *, midway: bool = False) -> None:
         """Note that a test failed: both ends close the communicator, as far as they can.
 
-        One that failed ``midway`` in a transfer may still write to its buffer: the next test has a new one.
+        One that failed ``midway`` in a transfer may still write to its buffer: the next test has a different one.
         """
         if (kept := self._kept.get(key)) is None:
             return
@@ -198,7 +177,7 @@ class CommunicatorPool:
         for end in self._held_by(key) if midway else ():
             self._count_in(end, self._largest)
         if midway:
-            kept.sizes = _shared(tuple(size + self._largest if size >= 0 else size for size in kept.sizes))
+            kept.sizes = tuple(size + self._largest if size >= 0 else size for size in kept.sizes)
 
     def _forget(self, key: tuple[int, ...]) -> None:
         for end, size in self._held_by(key).items():
@@ -211,7 +190,6 @@ class CommunicatorPool:
         self._processes.clear()
         self._used.clear()
         self._count.clear()
-        self._full.clear()
 
     def needs_of(self, wanted: Iterable[CommunicatorKey]) -> dict[int, int]:
         """Return how much room each endpoint needs for the tests of pairs."""
@@ -234,8 +212,8 @@ class CommunicatorPool:
         """
         self.lose(processes)
         broken = [key for key, kept in self._kept.items() if kept.broken]
-        for found in broken:
-            self._forget(found)
+        for key in broken:
+            self._forget(key)
         # An end that the other one did not meet, or that is left of two, may have kept its half.
         links = [(CommunicatorKey(*key), True) for key in broken if key[0] != GROUP]
 
@@ -278,12 +256,6 @@ class CommunicatorPool:
             del self._processes[end]
 
 
-#: Names of GPUs that need no more than `NODE_CTAS` for the rate of their links: NVLink 4. Faster links may need more.
-HOPPER = ("H100", "H200", "H800", "H20")
-#: Deadline (s) of the release of communicators; rank hosts that miss it are ended.
-RELEASE_DEADLINE = 20.0
-
-
 @functools.cache
 def _is_hopper(name: str) -> bool:
     return any(part in name for part in HOPPER)
@@ -302,7 +274,6 @@ class CommunicatorCache:
 
     @property
     def on(self) -> bool:
-        """Return True if the ranks use GPUs."""
         # All have the same engine.
         host = next(iter(self._context.hosts.values()), None)
         return host is not None and host.engine.name == "nccl"
@@ -316,7 +287,6 @@ class CommunicatorCache:
         return CommunicatorKey(low, high, NODE_CTAS if limited else 0)
 
     def reuses(self, keys: Iterable[CommunicatorKey]) -> bool:
-        """Return True if any of some communicators is kept."""
         return len(self.pool) > 0 and any(self.pool.has(key) for key in keys)
 
     def full(self, *, ctas: int = 0) -> Set[int]:
@@ -324,11 +294,9 @@ class CommunicatorCache:
         return self.pool.full(ctas) if self.on else frozenset()
 
     def fits(self, key: CommunicatorKey) -> bool:
-        """Return True if the test of a pair may begin."""
         return not self.on or self.pool.fits(key)
 
     def begin(self, key: CommunicatorKey) -> None:
-        """Note that the test of a pair begins."""
         if self.on:
             hosts = {end: self._context.host_of(end) for end in key[:2]}
             self.pool.begin(key, {end: host.process for end, host in hosts.items()})
@@ -338,11 +306,7 @@ class CommunicatorCache:
         if isinstance(held, int) and not isinstance(held, bool) and 0 <= held <= 8 * ESTIMATES[0]:
             self.pool.measured(key, end, held)
 
-    def failed(self, key: CommunicatorKey, *, midway: bool) -> None:
-        self.pool.failed(key, midway=midway)
-
     def lose(self) -> None:
-        """Forget what rank hosts held that have ended."""
         self.pool.lose(self._processes())
 
     def _processes(self) -> dict[int, int]:

@@ -266,9 +266,6 @@ class PairSweep:
     def _key(self, a: int, b: int) -> CommunicatorKey:
         return self._kept.key(a, b, unlimited=self._unlimited)
 
-    def _fits(self, a: int, b: int) -> bool:
-        return self._kept.fits(self._key(a, b))
-
     def _busy_nodes(self) -> set[str]:
         return {node for pair in self._running.values() for node in pair.nodes}
 
@@ -285,7 +282,7 @@ class PairSweep:
             full = frozenset()
         elif full:
             held |= self._kept.full(ctas=NODE_CTAS)
-        for a, b in self._dispatcher.take(held, self._fits, full):
+        for a, b in self._dispatcher.take(held, lambda a, b: self._kept.fits(self._key(a, b)), full):
             ends = self._context.endpoints
             pair = _Running(self._context.begin((a, b)), ends[a], ends[b], time.monotonic(), self._key(a, b))
             self._running[pair.number] = pair
@@ -372,35 +369,33 @@ class PairSweep:
         if not passed:
             self.bad_since.setdefault(pair.ends, now)
         attempts = self._context.attempt("p2p", *names)
-        found = direction(*names, src_side, dst_side, time=now, how=how, attempts=attempts, asked=asked, ctas=ctas)
+        rows = direction(*names, src_side, dst_side, time=now, how=how, attempts=attempts, asked=asked, ctas=ctas)
         # The result has them; the other direction may take long.
         src_side.raw = dst_side.raw = None
-        if ctas is not None and self._context.pump.model.results.was_slow(found[0]):
+        if ctas is not None and self._context.pump.model.results.was_slow(rows[0]):
             # It may be slow because of that: it is tested once more, and only that result counts.
             self.limited.add(pair.key[:2])
             text = f"{' > '.join(names)} is slow with at most {ctas} CTAs: tested again with NCCL's default number"
-            self._context.pump.log("info", f"{text} ({found[0].value:.3g} {found[0].unit})")
-        elif self._doubts and found[0].verdict in (Verdict.FAILED, Verdict.TIMEOUT) and self._are_there(src, dst):
+            self._context.pump.log("info", f"{text} ({rows[0].value:.3g} {rows[0].unit})")
+        elif self._doubts and rows[0].verdict in (Verdict.FAILED, Verdict.TIMEOUT) and self._are_there(src, dst):
             self.doubted.add(pair.key[:2])
         else:
-            self._found += found
+            self._found += rows
             if len(self._found) >= _TOGETHER:
                 self._report_found()
 
     def _are_there(self, *ends: int) -> bool:
-        """Return True if no node of some endpoints was lost."""
         return all(self._context.host_of(end).client.lost is None for end in ends)
 
     def _report_found(self) -> None:
-        """Emit what was found in the reports that came at once."""
-        found, self._found = self._found, []
-        self._context.report(found)
+        self._context.report(self._found)
+        self._found = []
 
     def _end(self, pair: _Running) -> None:
         del self._running[pair.number]
         if pair.void is not None or not all(side.ok for side in pair.sides.values()):
             midway = any(side.timeout and side.phase == "transfer" for side in pair.sides.values())
-            self._kept.failed(pair.key, midway=pair.void is not None or midway)
+            self._kept.pool.failed(pair.key, midway=pair.void is not None or midway)
         self._dispatcher.done(pair.a.number, pair.b.number)
         self._context.forget(pair.number)
         if self._alone:
@@ -473,7 +468,6 @@ class PairSweep:
             self._ended.append(asyncio.ensure_future(host.leave_down()))
 
     def _needed(self, node: str) -> bool:
-        """Return True if a node takes part in a remaining test."""
         if self._context.lasting or self._dispatcher.wants(node):
             return True
         again = [pair.ends for pair in self._running.values() if pair.void is not None or pair.not_begun is not None]

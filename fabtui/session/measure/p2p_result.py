@@ -39,7 +39,7 @@ class _Times(msgspec.Struct, omit_defaults=True):
 
 
 class Side(msgspec.Struct):
-    """A `PairReport` of one side of a direction as it is read, or its replacement where there is none."""
+    """The report (``side``) of one side of a direction as it is read, or its replacement where there is none."""
 
     ok: bool = False
     timeout: bool = False
@@ -60,7 +60,6 @@ class Side(msgspec.Struct):
 
     @property
     def is_consequence(self) -> bool:
-        """Return True if the error only follows from the error of the other side."""
         return self.kind in CONSEQUENCES
 
     @classmethod
@@ -197,7 +196,7 @@ def direction(
     extra = _extra(dst_side, asked, kind)
     if ctas is not None:
         extra["ctas"] = ctas
-    found = [
+    rows = [
         Measurement(
             Layer.P2P,
             src,
@@ -220,7 +219,7 @@ def direction(
     latency = src_side.latency if src_side.latency is not None else dst_side.latency
     if verdict is Verdict.OK and latency is not None:
         how, value = f"{how}; half of the median round trip of 8 bytes", latency * 1e6
-        found.append(
+        rows.append(
             Measurement(Layer.LATENCY, src, dst, verdict, value, "us", 8, time, how, transport, *addresses, attempts)
         )
-    return found
+    return rows

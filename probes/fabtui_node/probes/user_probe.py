@@ -19,7 +19,7 @@ import types
 from typing import Any, Dict, List, Optional
 
 from fabtui_node.registry import ProbeSpec
-from fabtui_node.runtime import reap, spawn
+from fabtui_node.runtime import processes
 
 PACKAGE = "fabtui_own"
 #: How the package was called before; probes of users may still import it.
@@ -140,8 +140,8 @@ def _child(end: int, parent: int, name: str, args: Dict[str, Any], deadline: flo
     """Run the probe in this process, a fork, send its result, and exit."""
     try:
         os.setsid()
-        reap.die_with_parent(parent)
-        spawn.close_others([end])
+        processes.die_with_parent(parent)
+        processes.close_others([end])
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
         most = _MOST_MEMORY if hard == resource.RLIM_INFINITY else min(_MOST_MEMORY, hard)
         resource.setrlimit(resource.RLIMIT_AS, (most, hard))

@@ -1,20 +1,26 @@
-"""Tasks, failures, results and reports, common to engines and tests."""
+"""Tasks and failures, common to engines and tests, and the controller's key-value store, through which ranks meet."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import itertools
 import json
 import os
 import signal
 import statistics
+import threading
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, TypedDict
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence
 
 from fabtui_node import protocol
-from fabtui_node.protocol import ErrorKind
-from fabtui_node.ranks.controller_channel import Cancelled, Message, Store, StoreError, StoreTimeout
+from fabtui_node.protocol import ErrorKind, Message
+from fabtui_node.runtime.streams import Channel
 
 CONNECT, TRANSFER, VERIFY = "connect", "transfer", "verify"
 MAX_TEXT = 4000
+#: Seconds past a request's own timeout after which the store stops waiting for an answer.
+GRACE = 2.0
 
 
 class Failed(Exception):
@@ -41,110 +47,12 @@ class Failed(Exception):
 
 Fault = NamedTuple("Fault", [("src", int), ("dst", int), ("kind", str), ("rate", Optional[float])])
 
+#: A rank: its number, index on the node, UUID of its GPU, and data address if it differs from the rank host's.
 Rank = NamedTuple("Rank", [("rank", int), ("index", int), ("uuid", Optional[str]), ("address", Optional[str])])
-"""A rank: its number, index on the node, UUID of its GPU, and data address if it differs from the rank host's."""
 
 
-class Times(TypedDict):
-    """Duration (s) of single messages."""
-
-    count: int
-    min: float
-    median: float
-    p99: float
-    max: float
-
-
-class ReportVerdict(TypedDict):
-    """Part of every report on a test."""
-
-    ok: bool
-    timeout: bool
-    phase: str
-    error: Optional[str]
-    error_kind: Optional[str]
-    raw: Optional[str]
-
-
-class TransferResult(TypedDict):
-    """One direction of a pair, as measured at one end.
-
-    ``bytes`` is the size of one message as sent. The receiving end has the rate (bytes per second), the durations of
-    timed messages, and the transport that the sending end reported; the sending end has the latency (s).
-    """
-
-    bytes: int
-    rate: Optional[float]
-    latency: Optional[float]
-    times: Optional[Times]
-    transport: Optional[str]
-
-
-class PairReport(ReportVerdict, TransferResult):
-    """``side``: one direction of a pair, as seen by its source or destination (``role``).
-
-    ``made`` is True for a fault that the lab injected. ``both_rate`` is the rate while both directions are tested.
-    ``held`` is by how much the free memory of the GPU fell since before the pair connected, without what messages take;
-    None where an earlier connection was used.
-    """
-
-    op: str
-    id: int
-    src: int
-    dst: int
-    role: str
-    made: bool
-    src_addr: Optional[str]
-    dst_addr: Optional[str]
-    both_rate: Optional[float]
-    held: Optional[int]
-
-
-class ReducedReport(ReportVerdict):
-    """``reduced``: one size of a collective at one rank; ``sent`` is the size as sent, ``wrong`` counts values."""
-
-    op: str
-    id: int
-    rank: int
-    kind: str
-    bytes: int
-    sent: Optional[int]
-    seconds: Optional[float]
-    fastest: Optional[float]
-    wrong: int
-    transport: Optional[str]
-    algorithm: Optional[str]
-    rings: List[List[int]]
-
-
-class WorldRows(TypedDict):
-    """``rows``: transfers of one rank within the world's communicator, while others are in progress."""
-
-    op: str
-    id: int
-    rank: int
-    channels: Optional[int]
-    rows: List[List[Any]]
-
-
-class WorldReport(ReportVerdict):
-    """``worlded``: the transfers of one rank within the world's communicator, without those reported as ``rows``.
-
-    A row is ``[src, dst, bytes, bytes per second, ok, error, transport, error kind]``, at the destination. ``at`` is
-    the transfer in progress when the test ended early.
-    """
-
-    op: str
-    id: int
-    rank: int
-    seconds: Dict[str, Optional[float]]
-    channels: Optional[int]
-    at: Optional[List[int]]
-    rows: List[List[Any]]
-
-
-def verdict(failed: Optional[Failed]) -> ReportVerdict:
-    """Return the verdict of a test that failed, or passed with None."""
+def verdict(failed: Optional[Failed]) -> Message:
+    """Return the verdict in every report on a test; None: it passed."""
     if failed is None:
         return {"ok": True, "timeout": False, "phase": TRANSFER, "error": None, "error_kind": None, "raw": None}
     return {
@@ -157,18 +65,6 @@ def verdict(failed: Optional[Failed]) -> ReportVerdict:
     }
 
 
-class CollectiveResult(NamedTuple):
-    """One message size of a collective; without values if it was not measured."""
-
-    sent: Optional[int] = None  #: Bytes of the message as sent: the requested size, rounded to what the ranks divide.
-    seconds: Optional[float] = None  #: Average duration (s) of one iteration; ``fastest`` is the shortest.
-    fastest: Optional[float] = None
-    wrong: int = 0  #: Number of wrong values among those checked.
-    transport: Optional[str] = None  #: Transports used, worst first.
-    algorithm: Optional[str] = None  #: Algorithm and protocol that the library reported.
-    rings: Sequence[List[int]] = ()  #: Rings of its channels, as indices of ranks, if it reported them.
-
-
 class PairJob(NamedTuple):
     """Parameters of one direction."""
 
@@ -178,6 +74,116 @@ class PairJob(NamedTuple):
     latency_iters: int  #: Number of round trips of a small message; 0 skips the latency.
     rate: Optional[float] = None  #: Bytes per second to throttle the source to (injected by the lab).
     fault: Optional[str] = None  #: ``corrupt``, ``kill`` or ``stop`` at the source (injected by the lab).
+
+
+class StoreError(Exception):
+    """The store could not answer."""
+
+    kind = ErrorKind.FAILED
+
+
+class StoreTimeout(StoreError):
+    """No rank set the key within the deadline."""
+
+    kind = ErrorKind.TIMEOUT
+
+
+class Cancelled(StoreError):
+    """The controller cancelled this pair or group: a peer of it is gone."""
+
+    kind = ErrorKind.CANCELLED
+
+
+class _Waiter:
+    def __init__(self, owner: object) -> None:
+        self.owner = owner
+        self.done = threading.Event()
+        self.reply: Optional[Message] = None
+
+
+class Store:
+    """The controller's key-value store, asked over the channel.
+
+    Keys are absolute (``epoch/id/...``). ``owner`` ties a request to a pair or group, so that cancelling that one
+    ends its requests.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._waiters: Dict[int, _Waiter] = {}
+
+    def answer(self, message: Message) -> None:
+        """Deliver the controller's answer to the waiting request; any other answer is dropped."""
+        with self._lock:
+            waiter = self._waiters.pop(message.get("q"), None)  # type: ignore[arg-type]
+        if waiter is not None:
+            waiter.reply = message
+            waiter.done.set()
+
+    def cancel(self, owner: object) -> None:
+        """End all requests of an owner with ``Cancelled``."""
+        with self._lock:
+            mine = [q for q, waiter in self._waiters.items() if waiter.owner is owner]
+            waiters = [self._waiters.pop(q) for q in mine]
+        for waiter in waiters:
+            waiter.done.set()
+
+    def ask(self, cmd: str, key: Any, timeout: float, owner: object, **more: Any) -> Any:
+        """Return the answer to a command of the store (docs/architecture.md, "The rank host").
+
+        ``more`` are further fields of the request; values of keys are texts in base64.
+
+        Raises:
+            StoreTimeout: A key was not set in time.
+            Cancelled: The owner was cancelled.
+        """
+        timeout = max(0.0, timeout)
+        q, waiter = next(self._numbers), _Waiter(owner)
+        with self._lock:
+            self._waiters[q] = waiter
+        self._channel.send({"op": "store", "q": q, "cmd": cmd, "key": key, "timeout": timeout, **more})
+        # The owner may have been cancelled before the entry above was made.
+        if getattr(owner, "cancelled", False):
+            self.cancel(owner)
+        if not waiter.done.wait(timeout + GRACE):
+            with self._lock:
+                self._waiters.pop(q, None)
+            raise StoreTimeout("the controller did not answer %s %s within %.1f s" % (cmd, key, timeout + GRACE))
+        if waiter.reply is None:
+            raise Cancelled("cancelled by the controller")
+        error = waiter.reply.get("error")
+        if error == "timeout":
+            raise StoreTimeout("%s was not set within %.1f s" % (key, timeout))
+        if error is not None:
+            raise StoreError("store %s %s: %s" % (cmd, key, str(error)[:500]))
+        return waiter.reply.get("value")
+
+    def post(self, key: str, value: bytes) -> None:
+        self._channel.send({"op": "store", "cmd": "set", "key": key, "value": to_text(value)})
+
+    def swap(self, key: str, value: bytes, peer: str, timeout: float, owner: object) -> bytes:
+        """Set a key, and return the value of the peer's key, waiting until it is set; raises what `ask` raises."""
+        return to_bytes(self.ask("swap", key, timeout, owner, value=to_text(value), peer=peer))
+
+    def get(self, key: str, timeout: float, owner: object) -> bytes:
+        """Return a key's value, waiting until it is set; raises what `ask` raises."""
+        return to_bytes(self.ask("get", key, timeout, owner))
+
+
+def to_text(value: bytes) -> str:
+    return base64.b64encode(value).decode("ascii")
+
+
+def to_bytes(value: Any) -> bytes:
+    """Return a value that the store answered; raise StoreError if it is not base64."""
+    if not isinstance(value, str):
+        raise StoreError("the store answered %s, not text" % type(value).__name__)
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise StoreError("the store's answer is not base64: %s" % error) from None
 
 
 class Task:
@@ -201,7 +207,6 @@ class Task:
         self.store.cancel(self)
 
     def put(self, key: str, value: Message) -> None:
-        """Write an object for the other ranks."""
         self.store.post(self.prefix + key, _packed(value))
 
     def swap(self, key: str, value: Message, peer: str, end: float) -> Message:
@@ -260,11 +265,6 @@ def repetitions(seconds_each: float, budget: float, maximum: int) -> int:
     return max(1, min(maximum, int(budget / seconds_each)))
 
 
-def floor_power_of_two(size: int) -> int:
-    """Return the largest power of two up to ``size``, or 0."""
-    return 1 << (size.bit_length() - 1) if size > 0 else 0
-
-
 def kind_of(error: BaseException) -> ErrorKind:
     """Return the kind that an exception class declares as ``kind``, FAILED for any other."""
     kind = getattr(error, "kind", None)
@@ -280,12 +280,11 @@ def describe(error: BaseException) -> str:
 
 
 def one_line(text: str, maximum: int = 300) -> str:
-    """Return a text on one line of at most ``maximum`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= maximum else line[: maximum - 3] + "..."
 
 
-def summarize(times: Sequence[float]) -> Optional[Times]:
+def summarize(times: Sequence[float]) -> Optional[Message]:
     """Return count, minimum, median, 99th percentile and maximum of durations (s); None without any."""
     if not times:
         return None

@@ -8,120 +8,47 @@ from __future__ import annotations
 import statistics
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from fabtui_node.protocol import ErrorKind
+from fabtui_node.protocol import ErrorKind, Message
 from fabtui_node.ranks import base
-from fabtui_node.ranks.base import TRANSFER, VERIFY, CollectiveResult, Failed, PairJob, Rank, Task, TransferResult
-from fabtui_node.ranks.controller_channel import Store
-from fabtui_node.ranks.measure.verify import TWICE, Difference, TransferShape, shape
+from fabtui_node.ranks.base import TRANSFER, VERIFY, Failed, PairJob, Rank, Store, Task
+from fabtui_node.ranks.measure.verify import TWICE, DataDifference, TransferShape, shape
 
+#: The other rank, and the maximum number of CTAs (0: the library's default).
 Key = Tuple[int, int]
-"""The other rank, and the maximum number of CTAs (0: the library's default)."""
-
-
-class Keepable:
-    """Base of links that may be kept between two tests."""
-
-    def pause(self) -> None:
-        """Prepare for the time until the next test."""
-
-    def renew(self, task: Task) -> None:
-        """Begin the next test."""
-
-    def close(self, broken: bool) -> None:
-        """Release the connection, without waiting if it is ``broken``."""
-        raise NotImplementedError
-
-
-class KeptLinks:
-    """The kept links of one rank; used by its thread.
-
-    Each has the name that both of its ends gave it when they made it: a link is used again only if both have the same.
-    The controller bounds their number, because only it knows when nothing is in progress and both ends can let go.
-    """
-
-    def __init__(self) -> None:
-        self._links: Dict[Key, Tuple[str, Keepable]] = {}
-
-    def __len__(self) -> int:
-        return len(self._links)
-
-    def name(self, key: Key) -> Optional[str]:
-        """Return the name of the link, or None."""
-        return self._links[key][0] if key in self._links else None
-
-    def take(self, key: Key, task: Task) -> Keepable:
-        link = self._links.pop(key)[1]
-        link.renew(task)
-        return link
-
-    def put(self, key: Key, name: str, link: Keepable) -> None:
-        """Keep a link; one that is in its place is closed."""
-        self.close(key, broken=True)
-        link.pause()
-        self._links[key] = name, link
-
-    def close(self, key: Key, broken: bool) -> None:
-        """Close a link if there is one."""
-        found = self._links.pop(key, None)
-        if found is not None:
-            found[1].close(broken)
-
-    def clear(self) -> None:
-        for key in list(self._links):
-            self.close(key, broken=False)
-
-
+#: Timed messages (s) of a source that the lab throttles.
 THROTTLED_BUDGET = 0.2
-"""Timed messages (s) of a source that the lab throttles."""
-
+#: Maximum duration (s) of one message of a source that the lab throttles.
 THROTTLED_MESSAGE = 0.05
-"""Maximum duration (s) of one message of a source that the lab throttles."""
-
+#: Duration (s) of a full message from which on the first timed one is not preceded by an untimed one.
+#: Smaller ones may be in a queue at the other end before their time begins.
 SLOW = 0.01
-"""Duration (s) of a full message from which on the first timed one is not preceded by an untimed one.
-
-Smaller ones may be in a queue at the other end before their time begins.
-"""
-
+#: Maximum number of timed iterations: NCCL ranks agree on it as a float32.
 MAX_TIMED = 1000
-"""Maximum number of timed iterations: NCCL ranks agree on it as a float32."""
-
+#: Sizes of the first messages, each of which is answered, as far as the ones before were fast.
+#: The second one is smaller: sockets, queues and shapers swallow the first, and its time does not show a slow link.
 PROBES = (64 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
-"""Sizes of the first messages, each of which is answered, as far as the ones before were fast.
-
-The second one is smaller: sockets, queues and shapers swallow the first, and its time is not that of a slow link.
-"""
-
+#: Duration (s) of an answered message whose rate is known well enough.
 PROBED = 0.05
-"""Duration (s) of an answered message whose rate is known well enough."""
-
+#: Minimum size of a message, for very slow links.
 LEAST_BYTES = 1 << 10
-"""Minimum size of a message, for very slow links."""
-
+#: Setup message: size, warm-up count and round trips; then number of timed messages, of untimed ones before, and, where
+#: the message is smaller than requested, the duration (ns) of one until its answer, else 0.
+#: A warm-up count of 0 announces one message that is answered, and another setup message.
 Setup = Tuple[int, int, int]
-"""Setup message: size, warm-up count and round trips; then number of timed messages, of untimed ones before, and,
-where the message is smaller than requested, the duration (ns) of one until its answer, else 0.
-
-A warm-up count of 0 announces one message that is answered, and another setup message.
-"""
 
 
-class PairLink(Keepable):
-    """Connection of two ranks of a group, which may have more; an engine implements the steps of a transfer.
+class PairLink:
+    """Connection of two ranks, by their global numbers, of a group, which may have more.
 
-    Args:
-        rank: Global number of this rank.
-        peer: Global number of the other rank.
+    An engine implements the steps of a transfer.
     """
 
+    #: Timed messages (s) in one direction.
     budget = 0.05
-    """Timed messages (s) in one direction."""
-
+    #: True if the median message counts: ranks that share cores wait for their turn now and then.
     by_median = False
-    """True if the median message counts: ranks that share cores wait for their turn now and then."""
-
+    #: Number of the test, on which its data depends.
     test = 0
-    """Number of the test, on which its data depends."""
 
     def __init__(self, rank: int, peer: int) -> None:
         self._rank = rank
@@ -137,17 +64,10 @@ class PairLink(Keepable):
         raise NotImplementedError
 
     def _prepare(self, job: PairJob, sending: bool) -> None:
-        """Take memory for one direction."""
-        raise NotImplementedError
-
-    def _send_answered(self, size: int, end: float) -> float:
-        """Send a message; return the duration (s) until its answer."""
-        raise NotImplementedError
-
-    def _receive_answered(self, size: int, end: float) -> None:
         raise NotImplementedError
 
     def _send_warmup(self, size: int, count: int, end: float) -> float:
+        """Send messages; return the duration (s) until their answer."""
         raise NotImplementedError
 
     def _receive_warmup(self, size: int, count: int, end: float) -> None:
@@ -163,7 +83,7 @@ class PairLink(Keepable):
         """Send and receive ``count`` messages at once; return the duration (s) of all."""
         raise NotImplementedError
 
-    def _difference(self, size: int, end: float) -> Optional[Difference]:
+    def _difference(self, size: int, end: float) -> Optional[DataDifference]:
         """Return how the received data differs from what was sent; None if it does not."""
         raise NotImplementedError
 
@@ -175,6 +95,16 @@ class PairLink(Keepable):
 
     def _forget(self) -> None:
         """Release the memory of one direction."""
+
+    def pause(self) -> None:
+        """Prepare for the time until the next test, between which a link may be kept."""
+
+    def renew(self, task: Task) -> None:
+        """Begin the next test."""
+
+    def close(self, broken: bool) -> None:
+        """Release the connection, without waiting if it is ``broken``."""
+        raise NotImplementedError
 
     def _lap(self, name: str) -> None:
         """Mark the end of a step."""
@@ -194,7 +124,7 @@ class PairLink(Keepable):
         """Return the library's output about this connection that is worth showing."""
         return None
 
-    def send(self, job: PairJob, end: float) -> TransferResult:
+    def send(self, job: PairJob, end: float) -> Message:
         """Act as the source: probe, setup, warm-up, as many timed messages as fit the budget, round trips."""
         try:
             self._prepare(job, True)
@@ -223,7 +153,7 @@ class PairLink(Keepable):
         for number, most in enumerate(PROBES):
             size = min(job.bytes, most)
             self._send_setup((size, 0, 0), end, what=what)
-            seconds = max(1e-9, self._send_answered(size, end))
+            seconds = max(1e-9, self._send_warmup(size, 1, end))
             rate, what = size / seconds, "setup message"
             if number and (seconds > PROBED or 4 * size > job.bytes):
                 break
@@ -236,10 +166,11 @@ class PairLink(Keepable):
             return max(1, min(size, int(job.rate * THROTTLED_MESSAGE))), 1
         affordable = int(rate * base.remaining(end) / 8)
         if affordable < size:
-            size = max(min(size, LEAST_BYTES), base.floor_power_of_two(affordable))
+            power_of_two = 1 << max(0, affordable.bit_length() - 1)
+            size = max(min(size, LEAST_BYTES), power_of_two)
         return size, max(1, job.warmup)
 
-    def receive(self, job: PairJob, end: float) -> TransferResult:
+    def receive(self, job: PairJob, end: float) -> Message:
         """Act as the destination: time the messages between the setup and the last one, and check the data.
 
         After a failure with phase ``verify`` the link still works.
@@ -251,7 +182,7 @@ class PairLink(Keepable):
                 if warmup:
                     break
                 self._expect(1 <= size <= job.bytes, "a probe of %d bytes" % size)
-                self._receive_answered(size, end)
+                self._receive_warmup(size, 1, end)
                 size, warmup, trips = self._receive_setup(end)
             self._expect(1 <= size <= job.bytes and 1 <= warmup <= max(1, job.warmup), "%d x %d bytes" % (warmup, size))
             self._expect(0 <= trips <= job.latency_iters, "%d round trips" % trips)
@@ -290,7 +221,7 @@ class PairLink(Keepable):
         self._verify(difference)
         return size * count / max(seconds, 1e-9)
 
-    def _verify(self, difference: Optional[Difference]) -> None:
+    def _verify(self, difference: Optional[DataDifference]) -> None:
         if difference is not None:
             raise Failed(VERIFY, difference.text, raw=self.log(), kind=difference.kind)
 
@@ -300,23 +231,56 @@ class PairLink(Keepable):
             raise Failed(TRANSFER, text, raw=self.log(), kind=ErrorKind.PROTOCOL)
 
 
-class RankGroup:
-    """Connection of several ranks; an engine implements the steps of a collective.
+class KeptLinks:
+    """The kept links of one rank; used by its thread.
 
-    Args:
-        ranks: Global numbers of the ranks.
-        me: Index of this rank among them.
+    Each has the name that both of its ends gave it when they made it: a link is used again only if both have the same.
+    The controller bounds their number, because only it knows when nothing is in progress and both ends can let go.
     """
 
+    def __init__(self) -> None:
+        self._links: Dict[Key, Tuple[str, PairLink]] = {}
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def name(self, key: Key) -> Optional[str]:
+        return self._links[key][0] if key in self._links else None
+
+    def take(self, key: Key, task: Task) -> PairLink:
+        link = self._links.pop(key)[1]
+        link.renew(task)
+        return link
+
+    def put(self, key: Key, name: str, link: PairLink) -> None:
+        """Keep a link; one that is in its place is closed."""
+        self.close(key, broken=True)
+        link.pause()
+        self._links[key] = name, link
+
+    def close(self, key: Key, broken: bool) -> None:
+        if key in self._links:
+            self._links.pop(key)[1].close(broken)
+
+    def clear(self) -> None:
+        for key in list(self._links):
+            self.close(key, broken=False)
+
+
+class RankGroup:
+    """Connection of several ranks, by their global numbers, of which this one has the index ``me``.
+
+    An engine implements the steps of a collective.
+    """
+
+    #: Timed iterations (s) of one size.
     budget = 1.0
-    """Timed iterations (s) of one size."""
 
     def __init__(self, ranks: List[int], me: int) -> None:
         self._ranks = ranks
         self._me = me
 
     def connect(self, peers: List[int], end: float) -> None:
-        """Connect to these ranks at once; each of them does the same."""
         raise NotImplementedError
 
     def link(self, peer: int) -> PairLink:
@@ -333,7 +297,6 @@ class RankGroup:
         raise NotImplementedError
 
     def _fill(self, form: TransferShape, buffer: Any, end: float) -> None:
-        """Write this rank's contribution; the rest becomes blank."""
         raise NotImplementedError
 
     def _timed(self, form: TransferShape, times: int, run: Callable[[], Any], end: float) -> List[float]:
@@ -352,14 +315,18 @@ class RankGroup:
         raise NotImplementedError
 
     def _algorithm(self) -> Optional[str]:
-        raise NotImplementedError
+        """Return the algorithm and protocol that the library reported, if it does."""
+        return None
 
     def _rings(self) -> List[List[int]]:
         """Return the rings of the library, as indices of ranks; none if it does not report them."""
         return []
 
-    def collective(self, kind: str, size: int, iters: int, warmup: int, end: float) -> CollectiveResult:
-        """Measure one size (bytes) of a collective of float32 values, in place where nccl-tests does so."""
+    def collective(self, kind: str, size: int, iters: int, warmup: int, end: float) -> Message:
+        """Measure one size (bytes) of a collective of float32 values, in place where nccl-tests does so.
+
+        Return the part of its report that only a measurement has, see `collective.run`.
+        """
         ranks = len(self._ranks)
         form = shape(kind, size, ranks)
         buffer = self._allocate(form)
@@ -380,19 +347,17 @@ class RankGroup:
         laps = self._timed(form, count + 1, run, end)[1:]
         wrong += self._wrong(form, buffer, count + 1, end)
         algorithm = None if kind in TWICE else self._algorithm()
-        average = sum(laps) / len(laps)
-        transports = self._transports()
-        return CollectiveResult(form.bytes, average, min(laps), wrong, transports, algorithm, self._rings())
+        result: Message = {"sent": form.bytes, "seconds": sum(laps) / len(laps), "fastest": min(laps), "wrong": wrong}
+        return {**result, "transport": self._transports(), "algorithm": algorithm, "rings": self._rings()}
 
 
 class RankEndpoint:
     """One rank, used by its own thread; without an engine's implementation, one that could not be started."""
 
+    #: Why the rank takes part in no test.
     error: Optional[str] = None
-    """Why the rank takes part in no test."""
-
+    #: Maximum number of channels of a communicator made for transfers between many pairs; None without a limit.
     world_channels: Optional[int] = None
-    """Maximum number of channels of a communicator made for transfers between many pairs; None without a limit."""
 
     def __init__(self, rank: Rank) -> None:
         self.rank = rank
@@ -407,13 +372,8 @@ class RankEndpoint:
     ) -> PairLink:
         """Connect to another rank, which does the same; fail with phase ``connect``.
 
-        Args:
-            task: The pair.
-            peer: The other rank; the lower one of both has rank 0 in the link.
-            peer_address: The data address of its node.
-            attempt: Number of this link of the pair, the same at both ends; part of the store keys.
-            end: Deadline.
-            ctas: Maximum number of CTAs (channels) of the library, if any.
+        The lower one of both has rank 0 in the link. ``attempt`` is the number of this link of the pair, the same at
+        both ends; ``ctas`` is the maximum number of CTAs (channels) of the library, if any.
         """
         raise NotImplementedError
 
@@ -441,8 +401,8 @@ class Engine:
 
     name = ""
 
+    #: Size (bytes) of the largest message to come, if known: memory for it is allocated once.
     largest = 0
-    """Size (bytes) of the largest message to come, if known: memory for it is allocated once."""
 
     def __init__(self, address: str, store: Store, library: Optional[str]) -> None:
         self.address = address

@@ -5,7 +5,6 @@ Every error of an endpoint becomes a report. The supervisor kills this process i
 
 from __future__ import annotations
 
-import importlib
 import os
 import queue
 import socket
@@ -16,23 +15,19 @@ from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 from fabtui_node import protocol
-from fabtui_node.protocol import ErrorKind
+from fabtui_node.protocol import ErrorKind, Message
 from fabtui_node.ranks import base, tcp_precheck
-from fabtui_node.ranks.base import Fault, Rank, Task, describe, kind_of
-from fabtui_node.ranks.controller_channel import Channel, Message, Store
+from fabtui_node.ranks.base import Fault, Rank, Store, Task, describe, kind_of
 from fabtui_node.ranks.engine import Engine, RankEndpoint
-from fabtui_node.ranks.measure import collective, world
+from fabtui_node.ranks.measure import groups
 from fabtui_node.ranks.measure.p2p import HostInfo, RankPairTest
+from fabtui_node.ranks.nccl.engine import NcclEngine
+from fabtui_node.ranks.torch.engine import GlooEngine
+from fabtui_node.runtime.streams import Channel
 
+#: Default deadline (s) of the start and of a release.
 IDLE_DEADLINE = 60.0
-"""Default deadline (s) of the start and of a release."""
-
-
-#: Module below ``fabtui_node.ranks`` and class of each engine, imported when it is used.
-ENGINES = {
-    "nccl": ("nccl.engine", "NcclEngine"),
-    "gloo": ("torch.gloo", "GlooEngine"),
-}
+ENGINES = {"nccl": NcclEngine, "gloo": GlooEngine}
 
 
 def main(config: Dict[str, Any]) -> None:
@@ -54,7 +49,6 @@ def main(config: Dict[str, Any]) -> None:
 
 
 def log(text: str) -> None:
-    """Print a line, which the supervisor forwards to the controller."""
     print("fabtui rank host: " + text, file=sys.stderr, flush=True)
 
 
@@ -119,7 +113,7 @@ class RankDispatcher:
         name = config.get("engine")
         if not isinstance(name, str) or name not in ENGINES:
             return
-        engine = self._warm_engine = make_engine(name, "", self._store, None)
+        engine = self._warm_engine = self._made(name, "", None)
         self._warming = threading.Thread(target=engine.warm, name="warm", daemon=True)
         self._warming.start()
 
@@ -128,9 +122,15 @@ class RankDispatcher:
             self._warming.join()
         engine = self._warm_engine
         if engine is None or engine.name != name:
-            return make_engine(name, address, self._store, library)
+            return self._made(name, address, library)
         engine.address, engine.library = address, library
         return engine
+
+    def _made(self, name: str, address: str, library: Optional[str]) -> Engine:
+        """Return an engine whose libraries are not loaded yet; raise ValueError for an unknown name."""
+        if name not in ENGINES:
+            raise ValueError("unknown engine %r" % name)
+        return ENGINES[name](address, self._store, library)
 
     def serve(self) -> None:
         """Handle messages until the connection closes or ``quit`` arrives."""
@@ -174,13 +174,16 @@ class RankDispatcher:
     def _start(self, message: Message) -> None:
         began = time.monotonic()
         end = began + float(message.get("start_deadline") or IDLE_DEADLINE)
-        ready = threading.Event()
-        threading.Thread(target=self._watch_start, args=(ready, end - began), daemon=True).start()
+        # _start names endpoints that hang; this is for a library that hangs while it is loaded.
+        late = ("timeout", "not ready within %.0f s" % (end - began), ErrorKind.TIMEOUT)
+        clock = threading.Timer(end - began + 1.0, self._fail, late)
+        clock.daemon = True
+        clock.start()
         stage = "init"
         try:
             ranks = [Rank(int(r["rank"]), int(r["index"]), r.get("uuid"), r.get("address")) for r in message["ranks"]]
-            given = message.get("faults") or []
-            faults = [Fault(int(f["src"]), int(f["dst"]), str(f["kind"]), f.get("rate")) for f in given]
+            asked = message.get("faults") or []
+            faults = [Fault(int(f["src"]), int(f["dst"]), str(f["kind"]), f.get("rate")) for f in asked]
             address = str(message["address"])
             self._epoch = str(message["epoch"])
             stage = "listen"
@@ -199,22 +202,17 @@ class RankDispatcher:
                 self._threads[rank.rank] = RankThread(self, engine, rank)
             states = [self._threads[rank.rank].state(end) for rank in ranks]
         except BaseException as error:
-            ready.set()
+            clock.cancel()
             kind = base.kind_of(error)
             if stage == "import" and kind is ErrorKind.FAILED:
                 kind = ErrorKind.NO_LIBRARY
             self._fail(stage, describe(error), kind)
             return
-        ready.set()
+        clock.cancel()
         seconds = {name: round(value, 4) for name, value in engine.seconds.items()}
         seconds["total"] = round(time.monotonic() - began, 4)
-        made = {"op": "ready", "engine": engine.name, "version": version, "port": listener.port}
-        self.send({**made, "seconds": seconds, "ranks": states})
-
-    def _watch_start(self, ready: threading.Event, seconds: float) -> None:
-        # _start names endpoints that hang; this is for a library that hangs while it is loaded.
-        if not ready.wait(seconds + 1.0):
-            self._fail("timeout", "not ready within %.0f s" % seconds, ErrorKind.TIMEOUT)
+        report = {"op": "ready", "engine": engine.name, "version": version, "port": listener.port}
+        self.send({**report, "seconds": seconds, "ranks": states})
 
     def _fail(self, stage: str, error: str, kind: ErrorKind) -> None:
         self.send({"op": "failed", "stage": stage, "error": error, "error_kind": kind})
@@ -248,12 +246,12 @@ class RankDispatcher:
         RankPairTest(endpoint, self._info, task, op, self.send).run()
 
     def _on_collective(self, message: Message) -> None:
-        op = collective.parse(message)
-        self._submit(message, op["ranks"], lambda endpoint, task: collective.run(op, endpoint, self.send, task))
+        op = groups.parse(message)
+        self._submit(message, op["ranks"], lambda endpoint, task: groups.run(op, endpoint, self.send, task))
 
     def _on_world(self, message: Message) -> None:
-        op = world.parse(message)
-        self._submit(message, op["ranks"], lambda endpoint, task: world.World(op, endpoint, task).run(self.send))
+        op = groups.parse_world(message)
+        self._submit(message, op["ranks"], lambda endpoint, task: groups.World(op, endpoint, task).run(self.send))
 
     def _on_rest(self, message: Message) -> None:
         whole = message.get("whole") is not False
@@ -304,12 +302,3 @@ class RankDispatcher:
             if not tasks:
                 self._tasks.pop(task.id, None)
         self.send({"op": "free", "id": task.id, "rank": rank})
-
-
-def make_engine(name: str, address: str, store: Store, library: Optional[str]) -> Engine:
-    """Return an engine by name, or raise ValueError; its libraries are not loaded yet."""
-    if name not in ENGINES:
-        raise ValueError("unknown engine %r" % name)
-    module, class_name = ENGINES[name]
-    made: Engine = getattr(importlib.import_module("fabtui_node.ranks." + module), class_name)(address, store, library)
-    return made

@@ -113,7 +113,7 @@ def check_all(
 ) -> None:
     """Check all peers at once and report each result as it arrives; return after the last one."""
 
-    def one(peer: Dict[str, Any]) -> None:
+    def check_peer(peer: Dict[str, Any]) -> None:
         began = time.monotonic()
         try:
             kind, error = check(str(peer["address"]), int(peer["port"]), source, timeout)
@@ -122,7 +122,7 @@ def check_all(
         verdict = {"ok": kind is None, "timeout": kind is ErrorKind.TIMEOUT, "error": error, "error_kind": kind}
         report({"op": "reach", "node": str(peer.get("node")), "seconds": time.monotonic() - began, **verdict})
 
-    threads = [threading.Thread(target=one, args=(peer,), daemon=True) for peer in peers]
+    threads = [threading.Thread(target=check_peer, args=(peer,), daemon=True) for peer in peers]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -15,28 +15,38 @@ import sys
 import zlib
 from typing import Any, Dict, Optional, Set
 
+#: Exit status of a first stage if its payload does not begin as it was sent: the login has read a part of it.
+INPUT_TAKEN = 86
+
+# Reads are exact because frames follow the payload on the same pipe. Without quotes but for names, and without
+# backslashes and exclamation marks, for a login shell sees it.
+TAKE = """\
+os.set_blocking(0,True)
+def take(n):
+ got=bytes()
+ while len(got)<n:
+  more=os.read(0,min(n-len(got),65536))
+  if more==bytes():os._exit(3)
+  got+=more
+ return got
+try:size=int(take(8),16)
+except ValueError:os._exit(86)
+payload=json.loads(zlib.decompress(take(size)).decode())
+space=dict(__name__="fabtui_node.runtime.bootloader")
+source=payload["modules"][space["__name__"]]
+exec(compile(source,"payload:fabtui_node/runtime/bootloader.py","exec"),space)
+space["start"](payload)
+"""
+
 # The working directory is often a home with the user's own json.py or torch/: it must not shadow anything. The alarm
-# ends a first stage whose sender froze; reads are exact because frames follow the payload on the same pipe.
+# ends a first stage whose sender froze.
 BOOT = """\
 import sys
 sys.path[:] = [p for p in sys.path if p]
 import json, os, signal, zlib
 signal.alarm(60)
-os.set_blocking(0, True)
-def take(n):
-    got = b""
-    while len(got) < n:
-        more = os.read(0, min(n - len(got), 65536))
-        if not more:
-            os._exit(3)
-        got += more
-    return got
-payload = json.loads(zlib.decompress(take(int(take(8), 16))).decode())
-space = {"__name__": "fabtui_node.runtime.bootloader"}
-source = payload["modules"][space["__name__"]]
-exec(compile(source, "payload:fabtui_node/runtime/bootloader.py", "exec"), space)
-space["start"](payload)
 """
+BOOT += TAKE
 
 Payload = Dict[str, Any]
 
@@ -49,11 +59,8 @@ IMPORTER: Optional[MemoryImporter] = None
 def pack(modules: Dict[str, str], config: Dict[str, Any], entry: str, **more: Any) -> bytes:
     """Return what BOOT reads from fd 0, to run ``main(config)`` of the module ``entry``.
 
-    Args:
-        modules: Source text by dotted module name; a name with other names below it is a package.
-        config: Argument of ``main``.
-        entry: Dotted name of the module.
-        more: Further keys of the payload (``"child": True`` for processes that own no protocol on fd 0).
+    ``modules`` are source texts by dotted name; one with other names below it is a package. ``more`` are further keys
+    of the payload (``"child": True`` for processes that own no protocol on fd 0).
     """
     document = dict(more, modules=modules, config=config, entry=entry)
     # It goes through a local pipe: level 1 takes a third of the time of a better compression.

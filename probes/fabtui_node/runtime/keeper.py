@@ -20,9 +20,9 @@ import zlib
 from functools import partial
 from typing import Any, Dict, List, Optional, Set, Tuple
 
-from fabtui_node.protocol import Decoder, ErrorKind, Message, ProtocolError, encode
-from fabtui_node.runtime import bootloader, reap, spawn
-from fabtui_node.runtime.streams import FrameSocket, Outgoing, receive_with_descriptors
+from fabtui_node.protocol import Decoder, ErrorKind, Message, ProtocolError
+from fabtui_node.runtime import bootloader, processes
+from fabtui_node.runtime.streams import Channel, FrameSocket, Outgoing, receive_with_descriptors
 
 TICK = 0.5
 SWEEP_TICK = 0.03
@@ -42,16 +42,16 @@ class Child:
         self.give_up: Optional[float] = None
 
     def sweep(self) -> None:
-        """Kill this child and its descendants from now on, for at most ``reap.BOUND`` seconds."""
+        """Kill this child and its descendants from now on, for at most ``processes.BOUND`` seconds."""
         if self.give_up is None:
-            self.give_up = time.monotonic() + reap.BOUND
+            self.give_up = time.monotonic() + processes.BOUND
 
 
 def token_of(pid: int) -> Optional[str]:
     """Return the token in the environment of a process, which names the child that started it."""
-    wanted = spawn.TOKEN.encode("ascii") + b"="
-    tokens = (entry for entry in reap.environment(pid) if entry.startswith(wanted))
-    return next((entry[len(wanted) :].decode("ascii", "replace") for entry in tokens), None)
+    wanted = processes.TOKEN.encode("ascii") + b"="
+    tokens = (entry[len(wanted) :] for entry in processes.environment(pid) if entry.startswith(wanted))
+    return next((token.decode("ascii", "replace") for token in tokens), None)
 
 
 def exit_of(status: Optional[int]) -> Tuple[Optional[int], Optional[int]]:
@@ -64,12 +64,15 @@ def exit_of(status: Optional[int]) -> Tuple[Optional[int], Optional[int]]:
 
 
 def _serve_probes(end: int, token: str, inherited: List[int]) -> None:
-    """Be the worker: no descriptor of the keeper stays open, and all descendants have its token."""
+    """Be the worker until its socket closes; no descriptor of the keeper stays open, all descendants have its token."""
     for fd in inherited:
         os.close(fd)
     os.set_inheritable(end, False)
-    os.environ[spawn.TOKEN] = token
-    serve(socket.socket(fileno=end))
+    os.environ[processes.TOKEN] = token
+    with contextlib.suppress(OSError, ProtocolError):
+        Worker(socket.socket(fileno=end)).run()
+    # Without waiting for its threads.
+    os._exit(0)
 
 
 class Keeper:
@@ -96,7 +99,6 @@ class Keeper:
         signal.set_wakeup_fd(self._wake_up, warn_on_full_buffer=False)
 
     def run(self) -> None:
-        """Serve A until it ends."""
         while True:
             sweeping = any(child.give_up is not None for child in self._children.values())
             writers = [out.fd for out in self._payloads]
@@ -164,7 +166,7 @@ class Keeper:
         token = "%s-%d" % (self._nonce, number)
         if what == "worker":
             inherited = [self._up.fileno(), self._wake, self._wake_up, *(out.fd for out in self._payloads)]
-            pid = spawn.start(partial(_serve_probes, taken[0], token, inherited))
+            pid = processes.start(partial(_serve_probes, taken[0], token, inherited))
         else:
             pid = self._start_rank_host(message, token, taken[0], taken[1])
         self._children[number] = Child(number, what, pid, token)
@@ -176,10 +178,12 @@ class Keeper:
         # Ranks do not use pynvml, which is a fourth of all modules.
         modules = {name: source for name, source in bootloader.PAYLOAD["modules"].items() if name != "pynvml"}
         payload = bootloader.pack(modules, config, "fabtui_node.ranks.rank_host", child=True)
-        environment = {**message["env"], spawn.TOKEN: token}
+        environment = {**message["env"], processes.TOKEN: token}
         stdin, feed = os.pipe()
         try:
-            pid = spawn.start(partial(spawn.run_command, message["argv"], environment, stdin, output, [channel]))
+            pid = processes.start(
+                partial(processes.run_command, message["argv"], environment, stdin, output, [channel])
+            )
         finally:
             os.close(stdin)
         out = Outgoing(feed)
@@ -201,7 +205,7 @@ class Keeper:
                 self._payloads.remove(out)
 
     def _collect(self) -> None:
-        for pid, status in reap.reap(stops=True):
+        for pid, status in processes.reap(stops=True):
             stopped = os.WIFSTOPPED(status)
             for child in self._children.values():
                 if child.pid != pid or child.status is not None:
@@ -214,15 +218,15 @@ class Keeper:
         sweeping = [(child, child.give_up) for child in self._children.values() if child.give_up is not None]
         if not sweeping:
             return
-        table = reap.process_table()
+        table = processes.process_table()
         now = time.monotonic()
         for child, give_up in sweeping:
             left = self._left_of(child, table)
-            reap.send(left, signal.SIGKILL)
+            processes.send(left, signal.SIGKILL)
             if (child.status is None or left) and now <= give_up:
                 continue
             code, number = exit_of(child.status)
-            survivors = [{"pid": pid, "why": reap.wait_reason(pid)} for pid in sorted(left)]
+            survivors = [{"pid": pid, "why": processes.wait_reason(pid)} for pid in sorted(left)]
             self._replies.send({"op": "exit", "id": child.number, "code": code, "signal": number, "left": survivors})
             del self._children[child.number]
 
@@ -236,60 +240,47 @@ class Keeper:
                 if owner == child.token or (owner is None and child.what == "worker"):
                     roots.add(pid)
         living = {pid for pid in roots if pid in table and table[pid][1] not in "ZX"}
-        return living | reap.descendants(roots, table)
+        return living | processes.descendants(roots, table)
 
 
 def run(up: socket.socket, lease: float, nonce: str) -> None:
     """Run process B: serve A, then end all descendants, then this process."""
     try:
         os.setsid()
-        reap.become_subreaper()
+        processes.become_subreaper()
         Keeper(up, lease, nonce).run()
     finally:
         up.close()
-        reap.end_descendants()
-
-
-# Worker process: runs probes, one thread per probe, and answers the supervisor over one socket.
-#
-# A thread that hangs costs only its own probe: the supervisor answers for it after the deadline.
+        processes.end_descendants()
 
 
 class Worker:
-    """Runs probes that arrive on a blocking socket."""
+    """Worker process: runs probes, one thread per probe, and answers the supervisor over one socket.
+
+    A thread that hangs costs only its own probe: the supervisor answers for it after the deadline.
+    """
 
     def __init__(self, end: socket.socket) -> None:
-        self._end = end
-        self._lock = threading.Lock()
+        end.setblocking(True)
+        self._channel = Channel(end)
 
     def run(self) -> None:
-        """Serve until the supervisor closes the socket."""
-        decoder = Decoder()
-        while True:
-            data = self._end.recv(65536)
-            if not data:
-                return
-            for message in decoder.feed(data):
-                name = "probe-%s-%s" % (message.get("name"), message.get("id"))
-                try:
-                    threading.Thread(target=self._probe, args=(message,), name=name, daemon=True).start()
-                except RuntimeError as error:
-                    self._fail(message, ErrorKind.FAILED, "cannot start a thread: %s%s" % (error, _limits()))
-
-    def _send(self, message: Message) -> None:
-        frame = encode(message)
-        with self._lock:
-            self._end.sendall(frame)
+        for message in self._channel.messages():
+            name = "probe-%s-%s" % (message.get("name"), message.get("id"))
+            try:
+                threading.Thread(target=self._probe, args=(message,), name=name, daemon=True).start()
+            except RuntimeError as error:
+                self._fail(message, ErrorKind.FAILED, "cannot start a thread: %s%s" % (error, _limits()))
 
     def _fail(self, message: Message, kind: ErrorKind, text: str) -> None:
         error = {"kind": kind, "text": text[:4000]}
-        self._send({"t": "result", "id": message["id"], "ok": False, "error": error})
+        self._channel.send({"t": "result", "id": message["id"], "ok": False, "error": error})
 
     def _probe(self, message: Message) -> None:
         number = message["id"]
 
         def emit(value: Dict[str, Any]) -> None:
-            self._send({"t": "part", "id": number, "value": value})
+            self._channel.send({"t": "part", "id": number, "value": value})
 
         try:
             registry = importlib.import_module("fabtui_node.registry")
@@ -298,7 +289,7 @@ class Worker:
                 self._fail(message, ErrorKind.UNKNOWN_PROBE, "no probe is called %s" % message["name"])
                 return
             value = probe.run(message["args"], emit, message["deadline"])
-            self._send({"t": "result", "id": number, "ok": True, "value": value})
+            self._channel.send({"t": "result", "id": number, "ok": True, "value": value})
         except ProtocolError as error:
             self._fail(message, ErrorKind.BAD_VALUE, str(error))
         except BaseException as error:
@@ -309,17 +300,8 @@ class Worker:
 
 
 def _limits() -> str:
-    """Return the limits that may be the reason of an error, or ""."""
     try:
         return str(importlib.import_module("fabtui_node.system.limits").explain())
     except Exception:
         # The first error is the one to report.
         return ""
-
-
-def serve(end: socket.socket) -> None:
-    """Run probes from a socket until it closes, then end this process without waiting for its threads."""
-    end.setblocking(True)
-    with contextlib.suppress(OSError, ProtocolError):
-        Worker(end).run()
-    os._exit(0)

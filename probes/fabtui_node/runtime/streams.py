@@ -5,7 +5,8 @@ from __future__ import annotations
 import array
 import os
 import socket
-from typing import List, Optional, Sequence, Tuple
+import threading
+from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from fabtui_node.protocol import Decoder, Message, ProtocolError, encode
 
@@ -16,6 +17,34 @@ BYTES_PER_SECOND = 4 * 1024 * 1024
 LONGEST_LINE = 2048
 TAIL = 4096
 CUT = " [cut]"
+
+
+class Channel:
+    """A connected stream socket that carries protocol frames; any thread may send."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._lock = threading.Lock()
+        self._decoder = Decoder()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send one message; raise ProtocolError if it cannot be encoded, OSError if the connection is closed."""
+        frame = encode(message)
+        with self._lock:
+            self._socket.sendall(frame)
+
+    def messages(self) -> Iterator[Message]:
+        """Yield messages until the other end closes; raise ProtocolError if it does not speak the protocol."""
+        while True:
+            try:
+                data = self._socket.recv(CHUNK)
+            except InterruptedError:
+                continue
+            except OSError:
+                return
+            if not data:
+                return
+            yield from self._decoder.feed(data)
 
 
 class Outgoing:
@@ -60,7 +89,6 @@ class FrameSocket:
         self._empty = False
 
     def fileno(self) -> int:
-        """Return the descriptor, for ``select``."""
         return self.socket.fileno()
 
     def send(self, message: Message) -> None:
@@ -69,7 +97,6 @@ class FrameSocket:
         self.flush()
 
     def flush(self) -> None:
-        """Write what the socket takes now."""
         try:
             self.out.flush()
         except OSError:
@@ -114,13 +141,13 @@ def receive_with_descriptors(end: socket.socket, most: int = 8) -> Tuple[bytes, 
 
     Descriptors never arrive later than the first byte of the message that they were sent with.
     """
-    descriptors = array.array("i")
-    size = most * descriptors.itemsize
+    fds = array.array("i")
+    size = most * fds.itemsize
     data, ancillary, _, _ = end.recvmsg(CHUNK, socket.CMSG_SPACE(size))
     for level, kind, payload in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            descriptors.frombytes(payload[: len(payload) - len(payload) % descriptors.itemsize])
-    return data, list(descriptors)
+            fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
+    return data, list(fds)
 
 
 def text_of(data: bytes) -> str:
@@ -166,7 +193,6 @@ class LogPipe:
         self._tail = bytearray()
 
     def fileno(self) -> int:
-        """Return the descriptor, for ``select``."""
         return self.fd
 
     def read(self, most: int = 65536) -> int:
@@ -205,7 +231,6 @@ class LogPipe:
         return text_of(piece)
 
     def tail(self) -> str:
-        """Return the last 4 kB that were printed."""
         return text_of(bytes(self._tail))[-TAIL:]
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Dict, List, Mapping, MutableMapping, Optional, Sequence
 
 from fabtui_node import protocol
 from fabtui_node.protocol import Decoder, ErrorKind, Message, ProtocolError, encode, encode_piece
-from fabtui_node.runtime import bootloader, keeper, reap, spawn
+from fabtui_node.runtime import bootloader, keeper, processes
 from fabtui_node.runtime.streams import (
     BYTES_PER_SECOND,
     FrameSocket,
@@ -56,7 +56,6 @@ KEEPER_TIMEOUT = 3.0
 MAX_UNANSWERED = 10
 #: File of the loaded driver of NVIDIA's GPUs.
 GPU_DRIVER = "/dev/nvidiactl"
-
 #: Prefixes of variables that srun and MPI launchers set for tasks.
 _OF_LAUNCHERS = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "OMPI_", "MPI_", "FLUX_")
 
@@ -80,7 +79,6 @@ class RankHostProcess:
         self._oom_kills = oom_kills()
 
     def why_killed(self, signal_number: Optional[int]) -> str:
-        """Return why the kernel may have killed it, or ""."""
         if signal_number != signal.SIGKILL or self.killed or self._oom_kills is None:
             return ""
         now = oom_kills() or 0
@@ -100,21 +98,14 @@ def oom_kills(path: str = "/proc/vmstat") -> Optional[int]:
 
 
 def _order(message: Message) -> List[Any]:
-    return [message.get("argv"), message.get("env") or {}, message.get("config") or {}]
-
-
-def _excuse(message: Message) -> Optional[str]:
-    """Return why a request for a rank host is invalid; None if it is valid."""
-    argv = message.get("argv")
+    """Return argv, environment and config of a request for a rank host; raise ValueError if one is invalid."""
+    argv, env, config = message.get("argv"), message.get("env") or {}, message.get("config") or {}
     if argv is not None and not (isinstance(argv, list) and argv and all(isinstance(word, str) for word in argv)):
-        return "argv is not a list of words"
-    if not isinstance(message.get("config") or {}, dict):
-        return "config is not an object"
-    try:
-        merged_environment(message.get("env"))
-    except (ValueError, AttributeError) as error:
-        return str(error)
-    return None
+        raise ValueError("argv is not a list of words")
+    if not isinstance(config, dict) or not isinstance(env, dict):
+        raise ValueError("%s is not an object" % ("env" if isinstance(config, dict) else "config"))
+    merged_environment(env)
+    return [argv, env, config]
 
 
 def merged_environment(*layers: Any) -> Dict[str, str]:
@@ -160,7 +151,6 @@ class ChildProcesses:
 
     @property
     def rank_lives(self) -> bool:
-        """True if there is a rank host that was not killed."""
         return self._rank is not None and not self._rank.killed
 
     def readers(self, now: float) -> List[Any]:
@@ -173,7 +163,6 @@ class ChildProcesses:
         return ready
 
     def writers(self) -> List[Any]:
-        """Return the channels with unsent bytes."""
         return [channel for channel in self._channels() if len(channel.out)]
 
     def _channels(self) -> List[FrameSocket]:
@@ -222,7 +211,6 @@ class ChildProcesses:
         return self._number
 
     def add_modules(self, piece: bytes, last: bool) -> None:
-        """Forward a piece of further modules to the keeper, whose children may import them."""
         self._ask(encode_piece(piece, last))
 
     def probe(self, message: Message) -> None:
@@ -234,7 +222,6 @@ class ChildProcesses:
         self._worker.send(message)
 
     def kill_worker(self) -> None:
-        """End the worker; the next probe starts another."""
         if self._worker is not None:
             self._kill(self._worker_number)
             self._worker.close()
@@ -258,35 +245,35 @@ class ChildProcesses:
 
     def stand_by(self, message: Message) -> Optional[str]:
         """Start a standby process for the next `spawn` of the same parameters; return the reason if impossible."""
-        excuse = _excuse(message)
-        if excuse is not None:
-            return excuse
-        if self._spare is not None and (self._spare.order != _order(message) or self._spare.end is not None):
+        try:
+            order = _order(message)
+        except ValueError as error:
+            return str(error)
+        if self._spare is not None and (self._spare.order != order or self._spare.end is not None):
             self.stand_down()
         if self._spare is None:
-            self._spare = self._start_rank(message)
+            self._spare = self._start_rank(order)
         return None
 
     def stand_down(self) -> None:
-        """End the standby process, if there is one."""
         spare, self._spare, self._awaited = self._spare, None, False
         if spare is not None:
             if spare.end is None:
                 self._kill(spare.number)
             spare.close()
 
-    def _start_rank(self, message: Message) -> RankHostProcess:
-        own = merged_environment(self._config.get("env"), message.get("env"))
+    def _start_rank(self, order: List[Any]) -> RankHostProcess:
+        argv, env, config = order
+        own = merged_environment(self._config.get("env"), env)
         # A library that finds variables of an MPI launcher or of a job step takes the rank for a task of that.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OF_LAUNCHERS)}
         environment = dict(inherited, **own)
-        argv = spawn.rank_command(message.get("argv"), spawn.choose_python(self._config.get("python"), environment))
+        words = processes.rank_command(argv, processes.choose_python(self._config.get("python"), environment))
         near, far = socket.socketpair()
         listen, printed = os.pipe()
-        config = dict(message.get("config") or {}, env=own)
-        request = {"argv": argv, "env": environment, "config": config}
+        request = {"argv": words, "env": environment, "config": dict(config, env=own)}
         number = self._start("rank", request, far.detach(), printed)
-        return RankHostProcess(number, FrameSocket(near), LogPipe(listen), argv[0], _order(message))
+        return RankHostProcess(number, FrameSocket(near), LogPipe(listen), words[0], order)
 
     def _promote(self) -> List[Message]:
         """Make the standby process the rank host; return what is to be reported of it."""
@@ -311,9 +298,6 @@ class ChildProcesses:
         if self._rank is not None and not self._rank.killed:
             self._rank.killed = True
             self._kill(self._rank.number)
-
-    def leave(self) -> None:
-        self.keeper.close()
 
     def serve(self, readable: List[Any], now: float) -> List[Message]:
         """Read the ready channels; return messages for the controller.
@@ -418,12 +402,9 @@ def lease_of(config: Dict[str, Any]) -> float:
 def limit_gpus(limit: Any, environ: MutableMapping[str, str], cgroup: str, devices: Sequence[str]) -> None:
     """Set ``CUDA_VISIBLE_DEVICES`` to the GPUs that may be used, unless it is set or the job's cgroup shows only them.
 
-    Args:
-        limit: ``{"only": indexes}`` or ``{"without": indexes}``, with ``constrained``: whether cgroups of jobs show
-            their own GPUs only. None for no limit.
-        environ: The environment.
-        cgroup: Content of /proc/self/cgroup.
-        devices: Names of the files in /dev.
+    ``limit`` is ``{"only": indexes}`` or ``{"without": indexes}``, with ``constrained``: whether cgroups of jobs show
+    their own GPUs only; None for no limit. ``cgroup`` is the content of /proc/self/cgroup, ``devices`` has the names of
+    the files in /dev.
     """
     if not isinstance(limit, dict) or "CUDA_VISIBLE_DEVICES" in environ:
         return
@@ -440,7 +421,6 @@ def limit_gpus(limit: Any, environ: MutableMapping[str, str], cgroup: str, devic
 
 
 def failure(number: Any, kind: ErrorKind, text: str) -> Message:
-    """Return the result of a probe without a value."""
     return {"t": "result", "id": number, "ok": False, "error": {"kind": kind, "text": text}}
 
 
@@ -488,7 +468,6 @@ class OpenProbes:
         return [failure(number, ErrorKind.TIMEOUT, "the probe did not end by its deadline") for number in late]
 
     def fail_all(self, kind: ErrorKind, text: str) -> List[Message]:
-        """Close all probes; return their results."""
         numbers = list(self._until)
         self._until.clear()
         self.stuck = False
@@ -632,9 +611,9 @@ class Supervisor:
             self._children.kill_worker()
 
     def _end(self) -> None:
-        self._children.leave()
-        for pid in reap.end_descendants():
-            self.log("process %d could not be ended: %s" % (pid, reap.wait_reason(pid)))
+        self._children.keeper.close()
+        for pid in processes.end_descendants():
+            self.log("process %d could not be ended: %s" % (pid, processes.wait_reason(pid)))
         until = time.monotonic() + 0.5
         # The controller is gone, as usual at this point, or nobody reads standard error: neither may block.
         with contextlib.suppress(OSError):
@@ -652,9 +631,9 @@ def main(config: Dict[str, Any]) -> None:
 
     docs/architecture.md, "The wire", explains ``config``.
     """
-    for number in spawn.IGNORED:
+    for number in processes.IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    reap.become_subreaper()
+    processes.become_subreaper()
     if config.get("gpus") is not None:
         with contextlib.suppress(OSError), open("/proc/self/cgroup") as cgroup:
             limit_gpus(config["gpus"], os.environ, cgroup.read(), os.listdir("/dev"))
@@ -675,7 +654,7 @@ def main(config: Dict[str, Any]) -> None:
         try:
             os.dup2(printed, 1)
             os.dup2(printed, 2)
-            spawn.close_others([far.fileno()])
+            processes.close_others([far.fileno()])
             keeper.run(far, lease_of(config), nonce)
         except BaseException:
             bootloader.print_traceback()

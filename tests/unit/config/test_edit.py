@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabtui.cli.main import main
-from fabtui.config.edit import edited, setting_named, value_of, write_settings
-from fabtui.config.file import template
+from fabtui.config.file import edited, setting_named, template, value_of, write_settings
 from fabtui.config.options import settings
 from fabtui.errors import InputError
 

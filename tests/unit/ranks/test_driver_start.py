@@ -15,7 +15,7 @@ import pytest
 
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import rank_host
-from fabtui_node.ranks.nccl import ctypes_cuda, driver_start
+from fabtui_node.ranks.nccl import ctypes_cuda
 from fabtui_node.ranks.nccl.ctypes_cuda import CudaDevice, CudaError, Driver, spare_host_memory
 
 
@@ -57,17 +57,17 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     monkeypatch.setattr(os, "environ", dict(os.environ))
     os.environ.pop("CUDA_DEVICE_ORDER", None)
-    driver_start.driver_start.cache_clear()
+    rank_host.driver_start.cache_clear()
     yield made
-    driver_start.driver_start.cache_clear()
+    rank_host.driver_start.cache_clear()
 
 
 def test_the_driver_starts_once_in_its_environment_before_the_import(machine: Any) -> None:
     libraries = machine("libcuda.so.1", "libnvidia-ml.so.1")
     rank_host.main({"fd": 3, "engine": "nccl"})
     assert libraries.steps == [("cuInit", "PCI_BUS_ID"), ("fabtui_node.ranks.rank_dispatcher", "nccl")]
-    start = driver_start.driver_start()
-    assert start is driver_start.driver_start()
+    start = rank_host.driver_start()
+    assert start is rank_host.driver_start()
     assert 0 < start.wait() < 60
     assert os.environ["NCCL_DEBUG_FILE"] == f"/proc/self/fd/{start.log}"
     assert "NCCL_IB_TIMEOUT=17" in start.notes

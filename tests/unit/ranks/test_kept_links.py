@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fabtui_node.ranks.engine import Keepable, KeptLinks
+from fabtui_node.ranks.engine import KeptLinks, PairLink
 
 TASK: Any = None
 
 
-class Recorded(Keepable):
+class Recorded(PairLink):
     def __init__(self) -> None:
         self.calls: list[str] = []
 

@@ -232,21 +232,19 @@ def test_a_held_stream_goes_on_by_itself(fake_gpu: Path, monkeypatch: pytest.Mon
     from fabtui_node.ranks.nccl import ctypes_cuda
 
     device = ctypes_cuda.CudaDevice(ctypes_cuda.Driver(str(fake_gpu / "libcuda.so.1")), 0)
+
+    def queue_and_look() -> None:
+        device.record(device.events(1)[0])
+        with pytest.raises(ctypes_cuda.CudaError, match="still busy"):
+            device.wait(time.monotonic() + 0.01)
+
     with monkeypatch.context() as patient:
         patient.setattr(ctypes_cuda, "HELD_MOST", 60.0)
-        release = device.hold()
-    assert release is not None
-    device.record(device.events(1)[0])
-    with pytest.raises(ctypes_cuda.CudaError, match="still busy"):
-        device.wait(time.monotonic() + 0.01)
-    release()
+        device.held(queue_and_look)
     device.wait(time.monotonic() + 5)
-    assert device.hold() is not None
-    device.record(device.events(1)[0])
-    device.wait(time.monotonic() + 20 * ctypes_cuda.HELD_MOST)
-    release = device.hold()
-    assert release is not None
-    release()
+    # Work that waits for the device itself.
+    device.held(partial(device.wait, time.monotonic() + 20 * ctypes_cuda.HELD_MOST))
+    device.held(lambda: None)
     device.wait(time.monotonic() + 5)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fabtui_node.protocol import CONSEQUENCES, ErrorKind
-from fabtui_node.ranks.measure import world
+from fabtui_node.ranks.measure import groups
 from fabtui_node.ranks.measure.p2p import is_consequence
 
 
@@ -39,7 +39,7 @@ def test_every_error_kind_reads_back_from_the_wire_and_has_a_meaning() -> None:
 
 def reports(monkeypatch: pytest.MonkeyPatch, interval: float) -> list[list[int]]:
     """Return the sources in each report of rank 0 of four, and in its end."""
-    monkeypatch.setattr(world, "LEAST_INTERVAL", interval)
+    monkeypatch.setattr(groups, "LEAST_INTERVAL", interval)
     done = {"bytes": 8, "rate": 1.0, "transport": "TCP"}
     link = SimpleNamespace(send=lambda job, end: None, receive=lambda job, end: done, transport=lambda sending: [None])
     group = SimpleNamespace(link=lambda peer: link)
@@ -47,9 +47,9 @@ def reports(monkeypatch: pytest.MonkeyPatch, interval: float) -> list[list[int]]
         rank=SimpleNamespace(rank=0), world_channels=None, run=lambda task, work, phase, end: work()
     )
     op = {"ranks": [0, 1, 2, 3], "transfers": [(1, 0), (0, 1), (2, 0), (3, 0)], "bytes": 8, "iters": 1, "warmup": 1}
-    one = world.World(op, endpoint, SimpleNamespace(deadline=1.0, id=5))  # type: ignore[arg-type]
+    one = groups.World(op, endpoint, SimpleNamespace(deadline=1.0, id=5))  # type: ignore[arg-type]
     monkeypatch.setattr(one, "_form", lambda end: group)
-    monkeypatch.setattr(world, "close", lambda group, failed: None)
+    monkeypatch.setattr(groups, "close", lambda group, failed: None)
     sent: list[dict[str, Any]] = []
     one.run(sent.append)
     assert [message["op"] for message in sent] == ["rows"] * (len(sent) - 1) + ["worlded"]
@@ -58,7 +58,7 @@ def reports(monkeypatch: pytest.MonkeyPatch, interval: float) -> list[list[int]]
 
 
 def test_results_are_reported_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world, "REPORTS_PER_SECOND", 1e9)
+    monkeypatch.setattr(groups, "REPORTS_PER_SECOND", 1e9)
     assert reports(monkeypatch, 0.0) == [[1], [2], [3]]
 
 

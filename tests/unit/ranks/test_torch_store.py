@@ -35,9 +35,9 @@ def test_a_group_may_ask_its_store_later() -> None:
     dist: Any = importlib.import_module("torch.distributed")
 
     from fabtui_node.ranks.base import Task
-    from fabtui_node.ranks.torch.engine import TorchEngine
+    from fabtui_node.ranks.torch.engine import GlooEngine
 
-    class Engine(TorchEngine):
+    class Engine(GlooEngine):
         def make(self, store: Any, rank: int, size: int, seconds: float, address: Any) -> Any:
             return dist.PrefixStore("inner", store)
 

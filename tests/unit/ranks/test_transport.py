@@ -8,7 +8,8 @@ import pytest
 
 from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.parsers.nccl.log_lines import Nic
-from fabtui_node.ranks.nccl import driver_start, log_capture
+from fabtui_node.ranks import rank_host
+from fabtui_node.ranks.nccl import log_capture
 
 LINES = {
     "send-ib": "node-1:11:22 [2] NCCL INFO Channel 00/0 : 2[50000] -> 6[63000] [send] via NET/IB/0",
@@ -137,7 +138,7 @@ def test_warnings_of_no_gpu_are_found(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_log_in_memory_gives_its_memory_back() -> None:
-    fd = driver_start.memory_file()
+    fd = rank_host.memory_file()
     with open(f"/proc/self/fd/{fd}", "wb", buffering=0) as writer:
         log = log_capture.Log(fd)
         for _ in range(80):
@@ -158,14 +159,14 @@ def test_the_users_own_variables_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE", "NCCL_COMM_BLOCKING", "NCCL_RAS_ENABLE"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    for name in (*driver_start.SHORT_TIMEOUTS, "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS"):
+    for name in (*rank_host.SHORT_TIMEOUTS, "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.setenv("NCCL_IB_TIMEOUT", "22")
     monkeypatch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", "8")
     monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
     monkeypatch.setenv("NCCL_DEBUG", "warn")
-    notes = driver_start.set_environment(9)
+    notes = rank_host.set_environment(9)
     assert notes == ["NCCL_SOCKET_RETRY_CNT=5"]
     assert os.environ["NCCL_IB_TIMEOUT"] == "22"
     assert os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] == "8"

@@ -9,7 +9,7 @@ import pytest
 
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
-from fabtui_node.ranks.measure import collective, verify
+from fabtui_node.ranks.measure import groups, verify
 from fabtui_node.ranks.measure.verify import KINDS, arrived, shape
 from fabtui_node.ranks.nccl import ctypes_nccl
 
@@ -17,7 +17,7 @@ from fabtui_node.ranks.nccl import ctypes_nccl
 TEST = 7
 
 
-def differs(data: bytes | bytearray, size: int, *earlier: int) -> verify.Difference | None:
+def differs(data: bytes | bytearray, size: int, *earlier: int) -> verify.DataDifference | None:
     """Return how a message from rank 0 to rank 1 differs from what was sent."""
     blocks = verify.blocks(size)
     return verify.compare(sample(data, blocks), blocks, size, verify.shift(0, 1, TEST), earlier)
@@ -163,7 +163,7 @@ def test_a_size_is_rounded_down_to_what_the_ranks_divide(kind: str, ranks: int, 
 
 def test_an_unknown_collective() -> None:
     with pytest.raises(ValueError, match="no collective 'gossip'"):
-        collective.parse({"kind": "gossip", "ranks": [0, 1], "sizes": [8], "iters": 1, "warmup": 1})
+        groups.parse({"kind": "gossip", "ranks": [0, 1], "sizes": [8], "iters": 1, "warmup": 1})
 
 
 @pytest.mark.parametrize("kind", ["all_gather", "alltoall", "broadcast", "sendrecv"])

@@ -14,7 +14,7 @@ import pytest
 
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_of
 from fabtui.session.ranks.rank_host import exit_reason
-from fabtui_node.runtime import bootloader, keeper, reap, spawn, supervisor
+from fabtui_node.runtime import bootloader, keeper, processes, supervisor
 from fabtui_node.runtime.streams import CUT, LONGEST_LINE, TAIL, LineLimit, LogPipe
 from fabtui_node.runtime.supervisor import merged_environment, oom_kills
 
@@ -30,9 +30,9 @@ def test_descendants_are_found_downwards_only_and_without_zombies() -> None:
         20: (1, "S"),
         21: (20, "S"),
     }
-    assert reap.descendants([10], table) == {11, 12, 14}
-    assert reap.descendants([10, 20], table) == {11, 12, 14, 21}
-    assert reap.descendants([99], table) == set()
+    assert processes.descendants([10], table) == {11, 12, 14}
+    assert processes.descendants([10, 20], table) == {11, 12, 14, 21}
+    assert processes.descendants([99], table) == set()
 
 
 def test_stat_is_read_past_a_hostile_command_name() -> None:
@@ -47,7 +47,7 @@ def test_stat_is_read_past_a_hostile_command_name() -> None:
     try:
         assert child.stdout is not None
         child.stdout.readline()
-        row = reap.read_stat(child.pid)
+        row = processes.read_stat(child.pid)
         assert row is not None
         assert row[0] == os.getpid()
         assert row[1] in "SRD"
@@ -69,9 +69,9 @@ def test_a_process_whose_first_thread_ended_still_lives() -> None:
         assert child.stdout is not None
         child.stdout.readline()
         until = time.monotonic() + 5
-        while (reap.read_stat(child.pid) or (0, ""))[1] != "Z" and time.monotonic() < until:
+        while (processes.read_stat(child.pid) or (0, ""))[1] != "Z" and time.monotonic() < until:
             time.sleep(0.02)
-        assert child.pid in reap.descendants([os.getpid()])
+        assert child.pid in processes.descendants([os.getpid()])
     finally:
         child.kill()
         child.communicate()
@@ -79,11 +79,11 @@ def test_a_process_whose_first_thread_ended_still_lives() -> None:
 
 def test_interpreter_of_the_rank_host() -> None:
     lab = {"FABTUI_LAB_PYTHON": "/lab/python"}
-    assert spawn.choose_python("/configured", lab) == "/configured"
-    assert spawn.choose_python(None, lab) == "/lab/python"
-    assert spawn.choose_python(None, {}) == sys.executable
-    assert spawn.rank_command(None, "/p") == ["/p", "-u", "-c", bootloader.BOOT]
-    assert spawn.rank_command(["apptainer", "exec", "x.sif", "python3"], "/p")[:4] == [
+    assert processes.choose_python("/configured", lab) == "/configured"
+    assert processes.choose_python(None, lab) == "/lab/python"
+    assert processes.choose_python(None, {}) == sys.executable
+    assert processes.rank_command(None, "/p") == ["/p", "-u", "-c", bootloader.BOOT]
+    assert processes.rank_command(["apptainer", "exec", "x.sif", "python3"], "/p")[:4] == [
         "apptainer",
         "exec",
         "x.sif",
@@ -110,19 +110,6 @@ def test_how_a_process_ended() -> None:
     assert keeper.exit_of(None) == (None, None)
     assert keeper.exit_of(3 << 8) == (3, None)
     assert keeper.exit_of(signal.SIGKILL) == (None, 9)
-
-
-def test_the_end_of_a_child_is_noticed_at_once() -> None:
-    code = """
-import signal, subprocess
-from fabtui_node.runtime import reap
-waited, wait = [], signal.sigtimedwait
-signal.sigtimedwait = lambda signals, pause: waited.append(wait(signals, 60))
-child = subprocess.Popen(["sleep", "60"])
-print(reap.end_descendants(), [one.si_pid == child.pid for one in waited], signal.pthread_sigmask(signal.SIG_BLOCK, []))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
-    assert done.stdout == "[] [True] set()\n", done.stderr
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from fabtui.transport.framed_link import parse
 from fabtui_node.protocol import MAX_DEPTH, MAX_FRAME, Decoder, ProtocolError, decode, encode, loads
-from fabtui_node.ranks.base import PairReport
 from tests.wire import message_types as messages
+from tests.wire.message_types import PairReport
 
 SCALARS = (
     st.none()

@@ -16,7 +16,7 @@ from fabtui.session.endpoint_admission import admit, engine_for
 from fabtui.session.measure.group_tests import EVERY_NODE_PAIR, Group, first_groups, groups_of
 from fabtui.session.measure.p2p_result import Side, direction, read_struct
 from fabtui_node.protocol import CONSEQUENCES, ErrorKind
-from fabtui_node.ranks.base import PairReport
+from tests.wire.message_types import PairReport
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -12,8 +12,8 @@ from fabtui.transport.dial import Dialer, Gates, unreachable, with_retries
 from fabtui.transport.known_hosts import HostEntries
 from fabtui.transport.launcher import classify_openssh, ssh_argv
 from fabtui.transport.link import LinkLost, NodeUnreachable
-from fabtui.transport.payload import INPUT_TAKEN
 from fabtui.transport.ssh_config import SshSettings
+from fabtui_node.runtime.bootloader import INPUT_TAKEN
 
 HOST = SshSettings("n1", "10.0.0.1", "me", 2200)
 

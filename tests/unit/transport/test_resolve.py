@@ -13,7 +13,6 @@ from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.ssh_config import (
     ConfigBroken,
     Jump,
-    OpenSSHReasons,
     Resolver,
     SshSettings,
     check_host,
@@ -157,15 +156,15 @@ async def test_kerberos_counts_only_with_a_ticket(tmp_path: Path, monkeypatch: p
     resolved = parse("n1", "gssapiauthentication yes")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/cache")
-    assert await OpenSSHReasons().reason(resolved) is None
+    assert await Resolver(None).why_openssh(resolved) is None
     (tmp_path / "cache").touch()
-    reason = await OpenSSHReasons().reason(resolved)
+    reason = await Resolver(None).why_openssh(resolved)
     assert reason is not None
     assert "Kerberos" in reason
     klist = tmp_path / "klist"
     klist.write_text("#!/bin/sh\nexit 1\n")
     klist.chmod(0o755)
-    assert await OpenSSHReasons().reason(resolved) is None
+    assert await Resolver(None).why_openssh(resolved) is None
 
 
 @needs_ssh

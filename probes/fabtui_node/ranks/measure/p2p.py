@@ -7,31 +7,26 @@ import time
 from functools import partial
 from typing import Callable, List, NamedTuple, Optional, Set
 
-from fabtui_node.protocol import CONSEQUENCES, ErrorKind
+from fabtui_node.protocol import CONSEQUENCES, ErrorKind, Message
 from fabtui_node.ranks import base, tcp_precheck
-from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Failed, Fault, PairJob, PairReport, Task
-from fabtui_node.ranks.controller_channel import Cancelled, Message, StoreError
+from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Cancelled, Failed, Fault, PairJob, StoreError, Task
 from fabtui_node.ranks.engine import PairLink, RankEndpoint
 
+#: Faults of the lab that change what the source does.
 SOURCE_FAULTS = ("corrupt", "kill", "stop")
-"""Faults of the lab that change what the source does."""
-
+#: Timed messages (s) in both directions at once.
 BIDIRECTIONAL_BUDGET = 0.05
-"""Timed messages (s) in both directions at once."""
-
+#: Seconds past its own deadline that one side waits for the other's verdict: the two do not start at one instant.
 VERDICT_GRACE = 1.0
-"""Seconds past its own deadline that one side waits for the other's verdict: the two do not start at one instant."""
-
+#: Facts of a rank host that its ranks report to the ranks they meet.
 HostInfo = NamedTuple("HostInfo", [("node", str), ("address", str), ("closed_port", int), ("faults", List[Fault])])
-"""Facts of a rank host that its ranks report to the ranks they meet."""
 
 
-def fail(report: PairReport, failed: Failed) -> None:
-    report["ok"], report["timeout"], report["phase"] = False, failed.timeout, failed.phase
-    report["error"], report["error_kind"], report["raw"] = failed.text, failed.kind, failed.raw
+def fail(report: Message, failed: Failed) -> None:
+    report.update(base.verdict(failed))
 
 
-def mark_injected(report: PairReport, fault: str) -> None:
+def mark_injected(report: Message, fault: str) -> None:
     report["made"], report["error"] = True, "%s (made by the lab: %s)" % (report["error"], fault)
 
 
@@ -44,7 +39,7 @@ class RankPairTest:
     """Test of one pair at one of its two ranks; both run the same steps."""
 
     def __init__(
-        self, endpoint: RankEndpoint, host: HostInfo, task: Task, op: Message, send: Callable[[PairReport], None]
+        self, endpoint: RankEndpoint, host: HostInfo, task: Task, op: Message, send: Callable[[Message], None]
     ) -> None:
         self._endpoint = endpoint
         self._host = host
@@ -89,15 +84,14 @@ class RankPairTest:
         kept = self._endpoint.kept
         name = kept.name(self._kept_as)
         if name is not None and name == self._hello.get("kept"):
-            link = kept.take(self._kept_as, self._task)
-            assert isinstance(link, PairLink)
-            self._link, self._name_of_link = link, name
+            self._link, self._name_of_link = kept.take(self._kept_as, self._task), name
         else:
             # The other end closes its own as well.
             kept.close(self._kept_as, broken=True)
             self._free_before = self._endpoint.free_memory()
 
     def _held(self) -> Optional[int]:
+        """Return by how much the GPU's free memory fell since before the pair connected; None for a kept link."""
         now = self._endpoint.free_memory() if self._free_before is not None else None
         return None if now is None or self._free_before is None else max(0, self._free_before - now)
 
@@ -105,7 +99,7 @@ class RankPairTest:
         a, b = self._op["a"], self._op["b"]
         share = self._task.deadline / 2
         lasting: Optional[Failed] = None
-        reports: List[PairReport] = []
+        reports: List[Message] = []
         try:
             self._hello = self._meet(time.monotonic() + min(share, self._op.get("meet") or share))
             self._use_kept()
@@ -125,31 +119,15 @@ class RankPairTest:
         for report in reports:
             self._report(report)
 
-    def _blank(self, src: int, dst: int, failed: Optional[Failed] = None) -> PairReport:
+    def _blank(self, src: int, dst: int, failed: Optional[Failed] = None) -> Message:
         """Return the report of a direction that was not measured, or failed."""
-        return {
-            **base.verdict(failed),
-            "ok": False,
-            "phase": CONNECT if failed is None else failed.phase,
-            "op": "side",
-            "id": self._task.id,
-            "src": src,
-            "dst": dst,
-            "role": "src" if self._me == src else "dst",
-            "made": False,
-            "bytes": self._op["bytes"],
-            "rate": None,
-            "latency": None,
-            "transport": None,
-            "src_addr": None,
-            "dst_addr": None,
-            "both_rate": None,
-            "times": None,
-            "held": None,
-        }
+        names = ("rate", "latency", "transport", "src_addr", "dst_addr", "both_rate", "times", "held")
+        report: Message = {**dict.fromkeys(names), **base.verdict(failed), "op": "side", "id": self._task.id}
+        report.update(src=src, dst=dst, role="src" if self._me == src else "dst", made=False, ok=False)
+        report.update(bytes=self._op["bytes"], phase=CONNECT if failed is None else failed.phase)
+        return report
 
     def _is_absent(self, rank: int) -> bool:
-        """Return True if a fault of the lab keeps a rank away from this test."""
         other = self._peer if rank == self._me else self._me
         return any((f.src, f.dst, f.kind) == (rank, other, "absent") for f in self._host.faults)
 
@@ -163,7 +141,6 @@ class RankPairTest:
         return "rank %d (%s)" % (rank, node) if node else "rank %d" % rank
 
     def _meet(self, end: float) -> Message:
-        """Exchange hello messages with the other side; return its message."""
         task, host, peer = self._task, self._host, self._peer
         own = self._endpoint.rank.address or host.address
         hello: Message = {"node": host.node, "address": own, "closed_port": host.closed_port}
@@ -179,21 +156,15 @@ class RankPairTest:
                 return fault
         return Fault(src, dst, "", None)
 
-    def _agree(self, key: str, report: PairReport, end: float) -> None:
+    def _agree(self, key: str, report: Message, end: float) -> None:
         until = end + VERDICT_GRACE
         if not report["ok"] and report["phase"] == CONNECT and not report["timeout"]:
             # The other side may wait for this one until its deadline; it is cancelled when this one is done.
             until = min(until, time.monotonic() + VERDICT_GRACE / 5)
         role, other = ("src", "dst") if report["role"] == "src" else ("dst", "src")
-        verdict: Message = {
-            "ok": report["ok"],
-            "timeout": report["timeout"],
-            "phase": report["phase"],
-            "error": report["error"],
-            "error_kind": report["error_kind"],
-            "transport": report["transport"],
-            "address": report["src_addr"] if role == "src" else report["dst_addr"],
-        }
+        shared = ("ok", "timeout", "phase", "error", "error_kind", "transport")
+        verdict: Message = {name: report[name] for name in shared}
+        verdict["address"] = report[role + "_addr"]
         try:
             theirs = self._task.swap("%s/end/%s" % (key, role), verdict, "%s/end/%s" % (key, other), until)
         except StoreError as error:
@@ -207,14 +178,11 @@ class RankPairTest:
         if report["transport"] is None and isinstance(transport, str):
             report["transport"] = transport[:80]
         if isinstance(address, str):
-            if role == "src":
-                report["dst_addr"] = report["dst_addr"] or address[:80]
-            else:
-                report["src_addr"] = report["src_addr"] or address[:80]
+            report[other + "_addr"] = report[other + "_addr"] or address[:80]
         if theirs.get("ok") is not True:
             self._merge(report, theirs)
 
-    def _merge(self, report: PairReport, theirs: Message) -> None:
+    def _merge(self, report: Message, theirs: Message) -> None:
         late, kind = theirs.get("timeout") is True, ErrorKind.of(theirs.get("error_kind"))
         # The other side's error counts if this side only timed out, or only saw the other one go.
         if report["ok"] or (not late and (report["timeout"] or is_consequence(report["error_kind"], kind))):
@@ -225,7 +193,7 @@ class RankPairTest:
         phases = (report["phase"], theirs.get("phase"))
         report["phase"] = CONNECT if CONNECT in phases else VERIFY if VERIFY in phases else TRANSFER
 
-    def _bidirectional(self, reports: List[PairReport], end: float) -> None:
+    def _bidirectional(self, reports: List[Message], end: float) -> None:
         """Measure both directions at once; if that fails, the link is bad although each direction alone passed."""
         link, op = self._link, self._op
         assert link is not None
@@ -245,18 +213,18 @@ class RankPairTest:
             fail(both, Failed.from_error(TRANSFER, error))
             self._drop_link(broken=True, report=both)
         self._agree("both", both, end)
-        for number, one in enumerate(reports):
+        for number, report in enumerate(reports):
             if both["ok"]:
                 # The rate of what arrives here.
-                one["both_rate"] = rate if (number == 0) != leading else None
+                report["both_rate"] = rate if (number == 0) != leading else None
             else:
-                one["ok"], one["timeout"], one["phase"] = False, both["timeout"], both["phase"]
-                one["error"] = "each direction alone passes, both at once fail: %s" % both["error"]
-                one["raw"], one["error_kind"] = both["raw"] or one["raw"], both["error_kind"]
+                report["ok"], report["timeout"], report["phase"] = False, both["timeout"], both["phase"]
+                report["error"] = "each direction alone passes, both at once fail: %s" % both["error"]
+                report["raw"], report["error_kind"] = both["raw"] or report["raw"], both["error_kind"]
         if not both["ok"]:
             self._drop_link(broken=True)
 
-    def _direction(self, report: PairReport, end: float) -> Optional[Failed]:
+    def _direction(self, report: Message, end: float) -> Optional[Failed]:
         """Test one direction; return the failure if it applies to the other direction too."""
         src, dst = report["src"], report["dst"]
         key = "%d>%d" % (src, dst)
@@ -285,7 +253,7 @@ class RankPairTest:
             return Failed(report["phase"], report["error"] or "", report["timeout"], report["raw"], kind)
         return None
 
-    def _test(self, fault: Fault, report: PairReport, end: float) -> None:
+    def _test(self, fault: Fault, report: Message, end: float) -> None:
         run, task = self._endpoint.run, self._task
         if self._link is None:
             self._attempts += 1
@@ -312,7 +280,7 @@ class RankPairTest:
         report["raw"] = None if sending and fault.kind == "drop" else link.raw(sending)
         report["ok"] = True
 
-    def _refuse(self, key: str, report: PairReport, end: float) -> None:
+    def _refuse(self, key: str, report: Message, end: float) -> None:
         if report["role"] == "src":
             address, port = str(self._hello.get("address") or ""), self._hello.get("closed_port")
             failed = self._connect_refused(address, port if isinstance(port, int) else 0, end)
@@ -338,7 +306,7 @@ class RankPairTest:
             return Failed(CONNECT, text, isinstance(error, socket.timeout), kind=ErrorKind.of_socket(error))
         return Failed(CONNECT, "connected to %s, which should refuse" % tcp_precheck.endpoint(address, port))
 
-    def _drop_link(self, broken: bool, report: Optional[PairReport] = None) -> None:
+    def _drop_link(self, broken: bool, report: Optional[Message] = None) -> None:
         link, self._link = self._link, None
         if link is None:
             return
@@ -353,7 +321,7 @@ class RankPairTest:
             if problem:
                 report["error"] = "%s%s" % (report["error"], problem)
 
-    def _report(self, report: PairReport) -> None:
+    def _report(self, report: Message) -> None:
         if report["role"] in self._reported:
             return
         self._reported.add(report["role"])

@@ -10,34 +10,28 @@ from typing import Collection, List, NamedTuple, Optional, Tuple
 from fabtui_node.parsers.lines import bytes_text
 from fabtui_node.protocol import ErrorKind
 
+#: Bytes after which the pattern repeats: no multiple of NCCL's chunks, so a chunk in the wrong place is noticed.
 PERIOD = 16 * 65521
-"""Bytes after which the pattern repeats: no multiple of NCCL's chunks, so a chunk in the wrong place is noticed."""
-
 BLOCK = 65536
 SAMPLE = 16 * BLOCK
 BLANK = 0xA5
 
 _PERIOD = hashlib.shake_128(b"fabtui").digest(PERIOD)
+#: Two periods of the pattern and a block, so that any part of it is one slice; never freed.
 PATTERN = _PERIOD + _PERIOD + _PERIOD[:BLOCK]
-"""Two periods of the pattern and a block, so that any part of it is one slice; never freed."""
-
+#: Number of values of the all_reduce pattern: small integers, whose sums are exact in float32.
 STEPS = 61
-"""Number of values of the all_reduce pattern: small integers, whose sums are exact in float32."""
-
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv")
+#: Collectives whose result is a sum, not a copy.
 ADDING = ("all_reduce", "reduce_scatter")
-"""Collectives whose result is a sum, not a copy."""
-
+#: Collectives that do not work in place: they need separate memory for outgoing and incoming data.
 TWICE = ("alltoall", "sendrecv")
-"""Collectives that do not work in place: they need separate memory for outgoing and incoming data."""
-
+#: Bytes of a float32 value.
 WORD = 4
-"""Bytes of a float32 value."""
-
 Blocks = List[Tuple[int, int]]
 
+#: Bytes of a buffer that ``src`` sent to ``dst``.
 Piece = NamedTuple("Piece", [("offset", int), ("length", int), ("src", int), ("dst", int)])
-"""Bytes of a buffer that ``src`` sent to ``dst``."""
 
 
 class TransferShape(NamedTuple):
@@ -127,8 +121,8 @@ def words_wrong(sample: bytes, checked: List[Tuple[Piece, Blocks]], test: int) -
     return wrong
 
 
-class Difference(NamedTuple):
-    """Difference of received data from what was sent."""
+class DataDifference(NamedTuple):
+    """DataDifference of received data from what was sent."""
 
     kind: ErrorKind  #: `ErrorKind.VERIFY`, `ErrorKind.STALE` or `ErrorKind.BLANK`.
     text: str
@@ -140,15 +134,12 @@ def checked_text(checked: int, size: int) -> str:
     return "the %s that were checked%s" % (bytes_text(checked), whole)
 
 
-def compare(sample: bytes, where: Blocks, size: int, start: int, earlier: Collection[int] = ()) -> Optional[Difference]:
-    """Return how a sample differs from the data sent; None if it does not.
+def compare(
+    sample: bytes, where: Blocks, size: int, start: int, earlier: Collection[int] = ()
+) -> Optional[DataDifference]:
+    """Return how a sample, the blocks of a message one behind the other, differs from what was sent, or None.
 
-    Args:
-        sample: Blocks of the message, one behind the other.
-        where: Their offsets and lengths in the message.
-        size: Size of the message.
-        start: The `shift` of what was sent.
-        earlier: The shifts of other tests whose data this memory may have.
+    ``start`` is the `shift` of what was sent, ``earlier`` those of other tests whose data this memory may have.
     """
     wrong, first, blank, stale = 0, -1, 0, 0
     at = 0
@@ -167,14 +158,14 @@ def compare(sample: bytes, where: Blocks, size: int, start: int, earlier: Collec
         return None
     checked = checked_text(at, size)
     if blank == wrong:
-        return Difference(
+        return DataDifference(
             ErrorKind.BLANK, "nothing arrived in %d bytes of %s, from offset %d on" % (wrong, checked, first)
         )
     if stale == wrong:
         text = "%d bytes of %s, from offset %d on, are data of an earlier test" % (wrong, checked, first)
-        return Difference(ErrorKind.STALE, text)
+        return DataDifference(ErrorKind.STALE, text)
     text = "%d %s wrong in %s, the first at %d" % (wrong, "byte" if wrong == 1 else "bytes", checked, first)
-    return Difference(ErrorKind.VERIFY, text)
+    return DataDifference(ErrorKind.VERIFY, text)
 
 
 def _earlier_bytes(got: bytes, places: List[int], offset: int, earlier: Collection[int]) -> int:
@@ -215,13 +206,10 @@ def expected_sums(kind: str, ranks: int, rounds: int, me: int, test: int) -> Tup
 
 
 def count_wrong(sample: bytes, where: Blocks, total: List[float], rounding: float = 0.0) -> int:
-    """Return the number of wrong float32 values of a sample.
+    """Return the number of wrong float32 values of a sample, the blocks of a buffer one behind the other.
 
-    Args:
-        sample: The blocks, one behind the other.
-        where: Their offsets and lengths in bytes, multiples of 4, within the buffer where the pattern begins.
-        total: Expected values of one period of the pattern.
-        rounding: Relative error to allow if the values are not exact in float32.
+    Offsets and lengths are bytes, multiples of 4. ``total`` are the values of one period of the pattern; ``rounding``
+    is the relative error to allow if they are not exact in float32.
     """
     wanted = array.array("f", total * (BLOCK // 4 // STEPS + 2)).tobytes()
     wrong, at = 0, 0

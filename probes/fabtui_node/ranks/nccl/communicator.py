@@ -10,8 +10,7 @@ from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.parsers.nccl.log_lines import NcclLine
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
-from fabtui_node.ranks.base import CONNECT, TRANSFER, Failed, Rank, Task, remaining
-from fabtui_node.ranks.controller_channel import StoreError
+from fabtui_node.ranks.base import CONNECT, TRANSFER, Failed, Rank, StoreError, Task, remaining
 from fabtui_node.ranks.measure import verify
 from fabtui_node.ranks.measure.verify import Blocks
 from fabtui_node.ranks.nccl import log_capture
@@ -19,18 +18,16 @@ from fabtui_node.ranks.nccl.ctypes_cuda import CudaDevice, CudaError, Driver
 from fabtui_node.ranks.nccl.ctypes_nccl import Communicator, Library, NcclError
 from fabtui_node.ranks.nccl.log_capture import Log
 
+#: Timeout (s) for destroying one healthy communicator.
 DESTROY_TIMEOUT = 10.0
-"""Timeout (s) for destroying one healthy communicator."""
-
+#: Timeout (s) for aborting all broken communicators.
 ABORT_TIMEOUT = 2.0
-"""Timeout (s) for aborting all broken communicators."""
-
+#: Size of the buffers for setup messages and pings.
 SMALL = 256
-"""Size of the buffers for setup messages and pings."""
-
-
+#: Number of earlier tests whose data is recognised.
 EARLIER = 64
-"""Number of earlier tests whose data is recognised."""
+#: Maximum number of different rings that are reported.
+MOST_RINGS = 32
 
 
 class Scratch(NamedTuple):
@@ -60,7 +57,7 @@ class RankGpu:
         self.notes = notes  #: NCCL variables set for the tests.
         self.address = address  #: Data address of the node.
         self.device = CudaDevice(driver, driver.find(rank.index, rank.uuid))
-        self._scratch = self._new_scratch()
+        self.scratch = self._new_scratch()
         self._spare: List[Scratch] = []
         self._abandoned: List[Abandoned] = []
         self._shifts: Deque[int] = deque(maxlen=EARLIER)
@@ -76,27 +73,15 @@ class RankGpu:
     def _new_scratch(self) -> Scratch:
         return Scratch(self.device.allocate(SMALL), self.device.pinned(SMALL), self.device.pinned(verify.SAMPLE))
 
-    @property
-    def small(self) -> int:
-        return self._scratch.small
-
-    @property
-    def note(self) -> Any:
-        return self._scratch.note
-
-    @property
-    def sample(self) -> Any:
-        return self._scratch.sample
-
     def abandon(self) -> None:
-        """Continue with a new stream and new memory: queued work of a broken communicator may still write to these.
+        """Continue with a new stream and other memory: queued work of a broken communicator may still write to these.
 
         They are kept until the communicator has been aborted and the stream is idle, see `release`. The memory that is
         sent from stays, as nothing writes to it.
         """
-        self._abandoned.append(Abandoned(self.device.stream, self._scratch, self._data, self._data_size))
+        self._abandoned.append(Abandoned(self.device.stream, self.scratch, self._data, self._data_size))
         self.device.renew_stream()
-        self._scratch = self._spare.pop() if self._spare else self._new_scratch()
+        self.scratch = self._spare.pop() if self._spare else self._new_scratch()
         self._data, self._data_size = 0, 0
 
     def expect(self, start: int) -> None:
@@ -105,7 +90,6 @@ class RankGpu:
             self._shifts.append(start)
 
     def earlier(self, start: int) -> List[int]:
-        """Return the shifts of the data of other tests."""
         return [shift for shift in self._shifts if shift != start]
 
     def _allocate(self, size: int) -> int:
@@ -188,10 +172,6 @@ class RankGpu:
         return []
 
 
-MOST_RINGS = 32
-"""Maximum number of different rings that are reported."""
-
-
 class Member:
     """A rank's part of one communicator, with the log lines that NCCL printed about it."""
 
@@ -214,7 +194,6 @@ class Member:
         self._earlier = log_capture.notable(self.lines())
 
     def renew(self, task: Task) -> None:
-        """Use the communicator for another test."""
         self.task = task
         self._mark = self._surveyed = self.gpu.log.mark()
         self._laps, self._lap = [], time.monotonic()
@@ -256,7 +235,6 @@ class Member:
         return bytes.fromhex(str(published["id"])).ljust(128, b"\0")[:128]
 
     def lap(self, name: str) -> None:
-        """Mark the end of a step."""
         now = time.monotonic()
         self._laps.append("%s %.3f" % (name, now - self._lap))
         self._lap = now
@@ -271,12 +249,7 @@ class Member:
     ) -> None:
         """Queue work and wait for it, with an eye on the communicator's health; raise `Failed` if it fails.
 
-        Args:
-            phase: The phase of the test.
-            what: The failure, without its reason.
-            end: Monotonic time of the deadline.
-            work: Queues the work.
-            late: Kind of the failure if the deadline passes.
+        ``what`` is the failure without its reason, ``late`` its kind if the deadline passes.
         """
         began = time.monotonic()
         try:
@@ -298,7 +271,7 @@ class Member:
 
     def fetch(self, data: int, blocks: Blocks, end: float) -> bytes:
         """Return blocks of device memory, one behind the other."""
-        device, sample = self.gpu.device, self.gpu.sample
+        device, sample = self.gpu.device, self.gpu.scratch.sample
 
         def work() -> None:
             at = 0

@@ -20,9 +20,8 @@ from fabtui_node.protocol import ErrorKind
 SUCCESS, NOT_READY = 0, 600
 STREAM_NON_BLOCKING = 1
 
+#: Seconds after which a stream that is held back continues by itself.
 HELD_MOST = 0.1
-"""Seconds after which a stream that is held back continues by itself."""
-
 Made = TypeVar("Made", c_int, c_float, c_void_p)
 
 SIGNATURES: Dict[str, Tuple[Any, ...]] = {
@@ -50,6 +49,10 @@ SIGNATURES: Dict[str, Tuple[Any, ...]] = {
     "cuGetErrorName": (c_int, POINTER(c_char_p)),
     "cuGetErrorString": (c_int, POINTER(c_char_p)),
 }
+OPTIONAL: Dict[str, Tuple[Any, ...]] = {
+    "cuStreamWaitValue32_v2": (c_void_p, c_void_p, c_uint, c_uint),
+    "cuDeviceGetAttribute": (POINTER(c_int), c_int, c_int),
+}
 
 
 #: Attribute of a device that uses the memory of the host, as the GPU of a DGX Spark (GB10) does.
@@ -65,10 +68,10 @@ def spare_host_memory(path: str = "/proc/meminfo") -> Optional[int]:
             text = file.read(65536)
     except OSError:
         return None
-    found = {name: 1024 * int(size) for name, size in re.findall(r"^(Mem\w+):\s+([0-9]{1,15}) kB", text, re.MULTILINE)}
-    if "MemAvailable" not in found or "MemTotal" not in found:
+    sizes = {name: 1024 * int(size) for name, size in re.findall(r"^(Mem\w+):\s+([0-9]{1,15}) kB", text, re.MULTILINE)}
+    if "MemAvailable" not in sizes or "MemTotal" not in sizes:
         return None
-    return max(0, found["MemAvailable"] - int(_KEPT * found["MemTotal"]))
+    return max(0, sizes["MemAvailable"] - int(_KEPT * sizes["MemTotal"]))
 
 
 class CudaError(Exception):
@@ -84,22 +87,13 @@ class Driver:
 
     def __init__(self, path: str = "libcuda.so.1") -> None:
         self._functions: Dict[str, Any] = {}
-        self.can_hold = False
         library = ctypes.CDLL(path)
-        for name, arguments in SIGNATURES.items():
-            self._take(name, getattr(library, name), arguments)
-        self.can_hold = hasattr(library, "cuStreamWaitValue32_v2")
-        if self.can_hold:
-            arguments = (c_void_p, c_void_p, c_uint, c_uint)
-            self._take("cuStreamWaitValue32_v2", library.cuStreamWaitValue32_v2, arguments)
-        if hasattr(library, "cuDeviceGetAttribute"):
-            self._take("cuDeviceGetAttribute", library.cuDeviceGetAttribute, (POINTER(c_int), c_int, c_int))
+        for name, arguments in {**SIGNATURES, **OPTIONAL}.items():
+            if name in SIGNATURES or hasattr(library, name):
+                function = self._functions[name] = getattr(library, name)
+                function.argtypes, function.restype = arguments, c_int
+        self.can_hold = "cuStreamWaitValue32_v2" in self._functions
         self.call("cuInit", 0)
-
-    def _take(self, name: str, function: Any, arguments: Tuple[Any, ...]) -> None:
-        function.argtypes = arguments
-        function.restype = c_int
-        self._functions[name] = function
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function of the driver; raise `CudaError` with call, error and meaning if it fails."""
@@ -122,7 +116,6 @@ class Driver:
         return "%s (%d)" % (": ".join(parts) or "error", code)
 
     def busy(self, stream: c_void_p) -> bool:
-        """Return True while work of a stream is in progress."""
         code = self._functions["cuStreamQuery"](stream)
         if code not in (SUCCESS, NOT_READY):
             raise CudaError("on a stream: %s" % self.explain(code))
@@ -138,13 +131,13 @@ class Driver:
     def uuid(self, ordinal: int) -> str:
         """Return a device's UUID as ``nvidia-smi`` writes it."""
         raw = (c_ubyte * 16)()
-        self.call("cuDeviceGetUuid", raw, self._handle(ordinal))
+        self.call("cuDeviceGetUuid", raw, self.handle(ordinal))
         return "GPU-%s" % uuids.UUID(bytes=bytes(raw))
 
     def bus_id(self, ordinal: int) -> str:
         """Return a device's PCI address (``0000:0f:00.0``)."""
         text = ctypes.create_string_buffer(32)
-        self.call("cuDeviceGetPCIBusId", text, 32, self._handle(ordinal))
+        self.call("cuDeviceGetPCIBusId", text, 32, self.handle(ordinal))
         return text.value.decode("ascii", "replace").lower()
 
     def shares_host_memory(self, ordinal: int) -> bool:
@@ -152,7 +145,7 @@ class Driver:
         if "cuDeviceGetAttribute" not in self._functions:
             return False
         try:
-            return bool(self.make(c_int, "cuDeviceGetAttribute", _INTEGRATED, self._handle(ordinal)).value)
+            return bool(self.make(c_int, "cuDeviceGetAttribute", _INTEGRATED, self.handle(ordinal)).value)
         except CudaError:
             return False
 
@@ -168,15 +161,8 @@ class Driver:
             raise CudaError("no device %d: this process sees %d" % (index, count))
         return index
 
-    def _handle(self, ordinal: int) -> int:
+    def handle(self, ordinal: int) -> int:
         return self.make(c_int, "cuDeviceGet", ordinal).value
-
-    def primary(self, ordinal: int) -> c_void_p:
-        """Return a device's primary context, creating it at first use (takes seconds)."""
-        return self.make(c_void_p, "cuDevicePrimaryCtxRetain", self._handle(ordinal))
-
-    def make_current(self, context: c_void_p) -> None:
-        self.call("cuCtxSetCurrent", context)
 
 
 class CudaDevice:
@@ -187,8 +173,8 @@ class CudaDevice:
         self.ordinal = ordinal
         self.bus_id = driver.bus_id(ordinal)
         self._of_host = driver.shares_host_memory(ordinal)
-        self._context = driver.primary(ordinal)
-        driver.make_current(self._context)
+        # The primary context, which takes seconds to create.
+        driver.call("cuCtxSetCurrent", driver.make(c_void_p, "cuDevicePrimaryCtxRetain", driver.handle(ordinal)))
         self.renew_stream()
         self._gate = c_uint.from_buffer(self.pinned(4))
         self._gate.value = 0
@@ -198,39 +184,34 @@ class CudaDevice:
         self._events: List[c_void_p] = []
         self.stream = self.driver.make(c_void_p, "cuStreamCreate", STREAM_NON_BLOCKING)
 
-    def hold(self) -> Optional[Callable[[], None]]:
-        """Hold back work queued from now on until the returned function is called; None if that is not supported.
+    def held(self, work: Callable[[], None]) -> None:
+        """Queue work on the stream while it is held back, if the driver can do that.
 
-        A call that waits for the device, in any thread of the process, would wait for the stream. It might prevent the
+        A call that waits for the device, in any thread of the process, waits for the stream. It might prevent the
         caller from releasing it: a timer releases it after ``HELD_MOST``.
         """
-        if not self.driver.can_hold:
-            return None
         turn = self._gate.value + 1
-        try:
-            self.driver.call("cuStreamWaitValue32_v2", self.stream, ctypes.addressof(self._gate), turn, 0)
-        except CudaError:
-            self.driver.can_hold = False
-            return None
+        if self.driver.can_hold:
+            try:
+                self.driver.call("cuStreamWaitValue32_v2", self.stream, ctypes.addressof(self._gate), turn, 0)
+            except CudaError:
+                self.driver.can_hold = False
+        if not self.driver.can_hold:
+            work()
+            return
 
         def release() -> None:
-            clock.cancel()
             self._gate.value = turn
 
         # It only writes host memory, so no lock of the driver can block it.
         clock = threading.Timer(HELD_MOST, release)
         clock.daemon = True
         clock.start()
-        return release
-
-    def held(self, work: Callable[[], None]) -> None:
-        """Queue work on the stream while it is held back, if the driver can do that."""
-        release = self.hold()
         try:
             work()
         finally:
-            if release is not None:
-                release()
+            clock.cancel()
+            release()
 
     def allocate(self, size: int) -> int:
         """Return new device memory; raise `CudaError` with the requested and the free memory if there is not enough."""
@@ -270,9 +251,6 @@ class CudaDevice:
         """Queue a copy into host memory (a ctypes array)."""
         self.driver.call("cuMemcpyDtoHAsync_v2", ctypes.addressof(data) + at, pointer, size, self.stream)
 
-    def copy(self, to: int, source: int, size: int) -> None:
-        self.driver.call("cuMemcpyDtoDAsync_v2", to, source, size, self.stream)
-
     def fill(self, pointer: int, byte: int, size: int) -> None:
         self.driver.call("cuMemsetD8Async", pointer, byte, size, self.stream)
 
@@ -281,7 +259,7 @@ class CudaDevice:
         have = period
         while have < size:
             step = min(have, size - have)
-            self.copy(pointer + have, pointer, step)
+            self.driver.call("cuMemcpyDtoDAsync_v2", pointer + have, pointer, step, self.stream)
             have += step
 
     def wait(self, end: float, look: Optional[Callable[[], None]] = None) -> None:
@@ -308,7 +286,6 @@ class CudaDevice:
         return self._events[:count]
 
     def record(self, event: c_void_p) -> None:
-        """Queue an event."""
         self.driver.call("cuEventRecord", event, self.stream)
 
     def laps(self, events: List[c_void_p]) -> List[float]:

@@ -18,12 +18,10 @@ INT8, FLOAT32 = 0, 7
 SUM, MIN = 0, 3
 MAGIC = 0xCAFEBEEF
 UNDEFINED = -(2**31)
+#: Config of NCCL 2.17: older versions read its beginning, newer ones use defaults for the rest.
 CONFIG_VERSION = 21700
-"""Config of NCCL 2.17: older versions read its beginning, newer ones use defaults for the rest."""
-
+#: Non-blocking communicators were added in 2.14.
 OLDEST = 21400
-"""Non-blocking communicators were added in 2.14."""
-
 RESULTS = {
     1: "unhandled CUDA error",
     2: "system error",
@@ -64,6 +62,7 @@ class NcclError(Exception):
 
 
 COMM = STREAM = DATA = c_void_p
+#: Arguments of the functions in use, which return an int; only ``ncclGetLastError`` returns a text.
 SIGNATURES: Dict[str, Tuple[Any, ...]] = {
     "ncclGetUniqueId": (POINTER(UniqueId),),
     "ncclCommInitRankConfig": (POINTER(c_void_p), c_int, UniqueId, c_int, POINTER(Config)),
@@ -81,7 +80,6 @@ SIGNATURES: Dict[str, Tuple[Any, ...]] = {
     "ncclBroadcast": (DATA, DATA, c_size_t, c_int, c_int, COMM, STREAM),
     "ncclGetLastError": (COMM,),
 }
-"""Arguments of the functions in use, which return an int; only ``ncclGetLastError`` returns a text."""
 
 
 def version_text(code: int) -> str:
@@ -148,8 +146,8 @@ class Library:
         return text + ": " + " ".join(last.decode("utf-8", "replace").split()) if last else text
 
 
+#: A message to or from a rank of a communicator.
 Transfer = NamedTuple("Transfer", [("sending", bool), ("pointer", int), ("size", int), ("peer", int)])
-"""A message to or from a rank of a communicator."""
 
 
 class Communicator:
@@ -172,7 +170,6 @@ class Communicator:
         self._settle("ncclCommInitRankConfig", init(byref(self._comm), size, made, rank, byref(config)), end)
 
     def state(self) -> int:
-        """Return NCCL's own view of the communicator."""
         state = c_int()
         code = self._error(self._comm, byref(state))
         return code if code != SUCCESS else state.value
@@ -209,11 +206,9 @@ class Communicator:
         self._settle(name, self._library.function(name)(*arguments, self._comm, stream), end)
 
     def send(self, pointer: int, size: int, peer: int, stream: c_void_p, end: float) -> None:
-        """Queue the sending of bytes to a rank."""
         self.queue("ncclSend", stream, end, pointer, size, INT8, peer)
 
     def receive(self, pointer: int, size: int, peer: int, stream: c_void_p, end: float) -> None:
-        """Queue the receiving of bytes from a rank."""
         self.queue("ncclRecv", stream, end, pointer, size, INT8, peer)
 
     def minimum(self, pointer: int, stream: c_void_p, end: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import threading
 from typing import Dict, List, Optional, Tuple
@@ -10,11 +11,10 @@ from typing import Dict, List, Optional, Tuple
 from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.parsers.nccl.log_lines import NcclLine, Nics
 
+#: Number of lines kept per GPU; the lines of a pair are read within seconds.
 KEEP = 4000
-"""Number of lines kept per GPU; the lines of a pair are read within seconds."""
-
+#: Bytes read after which their memory is freed.
 FREE_AFTER = 4 << 20
-"""Bytes read after which their memory is freed."""
 
 
 def punch(fd: int, size: int) -> None:
@@ -63,21 +63,15 @@ class Log:
                 punch(self._fd, self._offset)
 
     def mark(self) -> int:
-        """Return the current end of the log, for ``since``."""
         with self._lock:
             self._read()
             return self._count
 
     def since(self, mark: int, device: int) -> List[NcclLine]:
-        """Return the lines of a device since a mark."""
         with self._lock:
             self._read()
-            found = []
-            for number, line in reversed(self._lines.get(device, [])):
-                if number <= mark:
-                    break
-                found.append(line)
-            return found[::-1]
+            since = itertools.takewhile(lambda numbered: numbered[0] > mark, reversed(self._lines.get(device, [])))
+            return [line for _, line in since][::-1]
 
     def warned(self, mark: int) -> List[NcclLine]:
         """Return the warnings since a mark, of all devices: NCCL prints any or none before it knows the device."""
@@ -87,7 +81,6 @@ class Log:
             return [line for _, line in every if line.level in ("WARN", "ERROR")]
 
     def nics(self) -> Nics:
-        """Return the interfaces that NCCL reported to use."""
         with self._lock:
             self._read()
             return dict(self._nics)
@@ -95,8 +88,8 @@ class Log:
 
 def notable(lines: List[NcclLine], most: int = 64) -> List[NcclLine]:
     """Return warnings and connections among lines, at most the first ``most``."""
-    found = [line for line in lines if line.level != "INFO" or log_lines.parse_channel(line.text) is not None]
-    return found[:most]
+    lines = [line for line in lines if line.level != "INFO" or log_lines.parse_channel(line.text) is not None]
+    return lines[:most]
 
 
 def summary(lines: List[NcclLine], most: int = 8, pair: Optional[Tuple[int, int]] = None) -> str:

@@ -1,4 +1,4 @@
-"""Search and termination of the descendants of a process, and of no other process.
+"""Start of child processes that cannot outlive their parent or read its protocol; end of all descendants of a process.
 
 Descendants are found by walking ``/proc`` from one process downwards, never by name and never upwards. A subreaper
 keeps also those descendants that daemonise.
@@ -10,8 +10,16 @@ import contextlib
 import ctypes
 import os
 import signal
+import sys
 import time
-from typing import Dict, Iterable, List, Optional, Set, Tuple
+from typing import Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+
+from fabtui_node.runtime import bootloader
+
+# Set in the environment of a child and so of all its descendants: identifies the owner of an orphan.
+TOKEN = "FABTUI_CHILD"  # noqa: S105 - the name of a variable
+
+IGNORED = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGPIPE)
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -138,15 +146,6 @@ def end_descendants(grace: float = GRACE, bound: float = BOUND) -> List[int]:
     Returns:
         The pids that survived for ``bound`` seconds (they hang in the kernel, or belong to another user).
     """
-    # The end of a child cuts a pause short: one that holds GPUs takes 0.2 s, and a user waits for it.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-    try:
-        return _end_descendants(grace, bound)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
-def _end_descendants(grace: float, bound: float) -> List[int]:
     begin = time.monotonic()
     termed: Set[int] = set()
     pause = 0.01
@@ -161,5 +160,65 @@ def _end_descendants(grace: float, bound: float) -> List[int]:
             termed |= living
         else:
             send(living, signal.SIGKILL)
-        signal.sigtimedwait({signal.SIGCHLD}, pause)
-        pause = min(pause * 1.5, 0.1)
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.05)
+
+
+def choose_python(configured: Optional[str], environment: Dict[str, str]) -> str:
+    """Return the interpreter for the rank host: the configured one, the lab's, or the one that runs this."""
+    return configured or environment.get("FABTUI_LAB_PYTHON") or sys.executable or "python3"
+
+
+def rank_command(argv: Optional[Sequence[str]], python: str) -> List[str]:
+    """Return the command line of the rank host; ``argv`` is a command that ends in an interpreter.
+
+    Neither -I nor -S: what the engine needs may be in the user's own site or on PYTHONPATH.
+    """
+    return [*(argv or [python]), "-u", "-c", bootloader.BOOT]
+
+
+def start(work: Callable[[], None]) -> int:
+    """Run a function in a fork with its own session, which gets SIGKILL when this process ends; return its pid."""
+    parent = os.getpid()
+    if pid := os.fork():
+        return pid
+    status = 1
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (*IGNORED, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        die_with_parent(parent)
+        work()
+        status = 0
+    except BaseException:
+        bootloader.print_traceback()
+    finally:
+        os._exit(status)
+
+
+def run_command(argv: Sequence[str], environment: Dict[str, str], stdin: int, output: int, keep: Sequence[int]) -> None:
+    """Replace this process by another program (looked up on PATH), or end with status 127 and the reason on ``output``.
+
+    The descriptor ``stdin`` becomes fd 0, and ``output`` fd 1 and 2; those to ``keep`` stay open under their numbers.
+    """
+    try:
+        os.dup2(stdin, 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        for fd in keep:
+            os.set_inheritable(fd, True)
+        os.execvpe(argv[0], list(argv), environment)  # noqa: S606 - an argument list
+    except BaseException as error:
+        os.write(2, ("cannot run %s: %s\n" % (argv[0], error)).encode("utf-8", "backslashreplace"))
+    finally:
+        os._exit(127)
+
+
+def close_others(keep: Sequence[int]) -> None:
+    """Close every descriptor but 0, 1, 2 and ``keep``: one leaked from a login shell would keep its session open."""
+    kept = {0, 1, 2}.union(keep)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
