@@ -23,7 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fabtui.diagnosis.running_job.judge import job_verdict
+from fabtui.diagnosis.job.judge import job_verdict
 from fabtui.model.events import JobEvidence, SessionStart
 from fabtui.model.session_model import Model
 from fabtui.session.event_pipeline import Journal

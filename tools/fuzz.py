@@ -149,7 +149,7 @@ def _import_all() -> None:
         importlib.import_module("fuzz_targets")
         importlib.import_module("fabtui.screen.app")
         importlib.import_module("fabtui.screen.views.command_line")
-        for package in ("fabtui.importers", "fabtui.jobs", "fabtui.diagnosis", "fabtui_node.parsers"):
+        for package in ("fabtui.importers", "fabtui.diagnosis", "fabtui_node.parsers"):
             for found in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
                 importlib.import_module(found.name)
 

@@ -31,12 +31,15 @@ from unittest import mock
 from fabtui.cli.options_from_args import nodes_from
 from fabtui.config.file import merged, read_config
 from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.diagnosis.job import flight_recorder
+from fabtui.diagnosis.job import ras_report as ras_answer
+from fabtui.diagnosis.job.flight_recorder import flight_dump
+from fabtui.diagnosis.job.logs.job_logs import JobLogs
+from fabtui.diagnosis.job.logs.job_rules import report_of as job_report
+from fabtui.diagnosis.job.logs.report import JobFacts
+from fabtui.diagnosis.job.plain_pickle import NotPlain, read_plain
+from fabtui.diagnosis.job.ras_report import report_of as ras_report
 from fabtui.diagnosis.preflight.checks import preflight
-from fabtui.diagnosis.running_job import flight_recorder
-from fabtui.diagnosis.running_job import ras_report as ras_answer
-from fabtui.diagnosis.running_job.flight_recorder import flight_dump
-from fabtui.diagnosis.running_job.plain_pickle import NotPlain, read_plain
-from fabtui.diagnosis.running_job.ras_report import report_of as ras_report
 from fabtui.errors import InputError
 from fabtui.export import history as history_output
 from fabtui.export.csv import COLUMNS, rows
@@ -49,9 +52,6 @@ from fabtui.importers.catalogue import formats, formats_in
 from fabtui.importers.formats.job_dumps import FlightDumps
 from fabtui.importers.result import read
 from fabtui.importers.to_model.dispatch import convertible, events, model
-from fabtui.jobs.monitor.job_logs import JobLogs
-from fabtui.jobs.monitor.job_rules import report_of as job_report
-from fabtui.jobs.monitor.report import JobFacts
 from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.model.recording import apply_recorded, read_events
 from fabtui.model.session_model import Model

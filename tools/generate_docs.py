@@ -98,8 +98,8 @@ def rules() -> str:
     """Return the page of the diagnosis rules."""
     from fabtui.diagnosis import diagnosis, finding  # noqa: F401 - registers all rules
     from fabtui.diagnosis.experiment import experiments_text
+    from fabtui.diagnosis.job.logs import job_rules  # noqa: F401 - registers the rules about jobs
     from fabtui.history import rules as history_rules  # noqa: F401 - registers the rules about earlier sessions
-    from fabtui.jobs.monitor import job_rules  # noqa: F401 - registers the rules about jobs
 
     rows = [
         [

@@ -10,12 +10,12 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 
+from fabtui.atomic_write import write_text
 from fabtui.cli.options_from_args import Request
 from fabtui.cli.printing import is_plain, print_json, print_lines, write_each, write_first
 from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
 from fabtui.errors import InputError
 from fabtui.exit_status import INTERRUPTED
-from fabtui.export.atomic_write import write_text
 from fabtui.export.collectives_table import write_table
 from fabtui.export.csv import write_csv
 from fabtui.export.formats import cleaned

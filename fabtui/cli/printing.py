@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fabtui.atomic_write import check_writable, write_text
 from fabtui.config.values import listed
 from fabtui.errors import InputError
-from fabtui.export.atomic_write import check_writable, write_text
 from fabtui.model.layers import Layer, grid_layers
 from fabtui.paths import user_path
 from fabtui.report.document import USUAL_WIDTH, Shown, check_suffix, takes_unicode

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fabtui.atomic_write import write_bytes
 from fabtui.config.options import TABLES, OptionSpec, settings
 from fabtui.config.values import VARIABLE, names, nearest
 from fabtui.errors import InputError
-from fabtui.export.atomic_write import write_bytes
 from fabtui.paths import UnsafeFileError, config_folder, open_strictly, user_path
 from fabtui.sanitize import one_line
 

@@ -9,8 +9,9 @@ source: the rules and the error catalogue never see the source. Output of a tool
 report (`importers.to_model`) or `Causes` (`LogReader`), not a new rule. Then the same fault has the same
 `Finding.rule.id` or the same `Finding.code` at every door.
 
-Importing this module registers all rules about sessions; those about logs of jobs are registered by `fabtui.jobs`,
-those about earlier sessions by `fabtui.history`, whose findings come with the model (`Model.past`).
+Importing this module registers all rules about sessions; those about logs of jobs are registered by
+`fabtui.diagnosis.job.logs`, those about earlier sessions by `fabtui.history`, whose findings come with the model
+(`Model.past`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ from fabtui.diagnosis.finding import (
     rules_of,
 )
 from fabtui.diagnosis.healthy_set import HealthySet, healthy_set
+from fabtui.diagnosis.job import running_job_rules as running_job_rules
+from fabtui.diagnosis.job import uneven_traffic as uneven_traffic
+from fabtui.diagnosis.job.job_verdict import JobVerdict
+from fabtui.diagnosis.job.judge import job_verdict
 from fabtui.diagnosis.knowledge.log_causes import Causes, error_findings
 from fabtui.diagnosis.links import link_rules as link_rules
 from fabtui.diagnosis.merge_findings import in_order, joined
@@ -47,10 +52,6 @@ from fabtui.diagnosis.pairs.tally import Survey, Tally, runs_tests
 from fabtui.diagnosis.pairs.traffic_path import Carriers, carriers
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, latest_preflight_in_steps, preflight
 from fabtui.diagnosis.price import priced
-from fabtui.diagnosis.running_job import running_job_rules as running_job_rules
-from fabtui.diagnosis.running_job import uneven_traffic as uneven_traffic
-from fabtui.diagnosis.running_job.job_verdict import JobVerdict
-from fabtui.diagnosis.running_job.judge import job_verdict
 from fabtui.exit_status import BAD
 from fabtui.model import exit_codes
 from fabtui.model.session_model import Model

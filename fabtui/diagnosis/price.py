@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fabtui.diagnosis.finding import Finding, Severity, Steps, finished, in_steps
-from fabtui.diagnosis.running_job.judge import job_verdict
+from fabtui.diagnosis.job.judge import job_verdict
 from fabtui.model.endpoints import FIRST_RANKS, Endpoint
 from fabtui.model.layers import COLLECTIVES, Layer, busbw_factor
 from fabtui.model.measurement import Measurement, Verdict

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fabtui.atomic_write import write_text
 from fabtui.diagnosis.knowledge.published_ranges import PublishedComparison, PublishedRange, published
 from fabtui.diagnosis.pairs.ab_comparison import KINDS, group_name
-from fabtui.export.atomic_write import write_text
 from fabtui.export.formats import JsonObject, members, table_text
 from fabtui.model.endpoints import FIRST_RANKS
 from fabtui.model.layers import COLLECTIVES

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fabtui.export.atomic_write import write_text
+from fabtui.atomic_write import write_text
 from fabtui.export.formats import members, table_text, when
 from fabtui.model.counter_log import is_congested
 from fabtui.model.endpoints import Endpoint

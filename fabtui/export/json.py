@@ -6,15 +6,15 @@ from dataclasses import asdict
 
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import Domain
+from fabtui.diagnosis.job.job_verdict import JobVerdict
+from fabtui.diagnosis.job.logs.iteration_times import Iteration
+from fabtui.diagnosis.job.logs.report import JobReport
 from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.merge_findings import in_order
 from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, relayed
 from fabtui.diagnosis.pairs.traffic_path import carrier
-from fabtui.diagnosis.running_job.job_verdict import JobVerdict
 from fabtui.export.collectives_table import published_json, sweep_json
 from fabtui.export.formats import FORMATS, JsonObject, address, cleaned, cleaned_object, json_text, members, when
-from fabtui.jobs.monitor.iteration_times import Iteration
-from fabtui.jobs.monitor.report import JobReport
 from fabtui.model.facts.link_limits import LinkLimits
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model, NodeRecord

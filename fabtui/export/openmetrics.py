@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fabtui.atomic_write import write_text
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import Finding, Severity
 from fabtui.diagnosis.pairs.tally import Tally
-from fabtui.export.atomic_write import write_text
 from fabtui.export.collectives_table import table_rows
 from fabtui.export.csv import untested_pairs
 from fabtui.export.formats import Exposition

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple, Protocol
 
-from fabtui.diagnosis.running_job.plain_pickle import READER, NotPlain, is_pickle, json_of
+from fabtui.diagnosis.job.plain_pickle import READER, NotPlain, is_pickle, json_of
 from fabtui.errors import InputError
 from fabtui.importers.formats.pair_benchmarks import FILE
 from fabtui.paths import open_unblocked, user_path

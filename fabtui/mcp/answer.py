@@ -13,8 +13,8 @@ from typing import Any
 from fabtui.config.values import PAIR_LAYERS
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import Finding
-from fabtui.diagnosis.running_job.job_verdict import JobVerdict
-from fabtui.diagnosis.running_job.running_job_rules import SOURCE_OF_FACT
+from fabtui.diagnosis.job.job_verdict import JobVerdict
+from fabtui.diagnosis.job.running_job_rules import SOURCE_OF_FACT
 from fabtui.export.formats import cleaned
 from fabtui.export.json import overview_json
 from fabtui.model.session_model import Model

@@ -19,10 +19,11 @@ from msgspec import UNSET, Meta, UnsetType
 from fabtui.config import values
 from fabtui.diagnosis.diagnosis import RULES, Diagnosis, Evidence, diagnose
 from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.job.job_verdict import exit_code
+from fabtui.diagnosis.job.logs.report import JobReport
+from fabtui.diagnosis.job.who_is_behind import NO_RANK
 from fabtui.diagnosis.knowledge.failure_stage import explained_errors
 from fabtui.diagnosis.preflight.environment import expectations
-from fabtui.diagnosis.running_job.job_verdict import exit_code
-from fabtui.diagnosis.running_job.who_is_behind import NO_RANK
 from fabtui.errors import InputError
 from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
 from fabtui.export.history import json_text as history_text
@@ -37,7 +38,6 @@ from fabtui.importers.result import Result, read
 from fabtui.importers.session import compared, is_recording, read_session, replayed
 from fabtui.importers.sources import Source, sources
 from fabtui.importers.to_model.dispatch import findings_about
-from fabtui.jobs.monitor.report import JobReport
 from fabtui.mcp.answer import Answer, not_asked_lines, seen_lines, session_answer, steps_from, steps_of, unseen_lines
 from fabtui.mcp.permission import Permission, check_logs, checked_file, checked_files
 from fabtui.model.endpoints import node_of

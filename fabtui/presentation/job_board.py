@@ -8,8 +8,8 @@ from itertools import pairwise
 from math import floor
 from typing import NamedTuple
 
-from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankRow, RankState
-from fabtui.diagnosis.running_job.who_is_behind import JobPlace, ranks_of
+from fabtui.diagnosis.job.job_verdict import JobState, JobVerdict, RankRow, RankState
+from fabtui.diagnosis.job.who_is_behind import JobPlace, ranks_of
 from fabtui.model.endpoints import node_of
 from fabtui.model.job_evidence import JobEvidenceLog, JobSource
 from fabtui.model.job_sample import JobSample

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Finding
-from fabtui.jobs.monitor.iteration_times import IterationTimes
-from fabtui.jobs.monitor.job_logs import LogFile, Stream
-from fabtui.jobs.monitor.report import JobReport, NodeRow, Verdict
-from fabtui.jobs.monitor.settings import NAMES
+from fabtui.diagnosis.job.logs.iteration_times import IterationTimes
+from fabtui.diagnosis.job.logs.job_logs import LogFile, Stream
+from fabtui.diagnosis.job.logs.report import JobReport, NodeRow, Verdict
+from fabtui.diagnosis.job.logs.settings import NAMES
 from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.findings import step_parts

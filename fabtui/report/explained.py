@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from fabtui.diagnosis.diagnosis import RULES, Diagnosis
 from fabtui.diagnosis.experiment import experiments_text
 from fabtui.diagnosis.finding import Rule
+from fabtui.diagnosis.job.logs import job_rules  # noqa: F401 - registers the rules about jobs
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning, filled
 from fabtui.diagnosis.knowledge.error_numbers import ShortCode, short_code
 from fabtui.diagnosis.knowledge.failure_stage import explained_errors
@@ -22,7 +23,6 @@ from fabtui.importers.catalogue import formats, is_ours, recognise
 from fabtui.importers.result import Result, read, unwrapped
 from fabtui.importers.sources import Source, sources
 from fabtui.importers.to_model.dispatch import errors_in, examined
-from fabtui.jobs.monitor import job_rules  # noqa: F401 - registers the rules about jobs
 from fabtui.nodeset import count
 from fabtui.paths import user_path
 from fabtui.report.document import Block, Entry, Items, Panel, Paragraph, Table

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fabtui.diagnosis.diagnosis import Diagnosis
+from fabtui.diagnosis.job.job_verdict import JobVerdict, RankRow
 from fabtui.diagnosis.pairs.traffic_path import carrier, latest_pairs
-from fabtui.diagnosis.running_job.job_verdict import JobVerdict, RankRow
 from fabtui.model.exit_codes import wants_endpoints
 from fabtui.model.facts.node_view import dicts, number, text
 from fabtui.model.layers import Layer

@@ -21,6 +21,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.notifications import Notify, SeverityLevel
 from textual.screen import ModalScreen, Screen
 
+from fabtui.atomic_write import write_bytes, write_text
 from fabtui.config.file import value_of, write_settings
 from fabtui.config.options import OptionSpec
 from fabtui.diagnosis.diagnosis import diagnose
@@ -28,7 +29,6 @@ from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.errors import InputError
 from fabtui.exit_status import BAD_INPUT, INTERRUPTED, NOT_TESTED
-from fabtui.export.atomic_write import write_bytes, write_text
 from fabtui.export.csv import write_csv
 from fabtui.model.exit_codes import exit_code, exit_code_if_left
 from fabtui.model.layers import Layer, key_layers

@@ -18,9 +18,9 @@ from textual.binding import Binding
 from textual.dom import DOMNode
 from textual.screen import ModalScreen, Screen
 
+from fabtui.atomic_write import write_bytes
 from fabtui.diagnosis.knowledge.next_commands import login_words
 from fabtui.errors import InputError
-from fabtui.export.atomic_write import write_bytes
 from fabtui.model.layers import Layer, key_layers
 from fabtui.pictures.drawing import png, svg
 from fabtui.pictures.heatmap import matrix_scene

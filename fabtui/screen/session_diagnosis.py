@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from fabtui.diagnosis.diagnosis import Findings, search
 from fabtui.diagnosis.finding import Finding, Steps
+from fabtui.diagnosis.job.judge import job_verdict
 from fabtui.diagnosis.merge_findings import in_order
 from fabtui.diagnosis.pairs.tally import LayerCounts, Survey, Tally, layer_counts
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, latest_preflight_in_steps
-from fabtui.diagnosis.running_job.judge import job_verdict
 from fabtui.exit_status import BAD, NOT_TESTED
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import pair_layers

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fabtui.export.atomic_write import write_bytes
+from fabtui.atomic_write import write_bytes
 from fabtui.model.events import Acknowledged
 from fabtui.paths import open_strictly, private_folder, site_name, state_folder, wait_for_lock
 from fabtui.sanitize import one_line

@@ -30,7 +30,7 @@ class JobQuery(NamedTuple):
     """Question about a job: where its logs are, and what counts as silence."""
 
     job: str  #: The job's id; "" for logs without a scheduler.
-    #: Where the logs are (`fabtui.jobs.monitor.job_logs.pattern_of`); none for where Slurm puts them.
+    #: Where the logs are (`fabtui.diagnosis.job.logs.job_logs.pattern_of`); none for where Slurm puts them.
     logs: tuple[str, ...] = ()
     idle: float = USUAL_IDLE  #: Time (s) without output after which the job counts as silent.
     nodes: tuple[str, ...] = ()  #: Names of the nodes; empty for those that Slurm or the logs name.

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import pytest
 
-from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankRow, RankState, SourceReading
-from fabtui.diagnosis.running_job.who_is_behind import JobPlace
+from fabtui.diagnosis.job.job_verdict import JobState, JobVerdict, RankRow, RankState, SourceReading
+from fabtui.diagnosis.job.who_is_behind import JobPlace
 from fabtui.model.events import JobEvidence
 from fabtui.model.session_model import Model
 from tests.screen.fakefeed import START, Story
@@ -134,4 +134,4 @@ def judged_as(monkeypatch: pytest.MonkeyPatch, verdict: JobVerdict | Callable[[M
     """Let screen and rules see a verdict; the judge has tests of its own."""
     judge = verdict if callable(verdict) else lambda _: verdict
     monkeypatch.setattr("fabtui.screen.session_diagnosis.job_verdict", judge)
-    monkeypatch.setattr("fabtui.diagnosis.running_job.running_job_rules.job_verdict", judge)
+    monkeypatch.setattr("fabtui.diagnosis.job.running_job_rules.job_verdict", judge)

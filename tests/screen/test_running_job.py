@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from fabtui.diagnosis.running_job.job_verdict import JobState, RankState
+from fabtui.diagnosis.job.job_verdict import JobState, RankState
 from fabtui.model.events import JobEvidence, PlanUpdate
 from fabtui.presentation.cell_levels import ASCII, UNICODE
 from fabtui.presentation.job_board import JobBoard, board_text, state_glyph

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fabtui.atomic_write import write_text
 from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.export.atomic_write import write_text
 from fabtui.export.json import session_text
 from fabtui.model.baseline import Baseline
 from fabtui.model.events import Event

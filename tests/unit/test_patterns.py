@@ -90,7 +90,7 @@ _MADE = {
     "fabtui.importers.formats.collective_tables",
     "fabtui.importers.formats.slurm",
     "fabtui.importers.result",
-    "fabtui.jobs.monitor.job_logs",
+    "fabtui.diagnosis.job.logs.job_logs",
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from fabtui.cli.main import main
 from fabtui.config.options import DEMO
 from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.diagnosis.running_job.judge import job_verdict
+from fabtui.diagnosis.job.judge import job_verdict
 from fabtui.model.layers import Layer
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model

@@ -17,19 +17,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from fabtui.atomic_write import write_bytes
 from fabtui.cli.commands.app import screen_settings, show
 from fabtui.cli.options_from_args import in_job, notice, print_problems, request_from
 from fabtui.cli.printing import confirmed, is_plain, new_file, print_json, print_text
 from fabtui.config.file import ConfigFile, read_config
 from fabtui.config.values import launcher, seconds
-from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, exit_code
-from fabtui.diagnosis.running_job.who_is_behind import NO_RANK
+from fabtui.diagnosis.job.job_verdict import JobState, JobVerdict, exit_code
+from fabtui.diagnosis.job.logs.job_logs import missing
+from fabtui.diagnosis.job.logs.report import JobReport
+from fabtui.diagnosis.job.who_is_behind import NO_RANK
 from fabtui.errors import InputError, argument
 from fabtui.exit_status import BAD, INTERRUPTED, NOT_TESTED
-from fabtui.export.atomic_write import write_bytes
 from fabtui.export.json import job_json, job_report_json
-from fabtui.jobs.monitor.job_logs import missing
-from fabtui.jobs.monitor.report import JobReport
 from fabtui.model.facts.node_view import dicts
 from fabtui.model.facts.node_view import text as text_of
 from fabtui.model.job_evidence import JobSource

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from fabtui import __version__
 from fabtui import paths as places
+from fabtui.atomic_write import write_bytes
 from fabtui.config.file import config_path
 from fabtui.errors import InputError
-from fabtui.export.atomic_write import write_bytes
 from fabtui.sanitize import one_line
 from fabtui.session.measure.communicator_cache import BOUND_MESSAGES, bound
 from fabtui.session.options import MIB

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fabtui.atomic_write import write_bytes
 from fabtui.cli.outputs import reading_progress
 from fabtui.cli.printing import output_path, print_json, print_text, write_each, write_first
 from fabtui.diagnosis.diagnosis import diagnose
@@ -16,7 +17,6 @@ from fabtui.diagnosis.healthy_set import HealthySet
 from fabtui.diagnosis.node_bandwidth import node_bandwidth
 from fabtui.errors import InputError
 from fabtui.exit_status import ALL_OK, BAD
-from fabtui.export.atomic_write import write_bytes
 from fabtui.export.planner import source_text
 from fabtui.importers.session import read_session
 from fabtui.nodeset import check_name, fold

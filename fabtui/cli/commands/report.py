@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from fabtui.atomic_write import check_writable, write_bytes, write_text
 from fabtui.cli.options_from_args import files_request, own_recordings
 from fabtui.cli.outputs import output_files, reading_progress
 from fabtui.cli.printing import print_lines, print_text, write_each
@@ -17,7 +18,6 @@ from fabtui.config.file import read_config
 from fabtui.config.values import listed, shipped_recording
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
-from fabtui.export.atomic_write import check_writable, write_bytes, write_text
 from fabtui.export.collectives_table import table_rows
 from fabtui.importers.catalogue import is_ours
 from fabtui.importers.formats.job_dumps import results_of

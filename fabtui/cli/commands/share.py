@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from fabtui.atomic_write import check_writable, write_atomically
 from fabtui.cli.printing import confirmed
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.exit_status import INTERRUPTED
-from fabtui.export.atomic_write import check_writable, write_atomically
 from fabtui.importers.session import read_session
 from fabtui.nodeset import count
 from fabtui.paths import user_path

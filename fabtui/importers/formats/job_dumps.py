@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from fabtui.diagnosis.running_job.flight_recorder import FlightDump, answer, flight_dump, rank_of, stem_of
-from fabtui.diagnosis.running_job.inspector import InspectorTimes
-from fabtui.diagnosis.running_job.ras_report import RasReport, report_of
-from fabtui.diagnosis.running_job.ras_report import answer as ras_answer
+from fabtui.diagnosis.job.flight_recorder import FlightDump, answer, flight_dump, rank_of, stem_of
+from fabtui.diagnosis.job.inspector import InspectorTimes
+from fabtui.diagnosis.job.ras_report import RasReport, report_of
+from fabtui.diagnosis.job.ras_report import answer as ras_answer
 from fabtui.importers.result import Result, parts, read
 from fabtui.importers.sources import Source, sources
 from fabtui.importers.tables import Values

@@ -1,7 +1,7 @@
 """Logs of training jobs: Megatron-LM and its forks, a monitor that prints the ends of these, and failures of PyTorch.
 
 Settings that a job prints at its start (``NODE_RANK: 1``, ``MASTER_ADDR: n060``, as scripts of users do) are parsed by
-`fabtui.jobs.monitor.settings`.
+`fabtui.diagnosis.job.logs.settings`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 import statistics
 
+from fabtui.diagnosis.job.logs.error_lines import PATTERNS
+from fabtui.diagnosis.job.logs.gpu_history import NodeGpus, gpu_of, idle_among
+from fabtui.diagnosis.job.logs.iteration_times import IterationLine, iteration_line
+from fabtui.diagnosis.job.logs.settings import Settings, printed
 from fabtui.diagnosis.knowledge.log_causes import WORK, LogReader
 from fabtui.importers.tables import Tables, Values, kinds
-from fabtui.jobs.monitor.error_lines import PATTERNS
-from fabtui.jobs.monitor.gpu_history import NodeGpus, gpu_of, idle_among
-from fabtui.jobs.monitor.iteration_times import IterationLine, iteration_line
-from fabtui.jobs.monitor.settings import Settings, printed
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import number, plain_lines
 from fabtui_node.parsers.nccl import log_lines

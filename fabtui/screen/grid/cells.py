@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabtui.diagnosis.running_job.job_verdict import RankRow
+from fabtui.diagnosis.job.job_verdict import RankRow
 from fabtui.model.cell_level import GOOD_FROM, Judged, judge
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer, Per

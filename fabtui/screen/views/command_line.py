@@ -23,9 +23,9 @@ from textual.screen import ModalScreen, Screen
 from textual.suggester import Suggester
 from textual.widgets import Input
 
+from fabtui.atomic_write import check_writable
 from fabtui.config.file import DEFAULT, setting_named
 from fabtui.errors import InputError
-from fabtui.export.atomic_write import check_writable
 from fabtui.paths import user_path
 from fabtui.presentation.legends import layers_of
 from fabtui.presentation.wording import MUTED, Part

@@ -14,8 +14,8 @@ from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
 
 from fabtui.diagnosis.finding import Severity
-from fabtui.jobs.monitor.job_logs import KEPT, LogFile, Stream
-from fabtui.jobs.monitor.report import JobReport
+from fabtui.diagnosis.job.logs.job_logs import KEPT, LogFile, Stream
+from fabtui.diagnosis.job.logs.report import JobReport
 from fabtui.nodeset import count
 from fabtui.presentation import job_lines
 from fabtui.presentation.findings import copied_step, step_parts

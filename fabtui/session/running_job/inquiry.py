@@ -10,9 +10,9 @@ import zlib
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from fabtui.diagnosis.running_job.flight_recorder import FlightDump, flight_dump
-from fabtui.diagnosis.running_job.plain_pickle import READER, NotPlain, json_of
-from fabtui.diagnosis.running_job.who_is_behind import JobPlace
+from fabtui.diagnosis.job.flight_recorder import FlightDump, flight_dump
+from fabtui.diagnosis.job.plain_pickle import READER, NotPlain, json_of
+from fabtui.diagnosis.job.who_is_behind import JobPlace
 from fabtui.model.facts.node_view import dicts, text
 from fabtui.sanitize import one_line
 from fabtui.session.node_client import NodeClient, ProbeFailed

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from fabtui import __version__
 from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict
+from fabtui.diagnosis.job.job_verdict import JobState, JobVerdict
+from fabtui.diagnosis.job.logs.report import JobReport
 from fabtui.errors import InputError, argument
-from fabtui.jobs.monitor.report import JobReport
 from fabtui.model.events import NodeState, NodeUpdate, PhaseStart, SessionEnd, SessionStart
 from fabtui.model.job_evidence import JobSource
 from fabtui.model.session_model import Model

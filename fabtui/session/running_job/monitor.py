@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+from fabtui.diagnosis.job.logs import job_logs
+from fabtui.diagnosis.job.logs.job_logs import JobLogs
+from fabtui.diagnosis.job.logs.job_rules import STALE, report_of
+from fabtui.diagnosis.job.logs.report import JobFacts, JobReport, NodeFacts
+from fabtui.diagnosis.job.logs.settings import LIBRARIES, is_variable, joined
 from fabtui.errors import argument
-from fabtui.jobs.monitor import job_logs
-from fabtui.jobs.monitor.job_logs import JobLogs
-from fabtui.jobs.monitor.job_rules import STALE, report_of
-from fabtui.jobs.monitor.report import JobFacts, JobReport, NodeFacts
-from fabtui.jobs.monitor.settings import LIBRARIES, is_variable, joined
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import JobStatus, node_addresses, status_of

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
-from fabtui.diagnosis.running_job.flight_recorder import answer as flight_answer
-from fabtui.diagnosis.running_job.inspector import conclusion as inspector_conclusion
-from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict
-from fabtui.diagnosis.running_job.judge import job_verdict
-from fabtui.jobs.monitor.report import JobReport
+from fabtui.diagnosis.job.flight_recorder import answer as flight_answer
+from fabtui.diagnosis.job.inspector import conclusion as inspector_conclusion
+from fabtui.diagnosis.job.job_verdict import JobState, JobVerdict
+from fabtui.diagnosis.job.judge import job_verdict
+from fabtui.diagnosis.job.logs.report import JobReport
 from fabtui.model.events import JobEvidence
 from fabtui.model.facts.node_view import dicts, number
 from fabtui.model.job_evidence import JobSource
@@ -47,7 +47,7 @@ _LOGS_EVERY = 5.0
 INSPECTOR_EVERY = 5.0
 #: Variable of a rank that names the folder of these files.
 _FOLDER = "NCCL_INSPECTOR_DUMP_DIR"
-#: Kind of error line (`fabtui.jobs.monitor.error_lines`) of PyTorch's watchdog.
+#: Kind of error line (`fabtui.diagnosis.job.logs.error_lines`) of PyTorch's watchdog.
 _TIMEOUT = "collective_timeout"
 #: Time (s) from the first sample in which all are recorded, and time between recorded ones of a job that is well then.
 _ALL_RECORDED, _RECORDED_EVERY = 60.0, 10.0

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fabtui.cli.commands import hang
-from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankRow, RankState, SourceReading
-from fabtui.diagnosis.running_job.who_is_behind import JobPlace
+from fabtui.diagnosis.job.job_verdict import JobState, JobVerdict, RankRow, RankState, SourceReading
+from fabtui.diagnosis.job.who_is_behind import JobPlace
 from fabtui.session.running_job.inquiry import Reply
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from fabtui.atomic_write import write_text
 from fabtui.cli import main as entry
 from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.export.atomic_write import write_text
 from fabtui.export.csv import write_csv
 from fabtui.export.json import session_text
 from fabtui.model.recording import read_events

@@ -11,7 +11,7 @@ from shlex import quote
 import pytest
 
 from fabtui.cli import main as entry
-from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict
+from fabtui.diagnosis.job.job_verdict import JobState, JobVerdict
 from fabtui.session.running_job.inquiry import Reply
 from tests.unit.cli.scripted_job import ScriptedSession, script, verdict
 

@@ -178,7 +178,7 @@ def test_a_node_that_is_not_reached_has_no_verdict(
 def test_what_was_found_is_reported_also_when_a_file_cannot_be_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    from fabtui.export.atomic_write import write_text as real
+    from fabtui.atomic_write import write_text as real
 
     def full(path: Path, text: str) -> None:
         if path.name == "facts.json":

@@ -19,7 +19,7 @@ import pytest
 
 from fabtui.cli import main as entry
 from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
-from fabtui.diagnosis.running_job.flight_recorder import answer
+from fabtui.diagnosis.job.flight_recorder import answer
 from fabtui.export.json import as_json
 from fabtui.history.components import Component, PartKind
 from fabtui.history.file import DAY, HistoryWriter, Noted, PartShare, SessionEntry, UsualValue, history_file

@@ -7,8 +7,8 @@ from datetime import datetime
 
 import pytest
 
+from fabtui.diagnosis.job.logs.error_lines import error_of
 from fabtui.diagnosis.knowledge.log_causes import seconds_of, stamp_of
-from fabtui.jobs.monitor.error_lines import error_of
 
 REST = "16:08:12.123456789 ProcessGroupNCCL.cpp:616] [Rank 1] something failed"
 

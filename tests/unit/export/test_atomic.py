@@ -7,8 +7,8 @@ from typing import BinaryIO
 
 import pytest
 
+from fabtui.atomic_write import check_writable, write_atomically
 from fabtui.errors import InputError
-from fabtui.export.atomic_write import check_writable, write_atomically
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
@@ -84,7 +84,7 @@ def test_a_symbolic_link_stays_one(tmp_path: Path) -> None:
 
 
 def test_a_planted_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fabtui.export.atomic_write.os.urandom", lambda count: b"\0" * count)
+    monkeypatch.setattr("fabtui.atomic_write.os.urandom", lambda count: b"\0" * count)
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")
     (tmp_path / f".x.{'00' * 6}.fabtui-tmp").symlink_to(victim)

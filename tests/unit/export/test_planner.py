@@ -12,9 +12,9 @@ import pytest
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
+from fabtui.atomic_write import write_text
 from fabtui.cli import main as entry
 from fabtui.diagnosis.node_bandwidth import node_bandwidth
-from fabtui.export.atomic_write import write_text
 from fabtui.export.csv import write_csv
 from fabtui.export.formats import schema
 from fabtui.export.planner import as_json, planner_text

@@ -14,8 +14,8 @@ from fabtui.cli import main as entry
 from fabtui.cli.commands import run as command
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Kind, Severity
+from fabtui.diagnosis.job.job_verdict import JobState, RankState
 from fabtui.diagnosis.preflight.checks import preflight
-from fabtui.diagnosis.running_job.job_verdict import JobState, RankState
 from fabtui.diagnosis.session_diff import Status, session_diff
 from fabtui.export.formats import FORMATS, schema
 from fabtui.export.json import as_json

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fabtui
+from fabtui.atomic_write import write_text
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
-from fabtui.export.atomic_write import write_text
 from fabtui.export.csv import COLUMNS, rows, write_csv
 from fabtui.export.formats import escaped, unescaped, when
 from fabtui.export.json import as_json, session_text

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fabtui.jobs.monitor.job_logs import JobLogs
-from fabtui.jobs.monitor.report import JobFacts
+from fabtui.diagnosis.job.logs.job_logs import JobLogs
+from fabtui.diagnosis.job.logs.report import JobFacts
 from fabtui.scheduler.slurm import JobStatus
 
 NODES = ("n060", "n061", "n062", "n063")

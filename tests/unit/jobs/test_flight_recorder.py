@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.diagnosis.running_job.flight_recorder import BLIND, FlightDump, answer, flight_dump, rank_of, stem_of
-from fabtui.diagnosis.running_job.plain_pickle import read_plain
-from fabtui.diagnosis.running_job.who_is_behind import WhoIsBehind
+from fabtui.diagnosis.job.flight_recorder import BLIND, FlightDump, answer, flight_dump, rank_of, stem_of
+from fabtui.diagnosis.job.plain_pickle import read_plain
+from fabtui.diagnosis.job.who_is_behind import WhoIsBehind
 
 from ..probes.places import SAMPLES
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.running_job.inspector import BLIND, InspectorTimes, conclusion
+from fabtui.diagnosis.job.inspector import BLIND, InspectorTimes, conclusion
 from fabtui.importers.formats.job_dumps import results_of
 from fabtui_node.parsers.nccl.inspector_records import operations
 from fabtui_node.probes.job import inspector

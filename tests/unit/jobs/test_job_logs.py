@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.jobs.monitor import job_logs
-from fabtui.jobs.monitor.error_lines import ErrorLines
-from fabtui.jobs.monitor.gpu_history import GpuHistory
-from fabtui.jobs.monitor.iteration_times import IterationTimes
-from fabtui.jobs.monitor.job_logs import FileClock, JobLogs
-from fabtui.jobs.monitor.settings import Settings
+from fabtui.diagnosis.job.logs import job_logs
+from fabtui.diagnosis.job.logs.error_lines import ErrorLines
+from fabtui.diagnosis.job.logs.gpu_history import GpuHistory
+from fabtui.diagnosis.job.logs.iteration_times import IterationTimes
+from fabtui.diagnosis.job.logs.job_logs import FileClock, JobLogs
+from fabtui.diagnosis.job.logs.settings import Settings
 from fabtui_node.system import log_files
 
 from .job_texts import gpustat, healthy, iteration, settings

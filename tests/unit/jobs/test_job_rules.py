@@ -7,8 +7,8 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import Evidence, diagnose
 from fabtui.diagnosis.finding import Domain, Finding, rules_of
-from fabtui.jobs.monitor.job_rules import report_of
-from fabtui.jobs.monitor.report import JobFacts, NodeFacts
+from fabtui.diagnosis.job.logs.job_rules import report_of
+from fabtui.diagnosis.job.logs.report import JobFacts, NodeFacts
 from fabtui.presentation.findings import as_json
 from fabtui.scheduler.slurm import JobStatus
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.jobs.monitor import job_logs
-from fabtui.jobs.monitor.report import JobReport
+from fabtui.diagnosis.job.logs import job_logs
+from fabtui.diagnosis.job.logs.report import JobReport
 from fabtui.scheduler.slurm import JobStatus, status_of
 from fabtui.session.options import JobQuery
 from fabtui.session.running_job import monitor as job_monitor

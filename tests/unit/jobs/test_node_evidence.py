@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.running_job.job_sources import NodeEvidence, addresses_of, node_evidence, plain_address
-from fabtui.diagnosis.running_job.who_is_behind import JobPlace
+from fabtui.diagnosis.job.job_sources import NodeEvidence, addresses_of, node_evidence, plain_address
+from fabtui.diagnosis.job.who_is_behind import JobPlace
 
 LATE = JobPlace(8, "n062", 742, "0")
 ACTIVE = {"name": "mlx5_0/1", "state": "Active", "physical_state": "LinkUp"}

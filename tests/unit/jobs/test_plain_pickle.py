@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.diagnosis.running_job import plain_pickle
-from fabtui.diagnosis.running_job.flight_recorder import flight_dump
-from fabtui.diagnosis.running_job.plain_pickle import NotPlain, is_pickle, json_of, read_plain
+from fabtui.diagnosis.job import plain_pickle
+from fabtui.diagnosis.job.flight_recorder import flight_dump
+from fabtui.diagnosis.job.plain_pickle import NotPlain, is_pickle, json_of, read_plain
 from fabtui.importers.sources import sources
 from fabtui.session.running_job import inquiry
 from fabtui.session.running_job.inquiry import Reply, taken_from

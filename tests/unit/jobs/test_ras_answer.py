@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fabtui.diagnosis.running_job.ras_report import BLIND, RasCommunicator, RasReport, answer, report_of
-from fabtui.diagnosis.running_job.who_is_behind import JobPlace, UnmatchedOperation, causes_first, ranks_text, suspects
+from fabtui.diagnosis.job.ras_report import BLIND, RasCommunicator, RasReport, answer, report_of
+from fabtui.diagnosis.job.who_is_behind import JobPlace, UnmatchedOperation, causes_first, ranks_text, suspects
 from fabtui.nodeset import ranges
 from fabtui_node.parsers.base import Notes
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from fabtui.diagnosis.running_job.ras_report import ANY, Process, RasReport, json_of, report_of
-from fabtui.diagnosis.running_job.who_is_behind import JobPlace
+from fabtui.diagnosis.job.ras_report import ANY, Process, RasReport, json_of, report_of
+from fabtui.diagnosis.job.who_is_behind import JobPlace
 from fabtui_node.parsers.base import Notes
 
 from .ras_texts import LEADERS_LISTED, NCCL_2_24, NCCL_2_27, recorded

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.diagnosis.running_job.who_is_behind import grouped, rank_stacks
+from fabtui.diagnosis.job.who_is_behind import grouped, rank_stacks
 
 
 def rank(number: int, site: str = "", **more: Any) -> dict[str, Any]:

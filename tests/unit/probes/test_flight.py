@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.diagnosis.running_job.flight_recorder import answer
+from fabtui.diagnosis.job.flight_recorder import answer
 from fabtui.session.running_job.inquiry import Dumps, Reply, taken_from
 from fabtui_node.probes.job import flight
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fabtui.diagnosis.running_job.job_verdict import JobVerdict
-from fabtui.diagnosis.running_job.judge import job_verdict
+from fabtui.diagnosis.job.job_verdict import JobVerdict
+from fabtui.diagnosis.job.judge import job_verdict
 from fabtui.model.events import JobEvidence, SessionStart
 from fabtui.model.session_model import Model
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankState
-from fabtui.diagnosis.running_job.judge import job_verdict
+from fabtui.diagnosis.job.job_verdict import JobState, JobVerdict, RankState
+from fabtui.diagnosis.job.judge import job_verdict
 from fabtui.model.events import InventoryUpdate, JobEvidence, NodeState, NodeUpdate, ProbeResult, event_from_line
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import CellStyle

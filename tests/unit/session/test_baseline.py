@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fabtui.atomic_write import write_text
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
-from fabtui.export.atomic_write import write_text
 from fabtui.export.json import session_text
 from fabtui.model.layers import Layer
 from fabtui.model.recording import read_events

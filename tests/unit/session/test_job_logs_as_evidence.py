@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fabtui.jobs.monitor.job_logs import JobLogs
-from fabtui.jobs.monitor.report import JobFacts, JobReport
+from fabtui.diagnosis.job.logs.job_logs import JobLogs
+from fabtui.diagnosis.job.logs.report import JobFacts, JobReport
 from fabtui.scheduler.slurm import JobStatus
 from fabtui.session.running_job.observer import log_value
 

@@ -10,7 +10,7 @@ import pytest
 
 from fabtui.config.options import session_changes
 from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict
+from fabtui.diagnosis.job.job_verdict import JobState, JobVerdict
 from fabtui.model.events import JobEvidence
 from fabtui.model.job_evidence import JobSource
 from fabtui.model.recording import read_events

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from fabtui.diagnosis.running_job.who_is_behind import JobPlace, ranks_text
+from fabtui.diagnosis.job.who_is_behind import JobPlace, ranks_text
 from fabtui.model.facts.node_view import dicts
 from fabtui.nodeset import count
 from fabtui_node.parsers.lines import bytes_text, json_list, json_number, json_whole

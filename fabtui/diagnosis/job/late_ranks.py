@@ -6,8 +6,8 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from fabtui.diagnosis.running_job.job_sources import JobGroup, JobRank, mean_of_known
-from fabtui.diagnosis.running_job.who_is_behind import JobPlace
+from fabtui.diagnosis.job.job_sources import JobGroup, JobRank, mean_of_known
+from fabtui.diagnosis.job.who_is_behind import JobPlace
 from fabtui.model.job_evidence import JobEvidenceLog
 from fabtui.model.job_sample import GpuSample, JobSample, RankSample
 

@@ -9,10 +9,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.finding import Severity
-from fabtui.diagnosis.knowledge import xids
-from fabtui.diagnosis.running_job.job_verdict import SourceReading
-from fabtui.diagnosis.running_job.ras_report import RasCommunicator, RasReport, answer, report_of
-from fabtui.diagnosis.running_job.who_is_behind import (
+from fabtui.diagnosis.job.job_verdict import SourceReading
+from fabtui.diagnosis.job.ras_report import RasCommunicator, RasReport, answer, report_of
+from fabtui.diagnosis.job.who_is_behind import (
     JobPlace,
     RankStack,
     grouped,
@@ -22,6 +21,7 @@ from fabtui.diagnosis.running_job.who_is_behind import (
     ranks_of,
     ranks_text,
 )
+from fabtui.diagnosis.knowledge import xids
 from fabtui.model.facts.node_view import dicts, number, text
 from fabtui.model.job_evidence import JobEvidenceLog, JobSource
 from fabtui.model.job_sample import GpuSample

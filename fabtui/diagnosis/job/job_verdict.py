@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from fabtui.diagnosis.running_job.who_is_behind import JobPlace, ranks_text
+from fabtui.diagnosis.job.who_is_behind import JobPlace, ranks_text
 from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
 from fabtui.nodeset import count, fold
 

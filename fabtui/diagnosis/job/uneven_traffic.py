@@ -9,7 +9,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, register
-from fabtui.diagnosis.running_job.job_verdict import clock
+from fabtui.diagnosis.job.job_verdict import clock
 from fabtui.model.job_evidence import JobEvidenceLog
 from fabtui.model.job_sample import JobSample
 from fabtui.model.session_model import Model

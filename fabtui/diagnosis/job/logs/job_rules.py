@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from fabtui.diagnosis.diagnosis import Evidence, diagnose
 from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity, register
-from fabtui.diagnosis.running_job.job_verdict import clock
-from fabtui.jobs.monitor.error_lines import ErrorLine, ErrorLines, is_of_ending
-from fabtui.jobs.monitor.gpu_history import GpuHistory, idle_among
-from fabtui.jobs.monitor.iteration_times import iteration_of
-from fabtui.jobs.monitor.job_logs import LogFile
-from fabtui.jobs.monitor.report import JobFacts, JobReport, NodeRow
-from fabtui.jobs.monitor.settings import is_of_devices, is_shared
+from fabtui.diagnosis.job.job_verdict import clock
+from fabtui.diagnosis.job.logs.error_lines import ErrorLine, ErrorLines, is_of_ending
+from fabtui.diagnosis.job.logs.gpu_history import GpuHistory, idle_among
+from fabtui.diagnosis.job.logs.iteration_times import iteration_of
+from fabtui.diagnosis.job.logs.job_logs import LogFile
+from fabtui.diagnosis.job.logs.report import JobFacts, JobReport, NodeRow
+from fabtui.diagnosis.job.logs.settings import is_of_devices, is_shared
 from fabtui.nodeset import count, fold
 
 #: How long (s), and in how many samples, the GPUs of a node are idle before that counts.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from fabtui.jobs.monitor.error_lines import unlabelled
+from fabtui.diagnosis.job.logs.error_lines import unlabelled
 
 _PRINTED = re.compile(r"(?:export )?([A-Z][A-Z0-9_]{1,39})(?:: ?| ?= ?)([^=].{0,199})?$", re.ASCII)
 _LABELLED = re.compile(r"^\s{0,4}(\d{1,6}): ", re.ASCII)

@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from fabtui.jobs.monitor.error_lines import ErrorLines
-from fabtui.jobs.monitor.gpu_history import GpuHistory
-from fabtui.jobs.monitor.iteration_times import IterationTimes
-from fabtui.jobs.monitor.settings import FIRST_LINES, Settings
+from fabtui.diagnosis.job.logs.error_lines import ErrorLines
+from fabtui.diagnosis.job.logs.gpu_history import GpuHistory
+from fabtui.diagnosis.job.logs.iteration_times import IterationTimes
+from fabtui.diagnosis.job.logs.settings import FIRST_LINES, Settings
 from fabtui_node.parsers.lines import plain_lines
 from fabtui_node.system.log_files import Known
 

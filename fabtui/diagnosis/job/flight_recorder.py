@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from fabtui.diagnosis.running_job.who_is_behind import (
+from fabtui.diagnosis.job.who_is_behind import (
     JobPlace,
     UnmatchedOperation,
     WhoIsBehind,

@@ -7,12 +7,12 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from fabtui.diagnosis.finding import Severity
-from fabtui.diagnosis.running_job import job_sources as sources
-from fabtui.diagnosis.running_job.job_sources import JobGroup, JobRank
-from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankRow, RankState, clock, who
-from fabtui.diagnosis.running_job.late_ranks import late_ranks
-from fabtui.diagnosis.running_job.uneven_traffic import uneven_text
-from fabtui.diagnosis.running_job.who_is_behind import (
+from fabtui.diagnosis.job import job_sources as sources
+from fabtui.diagnosis.job.job_sources import JobGroup, JobRank
+from fabtui.diagnosis.job.job_verdict import JobState, JobVerdict, RankRow, RankState, clock, who
+from fabtui.diagnosis.job.late_ranks import late_ranks
+from fabtui.diagnosis.job.uneven_traffic import uneven_text
+from fabtui.diagnosis.job.who_is_behind import (
     NO_RANK,
     JobPlace,
     has,

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from fabtui.diagnosis.finding import Finding, Severity
+from fabtui.diagnosis.job.logs.gpu_history import NodeGpus
+from fabtui.diagnosis.job.logs.job_logs import JobLogs, Stream
 from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
-from fabtui.jobs.monitor.gpu_history import NodeGpus
-from fabtui.jobs.monitor.job_logs import JobLogs, Stream
 from fabtui.scheduler.slurm import JobStatus
 
 Verdict = Literal["healthy", "suspect", "hangs", "waiting", "ended", "failed", "unknown"]

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from fabtui.diagnosis.running_job.who_is_behind import (
+from fabtui.diagnosis.job.who_is_behind import (
     JobPlace,
     UnmatchedOperation,
     WhoIsBehind,

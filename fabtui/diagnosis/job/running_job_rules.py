@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, register
-from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict
-from fabtui.diagnosis.running_job.judge import job_verdict
-from fabtui.diagnosis.running_job.who_is_behind import ranks_text
+from fabtui.diagnosis.job.job_verdict import JobState, JobVerdict
+from fabtui.diagnosis.job.judge import job_verdict
+from fabtui.diagnosis.job.who_is_behind import ranks_text
 from fabtui.model.session_model import Model
 
 #: Weight of a running job among findings of the same severity: it comes first.
