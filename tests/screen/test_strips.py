@@ -97,9 +97,10 @@ def test_two_rows_a_line_show_both_colours() -> None:
     upper, lower = (CellStyle.FAILED, CellStyle.GOOD, CellStyle.PAD), (CellStyle.GOOD, CellStyle.GOOD, CellStyle.SLOW)
     slots = list(map(half_style, upper, lower))
     failed, good, slow = cells_of(palette.ready([(slot, palette.half_text(slot)) for slot in slots]))
-    assert (failed.character, failed.foreground, failed.background) == ("▀", "#ff5fff", "#005f87")
-    assert (good.character, good.background) == (" ", "#005f87")
-    assert (slow.character, slow.foreground) == ("▄", "#af5f00")
+    fills = {key: style.split()[-1] for key, style in ramp_of("dark", True, "24").items() if style}
+    assert (failed.character, failed.foreground, failed.background) == ("▀", fills["failed"], fills["good"])
+    assert (good.character, good.background) == (" ", fills["good"])
+    assert (slow.character, slow.foreground) == ("▄", fills["slow"])
 
 
 @pytest.mark.parametrize("theme", theme_names())

@@ -197,8 +197,8 @@ class OutputJudgement(NamedTuple):
 class _Known(msgspec.Struct, frozen=True):
     """Known output of a command, see ``step_outputs.toml``."""
 
-    command: str
-    lines: str
+    command: re.Pattern[str]
+    lines: re.Pattern[str]
     found: str
     clear: str
     mark: bool = True
@@ -207,16 +207,18 @@ class _Known(msgspec.Struct, frozen=True):
 
 @functools.cache
 def _known() -> tuple[_Known, ...]:
-    return msgspec.convert(load("step_outputs")["output"], tuple[_Known, ...])
+    return msgspec.convert(
+        load("step_outputs")["output"], tuple[_Known, ...], dec_hook=lambda _, pattern: re.compile(pattern)
+    )
 
 
 def judged_output(run: CommandRun, lines: Sequence[str]) -> OutputJudgement:
     """Return what the output of a command shows; ``lines``: its lines."""
     words = [word for at, word in enumerate(run.start.argv) if at or word != "sudo"]
-    known = next((one for one in _known() if re.fullmatch(one.command, " ".join(words))), None)
+    known = next((one for one in _known() if one.command.fullmatch(" ".join(words))), None)
     if known is None or run.end is None:
         return OutputJudgement()
-    marked = {at for at, line in enumerate(lines) if re.search(known.lines, line[:_LONGEST])}
+    marked = {at for at, line in enumerate(lines) if known.lines.search(line[:_LONGEST])}
     marked.update(_counted(lines, known.counters) if known.counters else ())
     if marked:
         # `fabtui.nodeset.count` would load ClusterShell before the first frame.
