@@ -516,7 +516,7 @@ def _allowed(call: ToolCall, overview: Overview) -> Overview:
     return replace(overview, total=len(sessions), sessions=sessions, standouts=standouts, version_steps=())
 
 
-class OnText(Tool):
+class TextTool(Tool):
     """A tool about a text, or files."""
 
     seconds = 60.0
@@ -534,7 +534,7 @@ class OnText(Tool):
         return checked_files(self.files, "files")
 
 
-class ExplainTool(OnText):
+class ExplainTool(TextTool):
     """Explains offline what a text of NCCL, CUDA, RDMA, PyTorch or the kernel means. It asks no node.
 
     A rule (FT012), an error (E13), 'xid 79', a transport (NET/IB/0/GDRDMA), an error line, or a whole log, of which it
@@ -555,7 +555,7 @@ class ExplainTool(OnText):
         )
 
 
-class ReadTool(OnText):
+class ReadTool(TextTool):
     """Recognises and judges outputs of tools, offline: what is wrong in them.
 
     Of nccl-tests, perftest, ibstat, nvidia-smi, Slurm, RAS, flight recorders and many others. A format that it does not

@@ -97,8 +97,7 @@ def test_a_controller_that_was_stopped_reports_that_of_itself(network: Network) 
         printed = "".join(running.communicate(timeout=60))
     finally:
         running.kill()
-    assert re.search(
-        r"notice: this machine slept, or fabtui was stopped or got no processor, for \d+ s; nodes are joined again", printed
-    ), printed
+    text = r"notice: this machine slept, or fabtui was stopped or got no processor, for \d+ s; nodes are joined again"
+    assert re.search(text, printed), printed
     assert "pairs are ok." in printed
     assert running.returncode == 0

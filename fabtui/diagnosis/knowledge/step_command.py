@@ -208,7 +208,7 @@ class _Known(msgspec.Struct, frozen=True):
 @functools.cache
 def _known() -> tuple[_Known, ...]:
     return msgspec.convert(
-        load("step_outputs")["output"], tuple[_Known, ...], dec_hook=lambda _, pattern: re.compile(pattern)
+        load("step_outputs")["output"], tuple[_Known, ...], dec_hook=lambda _, text: re.compile(text)
     )
 
 

@@ -26,7 +26,7 @@ class Format(NamedTuple):
 
     name: str  #: Name for users (``fabtui read --as NAME``).
     title: str  #: One line for users.
-    likely: Callable[[str], float]  #: Likelihood from 0 to 1 that a text (its first or last 64 KiB) is output of this command.
+    likely: Callable[[str], float]  #: Likelihood from 0 to 1 that the first or last 64 KiB of a text are its output.
     parse: Callable[[str], Reading]  #: Parses a text; never raises.
     #: The unit of each value that has one, by the name it has in ``values``, at any depth.
     units: Dict[str, str] = {}  # noqa: RUF012 - never changed
