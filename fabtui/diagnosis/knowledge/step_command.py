@@ -207,9 +207,7 @@ class _Known(msgspec.Struct, frozen=True):
 
 @functools.cache
 def _known() -> tuple[_Known, ...]:
-    return msgspec.convert(
-        load("step_outputs")["output"], tuple[_Known, ...], dec_hook=lambda _, text: re.compile(text)
-    )
+    return msgspec.convert(load("step_outputs")["output"], tuple[_Known, ...], dec_hook=lambda _, p: re.compile(p))
 
 
 def judged_output(run: CommandRun, lines: Sequence[str]) -> OutputJudgement:
