@@ -7,6 +7,7 @@ destroying one takes 0.5 s and holds a lock of the driver that transfers of the 
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import itertools
 import time
@@ -174,9 +175,9 @@ class CommunicatorPool:
         if (kept := self._kept.get(key)) is None:
             return
         kept.broken = True
-        for end in self._held_by(key) if midway else ():
-            self._count_in(end, self._largest)
         if midway:
+            for end in self._held_by(key):
+                self._count_in(end, self._largest)
             kept.sizes = tuple(size + self._largest if size >= 0 else size for size in kept.sizes)
 
     def _forget(self, key: tuple[int, ...]) -> None:
@@ -363,13 +364,13 @@ class CommunicatorCache:
             return
         request = GroupRequest(ready, {"op": "rest", **what}, RELEASE_DEADLINE - GRACE)
         await Gathering(self._context, paused_too=True).run([request])
-        problems = {}
+        problems, stuck = {}, {}
         for rank, report in request.last_reports("rested").items():
             if report and report.get("error"):
                 host = self._context.host_of(rank)
-                problems[host.node] = one_line(str(report["error"]), 300)
-                # What does not end would be part of the next tests: the next one starts the rank host again.
-                await host.leave_down()
+                problems[host.node], stuck[host.node] = one_line(str(report["error"]), 300), host
+        # What does not end would be part of the next tests: the next one starts the rank host again.
+        await asyncio.gather(*(host.leave_down() for host in stuck.values()))
         nodes = {self._context.endpoints[rank].node: text for rank, text in request.gone.items()}
         problems |= {node: f"communicators were not released: {text}" for node, text in nodes.items()}
         for node, problem in problems.items():
