@@ -45,6 +45,7 @@ def test_what_patterns_match_is_in_their_sets() -> None:
     assert [(pattern, line) for pattern, line in found if pattern not in possible.owners(line)] == []
 
 
+@pytest.mark.slow
 def test_many_warnings_take_little_time() -> None:
     line = "n{0:03}:41:42 [{1}] NCCL WARN Something odd number {0} of an unknown kind of things {2}\n"
     text = "".join(line.format(number, number % 8, "ab" * (number % 9)) for number in range(48_000))
