@@ -136,10 +136,10 @@ def table(rows: list[Entry]) -> bool:
         mine = runs[fault.name]
         hits = sum(bool(re.search(fault.title, row["first"])) for row in mine)
         # What was counted or measured differs from run to run.
-        titles = sorted({re.sub(r"[\d.]+( to [\d.]+)? (%|times|GB/s|MB/s)", r"N \2", row["first"]) for row in mine})
-        seconds = ", ".join(f"{row['seconds']:.0f}" for row in mine)
-        right, total, unequal = right + hits, total + len(mine), unequal + (len(titles) > 1)
-        print(f"{fault.name:28} {hits} of {len(mine)} right, {len(titles)} titles, {seconds} s: {' | '.join(titles)}")
+        alike = sorted({re.sub(r"[\d.]+( to [\d.]+)? (%|times|GB/s|MB/s)", r"N \2", row["first"]) for row in mine})
+        times = ", ".join(f"{row['seconds']:.0f}" for row in mine)
+        right, total, unequal = right + hits, total + len(mine), unequal + (len(alike) > 1)
+        print(f"{fault.name:28} {hits} of {len(mine)} right, {len(alike)} titles, {times} s: {' | '.join(alike)}")
     healthy = runs[HEALTHY]
     calm = sum(row["code"] == 0 and not row["titles"] for row in healthy)
     wrong = sum(row.get("wrong", 0) for row in rows)
