@@ -99,7 +99,9 @@ def path_mtu(sock: socket.socket, problem: OSError) -> Optional[int]:
     return None
 
 
-def ask(src: str, dst: str, echoes: int, wait: float, size: int, end: float, whole: bool = False) -> Dict[str, Any]:
+def ask(
+    src: str, dst: str, echoes: int, wait: float, size: int, end: float, whole: bool = False, period: float = PERIOD
+) -> Dict[str, Any]:
     """Send echo requests, without fragments if ``whole``, and return a row of the ping probe; times are in ms.
 
     Raises `NotPermitted` if this user may not.
@@ -132,7 +134,7 @@ def ask(src: str, dst: str, echoes: int, wait: float, size: int, end: float, who
                 except OSError as problem:
                     error, narrow = problem.strerror or str(problem), path_mtu(sock, problem) or narrow
                 sent[number] = now
-                due, until = now + PERIOD, now + wait
+                due, until = now + period, now + wait
             limit = min(end, due if len(sent) < echoes else until)
             if select.select([sock], [], [], max(0.0, limit - time.monotonic()))[0]:
                 try:
