@@ -196,6 +196,7 @@ class Experiment(Event, tag="experiment"):
     groups: Sequence[Pair] = ()
     collective: str = ""  #: That collective; "" without groups.
     problem: str = ""  #: Why it could not be run, or "".
+    fresh: bool = False  #: Whether the rank hosts of its pairs start again for it.
 
     @property
     def arm(self) -> str:

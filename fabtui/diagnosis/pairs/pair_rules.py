@@ -99,7 +99,7 @@ class WrongData(Rule[PairContext]):
     next_step = (
         "Keep these GPUs out of jobs: a job would carry on with wrong numbers. Then test their memory and links."
     )
-    experiments = PAIR_EXPERIMENTS
+    experiments = (ExperimentKind.FRESH, *PAIR_EXPERIMENTS)
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         if any(counts[Verdict.WRONG] for counts in (context.tally.counts, *context.tally.layers.values())):

@@ -155,8 +155,9 @@ async def retest(
 ) -> list[tuple[str, str, str]]:
     """Test bad pairs with other partners, and return ``(src, dst, what that tells)`` of their bad directions.
 
-    They were tested again alone. ``since`` is the time of their first failure (epoch seconds), without slow ones;
-    ``fatal`` ones end a rank host. ``run`` tests pairs, one at a time; ``flush`` waits for the results in the model.
+    They were tested again alone. ``since`` is the time (epoch seconds) from which on a partner that passes is evidence:
+    that of their first failure, or an earlier one where the failure itself leaves no doubt. ``fatal`` ones end a rank
+    host. ``run`` tests pairs, one at a time; ``flush`` waits for the results in the model.
     """
     partners = [partners_of(model, pair, since.get(frozenset(pair)), fatal=frozenset(pair) in fatal) for pair in pairs]
     tests = sorted({pair for found in partners for pair in found.to_test})

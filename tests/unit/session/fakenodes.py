@@ -51,7 +51,9 @@ class Script:
         ahead: Seconds by which the clock of a node is ahead.
         mail: The datagrams of all nodes: token, destination address, and what its listener reports of them.
         sharp: Nodes whose collectives fail where NVLink SHARP is set up, unless ``NCCL_NVLS_ENABLE`` is 0.
-        lost: Ordered pairs of addresses whose datagrams are lost.
+        lost: Ordered pairs of addresses whose datagrams are lost; TCP gets no answer in either direction.
+        cut: Unordered pairs of ranks (lower first) that cannot connect to each other.
+        corrupt: In how many tests, the first ones, the data of ordered pairs of ranks is wrong.
         drivers: Nodes that report at once that a driver of GPUs is loaded.
     """
 
@@ -86,6 +88,8 @@ class Script:
     mail: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     sharp: set[str] = field(default_factory=set)
     lost: set[tuple[str, str]] = field(default_factory=set)
+    cut: set[tuple[int, int]] = field(default_factory=set)
+    corrupt: dict[tuple[int, int], int] = field(default_factory=dict)
     drivers: set[str] = field(default_factory=set)
 
 
@@ -229,9 +233,14 @@ class FakeLink(Link):
             self._queue.put_nowait({"t": "part", "id": number, "value": {"ports": ports}})
             return None
         if role == "send":
-            rows = [{**t, "small": args["small"], "big": args["big"], "connected": 0.1} for t in args["targets"]]
+            answer = {"small": args["small"], "big": args["big"], "connected": 0.1}
+            silence = {**answer, "connected": None, "connect_error": "no answer", "connect_error_kind": "timeout"}
+            both_of = [(t, {(t["src"], t["dst"]), (t["dst"], t["src"])}) for t in args["targets"]]
+            rows = [{**t, **(silence if self.script.lost & both else answer)} for t, both in both_of]
             self.script.mail += [(token, t["dst"], t) for t in rows if (t["src"], t["dst"]) not in self.script.lost]
             return {"rows": rows}
+        if role == "flows":
+            return {"rows": []}
         listening, addresses = self._listens[token]
         if role == "count":
             return {"rows": [row for key, dst, row in self.script.mail if key == token and dst in addresses]}
@@ -294,7 +303,7 @@ class FakeLink(Link):
         ranks = set(m["ranks"])
         spoilers = ranks & self.script.spoilers if self.worlds >= self.script.spoilers_after else set()
         self.worlds += 1
-        apart = any(pair <= ranks for pair in self.script.apart)
+        apart = any(pair <= ranks for pair in (*self.script.apart, *map(frozenset, self.script.cut)))
         for rank in ranks & set(self._ranks):
             report: dict[str, Any] = {"op": "worlded", "id": m["id"], "rank": rank, "ok": True, "phase": "verify"}
             report["seconds"] = {"init": 0.5, "connect": 0.25, "rounds": 0.125}
@@ -354,6 +363,21 @@ class FakeLink(Link):
             silent, rate = False, self.script.rate
         if isinstance(rate, list):
             rate = rate.pop(0) if role == "dst" and len(rate) > 1 else rate[0]
+        if role == "dst" and self.script.corrupt.get((src, dst), 0):
+            self.script.corrupt[src, dst] -= 1
+            wrong = {
+                "ok": False,
+                "timeout": False,
+                "phase": "verify",
+                "error": "1 byte is wrong",
+                "error_kind": "verify",
+            }
+            self._say(op="side", id=m["id"], src=src, dst=dst, role=role, made=False, bytes=m["bytes"], **wrong)
+            return
+        if (min(src, dst), max(src, dst)) in self.script.cut:
+            apart = {"ok": False, "timeout": True, "phase": "connect", "error": "not formed within 5.0 s"}
+            self._say(op="side", id=m["id"], src=src, dst=dst, role=role, made=False, bytes=m["bytes"], **apart)
+            return
         self._say(
             op="side",
             id=m["id"],
