@@ -1,4 +1,4 @@
-"""What slow links are measured at: a NIC of a lab that is limited to some rates, one direction after the other.
+"""Measured rates of slow links: a NIC of a lab is limited to some rates, one direction after the other.
 
     python bench/rates.py [--rates 40kB,400kB,6MB,60MB] [--gpu] [--lab NAME] [--bytes N] [--sweep]
 
@@ -50,7 +50,7 @@ async def rates(args: argparse.Namespace, lab: StandingLab) -> int:
         names, lab.ssh_config, lambda text: lab.ask("fault", [text]), lambda *places: lab.ask("heal", places), **options
     ) as session:
         for fault in [*faults, f"{others[0]}>{SLOW}=drop"]:
-            pairs = [tuple(sorted((f"{SLOW}:0", f"{other}:0"))) for other in others]
+            pairs = [(f"{SLOW}:0", f"{other}:0") for other in others]
             await session.plant(fault)
             began = time.monotonic()
             try:
@@ -60,8 +60,8 @@ async def rates(args: argparse.Namespace, lab: StandingLab) -> int:
             print(f"{fault}: {time.monotonic() - began:.1f} s", flush=True)
             into = "slow-out" not in fault
             for other in others if "slow" in fault else others[:1]:
-                ways = (f"{other}:0", f"{SLOW}:0"), (f"{SLOW}:0", f"{other}:0")
-                limited, reverse = (session.latest(*way) for way in (ways if into else ways[::-1]))
+                ends = (f"{other}:0", f"{SLOW}:0") if into else (f"{SLOW}:0", f"{other}:0")
+                limited, reverse = session.latest(*ends), session.latest(*ends[::-1])
                 bad = verdict_of(session, fault, limited, reverse)
                 missed += bad == MISSED
                 print(f"  {limited.src} > {limited.dst}  {text_of(session, limited)}  {bad}")

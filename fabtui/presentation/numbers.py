@@ -86,7 +86,7 @@ def reduced_text(one: Reduced) -> str:
     """Return the size of a message, and the time of one as requested: ``1 MiB; 256 MiB would take 43 s``."""
     number, unit = one.seconds, "s"
     for name in ("min", "h"):
-        if number >= 100:
+        if number >= 99.5:
             number, unit = number / 60, name
     return f"{size_text(one.bytes)}; {size_text(one.asked)} would take {number:.2g} {unit}"
 

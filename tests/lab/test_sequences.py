@@ -20,7 +20,7 @@ def test_what_breaks_in_mid_transfer_spoils_no_later_test(tmp_path: Path) -> Non
     async def sequences() -> list[dict[str, object]]:
         with network_in(tmp_path, 4, 1) as network:
             where = network.names, network.ssh_config, network.plant, network.heal
-            async with kept_session.kept(*where, ranks_per_node=1, bytes=16 << 20) as session:
+            async with kept_session.kept(*where, ranks_per_node=1, bytes=4 << 20) as session:
                 plans = [kept_session.planned(seed, network.names) for seed in range(1000, 1005)]
                 return [await kept_session.run(session, plan) for plan in plans]
 

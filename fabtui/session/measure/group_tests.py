@@ -378,7 +378,7 @@ def is_measured(model: Model, group: Group, kinds: Sequence[str], sizes: Sequenc
         good = [
             one for one in results if one.verdict is Verdict.OK and (one.extra or {}).get("ranks") == len(group.ranks)
         ]
-        if not {one.bytes for one in good}.issuperset(sizes):
+        if not {one.asked_bytes for one in good}.issuperset(sizes):
             return False
     return True
 

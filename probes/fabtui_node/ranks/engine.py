@@ -25,9 +25,11 @@ THROTTLED_MESSAGE = 0.05
 SLOW = 0.01
 #: Maximum number of timed iterations: NCCL ranks agree on it as a float32.
 MAX_TIMED = 1000
-#: Sizes of the first messages, each of which is answered, as far as the ones before were fast.
+#: Sizes of the first two messages; these and larger ones are answered, until the rate is known.
 #: The second one is smaller: sockets, queues and shapers swallow the first, and its time does not show a slow link.
-PROBES = (64 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
+FIRST_BYTES, SECOND_BYTES = 64 << 10, 16 << 10
+#: Maximum number of answered messages, with those that are sent again.
+MOST_PROBES = 32
 #: Duration (s) of an answered message whose rate is known well enough.
 PROBED = 0.05
 #: Minimum size of a message, for very slow links.
@@ -44,15 +46,17 @@ def probed_rate(asked: int, send: Callable[[int], float], known: Tuple[int, floa
     ``send`` sends one of a size and returns its duration (s); ``known`` are size and duration of an earlier one.
     """
     size, seconds = known
-    for number, most in enumerate([most for most in PROBES if most > size]):
-        if (number > 1 or known[0]) and (seconds > PROBED or 4 * size > asked):
-            break
-        size = min(asked, most)
+    if not size:
+        send(min(asked, FIRST_BYTES))
+    while True:
+        growth = 16 if seconds < PROBED / 16 else 4
+        if size and (seconds > PROBED or growth * size >= asked):
+            return size / max(seconds, 1e-9)
+        size = min(asked, max(growth * size, FIRST_BYTES) if size else SECOND_BYTES)
         seconds = send(size)
-        if seconds > PROBED and (number or known[0]):
+        if seconds > PROBED:
             # A lost packet is repeated after 0.2 s, or later: that does not make a link slow.
             seconds = min(seconds, send(size))
-    return size / max(seconds, 1e-9)
 
 
 def affordable(asked: int, most: float) -> int:
@@ -197,7 +201,7 @@ class PairLink:
         try:
             self._prepare(job, False)
             size, warmup, trips = self._receive_setup(end, "first byte")
-            for _ in range(2 * len(PROBES)):
+            for _ in range(MOST_PROBES):
                 if warmup:
                     break
                 self._expect(1 <= size <= job.bytes, "a probe of %d bytes" % size)

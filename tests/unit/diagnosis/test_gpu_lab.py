@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.presentation.findings import title
+from fabtui.presentation.findings import evidence, title
 from tests.conftest import replayed
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "gpu-lab"
@@ -28,3 +29,9 @@ SENDER = "n001:0 is slow with all 2 others as sender (receiving works): check it
 def test_the_same_evidence_has_the_same_title(name: str, titles: list[str]) -> None:
     model = replayed(SAMPLES / f"{name}.jsonl.gz")
     assert [title(finding) for finding in diagnose(model).findings] == titles
+
+
+def test_the_evidence_states_what_was_sent_and_what_the_whole_message_would_take() -> None:
+    findings = diagnose(replayed(SAMPLES / "slow-in-6MB.jsonl.gz")).findings
+    slowest = next(line for line in evidence(findings[0]) if " > n001:0: " in line)
+    assert re.search(r" MB/s, .* of the usual .* \(2 MiB; 256 MiB would take \d\d s\)$", slowest)

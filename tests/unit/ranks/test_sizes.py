@@ -91,7 +91,7 @@ def test_a_lost_packet_makes_no_link_slow(monkeypatch: pytest.MonkeyPatch) -> No
     wire = Wire(clock, 2e9, lost=(1, 4))
     sent = Source(wire).send(PairJob(256 * MIB, 20, 2, 0), clock.now + 5.0)
     assert sent["bytes"] == 256 * MIB
-    assert wire.sizes[:5] == [64 << 10, 16 << 10, 16 << 10, 256 << 10, 1 * MIB]
+    assert wire.sizes[:5] == [64 << 10, 16 << 10, 16 << 10, 256 << 10, 4 * MIB]
 
 
 class Group(RankGroup):
