@@ -166,9 +166,9 @@ class Measurement:
 
     @property
     def reduced(self) -> Reduced | None:
-        """Return how much less than requested was sent; None if all of it was, or nothing arrived."""
+        """Return how much less than requested was sent; None if all of it was, nothing arrived, or the lab chose it."""
         asked, size = self.asked_bytes, self.bytes
-        if self.unit != "GB/s" or not self.value or not asked or not size or size >= asked:
+        if self.made or self.unit != "GB/s" or not self.value or not asked or not size or size >= asked:
             return None
         each = (self.extra or {}).get("seconds") or size / self.value / 1e9
         return Reduced(size, asked, asked / size * each)
