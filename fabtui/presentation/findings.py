@@ -16,7 +16,7 @@ from fabtui.history.components import PartKind, date_of
 from fabtui.model.measurement import Verdict
 from fabtui.model.records import Recurrence
 from fabtui.nodeset import count, fold
-from fabtui.presentation.numbers import percent_text, share_text, size_text, spoken_texts, value_text
+from fabtui.presentation.numbers import percent_text, reduced_text, share_text, size_text, spoken_texts, value_text
 from fabtui.presentation.wording import verdict_words
 from fabtui.sanitize import one_line
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fabtui.diagnosis.experiment import ConfirmationFact
     from fabtui.diagnosis.knowledge.error_catalogue import ErrorFact
     from fabtui.diagnosis.mesh.mesh import ScopeFact
-    from fabtui.diagnosis.pairs.pair_context import InWorldFact
+    from fabtui.diagnosis.pairs.pair_context import InWorldFact, SlowestFact
     from fabtui.diagnosis.price import Gain, PriceFact
 
 _LONGEST = 300
@@ -303,6 +303,10 @@ def _change(before: float, gain: Gain) -> str:
     return f"{first} -> {second} ({'no change' if abs(percent) < 0.5 else f'{percent:+.0f} %'})"
 
 
+def _slowest(one: SlowestFact) -> str:
+    return share_text(one.value, one.median, one.unit) + (f" ({reduced_text(one.reduced)})" if one.reduced else "")
+
+
 _COMMON: dict[str, Callable[[Any], list[str]]] = {
     "known": _related,
     "bad_of_tested": lambda counts: (
@@ -311,8 +315,8 @@ _COMMON: dict[str, Callable[[Any], list[str]]] = {
     # The conclusion first: where room is short, it is the only line.
     "retest": _retest,
     "error": _error,
-    "slowest": lambda one: [f"{one.source} > {one.destination}: {share_text(one.value, one.median, one.unit)}"],
-    "of_usual": lambda one: [share_text(one.value, one.median, one.unit)],
+    "slowest": lambda one: [f"{one.source} > {one.destination}: {_slowest(one)}"],
+    "of_usual": lambda one: [_slowest(one)],
     "in_world": _in_world,
     "price": _price_lines,
     "meaning": lambda text: [f"means: {text}"],
@@ -426,6 +430,7 @@ _SPECS: dict[str, Callable[[Any], str]] = {
     "one_way": lambda direction: _ONE_WAY[direction],
     "percent": percent_text,
     "value": value_text,
+    "reduced": reduced_text,
     "devices": _some,
     "rails": _rails_between,
     "arrow": lambda route: f"{route.source} {'-' if route.both else '>'} {route.destination}",

@@ -29,7 +29,7 @@ from fabtui.model.counter_log import LEAST_CONGESTION, CounterMeaning, counts_of
 from fabtui.model.endpoints import node_of
 from fabtui.model.events import at_fault
 from fabtui.model.layers import COLLECTIVES, Layer
-from fabtui.model.measurement import DEAD, Measurement, Verdict
+from fabtui.model.measurement import DEAD, Measurement, Reduced, Verdict
 from fabtui.model.pair_table import SAME_DOMAIN, SLOW, Flags, Ints, PairTable, parts, quantile
 from fabtui.model.places import Places
 from fabtui.model.session_model import Model
@@ -146,6 +146,7 @@ class SlowestFact(NamedTuple):
     value: float
     median: float
     unit: str
+    reduced: Reduced | None = None  #: If its message was smaller than requested.
 
 
 class InWorldFact(NamedTuple):
@@ -437,7 +438,7 @@ class PairContext:
             return None
         m = self.model.results.store.get(int(table.row[at[np.argmin(table.share[at])]]))
         usual = self.model.usual(m)
-        return None if m.value is None or not usual else SlowestFact(m.src, m.dst, m.value, usual, m.unit)
+        return None if m.value is None or not usual else SlowestFact(m.src, m.dst, m.value, usual, m.unit, m.reduced)
 
 
 def without_nvlink(table: PairTable, part: slice) -> Flags:

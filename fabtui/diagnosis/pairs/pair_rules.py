@@ -674,7 +674,10 @@ class NodeOfCollectives(_PairRule):
     title = "Collectives are bad with one node"
     lasts = False
     message = "{node}: all {bad} {kinds} with it {do}, the {good} without it {do_not}"
-    evidence = ("{worst}: {value:value} {unit}, {share:percent} of the median", "{worst_failed} fails")
+    evidence = (
+        "{worst}: {value:value} {unit}, {share:percent} of the median[ ({reduced:reduced})]",
+        "{worst_failed} fails",
+    )
     next_step = "Look for what slows the ranks of this node: limits of its CPUs, clocks and power, other programs."
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
@@ -706,6 +709,7 @@ class NodeOfCollectives(_PairRule):
         facts |= {"do": "are slow", "do_not": "are not"} if slow else {"do": "fail or are slow", "do_not": "are well"}
         if worst.slow:
             facts |= {"worst": str(worst), "value": worst.value, "unit": worst.unit, "share": worst.share}
+            facts["reduced"] = worst.measured.reduced
         else:
             facts["worst_failed"] = str(worst)
         command = "nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE" if has_gpus(model, node) else "uptime"

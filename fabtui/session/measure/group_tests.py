@@ -23,7 +23,7 @@ from fabtui.model.schedule import Pair, PairArray, each_round
 from fabtui.model.session_model import Model
 from fabtui.sanitize import clean, one_line
 from fabtui.session.measure.measurement_context import MeasurementContext
-from fabtui.session.measure.p2p_result import MAX_RAW, name_ranks, number
+from fabtui.session.measure.p2p_result import MAX_RAW, name_ranks, number, whole
 from fabtui.session.ranks.gather import Failure, Gathering, GroupRequest, failure
 from fabtui.transport.link import Message
 from fabtui_node.protocol import ErrorKind
@@ -301,6 +301,7 @@ class WorldSweep:
         more: dict[str, Any] = {
             "channels": number(report.get("channels")),
             "bytes": int(size) if size is not None else None,
+            "extra": {"asked_bytes": self._test.bytes} if size and size < self._test.bytes else None,
             "transport": one_line(str(transport), 120) if transport else None,
         }
         if row[4] is True and rate:
@@ -402,7 +403,7 @@ def is_measured(model: Model, group: Group, kinds: Sequence[str], sizes: Sequenc
         good = [
             one for one in results if one.verdict is Verdict.OK and (one.extra or {}).get("ranks") == len(group.ranks)
         ]
-        if not {one.bytes for one in good}.issuperset(sizes):
+        if not {one.asked_bytes for one in good}.issuperset(sizes):
             return False
     return True
 
@@ -480,10 +481,9 @@ def _row_of(
         src=group.src,
         dst=group.dst,
         unit="GB/s",
-        bytes=size,
         time=time.time(),
         attempts=context.attempt(test.kind, group.src, group.dst, str(size)),
-        **results,
+        **{"bytes": size, **results},
     )
 
 
@@ -511,6 +511,7 @@ def _success(
     count = len(group.ranks)
     fastest = [value for report in reports if (value := number(report.get("fastest")))]
     sent = next((value for report in reports if (value := number(report.get("sent")))), float(size))
+    tested = next((value for report in reports if (value := whole(report.get("tested")))), size)
     transport = next((report.get("transport") for report in reports if report.get("transport")), None)
     algorithm = next((report.get("algorithm") for report in reports if report.get("algorithm")), None)
     how = f"{context.host_of(group.ranks[0]).version}, {test.kind} over {count} ranks"
@@ -522,9 +523,11 @@ def _success(
         "wrong": 0,
         "algorithm": one_line(str(algorithm), 40) if algorithm else None,
         "rings": _rings(reports, count),
+        "asked_bytes": size if tested < size else None,
     }
     return {
         "verdict": Verdict.OK,
+        "bytes": min(tested, size),
         "value": sent / seconds * busbw_factor(test.kind, count) / 1e9,
         "how": f"{how}, up to {test.iters} iterations, slowest rank, result verified",
         "transport": one_line(str(transport), 120) if transport else None,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.presentation.findings import title
+from fabtui.presentation.findings import evidence, title
 from tests.conftest import replayed
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "gpu-lab"
@@ -45,3 +45,9 @@ def test_without_a_variable_nccl_uses_the_network_of_ssh_as_well(tmp_path: Path,
     (one,) = diagnose(replayed(record)).findings
     network = "NCCL sends over mgmt0, the network of SSH, though eth0 carries data: set NCCL_SOCKET_IFNAME=eth0"
     assert title(one) == f"all nodes: {network}"
+
+
+def test_the_evidence_states_what_was_sent_and_what_the_whole_message_would_take() -> None:
+    findings = diagnose(replayed(SAMPLES / "slow-in-6MB.jsonl.gz")).findings
+    slowest = next(line for line in evidence(findings[0]) if " > n001:0: " in line)
+    assert re.search(r" MB/s, .* of the usual .* \(2 MiB; 256 MiB would take \d\d s\)$", slowest)

@@ -55,6 +55,7 @@ class Script:
         cut: Unordered pairs of ranks (lower first) that cannot connect to each other.
         corrupt: In how many tests, the first ones, the data of ordered pairs of ranks is wrong.
         drivers: Nodes that report at once that a driver of GPUs is loaded.
+        most: Largest message (bytes) that collectives and the world send, as over slow links.
     """
 
     gpus: dict[str, int]
@@ -91,6 +92,7 @@ class Script:
     cut: set[tuple[int, int]] = field(default_factory=set)
     corrupt: dict[tuple[int, int], int] = field(default_factory=dict)
     drivers: set[str] = field(default_factory=set)
+    most: int = 1 << 40
 
 
 def _each(message: dict[str, Any]) -> list[dict[str, Any]]:
@@ -275,7 +277,9 @@ class FakeLink(Link):
             error = SHARP_ERROR if self.node in self.script.sharp and "NCCL_NVLS_ENABLE" not in self.envs[-1] else None
             for rank in set(m["ranks"]) & set(self._ranks):
                 for size in m["sizes"]:
-                    done = {"ok": error is None, "error": error, "timeout": False, "seconds": size / 1e9}
+                    tested = min(size, self.script.most)
+                    done = {"ok": error is None, "error": error, "timeout": False, "seconds": tested / 1e9}
+                    done |= {"tested": tested, "sent": tested}
                     self._say(op="reduced", id=m["id"], rank=rank, bytes=size, **done)
                 self._say(op="free", id=m["id"], rank=rank)
         elif op == "world":
@@ -323,9 +327,9 @@ class FakeLink(Link):
                     report |= {"ok": False, "timeout": True, "phase": "transfer", "error": "stuck", "at": stuck}
                     done = [pair for pair in done if pair != stuck]
                 report["at"] = list(stuck) if stuck else None
-                rates = self.script.world_rates
+                rates, size = self.script.world_rates, min(m["bytes"], self.script.most)
                 report["rows"] = [
-                    [s, d, m["bytes"], rates.get((s, d), 40e9), True, None, "NET/IB/0"] for s, d in done if d == rank
+                    [s, d, size, rates.get((s, d), 40e9), True, None, "NET/IB/0"] for s, d in done if d == rank
                 ]
             if early := report.get("rows", [])[: self.script.early_rows]:
                 self._say(op="rows", id=m["id"], rank=rank, channels=None, rows=early)
