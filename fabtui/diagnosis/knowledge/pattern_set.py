@@ -37,5 +37,5 @@ class PatternSet(Generic[T]):
     def owners(self, text: str) -> list[T]:
         """Return the owners of the patterns that may match in a text, in their order; all others match nowhere."""
         # Before a last line end "$" matches in Python alone.
-        numbers = self._set.Match(text.rstrip("\n").encode("utf-8", "replace")) or ()
-        return list(dict.fromkeys([self._owners[number] for number in sorted(numbers)]))
+        numbers = self._set.Match(text.rstrip("\n").encode("utf-8", "replace"))
+        return list(dict.fromkeys([self._owners[number] for number in sorted(numbers)])) if numbers else []
