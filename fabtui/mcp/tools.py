@@ -138,7 +138,7 @@ class Tool(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_on
 
     @classmethod
     def takes_nodes(cls) -> bool:
-        return issubclass(cls, OnNodes)
+        return "nodes" in cls.__struct_fields__
 
     async def answered(self, call: ToolCall) -> Answer:
         pool = None if getattr(self, "text", "") or isinstance(self, RulesTool) else _FILES
