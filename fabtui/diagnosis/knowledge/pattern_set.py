@@ -14,6 +14,8 @@ T = TypeVar("T")
 _PART = r"[^()\\\[]|\\.|\[\^?\]?(?:[^\]\\]|\\.)*\]"
 #: What is left out of a pattern: conditions on the text around a match, which RE2 does not know.
 _AROUND = re.compile(rf"\(\?<?[=!](?:{_PART}|\((?:{_PART}|\((?:{_PART})*\))*\))*\)")
+#: A text that has several parts in any order: the first of them is looked for.
+_ALL_OF = re.compile(r"\\A\(\?=\(\?s:\.\*\)(.+?)\)(?=\(\?=)")
 #: The bounds of a repeat: counting makes its states many.
 _BOUNDS = re.compile(r"(?<!\\)\{\d{1,4},\d{0,4}\}")
 #: Bytes for the states of a set, which are made as texts need them.
@@ -30,7 +32,7 @@ class PatternSet(Generic[T]):
         self._set = re2.Set.SearchSet(options)
         self._owners: list[T] = []
         for owner, pattern in owned:
-            self._set.Add(_BOUNDS.sub("*", _AROUND.sub("", pattern)))
+            self._set.Add(_BOUNDS.sub("*", _AROUND.sub("", _ALL_OF.sub(r"(?:\1)", pattern))))
             self._owners.append(owner)
         self._set.Compile()
 

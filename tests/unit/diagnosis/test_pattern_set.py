@@ -26,6 +26,7 @@ PASTED = Path(__file__).parents[2] / "samples" / "pasted"
         (r"a.{2,300}b(?=c)", "a--bc", "b--a"),
         (r"[^()\s]{1,80}(?![\w.)])\(x", "f(x", "f(y"),
         ("(?i)Error \\d{1,3}", "an ERROR 12", "an err 12"),
+        (r'\A(?=(?s:.*)"a[)(]?")(?=(?s:.*)"b")', '{\n"b": 1, "a(": 2}', '{"b": 1}'),
     ],
 )
 def test_a_set_finds_what_a_search_finds(pattern: str, text: str, other: str) -> None:
