@@ -2,6 +2,7 @@ import asyncio
 import contextlib
 import getpass
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
@@ -250,3 +251,54 @@ async def test_whoever_asks_first_and_gives_up_leaves_the_others_their_answer(tm
     first.cancel()
     assert [one.port for one in await asyncio.gather(*others)] == [9] * 4
     await resolver.close()
+
+
+#: Configurations, and how many hosts of `NAMES` are asked about, besides the baseline.
+_ALIKE = [
+    ("", 3),
+    ("Host *\n  Port 9\n", 3),
+    ("Host=n*\n  User me\nHost m1 !n1* *\n  Port 9 # n*\n", 6),
+    ("Include {more}\nHost *\n  Port 9\n", 4),
+    ("Match final all\n  Port 9\nMatch all\n  User me\n", 3),
+    ("Host n?\n  ProxyJump n2,gate\nHost *\n  HostKeyAlias alike\n", 4),
+    ("Host n*\n  HostName n12\nHost *\n  Port 9\n", 5),
+    ('Host "n1*"\n  Port 9\n', 6),
+    ('Host *\n  "HostName" %h.example\n', 6),
+    ("Host *\n  HostName %h.example\n", 6),
+    ('Match exec "test %h = n2"\n  Port 9\n', 6),
+    ("Match host n2,n3\n  Port 9\n", 6),
+    ("CanonicalizeHostname no\n", 6),
+    ("Host n[1-3]\n  Port 9\n", 3),
+]
+NAMES = ("n1", "n2", "n12", "m1", "m2.example", "N3")
+
+
+@needs_ssh
+@pytest.mark.parametrize(("text", "asked"), _ALIKE)
+async def test_hosts_that_the_configuration_cannot_tell_apart_are_asked_about_once(
+    text: str, asked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, more = tmp_path / "config", tmp_path / "more"
+    more.write_text("Host m*\n  User you\n")
+    config.write_text(text.format(more=more))
+    runs = []
+    run = Resolver._run
+
+    async def counted(self: Resolver, options: list[str], host: str) -> tuple[int | None, str, str]:
+        runs.append(host)
+        return await run(self, options, host)
+
+    monkeypatch.setattr(Resolver, "_run", counted)
+    together = Resolver(config)
+    found = await asyncio.gather(*map(together.resolve, NAMES))
+    await together.close()
+    assert len(runs) - 1 == asked, runs
+    for name, resolved in zip(NAMES, found, strict=True):
+        alone = Resolver(config)
+        assert _without_level(await alone.resolve(name)) == _without_level(resolved)
+        await alone.close()
+
+
+def _without_level(resolved: SshSettings) -> SshSettings:
+    # The first answer is one with details, and has no level of logs.
+    return replace(resolved, settings={**resolved.settings, "loglevel": ""})
