@@ -27,7 +27,7 @@ _CONSEQUENCES = frozenset({"FT034"})
 #: Rules about devices of a node whose findings are parts of those of a rule that compares nodes.
 _PARTS = {"FT123": "FT124"}
 #: Rules about connections that never pass: all else that these pairs show follows from it.
-CONNECTIONS = frozenset({"FT206", "FT209", "FT210"})
+CONNECTIONS = frozenset({"FT206", "FT209", "FT210", "FT212"})
 #: Rules about addresses and routes of nodes: no other cause is as likely.
 _FACTS = frozenset({"FT230", "FT231", "FT232", "FT233", "FT234", "FT236", "FT237", "FT238"})
 #: Subjects from which the pairs of a finding do not follow.

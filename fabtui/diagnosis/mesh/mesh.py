@@ -269,9 +269,16 @@ class Mesh:
         self.model = model
         self.order = list(model.nodes)
         self.paths: dict[AddressPair, PathMeasurements] = {}
+        #: What a node could not send for a reason of its own, by node and number of the error.
+        self.unsent: dict[tuple[str, int], dict[tuple[Layer, AddressPair], Measurement]] = {}
         for layer in MESH:
             for measurement in model.addresses.pairs(layer):
-                setattr(self.paths.setdefault(address_pair(measurement), PathMeasurements()), str(layer), measurement)
+                path, code = address_pair(measurement), (measurement.extra or {}).get("errno")
+                tests = self.paths.setdefault(path, PathMeasurements())
+                if isinstance(code, (int, float)) and measurement.verdict in DEAD:
+                    self.unsent.setdefault((path.src, int(code)), {})[layer, path] = measurement
+                else:
+                    setattr(tests, str(layer), measurement)
         self.explained: set[tuple[Layer, AddressPair]] = set()
         self._mtu_extras: dict[frozenset[AddressPair], list[Extra]] = {}
         #: Paths that pass nothing.
@@ -484,7 +491,9 @@ class Mesh:
         """
         path = min(scope.pairs, key=lambda one: (len(set(self.rails(one))), one.src not in scope.nodes[:1], one))
         here, there = shlex.quote(path.src_addr), shlex.quote(path.dst_addr)
-        words = [f"ping {options} -I {here} {there}", f"ip neigh show to {there}"]
+        words = [f"ping {options} -I {here} {there}"]
+        # What a router passes on has no entry there.
+        words += [f"ip neigh show to {there}"] if len(set(self.rails(path))) == 1 else []
         commands = [on_node(path.src, command, self.model) for command in words]
         if scope.kind is ComponentKind.ADDRESS:
             nic = one_line(self.model.addresses.seat(scope.nodes[0], scope.address).nic, 40)

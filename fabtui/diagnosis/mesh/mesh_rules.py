@@ -28,7 +28,8 @@ from fabtui.diagnosis.finding import (
     register,
     rules_of,
 )
-from fabtui.diagnosis.knowledge.error_catalogue import error_kind
+from fabtui.diagnosis.knowledge import load
+from fabtui.diagnosis.knowledge.error_catalogue import error_kind, filled
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh import neighbours as neighbours
 from fabtui.diagnosis.mesh.addresses import AddressRule
@@ -38,6 +39,7 @@ from fabtui.model.facts.node_view import field
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Extra, Verdict
 from fabtui.model.session_model import Model
+from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui_node.protocol import ErrorKind
 
@@ -77,6 +79,58 @@ def _drops_flows(flows: Flows | None) -> bool:
     if flows is None or min(flows.always, flows.never) < _FEWEST:
         return False
     return flows.tried - flows.always - flows.never <= _MOST_UNSTEADY * flows.tried
+
+
+@register
+class CallerFails(MeshRule):
+    """A node itself cannot send or connect: it has no free port, no route, too low a limit, or its firewall refuses.
+
+    The number of the error of a call names its side: nothing was sent, so that the other end is not to blame.
+    """
+
+    id = "FT212"
+    name = "caller-fails"
+    title = "A node itself cannot send or connect"
+    message = "{node} {why}: {reason}"
+    evidence = (
+        "{count:count_measurement} from {node} ended so before anything was sent: the other nodes are not to blame",
+    )
+    next_step = "Repair it on this node; the other ends of these pairs are not to blame."
+
+    def check(self, mesh: Mesh) -> Iterator[Finding]:
+        for (node, code), rows in mesh.unsent.items():
+            known = load("next_commands")["caller"].get(str(code), {"why": "cannot send", "next": ["ss -s"]})
+            cells = set(rows)
+            if known.get("route"):
+                # Answers to what others ask take the same route.
+                back = ((layer, path.reverse) for layer, path in rows if layer is not Layer.UDP)
+                cells |= {(one, path) for one, path in back if _is_bad(mesh, one, path)}
+                mesh.clouded |= {one for _, path in rows for one in (path, path.reverse)}
+            layer, path = min(rows)
+            ends = {"route": f"{shlex.quote(path.dst_addr)} from {shlex.quote(path.src_addr)}"}
+            reason = one_line(rows[layer, path].error or "", 120)
+            facts = {"node": node, "why": known["why"], "count": len(rows), "reason": reason}
+            mesh.explained |= cells
+            pairs = {pair for _, one in cells for way in (one, one.reverse) for pair in endpoint_pairs(mesh.model, way)}
+            yield self.finding(
+                node,
+                nodes=(node,),
+                cells=(pair for pair in pairs if _fails_in_p2p(mesh.model, pair)),
+                facts=facts,
+                commands=[on_node(node, filled(command, ends), mesh.model) for command in known["next"]],
+                measurements=cells,
+                weight=len(cells),
+            )
+
+
+def _is_bad(mesh: Mesh, layer: Layer, path: AddressPair) -> bool:
+    m = mesh.paths[path].of(layer) if path in mesh.paths else None
+    return m is not None and m.verdict in DEAD
+
+
+def _fails_in_p2p(model: Model, pair: Pair) -> bool:
+    m = model.latest(Layer.P2P, *pair)
+    return m is not None and m.verdict in DEAD
 
 
 @register
@@ -144,11 +198,13 @@ class PathDropsFlows(MeshRule):
             "hop": one_line(hops.most_common(1)[0][0], 60) if hops else None,
         }
         path = min(scope.pairs)
-        # From 16 source ports, which the kernel chooses: some time out.
-        each = f"timeout 2 bash -c '</dev/tcp/{path.dst_addr}/22' 2>/dev/null"
-        each += "; [ $? = 124 ] && echo lost || echo answered"
-        words = shlex.quote(f"for i in $(seq 16); do {each}; done | sort | uniq -c")
-        command = on_node(path.src, words, mesh.model)
+        # From 16 source ports of this address, which the kernel chooses: some time out. Each is printed as it ends.
+        here, there = f'("{path.src_addr}",0)', f'("{path.dst_addr}",22)'
+        shown = f'print("lost" if s.connect_ex({there})==11 else "answered",flush=True)'
+        made = f"socket.socket(socket.{'AF_INET6' if ':' in path.src_addr else 'AF_INET'})"
+        loop = f"for s in [{made} for i in range(16)] if not (s.settimeout(1) or s.bind({here}))"
+        words = shlex.quote(f"import socket;[{shown} {loop}]")
+        command = on_node(path.src, shlex.quote(f"python3 -c {words}"), mesh.model)
         finding = mesh.finding(self, scope._replace(pairs=frozenset(hull)), MESH, facts, command)
         mesh.clouded |= hull | {path.reverse for path in hull}
         cells = {pair for path in hull for pair in endpoint_pairs(mesh.model, path)}
@@ -623,17 +679,19 @@ class OutdatedPathMtu(MeshRule):
     next_step = "Flush the cache; if the value returns, a router on the path still has a smaller MTU."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
-        by_node: dict[str, set[AddressPair]] = {}
+        by_mtu: dict[int | None, set[AddressPair]] = {}
         for path, found in mesh.paths.items():
             if found.mtu is not None and (found.mtu.extra or {}).get("outdated") is True and path not in mesh.clouded:
-                by_node.setdefault(path.src, set()).add(path)
-        for node, paths in by_node.items():
+                by_mtu.setdefault(_path_mtu([found.mtu.extra or {}]), set()).add(path)
+        for mtu, paths in by_mtu.items():
             extras = [m.extra or {} for path in sorted(paths) if (m := mesh.paths[path].mtu) is not None]
-            scope = Scope(ComponentKind.NODE, (node,), direction="out", pairs=frozenset(paths))
-            facts = {"node": node, "mtu": _path_mtu(extras), **_sizes(mesh, scope, extras)}
-            flush = on_node(node, "sudo ip route flush cache", mesh.model)
-            found_ = mesh.finding(self, scope, (Layer.MTU,), facts, mesh.route_command(scope))
-            yield found_.replace(next=(*found_.next, flush))
+            nodes = tuple(node for node in mesh.order if any(path.src == node for path in paths))
+            # Several nodes that learned the same value are one finding.
+            kind = ComponentKind.NODE if len(nodes) == 1 else ComponentKind.MANY
+            scope = Scope(kind, nodes, direction="out", pairs=frozenset(paths))
+            facts = {"node": fold(nodes), "mtu": mtu, **_sizes(mesh, scope, extras)}
+            commands = [mesh.route_command(scope), on_node(nodes[0], "sudo ip route flush cache", mesh.model)]
+            yield mesh.finding(self, scope, (Layer.MTU,), facts, commands)
 
 
 @register
@@ -831,7 +889,7 @@ def _blocked_paths(finding: Finding) -> set[AddressPair]:
         return {path for _, path in finding.measurements}
     if isinstance(finding.rule, BlockedBetweenGroups) and not finding.facts.get("udp"):
         return {path for _, path in finding.measurements}
-    if isinstance(finding.rule, PathDropsFlows):
+    if isinstance(finding.rule, (PathDropsFlows, CallerFails)):
         return {path for layer, path in finding.measurements if layer in (Layer.UDP, Layer.TCP)}
     return {path for layer, path in finding.measurements if isinstance(finding.rule, Firewall) and layer is Layer.TCP}
 
