@@ -43,7 +43,7 @@ def joined(
     """
     findings: list[Finding] = []
     for one in results:
-        if one.rule.id in CONNECTIONS and one.facts.get("protocols") != "UDP":
+        if (one.rule.id in CONNECTIONS and one.facts.get("protocols") != "UDP") or one.facts.get("equal_paths"):
             findings = [*_without_consequences(findings, one), one]
             continue
         at = _of_same_cells(findings, one)

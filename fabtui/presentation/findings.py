@@ -434,6 +434,7 @@ _SPECS: dict[str, Callable[[Any], str]] = {
     "lines": "\n".join,
     "subject": _subject,
     "between": _location,
+    "where": _where,
     "senders": lambda scope: "any node" if scope.kind is ComponentKind.NODE else f"{scope.nodes[0]}{_where(scope)}",
     "unreachable": _unreachable,
     "usual_cause": _usual_cause,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fabtui.diagnosis.blame import Blame, blamed
 from fabtui.diagnosis.finding import Direction, Finding, Kind, Pair, Reach, Rule, Steps, Subject, in_steps
 from fabtui.diagnosis.knowledge.error_catalogue import (
     CommonError,
@@ -22,7 +23,6 @@ from fabtui.diagnosis.knowledge.next_commands import (
     pair_commands,
 )
 from fabtui.diagnosis.links.rdma_ports import PortNotes
-from fabtui.diagnosis.pairs.blame import Blame, blamed
 from fabtui.diagnosis.pairs.busy_cores import BusyCores
 from fabtui.diagnosis.pairs.tally import Tally
 from fabtui.model.counter_log import LEAST_CONGESTION, CounterMeaning, counts_of

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from fabtui.diagnosis.blame import Blame, blamed, blocked_across
 from fabtui.diagnosis.experiment import PAIR_EXPERIMENTS, ends_of
 from fabtui.diagnosis.finding import (
     Direction,
@@ -44,7 +45,6 @@ from fabtui.diagnosis.knowledge.next_commands import (
     slow_node_commands,
 )
 from fabtui.diagnosis.mesh.mesh_rules import blocked_pairs
-from fabtui.diagnosis.pairs.blame import Blame, blamed, blocked_across
 from fabtui.diagnosis.pairs.pair_context import MOST_INSPECTED, GroupResult, PairContext
 from fabtui.model.counter_log import flatten
 from fabtui.model.endpoints import WITHIN_RAIL, ClassKey, Endpoint, PairClass, node_of

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from fabtui.diagnosis.blame import Blame, blamed, blocked_across
 from fabtui.diagnosis.finding import Direction, Kind, Reach
-from fabtui.diagnosis.pairs.blame import Blame, blamed, blocked_across
 from fabtui.model.endpoints import Endpoint, EndpointTable
 from fabtui.model.pair_table import DEAD, OK, SLOW, PairTable
 from fabtui.model.places import Places, relations

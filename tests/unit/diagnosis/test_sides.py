@@ -1,4 +1,4 @@
-"""Which side a fault is of: the caller whose call failed, or this machine that lost all nodes."""
+"""Which side a fault is of, and what is common: a caller, this machine, a NIC that sends, one of several paths."""
 
 from __future__ import annotations
 
@@ -113,3 +113,48 @@ def test_a_cached_path_mtu_of_several_nodes_is_one_finding() -> None:
     model.apply(Measured(measurements=marked))
     (found,) = [one for one in mesh_findings(model) if one.rule.id == "FT235"]
     assert title(found) == "outdated path MTU 1500 in the kernel's cache of n[0-3]: the paths pass more"
+
+
+def test_what_one_nic_sends_with_wrong_checksums_is_about_that_nic_alone() -> None:
+    """Nodes that do not route by source: all to rail 1 leaves by eth1, and so do the answers to connections."""
+    net = Net(4, 2)
+
+    def sent(a: str, r: int, b: str, s: int) -> bool:
+        return a == "n2" and s == 1
+
+    net.filters = lambda a, r, b, s: sent(a, r, b, s) or (b == "n2" and r == 1)
+    model = net.model()
+    rows = [
+        replace(m, verdict=Verdict.TIMEOUT, value=None, extra={"sent": {"small": 5}, "arrived": {"small": 0}})
+        for m in net.measured()
+        if m.layer is Layer.UDP and m.src == "n2" and str(m.dst_addr).startswith("10.2.")
+    ]
+    model.apply(Measured(measurements=rows))
+    (found,) = mesh_findings(model)
+    assert title(found) == (
+        "TCP and UDP from n2 rail 1 (eth1 10.2.0.3) does not arrive on ephemeral ports of any node (ping passes)"
+    )
+    assert found.subject.name == "n2 eth1"
+    assert found.next[:2] == ("ssh n0 nstat -asz UdpInCsumErrors TcpInCsumErrors", "ssh n2 ethtool -k eth1")
+
+
+def test_large_packets_on_one_of_two_equal_paths_are_one_finding() -> None:
+    net = Net(4, 2)
+    lost = {("n0", 0, "n2", 0), ("n0", 1, "n3", 1), ("n1", 1, "n2", 1), ("n1", 0, "n3", 0), ("n0", 0, "n3", 1)}
+    net.swallows = lambda *way: way in lost or (*way[2:], *way[:2]) in lost
+    (found,) = net.findings()
+    assert title(found) == (
+        "9000-byte packets do not pass between n[0-1] and n[2-3] on every rail, on one of several equal paths"
+    )
+    assert evidence(found)[0] == "10 of 48 address pairs are affected; within each group all pass"
+    assert found.next == ("ssh n0 ping -M do -s 8972 -c 3 -I 10.1.0.1 10.1.0.3",)
+    # Pairs within a group show another cause.
+    lost.add(("n0", 0, "n1", 0))
+    assert "equal" not in " ".join(net.texts())
+
+
+def test_a_wall_around_every_node_is_one_finding() -> None:
+    net = Net(4, 1)
+    net.filters = lambda *_: True
+    (found,) = net.findings()
+    assert title(found) == "no answer on ephemeral ports to TCP between all nodes (ping passes)"
