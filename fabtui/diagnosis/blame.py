@@ -45,6 +45,8 @@ _LEAST_BAD, _LEAST_SHARE = 0.15, 0.6
 #: Maximum difference of the savings of a rival and of the best component (bits).
 _RIVAL_BITS = 5.0
 _MOST_BLAMES, _MOST_RIVALS = 16, 4
+#: Minimum number of dead pairs that have one node in common, though others of it pass.
+_FEWEST_IN_COMMON = 6
 #: Minimum number of pairs about as usual that narrow a component down to the part of it without them.
 _FEWEST_OTHERS = 2
 #: Share of these pairs that may be slow by themselves.
@@ -70,6 +72,7 @@ class Blame(NamedTuple):
     rivals: tuple[Subject, ...]  #: Other components that explain the results about as well, the likeliest first.
     number: int = 0  #: Its number in its family.
     family: int = 0  #: Place of its family in the search.
+    partly: bool = False  #: Whether many of its pairs pass: all that is bad has it, and nothing else.
 
 
 class _Score(NamedTuple):
@@ -161,6 +164,33 @@ def blamed(
     if settled:
         search.forget(settled)
     yield from search.run()
+
+
+def in_common(table: PairTable, places: Places, blames: Sequence[Blame], left: Flags) -> Blame | None:
+    """Return the node that all dead pairs have, though others of it pass; None unless several findings would share it.
+
+    A fault that came and went, or that hits single connections, leaves pairs of its node that pass.
+
+    Args:
+        table: Results of all pairs.
+        places: Places of the endpoints.
+        blames: Components that explain dead pairs.
+        left: Which pairs of the table are to be explained.
+    """
+    bad = np.flatnonzero(left & table.dead)
+    first, second = (places.node[end[bad]] for end in (table.source, table.target))
+    several = [one for one in blames if one.dead]
+    if len(bad) < _FEWEST_IN_COMMON or (len(several) == 1 and len(several[0].bad) == len(bad)):
+        return None
+    for node in {int(first[0]), int(second[0])}:
+        others = {*first.tolist(), *second.tolist()} - {node}
+        if len(others) > 1 and bool(((first == node) | (second == node)).all()) and (first != second).all():
+            mine = (places.node[table.source] == node) | (places.node[table.target] == node)
+            tested, rivals = int(np.count_nonzero(mine)), tuple(one.subject for one in several[:_MOST_RIVALS])
+            count, subject = np.count_nonzero(places.node != node), Subject(Kind.NODE, places.nodes[node])
+            where = subject, Reach.OFF_NODE, Direction.BOTH
+            return Blame(*where, True, None, tested, int(count), tuple(bad.tolist()), 1.0, rivals, partly=True)
+    return None
 
 
 def blocked_across(table: PairTable, places: Places) -> Steps[list[tuple[int, int]]]:

@@ -393,6 +393,12 @@ def _location(scope: ScopeFact) -> str:
     return _where(scope) if scope.kind in (ComponentKind.ACROSS, ComponentKind.SPLIT) else f"between {_where(scope)}"
 
 
+def _senders(scope: ScopeFact) -> str:
+    if scope.kind is ComponentKind.ADDRESS:
+        return f"any node to {scope.interface}"
+    return "any node" if scope.kind is ComponentKind.NODE else f"{scope.nodes[0]}{_where(scope)}"
+
+
 def _unreachable(scope: ScopeFact) -> str:
     where, direction = _where(scope), scope.direction
     if scope.kind in (ComponentKind.NODE, ComponentKind.ADDRESS):
@@ -435,7 +441,7 @@ _SPECS: dict[str, Callable[[Any], str]] = {
     "subject": _subject,
     "between": _location,
     "where": _where,
-    "senders": lambda scope: "any node" if scope.kind is ComponentKind.NODE else f"{scope.nodes[0]}{_where(scope)}",
+    "senders": _senders,
     "unreachable": _unreachable,
     "usual_cause": _usual_cause,
 }

@@ -59,7 +59,7 @@ Rail = Callable[[str, str], int | None]
 
 
 class How(NamedTuple):
-    """How certain results are."""
+    """Certainty of results: how much a path that passes counts against a component."""
 
     against: float = 24.0  #: Bits against a component by a path that passes.
     least: float = 0.9  #: Share of its paths that have to be bad.

@@ -731,6 +731,8 @@ class Firewall(MeshRule):
         if scope.kind not in (ComponentKind.PAIR, ComponentKind.NODE, ComponentKind.ADDRESS):
             return scope, ""
         ends = scope.nodes if scope.kind is ComponentKind.PAIR else scope.nodes[:1]
+        if len({path.dst_addr for path in mesh.paths if path.dst == ends[0]}) == 1 == len(ends):
+            scope = scope._replace(kind=ComponentKind.NODE)
         udp = scope.pairs & mesh.deaf
         if scope.direction == "both" and udp and len(ends) == 1:
             out = sum(path.src == ends[0] for path in udp)
@@ -743,7 +745,8 @@ class Firewall(MeshRule):
         return scope, "" if scope.direction == "out" and len(ends) == 1 else scope.nodes[-1]
 
     def _finding(self, mesh: Mesh, scope: Scope, node: str) -> Finding:
-        rows = [m for path in scope.pairs if path in mesh.refusing and (m := mesh.paths[path].tcp) is not None]
+        into = [path for path in scope.pairs & mesh.refusing if node in ("", path.dst)]
+        rows = [m for path in into if (m := mesh.paths[path].tcp) is not None]
         counted = {"TCP": scope.pairs & mesh.refusing, "UDP": scope.pairs & mesh.deaf}
         names = [name for name, bad in counted.items() if 2 * len(bad) >= len(scope.pairs)]
         protocols = " and ".join(names) or "TCP"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fabtui.diagnosis.blame import Blame, blamed
+from fabtui.diagnosis.blame import Blame, blamed, in_common
 from fabtui.diagnosis.finding import Direction, Finding, Kind, Pair, Reach, Rule, Steps, Subject, in_steps
 from fabtui.diagnosis.knowledge.error_catalogue import (
     CommonError,
@@ -414,6 +414,8 @@ class PairContext:
                 if found is not None:
                     self.blames.append(found)
                 yield None
+            if (shared := in_common(table, places, self.blames, left)) is not None:
+                self.blames = [shared, *(one for one in self.blames if not one.dead)]
 
     def pairs_at(self, places: Sequence[int] | Ints) -> list[Pair]:
         table, names = self.tally.table, self.model.table.names

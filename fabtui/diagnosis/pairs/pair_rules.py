@@ -466,7 +466,8 @@ class BlameRule(_PairRule):
             facts |= {"slowest": None, "factor": blame.factor}
         match kind:
             case Kind.NODE | Kind.HALVES:
-                facts |= {"node": name, "endpoints": len(context.model.table.of_node(name))}
+                facts |= {"partly" if blame.partly else "node": name}
+                facts |= {"endpoints": len(context.model.table.of_node(name))}
                 facts |= {"off_node": blame.reach is Reach.OFF_NODE, "inside": blame.reach is Reach.INSIDE}
                 facts |= {"domain": blame.reach is Reach.DOMAIN, "network": blame.reach is Reach.NETWORK}
             case Kind.GPU:
@@ -495,6 +496,9 @@ class BlameRule(_PairRule):
         kind, name = blame.subject
         if kind is Kind.HALVES:
             return node_commands(context.model, name)
+        if blame.partly:
+            into = next((pair for pair in cells if node_of(pair[1]) == name), cells[0])
+            return context.first_commands([into])
         ends = ends_of(context.model, blame.subject) if kind in (Kind.GPU, Kind.NIC) else []
         if not ends:
             return context.first_commands(cells) if cells else []

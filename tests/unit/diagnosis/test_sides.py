@@ -1,4 +1,4 @@
-"""Which side a fault is of, and what is common: a caller, this machine, a NIC that sends, one of several paths."""
+"""Sides of faults, and what results have in common: a caller, this machine, a NIC that sends, one of several paths."""
 
 from __future__ import annotations
 
@@ -158,3 +158,19 @@ def test_a_wall_around_every_node_is_one_finding() -> None:
     net.filters = lambda *_: True
     (found,) = net.findings()
     assert title(found) == "no answer on ephemeral ports to TCP between all nodes (ping passes)"
+
+
+def test_a_firewall_of_one_address_is_about_it() -> None:
+    net = Net(4, 2)
+    net.filters = lambda a, r, b, s: (b, s) == ("n3", 1)
+    net.rules = {"n3": ["drop"]}
+    assert net.texts() == ["n3 blocks incoming TCP from any node to eth1 10.2.0.4 on ephemeral ports (ping passes)"]
+    net = Net(4, 1)
+    net.filters = lambda a, r, b, s: "n3" in (a, b)
+    net.rules = {"n3": ["drop"]}
+    assert net.texts() == ["n3 blocks incoming TCP from any node on ephemeral ports (ping passes)"]
+    # The rules show which of two nodes drops, where connections fail both ways.
+    net = Net(4, 2)
+    net.filters = lambda a, r, b, s: {a, b} == {"n1", "n3"}
+    net.rules = {"n1": ["drop"], "n3": []}
+    assert net.texts() == ["n1 blocks incoming TCP from n3 on every rail on ephemeral ports (ping passes)"]
