@@ -1,4 +1,4 @@
-"""A path is blamed for a slow pair only if that is slow once more, after both ends were as fast as usual with others."""
+"""A path is blamed for a slow pair only if that is slow once more, after its ends were as fast as usual with others."""
 
 from __future__ import annotations
 
