@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fabtui.diagnosis.finding import Direction, Kind, Reach, Steps, Subject
-from fabtui.diagnosis.node_groups import groups_of
+from fabtui.diagnosis.node_groups import groups_of, sides_of
 from fabtui.model import pair_table
 from fabtui.model.class_statistics import SURELY_SLOW
 from fabtui.model.endpoints import Endpoint
@@ -53,6 +53,10 @@ _FEWEST_OTHERS = 2
 _MOST_STRAYS = 1 / 3
 #: Difference of savings (bits) below which the share of bad pairs decides.
 _EQUAL_BITS = 3.0
+#: Minimum number of slow pairs across a cut that is partly slow, also for each node: fewer cross it by chance.
+_FEWEST_ACROSS, _FEWEST_PER_NODE = 8, 2
+#: Expected share of slow pairs across such a cut, the least and the largest one, and the share of those that do not.
+PARTLY, _LEAST_PARTLY, _MOST_PARTLY, _STRAYS = 0.5, 0.08, 0.8, 0.03
 #: Bits that one direction costs more than both.
 _DIRECTION_BITS = 1.5
 
@@ -85,7 +89,7 @@ class _Score(NamedTuple):
 
 
 @dataclass(slots=True)
-class Family:
+class Candidates:
     """Components of one kind, such as rails: each pair's component by one end or both; ``size`` means none."""
 
     kind: Kind
@@ -95,9 +99,8 @@ class Family:
     keys: tuple[Ints, ...]
     name: Callable[[int], str]
     size: int
-    #: Bits against a component by a row that works; less where some may work all the same, and the share of bad ones.
-    against: float = _MOST_BITS
-    least: float = _LEAST_SHARE
+    expected: float = 1.0  #: Expected share of its rows that are bad; below 1 where one of several paths is at fault.
+    least: float = _LEAST_SHARE  #: Share of its rows that have to speak for it.
     exist: int = 0
 
     def members(self, number: int) -> Flags:
@@ -213,7 +216,7 @@ def blocked_across(table: PairTable, places: Places) -> Steps[list[tuple[int, in
     return [(at // size, at % size) for at in np.flatnonzero(whole).tolist()]
 
 
-class Search(ABC):
+class CauseSearch(ABC):
     """Search for the components that explain the bad rows of a table; what kinds there are, subclasses know.
 
     Args:
@@ -232,10 +235,10 @@ class Search(ABC):
         self.share: Floats = table.share
         self.known: Flags = self.alive
         self.spread: Floats = table.spread
-        self.families: list[Family] = []
+        self.families: list[Candidates] = []
 
     @abstractmethod
-    def kinds(self) -> Iterator[Family | None]:
+    def kinds(self) -> Iterator[Candidates | None]:
         """Yield the families of components, and None after each small step."""
 
     def prepare(self) -> Iterator[None]:
@@ -280,7 +283,7 @@ class Search(ABC):
                     usable, counts = yield from self._usable(family, bad, tested)
                     yield None
                     for factor in factors if len(usable) else ():
-                        key = factor, family.against
+                        key = factor, family.expected
                         if key not in weights:
                             (weights[key],) = yield from _in_parts(len(self.table), partial(self._bits, *key))
                         savings = yield from family.total(weights[key])
@@ -341,7 +344,7 @@ class Search(ABC):
         mine = self.families[score.at].members(score.number)
         return float(np.count_nonzero(mine & bad) / np.count_nonzero(mine & tested))
 
-    def _usable(self, family: Family, bad: Flags, tested: Flags) -> Steps[tuple[list[int], Floats]]:
+    def _usable(self, family: Candidates, bad: Flags, tested: Flags) -> Steps[tuple[list[int], Floats]]:
         if not bad.any():
             return [], np.zeros(0)
         counts = yield from family.total(bad)
@@ -350,16 +353,19 @@ class Search(ABC):
         # What is only a pair of endpoints is reported as a pair: two results in both directions, one in one.
         all_of_it = yield from family.total(tested)
         least = 2 if family.direction is Direction.BOTH else 1
-        usable = np.flatnonzero((counts >= 2) & (all_of_it > least) & (counts >= _LEAST_BAD * all_of_it))
+        share = min(_LEAST_BAD, family.least)
+        usable = np.flatnonzero((counts >= 2) & (all_of_it > least) & (counts >= share * all_of_it))
         return usable.tolist(), all_of_it
 
-    def _bits(self, factor: float | None, against: float, part: slice) -> tuple[Floats]:
-        """Return the bits of some pairs for a component that slows down by a factor; None: that is dead."""
+    def _bits(self, factor: float | None, expected: float, part: slice) -> tuple[Floats]:
+        """Return the bits of some pairs for a component that slows a share down by a factor; None: that is dead."""
         if factor is None:
-            return (np.where(self.dead[part], _MOST_BITS, np.where(self.alive[part], -against, 0.0)),)
-        shift = math.log(factor)
-        bits = (2 * self.share[part] * shift - shift * shift) / (2 * self.spread[part] ** 2) / math.log(2)
-        return (np.where(self.known[part], np.clip(bits, -_MOST_BITS, _MOST_BITS), 0.0),)
+            bits: Floats = np.where(self.dead[part], _MOST_BITS, np.where(self.alive[part], -_MOST_BITS, 0.0))
+        else:
+            shift = math.log(factor)
+            bits = (2 * self.share[part] * shift - shift * shift) / (2 * self.spread[part] ** 2) / math.log(2)
+            bits = np.where(self.known[part], np.clip(bits, -_MOST_BITS, _MOST_BITS), 0.0)
+        return (np.log2(1 - expected + expected * np.exp2(bits)) if expected < 1 else bits,)
 
     def _blame(self, best: _Score, scored: list[_Score]) -> Steps[Blame]:
         saving, at, number, factor = best
@@ -383,13 +389,14 @@ class Search(ABC):
         ranked = sorted(rivals, key=lambda one: -rivals[one])[:_MOST_RIVALS]
         confidence = 1.0 / (1.0 + sum(2 ** (rivals[one] - saving) for one in ranked))
         yield
-        measured = mine & self.known
+        explained = mine if family.expected == 1 else bad.copy()
+        measured = explained & self.known
         middle = quantile(self.share[measured]) if factor is not None and measured.any() else None
         tested = int(np.count_nonzero(mine & (self.alive | self.dead)))
         others = np.zeros(self.count, dtype=bool)
         others[self.table.source[mine]] = others[self.table.target[mine]] = True
         yield
-        self._explain(mine, bad, middle)
+        self._explain(explained, bad, middle)
         bad &= self.open
         self.open = self.open & ~bad
         return Blame(
@@ -415,12 +422,12 @@ class Search(ABC):
         self.slow = np.where(mine, self.known & (self.share < self.table.limit), self.slow)
 
 
-class _PairSearch(Search):
+class _PairSearch(CauseSearch):
     def __init__(self, table: PairTable, places: Places, endpoints: Sequence[Endpoint]) -> None:
         super().__init__(table, len(endpoints))
         self.places, self.ends, self.nodes = places, endpoints, places.nodes
 
-    def kinds(self) -> Iterator[Family | None]:
+    def kinds(self) -> Iterator[Candidates | None]:
         table, places = self.table, self.places
         source, target = table.source, table.target
         off, inside = table.kind > 0, table.kind == 0
@@ -461,7 +468,7 @@ class _PairSearch(Search):
             return (np.where(inside[part] & (half[a] != half[b]), places.node[a], -1),)
 
         key = yield from _in_parts(len(table), split)
-        yield Family(Kind.HALVES, Reach.INSIDE, Direction.BOTH, 3.0, key, lambda n: self.nodes[n], len(self.nodes))
+        yield Candidates(Kind.HALVES, Reach.INSIDE, Direction.BOTH, 3.0, key, lambda n: self.nodes[n], len(self.nodes))
 
     def _off_node(self, off: Flags) -> tuple[Flags, Flags]:
         """Return the pairs of different nodes that stay within an NVLink domain, and those that use the network.
@@ -479,7 +486,7 @@ class _PairSearch(Search):
             networked = together
         return together & ~networked, off & ~(together & ~networked)
 
-    def _of_relations(self, off: Flags, across: Flags, domain: Flags, network: Flags) -> Iterator[Family | None]:
+    def _of_relations(self, off: Flags, across: Flags, domain: Flags, network: Flags) -> Iterator[Candidates | None]:
         whole = [(Kind.CROSS_RAIL, Reach.ALL, across, "all rails", 1.5)]
         whole.append((Kind.FABRIC, Reach.ALL, np.ones(len(off), dtype=bool), "all pairs", 1.0))
         if len(self.nodes) > 2:
@@ -487,10 +494,10 @@ class _PairSearch(Search):
             if domain.any() and network.any():
                 whole.append((Kind.CROSS_NODE, Reach.NETWORK, network, "all nodes", 2.0))
         for kind, reach, where, name, bits in whole:
-            yield Family(kind, reach, Direction.BOTH, bits, (where.astype(np.int8) - 1,), [name].__getitem__, 1)
+            yield Candidates(kind, reach, Direction.BOTH, bits, (where.astype(np.int8) - 1,), [name].__getitem__, 1)
         yield None
 
-    def _leaf_families(self, carriers: tuple[Ints, ...], off: Flags) -> Iterator[Family | None]:
+    def _leaf_families(self, carriers: tuple[Ints, ...], off: Flags) -> Iterator[Candidates | None]:
         leaves: Ints = self.places.leaf
         rails: Ints | None = None
         if leaves.max(initial=-1) < 1 < self.places.domain.max(initial=-1):
@@ -515,6 +522,46 @@ class _PairSearch(Search):
             ends = (self.table.source, self.table.target) if rails is None else carriers
             where = off if rails is None else rails >= 0
             yield from self._of_two(Kind.LEAF_CUT, 2.0, leaves, where, cut, ends)
+        yield from self._partly_slow_cut(off)
+
+    def _partly_slow_cut(self, off: Flags) -> Iterator[Candidates | None]:
+        """Yield the cut between two groups of nodes that almost all slow pairs cross, if there is one.
+
+        One of several uplinks is degraded then. Each connection keeps the uplink that its addresses and ports choose:
+        pairs over the others pass.
+        """
+        node, count = self.places.node, len(self.nodes)
+        slow = np.flatnonzero(self.slow & off)
+        if count < 4 or len(slow) < max(_FEWEST_ACROSS, _FEWEST_PER_NODE * count):
+            return
+        source, target = node[self.table.source[slow]], node[self.table.target[slow]]
+        near = np.bincount(source * count + target, minlength=count * count).reshape(count, count)
+        near = near + near.T
+        # A node pair with one slow pair among many with several may be a stray.
+        linked = near > (1 if quantile(near[near > 0].astype(float)) > 3 else 0)
+        yield None
+        cut = sides_of(self.nodes, np.ones_like(linked), linked)
+        if cut is None or sum(map(len, cut.groups)) < count:
+            return
+        side = np.array([name in cut.groups[1] for name in self.nodes])
+        if np.count_nonzero(side[source] == side[target]) > _STRAYS * len(source):
+            return
+
+        def across(part: slice) -> tuple[Ints]:
+            first, second = (side[node[ends[part]]] for ends in (self.table.source, self.table.target))
+            return (np.where(off[part] & (first != second), first, -1).astype(np.int8),)
+
+        (group,) = yield from _in_parts(len(self.table), across)
+        shares = [float(np.mean(self.slow[group == first])) for first in (0, 1)]
+        # Components explain larger shares.
+        if not (min(shares) >= _LEAST_PARTLY and max(shares) <= _MOST_PARTLY):
+            return
+        name = " - ".join(map(fold, cut.groups))
+        family = Candidates(
+            Kind.LEAF_CUT, Reach.NETWORK, Direction.BOTH, 2.0, (np.minimum(group, 0),), [name].__getitem__, 1
+        )
+        family.expected, family.least = PARTLY, _LEAST_PARTLY
+        yield family
 
     def _of_ends(
         self,
@@ -525,17 +572,17 @@ class _PairSearch(Search):
         of: Ints,
         where: Flags,
         name: Callable[[int], str],
-    ) -> Iterator[Family | None]:
+    ) -> Iterator[Candidates | None]:
         table = self.table
         size = int(of.max(initial=-1)) + 1
         ends = carriers if kind in (Kind.NIC, Kind.RAIL) else (table.source, table.target)
         first, second, twice = yield from _in_parts(
             len(table), lambda part: of_both(of[ends[0][part]], of[ends[1][part]], where[part])
         )
-        yield Family(kind, reach, Direction.BOTH, bits, (first, twice), name, size)
+        yield Candidates(kind, reach, Direction.BOTH, bits, (first, twice), name, size)
         if kind in (Kind.GPU, Kind.NIC, Kind.NODE) and reach is not Reach.INSIDE:
-            yield Family(kind, reach, Direction.SENDS, bits + _DIRECTION_BITS, (first,), name, size)
-            yield Family(kind, reach, Direction.RECEIVES, bits + _DIRECTION_BITS, (second,), name, size)
+            yield Candidates(kind, reach, Direction.SENDS, bits + _DIRECTION_BITS, (first,), name, size)
+            yield Candidates(kind, reach, Direction.RECEIVES, bits + _DIRECTION_BITS, (second,), name, size)
 
     def _of_two(
         self,
@@ -545,15 +592,15 @@ class _PairSearch(Search):
         where: Flags,
         name: Callable[[int, int, str], str],
         ends: tuple[Ints, ...] = (),
-    ) -> Iterator[Family | None]:
+    ) -> Iterator[Candidates | None]:
         source, target = ends or (self.table.source, self.table.target)
         size = int(of.max(initial=-1)) + 1
         pair, ordered = yield from _in_parts(
             len(self.table), lambda part: of_pairs(of[source[part]], of[target[part]], where[part], size)
         )
         names = (lambda n: name(n // size, n % size, "-"), lambda n: name(n // size, n % size, ">"))
-        yield Family(kind, Reach.ALL, Direction.BOTH, bits, (pair,), names[0], size * size)
-        yield Family(kind, Reach.ALL, Direction.SENDS, bits + _DIRECTION_BITS, (ordered,), names[1], size * size)
+        yield Candidates(kind, Reach.ALL, Direction.BOTH, bits, (pair,), names[0], size * size)
+        yield Candidates(kind, Reach.ALL, Direction.SENDS, bits + _DIRECTION_BITS, (ordered,), names[1], size * size)
 
     def _nics(self) -> tuple[Ints, list[str]]:
         numbers: dict[tuple[str, str], int] = {}

@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fabtui.diagnosis.blame import Blame, Family, Search, of_both, of_pairs
+from fabtui.diagnosis.blame import PARTLY, Blame, Candidates, CauseSearch, of_both, of_pairs
 from fabtui.diagnosis.finding import AddressPair, Direction, Kind, Reach
 from fabtui.diagnosis.node_groups import NodeGroups, groups_of, sides_of
 from fabtui.model.pair_table import DEAD, OK, Flags, Ints, PairTable
 
 #: Maximum number of pairs of nodes without a common scope that are reported one by one.
 MOST_PAIRS = 8
-#: Bits against a border by a path that passes, and the share that has to be bad, where one of several equal paths is.
-_PARTLY = (1.0, 0.2)
+#: Share of the paths across a border that have to be bad where one of several equal paths is.
+_LEAST_PARTLY = 0.2
 _DIRECTIONS = {Direction.BOTH: "both", Direction.SENDS: "out", Direction.RECEIVES: "in"}
 
 
@@ -61,13 +61,13 @@ Rail = Callable[[str, str], int | None]
 class How(NamedTuple):
     """Certainty of results: how much a path that passes counts against a component."""
 
-    against: float = 24.0  #: Bits against a component by a path that passes.
+    expected: float = 1.0  #: Expected share of the paths of a component that are bad.
     least: float = 0.9  #: Share of its paths that have to be bad.
     by_chance: bool = False  #: Whether those that pass may have done so by chance, and belong to the scope.
     partly: bool = False  #: Whether one of several equal paths may be bad, which some pairs do not take.
 
 
-CERTAIN, BY_CHANCE, EQUAL_PATHS = How(), How(3.0, 0.5, by_chance=True), How(partly=True)
+CERTAIN, BY_CHANCE, EQUAL_PATHS = How(), How(0.9, 0.5, by_chance=True), How(partly=True)
 
 
 def scopes(
@@ -96,7 +96,7 @@ def scopes(
     return [*found, *_pairs(left, every, rail, listed)]
 
 
-class _AddressSearch(Search):
+class _AddressSearch(CauseSearch):
     """Search for what bad address pairs have in common: the ends of a row are addresses, each with a NIC of its own."""
 
     def __init__(self, rows: list[AddressPair], bad: set[AddressPair], rail: Rail, order: Iterable[str], how: How):
@@ -131,7 +131,7 @@ class _AddressSearch(Search):
 
     # -- components ---------------------------------------------------------------------------------------------------
 
-    def kinds(self) -> Iterator[Family | None]:
+    def kinds(self) -> Iterator[Candidates | None]:
         a, b = self.table.source, self.table.target
         here, there, first, second = self.node[a], self.node[b], self.rail[a], self.rail[b]
         across = (first != second) & (first >= 0) & (second >= 0)
@@ -174,12 +174,12 @@ class _AddressSearch(Search):
             yield self._family(Kind.CROSS_RAIL, receives, 4.0, rails, to_rail)
         yield from self._borders(here, there, first, second)
 
-    def _family(self, kind: Kind, direction: Direction, bits: float, size: int, *keys: Ints) -> Family:
-        family = Family(kind, Reach.ALL, direction, bits, keys, str, max(1, size))
-        family.against, family.least = self.how.against, self.how.least
+    def _family(self, kind: Kind, direction: Direction, bits: float, size: int, *keys: Ints) -> Candidates:
+        family = Candidates(kind, Reach.ALL, direction, bits, keys, str, max(1, size))
+        family.expected, family.least = self.how.expected, self.how.least
         return family
 
-    def _borders(self, here: Ints, there: Ints, first: Ints, second: Ints) -> Iterator[Family]:
+    def _borders(self, here: Ints, there: Ints, first: Ints, second: Ints) -> Iterator[Candidates]:
         """Yield borders between groups of nodes: what is within a rail, what a rail carries, and what touches it."""
         dead, count = self.dead, len(self.nodes)
 
@@ -208,7 +208,7 @@ class _AddressSearch(Search):
                 direction = Direction.SENDS if cut.one_way else Direction.BOTH
                 family = self._family(Kind.LEAF_CUT, direction, bits, len(self.cuts), key)
                 if cut.partly:
-                    family.against, family.least = _PARTLY
+                    family.expected, family.least = PARTLY, _LEAST_PARTLY
                 yield family
 
     # -- names --------------------------------------------------------------------------------------------------------

@@ -108,6 +108,10 @@ class CallerFails(MeshRule):
             facts = {"node": node, "why": known["why"], "count": len(rows), "reason": reason}
             mesh.explained |= cells
             pairs = {pair for _, one in cells for way in (one, one.reverse) for pair in endpoint_pairs(mesh.model, way)}
+            if not known.get("route"):
+                # What a node lacks, it lacks for every pair.
+                own, ends_ = mesh.model.table.of_node(node), mesh.model.endpoints
+                pairs |= {(str(a), str(b)) for end in own for other in ends_ for a, b in permutations((end, other))}
             yield self.finding(
                 node,
                 nodes=(node,),
@@ -703,7 +707,7 @@ class Firewall(MeshRule):
         "[{node} {action} incoming {protocols} from {scope:senders} on ephemeral ports]"
         "[no answer on ephemeral ports of {silent} to {protocols} from {scope:senders}]"
         "[UDP from {scope:senders} does not arrive on ephemeral ports of {deaf}]"
-        "[{sender:flag}{protocols} from {scope:where} does not arrive on ephemeral ports of any node]"
+        "[{sender:flag}{protocols} packets from {scope:where} do not arrive on ephemeral ports of any node]"
         "[{wide:flag}no answer on ephemeral ports to {protocols} {scope:between}] (ping passes)"
     )
     evidence = (

@@ -132,7 +132,7 @@ def test_what_one_nic_sends_with_wrong_checksums_is_about_that_nic_alone() -> No
     model.apply(Measured(measurements=rows))
     (found,) = mesh_findings(model)
     assert title(found) == (
-        "TCP and UDP from n2 rail 1 (eth1 10.2.0.3) does not arrive on ephemeral ports of any node (ping passes)"
+        "TCP and UDP packets from n2 rail 1 (eth1 10.2.0.3) do not arrive on ephemeral ports of any node (ping passes)"
     )
     assert found.subject.name == "n2 eth1"
     assert found.next[:2] == ("ssh n0 nstat -asz UdpInCsumErrors TcpInCsumErrors", "ssh n2 ethtool -k eth1")
