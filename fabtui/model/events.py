@@ -329,7 +329,7 @@ def _is_counts(value: Any) -> bool:
 _EXTRA: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("algorithm", "came_from", "error_kind", "last_hop"), lambda value: isinstance(value, str)),
     **dict.fromkeys(("loss", "rtt_min", "rtt_max", "payload", "path_mtu", "passes"), _is_number),
-    **dict.fromkeys(("no_room", "retransmits", "both_ways"), _is_number),
+    **dict.fromkeys(("no_room", "retransmits", "both_ways", "errno"), _is_number),
     # Bytes of a collective, or numbers of datagrams by their size.
     **dict.fromkeys(("sent", "arrived"), lambda value: _is_number(value) or _is_counts(value)),
     **dict.fromkeys(("algbw", "seconds", "fastest", "wrong", "ranks"), _is_number),

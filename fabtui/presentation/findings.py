@@ -397,6 +397,12 @@ def _location(scope: ScopeFact) -> str:
     return _where(scope) if scope.kind in (ComponentKind.ACROSS, ComponentKind.SPLIT) else f"between {_where(scope)}"
 
 
+def _senders(scope: ScopeFact) -> str:
+    if scope.kind is ComponentKind.ADDRESS:
+        return f"any node to {scope.interface}"
+    return "any node" if scope.kind is ComponentKind.NODE else f"{scope.nodes[0]}{_where(scope)}"
+
+
 def _unreachable(scope: ScopeFact) -> str:
     where, direction = _where(scope), scope.direction
     if scope.kind in (ComponentKind.NODE, ComponentKind.ADDRESS):
@@ -439,7 +445,8 @@ _SPECS: dict[str, Callable[[Any], str]] = {
     "lines": "\n".join,
     "subject": _subject,
     "between": _location,
-    "senders": lambda scope: "any node" if scope.kind is ComponentKind.NODE else f"{scope.nodes[0]}{_where(scope)}",
+    "where": _where,
+    "senders": _senders,
     "unreachable": _unreachable,
     "usual_cause": _usual_cause,
 }

@@ -18,7 +18,7 @@ from fabtui.presentation import findings as texts
 
 SCOPE = ScopeFact(ComponentKind.ACROSS, ("n0", "n1"), (0, 1), "", "both", (), False, 1, True, True)
 SAMPLES: dict[str, Any] = {
-    **dict.fromkeys(("subject", "between", "senders", "unreachable", "usual_cause"), SCOPE),
+    **dict.fromkeys(("subject", "between", "where", "senders", "unreachable", "usual_cause"), SCOPE),
     **{"rails": Route(0, 1, True), "arrow": Route("n0:0", "n1:0", False), "one_way": Direction.SENDS},
     **{"lines": ["one"], "devices": ["mlx5_0"], "percent_range": (1.0, 2.0)},
     "reduced": Reduced(1 << 20, 1 << 28, 43.0),

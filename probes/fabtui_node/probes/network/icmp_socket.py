@@ -15,6 +15,8 @@ import struct
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
+from fabtui_node.protocol import OF_CALLER
+
 #: Seconds between the echoes to one target.
 PERIOD = 0.2
 
@@ -110,7 +112,7 @@ def ask(
     try:
         sock, raw = open_socket(src, dst)
     except OSError as problem:
-        return _row(0, [], problem.strerror or str(problem))
+        return {**_row(0, [], problem.strerror or str(problem)), **_of_caller(problem)}
     if whole:
         forbid_fragments(sock, version)
     ident = int.from_bytes(os.urandom(2), "big")
@@ -120,6 +122,7 @@ def ask(
     times: List[float] = []
     error: Optional[str] = None
     narrow: Optional[int] = None
+    own: Dict[str, Any] = {}
     with sock:
         due = time.monotonic()
         until = due
@@ -132,6 +135,7 @@ def ask(
                 try:
                     sock.send(request(version, ident, number, payload))
                 except OSError as problem:
+                    own = _of_caller(problem)
                     error, narrow = problem.strerror or str(problem), path_mtu(sock, problem) or narrow
                 sent[number] = now
                 due, until = now + period, now + wait
@@ -148,7 +152,11 @@ def ask(
                     sent[number_back] = float("nan")
                     if len(times) == echoes:
                         break
-    return _row(len(sent), times, error, narrow)
+    return {**_row(len(sent), times, error, narrow), **own}
+
+
+def _of_caller(problem: OSError) -> Dict[str, Any]:
+    return {"errno": problem.errno} if problem.errno in OF_CALLER else {}
 
 
 def _row(sent: int, times: List[float], error: Optional[str], narrow: Optional[int] = None) -> Dict[str, Any]:
