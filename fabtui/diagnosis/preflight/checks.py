@@ -31,9 +31,10 @@ from fabtui.diagnosis.preflight import name_rules as name_rules
 from fabtui.diagnosis.preflight.environment import LOCAL_ONLY, unknown
 from fabtui.diagnosis.preflight.node_context import NodeContext, NodeJudgement, NodeRule, severity_of, slot_of
 from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
-from fabtui.model.facts.compare import Compare, FactTable, Odd, shown
+from fabtui.model.facts.compare import Compare, FactTable, Odd, contrasted, shown
 from fabtui.model.facts.network import down_interfaces, nccl_interfaces
 from fabtui.model.facts.node_view import ProbedNode, dicts, field, number, text
+from fabtui.model.facts.states import ABSENT
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
 from fabtui.sanitize import one_line
@@ -58,6 +59,8 @@ _MOST_SHARED = 20
 _NEXT = "set NCCL_SOCKET_IFNAME to an interface that leads to the other nodes (ip -br addr)"
 #: Maximum number of nodes and interfaces that are listed.
 _MOST_LISTED = 8
+#: Maximum number of differences of a state that are findings of their own, for the same nodes.
+_MOST_OF_STATE = 3
 #: Maximum number of values of a fact that are named in a title.
 _MOST_VALUES = 4
 #: Facts that differ where an interface is down.
@@ -576,32 +579,68 @@ class FactDiffers(NodeRule):
     title = "Node differs from the others"
     severity = Severity.WARN
     message = (
-        "{title}[: {values}, not {usual} as on {agreeing:count_other}]"
+        "{title}[: {values}, not {usual} as on {agreeing:count_other}][: {named} differ between {groups}]"
         "[: the nodes differ, and no value has a majority{of_kind}: {split}][, and {more} more values][{kind}]"
     )
+    evidence = ("{breaks}", "{more_differences:lines}")
     next_step = "Make the nodes equal, or confirm that the difference is intended."
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         down = {node.name: down_interfaces(node) for node in context.nodes}
-        for finding in map(self.of_fact, context.table.odd):
+        groups: dict[tuple[str, ...], list[Odd]] = {}
+        for odd in context.table.odd:
+            if odd.fact.compare is Compare.ODD:
+                groups.setdefault(odd.group, []).append(odd)
+                continue
+            finding = self.of_fact(odd)
             about = tuple(Subject(Kind.NIC, f"{node} {nic}") for node in finding.nodes for nic in down[node])
             yield finding.replace(about=about) if finding.topic in _OF_INTERFACES and about else finding
+        for nodes, odds in groups.items():
+            # What an interface lacks that is down follows from that.
+            dead = [nic for node in nodes for nic in down.get(node, ())]
+            loud = [odd for odd in odds if not odd.fact.quiet and not (dead and _lacks(odd, dead))]
+            if odds[0].tie or (len(nodes) > 1 and len(loud) > _MOST_OF_STATE):
+                yield self._of_groups(nodes, odds, loud)
+                continue
+            findings = [self.of_fact(odd) for odd in loud[:_MOST_OF_STATE]]
+            if more := [f"{odd.fact.title} {odd.contrast(nodes[0])}" for odd in loud[_MOST_OF_STATE:]]:
+                findings[0] = findings[0].replace(facts={**findings[0].facts, "more_differences": tuple(more)})
+            yield from findings
+
+    def _of_groups(self, nodes: tuple[str, ...], odds: list[Odd], loud: list[Odd]) -> Finding:
+        """Return one finding about nodes that differ from the others in many settings, as after an upgrade."""
+        named = [odd.fact.title for odd in (loud or odds)[:_MOST_OF_STATE]]
+        more = f" and {len(odds) - len(named)} more" if len(odds) > len(named) else ""
+        others = [node for node in (odds[0].values if odds[0].tie else odds[0].agreeing) if node not in nodes]
+        facts = {
+            "fact": "state",
+            "title": "settings of a group of nodes",
+            "named": ", ".join(named) + more,
+            "groups": f"{fold(nodes)} and {fold(others)}",
+            "tie": odds[0].tie,
+        }
+        severity = Severity.WARN if any(odd.fact.verdict != "note" for odd in loud) else Severity.NOTE
+        command = (loud or odds)[0].fact.next.replace("{node}", fold(nodes[:1]))
+        return self.finding("state", severity=severity, nodes=nodes, facts=facts, commands=[command] if command else [])
 
     def of_fact(self, odd: Odd) -> Finding:
-        fact = odd.fact
+        fact, of_state = odd.fact, odd.fact.compare is Compare.ODD
         by_value: dict[str, list[str]] = {}
         for name, value in odd.values.items():
-            by_value.setdefault(shown(value, fact.unit), []).append(name)
+            word = contrasted(fact, value, odd.usual)[0] if of_state else shown(value, fact.unit)
+            by_value.setdefault(word, []).append(name)
         ranked = sorted(by_value.items(), key=lambda item: -len(item[1]))
         of_kind = f" with {odd.kind}" if odd.kind else ""
         by_node = [(tuple(names), value) for value, names in ranked]
-        facts: dict[str, object] = {"fact": fact.name, "title": fact.title}
+        facts: dict[str, object] = {"fact": fact.name, "title": fact.title, "breaks": fact.breaks or None}
         if odd.tie:
             split = tuple(f"{value} on {fold(names)}" for value, names in ranked[:_MOST_VALUES])
             facts |= {"split": split, "of_kind": of_kind, "more": max(0, len(ranked) - _MOST_VALUES) or None}
         else:
             near = "about " if fact.compare in (Compare.NEAR, Compare.NEAR_ALL) else ""
             usual = shown(odd.usual, fact.unit)
+            if of_state:
+                usual = contrasted(fact, odd.values[ranked[0][1][0]], odd.usual)[1]
             facts |= {
                 "values": tuple(value for value, _ in ranked[:_MOST_VALUES]),
                 "usual": near + usual,
@@ -615,6 +654,12 @@ class FactDiffers(NodeRule):
         following = [fact.next.replace("{node}", fold(nodes[:1]))] if fact.next else []
         severity = Severity(fact.verdict)
         return self.finding(fact.name, severity=severity, nodes=nodes, facts=facts, commands=following)
+
+
+def _lacks(odd: Odd, nics: Sequence[str]) -> bool:
+    """Return True if nodes lack a setting that others have of one of some interfaces."""
+    words = set(re.split(r"[.\s]", f"{odd.fact.name} {odd.usual}"))
+    return set(odd.values.values()) == {ABSENT} and not words.isdisjoint(nics)
 
 
 def preflight(model: Model, expected: Mapping[str, str] | None = None) -> Preflight:

@@ -57,7 +57,7 @@ class Ethtool(contextlib.AbstractContextManager):  # type: ignore[type-arg]
         names = self._names(_NAMES_OF_STATISTICS)
         data = self._call(struct.pack("=II", _STATISTICS, len(names)) + bytes(8 * len(names))) if names else None
         if data:
-            yield from zip(names, struct.unpack_from("=%dQ" % len(names), data, 8))
+            yield from zip(names, struct.unpack_from("=%dQ" % len(names), data, 8))  # noqa: B905 (Python 3.8)
 
     def _names(self, of: int) -> List[str]:
         data = self._call(struct.pack("=IIQI", _SET_INFO, 0, 1 << of, 0))
