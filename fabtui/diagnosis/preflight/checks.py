@@ -52,6 +52,7 @@ _MOST = 12
 _PORT = re.compile(r"([A-Za-z][A-Za-z0-9_]{1,40})/([0-9]{1,3})", re.ASCII)
 _XID = re.compile(r"Xid [0-9]{1,4}\b")
 _DIGIT = re.compile(r"[0-9]")
+_ZEROS = re.compile(r"(0x)?[0:.]*")
 #: Texts that differ in numbers only are grouped.
 _NUMBERS = re.compile(r"[0-9][0-9.,]*(?: [KMGT]iB)?")
 #: Maximum number of shared values that are kept as evidence.
@@ -402,100 +403,42 @@ class SameHostName(_IdentityRule):
             yield self.finding("hostname", nodes=_names(group), facts=facts, commands=(command,))
 
 
-@register
-class SameMachineId(_IdentityRule):
-    """Different machines have the same machine id, as copies of one image do."""
-
-    id = "FT313"
-    name = "same-machine-id"
-    title = "Different machines with the same machine id"
-    severity = Severity.NOTE
-    message = "same machine id, as in copies of one image: DHCP may assign them the same address"
-    evidence = ("machine id {machine_id}",)
-    next_step = "Remove /etc/machine-id from the image."
-
-    def check(self, context: NodeContext) -> Iterator[Finding]:
-        groups = _shared(context.nodes, lambda node: text(node.seen("host", "identity", "machine_id")))
-        for name, group in groups.items():
-            if len({_boot(node) for node in group}) == len(group):
-                yield self.finding("machine-id", nodes=_names(group), facts={"machine_id": name})
-
-
-class _SharedValueRule(_IdentityRule):
-    """Base of the rules about values that several machines share."""
+class SharedValue(_IdentityRule):
+    """Several machines have a value that each has to have for itself; `node_checks.toml` has a row for each rule."""
 
     evidence = ("{shared:lines}",)
-    subject: ClassVar[str]
-    command: ClassVar[str]
-
-    def _values(self, node: ProbedNode) -> list[str]:
-        raise NotImplementedError
+    row: ClassVar[Mapping[str, Any]]
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         holders: dict[str, list[ProbedNode]] = {}
         for node in context.nodes:
-            for value in dict.fromkeys(self._values(node)):
+            for value in dict.fromkeys(_values(node, *self.row["value"])):
                 holders.setdefault(value, []).append(node)
         groups: dict[tuple[str, ...], list[str]] = {}
         for value, group in holders.items():
-            machines = {(_boot(node) or node.name, _host_name(node)) for node in group}
+            apart = None if self.row.get("of_machine") else _host_name
+            machines = {(_boot(node) or node.name, apart and apart(node)) for node in group}
             # Names of one machine share everything, which another rule reports; containers do not.
             if len(machines) > 1:
                 groups.setdefault(_names(group), []).append(value)
         for names, values in groups.items():
-            command = self.command.replace("{node}", fold(names[:1]))
             facts = {"first": tuple(values[:3]), "shared": tuple(values[:_MOST_SHARED])}
-            yield self.finding(self.subject, nodes=names, facts=facts, commands=(command,))
+            command = self.row["command"].replace("{node}", fold(names[:1]))
+            yield self.finding(self.row["topic"], nodes=names, facts=facts, commands=(command,) if command else ())
 
 
-@register
-class SameAddress(_SharedValueRule):
-    """Several machines have the same IP address on a data interface."""
-
-    id = "FT314"
-    name = "same-address"
-    title = "Several machines with the same address"
-    message = "same address {first}: packets reach only one of them"
-    next_step = "Assign different addresses."
-    subject = "address"
-    command = "ssh {node} ip -br addr"
-
-    def _values(self, node: ProbedNode) -> list[str]:
-        return [word for entry in dicts(node.part("data_addresses")) if (word := text(entry.get("address")))]
+def _values(node: ProbedNode, probe: str, *path: str) -> list[str]:
+    """Return the texts at a path of a probe, of all objects of a list on the way; not GUIDs of zeros."""
+    values: list[Any] = [node.inventory if probe == "inventory" else node.probe_results.get(probe)]
+    for name in path:
+        values = [inner for value in values for one in (dicts(value) or [value]) if (inner := field(one, name))]
+    return [word for value in values if (word := text(value)) and not _ZEROS.fullmatch(word)]
 
 
-@register
-class SameGuid(_SharedValueRule):
-    """Several machines have an InfiniBand adapter with the same node GUID."""
-
-    id = "FT315"
-    name = "same-guid"
-    title = "Several machines with the same node GUID"
-    message = "same node GUID {first}: the subnet manager takes them for one node"
-    next_step = "Reprogram the GUID of one adapter."
-    subject = "guid"
-    command = "ssh {node} ibstat"
-
-    def _values(self, node: ProbedNode) -> list[str]:
-        guids = [text(ca.get("node_guid")) for ca in dicts(node.seen("ibstat", "cas"))]
-        return [guid for guid in guids if guid and guid.strip("0x:.")]
-
-
-@register
-class SameHostId(_SharedValueRule):
-    """Several machines set the same NCCL_HOSTID."""
-
-    id = "FT316"
-    name = "same-nccl-hostid"
-    title = "Several machines with the same NCCL_HOSTID"
-    message = "same NCCL_HOSTID {first}: NCCL takes them for one host"
-    next_step = "Unset NCCL_HOSTID."
-    subject = "hostid"
-    command = "unset NCCL_HOSTID"
-
-    def _values(self, node: ProbedNode) -> list[str]:
-        word = text(node.part("env", "NCCL_HOSTID"))
-        return [word] if word else []
+for _row in load("node_checks")["shared"]:
+    _own = {name: _row[name] for name in ("id", "name", "title", "message")} | {"next_step": _row["next"], "row": _row}
+    _own |= {"severity": Severity(_row.get("severity", "bad")), "__doc__": _row["meaning"]}
+    register(type(_row["name"], (SharedValue,), _own))
 
 
 def _boot(node: ProbedNode) -> str | None:

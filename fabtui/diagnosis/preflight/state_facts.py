@@ -30,14 +30,15 @@ def state_facts(states: States) -> list[Fact]:
 
 def state_fact(states: States, key: str) -> Fact | None:
     """Return the fact of a key; None if it differs by nature."""
-    row = next((row for pattern, row in _rows("key") if pattern.fullmatch(key)), _UNNAMED)
+    matches = ((pattern.fullmatch(key), row) for pattern, row in _rows("key"))
+    match, row = next(((match, row) for match, row in matches if match), (None, _UNNAMED))
     if row["level"] == "no":
         return None
     area = next((area for area in _PLAIN if key.startswith(area)), "")
     quiet = row["level"] == "all"
     return Fact(
         key,
-        key.removeprefix(area),
+        row["title"].replace("{1}", match[1]) if match and "title" in row else key.removeprefix(area),
         lambda node: states.value(node.name, key),
         Compare.ODD,
         row.get("unit", ""),
