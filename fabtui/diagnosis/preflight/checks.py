@@ -543,11 +543,12 @@ class FactDiffers(NodeRule):
             dead = [nic for node in nodes for nic in down.get(node, ())]
             loud = [odd for odd in odds if not odd.fact.quiet and not (dead and _lacks(odd, dead))]
             if odds[0].tie or (len(nodes) > 1 and len(loud) > _MOST_OF_STATE):
-                yield self._of_groups(nodes, odds, loud)
+                if loud or len(odds) > _MOST_OF_STATE:
+                    yield self._of_groups(nodes, odds, loud)
                 continue
             findings = [self.of_fact(odd) for odd in loud[:_MOST_OF_STATE]]
             if more := [f"{odd.fact.title} {odd.contrast(nodes[0])}" for odd in loud[_MOST_OF_STATE:]]:
-                findings[0] = findings[0].replace(facts={**findings[0].facts, "more_differences": tuple(more)})
+                findings[-1] = findings[-1].replace(facts={**findings[-1].facts, "more_differences": tuple(more)})
             yield from findings
 
     def _of_groups(self, nodes: tuple[str, ...], odds: list[Odd], loud: list[Odd]) -> Finding:
@@ -658,7 +659,9 @@ def _merged(findings: list[Finding], table: FactTable) -> list[Finding]:
         if not isinstance(one.rule, FactDiffers):
             continue
         for at, other in enumerate(merged):
-            same = other.rule.id in _FOLLOWS.get(one.topic, ())
+            # A setting that differs, and that another rule judges by its name.
+            named = bool(other.topic) and one.topic.endswith("." + other.topic)
+            same = other.rule.id in _FOLLOWS.get(one.topic, ()) or named
             if isinstance(other.rule, ProbeJudgement):
                 same = other.topic == one.topic or other.topic in judges.get(one.topic, ())
             common = len(other.nodes) == len(table.nodes) > len(one.nodes)
