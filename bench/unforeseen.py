@@ -61,7 +61,8 @@ def _whole(first: dict[str, Any], login: dict[str, Any]) -> Facts:
     if "facts" in login:
         return dict(login["facts"])
     base: Facts = first["facts"]
-    return {key: fact for key, fact in base.items() if key not in login["absent"]} | login["differs"]
+    differs: Facts = login["differs"]
+    return {key: fact for key, fact in base.items() if key not in login["absent"]} | differs
 
 
 def cluster(logins: list[Facts], chance: random.Random) -> dict[str, Facts]:
@@ -125,13 +126,13 @@ def is_named(nodes: dict[str, Facts], draw: Draw) -> bool:
     """Return True if each key is reported for its nodes, with its value, at the level of its table."""
     inspected = preflight(model_of(nodes))
     odd = {one.fact.name: one for one in inspected.table.odd}
-    told = {name for finding in inspected.findings for name in (finding.topic,)}
+    topics = {name for finding in inspected.findings for name in (finding.topic,)}
     for key in draw.keys:
         if key not in odd or set(odd[key].values) != set(draw.nodes):
             return False
         if any(odd[key].values[node] != nodes[node].get(key, "none") for node in draw.nodes):
             return False
-        if level_of(key) != "all" and key not in told:
+        if level_of(key) != "all" and key not in topics:
             return False
     return True
 

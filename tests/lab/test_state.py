@@ -67,7 +67,7 @@ def test_settings_that_no_rule_is_about_are_named_with_node_and_value(network: N
     assert {"nccl.conf./etc.NCCL_SOCKET_IFNAME", "nccl.conf./etc.NCCL_P2P_DISABLE"} <= differs["n1"]
     assert {"env.GLOO_SOCKET_IFNAME", "env.https_proxy", "cpus", "nofile", "limit.processes"} <= differs["n3"]
     assert differs["n0"] == {"lladdr.10.1.0.3"}, printed
-    told = "\n".join(f"{one['nodes']} {one['title']} {' '.join(one['evidence'])}" for one in found["findings"])
+    texts = "\n".join(f"{one['nodes']} {one['title']} {' '.join(one['evidence'])}" for one in found["findings"])
     for words in (
         "net.ipv4.tcp_rmem: 8 KiB 8 KiB, not 128 KiB",
         "route.254 10.77.0.0/16: blackhole",
@@ -76,7 +76,7 @@ def test_settings_that_no_rule_is_about_are_named_with_node_and_value(network: N
         "GLOO_SOCKET_IFNAME: mgmt0, not none as on 3 others",
         "usable CPUs: 1, not",
     ):
-        assert words in told, printed
+        assert words in texts, printed
     assert "hunter2" not in printed + str(found)
     steps = [step for one in found["findings"] for step in one["next"] if one["rule"] == "fact-differs"]
     results = [typed(network, step) for step in dict.fromkeys(steps) if "sudo" not in step and "findmnt" not in step]

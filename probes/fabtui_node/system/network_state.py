@@ -37,15 +37,6 @@ def _shown(data: bytes) -> str:
     return str(int.from_bytes(data, sys.byteorder)) if len(data) in (1, 2, 4) else data.hex()
 
 
-def _address(data: bytes) -> str:
-    families = {4: socket.AF_INET, 16: socket.AF_INET6}
-    return socket.inet_ntop(families[len(data)], data) if len(data) in families else data.hex()
-
-
-def _mac(data: bytes) -> str:
-    return ":".join("%02x" % byte for byte in data)
-
-
 class NetworkState:
     """The network, read once: interfaces by index, by own address and by network, and MAC addresses by address."""
 
@@ -73,7 +64,7 @@ class NetworkState:
         for head, attributes in netlink.dump(netlink.LINKS):
             index, flags = struct.unpack_from("=iI", head, 4)
             name = self.links[index] = attributes[3][:-1].decode("utf-8", "replace")
-            self._hardware[name] = _mac(attributes.get(1, b""))
+            self._hardware[name] = netlink.mac(attributes.get(1, b""))
             yield "link.%s.flags" % name, hex(flags)
             for number, data in attributes.items():
                 if number not in _NO_SETTINGS:
@@ -98,7 +89,7 @@ class NetworkState:
         count: Dict[str, int] = {}
         for head, attributes in netlink.dump(netlink.ADDRESSES):
             name = self.links.get(struct.unpack_from("=I", head, 4)[0], "?")
-            where = _address(attributes.get(2) or attributes.get(1, b""))
+            where = netlink.address(attributes.get(2) or attributes.get(1, b""))
             flags = int(_shown(attributes.get(8, b"\0"))) & ~_TENTATIVE
             self.own[where] = name
             with contextlib.suppress(ValueError):
@@ -130,7 +121,7 @@ class NetworkState:
                     words.append("%s %s" % ("via" if number == 5 else "src", self._relative(data)))
                 elif number not in (1, 12, 15, 20):
                     words.append("a%d %s" % (number, _shown(data)))
-            where = _address(attributes[1]) if 1 in attributes else "default"
+            where = netlink.address(attributes[1]) if 1 in attributes else "default"
             metric = ".p" + _shown(attributes[6]) if 6 in attributes else ""
             routes.setdefault("route.%d %s/%d%s" % (table, where, length, metric), []).append(" ".join(words))
         for key, values in routes.items():
@@ -138,7 +129,7 @@ class NetworkState:
 
     def _relative(self, data: bytes) -> str:
         """Return an address by its place in a network of this node: racks may have networks of their own."""
-        text = _address(data)
+        text = netlink.address(data)
         if text in self.own or len(data) not in (4, 16):
             return text
         address = ipaddress.ip_address(data)
@@ -151,7 +142,7 @@ class NetworkState:
             words = ["%s table %d" % ("lookup" if head[7] == _UNICAST else head[7], head[4])]
             for number, data in sorted(attributes.items()):
                 if number not in (6, 15):
-                    words.append("a%d %s" % (number, _address(data) if number in (1, 2) else _shown(data)))
+                    words.append("a%d %s" % (number, netlink.address(data) if number in (1, 2) else _shown(data)))
             yield "rule.%d.%s" % (head[0], _shown(attributes.get(6, bytes(4)))), " ".join(words)
 
     def _neighbours(self) -> Pairs:
@@ -160,7 +151,7 @@ class NetworkState:
             mac = attributes.get(2, b"")
             # What is learned changes; not groups.
             if state & _PERMANENT and 1 in attributes and mac.strip(b"\0") and not mac[0] & 1:
-                yield "lladdr." + _address(attributes[1]), _mac(mac)
+                yield "lladdr." + netlink.address(attributes[1]), netlink.mac(mac)
 
     def _queues(self) -> Pairs:
         for head, attributes in netlink.dump(netlink.QUEUES):
