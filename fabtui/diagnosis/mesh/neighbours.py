@@ -20,7 +20,6 @@ from fabtui.diagnosis.mesh.affected_components import ComponentKind, Scope
 from fabtui.diagnosis.mesh.mesh import Mesh, Place
 from fabtui.model.facts.leaf_switches import SwitchPort, switch_ports
 from fabtui.model.facts.node_view import text
-from fabtui.model.facts.states import PROBE as STATE
 from fabtui.model.records import listed, probed
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
@@ -98,9 +97,6 @@ def _entries(mesh: Mesh) -> list[_Entry]:
             if len(held) != 1 or held[0].node == node:
                 continue
             mac, nic = str(entry.get("mac")).lower(), one_line(str(entry.get("nic")), 40)
-            # Where the states of nodes are known, they are compared in all that somebody set.
-            if entry.get("state") == _PERMANENT and STATE in mesh.model.nodes[node].probe_results:
-                continue
             if not _is_of_one(mac) or not _is_of_one(held[0].mac):
                 continue
             if any(held[0].network.ip in place.network.network for place in own.get((node, nic), ())):
