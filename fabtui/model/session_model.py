@@ -33,6 +33,7 @@ from fabtui.model.events import (
 )
 from fabtui.model.facts.leaf_switches import LEAF_PROBES, data_rate, leaf_of, walked_leaves
 from fabtui.model.facts.nvlink_domains import DOMAIN_PROBE, domain_of
+from fabtui.model.facts.states import PROBE as STATE
 from fabtui.model.job_evidence import JobEvidenceLog
 from fabtui.model.layers import Layer, Per, health_layers
 from fabtui.model.measurement import Measurement, Verdict, worst
@@ -225,6 +226,9 @@ class Model:
         record.probe_results[event.probe] = kept
         if value is not None:
             record.first_probe_results.setdefault(event.probe, value)
+            if event.probe == STATE and "facts" in value:
+                # Other nodes refer to it from now on.
+                record.first_probe_results[STATE] = value
         if event.probe in LEAF_PROBES:
             # One node scans the fabric for all of them.
             whole = isinstance(kept.get("fabric"), dict)
