@@ -82,6 +82,12 @@ def _folders(
             yield mount.version, os.path.join(top, *parts[:depth])
 
 
+def folders(controller: str, sys: str = "/sys", proc: str = "/proc") -> Iterator[str]:
+    """Yield the folders of the group that this process is in, and of those above it, the innermost first."""
+    for _, folder in _folders(controller, sys, *_hierarchies(proc)):
+        yield folder
+
+
 def _limit(name: str, version: int, folder: str) -> Optional[float]:
     if name == "tasks":
         return sysfs.integer(folder, "pids.max")
