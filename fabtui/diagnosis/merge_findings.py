@@ -183,13 +183,18 @@ def _with_fact(one: Finding, fact: Finding) -> Finding:
     """Return a finding with a fact about what it blames; a fact about a rival decides between the two."""
     about = set(fact.about or (fact.subject,))
     subject, rivals, confidence = one.subject, one.rivals, one.confidence
-    if subject not in about and (named := next((rival for rival in rivals if rival in about), None)) is not None:
+    if (
+        subject not in about
+        and fact.severity is not Severity.NOTE
+        and (named := next((rival for rival in rivals if rival in about), None)) is not None
+    ):
         rivals = (subject, *(rival for rival in rivals if rival != named))
         subject, confidence = named, None
     facts = {**one.facts, "known": (*one.facts.get("known", ()), fact)}
     # How to leave out an interface is not a remedy for its fault.
     first = () if one.rule.id in _REPORTED and fact.rule.domain is Domain.NODES else fact.next
-    commands = tuple(dict.fromkeys((*first, *one.next)))[:_MOST_COMMANDS]
+    steps = (*one.next, *first) if fact.severity is Severity.NOTE else (*first, *one.next)
+    commands = tuple(dict.fromkeys(steps))[:_MOST_COMMANDS]
     return one.replace(facts=facts, next=commands, blames=subject, rivals=rivals, confidence=confidence)
 
 

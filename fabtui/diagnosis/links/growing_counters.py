@@ -1,0 +1,233 @@
+"""Counters that grow on one node alone, or many times faster than on its peers, whatever their names."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from fabtui.diagnosis.finding import RULES, Domain, Finding, Kind, Rule, Severity, Subject, register
+from fabtui.diagnosis.knowledge import load
+from fabtui.diagnosis.knowledge.next_commands import on_node
+from fabtui.model.growth_log import PhaseGrowth
+from fabtui.model.pair_table import Floats
+from fabtui.model.session_model import Model
+from fabtui.nodeset import count, fold
+
+#: How many times faster than on its peers a counter grows that stands out.
+FACTOR = 5.0
+#: Growth below which none does, by the unit in its name: bytes, micro- and nanoseconds, else counts.
+_FLOORS = ((re.compile("bytes|octets", re.I), 1e5), (re.compile("_us(ec)?$"), 1e4), (re.compile("_(ns|time)$"), 1e7))
+_LEAST = 5.0
+#: Growth of traffic (bytes) that any node has.
+_USUAL_BYTES = 1e6
+#: From so many nodes on, two of them may stand out.
+_MANY = 8
+_TRAFFIC = re.compile(r"[^:]+:([rt]x_bytes|port_(xmit|rcv)_data)")
+_MOST_NAMED = 5
+
+
+class Damage(NamedTuple):
+    """What the name of a counter means."""
+
+    rule: str = ""  #: Id of the rule that it belongs to; "" where its name is not that of damage.
+    words: str = ""
+    near: bool = False
+    least: float = _LEAST
+    sender: bool = False
+    rank: int = 1 << 30  #: Place in the table: the most telling ones first.
+
+
+class GrownAlone(NamedTuple):
+    """Counter that grew on one node alone, many times faster than on its peers, or on all of them and not there."""
+
+    phase: str
+    counter: str
+    node: str
+    amount: int  #: By how much it grew there.
+    usual: int  #: The most that a peer's grew; the least, where only this one did not.
+    others: int  #: Number of the peers.
+    absent: bool  #: Whether it grew on all peers and not there.
+
+    @property
+    def times(self) -> float:
+        return self.amount / max(self.usual, 1)
+
+    def __str__(self) -> str:
+        if self.absent:
+            return f"{self.counter} {self.usual:,} or more"
+        most = "at most " if self.usual else ""
+        return f"{self.counter} {self.amount:,}, {most}{self.usual:,} on {count(self.others, 'other')}"
+
+
+@lru_cache(maxsize=8192)
+def damage_of(counter: str) -> Damage:
+    """Return what a counter means by its name without that of the device."""
+    name = counter.rpartition(":")[2]
+    for rank, row in enumerate(load("counters")["counter"]):
+        if re.search(row["pattern"], name):
+            return Damage(**{key: value for key, value in row.items() if key != "pattern"}, rank=rank)
+    return Damage()
+
+
+def _floor(counter: str) -> float:
+    return next((floor for unit, floor in _FLOORS if unit.search(counter)), damage_of(counter).least)
+
+
+def stand_out(phase: str, growth: PhaseGrowth, gauges: set[str]) -> list[GrownAlone]:
+    """Return the counters that stand out on a node during a phase: per second and per byte of its traffic."""
+    counters, table = growth.table(gauges)
+    nodes, seconds = list(growth.seconds), np.array(list(growth.seconds.values()))
+    if len(nodes) < 2 or not counters:
+        return []
+    compared = _compared(counters, table)
+    traffic = _USUAL_BYTES + table[[_TRAFFIC.fullmatch(counter) is not None for counter in counters]].sum(axis=0)
+    usual = np.maximum(_of_peers(compared / seconds) * seconds, _of_peers(compared / traffic) * traffic)
+    floors = np.array([_floor(counter) for counter in counters])[:, None]
+    odd = (table >= floors) & (table > FACTOR * usual + 3 * np.sqrt(usual))
+    odd_ones = [(row, at, usual[row, at], False) for row, at in np.argwhere(odd)]
+    senders = [row for row, counter in enumerate(counters) if damage_of(counter).sender and len(nodes) > 2]
+    for row in senders:
+        at = int(table[row].argmin())
+        rest = np.delete(table[row], at).min()
+        if rest >= floors[row, 0] and rest > FACTOR * table[row, at]:
+            odd_ones.append((row, at, rest, True))
+    return [
+        GrownAlone(phase, counters[row], nodes[at], int(table[row, at]), int(most), len(nodes) - 1, absent)
+        for row, at, most, absent in odd_ones
+    ]
+
+
+def _compared(counters: Sequence[str], table: Floats) -> Floats:
+    """Return what the nodes are compared by: where a node has no such device, the most of any device that it has."""
+    devices, most = defaultdict[str, list[int]](list), dict[str, Floats]()
+    for row, counter in enumerate(counters):
+        device, _, name = counter.rpartition(":")
+        devices[device].append(row)
+        most[name] = np.maximum(most[name], table[row]) if name in most else table[row]
+    compared = table.copy()
+    for device, rows in devices.items():
+        if device:
+            without = ~table[rows].any(axis=0)
+            for row in rows:
+                compared[row, without] = most[counters[row].rpartition(":")[2]][without]
+    return compared
+
+
+def _of_peers(rates: Floats) -> Floats:
+    """Return, for each node, the highest rate of the other nodes; of many nodes the second highest."""
+    nth = 2 if rates.shape[1] >= _MANY else 1
+    ranked = np.sort(rates, axis=1)[:, ::-1]
+    return np.where(rates >= ranked[:, nth - 1 : nth], ranked[:, nth : nth + 1], ranked[:, nth - 1 : nth])
+
+
+def command_for(counter: str) -> str:
+    """Return the command that prints a counter on its node."""
+    matches = ((re.match(row["pattern"], counter), row["command"]) for row in load("counters")["shown"])
+    return next(str(command).format(**match.groupdict()) for match, command in matches if match)
+
+
+class _CounterRule(Rule[Model]):
+    domain = Domain.LINKS
+    severity = Severity.WARN
+    message = "{what} during {phases}"
+    evidence = ("also {others}",)
+
+    def check(self, context: Model) -> Iterator[Finding | None]:
+        return iter(())
+
+
+def _rule(row: Mapping[str, str]) -> type[_CounterRule]:
+    own = {name: row[name] for name in ("id", "name", "title")}
+    return type(row["name"], (_CounterRule,), {**own, "next_step": row["next"], "__doc__": row["meaning"]})
+
+
+for _row in load("counters")["rule"]:
+    register(_rule(_row))
+
+
+@register
+class GrowingCounters(_CounterRule):
+    """A counter grew on one node alone, or many times faster than on its peers, per second and per byte of traffic.
+
+    Any counter of the kernel, of interfaces and drivers, RDMA ports, NVLinks, PCIe and control groups is compared, from
+    one border of a phase to the next. Names that mean damage have findings of their own; others are evidence of
+    findings about the node.
+    """
+
+    id = "FT160"
+    name = "growing-counters"
+    title = "Counters grow on one node alone"
+    severity = Severity.NOTE
+
+    def check(self, context: Model) -> Iterator[Finding | None]:
+        """Yield a finding for each node and kind of damage; None between phases."""
+        rows: list[GrownAlone] = []
+        for phase, growth in context.growth.phases.items():
+            rows += stand_out(phase, growth, context.growth.gauges)
+            yield None
+        near = {(row.phase, row.node): row for row in rows[::-1] if damage_of(row.counter).near}
+        groups: dict[tuple[str, str], list[GrownAlone]] = defaultdict(list)
+        for row in sorted(rows, key=lambda row: (damage_of(row.counter).rank, -row.times)):
+            damage = damage_of(row.counter)
+            rule = damage.rule
+            if not damage.near and any(phase == row.phase for phase, _ in near):
+                # What peers of a node with a fault of its own repeat follows from it, and what it repeats is a part.
+                here = near.get((row.phase, row.node))
+                rule = damage_of(here.counter).rule if rule and here is not None else ""
+            if rule or not row.absent:
+                groups[row.node, rule].append(row)
+        for (node, rule), members in groups.items():
+            yield self._of(context, node, rule, members)
+
+    def _of(self, model: Model, node: str, rule_id: str, rows: Sequence[GrownAlone]) -> Finding:
+        largest: dict[str, GrownAlone] = {}
+        for row in rows:
+            if row.counter not in largest or row.amount + row.usual > sum(largest[row.counter][3:5]):
+                largest[row.counter] = row
+        first, *rest = largest.values()
+        words, seen = damage_of(first.counter).words, {row.phase for row in rows}
+        phases = " and ".join(phase for phase in model.growth.phases if phase in seen)
+        others = list(map(str, rest[:_MOST_NAMED]))
+        commands = [on_node(node, command_for(row.counter), model) for row in (first, *rest[:1])]
+        what = f"{node}: {words}: {first}"
+        if first.absent:
+            peers = [name for name in model.growth.phases[first.phase].seconds if name != node]
+            what = f"{node} sends {words}: {first} on {fold(peers)}, {first.amount:,} there"
+            nics = dict.fromkeys(end.nic for end in model.table.of_node(node) if end.nic)
+            commands = [*(on_node(node, f"ethtool -k {shlex.quote(nic)}", model) for nic in nics)][:2]
+            commands.append(on_node(peers[0], command_for(first.counter), model))
+        elif not rule_id:
+            what, others = f"{node}: counters that grow there alone: {'; '.join([str(first), *others])}", []
+        subject = _subject(model, node, first.counter)
+        ends = model.table.of_node(node) if subject.kind is Kind.NODE else []
+        return (
+            next((rule for rule in RULES if rule.id == rule_id), self)
+            .finding(
+                f"{node} {words}".strip(),
+                severity=Severity.WARN if rule_id else Severity.NOTE,
+                nodes=(node,),
+                facts={
+                    "node": node,
+                    "what": what,
+                    "phases": phases,
+                    "text": f"{what} during {phases}",
+                    "others": "; ".join(others) or None,
+                },
+                commands=dict.fromkeys(commands),
+                weight=1,
+                blames=subject,
+            )
+            .replace(about=(subject, *(Subject(Kind.GPU, str(end)) for end in ends)))
+        )
+
+
+def _subject(model: Model, node: str, counter: str) -> Subject:
+    device = re.split("[:/]", counter)[0]
+    used = {name for end in model.table.of_node(node) for name in (end.nic, end.port_name) if name}
+    return Subject(Kind.NIC, f"{node} {device}") if device in used else Subject(Kind.NODE, node)
