@@ -40,8 +40,8 @@ from fabtui.diagnosis.job import uneven_traffic as uneven_traffic
 from fabtui.diagnosis.job.job_verdict import JobVerdict
 from fabtui.diagnosis.job.judge import job_verdict
 from fabtui.diagnosis.knowledge.log_causes import Causes, error_findings
-from fabtui.diagnosis.links import growing_counters as growing_counters
 from fabtui.diagnosis.links import link_rules as link_rules
+from fabtui.diagnosis.links import lone_counters as lone_counters
 from fabtui.diagnosis.merge_findings import in_order, joined
 from fabtui.diagnosis.mesh.addresses import AddressRule, explained_endpoints
 from fabtui.diagnosis.mesh.mesh_rules import mesh_findings_in_steps, settled_mesh_findings
@@ -246,7 +246,7 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
         # Parts of other nodes, and versions, which are of no node, are of no concern here.
         findings += [one for one in model.past.findings if one.nodes and {*one.nodes} <= model.nodes.keys()]
     # A GPU in use is left out of a sweep; it and counters of any name matter where they explain something.
-    only_facts = (link_rules.GpuInUse, growing_counters.GrowingCounters)
+    only_facts = (link_rules.GpuInUse, lone_counters.LoneCounters)
     findings += [one for one in left if one.rule.domain is not Domain.NODES and not isinstance(one.rule, only_facts)]
     for at, one in enumerate(findings):
         findings[at] = confirmed(model, one)

@@ -77,7 +77,7 @@ class CounterSampler:
         Without a name, a phase begins that is of interest; what was before is not.
         """
         # The nodes of a lab of a session are this machine, with one set of counters.
-        if len(self._context.clients) > 1 and self._context.pump.model.lab is None:
+        if self._context.pump.model.lab is None:
             self._border = self._go(self._read_all(phase, self._border))
 
     async def _read_all(self, phase: str, previous: asyncio.Task[None] | None) -> None:

@@ -81,11 +81,6 @@ async def test_all_counters_are_read_at_the_borders_of_phases(tmp_path: Path) ->
     assert again.growth.phases["p2p"].seconds == {"a": 1.0, "b": 1.0}
 
 
-async def test_a_single_node_has_no_peers_to_compare_its_counters_with() -> None:
-    _, nodes = await _run(Script({"a": 2}))
-    assert not [m for m in nodes.links["a"].sent if m["t"] == "probe" and m["name"] == "growth"]
-
-
 async def test_where_nothing_moves_there_is_no_event(tmp_path: Path) -> None:
     record = tmp_path / "r.jsonl.gz"
     script = Script({"a": 2}, counters={"a": probe_results({"port_xmit_data": 5})}, takes=0.2)

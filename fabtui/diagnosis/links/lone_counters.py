@@ -28,7 +28,7 @@ _LEAST = 5.0
 _USUAL_BYTES = 1e6
 #: From so many nodes on, two of them may stand out.
 _MANY = 8
-_TRAFFIC = re.compile(r"[^:]+:([rt]x_bytes|port_(xmit|rcv)_data)")
+_TRAFFIC = re.compile(r":([rt]x_bytes|port_(xmit|rcv)_data)$")
 _MOST_NAMED = 5
 
 
@@ -67,40 +67,65 @@ class GrownAlone(NamedTuple):
 
 @lru_cache(maxsize=8192)
 def damage_of(counter: str) -> Damage:
-    """Return what a counter means by its name without that of the device."""
-    name = counter.rpartition(":")[2]
+    """Return what a counter means by its name."""
+    device, _, name = counter.rpartition(":")
     for rank, row in enumerate(load("counters")["counter"]):
-        if re.search(row["pattern"], name):
-            return Damage(**{key: value for key, value in row.items() if key != "pattern"}, rank=rank)
+        if re.search(row["pattern"], name) and device.startswith(row.get("device", "")):
+            return Damage(**{key: row[key] for key in row.keys() - {"pattern", "device"}}, rank=rank)
     return Damage()
 
 
-def _floor(counter: str) -> float:
+def least_growth(counter: str) -> float:
+    """Return the growth during a phase below which a counter never stands out."""
     return next((floor for unit, floor in _FLOORS if unit.search(counter)), damage_of(counter).least)
 
 
-def stand_out(phase: str, growth: PhaseGrowth, gauges: set[str]) -> list[GrownAlone]:
-    """Return the counters that stand out on a node during a phase: per second and per byte of its traffic."""
+def stand_out(phase: str, growth: PhaseGrowth, gauges: set[str]) -> Iterator[GrownAlone]:
+    """Yield the counters that stand out on a node during a phase: per second and per byte of its traffic.
+
+    RDMA ports and NVLinks of a single node are compared with each other.
+    """
     counters, table = growth.table(gauges)
     nodes, seconds = list(growth.seconds), np.array(list(growth.seconds.values()))
-    if len(nodes) < 2 or not counters:
-        return []
-    compared = _compared(counters, table)
-    traffic = _USUAL_BYTES + table[[_TRAFFIC.fullmatch(counter) is not None for counter in counters]].sum(axis=0)
-    usual = np.maximum(_of_peers(compared / seconds) * seconds, _of_peers(compared / traffic) * traffic)
-    floors = np.array([_floor(counter) for counter in counters])[:, None]
-    odd = (table >= floors) & (table > FACTOR * usual + 3 * np.sqrt(usual))
-    odd_ones = [(row, at, usual[row, at], False) for row, at in np.argwhere(odd)]
-    senders = [row for row, counter in enumerate(counters) if damage_of(counter).sender and len(nodes) > 2]
-    for row in senders:
-        at = int(table[row].argmin())
-        rest = np.delete(table[row], at).min()
-        if rest >= floors[row, 0] and rest > FACTOR * table[row, at]:
-            odd_ones.append((row, at, rest, True))
-    return [
-        GrownAlone(phase, counters[row], nodes[at], int(table[row, at]), int(most), len(nodes) - 1, absent)
-        for row, at, most, absent in odd_ones
-    ]
+    traffic = _USUAL_BYTES + table[[_TRAFFIC.search(counter) is not None for counter in counters]].sum(axis=0)
+    if len(nodes) > 1:
+        for row, at, usual, absent in _odd_ones(counters, table, _compared(counters, table), seconds, traffic):
+            amount, others = int(table[row, at]), len(nodes) - 1
+            yield GrownAlone(phase, counters[row], nodes[at], amount, usual, others, absent)
+        return
+    kinds: dict[str, dict[str, list[tuple[str, float]]]] = defaultdict(lambda: defaultdict(list))
+    for counter, (amount,) in zip(counters, table, strict=True):
+        device, _, name = counter.rpartition(":")
+        if "/" in device:
+            kinds[device[:6] if device.startswith("nvlink") else ""][name].append((device, amount))
+    for kind, grew in kinds.items():
+        devices = list(dict.fromkeys(device for rows in grew.values() for device, _ in rows))
+        names, table = (
+            list(grew),
+            np.array([[dict(rows).get(device, 0.0) for device in devices] for rows in grew.values()]),
+        )
+        alike = np.ones(len(devices))
+        for row, at, usual, absent in _odd_ones([f"{kind}:{name}" for name in names], table, table, alike, alike):
+            if not absent:
+                counter, others = f"{devices[at]}:{names[row]}", len(devices) - 1
+                yield GrownAlone(phase, counter, nodes[0], int(table[row, at]), usual, others, absent)
+
+
+def _odd_ones(
+    counters: Sequence[str], table: Floats, compared: Floats, seconds: Floats, traffic: Floats
+) -> Iterator[tuple[int, int, int, bool]]:
+    """Yield row and column of what stands out, what is usual there, and whether all others grew and it did not."""
+    by_bytes = np.array([[_TRAFFIC.search(counter) is None] for counter in counters])
+    usual = np.maximum(_of_peers(compared / seconds) * seconds, by_bytes * (_of_peers(compared / traffic) * traffic))
+    floors = np.array([[least_growth(counter)] for counter in counters])
+    for row, at in np.argwhere((table >= floors) & (table > FACTOR * usual + 3 * np.sqrt(usual))):
+        yield row, at, int(usual[row, at]), False
+    for row, counter in enumerate(counters if table.shape[1] > 2 else ()):
+        if damage_of(counter).sender:
+            at = int(table[row].argmin())
+            rest = np.delete(table[row], at).min()
+            if rest >= floors[row, 0] and rest > FACTOR * table[row, at]:
+                yield row, at, int(rest), True
 
 
 def _compared(counters: Sequence[str], table: Floats) -> Floats:
@@ -112,10 +137,9 @@ def _compared(counters: Sequence[str], table: Floats) -> Floats:
         most[name] = np.maximum(most[name], table[row]) if name in most else table[row]
     compared = table.copy()
     for device, rows in devices.items():
-        if device:
-            without = ~table[rows].any(axis=0)
-            for row in rows:
-                compared[row, without] = most[counters[row].rpartition(":")[2]][without]
+        without = ~table[rows].any(axis=0)
+        for row in rows if device else ():
+            compared[row, without] = most[counters[row].rpartition(":")[2]][without]
     return compared
 
 
@@ -152,7 +176,7 @@ for _row in load("counters")["rule"]:
 
 
 @register
-class GrowingCounters(_CounterRule):
+class LoneCounters(_CounterRule):
     """A counter grew on one node alone, or many times faster than on its peers, per second and per byte of traffic.
 
     Any counter of the kernel, of interfaces and drivers, RDMA ports, NVLinks, PCIe and control groups is compared, from
@@ -161,7 +185,7 @@ class GrowingCounters(_CounterRule):
     """
 
     id = "FT160"
-    name = "growing-counters"
+    name = "lone-counters"
     title = "Counters grow on one node alone"
     severity = Severity.NOTE
 
@@ -229,5 +253,7 @@ class GrowingCounters(_CounterRule):
 
 def _subject(model: Model, node: str, counter: str) -> Subject:
     device = re.split("[:/]", counter)[0]
+    if device.startswith("nvlink"):
+        return Subject(Kind.GPU, f"{node}:{device.removeprefix('nvlink')}")
     used = {name for end in model.table.of_node(node) for name in (end.nic, end.port_name) if name}
     return Subject(Kind.NIC, f"{node} {device}") if device in used else Subject(Kind.NODE, node)

@@ -10,7 +10,7 @@ import pytest
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import RULES, Finding, Severity
 from fabtui.diagnosis.knowledge import load
-from fabtui.diagnosis.links.growing_counters import GrowingCounters, command_for, damage_of
+from fabtui.diagnosis.links.lone_counters import LoneCounters, command_for, damage_of
 from fabtui.model.events import NodeGrowth
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
@@ -107,7 +107,7 @@ def test_damage_is_told_by_its_name(counter: str, count: int, rule: str, words: 
         # On all nodes: a switch, or a habit of the site.
         {node: {"eth0:rx_dropped": 400} for node in "abcd"},
         # Interfaces with names of their own.
-        {node: {f"enp{at}s0:rx_dropped": 400 + at} for at, node in enumerate("abcd")},
+        {node: {f"enp{at}s0:rx_dropped": 400 + at, f"enp{at}s0:rx_bytes": 90_000} for at, node in enumerate("abcd")},
         # Three times as much traffic.
         {"a": {"TcpRetransSegs": 900, "eth0:rx_bytes": 90_000_000}, "b": {"TcpRetransSegs": 60}},
         # Connections that end are reset.
@@ -132,12 +132,12 @@ def test_of_two_nodes_the_one_that_counts_is_named() -> None:
 
 
 def test_counters_of_any_name_are_evidence_of_findings_about_the_node_and_nothing_by_themselves() -> None:
-    odd = {"b": {"TcpExtNobodyKnows": 700, "mlx5_1:ethtool.strange": 900}}
+    odd = {"b": {"TcpExtNobodyKnows": 700, "mlx5_0:ethtool.strange": 900}}
     model = grown(healthy(), odd)
     assert diagnose(model).findings == []
-    (note,) = GrowingCounters().findings(model)
+    (note,) = LoneCounters().findings(model)
     assert title(note) == (
-        "b: counters that grow there alone: mlx5_1:ethtool.strange 900, 0 on 3 others; "
+        "b: counters that grow there alone: mlx5_0:ethtool.strange 900, 0 on 3 others; "
         "TcpExtNobodyKnows 700, 0 on 3 others during p2p"
     )
     slow = fabric("abcd", 2, lambda s, d: 0.3 if "b" in (s[0], d[0]) and s[0] != d[0] else 1.0)
