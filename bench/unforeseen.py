@@ -2,9 +2,9 @@
 
     python bench/unforeseen.py [--kind counters] [--draws 100] [--seed 1]
 
-Counters: ``bench/growth.json.gz`` has the growth of all counters in phases of healthy runs, recorded on four nodes of a
-lab at loads of 8 to 18 on two cores. On one node of one phase, a counter drawn at random grows by ten times the most of
-its peers, or by ten where these have none. It is named if the test of all counters reports its name and its node.
+Counters: ``bench/growth.json.gz`` has the growth of all counters in phases of healthy runs. They were recorded on four
+nodes of a lab at loads of 8 to 18 on two cores. On one node, a counter drawn at random grows by ten times the most of
+its peers; where these have none, by ten times the least growth that counts. It is named if the test of all counters reports its name and its node.
 Phases as they were recorded must have no finding above a note.
 """
 

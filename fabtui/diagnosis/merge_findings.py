@@ -30,6 +30,8 @@ _PARTS = {"FT123": "FT124"}
 CONNECTIONS = frozenset({"FT206", "FT209", "FT210"})
 #: Rules about addresses and routes of nodes: no other cause is as likely.
 _FACTS = frozenset({"FT230", "FT231", "FT232", "FT233", "FT234", "FT236", "FT237", "FT238"})
+#: Rules about counters: what a node counts may be caused by any part of it.
+_COUNTERS = frozenset({"FT160", "FT161", "FT162", "FT163", "FT164"})
 #: Subjects from which the pairs of a finding do not follow.
 _VAGUE = (Kind.FABRIC, Kind.PAIRS)
 
@@ -205,6 +207,8 @@ def _explains(model: Model, fact: Finding, one: Finding) -> bool:
     if not (one.cells or one.measurements or one.rivals) and one.rule.id not in _CONSEQUENCES:
         return one.rule.id in _REPORTED and _same_device(fact, one)
     suspects = {one.subject, *one.rivals}
+    if fact.rule.id in _COUNTERS and fact.nodes[0] in {suspect.node for suspect in suspects}:
+        return True
     return any(_touches(model, subject, suspects) for subject in fact.about or (fact.subject,))
 
 

@@ -1,4 +1,4 @@
-"""How much all counters of nodes grew, by the phase of the session in which they did."""
+"""Growth of all counters of nodes, by the phase of the session in which it was counted."""
 
 from __future__ import annotations
 

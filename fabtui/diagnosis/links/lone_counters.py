@@ -1,4 +1,4 @@
-"""Counters that grow on one node alone, or many times faster than on its peers, whatever their names."""
+"""Counters that grow on one node alone, or many times faster than on its peers; any name counts."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _FLOORS = ((re.compile("bytes|octets", re.I), 1e5), (re.compile("_us(ec)?$"), 1e
 _LEAST = 5.0
 #: Growth of traffic (bytes) that any node has.
 _USUAL_BYTES = 1e6
-#: From so many nodes on, two of them may stand out.
+#: Number of nodes from which two of them may stand out.
 _MANY = 8
 _TRAFFIC = re.compile(r":([rt]x_bytes|port_(xmit|rcv)_data)$")
 _MOST_NAMED = 5
 
 
 class Damage(NamedTuple):
-    """What the name of a counter means."""
+    """Meaning of the name of a counter."""
 
     rule: str = ""  #: Id of the rule that it belongs to; "" where its name is not that of damage.
     words: str = ""
     near: bool = False
     least: float = _LEAST
     sender: bool = False
-    rank: int = 1 << 30  #: Place in the table: the most telling ones first.
+    rank: int = 1 << 30  #: Place in the table: the most specific ones first.
 
 
 class GrownAlone(NamedTuple):
@@ -179,8 +179,8 @@ for _row in load("counters")["rule"]:
 class LoneCounters(_CounterRule):
     """A counter grew on one node alone, or many times faster than on its peers, per second and per byte of traffic.
 
-    Any counter of the kernel, of interfaces and drivers, RDMA ports, NVLinks, PCIe and control groups is compared, from
-    one border of a phase to the next. Names that mean damage have findings of their own; others are evidence of
+    Compared are all counters of the kernel, interfaces, drivers, RDMA ports, NVLinks, PCIe and control groups. They are
+    read at the border of each phase. Names that mean damage have findings of their own; others are evidence of
     findings about the node.
     """
 
@@ -228,26 +228,19 @@ class LoneCounters(_CounterRule):
             commands.append(on_node(peers[0], command_for(first.counter), model))
         elif not rule_id:
             what, others = f"{node}: counters that grow there alone: {'; '.join([str(first), *others])}", []
-        subject = _subject(model, node, first.counter)
-        ends = model.table.of_node(node) if subject.kind is Kind.NODE else []
-        return (
-            next((rule for rule in RULES if rule.id == rule_id), self)
-            .finding(
-                f"{node} {words}".strip(),
-                severity=Severity.WARN if rule_id else Severity.NOTE,
-                nodes=(node,),
-                facts={
-                    "node": node,
-                    "what": what,
-                    "phases": phases,
-                    "text": f"{what} during {phases}",
-                    "others": "; ".join(others) or None,
-                },
-                commands=dict.fromkeys(commands),
-                weight=1,
-                blames=subject,
-            )
-            .replace(about=(subject, *(Subject(Kind.GPU, str(end)) for end in ends)))
+        return next((rule for rule in RULES if rule.id == rule_id), self).finding(
+            f"{node} {words}".strip(),
+            severity=Severity.WARN if rule_id else Severity.NOTE,
+            nodes=(node,),
+            facts={
+                "what": what,
+                "phases": phases,
+                "text": f"{what} during {phases}",
+                "others": "; ".join(others) or None,
+            },
+            commands=dict.fromkeys(commands),
+            weight=1,
+            blames=_subject(model, node, first.counter),
         )
 
 

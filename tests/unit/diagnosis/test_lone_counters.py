@@ -1,4 +1,4 @@
-"""Counters that grow on one node alone are named with the node, whatever their names."""
+"""Counters that grow on one node alone are named with the node; any name counts."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_what_peers_repeat_follows_from_what_a_node_drops() -> None:
         ("cgroup:memory.oom_kill", 1, "FT142", "processes killed for lack of memory"),
     ],
 )
-def test_damage_is_told_by_its_name(counter: str, count: int, rule: str, words: str) -> None:
+def test_names_mean_damage(counter: str, count: int, rule: str, words: str) -> None:
     (one,) = found(grown(healthy(), {"c": {counter: count}}))
     assert (one.rule.id, one.severity) == (rule, Severity.WARN)
     assert title(one) == f"c: {words}: {counter} {count:,}, 0 on 3 others during p2p"
@@ -154,7 +154,7 @@ def test_damage_is_evidence_of_a_finding_about_the_node_with_its_command_first()
     assert not [one for one in rest if one.rule.id.startswith("FT16")]
 
 
-def test_phases_are_told_in_their_order() -> None:
+def test_phases_are_named_in_their_order() -> None:
     model = grown(healthy(), {"b": {"UdpRcvbufErrors": 10}}, "ping")
     (one,) = found(grown(model, {"b": {"UdpRcvbufErrors": 90}}, "p2p"))
     assert title(one) == "b: out of buffers: UdpRcvbufErrors 90, 0 on 3 others during ping and p2p"

@@ -49,7 +49,7 @@ def test_what_is_no_counter_is_ignored() -> None:
     assert len(log.phases) == 16
 
 
-def test_a_sweep_begins_anew_and_a_round_of_watching_replaces_the_one_before() -> None:
+def test_a_sweep_forgets_the_one_before_and_a_round_of_watching_replaces_the_one_before() -> None:
     model = Model()
     model.apply(SessionStart(nodes=["a", "b"], time=1.0))
     for phase in ("p2p", "watch"):

@@ -153,7 +153,7 @@ def test_what_grew_since_the_last_reading_is_sent_and_gauges_are_not(tree: Tree,
     assert read(tree, proc)["fell"] == ["sockstat:TCP.inuse", "sockstat:sockets.used"]
     write(proc, 6, kills=1, sockets=7)
     third = read(tree, proc)
-    assert (third["grew"], third["fell"]) == ({}, []), "what fell once is no counter"
+    assert (third["grew"], third["fell"]) == ({}, []), "what fell once is a gauge"
 
 
 def test_counters_of_drivers_are_summed_over_their_queues(
