@@ -55,6 +55,7 @@ from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, lates
 from fabtui.diagnosis.price import priced
 from fabtui.exit_status import BAD
 from fabtui.model import exit_codes
+from fabtui.model.facts.compare import FactTable
 from fabtui.model.session_model import Model
 
 __all__ = ["RULES", "Diagnosis", "Evidence", "Findings", "diagnose", "search"]
@@ -62,6 +63,8 @@ __all__ = ["RULES", "Diagnosis", "Evidence", "Findings", "diagnose", "search"]
 #: Maximum number of findings of the preflight that are listed one by one.
 _MOST_LISTED = 3
 _MOST_RELATED = 6
+#: Maximum numbers of differences of a blamed node that are shown, and of nodes that a finding blames.
+_MOST_DIFFERENCES, _MOST_BLAMED = 4, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +193,16 @@ def _exit_code(model: Model, found: Iterable[Finding]) -> int:
     return BAD if bad else code
 
 
+def _with_differences(table: FactTable, one: Finding) -> Finding:
+    """Return a finding with what differs on the nodes that it blames: nobody foresaw all causes."""
+    blamed = {subject.node for subject in (one.subject, *one.rivals)} - {None}
+    lines = [line for node in blamed for line in table.differences(str(node))] if one.severity is Severity.BAD else []
+    if not lines or len(blamed) > _MOST_BLAMED:
+        return one
+    more = [f"and {len(lines) - _MOST_DIFFERENCES} more (fabtui preflight --all)"][: len(lines) > _MOST_DIFFERENCES]
+    return one.replace(facts={**one.facts, "differs": (*lines[:_MOST_DIFFERENCES], *more)})
+
+
 def _counts(found: Finding) -> bool:
     rule = found.rule
     if rule.domain in (Domain.LINKS, Domain.NODES, Domain.RUNNING):
@@ -235,7 +248,8 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
         results.append(one.replace(cells=frozenset(cells)) if cells else one)
     yield None
     facts = yield from _checked(Domain.LINKS, model)
-    inspected = (yield from latest_preflight_in_steps(model)).findings
+    preflight_now = yield from latest_preflight_in_steps(model)
+    inspected = preflight_now.findings
     # Rules about addresses are among the results.
     facts += [one for one in inspected if one.severity is not Severity.NOTE and one.rule.domain is not Domain.MESH]
     yield None
@@ -249,7 +263,7 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
     only_facts = (link_rules.GpuInUse, lone_counters.LoneCounters)
     findings += [one for one in left if one.rule.domain is not Domain.NODES and not isinstance(one.rule, only_facts)]
     for at, one in enumerate(findings):
-        findings[at] = confirmed(model, one)
+        findings[at] = _with_differences(preflight_now.table, confirmed(model, one))
         yield None
     if not (settled and runs_tests(model)):
         findings = yield from priced(model, findings)

@@ -206,7 +206,7 @@ class LoneCounters(_CounterRule):
                 rule = damage_of(here.counter).rule if rule and here is not None else ""
             if rule or not row.absent:
                 groups[row.node, rule].append(row)
-        for (node, rule), members in groups.items():
+        for (node, rule), members in sorted(groups.items(), key=lambda group: not group[0][1]):
             yield self._of(context, node, rule, members)
 
     def _of(self, model: Model, node: str, rule_id: str, rows: Sequence[GrownAlone]) -> Finding:

@@ -100,12 +100,12 @@ def _devices(sys: str, proc: str) -> Numbers:
 
 
 def _groups(sys: str, proc: str) -> Numbers:
-    for file in _GROUPS:
-        controller = file.partition(".")[0]
-        for folder in cgroups.folders(controller, sys, proc):
-            text = sysfs.text(folder, file) or ""
+    for controller, _, folder in cgroups.folders(sys, proc):
+        for file in _GROUPS:
+            of = file.partition(".")[0]
+            text = (sysfs.text(folder, file) or "") if controller in (of, "v2") else ""
             if text.isdecimal():
                 yield "cgroup:" + file, int(text)
             for name, count in cgroups.parse_numbers(text).items():
                 if _OF_LIMITS.fullmatch(name):
-                    yield "cgroup:%s.%s" % (controller, name), count
+                    yield "cgroup:%s.%s" % (of, name), count

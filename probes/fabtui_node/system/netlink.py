@@ -57,6 +57,16 @@ def attributes(data: bytes) -> Dict[int, bytes]:
     return values
 
 
+def address(data: bytes) -> str:
+    """Return an IP address as text; hexadecimal digits of anything else."""
+    families = {4: socket.AF_INET, 16: socket.AF_INET6}
+    return socket.inet_ntop(families[len(data)], data) if len(data) in families else data.hex()
+
+
+def mac(data: bytes) -> str:
+    return ":".join("%02x" % byte for byte in data)
+
+
 def _messages(data: bytes) -> Iterator[Tuple[int, bytes]]:
     at = 0
     while at + 16 <= len(data):

@@ -154,6 +154,14 @@ def test_damage_is_evidence_of_a_finding_about_the_node_with_its_command_first()
     assert not [one for one in rest if one.rule.id.startswith("FT16")]
 
 
+def test_what_a_node_repeats_follows_from_tests_with_it_that_fail() -> None:
+    failing = fabric("abcd", 2, dead_if(lambda s, d: "b" in (s[0], d[0]) and s[0] != d[0]))
+    first, *rest = diagnose(grown(failing, {"d": {"TcpExtTCPTimeouts": 64}})).findings
+    assert first.subject.node == "b"
+    assert "d: packets sent again: TcpExtTCPTimeouts 64, 0 on 3 others during p2p" in evidence(first)
+    assert not [one for one in rest if one.rule.id == "FT162"]
+
+
 def test_phases_are_named_in_their_order() -> None:
     model = grown(healthy(), {"b": {"UdpRcvbufErrors": 10}}, "ping")
     (one,) = found(grown(model, {"b": {"UdpRcvbufErrors": 90}}, "p2p"))
