@@ -42,6 +42,7 @@ from fabtui.diagnosis.job.judge import job_verdict
 from fabtui.diagnosis.knowledge.error_catalogue import prepared
 from fabtui.diagnosis.knowledge.log_causes import Causes, error_findings
 from fabtui.diagnosis.links import link_rules as link_rules
+from fabtui.diagnosis.links import lone_counters as lone_counters
 from fabtui.diagnosis.merge_findings import in_order, joined
 from fabtui.diagnosis.mesh.addresses import AddressRule, explained_endpoints
 from fabtui.diagnosis.mesh.mesh_rules import mesh_findings_in_steps, settled_mesh_findings
@@ -262,10 +263,9 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
     if model.past is not None:
         # Parts of other nodes, and versions, which are of no node, are of no concern here.
         findings += [one for one in model.past.findings if one.nodes and {*one.nodes} <= model.nodes.keys()]
-    # A GPU in use is left out of a sweep; it matters where it explains something.
-    findings += [
-        one for one in left if one.rule.domain is not Domain.NODES and not isinstance(one.rule, link_rules.GpuInUse)
-    ]
+    # A GPU in use is left out of a sweep; it and counters of any name matter where they explain something.
+    only_facts = (link_rules.GpuInUse, lone_counters.LoneCounters)
+    findings += [one for one in left if one.rule.domain is not Domain.NODES and not isinstance(one.rule, only_facts)]
     for at, one in enumerate(findings):
         findings[at] = _with_differences(preflight_now.table, confirmed(model, one))
         yield None

@@ -247,6 +247,16 @@ class CounterDeltas(Event, tag="counters"):
     deltas: JsonObject
 
 
+class NodeGrowth(Event, tag="growth"):
+    """Growth of all counters of a node during a phase of the session (`fabtui.model.growth_log`)."""
+
+    node: str
+    phase: str  #: Name of the phase that has ended.
+    seconds: float  #: Time between the two readings.
+    grew: JsonObject  #: By how much, by the name of the counter; those that did not grow are left out.
+    fell: list[str] = []  #: Counters that fell: no counters, but gauges.
+
+
 class JobEvidence(Event, tag="job"):
     """Reading of a source about the running job on a node (`fabtui.model.job_evidence`)."""
 

@@ -108,8 +108,10 @@ class MeasurementRunner:
         if "p2p" in self._options.chosen_probes:
             with self.counters.sampling():
                 await self._pairs(new, old, withheld)
+            self.counters.border("p2p")
         if "all_reduce" in self._options.chosen_probes:
             await self._collectives([*old, *new], withheld)
+            self.counters.border("collectives")
 
     @property
     def _engine(self) -> str:

@@ -17,6 +17,7 @@ _NAMES_OF_STATISTICS, _NAMES_OF_FEATURES = 1, 4
 WORDS = {"ring": (0x10, 8), "channels": (0x3C, 8), "coalesce": (0x0E, 22), "pause": (0x12, 3)}
 _MOST = 20000
 _NAME_LENGTH = 32
+_SPARE = 1024 * _NAME_LENGTH
 
 
 class Ethtool(contextlib.AbstractContextManager):  # type: ignore[type-arg]
@@ -70,7 +71,8 @@ class Ethtool(contextlib.AbstractContextManager):  # type: ignore[type-arg]
         return [_text(data[start : start + _NAME_LENGTH]) for start in starts] if data else []
 
     def _call(self, request: bytes) -> Optional[bytes]:
-        buffer = array.array("B", request)
+        # A driver may have more counters when it answers than when it was asked how many: the kernel writes them all.
+        buffer = array.array("B", request + bytes(_SPARE))
         try:
             fcntl.ioctl(self._socket, _SIOCETHTOOL, struct.pack("16sPQ", self._name, buffer.buffer_info()[0], 0))
         except OSError:

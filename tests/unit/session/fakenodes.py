@@ -46,6 +46,7 @@ class Script:
         stuck: Ordered pairs whose transfer hangs in the world communicator.
         slow_ranks: Seconds that the ranks of a node take to be ready.
         patient: Whether ranks wait, until they are called off, for those that spoil the world.
+        growth: What each reading of all counters of a node gives, one after the other, then the last one for ever;
         counters: What each look at the counters of a node gives, one after the other, then the last one for ever;
             None: no answer.
         takes: Seconds that a pair takes before its ranks report.
@@ -85,6 +86,7 @@ class Script:
     patient: bool = False
     slow_ranks: dict[str, float] = field(default_factory=dict)
     counters: dict[str, list[dict[str, Any] | None]] = field(default_factory=dict)
+    growth: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     takes: float = 0.0
     inventory: dict[str, dict[str, Any]] = field(default_factory=dict)
     probe_results: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -228,6 +230,9 @@ class FakeLink(Link):
             return {"state": base64.b64encode(zlib.compress(json.dumps({"a": "1"}).encode())).decode(), "failed": {}}
         if message["name"] == "udp":
             return self._datagrams(message["id"], **message["args"])
+        if message["name"] == "growth" and self.node in self.script.growth:
+            readings = self.script.growth[self.node]
+            return readings.pop(0) if len(readings) > 1 else readings[0]
         if message["name"] == "counters" and self.node in self.script.counters:
             values = self.script.counters[self.node]
             return values.pop(0) if len(values) > 1 else values[0]
