@@ -20,7 +20,10 @@ def socket(source: int, target: int, second: float, **more: Any) -> dict[str, An
     data, back = (
         int(1e7 * second) if pair in RING else int(2e4 + second) for pair in ((source, target), (target, source))
     )
-    row = {"local": [f"10.1.0.{source + 1}", 40000 + target], "remote": [f"10.1.0.{target + 1}", 40000 + source]}
+    row: dict[str, Any] = {
+        "local": [f"10.1.0.{source + 1}", 40000 + target],
+        "remote": [f"10.1.0.{target + 1}", 40000 + source],
+    }
     row |= {"rank": source, "pid": 1040 + source, "backoff": 0, "unacked": 0, "unread": 0, "unsent": 0, "mss": 8948}
     row |= {"acked": data, "received": back, "segments_out": data // 8948, "segments_in": back // 8948}
     return {**row, "retransmits": 0, "rtt": 120, "min_rtt": 20, "last_recv": 20, "last_sent": 20, **more}
