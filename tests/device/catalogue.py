@@ -1,7 +1,7 @@
 """The faults of a lab under real NCCL: ``python -m tests.device.catalogue RESULTS.jsonl [--labs 4] [--seconds 540]``.
 
 Labs of three nodes that share one GPU (``fabtui lab up --gpu``) stand side by side; each takes the next run: a fault
-of the catalogue, three times each, or none, twenty times. A run is one line of JSON in RESULTS; what stands there is
+of the catalogue, three times each, or none, twenty times. A run is one line of JSON in RESULTS; what is there is
 not run again, so that the catalogue may be spread over several calls. The table follows: whether the first title names
 the fault, and whether it is the same each time. The exit code is 1 if a run is missing or the bars are not met: 46 of
 48 right first, equal titles of each fault, no wrong data, and healthy runs with exit code 0 and without a finding.
