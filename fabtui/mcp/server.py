@@ -15,7 +15,6 @@ from typing import Any, NoReturn
 import anyio
 import mcp_types as types
 import msgspec
-from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.server.stdio import stdio_server
 
@@ -102,13 +101,10 @@ def build_server(door: Door) -> Server[Any]:
     async def list_tools(_: object, page: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[_described(name, kind) for name, kind in TOOLS.items()])
 
-    async def call_tool(
-        context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
+    async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        report = context.session.report_progress
         try:
-            answer = await door.call(
-                params.name, params.arguments or {}, lambda now, step: context.session.report_progress(now, None, step)
-            )
+            answer = await door.call(params.name, params.arguments or {}, lambda now, step: report(now, None, step))
         except InputError as error:
             text = str(error)
         except TimeoutError:

@@ -181,10 +181,7 @@ class OnJob(OnNodes):
 
 
 class PreflightTool(OnNodes):
-    """Inspects nodes with light probes: GPUs, NICs, drivers, limits, clocks, and what differs between nodes.
-
-    It starts no rank and loads no link: it does not show that pairs or collectives work.
-    """
+    """Inspects nodes without a test: GPUs, NICs, drivers, limits, clocks, and what differs between nodes."""
 
     seconds = 300.0
     expect: Annotated[tuple[Text, ...], about("Expected values of facts: gpus=8 x H200, numa_nodes=2.")] = ()
@@ -205,10 +202,9 @@ class PreflightTool(OnNodes):
 
 
 class RunTool(OnNodes):
-    """Tests GPU pairs and collectives between nodes, and finds what is slow or broken.
+    """Tests GPU pairs and collectives between nodes, and finds what is slow or broken. Call preflight first.
 
-    It loads GPUs and links, needs --allow-tests and spends node seconds of the budget. GPUs that a job uses are not
-    tested; they are listed in not_examined. Call preflight first.
+    It loads GPUs and links, needs --allow-tests and spends node seconds of the budget. GPUs in use are not tested.
     """
 
     seconds = 1800.0
@@ -236,10 +232,7 @@ class RunTool(OnNodes):
 
 
 class HangTool(OnJob):
-    """Reports whether a running job hangs, which rank is behind, by which evidence, and what a person should type next.
-
-    It only observes: NVML, /proc, stacks, RAS, flight recorders, logs. The job does not notice.
-    """
+    """Reports whether a running job hangs, which rank is behind and what a person should type next; only observes."""
 
     seconds = 180.0
 
@@ -262,10 +255,7 @@ class HangTool(OnJob):
 
 
 class JobTool(OnJob):
-    """Reports on a running or ended job: state, errors in its logs, GPUs, iteration times, settings that differ.
-
-    It only reads logs, Slurm and the nodes.
-    """
+    """Reports on a running or ended job: state, errors in its logs, GPUs, iteration times, settings that differ."""
 
     async def answered(self, call: ToolCall) -> Answer:
         options, query = await asyncio.to_thread(self.asked, call, "job")
@@ -328,11 +318,7 @@ class OnSession(Tool):
 
 
 class FindingsTool(OnSession):
-    """Returns the verdict and the findings of a recorded session, the worst first.
-
-    Each has its rule, confidence, evidence and next commands. It asks no node: what the session has not tested is in
-    not_examined.
-    """
+    """Returns the verdict and the findings of a recorded session, the worst first, with evidence and next commands."""
 
     def answer(self, call: ToolCall) -> Answer:
         path, diagnosis, problems = self.read(call)
@@ -445,11 +431,7 @@ class TextTool(Tool):
 
 
 class ExplainTool(TextTool):
-    """Explains offline what a text of NCCL, CUDA, RDMA, PyTorch or the kernel means. It asks no node.
-
-    A rule (FT012), an error (E13), 'xid 79', a transport (NET/IB/0/GDRDMA), an error line, or a whole log, of which it
-    names the earliest cause.
-    """
+    """Explains a code (FT012, E13, 'xid 79', NET/IB/0/GDRDMA), an error line, or a log by its earliest cause."""
 
     def answer(self, call: ToolCall) -> Answer:
         files = self.checked_files()
@@ -466,11 +448,7 @@ class ExplainTool(TextTool):
 
 
 class ReadTool(TextTool, rename={"form": "as"}):
-    """Recognises and judges outputs of tools, offline: what is wrong in them.
-
-    Of nccl-tests, perftest, ibstat, nvidia-smi, Slurm, RAS, flight recorders and many others. A format that it does not
-    know is not examined.
-    """
+    """Judges outputs of nccl-tests, perftest, ibstat, nvidia-smi, Slurm, RAS, flight recorders and many others."""
 
     form: Annotated[str, about("With text: name of its format, instead of detecting it.", 60)] = ""
 
@@ -508,26 +486,24 @@ class ReadTool(TextTool, rename={"form": "as"}):
 
 
 class RulesTool(Tool):
-    """Lists the rules that findings cite, and the errors that logs are searched for. It asks no node."""
+    """Lists the rules that findings cite, and the errors that logs are searched for."""
 
     seconds = 30.0
     search: Annotated[str, about("Only those that contain this text.", 200)] = ""
     kind: Annotated[Literal["rules", "errors"] | UnsetType, about("Only one of the two.", None)] = UNSET
 
     def answer(self, call: ToolCall) -> Answer:
-        rules = sorted(RULES, key=lambda rule: rule.id)
         errors = sorted(explained_errors(), key=lambda error: int(error.code[1:]))
-        catalogues: dict[str, Sequence[tuple[object, str, Sequence[str]]]] = {
-            "rules": [(rule, rule.description, ("id", "name", "severity", "title")) for rule in rules],
-            "errors": [(error, error.text, ("code", "id", "prints")) for error in errors],
+        catalogues: dict[str, tuple[Sequence[Any], Sequence[str]]] = {
+            "rules": (sorted(RULES, key=lambda rule: rule.id), ("id", "name", "severity", "title", "description")),
+            "errors": (errors, ("code", "id", "prints", "text")),
         }
         wanted, data = self.search.lower(), dict[str, list[dict[str, str]]]()
         for kind in catalogues if self.kind is UNSET else [self.kind]:
+            entries, names = catalogues[kind]
             # All of them do not fit with their meanings: `explain` has these.
-            rows = [
-                {**{name: str(getattr(entry, name)) for name in names}, **({"means": text} if wanted else {})}
-                for entry, text, names in catalogues[kind]
-            ]
+            shown = {name: name for name in names[:-1]} | ({"means": names[-1]} if wanted else {})
+            rows = [{name: str(getattr(entry, member)) for name, member in shown.items()} for entry in entries]
             data[kind] = [row for row in rows if wanted in " ".join(row.values()).lower()]
         numbers = " and ".join(count(len(rows), kind.removesuffix("s")) for kind, rows in data.items())
         text = f"{numbers} {f'with {one_line(wanted, 80)!r}' if wanted else 'are known'}."
