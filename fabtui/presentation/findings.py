@@ -21,7 +21,6 @@ from fabtui.presentation.wording import verdict_words
 from fabtui.sanitize import one_line
 
 if TYPE_CHECKING:
-    # The first frame of the screen needs titles, but no rules.
     from fabtui.diagnosis.experiment import ConfirmationFact
     from fabtui.diagnosis.knowledge.error_catalogue import ErrorFact
     from fabtui.diagnosis.mesh.mesh import ScopeFact
