@@ -30,8 +30,10 @@ MAX_TIMED = 1000
 FIRST_BYTES, SECOND_BYTES = 64 << 10, 16 << 10
 #: Maximum number of answered messages, with those that are sent again.
 MOST_PROBES = 32
-#: Minimum number of messages of the chosen size for which there is time, and of answered ones before them.
-MESSAGES, PROBES = 8, 4
+#: Minimum number of messages of the chosen size for which there is time.
+MESSAGES = 8
+#: Minimum duration (s) of an answered message whose rate is known well enough, and its share of that of a chosen one.
+PROBED, PROBED_SHARE = 0.05, 0.25
 #: Minimum size of a message, for very slow links.
 LEAST_BYTES = 1 << 10
 #: Setup message: size, warm-up count and round trips; then number of timed messages, of untimed ones before, and, where
@@ -47,12 +49,13 @@ def probed_rate(asked: int, send: Callable[[int], float], longest: float, known:
     ``known`` are size and duration of an earlier one.
     """
     size, seconds = known
-    enough = longest / PROBES
+    enough = max(PROBED, PROBED_SHARE * longest)
     if not size:
         send(min(asked, FIRST_BYTES))
     while True:
         growth = 16 if seconds < enough / 16 else 4
-        if size and (seconds > enough or growth * size >= asked):
+        near = growth * size >= asked and asked * seconds <= longest * size
+        if size and (seconds > enough or near or size >= asked):
             return size / max(seconds, 1e-9)
         size = min(asked, max(growth * size, FIRST_BYTES) if size else SECOND_BYTES)
         seconds = send(size)

@@ -104,6 +104,12 @@ def test_a_long_latency_makes_no_link_slow(monkeypatch: pytest.MonkeyPatch) -> N
     assert sent["bytes"] == 256 * MIB
 
 
+def test_ranks_that_wait_for_a_core_send_whole_messages_in_a_large_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    sent = Source(Wire(clock, 1e9, latency=0.02)).send(PairJob(4 * MIB, 20, 2, 0, shares=30), clock.now + 10.0)
+    assert sent["bytes"] == 4 * MIB
+
+
 class Group(RankGroup):
     """One rank of a group whose messages go over a wire."""
 
