@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from fabtui.model.endpoints import node_of
 from fabtui.model.events import PhaseStart, PlanUpdate
 from fabtui.model.layers import COLLECTIVES, Layer
 from fabtui.model.measurement import DEAD, Measurement, Verdict
@@ -43,10 +45,14 @@ from fabtui_node.protocol import ErrorKind
 
 #: CPU ranks share the cores of their node, so their values spread far wider.
 SLOW_BELOW = {"gloo": 0.2}
+#: Verdicts of pairs that may pass later; wrong data is certain.
+FAILED = (Verdict.FAILED, Verdict.TIMEOUT)
 USUAL_SLOW_BELOW = 0.7
 LATENCY_ITERS = 20
 #: Share of the deadline for the retest of a dead pair.
 DEAD_SHARE = 0.7
+#: The same, once more at the end of a sweep.
+LATE_SHARE = 0.3
 #: Deadline (s) that a pair has at least when it is tested again, as far as the whole one allows. Half of it is for one
 #: direction: TCP repeats a first packet that was lost after 1 s.
 LEAST_DEADLINE = 3.0
@@ -87,6 +93,9 @@ class MeasurementRunner:
         self._fatal: set[frozenset[int]] = set()
         self._slow_round = 0  #: Latest round of retests of slow pairs that was logged.
         self._kept = CommunicatorCache(context)
+        #: The latest sweep of the world layer, and its ranks.
+        self._in_world: tuple[WorldSweep, list[int]] | None = None
+        self._groups: list[Group] = []  #: Groups of the latest sweep over collectives.
         self.resumed = False  #: Whether collectives are left out that an earlier part of the session has results of.
         self.left = False  #: Whether pairs are left out of which both directions have a good or a slow result.
 
@@ -102,6 +111,7 @@ class MeasurementRunner:
                 await self._pairs(new, old, withheld)
         if "all_reduce" in self._options.chosen_probes:
             await self._collectives([*old, *new], withheld)
+            await self._contradicted()
 
     @property
     def _engine(self) -> str:
@@ -151,6 +161,7 @@ class MeasurementRunner:
             await self._run_pairs(pairs, size, alone=self._options.isolated, meet=meet)
         if self._context.arm is None:
             await self._suspects(PairSet(pairs))
+            await self._world_again()
 
     def _left(self, pairs: PairArray, layer: Layer) -> PairSet:
         asked = max(self._options.sizes, default=None) if layer is Layer.P2P else None
@@ -231,6 +242,7 @@ class MeasurementRunner:
             )
             self._pump.log("warning", f"the world communicator is formed without ranks: {text}")
             sweep.leave_out(everyone, set(suspects), wanted, text)
+        self._in_world = sweep, ranks
         await sweep.run(ranks, wanted)
         for at in range(SLOW_ROUNDS if self._context.arm is None else 0):
             await self._pump.flush()
@@ -240,6 +252,41 @@ class MeasurementRunner:
             self._pump.log("info", f"world layer, tested again (round {at + 1}): {self._named(slow)}")
             await self._kept.begin_groups([ranks])
             await sweep.again(PairSet(slow))
+
+    async def _world_again(self) -> None:
+        """Test pairs again in the world communicator that failed there, or were not reached, if all pass alone."""
+        number, between = self._model.table.number, self._model.results.verdict_between
+        for _ in range(SLOW_ROUNDS):
+            await self._pump.flush()
+            verdicts = list(self._model.results.verdicts_in(Layer.WORLD))
+            failed = [(src, dst) for one, src, dst in verdicts if one in (*FAILED, Verdict.INCONCLUSIVE)]
+            alone = all(between(Layer.P2P, *pair) in (Verdict.OK, Verdict.SLOW) for pair in failed)
+            if self._in_world is None or not failed or not alone:
+                return
+            sweep, ranks = self._in_world
+            pairs = [(number(src) or 0, number(dst) or 0) for src, dst in failed]
+            self._pump.log("info", f"world layer, tested again: {self._named(unordered(pairs), 'failed pair')}")
+            await self._context.settled()
+            await self._kept.begin_groups([ranks])
+            await sweep.again(PairSet(pairs))
+        await self._pump.flush()
+
+    async def _contradicted(self) -> None:
+        """Test failed pairs again whose nodes pass by now in other tests that had failed, and in a collective."""
+        await self._pump.flush()
+        good = (m for layer in COLLECTIVES.values() for m in self._model.measurements(layer) if m.verdict is Verdict.OK)
+        passed = {frozenset((m.src, m.dst)): m.time for m in good}
+        recovered = {node_of(end) for one in self._model.intervals.ended for end in one.ends}
+        number, pairs = self._model.table.number, []
+        for m in self._model.bad_measurements(Layer.P2P) if recovered and self._context.arm is None else ():
+            nodes = frozenset(map(node_of, (m.src, m.dst)))
+            if m.verdict in FAILED and nodes & recovered and passed.get(nodes, 0.0) > m.time:
+                pairs.append((number(m.src) or 0, number(m.dst) or 0))
+        if pairs := unordered(pairs)[:MAX_SUSPECTS]:
+            named = self._named(pairs, "failed pair")
+            self._pump.log("info", f"tested again, as collectives of their nodes pass: {named}")
+            await self._run_pairs(pairs, self._largest, share=LATE_SHARE)
+            await self._pump.flush()
 
     async def _world_suspects(self, ranks: list[int]) -> list[int]:
         """Return the fewest CPU ranks without which no two have a broken path: one takes all along with it."""
@@ -452,10 +499,8 @@ class MeasurementRunner:
                 tested = sum(group.src != group.dst for group in groups)
                 text = f"collectives: {tested} of {count * (count - 1) // 2} pairs of nodes are tested"
                 self._pump.log("notice", text)
-        largest = self._bytes
-        three = tuple(sorted({max(4, largest // part // 4 * 4) for part in (64, 8, 1)}))
-        sizes = self._options.collective_sizes or three
-        kinds = self._options.collectives
+        self._groups = groups
+        sizes, kinds = self._collective_sizes, self._options.collectives
         if self.resumed:
             groups = [group for group in groups if not is_measured(self._model, group, kinds, sizes)]
         if not groups:
@@ -467,6 +512,27 @@ class MeasurementRunner:
             await run_collective(self._context, test, groups, self._kept.begin_groups)
         for kind in kinds if self._context.arm is None else ():
             await self._slow_groups_again(kind, groups)
+
+    @property
+    def _collective_sizes(self) -> tuple[int, ...]:
+        three = tuple(sorted({max(4, self._bytes // part // 4 * 4) for part in (64, 8, 1)}))
+        return self._options.collective_sizes or three
+
+    def recovered_groups(self) -> list[tuple[str, Group]]:
+        """Return the collectives that are bad, by kind and group of ranks, though no pair of them fails."""
+        number, between = self._model.table.number, self._model.results.verdict_between
+        dead = [(number(m.src), number(m.dst)) for m in self._model.bad_measurements(Layer.P2P) if m.verdict in DEAD]
+        groups = [group for group in self._groups if not any({*pair} <= {*group.ranks} for pair in dead)]
+        bad = (*DEAD, Verdict.SLOW, Verdict.INCONCLUSIVE)
+        each = itertools.product(self._options.collectives, groups)
+        return [(kind, group) for kind, group in each if between(COLLECTIVES[kind], group.src, group.dst) in bad]
+
+    async def groups_again(self) -> None:
+        """Test collectives again that are bad though their pairs pass, with all of their message sizes."""
+        options, sizes = self._options, self._collective_sizes
+        for kind, group in self.recovered_groups():
+            test = CollectiveTest(kind, sizes, options.iters, options.warmup, options.timeout)
+            await run_collective(self._context, test, [group], self._kept.begin_groups)
 
     async def _slow_groups_again(self, kind: str, groups: Sequence[Group]) -> None:
         """Test a collective again over the groups where it is slow, one at a time; what stays slow is slow."""
