@@ -144,14 +144,16 @@ def _clusters(intervals: Iterable[Interval]) -> list[list[Interval]]:
 
 def _component(model: Model, results: list[Interval]) -> Subject | None:
     """Return the narrowest component that all of some results have in common, if there is one."""
-    common = set.intersection(*(_components(model, one) for one in results))
+    # A collective of all nodes is one of any of them.
+    known = [parts for one in results if (parts := _components(model, one))]
+    common = set.intersection(*known) if known else set[Subject]()
     return min(common, key=lambda one: (_NARROWEST.index(one.kind), one.name), default=None)
 
 
 def _components(model: Model, one: Interval) -> set[Subject]:
     nodes = sorted(_nodes_of(model, one))
     whole = set[Subject]()
-    # Of two nodes, all results have both in common.
+    # All results of two nodes have both in common.
     if len(nodes) <= 2 < len(model.nodes):
         whole |= {Subject(Kind.NODE, node) for node in nodes} | {Subject(Kind.NODE_PAIR, " - ".join(nodes))}
     if one.layer in _COLLECTIVES:

@@ -272,7 +272,7 @@ class MeasurementRunner:
         await self._pump.flush()
 
     async def _contradicted(self) -> None:
-        """Test failed pairs again whose nodes pass by now in other tests that had failed, and in a collective."""
+        """Test failed pairs again whose nodes pass again in other tests that had failed, and in a collective."""
         await self._pump.flush()
         good = (m for layer in COLLECTIVES.values() for m in self._model.measurements(layer) if m.verdict is Verdict.OK)
         passed = {frozenset((m.src, m.dst)): m.time for m in good}
