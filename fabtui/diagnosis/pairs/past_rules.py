@@ -89,8 +89,10 @@ def _found(context: PairContext) -> list[PastEvent]:
         for one in cluster:
             alike.setdefault("" if everywhere else one.text.replace(one.ends[0], ""), []).append(one)
         for mine in alike.values():
-            effects = [one for one in results if any(_meets(model, one, other) for other in mine)]
-            results = [one for one in results if one not in effects]
+            effects, left = list[Interval](), list[Interval]()
+            for one in results:
+                (effects if any(_meets(model, one, other) for other in mine) else left).append(one)
+            results = left
             events.append(PastEvent(mine, effects, None))
     # The communicator of all ranks breaks as a whole.
     for inside in (True, False):
