@@ -196,8 +196,10 @@ def _exit_code(model: Model, found: Iterable[Finding]) -> int:
 def _with_differences(table: FactTable, one: Finding) -> Finding:
     """Return a finding with what differs on the nodes that it blames: nobody foresaw all causes."""
     blamed = {subject.node for subject in (one.subject, *one.rivals)} - {None}
-    lines = [line for node in blamed for line in table.differences(str(node))] if one.severity is Severity.BAD else []
-    if not lines or len(blamed) > _MOST_BLAMED:
+    if one.severity is Severity.NOTE or not (one.cells or one.measurements) or len(blamed) > _MOST_BLAMED:
+        return one
+    lines = [line for node in sorted(map(str, blamed)) for line in table.differences(node)]
+    if not lines:
         return one
     more = [f"and {len(lines) - _MOST_DIFFERENCES} more (fabtui preflight --all)"][: len(lines) > _MOST_DIFFERENCES]
     return one.replace(facts={**one.facts, "differs": (*lines[:_MOST_DIFFERENCES], *more)})

@@ -34,6 +34,7 @@ from fabtui.model.events import (
 )
 from fabtui.model.facts.leaf_switches import LEAF_PROBES, data_rate, leaf_of, walked_leaves
 from fabtui.model.facts.nvlink_domains import DOMAIN_PROBE, domain_of
+from fabtui.model.facts.states import PROBE as STATE
 from fabtui.model.growth_log import GrowthLog
 from fabtui.model.job_evidence import JobEvidenceLog
 from fabtui.model.layers import Layer, Per, health_layers
@@ -228,6 +229,9 @@ class Model:
         record.probe_results[event.probe] = kept
         if value is not None:
             record.first_probe_results.setdefault(event.probe, value)
+            if event.probe == STATE and "facts" in value:
+                # Other nodes refer to it from now on.
+                record.first_probe_results[STATE] = value
         if event.probe in LEAF_PROBES:
             # One node scans the fabric for all of them.
             whole = isinstance(kept.get("fabric"), dict)

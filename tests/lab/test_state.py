@@ -66,7 +66,7 @@ def test_settings_that_no_rule_is_about_are_named_with_node_and_value(network: N
         assert {key for _, key in planted} <= differs[node], printed
     assert {"nccl.conf./etc.NCCL_SOCKET_IFNAME", "nccl.conf./etc.NCCL_P2P_DISABLE"} <= differs["n1"]
     assert {"env.GLOO_SOCKET_IFNAME", "env.https_proxy", "cpus", "nofile", "limit.processes"} <= differs["n3"]
-    assert differs["n0"] == {"lladdr.10.1.0.3"}, printed
+    assert differs["n0"] == {"lladdr 10.1.0.3"}, printed
     texts = "\n".join(f"{one['nodes']} {one['title']} {' '.join(one['evidence'])}" for one in found["findings"])
     for words in (
         "net.ipv4.tcp_rmem: 8 KiB 8 KiB, not 128 KiB",

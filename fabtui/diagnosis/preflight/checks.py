@@ -626,8 +626,8 @@ def _in_steps(model: Model, expected: Mapping[str, str] | None = None) -> Steps[
         for rule in LINK_LAYER_RULES:
             findings += rule.findings(mesh)
             yield
-        # A rule about an address has more to say of an entry of a neighbour than that it differs.
-        named = {f"lladdr.{one.facts.get('address')}" for one in findings}
+        # Of an entry of a neighbour, a rule about its address shows more than that it differs.
+        named = {f"lladdr {one.facts.get('address')}" for one in findings}
         findings = [one for one in findings if one.topic not in named]
     for at, finding in enumerate(findings):
         commands = tuple(typed(_with_interface(command, finding, context.nodes), model) for command in finding.next)

@@ -90,7 +90,11 @@ class NodeContext:
         first = {name: record.first_probe_results.get(PROBE) for name, record in self.model.nodes.items()}
         states = States(self.nodes, first)
         yield
-        self.__dict__["table"] = yield from fact_table(self.nodes, [*facts_for(self.nodes), *state_facts(states)])
+        facts = facts_for(self.nodes)
+        # A node may not take the place of a fact that fabtui has.
+        known = {fact.name for fact in facts}
+        facts += [fact for fact in state_facts(states) if fact.name not in known]
+        self.__dict__["table"] = yield from fact_table(self.nodes, facts)
         judged: dict[str, list[NodeJudgement]] = {}
         for node in self.nodes:
             for each in judgements(node):

@@ -19,9 +19,11 @@ PROBE = "state"
 #: Value of a node that lacks a key which others have.
 ABSENT = "none"
 #: Entries of neighbours, and own MAC addresses, by address. Who has an entry has learned it from the owner.
-_ENTRY, _OWN = "lladdr.", "mac."
+_ENTRY, _OWN = "lladdr ", "mac "
 #: Bounds of what a node may send.
 _MOST_TEXT, _MOST_KEYS, _LONGEST = 4 << 20, 16_000, 320
+#: Maximum number of keys that are compared; two kernels differ in some hundred.
+_MOST_DIFFERING = 2000
 
 Facts = dict[str, str]
 
@@ -59,19 +61,22 @@ class States:
     """The states of nodes; ``first``: the first results of the probe by node, to which others refer."""
 
     def __init__(self, nodes: Iterable[ProbedNode], first: Mapping[str, Any]) -> None:
-        self._base: Mapping[str, str] = {}
+        self._base: Facts = {}
         self._differs: dict[str, Mapping[str, str]] = {}
         for node in nodes:
             result = node.probe_results.get(PROBE)
-            differs, absent = field(result, "differs"), field(result, "absent")
-            if not self._base:
-                whole = field(first.get(str(field(result, "like")), result), "facts")
-                self._base = whole if isinstance(whole, dict) else {}
-            if isinstance(differs, dict):
-                gone = dict.fromkeys(absent if isinstance(absent, list) else (), ABSENT)
-                self._differs[node.name] = {**differs, **gone}
-            elif isinstance(field(result, "facts"), dict):
-                self._differs[node.name] = {key: self._base[key] for key in self._base if key.startswith(_ENTRY)}
+            base = field(first.get(str(field(result, "like")), result), "facts")
+            if not isinstance(base, dict):
+                continue
+            self._base = self._base or base
+            if base is not self._base or "facts" in (result or {}):
+                # After a resumption, nodes refer to the states of different ones.
+                result = packed(_whole(base, result), "", self._base)
+            gone = field(result, "absent")
+            self._differs[node.name] = {
+                **_texts(result),
+                **dict.fromkeys(gone if isinstance(gone, list) else (), ABSENT),
+            }
         owners: defaultdict[str, set[str]] = defaultdict(set)
         for facts in (self._base, *self._differs.values()):
             for key, mac in facts.items():
@@ -81,13 +86,14 @@ class States:
         self._owners = {key: macs.pop() for key, macs in owners.items() if len(macs) == 1}
 
     def differing(self, most: int) -> list[str]:
-        """Return the keys that have different values, at most ``most`` of them, sorted."""
+        """Return the keys that have different values, at most ``most`` of them, sorted; at most `_MOST_DIFFERING`."""
         values: defaultdict[str, set[str]] = defaultdict(set)
         for differs in self._differs.values():
             for key, value in differs.items():
                 if len(known := values[key]) <= most and value != self._owners.get(key):
                     known.add(str(value))
-        return sorted(key for key, known in values.items() if 0 < len(known) <= most and not key.startswith(_OWN))
+        keys = sorted(key for key, known in values.items() if 0 < len(known) <= most and not key.startswith(_OWN))
+        return keys[:_MOST_DIFFERING]
 
     def value(self, node: str, key: str) -> Value:
         """Return the value of a key on a node: `ABSENT` if it lacks it, None if its state is unknown."""
@@ -96,3 +102,15 @@ class States:
         usual = self._owners.get(key) if key.startswith(_ENTRY) else self._base.get(key, ABSENT)
         value = differs.get(key, usual)
         return None if value is None else str(value)
+
+
+def _texts(result: Mapping[str, Any] | None) -> Facts:
+    differs = field(result, "differs")
+    return {str(key): str(fact) for key, fact in differs.items()} if isinstance(differs, dict) else {}
+
+
+def _whole(base: Facts, result: Mapping[str, Any] | None) -> Facts:
+    """Return all facts of a result that has the differences from some others."""
+    gone = field(result, "absent")
+    lacks = set(map(str, gone if isinstance(gone, list) else ()))
+    return {key: fact for key, fact in base.items() if key not in lacks} | _texts(result)

@@ -186,11 +186,11 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     state.settle()
     names = [name for name in (os.environ.get("FABTUI_LAB_NODE"), socket.gethostname().split(".")[0]) if name]
     # An address has the same MAC address on all nodes: these stay as they are.
-    macs = {key: value for key, value in state.values.items() if key.startswith("lladdr.")}
+    macs = {key: value for key, value in state.values.items() if key.startswith("lladdr ")}
     for key in macs:
         del state.values[key]
     values = {**state.normal(network, names), **macs}
-    values.update(("mac." + address, mac) for address, mac in network.macs.items())
+    values.update(("mac " + address, mac) for address, mac in network.macs.items())
     data = zlib.compress(json.dumps(values, separators=(",", ":"), sort_keys=True).encode(), 6)
     return {"state": base64.b64encode(data).decode("ascii"), "failed": state.failed}
 

@@ -151,7 +151,7 @@ class NetworkState:
             mac = attributes.get(2, b"")
             # What is learned changes; not groups.
             if state & _PERMANENT and 1 in attributes and mac.strip(b"\0") and not mac[0] & 1:
-                yield "lladdr." + netlink.address(attributes[1]), netlink.mac(mac)
+                yield "lladdr " + netlink.address(attributes[1]), netlink.mac(mac)
 
     def _queues(self) -> Pairs:
         for head, attributes in netlink.dump(netlink.QUEUES):

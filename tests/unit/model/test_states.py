@@ -27,11 +27,11 @@ def states(**nodes: Facts) -> States:
 
 
 def test_a_node_keeps_its_differences() -> None:
-    base = {"a": "1", "b": "2", "mac.10.0.0.1": "x"}
+    base = {"a": "1", "b": "2", "mac 10.0.0.1": "x"}
     assert packed(base, "n0", {}) == {"facts": base}
-    assert packed({"a": "1", "c": "3", "mac.10.0.0.2": "y"}, "n0", base) == {
+    assert packed({"a": "1", "c": "3", "mac 10.0.0.2": "y"}, "n0", base) == {
         "like": "n0",
-        "differs": {"c": "3", "mac.10.0.0.2": "y"},
+        "differs": {"c": "3", "mac 10.0.0.2": "y"},
         "absent": ["b"],
     }
 
@@ -45,13 +45,28 @@ def test_values_are_those_that_each_node_sent() -> None:
     assert kept.value("n9", "a") is None
 
 
+def test_states_that_refer_to_different_nodes_are_compared() -> None:
+    """A session that was resumed reads a first node again."""
+    old, new = {"a": "1", "b": "2"}, {"a": "1", "b": "3", "c": "4"}
+    results = {
+        "n0": packed(old, "", {}),
+        "n1": packed({"a": "1"}, "n0", old),
+        "n2": packed(new, "", {}),
+        "n3": packed({"a": "9", "c": "4"}, "n2", new),
+    }
+    kept = States([ProbedNode(node, {}, {PROBE: result}) for node, result in results.items()], results)
+    assert kept.differing(16) == ["a", "b", "c"]
+    values = [[kept.value(node, key) for key in "abc"] for node in results]
+    assert values == [["1", "2", ABSENT], ["1", ABSENT, ABSENT], ["1", "3", "4"], ["9", ABSENT, "4"]]
+
+
 def test_an_entry_of_a_neighbour_is_compared_with_the_address_of_its_owner() -> None:
-    own = {f"n{at}": {f"mac.10.0.0.{at}": f"m{at}"} for at in range(4)}
-    own["n0"]["lladdr.10.0.0.2"] = "m3"
-    own["n1"]["lladdr.10.0.0.3"] = "m3"
+    own = {f"n{at}": {f"mac 10.0.0.{at}": f"m{at}"} for at in range(4)}
+    own["n0"]["lladdr 10.0.0.2"] = "m3"
+    own["n1"]["lladdr 10.0.0.3"] = "m3"
     kept = states(**own)
-    assert kept.differing(16) == ["lladdr.10.0.0.2"]
-    assert [kept.value(node, "lladdr.10.0.0.2") for node in own] == ["m3", "m2", "m2", "m2"]
+    assert kept.differing(16) == ["lladdr 10.0.0.2"]
+    assert [kept.value(node, "lladdr 10.0.0.2") for node in own] == ["m3", "m2", "m2", "m2"]
 
 
 @pytest.mark.parametrize(
