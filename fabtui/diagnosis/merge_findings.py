@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable, Sequence
 
-from fabtui.diagnosis.finding import Domain, Finding, Kind, Severity, Steps, Subject
+from fabtui.diagnosis.finding import Domain, Finding, Kind, Pair, Severity, Steps, Subject
 from fabtui.model.endpoints import node_of
 from fabtui.model.session_model import Model
 
@@ -59,6 +60,12 @@ def joined(
         yield
     findings = _of_same_subject(findings)
     left: list[Finding] = []
+    for fact in [fact for fact in facts if fact.facts.get("damages")]:
+        if mine := [
+            one for one in findings if (pairs := _node_pairs(one)) and all(fact.nodes[0] in pair for pair in pairs)
+        ]:
+            findings = [functools.reduce(_with_consequence, mine, fact), *(one for one in findings if one not in mine)]
+            facts = [one for one in facts if one is not fact]
     # What is about several devices first: what is about one of them alone is a part of it.
     for fact in sorted(facts, key=lambda one: (one.rule.id not in _PARTS.values(), -len(_devices_of(one)))):
         at = next((at for at, one in enumerate(findings) if _explains(model, fact, one)), None)
@@ -223,10 +230,14 @@ def _explains(model: Model, fact: Finding, one: Finding) -> bool:
 
 def _fails_with(one: Finding, node: str) -> bool:
     """Return True if tests with a node are bad because of what a finding names: the node repeats what is lost."""
-    ends = {node_of(end) for pair in one.cells for end in pair}
-    return one.severity is Severity.BAD and (
-        node in ends or any(node in (path.src, path.dst) for _, path in one.measurements)
-    )
+    return any(node in pair for pair in _node_pairs(one))
+
+
+def _node_pairs(one: Finding) -> set[Pair]:
+    """Return the pairs of nodes whose bad results a finding explains; none if it is less than bad."""
+    pairs = {(node_of(src), node_of(dst)) for src, dst in one.cells}
+    pairs |= {(path.src, path.dst) for _, path in one.measurements}
+    return pairs if one.severity is Severity.BAD else set()
 
 
 def _touches(model: Model, subject: Subject, suspects: Iterable[Subject]) -> bool:
