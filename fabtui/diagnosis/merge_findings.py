@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 from collections.abc import Iterable, Sequence
 
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Pair, Severity, Steps, Subject
@@ -60,10 +61,10 @@ def joined(
         yield
     findings = _of_same_subject(findings)
     left: list[Finding] = []
+    # What a node sends damaged is the cause of all that fails with it.
     for fact in [fact for fact in facts if fact.facts.get("damages")]:
-        if mine := [
-            one for one in findings if (pairs := _node_pairs(one)) and all(fact.nodes[0] in pair for pair in pairs)
-        ]:
+        pairs = [(one, _node_pairs(one)) for one in findings]
+        if mine := [one for one, of in pairs if of and all(fact.nodes[0] in pair for pair in of)]:
             findings = [functools.reduce(_with_consequence, mine, fact), *(one for one in findings if one not in mine)]
             facts = [one for one in facts if one is not fact]
     # What is about several devices first: what is about one of them alone is a part of it.
@@ -237,6 +238,9 @@ def _node_pairs(one: Finding) -> set[Pair]:
     """Return the pairs of nodes whose bad results a finding explains; none if it is less than bad."""
     pairs = {(node_of(src), node_of(dst)) for src, dst in one.cells}
     pairs |= {(path.src, path.dst) for _, path in one.measurements}
+    if not pairs and one.subject.kind is Kind.NODE_PAIR:
+        # Findings before it may explain its results as well.
+        pairs = set(itertools.pairwise(one.nodes))
     return pairs if one.severity is Severity.BAD else set()
 
 
