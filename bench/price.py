@@ -25,7 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 from bars import held
 
-from fabtui.diagnosis.price import Calibration, CostModel, cost_model
+from fabtui.diagnosis.finding import finished
+from fabtui.diagnosis.price import Calibration, CostModel, fabric_rates
 from fabtui.importers.session import read_session
 from fabtui.model.layers import COLLECTIVES
 from fabtui.model.session_model import Model
@@ -83,8 +84,9 @@ def largest(model: Model, kind: str, group: str) -> float | None:
 
 def calibrated(model: Model, kind: str) -> tuple[CostModel, Calibration]:
     """Return the cost model of a session and its calibration."""
-    costs = cost_model(model)
-    of = None if costs is None else costs.calibration(kind)
+    rates = finished(fabric_rates(model))
+    costs = None if rates is None else CostModel(model, rates)
+    of = None if costs is None else finished(costs.calibrated(kind))
     if costs is None or of is None:
         raise SystemExit(f"{kind} was not measured, or a rate is unknown")
     return costs, of

@@ -39,6 +39,7 @@ from fabtui.diagnosis.job import running_job_rules as running_job_rules
 from fabtui.diagnosis.job import uneven_traffic as uneven_traffic
 from fabtui.diagnosis.job.job_verdict import JobVerdict
 from fabtui.diagnosis.job.judge import job_verdict
+from fabtui.diagnosis.knowledge.error_catalogue import prepared
 from fabtui.diagnosis.knowledge.log_causes import Causes, error_findings
 from fabtui.diagnosis.links import link_rules as link_rules
 from fabtui.diagnosis.links import lone_counters as lone_counters
@@ -235,6 +236,7 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
         settled: While a sweep runs, leave out what may not last: use the findings of before about a mesh that is being
             filled, and no rule about what is usual among all results.
     """
+    yield from prepared() if tally.bad else ()
     mesh = yield from settled_mesh_findings(model) if settled else mesh_findings_in_steps(model)
     yield None
     explained = [explained_endpoints(model, one) for one in mesh]

@@ -30,7 +30,7 @@ _CONSEQUENCES = frozenset({"FT034"})
 #: Rules about devices of a node whose findings are parts of those of a rule that compares nodes.
 _PARTS = {"FT123": "FT124"}
 #: Rules about connections that never pass: all else that these pairs show follows from it.
-CONNECTIONS = frozenset({"FT206", "FT209", "FT210"})
+CONNECTIONS = frozenset({"FT206", "FT209", "FT210", "FT212"})
 #: Rules about addresses and routes of nodes: no other cause is as likely.
 _FACTS = frozenset({"FT230", "FT231", "FT232", "FT233", "FT234", "FT236", "FT237", "FT238"})
 #: Rules about counters: what a node counts may be caused by any part of it.
@@ -50,7 +50,7 @@ def joined(
     """
     findings: list[Finding] = []
     for one in results:
-        if one.rule.id in CONNECTIONS and one.facts.get("protocols") != "UDP":
+        if (one.rule.id in CONNECTIONS and one.facts.get("protocols") != "UDP") or one.facts.get("equal_paths"):
             findings = [*_without_consequences(findings, one), one]
             continue
         at = _of_same_cells(findings, one)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fabtui.diagnosis.finding import Finding, Severity, Steps, finished, in_steps
+from fabtui.diagnosis.finding import Finding, Severity, Steps, in_steps
 from fabtui.diagnosis.job.judge import job_verdict
 from fabtui.model.endpoints import FIRST_RANKS, Endpoint
 from fabtui.model.layers import COLLECTIVES, Layer, busbw_factor
@@ -251,11 +251,8 @@ class CostModel:
         seconds = (rates or self.rates).seconds(of.kind, of.algorithm, ranks, of.bytes, rings)
         return None if seconds is None else of.bytes / 1e9 * busbw_factor(of.kind, len(ranks)) / seconds / of.factor
 
-    def calibration(self, kind: str) -> Calibration | None:
-        """Return the model beside what was measured of a collective; None if nothing comparable was measured."""
-        return finished(self.calibrated(kind))
-
     def calibrated(self, kind: str) -> Steps[Calibration | None]:
+        """Return the model beside what was measured of a collective; None if nothing comparable was measured."""
         groups: list[tuple[Ints, Measurement, float, tuple[int, str, bool]]] = []
         for some in in_steps(_groups(self._model, kind), 16):
             for ranks, measured, busbw in some:
@@ -285,12 +282,6 @@ class CostModel:
 
 def _measured_seconds(kind: str, ranks: Ints, size: int, busbw: float) -> float:
     return size / 1e9 * busbw_factor(kind, len(ranks)) / busbw
-
-
-def cost_model(model: Model) -> CostModel | None:
-    """Return the cost model of a session; None if no pair of its endpoints has a value."""
-    rates = finished(fabric_rates(model))
-    return None if rates is None else CostModel(model, rates)
 
 
 def _rings_of(measured: Measurement, ranks: Ints) -> tuple[Ints, ...]:

@@ -196,6 +196,7 @@ class Experiment(Event, tag="experiment"):
     groups: Sequence[Pair] = ()
     collective: str = ""  #: That collective; "" without groups.
     problem: str = ""  #: Why it could not be run, or "".
+    fresh: bool = False  #: Whether the rank hosts of its pairs start again for it.
 
     @property
     def arm(self) -> str:
@@ -338,7 +339,7 @@ def _is_counts(value: Any) -> bool:
 _EXTRA: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("algorithm", "came_from", "error_kind", "last_hop"), lambda value: isinstance(value, str)),
     **dict.fromkeys(("loss", "rtt_min", "rtt_max", "payload", "path_mtu", "passes"), _is_number),
-    **dict.fromkeys(("no_room", "retransmits", "both_ways"), _is_number),
+    **dict.fromkeys(("no_room", "retransmits", "both_ways", "errno"), _is_number),
     # Bytes of a collective, or numbers of datagrams by their size.
     **dict.fromkeys(("sent", "arrived"), lambda value: _is_number(value) or _is_counts(value)),
     **dict.fromkeys(("algbw", "seconds", "fastest", "wrong", "ranks"), _is_number),

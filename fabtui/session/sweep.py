@@ -480,6 +480,8 @@ class Sweep:
         what = ", ".join(f"{src} > {dst}" for src, dst in one.pairs)
         what = what or f"{one.collective} over {', '.join('+'.join(sorted(set(group))) for group in one.groups)}"
         self._pump.log("info", f"experiment about {one.rule}, {one.env_text or one.trial}: {what}")
+        if one.fresh:
+            await asyncio.gather(*(self.context.hosts[node].leave_down() for node in nodes))
         async with asyncio.TaskGroup() as group:
             self._start_ranks(nodes, dict(one.env), group)
         self.context.arm = one.arm

@@ -16,7 +16,8 @@ import shutil
 import socket
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,6 +32,13 @@ Policy = Literal["strict", "accept-new", "off"]
 #: Lists of algorithms, passed to asyncssh only where the configuration changes them.
 ALGORITHMS = ("kexalgorithms", "ciphers", "macs", "hostkeyalgorithms")
 _HOST = re.compile(r"[A-Za-z0-9_.:%\[\]-]+\Z")
+#: Name that ssh takes as it is: no capitals, and no address but the usual form of one (10.4 is 10.0.0.4).
+_NAME = re.compile(r"([a-z0-9_-]+\.)*[a-z_-][a-z0-9_-]*|((0|[1-9][0-9]{0,2})\.){3}(0|[1-9][0-9]{0,2})")
+#: Line of a configuration in which a host counts by its patterns alone: those of ``Host``, or no host at all.
+_LINE = re.compile(
+    r"\s*(?:#.*|host[\s=]+([^\"'\\]*)|match\s+(?:final\s+)?all\s*|(?!host[\s=]|match|canonicalizeh)[a-z0-9]+[\s=][^%]*)?",
+    re.ASCII | re.IGNORECASE,
+)
 _REPEATED = {"identityfile", "certificatefile"}
 _STRICT: dict[str, Strict] = {
     "true": "yes",
@@ -42,6 +50,8 @@ _STRICT: dict[str, Strict] = {
     "off": "no",
 }
 _DEADLINE = 10.0
+#: Maximum time (s) that hosts wait for the answer about the first one, whose ``Match exec`` may hang.
+_PATIENCE = 3.0
 #: Maximum number of concurrent processes.
 _PARALLEL = 8
 #: Timeout (s) of ``klist``.
@@ -252,6 +262,9 @@ class Resolver:
         self._slots = asyncio.Semaphore(_PARALLEL)
         self._cache: dict[tuple[str, str | None, int | None], asyncio.Task[SshSettings]] = {}
         self._baseline: asyncio.Task[dict[str, str]] | None = None
+        self._patterns: asyncio.Task[tuple[str, list[str]] | None] | None = None
+        #: The host that is asked about, by the patterns that its like match, user and port.
+        self._asked: dict[object, str] = {}
         self._tickets: asyncio.Task[bool] | None = None
         self.ssh = shutil.which("ssh")
 
@@ -287,7 +300,7 @@ class Resolver:
         return None
 
     async def close(self) -> None:
-        others = (self._baseline, self._tickets)
+        others = (self._baseline, self._patterns, self._tickets)
         tasks: list[asyncio.Task[Any]] = [*self._cache.values(), *filter(None, others)]
         for task in tasks:
             task.cancel()
@@ -297,9 +310,27 @@ class Resolver:
         if self.ssh is None:
             raise no_ssh()
         options = [*self._options, *(["-l", user] if user else []), *(["-p", str(port)] if port else [])]
-        if self._baseline is None:
+        if self._baseline is None or self._patterns is None:
             self._baseline = asyncio.create_task(self._ask_baseline())
-        status, output, errors = await self._run(options, host)
+            # The first answer names the files; what it is asked with changes the level of logs.
+            first = asyncio.create_task(self._run([*options, "-v"], host))
+            self._patterns = asyncio.create_task(patterns_after(first))
+            status, output, errors = await first
+            output, errors = (
+                re.sub(r"^(debug\d: |loglevel ).*\n", "", one, flags=re.MULTILINE) for one in (output, errors)
+            )
+        else:
+            done, _ = await asyncio.wait({self._patterns}, timeout=_PATIENCE)
+            asked, known = host, self._patterns.result() if done else None
+            if known is not None and host not in known[0] and _NAME.fullmatch(host):
+                matched = tuple(fnmatchcase(host, pattern) for pattern in known[1])
+                asked = self._asked.setdefault((matched, user, port), host)
+            if asked != host:
+                same = await self.resolve(asked, user, port)
+                address = host if same.hostname == asked else same.hostname
+                settings = {**same.settings, "host": host, "hostname": address}
+                return replace(same, name=host, hostname=address, settings=settings)
+            status, output, errors = await self._run(options, host)
         if status != 0:
             last = last_line(errors, 300)
             if "hostname contains invalid characters" in errors:
@@ -327,6 +358,27 @@ class Resolver:
             except OSError as error:
                 raise NodeUnreachable("local", f"cannot run {self.ssh}: {error.strerror or error}") from None
         return status, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
+
+
+async def patterns_after(first: asyncio.Task[tuple[int | None, str, str]]) -> tuple[str, list[str]] | None:
+    """Return the text of the files that ``ssh -v`` names as it reads them, and the patterns of hosts there.
+
+    Names that match the same patterns, and are nowhere in the text, have the same settings. None if a name may count in
+    another way: by criteria, tokens or canonical names, or in a line that is written unusually.
+    """
+    with contextlib.suppress(NodeUnreachable, OSError):
+        _, _, debug = await asyncio.shield(first)
+        paths = re.findall(r"^debug1: Reading configuration data (.+?)\r?$", debug, re.MULTILINE)
+        # A pipe would be read for ever.
+        if not paths or not all(map(os.path.isfile, paths)):
+            return None
+        text = await asyncio.to_thread(lambda: "\n".join(Path(path).read_text("utf-8", "replace") for path in paths))
+        lines = [_LINE.fullmatch(line) for line in text.split("\n")]
+        if None not in lines:
+            hosts = " ".join(line[1] or "" for line in lines if line)
+            # Nothing but * and ? is special.
+            return text, hosts.replace("!", "").replace("[", "[[]").split()
+    return None
 
 
 def no_ssh() -> NodeUnreachable:

@@ -30,6 +30,7 @@ from fabtui.presentation.wording import (
     failure_text,
     limit_text,
     measured_text,
+    message_text,
     time_text,
     usual_share_text,
     verdict_part,
@@ -70,6 +71,10 @@ class PairScreen(SteppedScreen):
     def __init__(self, source: AxisEntry, target: AxisEntry) -> None:
         super().__init__()
         self.source, self.target = source, target
+
+    @property
+    def node(self) -> str:
+        return self.source.node
 
     @property
     def crumb(self) -> str:
@@ -193,7 +198,7 @@ def direction_lines(model: Model, source: AxisEntry, target: AxisEntry, glyphs: 
             *([("moved by", one_line(found.text, 200))] if (found := carrier(model, p2p)) else []),
             *([("limit", limit)] if (limit := limit_text(model, p2p)) else []),
             ("addresses", one_line(f"{p2p.src_addr or '?'} > {p2p.dst_addr or '?'}", 120)),
-            ("message", bytes_text(p2p.bytes) or "-"),
+            ("message", message_text(p2p) or "-"),
             ("how", one_line(p2p.how or "-", 160)),
             ("when", f"{time_text(p2p.time)}, attempt {p2p.attempts}"),
             *_times(p2p),

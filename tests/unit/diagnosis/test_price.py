@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose, search
+from fabtui.diagnosis.finding import finished
 from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.diagnosis.price import (
     Calibration,
     CostModel,
     PriceFact,
-    cost_model,
     double_tree,
+    fabric_rates,
     iteration_share,
     traffic,
 )
@@ -69,9 +70,10 @@ def ended(model: Model) -> Model:
 
 
 def calibrated(model: Model, kind: str = "all_reduce") -> tuple[CostModel, Calibration]:
-    costs = cost_model(model)
-    assert costs is not None
-    of = costs.calibration(kind)
+    rates = finished(fabric_rates(model))
+    assert rates is not None
+    costs = CostModel(model, rates)
+    of = finished(costs.calibrated(kind))
     assert of is not None
     return costs, of
 
@@ -136,18 +138,20 @@ def test_an_unknown_pair_on_the_way_gives_no_number() -> None:
     model = one_slow_node()
     bad = Measurement(Layer.P2P, "n4:0", "n5:0", Verdict.FAILED, None, "GB/s", 1 << 28, 5.0, error="no")
     model.apply(Measured(measurements=[bad], time=5.0))
-    costs = cost_model(model)
-    assert costs is not None
+    rates = finished(fabric_rates(model))
+    assert rates is not None
+    costs = CostModel(model, rates)
     # n4 and n5 are neighbours in rank order, so that not even the measured ring has a model.
-    assert costs.calibration("all_reduce") is None
+    assert finished(costs.calibrated("all_reduce")) is None
 
 
 def test_an_algorithm_that_is_not_modelled_has_no_calibration() -> None:
     model = fabric(slow_n2)
     measured(model, 38.0, algorithm="NVLS/SIMPLE")
-    costs = cost_model(model)
-    assert costs is not None
-    assert costs.calibration("all_reduce") is None
+    rates = finished(fabric_rates(model))
+    assert rates is not None
+    costs = CostModel(model, rates)
+    assert finished(costs.calibrated("all_reduce")) is None
 
 
 def test_gpus_that_share_a_nic_share_its_rate() -> None:

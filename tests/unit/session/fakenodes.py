@@ -55,8 +55,11 @@ class Script:
         ahead: Seconds by which the clock of a node is ahead.
         mail: The datagrams of all nodes: token, destination address, and what its listener reports of them.
         sharp: Nodes whose collectives fail where NVLink SHARP is set up, unless ``NCCL_NVLS_ENABLE`` is 0.
-        lost: Ordered pairs of addresses whose datagrams are lost.
+        lost: Ordered pairs of addresses whose datagrams are lost; TCP gets no answer in either direction.
+        cut: Unordered pairs of ranks (lower first) that cannot connect to each other.
+        corrupt: In how many tests, the first ones, the data of ordered pairs of ranks is wrong.
         drivers: Nodes that report at once that a driver of GPUs is loaded.
+        most: Largest message (bytes) that collectives and the world send, as over slow links.
     """
 
     gpus: dict[str, int]
@@ -91,7 +94,10 @@ class Script:
     mail: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     sharp: set[str] = field(default_factory=set)
     lost: set[tuple[str, str]] = field(default_factory=set)
+    cut: set[tuple[int, int]] = field(default_factory=set)
+    corrupt: dict[tuple[int, int], int] = field(default_factory=dict)
     drivers: set[str] = field(default_factory=set)
+    most: int = 1 << 40
 
 
 def _each(message: dict[str, Any]) -> list[dict[str, Any]]:
@@ -239,9 +245,14 @@ class FakeLink(Link):
             self._queue.put_nowait({"t": "part", "id": number, "value": {"ports": ports}})
             return None
         if role == "send":
-            rows = [{**t, "small": args["small"], "big": args["big"], "connected": 0.1} for t in args["targets"]]
+            answer = {"small": args["small"], "big": args["big"], "connected": 0.1}
+            silence = {**answer, "connected": None, "connect_error": "no answer", "connect_error_kind": "timeout"}
+            both_of = [(t, {(t["src"], t["dst"]), (t["dst"], t["src"])}) for t in args["targets"]]
+            rows = [{**t, **(silence if self.script.lost & both else answer)} for t, both in both_of]
             self.script.mail += [(token, t["dst"], t) for t in rows if (t["src"], t["dst"]) not in self.script.lost]
             return {"rows": rows}
+        if role == "flows":
+            return {"rows": []}
         listening, addresses = self._listens[token]
         if role == "count":
             return {"rows": [row for key, dst, row in self.script.mail if key == token and dst in addresses]}
@@ -276,7 +287,9 @@ class FakeLink(Link):
             error = SHARP_ERROR if self.node in self.script.sharp and "NCCL_NVLS_ENABLE" not in self.envs[-1] else None
             for rank in set(m["ranks"]) & set(self._ranks):
                 for size in m["sizes"]:
-                    done = {"ok": error is None, "error": error, "timeout": False, "seconds": size / 1e9}
+                    tested = min(size, self.script.most)
+                    done = {"ok": error is None, "error": error, "timeout": False, "seconds": tested / 1e9}
+                    done |= {"tested": tested, "sent": tested}
                     self._say(op="reduced", id=m["id"], rank=rank, bytes=size, **done)
                 self._say(op="free", id=m["id"], rank=rank)
         elif op == "world":
@@ -304,7 +317,7 @@ class FakeLink(Link):
         ranks = set(m["ranks"])
         spoilers = ranks & self.script.spoilers if self.worlds >= self.script.spoilers_after else set()
         self.worlds += 1
-        apart = any(pair <= ranks for pair in self.script.apart)
+        apart = any(pair <= ranks for pair in (*self.script.apart, *map(frozenset, self.script.cut)))
         for rank in ranks & set(self._ranks):
             report: dict[str, Any] = {"op": "worlded", "id": m["id"], "rank": rank, "ok": True, "phase": "verify"}
             report["seconds"] = {"init": 0.5, "connect": 0.25, "rounds": 0.125}
@@ -324,9 +337,9 @@ class FakeLink(Link):
                     report |= {"ok": False, "timeout": True, "phase": "transfer", "error": "stuck", "at": stuck}
                     done = [pair for pair in done if pair != stuck]
                 report["at"] = list(stuck) if stuck else None
-                rates = self.script.world_rates
+                rates, size = self.script.world_rates, min(m["bytes"], self.script.most)
                 report["rows"] = [
-                    [s, d, m["bytes"], rates.get((s, d), 40e9), True, None, "NET/IB/0"] for s, d in done if d == rank
+                    [s, d, size, rates.get((s, d), 40e9), True, None, "NET/IB/0"] for s, d in done if d == rank
                 ]
             if early := report.get("rows", [])[: self.script.early_rows]:
                 self._say(op="rows", id=m["id"], rank=rank, channels=None, rows=early)
@@ -364,6 +377,21 @@ class FakeLink(Link):
             silent, rate = False, self.script.rate
         if isinstance(rate, list):
             rate = rate.pop(0) if role == "dst" and len(rate) > 1 else rate[0]
+        if role == "dst" and self.script.corrupt.get((src, dst), 0):
+            self.script.corrupt[src, dst] -= 1
+            wrong = {
+                "ok": False,
+                "timeout": False,
+                "phase": "verify",
+                "error": "1 byte is wrong",
+                "error_kind": "verify",
+            }
+            self._say(op="side", id=m["id"], src=src, dst=dst, role=role, made=False, bytes=m["bytes"], **wrong)
+            return
+        if (min(src, dst), max(src, dst)) in self.script.cut:
+            apart = {"ok": False, "timeout": True, "phase": "connect", "error": "not formed within 5.0 s"}
+            self._say(op="side", id=m["id"], src=src, dst=dst, role=role, made=False, bytes=m["bytes"], **apart)
+            return
         self._say(
             op="side",
             id=m["id"],
