@@ -1,6 +1,7 @@
 """Truth of the diagnosis: planted faults, and whether the first finding names them.
 
-    python bench/diagnosis.py [--seeds 20] [--kind TEXT] [--show] [--many] [--healthy] [--racks] [--labs] [--cpu]
+    python bench/diagnosis.py [--seeds 20] [--kind TEXT] [--show] [--many] [--mixed] [--healthy] [--racks] [--labs]
+                              [--cpu]
 
 Fabrics of 2 to 32 nodes with noise (``bench/planted.py``) go through the model as events of a session. A finding is
 right if its subject is the planted one, or one of its rivals is where the data cannot separate them. A fault found by
@@ -45,6 +46,8 @@ from fabtui.screen.session_diagnosis import STEP, SessionDiagnosis
 
 #: Bars: shares of planted faults that are named first, and of runs with two or three faults that are named whole.
 FIRST, SEVERAL = 0.97, {2: 0.92, 3: 0.80}
+#: Bars of several faults over mixed layers: shares of runs in which each has a finding, and nothing else has.
+OWN, CAUSED = 0.90, 0.95
 #: Bars of the search in a large fabric: seconds of CPU, and milliseconds without a pause.
 SEARCH, STEP_MS = 1.5, 15.0
 PASSES = 3
@@ -470,6 +473,42 @@ def loss(fabric: Fabric, chance: random.Random) -> Truth:
     return Truth(f"{_nic_name(end)} loses {share:.0f} %", _as_nic(fabric, end), "lost|loss")
 
 
+@planted("firewall of a node", least_nodes=3)
+def firewall(fabric: Fabric, chance: random.Random) -> Truth:
+    node = _end(fabric, chance).node
+    _dead(fabric, lambda a, b: _off(a, b) and node in (a.node, b.node))
+    fabric.plan.mesh.append(
+        lambda layer, a, b: (Verdict.TIMEOUT, 100.0) if layer is Layer.TCP and b.node == node else None
+    )
+
+    def change(inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
+        rules = ["tcp flags & (syn|ack) == syn tcp dport 1024-65535 drop"]
+        probed["firewall"] = {"source": "nft", "input": "accept", "rules": 1, "drops": rules, "why": None}
+
+    _look(fabric, node, change)
+    return Truth(f"{node} firewall", (("node", node),), "blocks incoming TCP")
+
+
+@planted("firewall for one peer", least_nodes=4)
+def firewall_for_one(fabric: Fabric, chance: random.Random) -> Truth:
+    here, there = _two_nodes(fabric, chance)
+    _dead(fabric, lambda a, b: {a.node, b.node} == {here, there})
+    fabric.plan.mesh.append(
+        lambda layer, a, b: (
+            (Verdict.TIMEOUT, 100.0) if layer is Layer.TCP and (a.node, b.node) == (here, there) else None
+        )
+    )
+    return Truth(f"{here} to {there} firewall", _as_node_pair(fabric, [here, there]), "ephemeral ports")
+
+
+@planted("another Python on a node", least_nodes=3)
+def python(fabric: Fabric, chance: random.Random) -> Truth:
+    node = _end(fabric, chance).node
+    other = [{"path": "/opt/conda/bin/python3", "torch": "2.4.0", "nccl_version": "2.20.5"}]
+    _look(fabric, node, lambda inventory, probed: inventory.update(pythons=other))
+    return Truth(f"{node} another Python", (("node", node),), "python|torch|nccl")
+
+
 # -- paths ------------------------------------------------------------------------------------------------------------
 
 
@@ -745,12 +784,13 @@ def healthy(seeds: int, show: bool) -> None:
         print(f"healthy: {name:36} {alarms} of {seeds} with an alarm (bar 0 {held(alarms, 0)}), {lines} lines")
 
 
-def _apart(fabric: Fabric, kinds: list[Kind], chance: random.Random, many: int) -> list[Truth]:
+def _apart(fabric: Fabric, kinds: list[Kind], chance: random.Random, many: int, *, differ: bool = False) -> list[Truth]:
     """Plant faults on components that are not parts of each other: a part of what is dead cannot be seen."""
     truths: list[Truth] = []
     while len(truths) < many:
         plan, fabric.plan = fabric.plan, Plan()
-        truth = chance.choice(kinds).make(fabric, chance)
+        kind = chance.choice(kinds)
+        truth = kind.make(fabric, chance)
         new, fabric.plan = fabric.plan, plan
         nodes = set(re.findall(r"n\d\d", truth.text))
         if any(
@@ -759,7 +799,8 @@ def _apart(fabric: Fabric, kinds: list[Kind], chance: random.Random, many: int) 
         ):
             continue
         truths.append(truth)
-        for name in ("factors", "errors", "mesh"):
+        kinds = [one for one in kinds if one is not kind or not differ]
+        for name in ("factors", "errors", "mesh", "probed"):
             getattr(plan, name).extend(getattr(new, name))
     return truths
 
@@ -799,6 +840,42 @@ def several(seeds: int, show: bool) -> None:
             f"{many} faults: all within the first {many + 1}: {whole} of {seeds} = {whole / seeds:.0%} "
             f"(bar {bar:.0%} {kept}); {shown:.1f} findings shown"
         )
+
+
+def mixed(seeds: int, show: bool) -> None:
+    """Plant two and three faults of different layers at once: each is a finding, and nothing else is."""
+    names: tuple[str, ...] = (
+        "NIC slow, one direction",
+        "firewall of a node",
+        "firewall for one peer",
+        "MTU black hole at a NIC",
+    )
+    names += ("one-way loss at a NIC", "another Python on a node", "NIC dead", "node slow")
+    kinds = [kind for kind in KINDS if kind.name in names]
+    own = caused = runs = 0
+    for many in (2, 3):
+        for seed in range(seeds):
+            chance = _seeded(f"mixed {many}", seed)
+            fixed = {"nodes": chance.choice((6, 8)), "gpus": chance.choice((2, 4)), "gpus_per_nic": 1, "net": "roce"}
+            fabric = Fabric(shape(chance, 6, **fixed), seed)
+            truths = _apart(fabric, kinds, chance, many, differ=True)
+            _, found = run(fabric)
+            listed = [one for one in found if one["severity"] != "note"]
+            missed = [truth for truth in truths if not any(truth.named_by(one, rivals=True) for one in listed)]
+            strange = [one for one in listed if not any(_is_about(truth, one) for truth in truths)]
+            own, caused, runs = own + (not missed), caused + (not strange), runs + 1
+            if show and (missed or strange):
+                print(f"   {many} faults, seed {seed}: {[t.text for t in truths]}, missed {[t.text for t in missed]}")
+                _print(strange or listed[: many + 2])
+    for what, hits, bar in (("each has a finding", own, OWN), ("no finding without a planted cause", caused, CAUSED)):
+        kept = held(hits / runs, bar, least=True)
+        print(f"mixed layers, 2 and 3 faults: {what}: {hits} of {runs} = {hits / runs:.0%} (bar {bar:.0%} {kept})")
+
+
+def _is_about(truth: Truth, finding: Found) -> bool:
+    """Return True if a finding is about a planted fault: its component, or the nodes of it alone."""
+    nodes = set(re.findall(r"n\d\d", truth.text))
+    return truth._replace(words="").named_by(finding, rivals=True) or (bool(nodes) and nodes >= set(finding["nodes"]))
 
 
 def racks(seeds: int, only: str, show: bool) -> None:
@@ -951,10 +1028,12 @@ def _print_steps(name: str, make: Callable[[], Model]) -> None:
     count = passes[0][0]
     whole = min(sum(steps) for _, steps in passes)
     longest, above = min((1e3 * max(steps), sum(1e3 * one > STEP_MS for one in steps)) for _, steps in passes)
+    # It loads what later ones have.
+    first = 1e3 * max(passes[0][1])
     print(
         f"{name}: {count} findings in {whole:.2f} s of CPU (bar {SEARCH:g} {held(whole, SEARCH)}), "
         f"{len(passes[0][1])} steps, the longest {longest:.1f} ms (bar {STEP_MS:g} {held(longest, STEP_MS)}), "
-        f"{above} above"
+        f"{above} above; of the first search {first:.1f} ms ({held(first, STEP_MS)})"
     )
 
 
@@ -962,14 +1041,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--kind", default="")
-    for name in ("show", "single", "many", "healthy", "racks", "labs", "cpu"):
+    for name in ("show", "single", "many", "mixed", "healthy", "racks", "labs", "cpu"):
         parser.add_argument(f"--{name}", action="store_true")
     args = parser.parse_args()
-    everything = not (args.single or args.many or args.healthy or args.racks or args.labs or args.cpu)
+    parts = (args.single, args.many, args.mixed, args.healthy, args.racks, args.labs, args.cpu)
+    everything = not any(parts)
     if everything or args.single:
         single(args.seeds, args.kind, args.show)
     if everything or args.many:
         several(args.seeds, args.show)
+    if everything or args.mixed:
+        mixed(args.seeds, args.show)
     if everything or args.healthy:
         healthy(args.seeds, args.show)
     if everything or args.racks:

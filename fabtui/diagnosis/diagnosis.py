@@ -39,8 +39,10 @@ from fabtui.diagnosis.job import running_job_rules as running_job_rules
 from fabtui.diagnosis.job import uneven_traffic as uneven_traffic
 from fabtui.diagnosis.job.job_verdict import JobVerdict
 from fabtui.diagnosis.job.judge import job_verdict
+from fabtui.diagnosis.knowledge.error_catalogue import prepared
 from fabtui.diagnosis.knowledge.log_causes import Causes, error_findings
 from fabtui.diagnosis.links import link_rules as link_rules
+from fabtui.diagnosis.links import lone_counters as lone_counters
 from fabtui.diagnosis.merge_findings import in_order, joined
 from fabtui.diagnosis.mesh.addresses import AddressRule, explained_endpoints
 from fabtui.diagnosis.mesh.mesh_rules import mesh_findings_in_steps, settled_mesh_findings
@@ -54,6 +56,7 @@ from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, lates
 from fabtui.diagnosis.price import priced
 from fabtui.exit_status import BAD
 from fabtui.model import exit_codes
+from fabtui.model.facts.compare import FactTable
 from fabtui.model.session_model import Model
 
 __all__ = ["RULES", "Diagnosis", "Evidence", "Findings", "diagnose", "search"]
@@ -61,6 +64,8 @@ __all__ = ["RULES", "Diagnosis", "Evidence", "Findings", "diagnose", "search"]
 #: Maximum number of findings of the preflight that are listed one by one.
 _MOST_LISTED = 3
 _MOST_RELATED = 6
+#: Maximum numbers of differences of a blamed node that are shown, and of nodes that a finding blames.
+_MOST_DIFFERENCES, _MOST_BLAMED = 4, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +194,18 @@ def _exit_code(model: Model, found: Iterable[Finding]) -> int:
     return BAD if bad else code
 
 
+def _with_differences(table: FactTable, one: Finding) -> Finding:
+    """Return a finding with what differs on the nodes that it blames: nobody foresaw all causes."""
+    blamed = {subject.node for subject in (one.subject, *one.rivals)} - {None}
+    if one.severity is Severity.NOTE or not (one.cells or one.measurements) or len(blamed) > _MOST_BLAMED:
+        return one
+    lines = [line for node in sorted(map(str, blamed)) for line in table.differences(node)]
+    if not lines:
+        return one
+    more = [f"and {len(lines) - _MOST_DIFFERENCES} more (fabtui preflight --all)"][: len(lines) > _MOST_DIFFERENCES]
+    return one.replace(facts={**one.facts, "differs": (*lines[:_MOST_DIFFERENCES], *more)})
+
+
 def _counts(found: Finding) -> bool:
     rule = found.rule
     if rule.domain in (Domain.LINKS, Domain.NODES, Domain.RUNNING):
@@ -219,6 +236,7 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
         settled: While a sweep runs, leave out what may not last: use the findings of before about a mesh that is being
             filled, and no rule about what is usual among all results.
     """
+    yield from prepared() if tally.bad else ()
     mesh = yield from settled_mesh_findings(model) if settled else mesh_findings_in_steps(model)
     yield None
     explained = [explained_endpoints(model, one) for one in mesh]
@@ -234,7 +252,8 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
         results.append(one.replace(cells=frozenset(cells)) if cells else one)
     yield None
     facts = yield from _checked(Domain.LINKS, model)
-    inspected = (yield from latest_preflight_in_steps(model)).findings
+    preflight_now = yield from latest_preflight_in_steps(model)
+    inspected = preflight_now.findings
     # Rules about addresses are among the results.
     facts += [one for one in inspected if one.severity is not Severity.NOTE and one.rule.domain is not Domain.MESH]
     yield None
@@ -244,12 +263,11 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
     if model.past is not None:
         # Parts of other nodes, and versions, which are of no node, are of no concern here.
         findings += [one for one in model.past.findings if one.nodes and {*one.nodes} <= model.nodes.keys()]
-    # A GPU in use is left out of a sweep; it matters where it explains something.
-    findings += [
-        one for one in left if one.rule.domain is not Domain.NODES and not isinstance(one.rule, link_rules.GpuInUse)
-    ]
+    # A GPU in use is left out of a sweep; it and counters of any name matter where they explain something.
+    only_facts = (link_rules.GpuInUse, lone_counters.LoneCounters)
+    findings += [one for one in left if one.rule.domain is not Domain.NODES and not isinstance(one.rule, only_facts)]
     for at, one in enumerate(findings):
-        findings[at] = confirmed(model, one)
+        findings[at] = _with_differences(preflight_now.table, confirmed(model, one))
         yield None
     if not (settled and runs_tests(model)):
         findings = yield from priced(model, findings)

@@ -79,6 +79,7 @@ class ExperimentSpec(NamedTuple):
     paths: frozenset[Path] = frozenset()  #: Paths that count as success; none: any.
     needless: frozenset[Path] = frozenset()  #: Paths of pairs that it would not change.
     collective: str = ""  #: Collective over the groups of the finding that it runs in place of pairs, or "".
+    fresh: bool = False  #: Whether rank hosts start again for it, those of the pairs only: there are no controls.
 
 
 def _fixed(**env: str) -> Env:
@@ -159,6 +160,14 @@ EXPERIMENTS: dict[ExperimentKind, ExperimentSpec] = {
         _fixed(),
         Outcome("so only other traffic, or chance, makes it look bad", _CONTENTION, _ANY - _CONTENTION),
         Outcome("so other traffic is not the reason", _ANY - _CONTENTION, _CONTENTION),
+    ),
+    ExperimentKind.FRESH: ExperimentSpec(
+        "on fresh rank hosts",
+        _fixed(),
+        Outcome("so it comes and goes: it was wrong all the same"),
+        Outcome("so nothing that earlier tests left behind is the reason", _ANY),
+        dead=True,
+        fresh=True,
     ),
     # The meaning of results follows from the components that carry the pairs.
     ExperimentKind.PARTNERS: ExperimentSpec("with other partners", _fixed(), Outcome(""), Outcome("")),
@@ -288,10 +297,11 @@ def planned(model: Model, finding: Finding) -> list[Experiment]:
                 trial=kind.value,
                 env=env,
                 pairs=[] if groups else pairs,
-                controls=[] if groups else _controls(model, finding, sample[0], pairs),
+                controls=[] if groups or spec.fresh else _controls(model, finding, sample[0], pairs),
                 groups=[(one.src, one.dst) for one in groups],
                 collective=spec.collective if groups else "",
                 problem=_NEEDS_NCCL if env and not nccl else "",
+                fresh=spec.fresh,
             )
         )
     return experiments
@@ -534,7 +544,9 @@ def _result_text(tried: Tried, pairs: Sequence[Pair], how: str, *, passed: bool,
     found, spec = tried.results[pairs[0]], EXPERIMENTS[ExperimentKind(tried.event.trial)]
     verbs = ("passes", "pass") if passed else ("fails", "fail")
     detail = ""
-    if found.verdict.bad:
+    if found.verdict is Verdict.WRONG and spec.fresh:
+        verbs = ("is wrong again", "are wrong again")
+    elif found.verdict.bad:
         # Without other variables, it is the error of the finding.
         detail = f" ({one_line(found.error, 120)})" if found.error and tried.event.env else ""
     else:

@@ -108,6 +108,7 @@ class ExperimentKind(StrEnum):
     """Experiment that separates a finding from its rivals; `fabtui.diagnosis.experiment` declares how it is run."""
 
     ALONE = "alone"
+    FRESH = "fresh-rank-hosts"
     PARTNERS = "other-partners"
     SOCKET = "sockets"
     OTHER_HCA = "other-hca"

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Severity, Steps, Subject
+from fabtui.model.endpoints import node_of
 from fabtui.model.session_model import Model
 
 #: Share of the cells of the smaller of two findings from which both are about the same.
@@ -27,9 +28,13 @@ _CONSEQUENCES = frozenset({"FT034"})
 #: Rules about devices of a node whose findings are parts of those of a rule that compares nodes.
 _PARTS = {"FT123": "FT124"}
 #: Rules about connections that never pass: all else that these pairs show follows from it.
-CONNECTIONS = frozenset({"FT206", "FT209", "FT210"})
+CONNECTIONS = frozenset({"FT206", "FT209", "FT210", "FT212"})
 #: Rules about addresses and routes of nodes: no other cause is as likely.
 _FACTS = frozenset({"FT230", "FT231", "FT232", "FT233", "FT234", "FT236", "FT237", "FT238"})
+#: Rules about counters: what a node counts may be caused by any part of it.
+_COUNTERS = frozenset({"FT160", "FT161", "FT162", "FT163", "FT164"})
+#: The rule about packets that are sent again: all tests that fail cause them.
+_REPEATED = "FT162"
 #: Subjects from which the pairs of a finding do not follow.
 _VAGUE = (Kind.FABRIC, Kind.PAIRS)
 
@@ -43,7 +48,7 @@ def joined(
     """
     findings: list[Finding] = []
     for one in results:
-        if one.rule.id in CONNECTIONS and one.facts.get("protocols") != "UDP":
+        if (one.rule.id in CONNECTIONS and one.facts.get("protocols") != "UDP") or one.facts.get("equal_paths"):
             findings = [*_without_consequences(findings, one), one]
             continue
         at = _of_same_cells(findings, one)
@@ -57,6 +62,12 @@ def joined(
     # What is about several devices first: what is about one of them alone is a part of it.
     for fact in sorted(facts, key=lambda one: (one.rule.id not in _PARTS.values(), -len(_devices_of(one)))):
         at = next((at for at, one in enumerate(findings) if _explains(model, fact, one)), None)
+        if at is None and fact.rule.id == _REPEATED:
+            at = next((at for at, one in enumerate(findings) if _fails_with(one, fact.nodes[0])), None)
+            if at is not None:
+                # It follows from what fails, and decides nothing.
+                findings[at] = _with_fact(findings[at], fact.replace(severity=Severity.NOTE))
+                continue
         if at is None:
             at = next((at for at, one in enumerate(left) if _same_device(fact, one)), None)
             if at is None:
@@ -183,13 +194,18 @@ def _with_fact(one: Finding, fact: Finding) -> Finding:
     """Return a finding with a fact about what it blames; a fact about a rival decides between the two."""
     about = set(fact.about or (fact.subject,))
     subject, rivals, confidence = one.subject, one.rivals, one.confidence
-    if subject not in about and (named := next((rival for rival in rivals if rival in about), None)) is not None:
+    if (
+        subject not in about
+        and fact.severity is not Severity.NOTE
+        and (named := next((rival for rival in rivals if rival in about), None)) is not None
+    ):
         rivals = (subject, *(rival for rival in rivals if rival != named))
         subject, confidence = named, None
     facts = {**one.facts, "known": (*one.facts.get("known", ()), fact)}
     # How to leave out an interface is not a remedy for its fault.
     first = () if one.rule.id in _REPORTED and fact.rule.domain is Domain.NODES else fact.next
-    commands = tuple(dict.fromkeys((*first, *one.next)))[:_MOST_COMMANDS]
+    steps = (*one.next, *first) if fact.severity is Severity.NOTE else (*first, *one.next)
+    commands = tuple(dict.fromkeys(steps))[:_MOST_COMMANDS]
     return one.replace(facts=facts, next=commands, blames=subject, rivals=rivals, confidence=confidence)
 
 
@@ -200,7 +216,17 @@ def _explains(model: Model, fact: Finding, one: Finding) -> bool:
     if not (one.cells or one.measurements or one.rivals) and one.rule.id not in _CONSEQUENCES:
         return one.rule.id in _REPORTED and _same_device(fact, one)
     suspects = {one.subject, *one.rivals}
+    if fact.rule.id in _COUNTERS and fact.nodes[0] in {suspect.node for suspect in suspects}:
+        return True
     return any(_touches(model, subject, suspects) for subject in fact.about or (fact.subject,))
+
+
+def _fails_with(one: Finding, node: str) -> bool:
+    """Return True if tests with a node are bad because of what a finding names: the node repeats what is lost."""
+    ends = {node_of(end) for pair in one.cells for end in pair}
+    return one.severity is Severity.BAD and (
+        node in ends or any(node in (path.src, path.dst) for _, path in one.measurements)
+    )
 
 
 def _touches(model: Model, subject: Subject, suspects: Iterable[Subject]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,16 +20,10 @@ class NodeGroups(NamedTuple):
 
     groups: tuple[tuple[str, ...], ...]  #: Nodes of each group; if one direction fails, the group that sends first.
     one_way: bool  #: Whether nothing fails in the opposite direction, which was tested.
-
-    def are_apart(self, one: str, other: str) -> bool:
-        """Return True if two nodes belong to different groups."""
-        found = [at for at, group in enumerate(self.groups) for node in (one, other) if node in group]
-        return len(found) == 2 and found[0] != found[1]
+    partly: bool = False  #: Whether only some of what is between the groups fails.
 
 
-def node_groups(
-    nodes: Sequence[str], passes: Iterable[tuple[str, str]], fails: Iterable[tuple[str, str]]
-) -> NodeGroups | None:
+def groups_of(nodes: Sequence[str], passes: Flags, fails: Flags) -> NodeGroups | None:
     """Return the groups of nodes between which traffic fails, or None if the failing pairs have another pattern.
 
     Pairs within a group pass, except a few that another fault may have; at least 80 % of the tested ones between groups
@@ -37,19 +31,9 @@ def node_groups(
 
     Args:
         nodes: The nodes, in the order of the result.
-        passes: Ordered pairs of nodes between which something passes.
-        fails: Ordered pairs of nodes between which something fails; these count even if something else passes.
+        passes: Between which nodes something passes; sources are rows, destinations columns.
+        fails: Between which nodes something fails; these count even if something else passes.
     """
-    place = {node: at for at, node in enumerate(nodes)}
-    works, broken = (np.zeros((len(nodes), len(nodes)), dtype=bool) for _ in range(2))
-    for flags, pairs in ((works, passes), (broken, fails)):
-        for one, other in pairs:
-            flags[place[one], place[other]] = True
-    return groups_of(nodes, works, broken)
-
-
-def groups_of(nodes: Sequence[str], passes: Flags, fails: Flags) -> NodeGroups | None:
-    """Return what `node_groups` does, from matrices over the nodes: sources are rows, destinations columns."""
     bad: Flags = fails | fails.T
     good: Flags = (passes | passes.T) & ~bad
     involved: Flags = np.logical_or.reduce(bad, axis=1)
@@ -64,6 +48,20 @@ def groups_of(nodes: Sequence[str], passes: Flags, fails: Flags) -> NodeGroups |
             one_way = sends is not receives and bool((passes & (back if sends else there)).any())
             return NodeGroups(tuple(groups if sends else groups[::-1]), one_way)
     return None
+
+
+def sides_of(nodes: Sequence[str], passes: Flags, fails: Flags) -> NodeGroups | None:
+    """Return two groups of nodes between which all that fails is, while some passes there too; None without such.
+
+    One of several equal paths between the groups fails then: what takes it is chosen by addresses and ports.
+    """
+    bad: Flags = fails | fails.T
+    members = _sides(bad, np.logical_or.reduce(bad, axis=1))
+    good = (passes | passes.T) & ~bad
+    if not members or any(np.count_nonzero(group) < _FEWEST or not good[group][:, group].any() for group in members):
+        return None
+    first, second = (tuple(nodes[at] for at in np.flatnonzero(group).tolist()) for group in members)
+    return NodeGroups((first, second), False, True)
 
 
 def _is_cut(members: list[Flags], bad: Flags, good: Flags) -> bool:

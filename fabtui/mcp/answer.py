@@ -43,11 +43,7 @@ NOTE = (
 )
 #: Number of findings whose commands an answer has.
 _MOST_FINDINGS = 10
-#: Usual sources of evidence about a running job; few jobs run with the Inspector.
-_SOURCES = tuple(name for fact, name in SOURCE_OF_FACT.items() if fact != "inspector")
-#: Tests that a session runs by default.
-_TESTS = (*probes_in("mesh", "load"), *TESTS)
-#: JSON Schema of all answers; ``data`` is what the command writes as JSON, bounded.
+#: JSON types of the members of all answers; ``data`` is what the command writes as JSON, bounded.
 _TYPES: dict[str, str | list[str]] = {
     **{"tool": "string", "answer": "string", "exit": ["integer", "null"], "examined": "array", "not_examined": "array"},
     **{"recording": ["string", "null"], "next": "array", "left_out": "object", "untrusted": "array", "note": "string"},
@@ -74,13 +70,10 @@ class Answer:
     next: Sequence[dict[str, Any]] = ()  #: Commands for the person, see `steps_of`.
 
 
-def steps_of(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    return [step | {"finding": finding.rule.id} for finding in findings for step in steps_from(finding.next)]
-
-
-def steps_from(commands: Iterable[str]) -> list[dict[str, Any]]:
-    """Return commands that belong to no rule as data; the answer has each command once, with a rule if it has one."""
-    return [{"finding": None, "text": step_text(command), **step_json(command)} for command in commands]
+def steps_of(findings: Iterable[Finding], commands: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Return commands, then what findings suggest, as data; an answer has each once, with a rule if it has one."""
+    own = [*((None, step) for step in commands), *((each.rule.id, step) for each in findings for step in each.next)]
+    return [{"finding": rule, "text": step_text(step), **step_json(step)} for rule, step in own]
 
 
 def as_json(answer: Answer, tool: str) -> dict[str, Any]:
@@ -113,15 +106,11 @@ def text_of(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-class _TooLargeError(Exception):
-    """Texts of a value do not fit."""
-
-
 def _fitted(value: Mapping[str, Any], most_bytes: int, path: str, left: Counter[str]) -> dict[str, Any]:
     """Return a cleaned object of a maximum size as JSON; ``left`` gets the number of what was left out, by path."""
     for most in _TRIED:
         counted = Counter[str]()
-        with contextlib.suppress(_TooLargeError):
+        with contextlib.suppress(OverflowError):
             body: dict[str, Any] = cleaned(_cut(value, path, most, counted, [most_bytes]))
             if len(text_of(body).encode()) <= most_bytes:
                 left.update(counted)
@@ -131,95 +120,88 @@ def _fitted(value: Mapping[str, Any], most_bytes: int, path: str, left: Counter[
 
 
 def _cut(value: Any, path: str, most: int, left: Counter[str], room: list[int]) -> Any:
-    """Return a value with bounded lists and texts; ``room``: number of characters that are left for all texts."""
+    """Return a value with bounded lists and texts; OverflowError if texts have more than ``room`` characters."""
     if isinstance(value, str):
         room[0] -= min(len(value), MOST_TEXT)
         if room[0] < 0:
-            raise _TooLargeError
+            raise OverflowError
         return value if len(value) <= MOST_TEXT else clean(value, MOST_TEXT)
-    if isinstance(value, dict):
-        left[path] += max(0, len(value) - most - _MEMBERS)
-        members = list(value.items())[: most + _MEMBERS]
-        cut = {name: _cut(inner, f"{path}.{name[:60]}".lstrip("."), most, left, room) for name, inner in members}
-        return {_cut(name, path, most, left, room): inner for name, inner in cut.items()}
-    if isinstance(value, (list, tuple)):
-        left[path] += max(0, len(value) - most)
-        return [_cut(item, f"{path}[]", most, left, room) for item in value[:most]]
-    return value
+    if not isinstance(value, (dict, list, tuple)):
+        return value
+    kept = most + _MEMBERS if isinstance(value, dict) else most
+    left[path] += max(0, len(value) - kept)
+    if not isinstance(value, dict):
+        return [_cut(item, f"{path}[]", most, left, room) for item in value[:kept]]
+    return {
+        _cut(name, path, most, left, room): _cut(inner, f"{path}.{name[:60]}".lstrip("."), most, left, room)
+        for name, inner in list(value.items())[:kept]
+    }
 
 
 def session_answer(diagnosis: Diagnosis, recording: Path | None, problems: tuple[str, ...] = ()) -> Answer:
     """Return the answer about a session; ``problems``: why it is not whole, one line each."""
-    job = diagnosis.job
+    seen, unseen = job_coverage(diagnosis.job) if diagnosis.job else ([], [])
     return Answer(
         sentence_of(diagnosis),
         overview_json(diagnosis),
-        examined=[*examined_lines(diagnosis.model), *(seen_lines(job) if job else ())],
-        not_examined=[*problems, *not_examined_lines(diagnosis), *(unseen_lines(job) if job else ())],
-        code=diagnosis.code,
-        recording=recording,
-        next=steps_of(diagnosis.findings[:_MOST_FINDINGS]),
+        [*_examined(diagnosis.model), *seen],
+        [*problems, *_not_examined(diagnosis), *unseen],
+        diagnosis.code,
+        recording,
+        steps_of(diagnosis.findings[:_MOST_FINDINGS]),
     )
 
 
-def examined_lines(model: Model) -> Iterator[str]:
+def _examined(model: Model) -> Iterator[str]:
     """Yield what a session has examined: its nodes, and for each layer the number of pairs by verdict."""
     yield from head_lines(model)
-    records = model.nodes.values()
-    replies = {record.name: record.probe_results.values() for record in records}
+    replies = {record.name: record.probe_results.values() for record in model.nodes.values()}
     inspected = [name for name, values in replies.items() if any(value.keys() != {"error"} for value in values)]
     if inspected:
         yield f"{count(len(inspected), 'node')} inspected: {one_line(fold(inspected), 400)}"
     for layer in model.layers:
         verdicts = Counter(model.verdicts_in(layer))
-        shown = ", ".join(f"{number} {verdict_words(verdict)}" for verdict, number in verdicts.most_common())
-        if shown:
+        if shown := ", ".join(f"{number} {verdict_words(verdict)}" for verdict, number in verdicts.most_common()):
             yield f"{layer}: {count(verdicts.total(), 'pair')}: {shown}"
     yield from mesh_lines(model)
 
 
-def not_examined_lines(diagnosis: Diagnosis) -> list[str]:
+def _not_examined(diagnosis: Diagnosis) -> list[str]:
     model = diagnosis.model
     alike: dict[str, list[str]] = {}
     for nodes, line in diagnosis.preflight.missing:
         alike.setdefault(line.removeprefix(f"{fold(nodes)}: "), []).extend(nodes)
     lines = [*diagnosis.not_examined, *(f"{fold(nodes)}: {why}" for why, nodes in alike.items())]
-    for key, what in (("gpus", "GPU"), ("ib", "RDMA port")):
+    for key, what in () if model.lab else (("gpus", "GPU"), ("ib", "RDMA port")):
         bare = [row.name for row in model.nodes.values() if row.inventory is not None and not row.inventory.get(key)]
-        if bare and model.lab is None:
-            lines.append(f"{fold(bare)}: no {what} was found, so none was examined")
+        lines += [f"{fold(bare)}: no {what} was found, so none was examined"] if bare else []
+    ends, tested = len(model.endpoints), diagnosis.tally.counts.total()
     if model.options.get("looks_only"):
         lines.append("no pair of endpoints and no collective was tested: the session only inspected nodes")
-    else:
-        pairs = len(model.endpoints) * (len(model.endpoints) - 1)
-        tested = diagnosis.tally.counts.total()
-        # What could not be tested has a reason of its own.
-        if (left := pairs - tested - len(model.untested)) > 0 and tested:
-            lines.append(f"{left} of {count(pairs, 'pair')} were not chosen: only some were to be tested")
-        elif not tested and not lines:
-            lines.append("no pair of endpoints was tested")
-        lines += not_asked_lines(model)
-    return [*dict.fromkeys(one_line(line, 600) for line in lines)]
+    elif not tested and not lines:
+        lines.append("no pair of endpoints was tested")
+    # What could not be tested has a reason of its own.
+    elif tested and (left := ends * (ends - 1) - tested - len(model.untested)) > 0:
+        lines.append(f"{left} of {count(ends * (ends - 1), 'pair')} were not chosen: only some were to be tested")
+    return [*dict.fromkeys(one_line(line, 600) for line in [*lines, *not_asked_lines(model)])]
 
 
-def not_asked_lines(model: Model) -> Iterator[str]:
-    """Yield which tests a session was not asked for; a snapshot does not have what was asked for."""
+def not_asked_lines(model: Model) -> list[str]:
+    """Return which tests a session was not asked for; a snapshot does not have what was asked for."""
     probes, layers = model.asked("probes"), model.asked("layers")
-    others = [name for name in _TESTS if probes and name not in probes]
+    others = [name for name in (*probes_in("mesh", "load"), *TESTS) if probes and name not in probes]
     others += [f"layer {name}" for name in PAIR_LAYERS if "p2p" in probes and layers and name not in layers]
-    if others:
-        yield f"not asked for: {', '.join(others)}"
+    return [f"not asked for: {', '.join(others)}"] if others else []
 
 
-def seen_lines(verdict: JobVerdict) -> Iterator[str]:
-    yield from (f"{source.name}: {source.text}" for source in verdict.sources)
-
-
-def unseen_lines(verdict: JobVerdict) -> Iterator[str]:
-    """Yield what the sources cannot see of a running job, and which show nothing."""
-    yield from (f"{source.name}: {source.blind}" for source in verdict.sources if source.blind)
-    if verdict.needs:
-        yield verdict.needs
-    names = {source.name for source in verdict.sources}
-    if silent := [name for name in _SOURCES if name not in names]:
-        yield f"nothing was seen by {', '.join(silent)}"
+def job_coverage(verdict: JobVerdict) -> tuple[list[str], list[str]]:
+    """Return what the sources see of a running job, and what they cannot see, one line each."""
+    sources = {source.name: source for source in verdict.sources}
+    # Few jobs run with the Inspector.
+    silent = [name for fact, name in SOURCE_OF_FACT.items() if fact != "inspector" and name not in sources]
+    blind = [f"{name}: {source.blind}" for name, source in sources.items() if source.blind]
+    none = f"nothing was seen by {', '.join(silent)}" if silent else ""
+    return [f"{name}: {source.text}" for name, source in sources.items()], [
+        *blind,
+        *filter(None, [verdict.needs, none]),
+    ]

@@ -19,8 +19,6 @@ _LEAST = 5.0
 #: Maximum size (bytes) of a file, and of all logs and outputs of a call: those are read in about its time limit, and
 #: the thread that reads them cannot be interrupted.
 MOST_BYTES, MOST_TOGETHER = 256 << 20, 64 << 20
-#: Folders of the kernel, whose files are none.
-_KERNEL = ("/proc", "/sys", "/dev")
 
 
 class Permission:
@@ -56,25 +54,23 @@ class Permission:
         """Take node seconds out of the budget, yield the time (s) of a test, and give back what it did not take."""
         # Two tests of one node at once would measure each other.
         if common := self._tested.intersection(nodes):
-            raise InputError(
-                f"nodes: another call tests {one_line(fold(sorted(common)), 200)} now; "
-                "wait for its answer, or leave these nodes out"
-            )
-        time_given = min(seconds, self.left / max(1, len(nodes)))
-        if time_given < _LEAST:
+            names = one_line(fold(sorted(common)), 200)
+            raise InputError(f"nodes: another call tests {names} now; wait for its answer, or leave these nodes out")
+        seconds = min(seconds, self.left / max(1, len(nodes)))
+        if seconds < _LEAST:
             held = ", the rest is held by tests that still run" if self._tested else ""
             raise InputError(
                 f"the budget of tests is spent: {self.left:.0f} node seconds are left (--budget){held}, "
                 f"and a test of {count(len(nodes), 'node')} takes {_LEAST * len(nodes):.0f} at least"
             )
-        self.left -= len(nodes) * time_given
+        self.left -= len(nodes) * seconds
         self._tested.update(nodes)
         began = time.monotonic()
         try:
-            yield time_given
+            yield seconds
         finally:
             self._tested.difference_update(nodes)
-            self.left += len(nodes) * max(0.0, time_given - (time.monotonic() - began))
+            self.left += len(nodes) * max(0.0, seconds - (time.monotonic() - began))
 
 
 def checked_file(text: str, where: str, recordings: Path | None = None) -> Path:
@@ -88,9 +84,9 @@ def checked_file(text: str, where: str, recordings: Path | None = None) -> Path:
         path = Path(os.path.realpath(user_path(text)))
         status = path.stat()
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{where}: cannot read {name}: {reason}") from None
-    _check_place(path, name, where, recordings)
+        raise InputError(f"{where}: cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
+    own = recordings and Path(os.path.realpath(recordings))
+    _check_shown(path.relative_to(own) if own and path.is_relative_to(own) else path, name, where)
     if not stat.S_ISREG(status.st_mode):
         raise InputError(f"{where}: {name} is not a regular file; name files one by one")
     if status.st_size > MOST_BYTES:
@@ -110,16 +106,14 @@ def check_logs(patterns: Iterable[str], where: str) -> None:
     """Raise `InputError` for patterns of logs that name hidden files; what they match is checked when it is opened."""
     for text in patterns:
         name = one_line(text, 200)
-        _check_place(Path(*(part for part in Path(text).parts if part not in (".", ".."))), name, where, None)
+        _check_shown(Path(*(part for part in Path(text).parts if part not in (".", ".."))), name, where)
         with contextlib.suppress(OSError, ValueError):
-            _check_place(Path(os.path.realpath(user_path(text))), name, where, None)
+            _check_shown(Path(os.path.realpath(user_path(text))), name, where)
 
 
-def _check_place(path: Path, name: str, where: str, recordings: Path | None) -> None:
-    """Raise `InputError` if a file without links is hidden, or one of the kernel."""
-    own = None if recordings is None else Path(os.path.realpath(recordings))
-    parts = path.relative_to(own).parts if own is not None and path.is_relative_to(own) else path.parts
-    if any(part.startswith(".") for part in parts):
+def _check_shown(path: Path, name: str, where: str) -> None:
+    """Raise `InputError` if a file without links is hidden, or one of the kernel, whose files are none."""
+    if any(part.startswith(".") for part in path.parts):
         raise InputError(f"{where}: {name} is hidden, or in a hidden folder: not read for assistants")
-    if any(path.is_relative_to(folder) for folder in _KERNEL):
+    if path.parts[:2] in (("/", "proc"), ("/", "sys"), ("/", "dev")):
         raise InputError(f"{where}: {name} is not a regular file; name files one by one")

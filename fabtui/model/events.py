@@ -196,6 +196,7 @@ class Experiment(Event, tag="experiment"):
     groups: Sequence[Pair] = ()
     collective: str = ""  #: That collective; "" without groups.
     problem: str = ""  #: Why it could not be run, or "".
+    fresh: bool = False  #: Whether the rank hosts of its pairs start again for it.
 
     @property
     def arm(self) -> str:
@@ -244,6 +245,16 @@ class CounterDeltas(Event, tag="counters"):
     since: EpochSeconds
     until: EpochSeconds
     deltas: JsonObject
+
+
+class NodeGrowth(Event, tag="growth"):
+    """Growth of all counters of a node during a phase of the session (`fabtui.model.growth_log`)."""
+
+    node: str
+    phase: str  #: Name of the phase that has ended.
+    seconds: float  #: Time between the two readings.
+    grew: JsonObject  #: By how much, by the name of the counter; those that did not grow are left out.
+    fell: list[str] = []  #: Counters that fell: no counters, but gauges.
 
 
 class JobEvidence(Event, tag="job"):
@@ -328,7 +339,7 @@ def _is_counts(value: Any) -> bool:
 _EXTRA: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("algorithm", "came_from", "error_kind", "last_hop"), lambda value: isinstance(value, str)),
     **dict.fromkeys(("loss", "rtt_min", "rtt_max", "payload", "path_mtu", "passes"), _is_number),
-    **dict.fromkeys(("no_room", "retransmits", "both_ways"), _is_number),
+    **dict.fromkeys(("no_room", "retransmits", "both_ways", "errno"), _is_number),
     # Bytes of a collective, or numbers of datagrams by their size.
     **dict.fromkeys(("sent", "arrived"), lambda value: _is_number(value) or _is_counts(value)),
     **dict.fromkeys(("algbw", "seconds", "fastest", "wrong", "ranks"), _is_number),

@@ -4,7 +4,7 @@ The value of a source is a JSON object from a node, of which nothing is trusted:
 
 - ``activity``: the value of the probe ``activity``, read into a `JobSample`.
 - ``ras``: the value of the probe ``ras`` with ``text``, the latest answer, JSON or text.
-- ``stacks``, ``kernel``: the value of the probes ``stacks`` and ``evidence``.
+- ``stacks``, ``kernel``, ``network``: the value of the probes ``stacks``, ``evidence`` and ``job-network``.
 - ``log``, of all logs together, with the node "": ``iteration``; ``interval``, the usual time (s) between iterations.
   ``late`` and ``quiet`` are the times (s) since the last iteration and output. ``timeout`` is the line of PyTorch's
   watchdog.
@@ -45,6 +45,7 @@ class JobSource(StrEnum):
     LOG = "log"
     INSPECTOR = "inspector"
     KERNEL = "kernel"
+    NETWORK = "network"
 
 
 class JobReading(NamedTuple):

@@ -18,8 +18,8 @@ _RANGE = 50.0
 _NVLINK, _SHARE = 1e6, 0.01
 #: Least largest rate (bytes/s) of the NICs of a node whose traffic counts.
 _NIC = 50e6
-#: Shares of a processor: of a rank without a GPU that works, and of one that works on the processor alone.
-_CPU, BUSY = 0.03, 0.3
+#: Share of a processor of a rank that works on it alone.
+BUSY = 0.3
 #: Bytes per second of files that show a checkpoint, or data that is loaded.
 _FILES = 1 << 20
 #: Maximum number of processes that are followed.
@@ -123,7 +123,8 @@ class RankTrack:
             self._was_stopped = True
         else:
             self.stopped = None
-        if any(gpu.works for gpu in mine) or nic or (not mine and ((share or 0.0) >= _CPU or sent)):
+        # Processor time alone does not show progress: an endless loop takes it, too.
+        if any(gpu.works for gpu in mine) or nic or (not mine and sent):
             self.active = sample.time
         if (self.file_rate or 0.0) >= _FILES and before is not None:
             if self.filed is None or sample.time - self.filed > _PAUSE:

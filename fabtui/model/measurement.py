@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from operator import attrgetter
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta
 
@@ -117,6 +117,14 @@ def wrong_amount(error: str | None, size: int | None) -> str:
     return amount if whole is None else f"{amount} of {bytes_text(whole)}"
 
 
+class Reduced(NamedTuple):
+    """A message that was smaller than requested, because its path is so slow."""
+
+    bytes: int  #: Its size.
+    asked: int  #: The requested size.
+    seconds: float  #: Time that a message of the requested size would take at its rate.
+
+
 # A frozen class takes three times as long to make an object.
 @dataclass(slots=True, repr=False, eq=False)
 class Measurement:
@@ -155,6 +163,15 @@ class Measurement:
     def asked_bytes(self) -> int | None:
         """Requested message size; a slow path may have been tested with less."""
         return (self.extra or {}).get("asked_bytes", self.bytes)
+
+    @property
+    def reduced(self) -> Reduced | None:
+        """Return how much less than requested was sent; None if all of it was, nothing arrived, or the lab chose it."""
+        asked, size = self.asked_bytes, self.bytes
+        if self.made or self.unit != "GB/s" or not self.value or not asked or not size or size >= asked:
+            return None
+        each = (self.extra or {}).get("seconds") or size / self.value / 1e9
+        return Reduced(size, asked, asked / size * each)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object, without what is None."""

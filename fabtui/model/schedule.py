@@ -23,6 +23,14 @@ SAMPLES = 2
 MAX_SUSPECTS = 64
 #: Maximum number of retests of a slow pair; only pairs that stay slow are slow.
 SLOW_ROUNDS = 2
+#: Ratio up to which two values of a slow direction agree, and share of the limit below which both leave no doubt.
+AGREE, NO_DOUBT = 1.25, 0.5
+
+
+def is_settled(values: Sequence[float | None], limit: float | None) -> bool:
+    """Return True if a slow direction needs no further test: its last two values agree, far below the limit."""
+    known = [value for value in values[-2:] if value]
+    return limit is not None and len(known) == 2 and max(known) <= min(AGREE * min(known), NO_DOUBT * limit)
 
 
 class PairArray(Sequence[Pair]):

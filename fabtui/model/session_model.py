@@ -18,6 +18,7 @@ from fabtui.model.events import (
     InventoryUpdate,
     LogEntry,
     Measured,
+    NodeGrowth,
     NodeState,
     NodeUpdate,
     PairsStarted,
@@ -33,6 +34,8 @@ from fabtui.model.events import (
 )
 from fabtui.model.facts.leaf_switches import LEAF_PROBES, data_rate, leaf_of, walked_leaves
 from fabtui.model.facts.nvlink_domains import DOMAIN_PROBE, domain_of
+from fabtui.model.facts.states import PROBE as STATE
+from fabtui.model.growth_log import GrowthLog
 from fabtui.model.job_evidence import JobEvidenceLog
 from fabtui.model.layers import Layer, Per, health_layers
 from fabtui.model.measurement import Measurement, Verdict, worst
@@ -125,6 +128,7 @@ class Model:
         self.turns = VerdictChanges()  #: Changes of the verdicts of pairs.
         self._changed: set[tuple[int, int]] | None = None
         self.counters = CounterLog()  #: Counter deltas of nodes.
+        self.growth = GrowthLog()  #: Growth of all counters of nodes, by phase.
         self.job = JobEvidenceLog()  #: Evidence about a running job on the nodes.
         self._on_job = self.job.take
         self._on_experiment = self.experiments.add
@@ -225,6 +229,9 @@ class Model:
         record.probe_results[event.probe] = kept
         if value is not None:
             record.first_probe_results.setdefault(event.probe, value)
+            if event.probe == STATE and "facts" in value:
+                # Other nodes refer to it from now on.
+                record.first_probe_results[STATE] = value
         if event.probe in LEAF_PROBES:
             # One node scans the fabric for all of them.
             whole = isinstance(kept.get("fabric"), dict)
@@ -294,6 +301,8 @@ class Model:
         self._change_all(self.running)
         self.running.clear()
         self.counters.phase(self.phase.name, self.phase.since)
+        if event.name == "look":
+            self.growth.phases.clear()
         self.exit_code = None
 
     def _on_ranks(self, _: RanksReady) -> None:
@@ -314,6 +323,10 @@ class Model:
 
     def _on_counters(self, event: CounterDeltas) -> None:
         self.counters.take(event.node, event.since, event.until, event.deltas)
+
+    def _on_growth(self, event: NodeGrowth) -> None:
+        latest = event.phase == _WATCH
+        self.growth.take(event.node, event.phase, event.seconds, event.grew, event.fell, latest=latest)
 
     def _take(self, measurement: Measurement) -> None:
         layer = measurement.layer

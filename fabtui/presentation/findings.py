@@ -16,7 +16,7 @@ from fabtui.history.components import PartKind, date_of
 from fabtui.model.measurement import Verdict
 from fabtui.model.records import Recurrence
 from fabtui.nodeset import count, fold
-from fabtui.presentation.numbers import percent_text, share_text, size_text, spoken_texts, value_text
+from fabtui.presentation.numbers import percent_text, reduced_text, share_text, size_text, spoken_texts, value_text
 from fabtui.presentation.wording import verdict_words
 from fabtui.sanitize import one_line
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fabtui.diagnosis.experiment import ConfirmationFact
     from fabtui.diagnosis.knowledge.error_catalogue import ErrorFact
     from fabtui.diagnosis.mesh.mesh import ScopeFact
-    from fabtui.diagnosis.pairs.pair_context import InWorldFact
+    from fabtui.diagnosis.pairs.pair_context import InWorldFact, SlowestFact
     from fabtui.diagnosis.price import Gain, PriceFact
 
 _LONGEST = 300
@@ -302,6 +302,10 @@ def _change(before: float, gain: Gain) -> str:
     return f"{first} -> {second} ({'no change' if abs(percent) < 0.5 else f'{percent:+.0f} %'})"
 
 
+def _slowest(one: SlowestFact) -> str:
+    return share_text(one.value, one.median, one.unit) + (f" ({reduced_text(one.reduced)})" if one.reduced else "")
+
+
 _COMMON: dict[str, Callable[[Any], list[str]]] = {
     "known": _related,
     "bad_of_tested": lambda counts: (
@@ -310,8 +314,8 @@ _COMMON: dict[str, Callable[[Any], list[str]]] = {
     # The conclusion first: where room is short, it is the only line.
     "retest": _retest,
     "error": _error,
-    "slowest": lambda one: [f"{one.source} > {one.destination}: {share_text(one.value, one.median, one.unit)}"],
-    "of_usual": lambda one: [share_text(one.value, one.median, one.unit)],
+    "slowest": lambda one: [f"{one.source} > {one.destination}: {_slowest(one)}"],
+    "of_usual": lambda one: [_slowest(one)],
     "in_world": _in_world,
     "price": _price_lines,
     "meaning": lambda text: [f"means: {text}"],
@@ -320,6 +324,7 @@ _COMMON: dict[str, Callable[[Any], list[str]]] = {
     "made_by_lab": lambda made: ["deliberate lab fault"] if made else [],
     "by_node": lambda rows: [f"{fold(nodes)}: {text}" for nodes, text in rows],
     "related": _related,
+    "differs": list,
 }
 
 
@@ -392,6 +397,12 @@ def _location(scope: ScopeFact) -> str:
     return _where(scope) if scope.kind in (ComponentKind.ACROSS, ComponentKind.SPLIT) else f"between {_where(scope)}"
 
 
+def _senders(scope: ScopeFact) -> str:
+    if scope.kind is ComponentKind.ADDRESS:
+        return f"any node to {scope.interface}"
+    return "any node" if scope.kind is ComponentKind.NODE else f"{scope.nodes[0]}{_where(scope)}"
+
+
 def _unreachable(scope: ScopeFact) -> str:
     where, direction = _where(scope), scope.direction
     if scope.kind in (ComponentKind.NODE, ComponentKind.ADDRESS):
@@ -425,6 +436,7 @@ _SPECS: dict[str, Callable[[Any], str]] = {
     "one_way": lambda direction: _ONE_WAY[direction],
     "percent": percent_text,
     "value": value_text,
+    "reduced": reduced_text,
     "devices": _some,
     "rails": _rails_between,
     "arrow": lambda route: f"{route.source} {'-' if route.both else '>'} {route.destination}",
@@ -433,7 +445,8 @@ _SPECS: dict[str, Callable[[Any], str]] = {
     "lines": "\n".join,
     "subject": _subject,
     "between": _location,
-    "senders": lambda scope: "any node" if scope.kind is ComponentKind.NODE else f"{scope.nodes[0]}{_where(scope)}",
+    "where": _where,
+    "senders": _senders,
     "unreachable": _unreachable,
     "usual_cause": _usual_cause,
 }

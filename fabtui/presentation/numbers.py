@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fabtui.model.measurement import Reduced
+
 #: Value (in the unit) below which a smaller unit reads better; that unit and how many of it make one of the larger.
 _SMALL = 0.0995
 _SMALLER = {"GB/s": ("MB/s", 1000.0), "MB/s": ("kB/s", 1000.0)}
@@ -78,6 +80,15 @@ def scales_text(lowest: float | None, unit: str) -> str:
 def share_text(value: float, usual: float, unit: str) -> str:
     """Return a value with its share of the usual one: ``1.96 GB/s, 0.5 % of the usual 360 GB/s``."""
     return f"{spoken_text(value, unit)}, {percent_text(value / usual)} of the usual {spoken_text(usual, unit)}"
+
+
+def reduced_text(one: Reduced) -> str:
+    """Return the size of a message, and the time of one as requested: ``1 MiB; 256 MiB would take 43 s``."""
+    number, unit = one.seconds, "s"
+    for name in ("min", "h"):
+        if number >= 99.5:
+            number, unit = number / 60, name
+    return f"{size_text(one.bytes)}; {size_text(one.asked)} would take {number:.2g} {unit}"
 
 
 def short_number(value: float, width: int) -> str:

@@ -91,7 +91,7 @@ def short_lines(found: Preflight, width: int, most: int, glyphs: Glyphs) -> list
 
 
 def chosen_facts(table: FactTable, everything: bool) -> list[Fact]:
-    odd = {one.fact.name for one in table.odd}
+    odd = {one.fact.name for one in table.odd if everything or not one.fact.quiet}
     rest = [fact for fact in table.facts if fact.name not in odd and (everything or fact.main)]
     return [fact for fact in table.facts if fact.name in odd] + rest
 

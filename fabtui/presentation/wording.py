@@ -13,8 +13,9 @@ from fabtui.model.events import NodeState
 from fabtui.model.facts.link_limits import LEAST_BYTES, limit_of
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.presentation.cell_levels import Glyphs, style_of
-from fabtui.presentation.numbers import percent_text, spoken, spoken_text, value_text
+from fabtui.presentation.numbers import percent_text, reduced_text, spoken, spoken_text, value_text
 from fabtui.sanitize import one_line
+from fabtui_node.parsers.lines import bytes_text
 
 if TYPE_CHECKING:
     from fabtui.model.session_model import Model
@@ -98,6 +99,12 @@ def about_text(seconds: float) -> str:
 
 def measured_text(measurement: Measurement) -> str:
     return "-" if measurement.value is None else spoken_text(measurement.value, measurement.unit)
+
+
+def message_text(measurement: Measurement) -> str:
+    """Return the size of a message, and where it is smaller than requested how long that would take."""
+    reduced = measurement.reduced
+    return bytes_text(measurement.bytes) if reduced is None else reduced_text(reduced)
 
 
 def usual_share_text(model: Model, measurement: Measurement) -> str:

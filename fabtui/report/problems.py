@@ -18,7 +18,7 @@ from fabtui.model.measurement import SEVERITY, Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import UNICODE
 from fabtui.presentation.findings import FindingText, finding_text
-from fabtui.presentation.numbers import percent_text, share_text, size_text, spoken_text, value_text
+from fabtui.presentation.numbers import percent_text, reduced_text, share_text, size_text, spoken_text, value_text
 from fabtui.presentation.preflight_lines import nodes_text
 from fabtui.presentation.wording import limit_text
 from fabtui.report.document import Block, Entry, Items, Panel
@@ -148,7 +148,7 @@ def _bad_line(model: Model, group: list[Measurement], notes: PortNotes, *, swept
     if m.value is not None:
         usual = model.usual(m)
         about.append(share_text(m.value, usual, m.unit) if usual else spoken_text(m.value, m.unit))
-        about += filter(None, [limit_text(model, m)])
+        about += filter(None, [limit_text(model, m), m.reduced and reduced_text(m.reduced)])
     if m.error:
         about.append(one_line(m.error, 300))
     if (meaning := meaning_of_measurement(m)) is not None:

@@ -1,4 +1,4 @@
-"""Counter sampling of all nodes while pairs are tested, without delaying the tests."""
+"""Counter sampling of all nodes while pairs are tested, and at the borders of phases, without delaying the tests."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from collections.abc import Coroutine, Iterable, Iterator
 from typing import Any
 
 from fabtui.model.counter_log import counts_anything, deltas
-from fabtui.model.events import CounterDeltas
-from fabtui.model.facts.node_view import dicts
+from fabtui.model.events import CounterDeltas, NodeGrowth
+from fabtui.model.facts.node_view import dicts, number
+from fabtui.model.growth_log import cleaned, counter_names
 from fabtui.session.measure.measurement_context import MeasurementContext
 from fabtui.session.node_client import NodeClient, ProbeFailed
 
@@ -22,6 +23,8 @@ NODES_PER_SECOND = 32.0
 DEADLINE = 3.0
 #: Minimum interval (s) between two samples of a node, also between short tests.
 MIN_INTERVAL = 0.1
+#: Maximum number of nodes whose counters are read at once at the border of a phase.
+MOST_AT_ONCE = 32
 #: Maximum number of failed samples in a row; after that the node is no longer sampled.
 MAX_FAILURES = 3
 
@@ -39,6 +42,7 @@ class CounterSampler:
         self._again: set[str] = set()
         self._silent: set[str] = set()
         self._failures: dict[str, int] = {}
+        self._border: asyncio.Task[None] | None = None
 
     @contextlib.contextmanager
     def sampling(self) -> Iterator[None]:
@@ -53,19 +57,48 @@ class CounterSampler:
             self._depth -= 1
             if self._depth == 0 and self._ticker is not None:
                 self._ticker.cancel()
-                self.sample(self._context.hosts)
+                self.sample(self._context.clients)
 
     def sample(self, nodes: Iterable[str]) -> None:
         """Start samples of nodes in the background, at the start and end of a test that runs alone."""
         for node in nodes:
-            host = self._context.hosts.get(node)
-            if host is None or host.client.lost is not None or node in self._silent:
+            client = self._context.clients.get(node)
+            if client is None or client.lost is not None or node in self._silent:
                 continue
             if node in self._reading:
                 self._again.add(node)
             else:
                 self._reading.add(node)
-                self._go(self._read(node, host.client))
+                self._go(self._read(node, client))
+
+    def border(self, phase: str = "") -> None:
+        """Read all counters of all nodes in the background: how much they grew in a phase that has ended.
+
+        Without a name, a phase begins that is of interest; what was before is not.
+        """
+        # The nodes of a lab of a session are this machine, with one set of counters.
+        if self._context.pump.model.lab is None:
+            self._border = self._go(self._read_all(phase, self._border))
+
+    async def _read_all(self, phase: str, previous: asyncio.Task[None] | None) -> None:
+        if previous is not None:
+            await asyncio.wait([previous])
+        few = asyncio.Semaphore(MOST_AT_ONCE)
+
+        async def read(node: str, client: NodeClient) -> None:
+            async with few:
+                with contextlib.suppress(ProbeFailed):
+                    value = await client.probe("growth", {}, DEADLINE)
+                    grew, seconds = cleaned(value.get("grew")), number(value.get("seconds"))
+                    if phase and grew and seconds:
+                        fell = counter_names(value.get("fell"))
+                        event = NodeGrowth(node=node, phase=phase, seconds=seconds, grew=grew, fell=fell)
+                        self._context.pump.emit(event)
+
+        async with asyncio.TaskGroup() as group:
+            for node, client in self._context.clients.items():
+                if client.lost is None:
+                    group.create_task(read(node, client))
 
     async def settle(self, seconds: float) -> None:
         """Wait for running samples, for a maximum number of seconds."""
@@ -85,8 +118,8 @@ class CounterSampler:
 
     async def _tick(self) -> None:
         while True:
-            self.sample(self._context.hosts)
-            await asyncio.sleep(max(PERIOD, len(self._context.hosts) / NODES_PER_SECOND))
+            self.sample(self._context.clients)
+            await asyncio.sleep(max(PERIOD, len(self._context.clients) / NODES_PER_SECOND))
             await self._context.go.wait()
 
     async def _read(self, node: str, client: NodeClient) -> None:

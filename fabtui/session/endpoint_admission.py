@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,6 +32,7 @@ class Admission:
     busy: dict[int, str] = field(default_factory=dict)
     free: dict[int, int] = field(default_factory=dict)  #: Free memory (bytes) of the GPUs of endpoints, where known.
     reported: frozenset[str] = frozenset()  #: All addresses that the node reported, in their usual form.
+    unaddressed: str = ""  #: Why no endpoint has an address, and what to do; "" if one has.
 
     @property
     def testable(self) -> bool:
@@ -76,6 +78,8 @@ def admit(
         admission = _admit_gpus(node, inventory, first, remote_python)
     else:
         admission = _admit_cpu(node, inventory, first, ranks_per_node, remote_python)
+    if admission.testable and not any(end.address for end in admission.endpoints):
+        admission.unaddressed = _why_unaddressed(node, inventory)
     admission.limits = one_line(limits.explain(inventory.get("limits") or {}, bool(_gpus(inventory))), 400)
     admission.reported = _reported(inventory)
     return admission
@@ -87,6 +91,21 @@ def _reported(inventory: Entry) -> frozenset[str]:
         with contextlib.suppress(ValueError):
             addresses.add(str(ipaddress.ip_address(str(entry.get("address")))))
     return frozenset(addresses)
+
+
+def _why_unaddressed(node: str, inventory: Entry) -> str:
+    """Return why the ranks of a node have no address to be reached at, and what to do."""
+    down = {_text(entry.get("nic")) or "?": entry for entry in dicts(inventory.get("down_addresses"))}
+    if not down:
+        nics = ", ".join(_text(nic.get("name")) or "?" for nic in dicts(inventory.get("nics"))[:6]) or "none"
+        text = f"{node} has no address for its ranks: no interface carries data (it has {nics}); give one an address"
+        return one_line(text, 400)
+    rails = {nic: f"rail {rail} " if is_index(rail := entry.get("rail")) else "" for nic, entry in down.items()}
+    names = ", ".join(f"{rails[nic]}({nic} {_text(entry.get('address')) or '?'})" for nic, entry in down.items())
+    todo = f"ip link set {shlex.quote(next(iter(down)))} up, or check its cable and switch port"
+    return one_line(
+        f"{node} has no address for its ranks: {names} {'is' if len(down) == 1 else 'are'} down; {todo}", 400
+    )
 
 
 def _text(value: Any, limit: int = 80) -> str | None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import itertools
+import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fabtui.model.events import CommandEnd, CommandStart, InventoryUpdate, ProbeResult
 from fabtui.model.facts.node_view import dicts
+from fabtui.model.facts.states import PROBE as STATE
+from fabtui.model.facts.states import Facts, packed, unpacked
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.records import listed
 from fabtui.nodeset import fold
@@ -71,6 +74,10 @@ class ProbeRunner:
         self._pump = pump
         self._clients = clients
         self.own: Mapping[str, OwnProbe] = {}
+        #: Key of the digests of what may be a secret: nodes have the same, and it is kept nowhere else.
+        self._key = secrets.token_hex(16)
+        #: The node whose state the others refer to, and its facts.
+        self._base: tuple[str, Facts] = ("", {})
 
     async def early(self, nodes: Sequence[str]) -> None:
         await self.run(nodes, self._chosen(EARLY))
@@ -182,7 +189,8 @@ class ProbeRunner:
                         group.create_task(self._probe(node, probe, self._names_for(node)))
                         continue
                     args = registry.PROBES[probe].beside_tests if beside_tests else given
-                    group.create_task(self._clock(node) if probe == "clock" else self._probe(node, probe, args))
+                    own = {"clock": self._clock, STATE: self._state}.get(probe)
+                    group.create_task(self._probe(node, probe, args) if own is None else own(node))
 
     async def _probe(self, node: str, probe: str, args: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         """Run a probe on a node, emit the result, and return the value; empty if it failed."""
@@ -255,6 +263,20 @@ class ProbeRunner:
                     group.create_task(run(node, name))
         for (name, problem), names in problems.items():
             self._pump.log("warning", f"your probe {name} did not work on {fold(names)}: {problem}")
+
+    async def _state(self, node: str) -> None:
+        """Read the state of a node; what it has in common with the first node is kept once."""
+        try:
+            value = await self._clients[node].probe(STATE, {"key": self._key}, PROBE_DEADLINE)
+            facts = unpacked(value)
+        except (ProbeFailed, ValueError) as error:
+            self._pump.emit(ProbeResult(node=node, probe=STATE, error=one_line(str(error), 500)))
+            return
+        kept = packed(facts, *self._base)
+        self._base = self._base if self._base[1] else (node, facts)
+        failed = value.get("failed")
+        unread = {"failed": failed} if failed and isinstance(failed, dict) else {}
+        self._pump.emit(ProbeResult(node=node, probe=STATE, value={**kept, **unread}))
 
     async def _clock(self, node: str) -> None:
         """Measure the clock offset: the node's time lies between request and answer."""

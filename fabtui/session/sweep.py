@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +13,8 @@ import msgspec
 
 from fabtui.diagnosis.pairs.traffic_path import in_steps
 from fabtui.lab.faults import Fault
-from fabtui.model.counter_log import deltas
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import CounterDeltas, EndpointsAdded, Experiment, Pair, PhaseStart, PlanUpdate, RanksReady
+from fabtui.model.events import EndpointsAdded, Experiment, Pair, PhaseStart, PlanUpdate, RanksReady
 from fabtui.model.facts.node_view import Entry
 from fabtui.model.facts.nvlink_domains import DOMAIN_PROBE
 from fabtui.model.layers import MESH
@@ -29,9 +27,9 @@ from fabtui.session.measure.group_tests import Group, groups_of
 from fabtui.session.measure.measurement_context import MeasurementContext
 from fabtui.session.measure.measurement_runner import MeasurementRunner
 from fabtui.session.measure.one_way import OneWay
-from fabtui.session.measure.ping_mesh import Address, PingMesh, Target, addresses_of, targets_between
+from fabtui.session.measure.ping_mesh import PingMesh, Target, addresses_of, targets_between
 from fabtui.session.measure.storage_read import StorageRead
-from fabtui.session.node_client import NodeClient, ProbeFailed
+from fabtui.session.node_client import NodeClient
 from fabtui.session.options import MIB, SessionOptions
 from fabtui.session.probe_runner import ProbeRunner
 from fabtui.session.ranks.rank_host import RankHost, RankSettings, process_config
@@ -60,9 +58,9 @@ class Sweep:
     """
 
     def __init__(self, options: SessionOptions, pump: EventPump, go: asyncio.Event, faults: list[Fault]) -> None:
-        self.clients: dict[str, NodeClient] = {}
         self.warm = False
         self.context = MeasurementContext(pump, go)
+        self.clients = self.context.clients
         self._options = options
         self._pump = pump
         self._faults = faults
@@ -184,6 +182,7 @@ class Sweep:
         if self._options.preflight_only:
             await self.probes.all(self.alive(new))
             return
+        self.runner.counters.border()
         async with asyncio.TaskGroup() as longer:
             async with asyncio.TaskGroup() as probes:
                 probes.create_task(self.probes.early(self.alive(new)))
@@ -244,6 +243,7 @@ class Sweep:
             if self._wants("ping", "udp"):
                 await self._mesh(self.alive(new), self.alive(old))
             self._note_starting(starts)
+        self.runner.counters.border("ping")
         for probe in registry.OPTIONAL:
             if self._wants(probe) and probe == "storage":
                 await StorageRead(self._pump, self.clients, self._options.storage_path).run(self.alive(new))
@@ -353,11 +353,13 @@ class Sweep:
             return
         if len(targets) < total:
             self._pump.log("notice", f"mesh: {len(targets)} of {total} pairs of addresses are asked")
-        async with self._carriers_watched(addresses):
+        # A link that flaps explains what is lost.
+        with self.runner.counters.sampling():
             if self._wants("ping"):
                 await PingMesh(self._pump, self.clients).run(targets)
             if self._wants("udp"):
                 await OneWay(self._pump, self.clients).run(targets)
+        await self.runner.counters.settle(COUNTERS_DEADLINE)
         await self._pump.flush()
         async with asyncio.TaskGroup() as group:
             group.create_task(self.probes.routes(self.alive(addresses)))
@@ -392,28 +394,6 @@ class Sweep:
                     if one.verdict.bad or one.verdict is Verdict.INCONCLUSIVE:
                         bad.setdefault(pair, set()).add((one.src_addr, one.dst_addr))
         return bad
-
-    @contextlib.asynccontextmanager
-    async def _carriers_watched(self, addresses: Mapping[str, list[Address]]) -> AsyncIterator[None]:
-        """Read the counters of the interfaces before and after: a link that flaps explains what is lost."""
-        before = await self._counters_of(addresses)
-        yield
-        for node, (until, value) in (await self._counters_of(addresses)).items():
-            if node in before and (moved := deltas(before[node][1], value)):
-                self._pump.emit(CounterDeltas(node=node, since=before[node][0], until=until, deltas=moved))
-
-    async def _counters_of(self, addresses: Mapping[str, list[Address]]) -> dict[str, tuple[float, dict[str, Any]]]:
-        counters = {}
-
-        async def read(node: str, nics: list[str]) -> None:
-            with contextlib.suppress(ProbeFailed):
-                value = await self.clients[node].probe("counters", {"nics": nics}, COUNTERS_DEADLINE)
-                counters[node] = (time.time(), value)
-
-        async with asyncio.TaskGroup() as group:
-            for node in self.alive(addresses):
-                group.create_task(read(node, sorted({one.nic for one in addresses[node] if one.nic})))
-        return counters
 
     def _start_ranks(
         self, nodes: list[str], env: dict[str, str], group: asyncio.TaskGroup
@@ -500,6 +480,8 @@ class Sweep:
         what = ", ".join(f"{src} > {dst}" for src, dst in one.pairs)
         what = what or f"{one.collective} over {', '.join('+'.join(sorted(set(group))) for group in one.groups)}"
         self._pump.log("info", f"experiment about {one.rule}, {one.env_text or one.trial}: {what}")
+        if one.fresh:
+            await asyncio.gather(*(self.context.hosts[node].leave_down() for node in nodes))
         async with asyncio.TaskGroup() as group:
             self._start_ranks(nodes, dict(one.env), group)
         self.context.arm = one.arm

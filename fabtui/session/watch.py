@@ -296,9 +296,11 @@ class Watch:
         await self._end()
 
     async def _probe_periodically(self) -> None:
+        self._sweep.runner.counters.border()
         while True:
             await asyncio.sleep(PROBE_INTERVAL)
             await self._go.wait()
+            self._sweep.runner.counters.border(PHASE)
             try:
                 chosen = [probe for probe in WATCH_PROBES if probe in self._options.chosen_probes]
                 await self._sweep.probes.run(self._sweep.alive(self._sweep.clients), chosen, beside_tests=True)

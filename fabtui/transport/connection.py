@@ -359,9 +359,7 @@ def _refused_login(resolved: SshSettings, offer: Offer) -> NodeUnreachable:
     if offer.accepted:
         method = f" ({offer.factor})" if offer.factor else ""
         text = f"{resolved.hostname} accepted the key of {resolved.user} and asks for a second factor{method}"
-        return NodeUnreachable(
-            "auth", text, f"ssh {resolved.name} true; the app asks for what the server wants to know"
-        )
+        return NodeUnreachable("auth", text, f"ssh {resolved.name} true")
     text = f"{resolved.hostname} does not let {resolved.user} in"
     if offer.locked:
         text += f": {offer.locked[0]} needs a passphrase and no agent holds it"

@@ -33,6 +33,12 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
 _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
 
 
+#: Errors with which a call on a socket itself ends for a reason of its own node.
+OF_CALLER = frozenset([errno.EPERM, errno.EACCES, errno.ENOMEM, errno.EINVAL, errno.ENFILE, errno.EMFILE]) | frozenset(
+    [errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.ENETDOWN, errno.ENETUNREACH, errno.ENOBUFS]
+)
+
+
 class ErrorKind(str, Enum):
     """Machine-readable reason of an error, sent as ``error_kind`` (probe results: ``error.kind``) beside the text."""
 
@@ -60,6 +66,7 @@ class ErrorKind(str, Enum):
     # Network
     CONNECTION_REFUSED = "connection_refused", "nothing listens at the address, or a firewall rejects"
     UNREACHABLE = "unreachable", "no route to the address"
+    CALLER = "caller", "the call itself failed on its node: no free port, no route, a limit, or its own firewall"
     # Anything
     TIMEOUT = "timeout", "the deadline passed"
     PROTOCOL = "protocol", "the peer sent something out of bounds or not part of the protocol"

@@ -181,6 +181,7 @@ class ReducedReport(ReportVerdict):
     rank: int
     kind: str
     bytes: int
+    tested: int | None
     sent: int | None
     seconds: float | None
     fastest: float | None

@@ -13,7 +13,7 @@ from typing import Any
 from fabtui.cli.commands.hang import hang_options, links_options, query_from
 from fabtui.cli.commands.preflight import preflight_options
 from fabtui.cli.main import report_crash
-from fabtui.cli.options_from_args import own_recordings, print_problems, recording_path, request_from
+from fabtui.cli.options_from_args import notice, own_recordings, print_problems, recording_path, request_from
 from fabtui.config.file import ConfigFile, merged, read_config
 from fabtui.config.values import seconds
 from fabtui.errors import InputError
@@ -56,10 +56,9 @@ def execute(args: argparse.Namespace) -> int:
     config = read_config(args)
     print_problems(config)
     requests = CommandRequests(args, config)
-    budget = seconds(getattr(args, "budget", "3600"), "--budget", 1.0, 30 * 86400.0)
+    budget = seconds(given.get("budget", "3600"), "--budget", 1.0, 30 * 86400.0)
     if sys.stdin.isatty():
-        what = "waiting for a client on standard input; assistants start this command (docs/mcp.md)"
-        print(f"fabtui: {what}", file=sys.stderr)
+        notice("waiting for a client on standard input; assistants start this command (docs/mcp.md)")
     permission = Permission(requests.nodes, tests="allow_tests" in given, budget=budget)
     asyncio.run(serve(Door(requests.options, own_recordings(config), permission, report_crash)))
     return 0
@@ -75,18 +74,15 @@ class CommandRequests:
     def __init__(self, args: argparse.Namespace, config: ConfigFile) -> None:
         self._config = config
         self._base = {name: value for name, value in vars(args).items() if name not in _OWN}
-        self._lab = "lab" in self._base
-        if self._lab:
+        if lab := self._base.get("lab"):
             # Checked before a client waits for the answer.
             request_from(argparse.Namespace(**self._base, no_record=True), config)
-        names = ("nodes", "hostfile", "exclude")
-        limits = [self._base.pop(name, []) for name in names]
-        if limits[2] and not (limits[0] or limits[1]):
+        named, files, excluded = (self._base.pop(name, []) for name in ("nodes", "hostfile", "exclude"))
+        if excluded and not (named or files):
             raise InputError("--exclude: name the nodes that are allowed as well: --nodes SET")
+        allowed = LabSpec.parse(lab).names if lab else chosen_nodes(named, files, excluded) if named or files else ()
         #: The only nodes that are allowed; empty for any.
-        self.nodes = tuple(chosen_nodes(*limits)) if any(limits) else ()
-        if self._lab:
-            self.nodes = tuple(LabSpec.parse(self._base["lab"]).names)
+        self.nodes = tuple(allowed)
 
     def options(self, command: str, given: dict[str, Any]) -> tuple[SessionOptions, JobQuery | None]:
         """Return the options of a command, and where the logs of a job are."""
@@ -104,7 +100,7 @@ class CommandRequests:
         return replace(options, record=recording_path(merged({}, self._config), options.hosts)), logs
 
     def _arguments(self, command: str, own: dict[str, Any]) -> argparse.Namespace:
-        if self._lab:
+        if "lab" in self._base:
             if command in ("hang", "job"):
                 raise InputError("a lab of --lab exists for one session only, so it has no running job")
             if (nodes := own.pop("nodes", "")) and set(chosen_nodes([nodes], [], [])) != set(self.nodes):

@@ -485,7 +485,7 @@ def kernel(log: JobEvidenceLog, group: JobGroup, named: Iterable[JobPlace]) -> K
     sentences: list[str] = []
     struck: list[RankReport] = []
     at = 0.0
-    clean = 0
+    clean = up = 0
     for node in group.nodes:
         for report in log.kernel_reports(node):
             at = max(at, report.time)
@@ -505,10 +505,12 @@ def kernel(log: JobEvidenceLog, group: JobGroup, named: Iterable[JobPlace]) -> K
                     struck += _struck(one, node, group, reading.time - age)
             at = max(at, reading.time)
             clean += not evidence.signs and evidence.log == "yes"
+            up += any(port.get("state") == "Active" for port in dicts(reading.value.get("ports")))
     sentences = list(dict.fromkeys(sentences))
     fabric = "; ".join(sentences[:_MOST])
     if not sentences and clean:
-        fabric = "no sign of a fabric fault: no Xid, PCIe or link report, no port down"
+        ports = ", no RDMA port down" if up else ""
+        fabric = f"no sign of a fabric fault: no Xid, PCIe or link report{ports}"
     text_ = "; ".join(sentences[:_MOST]) or fabric
     struck.sort(key=lambda one: (one.severity is not Severity.BAD, -one.when))
     return KernelEvidence(SourceReading("kernel", text_, "", at or group.now) if text_ else None, struck, fabric)

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.job import job_sources as sources
+from fabtui.diagnosis.job.job_network import job_network
 from fabtui.diagnosis.job.job_sources import JobGroup, JobRank
 from fabtui.diagnosis.job.job_verdict import JobState, JobVerdict, RankRow, RankState, clock, who
 from fabtui.diagnosis.job.late_ranks import late_ranks
@@ -24,7 +25,7 @@ from fabtui.diagnosis.job.who_is_behind import (
 from fabtui.model.job_evidence import JobEvidenceLog, JobSource
 from fabtui.model.job_sample import JobSample, RankProcess, RankSample
 from fabtui.model.session_model import Model
-from fabtui.nodeset import count
+from fabtui.nodeset import count, fold
 from fabtui.sanitize import one_line
 from fabtui.transport.registry import command_on_node
 from fabtui_node.parsers.lines import json_list, json_number
@@ -39,6 +40,10 @@ _MUTE = 7.0
 _USUAL_TIMES = 1.5
 #: Time (s) for which a rank may compute on the processor alone, and be blocked in the kernel, while the others wait.
 _BUSY, _BLOCKED = 60.0, 30.0
+#: Time (s) for which the sockets of all nodes of a job are waited for.
+_OTHERS = 7.0
+#: Share of a processor from which a rank without a GPU computes.
+_COMPUTES = 0.2
 #: Time (s) since the last sign of something within which it continues.
 _RECENT = 3.0
 #: Time (s) for which files that ranks used are reported after they have continued.
@@ -217,6 +222,7 @@ class _Named(NamedTuple):
     where: str = ""
     needs: str = ""
     struck: Severity | None = None  #: Severity of the report of the kernel that names them.
+    step: tuple[str, str] | None = None  #: Node and command that show more.
 
 
 class _Judge:
@@ -237,6 +243,7 @@ class _Judge:
         self._flight = sources.concluded(self._log, group, JobSource.FLIGHT, "flight recorder")
         self._inspector = sources.concluded(self._log, group, JobSource.INSPECTOR, "Inspector")
         self._kernel = sources.kernel(self._log, group, self._processes.suspects)
+        self._network = job_network(self._log, group, {end.address: end.node for end in model.endpoints if end.address})
 
     def verdict(self) -> JobVerdict:
         group = self._group
@@ -246,21 +253,33 @@ class _Judge:
             return self._made(JobState.PAUSED, halted, _Named((), "all ranks are stopped (suspended)"))
         if stopped or group.gone:
             return self._made(JobState.HANGS, self._silent_since(stopped), self._named())
+        network = self._network
+        if network is not None and network.stuck:
+            verdict = self._made(JobState.HANGS, network.since, _Named((), network.stuck, step=network.next))
+            # The other end of a path shows its direction.
+            return verdict._replace(settled=network.whole or self._now - group.first >= _OTHERS)
         since = self._moved()
         quiet = self._now - (group.first if since is None else since)
         if (paused := self._paused(since, quiet)) is not None:
             return paused
-        if quiet >= self._limit(since):
-            return self._made(JobState.HANGS, since or group.first, self._named())
         if self._ras_stands():
             assert self._ras is not None
             return self._made(JobState.HANGS, self._now - self._ras.stands, self._named())
+        if quiet >= self._limit(since):
+            computing = self._computing()
+            if since is None and computing:
+                # The usual time of an iteration is unknown.
+                return self._made(JobState.UNKNOWN, group.first, _Named((), "", self._unproven(quiet, computing)))
+            return self._made(JobState.HANGS, since or group.first, self._named())
         if since is None:
             needs = f"no progress for {quiet:.0f} s so far"
             state, lacks = (JobState.STARTING, "") if self._young() else (JobState.UNKNOWN, needs)
             return self._made(state, group.first, _Named((), "", lacks))
         if self._ras is not None and self._ras.apart:
             return self._made(JobState.DIVERGES, group.first, _Named(self._ras.apart, self._different()))
+        if network is not None and network.slow:
+            verdict = self._made(JobState.SLOW, group.first, _Named((), network.slow, step=network.next))
+            return verdict._replace(settled=network.whole or self._now - group.first >= _OTHERS)
         if (late := late_ranks(self._log, group)) is not None:
             return self._made(JobState.SLOW, late.since, _Named(late.places, late.where))
         return self._made(JobState.MOVES, group.first, self._struck(Severity.WARN), quiet)
@@ -277,6 +296,7 @@ class _Judge:
         times: list[float | None] = [one.track.moved for one in self._group.ranks]
         times += [self._ras.grew if self._ras is not None else None]
         times += [self._logs.moved if self._logs is not None else None]
+        times += [self._network.moves if self._network is not None else None]
         return max((one for one in times if one is not None), default=None)
 
     def _limit(self, since: float | None) -> float:
@@ -296,6 +316,8 @@ class _Judge:
 
     def _young(self) -> bool:
         """Return True if the job may still compile and load."""
+        if self._network is not None and self._network.worked:
+            return False
         ages = [one.track.last.age for one in self._group.ranks if one.track.last is not None]
         return any(age is not None and age < _YOUNG for age in ages)
 
@@ -303,6 +325,18 @@ class _Judge:
         """Return True if no rank is missing or has a GPU: what compiles or loads uses the processor or files."""
         group = self._group
         return group.world == len(group.ranks) and not any(one.gpu_tracks for one in group.ranks)
+
+    def _computing(self) -> list[JobRank]:
+        """Return the ranks without a GPU that use the processor: they may be within a long iteration."""
+        return [one for one in self._group.ranks if not one.gpu_tracks and (one.track.cpu or 0.0) >= _COMPUTES]
+
+    def _unproven(self, quiet: float, computing: Sequence[JobRank]) -> str:
+        whole = len(computing) == len(self._group.ranks)
+        ranks = who([one.place for one in computing], self._rows(JobState.UNKNOWN, ()))
+        does = "runs on the CPU" if len(computing) == 1 else "run on the CPU"
+        does = f"all ranks {does}" if whole else f"{ranks} {does}, the others wait"
+        text = f"no sign of progress for at least {clock(quiet)}: {does}"
+        return f"{text}; the log of the job (--logs) or a longer look (--for 60) would show whether it moves"
 
     def _measured(self) -> bool:
         """Return True if progress would be seen: of GPUs, or of ranks that need none."""
@@ -353,6 +387,8 @@ class _Judge:
             return _Named(stopped, "is stopped" if len(stopped) == 1 else "are stopped")
         if struck.behind:
             return struck
+        if (silent := self._silent_nodes()) is not None:
+            return silent
         ranked = [self._nvml, self._flight, self._ras.reading if self._ras else None, self._stacks, self._processes]
         naming = [one for one in (*ranked, self._inspector) if one is not None and one.suspects]
         if not naming:
@@ -366,6 +402,18 @@ class _Judge:
         apart = [one for one in naming[1:] if not set(one.suspects) & set(behind)]
         doubt = "; ".join(f"{one.name} names {ranks_of(one.suspects)} instead" for one in apart)
         return _Named(behind, self._where(behind), doubt)
+
+    def _silent_nodes(self) -> _Named | None:
+        """Return which nodes give no answer while ranks are missing."""
+        group = self._group
+        missing = (group.world or 0) - len(group.ranks) - len(group.gone)
+        times = {name: sample.time for name in self._model.nodes if (sample := self._log.latest(name)) is not None}
+        silent = [name for name in self._model.nodes if self._now - times.get(name, 0.0) > _OLD]
+        if missing <= 0 or not silent or self._now - group.first < _DEAD:
+            return None
+        verb = "gives" if len(silent) == 1 else "give"
+        seen = f"{missing} of {count(group.world or 0, 'rank')} {'is' if missing == 1 else 'are'} not seen"
+        return _Named((), f"{fold(silent)} {verb} no answer; {seen}", step=(silent[0], "uptime"))
 
     def _where(self, behind: Sequence[JobPlace]) -> str:
         rank = self._group.rank(behind[0])
@@ -437,6 +485,7 @@ class _Judge:
         settled = sure or (even and self._now - group.first >= _SETTLED)
         read = [self._nvml, self._processes, self._ras.reading if self._ras else None, self._stacks, self._flight]
         read += [self._inspector, self._logs.reading if self._logs else None, self._kernel.reading]
+        read += [self._network.reading if self._network else None]
         return JobVerdict(
             state,
             since,
@@ -461,8 +510,10 @@ class _Judge:
         )
 
     def _next(self, state: JobState, named: _Named) -> tuple[str, ...]:
-        if state is JobState.PAUSED or (not named.behind and state is not JobState.HANGS):
+        if state is JobState.PAUSED or (not named.behind and state not in (JobState.HANGS, JobState.SLOW)):
             return ()
+        if named.step is not None:
+            return (self._typed(*named.step),)
         place = named.behind[0] if named.behind else self._group.ranks[0].place
         rank = self._group.rank(place)
         if named.struck is not None and place not in self._group.gone:
@@ -475,8 +526,11 @@ class _Judge:
             command = state_command(place)
         else:
             command = stack_command(place)
-        record = self._model.nodes.get(place.node)
-        return (command_on_node(self._model.options, place.node, command, record.backend if record else ""),)
+        return (self._typed(place.node, command),)
+
+    def _typed(self, node: str, command: str) -> str:
+        record = self._model.nodes.get(node)
+        return command_on_node(self._model.options, node, command, record.backend if record else "")
 
     def _rows(self, state: JobState, behind: Sequence[JobPlace]) -> tuple[RankRow, ...]:
         rows = [self._row(one, state, behind) for one in self._group.ranks]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
 from fabtui.diagnosis.job.job_sources import JobGroup, JobRank, mean_of_known
 from fabtui.diagnosis.job.who_is_behind import JobPlace
-from fabtui.model.job_evidence import JobEvidenceLog
+from fabtui.model.facts.node_view import dicts, number
+from fabtui.model.job_evidence import JobEvidenceLog, JobSource
 from fabtui.model.job_sample import GpuSample, JobSample, RankSample
+from fabtui_node.parsers.lines import json_object, json_whole
 
 #: Samples of this time (s) show a rank that holds up the others; least number of them.
 _WINDOW, _FEWEST = 8.0, 5
@@ -20,6 +23,8 @@ _LATE, _WAITING, _SAME_POWER = 0.6, 85.0, 0.8
 _SLOWER = 0.8
 #: Processor time of a late rank without a GPU against the most of the others, and its least share of a processor.
 _TIMES, _BUSY = 3.0, 0.2
+#: Share of the time by which the latest rank waits less than any other.
+_APART = 0.4
 #: Maximum number of ranks whose samples are compared: windows of thousands take long.
 _MOST = 256
 
@@ -38,7 +43,7 @@ def late_ranks(log: JobEvidenceLog, group: JobGroup) -> LateRanks | None:
         return None
     if all(one.gpus for one in group.ranks):
         return _by_clock(log, group) or _by_utilization(log, group)
-    return None if any(one.gpus for one in group.ranks) else _by_processor(log, group)
+    return None if any(one.gpus for one in group.ranks) else _by_processor(log, group) or _by_waiting(log, group)
 
 
 def _by_utilization(log: JobEvidenceLog, group: JobGroup) -> LateRanks | None:
@@ -141,6 +146,32 @@ def _by_processor(log: JobEvidenceLog, group: JobGroup) -> LateRanks | None:
         f"is late: it computes for {100 * shares[late]:.0f} % of the time, the others for {100 * most:.0f} % at most"
     )
     return LateRanks((late,), where, group.now - _WINDOW)
+
+
+def _by_waiting(log: JobEvidenceLog, group: JobGroup) -> LateRanks | None:
+    """Return the rank that waits far less than all others where most wait: they wait for it."""
+    seen: dict[JobPlace, Counter[str]] = {}
+    for _, kept in log.readings(JobSource.NETWORK):
+        for reading in kept:
+            for row in dicts(reading.value.get("waits")) if group.now - reading.time <= _WINDOW else []:
+                place = group.place(JobPlace(int(number(row.get("rank")) or 0), "", json_whole(row.get("pid"))))
+                counts = {str(name)[:80]: json_whole(count) or 0 for name, count in json_object(row, "seen").items()}
+                seen.setdefault(place, Counter()).update(counts)
+    mine = {place: counts for place, counts in seen.items() if group.rank(place) is not None and counts.total()}
+    if len(mine) < max(2, len(group.ranks)):
+        return None
+    where = sum(mine.values(), Counter[str]()).most_common(1)[0][0]
+    shares = {place: counts[where] / counts.total() for place, counts in mine.items()}
+    late, *others = sorted(shares, key=lambda place: shares[place])
+    least = min(shares[place] for place in others)
+    if not where or least - shares[late] < _APART:
+        return None
+    there, often = mine[late].most_common(1)[0]
+    does = f"sleeps in {there}" if there else "runs on the CPU"
+    text = (
+        f"makes the others wait {100 * least:.0f} % of the time: it {does} ({100 * often / mine[late].total():.0f} %)"
+    )
+    return LateRanks((late,), text, group.now - _WINDOW)
 
 
 def _rank(sample: JobSample, one: JobRank) -> RankSample | None:

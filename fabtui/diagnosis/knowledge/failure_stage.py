@@ -104,8 +104,10 @@ def stage_failure(
     text, shows = line[:_LONGEST], returned[:_LONGEST] or line[:_LONGEST]
     reported = reported or _REPORTED.search(text) is not None
     found = None
-    if (reported or returned or _LOGGED.search(text) or _RETURNED.search(text)) and (file := _FILE.search(shows)):
-        found = stage_of_file(file[1])
+    # Most lines name no file, which takes long to see.
+    if ".c" in shows or ".h" in shows:
+        fails = reported or returned or _LOGGED.search(text) or _RETURNED.search(text)
+        found = stage_of_file(file[1]) if fails and (file := _FILE.search(shows)) else None
     if found is None:
         shown = (stage for stage in _patterns().owners(text) if stage.counts(reported, programs))
         found = next((stage for stage in shown if re.search(stage.words, text)), None)

@@ -107,7 +107,7 @@ _VALUES = {
     "pci": re.compile(r"\b((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?)(?![.\w]|:\w)", re.I),
 }
 #: What a line may be: known to the catalogue, a failure without an entry, about ranks or nodes, and others.
-_KNOWN, _FAILS, _RANKS, _LASTS, _INFORM, _ADVISE = range(6)
+_KNOWN, _FAILS, _RANKS, _LASTS, _INFORM, _ADVISE, _QUOTES = range(7)
 _SEVERITY = {"cause": Severity.BAD, "consequence": Severity.WARN, "notice": Severity.NOTE}
 #: Maximum number of ranks or hosts that a title names.
 _MOST_NAMED = 4
@@ -240,7 +240,8 @@ class LogReader:
             shown = _shown(line).strip()
             last_error = last_error - 1 if last_error and shown and not _RECORD.search(shown) else 0
             marks = _marks().owners(shown)
-            if not (marks or last_error):
+            # What other programs advise is not examined.
+            if not last_error and marks in ([], [_QUOTES]):
                 continue
             self._examined += 1
             if self._examined > MOST_ERRORS:
@@ -261,11 +262,12 @@ class LogReader:
         if _RANKS in marks:
             self._circumstances(number, raw, clock)
         informs = _INFORM in marks
-        if not informs and (reported or (_ADVISE in marks and _ADVISES.search(raw[:_LONGEST_ADVICE]))):
+        advises = _QUOTES in marks and not informs
+        if advises and (reported or (_ADVISE in marks and _ADVISES.search(raw[:_LONGEST_ADVICE]))):
             self._quote(raw)
         if informs and _FAILS in marks and returned_failure(raw):
             self._returns(number, raw, clock)
-        elif (meaning := _meaning_of_xid(raw) or _known(raw, reported, self._programs)) is not None:
+        elif (meaning := _meaning_of_xid(raw) or _known(raw, reported, marks, self._programs)) is not None:
             self._settle(clock)
             place = self._place(number, raw, clock)
             if informs or meaning.cause_if:
@@ -441,6 +443,7 @@ def _marks() -> PatternSet[int]:
         _LASTS: ("(?i)last error:",),
         _INFORM: (_INFORMS,),
         _ADVISE: (_ADVISES.pattern,),
+        _QUOTES: (_ADVICE.pattern,),
     }
     return PatternSet((mark, pattern) for mark, own in patterns.items() for pattern in own)
 
@@ -474,8 +477,10 @@ class _Clock:
         return self._last or self.start
 
 
-def _known(line: str, reported: bool, programs: frozenset[str]) -> Meaning | None:
+def _known(line: str, reported: bool, marks: Collection[int], programs: frozenset[str]) -> Meaning | None:
     """Return the entry of the catalogue about a line; one after "Last error:" is a warning without its head."""
+    if not reported and _KNOWN not in marks:
+        return None
     return meaning_of(f"NCCL WARN {line}" if reported else line, notices=True, programs=programs)
 
 

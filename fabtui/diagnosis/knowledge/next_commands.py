@@ -23,7 +23,7 @@ from fabtui.transport.registry import command_on_node
 #: Rendezvous port of a test by hand.
 PORT = 29517
 #: An ssh command without options: the node, and what follows it.
-_SSH = re.compile(r"ssh ('[^']*'|[^\s'-]\S*) (\S.*)")
+_SSH = re.compile(r"ssh ((?:-v )?)('[^']*'|[^\s'-]\S*) (\S.*)")
 #: Errors of the memory of a node, as the kernel logs them.
 _MEMORY_ERRORS = "sudo dmesg | grep -iE 'mce|edac'"
 _CONTAINER_TOOLS = ("kubectl", "oc", "docker", "podman", "nerdctl", "k3s", "microk8s")
@@ -62,7 +62,7 @@ def typed(command: str, model: Model | None) -> str:
     """
     if (found := _SSH.fullmatch(command)) is None:
         return command
-    quoted, remote = found.groups()
+    verbose, quoted, remote = found.groups()
     node = quoted.strip("'")
     if model is None:
         return NextStep(command, node, remote)
@@ -74,7 +74,7 @@ def typed(command: str, model: Model | None) -> str:
     if record is not None and record.backend in ("srun", "via"):
         text = one_line(command_on_node(model.options, node, remote, record.backend), 2000)
     elif config := model.options.get("ssh_config"):
-        text = f"ssh -F {shlex.quote(one_line(str(config), 500))} {quoted} {remote}"
+        text = f"ssh {verbose}-F {shlex.quote(one_line(str(config), 500))} {quoted} {remote}"
     return NextStep(text, node, remote)
 
 
@@ -149,7 +149,9 @@ def path_commands(model: Model, src: Endpoint, dst: Endpoint, measurement: Measu
     if here and there:
         # A source of the other family is an error of the command.
         alike = (":" in here) is (":" in there)
-        typed_ = [f"ping -c3 {f'-I {here} ' if alike else ''}{there}", f"ip neigh show to {there}"]
+        typed_ = [f"ping -c3 {f'-I {here} ' if alike else ''}{there}"]
+        # What a router passes on has no entry there.
+        typed_ += [f"ip neigh show to {there}"] if src.rail == dst.rail else []
         typed_.append(f"ip route get {there}{f' from {here}' if alike else ''}")
     return [*(on_node(src.node, command, model) for command in typed_), *rdma_command(model, src, dst)]
 
@@ -200,6 +202,12 @@ def slow_nic_commands(model: Model, endpoint: Endpoint) -> list[str]:
         return nic_commands(model, endpoint)
     shaper = f"tc -s qdisc show{f' dev {shlex.quote(one_line(endpoint.nic, 60))}' if endpoint.nic else ''}"
     return [on_node(endpoint.node, command, model) for command in (shaper, _REPEATED)]
+
+
+def slow_node_commands(model: Model, node: str) -> list[str]:
+    """Return commands about the TCP of a node that is slow with all others, over any of its NICs."""
+    memory = "sysctl net.ipv4.tcp_rmem net.ipv4.tcp_wmem net.ipv4.tcp_window_scaling"
+    return [on_node(node, command, model) for command in (_REPEATED, memory, "ss -ti")]
 
 
 def flap_commands(model: Model, src: str, dst: str) -> list[str]:

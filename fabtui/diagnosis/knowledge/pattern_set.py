@@ -14,6 +14,8 @@ T = TypeVar("T")
 _PART = r"[^()\\\[]|\\.|\[\^?\]?(?:[^\]\\]|\\.)*\]"
 #: What is left out of a pattern: conditions on the text around a match, which RE2 does not know.
 _AROUND = re.compile(rf"\(\?<?[=!](?:{_PART}|\((?:{_PART}|\((?:{_PART})*\))*\))*\)")
+#: A text that has several parts in any order: the first of them is looked for.
+_ALL_OF = re.compile(r"\\A\(\?=\(\?s:\.\*\)(.+?)\)(?=\(\?=)")
 #: The bounds of a repeat: counting makes its states many.
 _BOUNDS = re.compile(r"(?<!\\)\{\d{1,4},\d{0,4}\}")
 #: Bytes for the states of a set, which are made as texts need them.
@@ -30,12 +32,12 @@ class PatternSet(Generic[T]):
         self._set = re2.Set.SearchSet(options)
         self._owners: list[T] = []
         for owner, pattern in owned:
-            self._set.Add(_BOUNDS.sub("*", _AROUND.sub("", pattern)))
+            self._set.Add(_BOUNDS.sub("*", _AROUND.sub("", _ALL_OF.sub(r"(?:\1)", pattern))))
             self._owners.append(owner)
         self._set.Compile()
 
     def owners(self, text: str) -> list[T]:
         """Return the owners of the patterns that may match in a text, in their order; all others match nowhere."""
         # Before a last line end "$" matches in Python alone.
-        numbers = self._set.Match(text.rstrip("\n").encode("utf-8", "replace")) or ()
-        return list(dict.fromkeys([self._owners[number] for number in sorted(numbers)]))
+        numbers = self._set.Match(text.rstrip("\n").encode("utf-8", "replace"))
+        return list(dict.fromkeys([self._owners[number] for number in sorted(numbers)])) if numbers else []

@@ -29,9 +29,6 @@ _FABRIC = "nvidia-smi -q | grep -A4 Fabric"
 _FEWEST = 2
 #: Words for GPUs that have joined their fabric.
 _JOINED = ("completed", None)
-_Links = list[Entry]
-#: Links when the session started, by GPU and number, as texts: these may be of any type.
-_Before = dict[tuple[str, str], Entry]
 
 
 class _Placed(NamedTuple):
@@ -179,34 +176,8 @@ class _LinkRule(Rule[Model]):
     domain = Domain.LINKS
 
 
-class _NvlinkRule(_LinkRule):
-    severity = Severity.WARN
-
-    def check(self, model: Model) -> Iterator[Finding]:
-        for record in model.nodes.values():
-            before = {
-                _link_id(gpu, link): link
-                for gpu in dicts(field(record.first_probe_results.get("nvlink"), "gpus"))
-                for link in dicts(gpu.get("links"))
-            }
-            for gpu in probed(record, "nvlink", "gpus"):
-                if facts := self._facts(dicts(gpu.get("links")), gpu, before):
-                    index = one_line(str(gpu.get("index")), 8)
-                    yield self.finding(
-                        f"{record.name} GPU {index}",
-                        nodes=(record.name,),
-                        facts={"node": record.name, "gpu": index, **facts},
-                        commands=[on_node(record.name, f"nvidia-smi nvlink -{letter}", model) for letter in "se"],
-                        weight=1,
-                        blames=Subject(Kind.GPU, f"{record.name}:{index}"),
-                    )
-
-    def _facts(self, links: _Links, gpu: Entry, before: _Before) -> dict[str, object]:
-        raise NotImplementedError
-
-
 @register
-class NvlinkInactive(_NvlinkRule):
+class NvlinkInactive(_LinkRule):
     """NVLinks of a GPU that were active when the session started are no longer active.
 
     That a GPU has fewer active NVLinks than the others is rule FT120: links without a bridge are inactive by design.
@@ -215,35 +186,38 @@ class NvlinkInactive(_NvlinkRule):
     id = "FT101"
     name = "nvlink-inactive"
     title = "NVLinks no longer active"
+    severity = Severity.WARN
     message = "{node} GPU {gpu}: {inactive} of {links} NVLinks are no longer active"
     evidence = ("link {numbers}",)
     next_step = "Compare `nvidia-smi nvlink -s` of all GPUs; reset the GPU, then check the board."
 
-    def _facts(self, links: _Links, gpu: Entry, before: _Before) -> dict[str, object]:
-        dark = [link for link in links if link.get("state") not in (None, "active")]
-        dark = [link for link in dark if field(before.get(_link_id(gpu, link)), "state") == "active"]
-        numbers = tuple(one_line(str(link.get("link")), 8) for link in dark)
-        return {"inactive": len(dark), "links": len(links), "numbers": numbers} if dark else {}
-
-
-@register
-class NvlinkErrors(_NvlinkRule):
-    """Error counters of NVLinks grew since the session started; traffic and what FEC corrected are not errors."""
-
-    id = "FT102"
-    name = "nvlink-errors"
-    title = "NVLink errors"
-    message = "{node} GPU {gpu}: NVLink errors"
-    evidence = ("{counters} since the start",)
-    next_step = "Watch the counters with `nvidia-smi nvlink -e`; if they grow, have the board checked."
-
-    def _facts(self, links: _Links, gpu: Entry, before: _Before) -> dict[str, object]:
-        grown = Counter[str]()
-        for link in links:
-            first = error_counters(before.get(_link_id(gpu, link), {}))
-            # A counter that went down was reset.
-            grown += +Counter({name: n - first[name] for name, n in error_counters(link).items() if name in first})
-        return {"counters": tuple(f"{counter} +{n}" for counter, n in sorted(grown.items()))} if grown else {}
+    def check(self, model: Model) -> Iterator[Finding]:
+        for record in model.nodes.values():
+            before = {
+                (str(gpu.get("index")), str(link.get("link"))): link.get("state")
+                for gpu in dicts(field(record.first_probe_results.get("nvlink"), "gpus"))
+                for link in dicts(gpu.get("links"))
+            }
+            for gpu in probed(record, "nvlink", "gpus"):
+                index, links = one_line(str(gpu.get("index")), 8), dicts(gpu.get("links"))
+                dark = [str(link.get("link")) for link in links if link.get("state") not in (None, "active")]
+                dark = [number for number in dark if before.get((str(gpu.get("index")), number)) == "active"]
+                numbers = tuple(one_line(number, 8) for number in dark)
+                if dark:
+                    yield self.finding(
+                        f"{record.name} GPU {index}",
+                        nodes=(record.name,),
+                        facts={
+                            "node": record.name,
+                            "gpu": index,
+                            "inactive": len(dark),
+                            "links": len(links),
+                            "numbers": numbers,
+                        },
+                        commands=[on_node(record.name, f"nvidia-smi nvlink -{letter}", model) for letter in "se"],
+                        weight=1,
+                        blames=Subject(Kind.GPU, f"{record.name}:{index}"),
+                    )
 
 
 class _PortRule(_LinkRule):
@@ -336,10 +310,6 @@ def gpus_in_use(model: Model) -> dict[str, str]:
                 names = (f"{process.get('name') or 'a process'} (pid {process.get('pid')})" for process in using)
                 processes[end] = ", ".join(one_line(name, 80) for name in names)
     return processes
-
-
-def _link_id(gpu: Entry, link: Entry) -> tuple[str, str]:
-    return str(gpu.get("index")), str(link.get("link"))
 
 
 def error_counters(link: Entry) -> dict[str, int]:

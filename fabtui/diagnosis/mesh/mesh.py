@@ -13,7 +13,16 @@ from typing import Any, NamedTuple
 from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Rule, Subject
 from fabtui.diagnosis.finding import Kind as Component
 from fabtui.diagnosis.knowledge.next_commands import on_node
-from fabtui.diagnosis.mesh.affected_components import ComponentKind, Rail, Scope, Seat, scopes
+from fabtui.diagnosis.mesh.affected_components import (
+    CERTAIN,
+    EQUAL_PATHS,
+    ComponentKind,
+    How,
+    Rail,
+    Scope,
+    Seat,
+    scopes,
+)
 from fabtui.model.facts.node_view import Entry, dicts, number, yes
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Extra, Measurement, Verdict
@@ -25,6 +34,8 @@ from fabtui.sanitize import one_line
 #: Changes of the carrier within a session that are a flap: it went and came back.
 _FLAP = 2
 _WORKING = ("up", "unknown")
+#: Loss (%) of packets of one flow at which connections fail by chance.
+MUCH_LOSS = 10.0
 DEAD = (Verdict.TIMEOUT, Verdict.FAILED)
 
 
@@ -269,9 +280,16 @@ class Mesh:
         self.model = model
         self.order = list(model.nodes)
         self.paths: dict[AddressPair, PathMeasurements] = {}
+        #: What a node could not send for a reason of its own, by node and number of the error.
+        self.unsent: dict[tuple[str, int], dict[tuple[Layer, AddressPair], Measurement]] = {}
         for layer in MESH:
             for measurement in model.addresses.pairs(layer):
-                setattr(self.paths.setdefault(address_pair(measurement), PathMeasurements()), str(layer), measurement)
+                path, code = address_pair(measurement), (measurement.extra or {}).get("errno")
+                tests = self.paths.setdefault(path, PathMeasurements())
+                if isinstance(code, (int, float)) and measurement.verdict in DEAD:
+                    self.unsent.setdefault((path.src, int(code)), {})[layer, path] = measurement
+                else:
+                    setattr(tests, str(layer), measurement)
         self.explained: set[tuple[Layer, AddressPair]] = set()
         self._mtu_extras: dict[frozenset[AddressPair], list[Extra]] = {}
         #: Paths that pass nothing.
@@ -295,13 +313,15 @@ class Mesh:
             return measured.no_echo and not (back is not None and back.small_arrived is False and back.no_echo)
         return not measured.small_arrived and not measured.echo
 
-    def scopes(self, bad: Iterable[AddressPair], tested: Iterable[AddressPair] | None = None) -> list[Scope]:
+    def scopes(
+        self, bad: Iterable[AddressPair], tested: Iterable[AddressPair] | None = None, how: How = CERTAIN
+    ) -> list[Scope]:
         """Return scopes that explain bad pairs. Pairs that pass nothing are no evidence about other faults."""
         bad = set(bad) - self.clouded
         if not bad:
             return []
         known = set(self.paths if tested is None else tested) - self.clouded
-        return scopes(bad, (known - self.dead) | bad, self._rail, self.order)
+        return scopes(bad, (known - self.dead) | bad, self._rail, self.order, how)
 
     def _rail(self, node: str, address: str) -> int | None:
         return self.model.addresses.seat(node, address).rail
@@ -314,6 +334,25 @@ class Mesh:
     @cached_property
     def dead_scopes(self) -> list[Scope]:
         return self.scopes(self.dead)
+
+    @cached_property
+    def refusing(self) -> set[AddressPair]:
+        """Paths that pass small packets and no TCP connection."""
+        paths = ((path, found) for path, found in self.paths.items() if path not in self.clouded)
+        tcp = {p for p, found in paths if found.tcp and found.tcp.verdict in DEAD and self.passes_small(p)}
+        # Where much is lost, so are all SYNs now and then.
+        return {p for p in tcp if all((loss(self, way) or 0.0) <= MUCH_LOSS for way in (p, p.reverse))}
+
+    @cached_property
+    def deaf(self) -> set[AddressPair]:
+        """Paths that pass echoes and no datagram."""
+        paths = ((path, found) for path, found in self.paths.items() if path not in self.clouded | self.dead)
+        return {path for path, found in paths if found.small_arrived is False and found.echo}
+
+    @cached_property
+    def port_scopes(self) -> list[Scope]:
+        """Scopes in which ephemeral ports get no connections or datagrams while pings pass."""
+        return self.scopes(self.refusing | self.deaf, [path for path in self.paths if self.passes_small(path)])
 
     @cached_property
     def mtu_scopes(self) -> list[Scope]:
@@ -337,7 +376,7 @@ class Mesh:
         tested = {
             path for path, found in self.paths.items() if found.mtu is not None or found.large_arrived is not None
         }
-        return self.scopes(bad, tested - vague)
+        return self.scopes(bad, tested - vague, EQUAL_PATHS)
 
     def finding(
         self,
@@ -484,7 +523,9 @@ class Mesh:
         """
         path = min(scope.pairs, key=lambda one: (len(set(self.rails(one))), one.src not in scope.nodes[:1], one))
         here, there = shlex.quote(path.src_addr), shlex.quote(path.dst_addr)
-        words = [f"ping {options} -I {here} {there}", f"ip neigh show to {there}"]
+        words = [f"ping {options} -I {here} {there}"]
+        # What a router passes on has no entry there.
+        words += [f"ip neigh show to {there}"] if len(set(self.rails(path))) == 1 else []
         commands = [on_node(path.src, command, self.model) for command in words]
         if scope.kind is ComponentKind.ADDRESS:
             nic = one_line(self.model.addresses.seat(scope.nodes[0], scope.address).nic, 40)
@@ -506,6 +547,18 @@ class Mesh:
         if found.ping is not None:
             return found.echo
         return bool(found.small_arrived) and (back is None or back.small_arrived is not False)
+
+
+def loss(mesh: Mesh, path: AddressPair) -> float | None:
+    """Return the share (%) of the packets of one flow that are lost; None if none or all are."""
+    measured = mesh.paths.get(path)
+    if measured is None or not measured.lossy:
+        return None
+    if measured.udp is not None and measured.udp.verdict is Verdict.SLOW:
+        return measured.udp.value
+    shares = [(m.extra or {}).get("loss") for m in (measured.ping, measured.mtu) if m is not None]
+    known = [share for share in shares if isinstance(share, (int, float)) and share > 0]
+    return float(max(known)) if known else None
 
 
 def endpoint_pairs(model: Model, path: AddressPair) -> Iterable[tuple[str, str]]:

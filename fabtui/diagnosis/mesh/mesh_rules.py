@@ -13,7 +13,7 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import islice, permutations
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
 from fabtui.diagnosis.finding import (
@@ -28,16 +28,18 @@ from fabtui.diagnosis.finding import (
     register,
     rules_of,
 )
-from fabtui.diagnosis.knowledge.error_catalogue import error_kind
+from fabtui.diagnosis.knowledge import load
+from fabtui.diagnosis.knowledge.error_catalogue import error_kind, filled
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh import neighbours as neighbours
-from fabtui.diagnosis.mesh.addresses import AddressRule
-from fabtui.diagnosis.mesh.affected_components import ComponentKind, Scope
-from fabtui.diagnosis.mesh.mesh import DEAD, Flows, Mesh, MeshRule, PathMeasurements, endpoint_pairs
+from fabtui.diagnosis.mesh.addresses import AddressRule, is_bad
+from fabtui.diagnosis.mesh.affected_components import BY_CHANCE, ComponentKind, Scope
+from fabtui.diagnosis.mesh.mesh import DEAD, Flows, Mesh, MeshRule, PathMeasurements, endpoint_pairs, is_blocked, loss
 from fabtui.model.facts.node_view import field
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Extra, Verdict
 from fabtui.model.session_model import Model
+from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui_node.protocol import ErrorKind
 
@@ -45,8 +47,6 @@ from fabtui_node.protocol import ErrorKind
 _FEWEST, _FEWEST_OF_ALL = 2, 3
 #: Maximum share of the flows of a pair that pass intermittently: a broken path drops all of a flow, always.
 _MOST_UNSTEADY = 0.2
-#: Loss (%) of packets of one flow at which connections fail by chance.
-MUCH_LOSS = 10.0
 
 #: Rails of both ends, the lower one first.
 _Rails = tuple[int | None, ...]
@@ -61,8 +61,6 @@ _LIMIT = re.compile(r"\blimit rate\b|\bct count\b|\bmeter\b|(?:hash|conn)?limit\
 _EPHEMERAL = 1024
 #: A round trip is high from this multiple of the usual one of its class on, and from this excess (ms).
 _HIGH_RATIO, _HIGH_MS = 10.0, 1.0
-#: Minimum number of pairs of an address before the address itself is blamed for loss.
-_FEWEST_OF_LOSS = 4
 #: Options of ping that show a loss of a few percent, and a delay that varies. 0.2 s is the shortest interval for users.
 _ECHOES_OF_LOSS, _ECHOES_OF_DELAY = "-q -c 80 -i 0.2", "-c 20 -i 0.2"
 #: Maximum number of findings per rule.
@@ -77,6 +75,62 @@ def _drops_flows(flows: Flows | None) -> bool:
     if flows is None or min(flows.always, flows.never) < _FEWEST:
         return False
     return flows.tried - flows.always - flows.never <= _MOST_UNSTEADY * flows.tried
+
+
+@register
+class CallerFails(MeshRule):
+    """A node itself cannot send or connect: it has no free port, no route, too low a limit, or its firewall refuses.
+
+    The number of the error of a call names its side: nothing was sent, so that the other end is not to blame.
+    """
+
+    id = "FT212"
+    name = "caller-fails"
+    title = "A node itself cannot send or connect"
+    message = "{node} {why}: {reason}"
+    evidence = (
+        "{count:count_measurement} from {node} ended so before anything was sent: the other nodes are not to blame",
+    )
+    next_step = "Repair it on this node; the other ends of these pairs are not to blame."
+
+    def check(self, mesh: Mesh) -> Iterator[Finding]:
+        for (node, code), rows in mesh.unsent.items():
+            known = load("next_commands")["caller"].get(str(code), {"why": "cannot send", "next": ["ss -s"]})
+            cells = set(rows)
+            if known.get("route"):
+                # Answers to what others ask take the same route.
+                back = ((layer, path.reverse) for layer, path in rows if layer is not Layer.UDP)
+                cells |= {(one, path) for one, path in back if _is_bad(mesh, one, path)}
+                mesh.clouded |= {one for _, path in rows for one in (path, path.reverse)}
+            layer, path = min(rows)
+            ends = {"route": f"{shlex.quote(path.dst_addr)} from {shlex.quote(path.src_addr)}"}
+            reason = one_line(rows[layer, path].error or "", 120)
+            facts = {"node": node, "why": known["why"], "count": len(rows), "reason": reason}
+            mesh.explained |= cells
+            pairs = {pair for _, one in cells for way in (one, one.reverse) for pair in endpoint_pairs(mesh.model, way)}
+            if not known.get("route"):
+                # What a node lacks, it lacks for every pair.
+                own, ends_ = mesh.model.table.of_node(node), mesh.model.endpoints
+                pairs |= {(str(a), str(b)) for end in own for other in ends_ for a, b in permutations((end, other))}
+            yield self.finding(
+                node,
+                nodes=(node,),
+                cells=(pair for pair in pairs if _fails_in_p2p(mesh.model, pair)),
+                facts=facts,
+                commands=[on_node(node, filled(command, ends), mesh.model) for command in known["next"]],
+                measurements=cells,
+                weight=len(cells),
+            )
+
+
+def _is_bad(mesh: Mesh, layer: Layer, path: AddressPair) -> bool:
+    m = mesh.paths[path].of(layer) if path in mesh.paths else None
+    return m is not None and m.verdict in DEAD
+
+
+def _fails_in_p2p(model: Model, pair: Pair) -> bool:
+    m = model.latest(Layer.P2P, *pair)
+    return m is not None and m.verdict in DEAD
 
 
 @register
@@ -144,11 +198,13 @@ class PathDropsFlows(MeshRule):
             "hop": one_line(hops.most_common(1)[0][0], 60) if hops else None,
         }
         path = min(scope.pairs)
-        # From 16 source ports, which the kernel chooses: some time out.
-        each = f"timeout 2 bash -c '</dev/tcp/{path.dst_addr}/22' 2>/dev/null"
-        each += "; [ $? = 124 ] && echo lost || echo answered"
-        words = shlex.quote(f"for i in $(seq 16); do {each}; done | sort | uniq -c")
-        command = on_node(path.src, words, mesh.model)
+        # From 16 source ports of this address, which the kernel chooses: some time out. Each is printed as it ends.
+        here, there = f'("{path.src_addr}",0)', f'("{path.dst_addr}",22)'
+        shown = f'print("lost" if s.connect_ex({there})==11 else "answered",flush=True)'
+        made = f"socket.socket(socket.{'AF_INET6' if ':' in path.src_addr else 'AF_INET'})"
+        loop = f"for s in [{made} for i in range(16)] if not (s.settimeout(1) or s.bind({here}))"
+        words = shlex.quote(f"import socket;[{shown} {loop}]")
+        command = on_node(path.src, shlex.quote(f"python3 -c {words}"), mesh.model)
         finding = mesh.finding(self, scope._replace(pairs=frozenset(hull)), MESH, facts, command)
         mesh.clouded |= hull | {path.reverse for path in hull}
         cells = {pair for path in hull for pair in endpoint_pairs(mesh.model, path)}
@@ -315,18 +371,6 @@ def _loses_datagrams(mesh: Mesh, path: AddressPair) -> bool:
     return any(found is not None and found.lossy and found.udp and found.udp.verdict is Verdict.SLOW for found in ends)
 
 
-def loss(mesh: Mesh, path: AddressPair) -> float | None:
-    """Return the share (%) of the packets of one flow that are lost; None if none or all are."""
-    measured = mesh.paths.get(path)
-    if measured is None or not measured.lossy:
-        return None
-    if measured.udp is not None and measured.udp.verdict is Verdict.SLOW:
-        return measured.udp.value
-    shares = [(m.extra or {}).get("loss") for m in (measured.ping, measured.mtu) if m is not None]
-    known = [share for share in shares if isinstance(share, (int, float)) and share > 0]
-    return float(max(known)) if known else None
-
-
 def _passes(found: PathMeasurements) -> bool:
     flows = found.flows(Layer.UDP)
     if flows is not None:
@@ -463,9 +507,10 @@ class BlockedBetweenGroups(MeshRule):
     message = (
         "[nothing passes{dead:flag}][{size}-byte packets do not pass][large packets do not pass{large:flag}]"
         "[TCP connections do not pass{tcp:flag}][UDP datagrams do not pass{udp:flag}] {scope:between}"
+        "[, on one of several equal paths{equal_paths:flag}]"
     )
     evidence = (
-        "{count} of {total} address pairs are affected; within each group all pass",
+        "{count} of {total} address pairs are affected[{within:flag}; within each group all pass]",
         "{passes}-byte packets pass",
         "no datagrams could be counted, which would show the direction: {udp_error}",
         "{echoes_only:flag}only echo requests were sent, which do not show the direction; --probes udp does",
@@ -474,9 +519,8 @@ class BlockedBetweenGroups(MeshRule):
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         for scope in _splits(mesh.dead_scopes):
-            yield mesh.finding(
-                self, scope, MESH, {"dead": True, **mesh.udp_errors(scope)}, _ping_command(mesh, scope, [])
-            )
+            facts: dict[str, Any] = {"dead": True, **mesh.udp_errors(scope)}
+            yield self._found(mesh, scope, MESH, facts, _ping_command(mesh, scope, []))
             mesh.clouded |= scope.pairs
         for scope in _splits(mesh.mtu_scopes):
             extras = mesh.mtu_extras(scope)
@@ -486,15 +530,26 @@ class BlockedBetweenGroups(MeshRule):
                 header = 48 if any(":" in path.src_addr for path in scope.pairs) else 28
                 size, passes = (None if (n := sizes[name]) is None else n + header for name in ("blocked", "passes"))
                 facts = {"size": size, "passes": passes, "large": size is None}
-                yield mesh.finding(self, scope, (Layer.MTU, Layer.UDP), facts, _ping_command(mesh, scope, extras))
-        paths = [(path, found) for path, found in mesh.paths.items() if path not in mesh.clouded]
-        tcp = [p for p, found in paths if found.tcp and found.tcp.verdict in DEAD and mesh.passes_small(p)]
-        udp = [p for p, found in paths if found.small_arrived is False and found.echo and p not in mesh.dead]
-        tested = [path for path, _ in paths if mesh.passes_small(path)]
-        for name, bad, layer in (("tcp", tcp, Layer.TCP), ("udp", udp, Layer.UDP)):
-            for scope in _splits(mesh.scopes(bad, tested)):
-                yield mesh.finding(self, scope, (layer,), {name: True}, mesh.route_command(scope))
-                mesh.clouded |= scope.pairs
+                yield self._found(mesh, scope, (Layer.MTU, Layer.UDP), facts, _ping_command(mesh, scope, extras))
+        for scope in _splits(mesh.port_scopes):
+            tcp = scope.pairs & mesh.refusing
+            layer = Layer.TCP if 2 * len(tcp) >= len(scope.pairs) else Layer.UDP
+            yield self._found(mesh, scope, (Layer.TCP, Layer.UDP), {str(layer): True}, mesh.route_command(scope))
+            mesh.clouded |= scope.pairs
+
+    def _found(self, mesh: Mesh, scope: Scope, layers: Iterable[Layer], facts: dict[str, Any], command: str) -> Finding:
+        side = {node: at for at, group in enumerate(scope.groups) for node in group}
+        ends = {path: (side.get(path.src), side.get(path.dst)) for path in mesh.paths if path not in mesh.clouded}
+        rails = set(scope.rails)
+        within = [path for path, (a, b) in ends.items() if a is not None and a == b and set(mesh.rails(path)) <= rails]
+        facts |= {"within": bool(within) and not any(is_bad(mesh, path) for path in within)}
+        finding = mesh.finding(self, scope, layers, {**facts, "equal_paths": scope.partly}, command)
+        if not scope.partly:
+            return finding
+        # Pairs choose a path by their addresses and ports: those that fail across the border took the bad one.
+        hull = [path for path, (a, b) in ends.items() if None not in (a, b) and a != b]
+        pairs = {pair for path in hull for pair in endpoint_pairs(mesh.model, path)}
+        return finding.replace(cells=finding.cells | {pair for pair in pairs if _fails_in_p2p(mesh.model, pair)})
 
 
 def _splits(found: Iterable[Scope]) -> list[Scope]:
@@ -623,17 +678,19 @@ class OutdatedPathMtu(MeshRule):
     next_step = "Flush the cache; if the value returns, a router on the path still has a smaller MTU."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
-        by_node: dict[str, set[AddressPair]] = {}
+        by_mtu: dict[int | None, set[AddressPair]] = {}
         for path, found in mesh.paths.items():
             if found.mtu is not None and (found.mtu.extra or {}).get("outdated") is True and path not in mesh.clouded:
-                by_node.setdefault(path.src, set()).add(path)
-        for node, paths in by_node.items():
+                by_mtu.setdefault(_path_mtu([found.mtu.extra or {}]), set()).add(path)
+        for mtu, paths in by_mtu.items():
             extras = [m.extra or {} for path in sorted(paths) if (m := mesh.paths[path].mtu) is not None]
-            scope = Scope(ComponentKind.NODE, (node,), direction="out", pairs=frozenset(paths))
-            facts = {"node": node, "mtu": _path_mtu(extras), **_sizes(mesh, scope, extras)}
-            flush = on_node(node, "sudo ip route flush cache", mesh.model)
-            found_ = mesh.finding(self, scope, (Layer.MTU,), facts, mesh.route_command(scope))
-            yield found_.replace(next=(*found_.next, flush))
+            nodes = tuple(node for node in mesh.order if any(path.src == node for path in paths))
+            # Several nodes that learned the same value are one finding.
+            kind = ComponentKind.NODE if len(nodes) == 1 else ComponentKind.MANY
+            scope = Scope(kind, nodes, direction="out", pairs=frozenset(paths))
+            facts = {"node": fold(nodes), "mtu": mtu, **_sizes(mesh, scope, extras)}
+            commands = [mesh.route_command(scope), on_node(nodes[0], "sudo ip route flush cache", mesh.model)]
+            yield mesh.finding(self, scope, (Layer.MTU,), facts, commands)
 
 
 @register
@@ -649,10 +706,13 @@ class Firewall(MeshRule):
     message = (
         "[{node} {action} incoming {protocols} from {scope:senders} on ephemeral ports]"
         "[no answer on ephemeral ports of {silent} to {protocols} from {scope:senders}]"
-        "[UDP from {scope:senders} does not arrive on ephemeral ports of {deaf}] (ping passes)"
+        "[UDP from {scope:senders} does not arrive on ephemeral ports of {deaf}]"
+        "[{sender:flag}{protocols} packets from {scope:where} do not arrive on ephemeral ports of any node]"
+        "[{wide:flag}no answer on ephemeral ports to {protocols} {scope:between}] (ping passes)"
     )
     evidence = (
         "{rules:lines}",
+        "{sender:flag}usual causes: the NIC writes wrong checksums (offload), or its switch port passes only ICMP",
         "{unread:flag}a firewall of {node} drops them, or something on the path to it; {why}",
         "{unruled:flag}no rule was found on {node} that drops them: something on the path to it does",
         "{p2p:flag}the pairs pass in p2p, where the other end may connect",
@@ -662,30 +722,38 @@ class Firewall(MeshRule):
     next_step = "Allow the ephemeral port range between the nodes of a job."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
-        paths = [(path, finding) for path, finding in mesh.paths.items() if path not in mesh.clouded]
-        tcp = {p for p, finding in paths if finding.tcp and finding.tcp.verdict in DEAD and mesh.passes_small(p)}
-        # Where much is lost, so are all SYNs now and then.
-        tcp -= {p for p in tcp if any((loss(mesh, way) or 0.0) > MUCH_LOSS for way in (p, p.reverse))}
-        udp = {p for p, finding in paths if finding.small_arrived is False and finding.echo and p not in mesh.dead}
-        both = tcp & udp
-        tested = {path for path, _ in paths if mesh.passes_small(path)}
-        answers: set[AddressPair] = set()
-        for bad, protocols, layers in (
-            (both, "TCP and UDP", (Layer.TCP, Layer.UDP)),
-            (tcp - both, "TCP", (Layer.TCP,)),
-            (udp - both, "UDP", (Layer.UDP,)),
-        ):
-            for scope in _by_destination(mesh, bad, tested) if bad else ():
-                # What a node drops of all others, it drops of the answers to its own connections.
-                if scope.pairs <= answers:
-                    continue
-                finding = self._finding(mesh, scope, protocols, layers)
-                yield finding
-                if scope.kind is ComponentKind.NODE and finding.facts["action"] and Layer.TCP in layers:
-                    answers |= {path.reverse for path in scope.pairs}
+        for scope in mesh.port_scopes:
+            if scope.kind is not ComponentKind.SPLIT:
+                yield self._finding(mesh, *self._side(mesh, scope))
 
-    def _finding(self, mesh: Mesh, scope: Scope, protocols: str, layers: tuple[Layer, ...]) -> Finding:
-        rows = [m for path in scope.pairs if (m := mesh.paths[path].tcp) is not None]
+    def _side(self, mesh: Mesh, scope: Scope) -> tuple[Scope, str]:
+        """Return a scope with the direction in which packets are lost, and the node whose rules may drop them.
+
+        A connection needs both ways, so that datagrams show the direction, or rules that drop: a firewall belongs to
+        the node that receives.
+        """
+        if scope.kind not in (ComponentKind.PAIR, ComponentKind.NODE, ComponentKind.ADDRESS):
+            return scope, ""
+        ends = scope.nodes if scope.kind is ComponentKind.PAIR else scope.nodes[:1]
+        if len({path.dst_addr for path in mesh.paths if path.dst == ends[0]}) == 1 == len(ends):
+            scope = scope._replace(kind=ComponentKind.NODE)
+        udp = scope.pairs & mesh.deaf
+        if scope.direction == "both" and udp and len(ends) == 1:
+            out = sum(path.src == ends[0] for path in udp)
+            scope = scope._replace(direction="out" if 2 * out > len(udp) else "in")
+        elif scope.direction == "both":
+            blocks = [node for node in ends if dropping_rules(mesh, node, "tcp", _sources(scope, node))]
+            node = blocks[0] if blocks else ends[-1]
+            nodes = tuple(sorted(ends, key=lambda one: one == node))
+            scope = scope._replace(direction="out" if len(ends) > 1 else "in", nodes=nodes)
+        return scope, "" if scope.direction == "out" and len(ends) == 1 else scope.nodes[-1]
+
+    def _finding(self, mesh: Mesh, scope: Scope, node: str) -> Finding:
+        into = [path for path in scope.pairs & mesh.refusing if node in ("", path.dst)]
+        rows = [m for path in into if (m := mesh.paths[path].tcp) is not None]
+        counted = {"TCP": scope.pairs & mesh.refusing, "UDP": scope.pairs & mesh.deaf}
+        names = [name for name, bad in counted.items() if 2 * len(bad) >= len(scope.pairs)]
+        protocols = " and ".join(names) or "TCP"
         # Echoes are answered, so that a refusal comes from somebody on the path.
         # Recordings of fabtui 0.1.0 have no kind.
         kinds = [(error_kind(m), m.error or "") for m in rows]
@@ -693,32 +761,47 @@ class Firewall(MeshRule):
             "refused" in text if kind is None else kind == ErrorKind.CONNECTION_REFUSED.value for kind, text in kinds
         )
         errors = Counter(m.error for m in rows if m.error)
-        node = scope.nodes[-1]
-        sources = {path.src_addr for path in scope.pairs}
-        rules = dropping_rules(mesh, node, protocols[:3].lower(), sources)
-        passes = Layer.TCP in layers and passes_in_p2p(mesh, scope.pairs)
-        known = refused or bool(rules and not passes)
+        rules = dropping_rules(mesh, node, protocols[:3].lower(), _sources(scope, node)) if node else None
+        passes = "TCP" in protocols and passes_in_p2p(mesh, scope.pairs)
+        known = bool(node) and (refused or bool(rules and not passes))
+        silent = bool(node) and not known
         facts = {
             "node": node,
             "action": ("refuses" if refused else "blocks") if known else None,
-            "silent": node if not known and Layer.TCP in layers else None,
-            "deaf": node if not known and Layer.TCP not in layers else None,
+            "silent": node if silent and "TCP" in protocols else None,
+            "deaf": node if silent and "TCP" not in protocols else None,
+            "sender": not node and scope.direction == "out",
+            "wide": not node and scope.direction != "out",
             "protocols": protocols,
             "rules": tuple(f"{node} has the rule: {rule}" for rule in rules or ()) or None,
-            "unread": rules is None and not known,
-            "unruled": rules == () and not known,
+            "unread": rules is None and silent,
+            "unruled": rules == () and silent,
             "why": one_line(str(field(firewall_of(mesh, node), "why") or "its rules were not read"), 120),
             "p2p": passes,
             "tcp_errors": tuple(text for text, _ in errors.most_common(2)) or None,
         }
-        finding = mesh.finding(self, scope, layers, facts, on_node(node, "sudo nft list ruleset", mesh.model))
-        if known and scope.kind is ComponentKind.NODE:
+        commands = [on_node(node or min(scope.pairs).dst, "sudo nft list ruleset", mesh.model)]
+        if facts["sender"]:
+            commands = [*_checksum_commands(mesh, scope), on_node(scope.nodes[0], "sudo nft list ruleset", mesh.model)]
+        finding = mesh.finding(self, scope, (Layer.TCP, Layer.UDP), facts, commands)
+        cells = {pair for path in scope.pairs & mesh.refusing for pair in endpoint_pairs(mesh.model, path.reverse)}
+        if node and known and scope.kind is ComponentKind.NODE:
             # Connections within the node meet the same rules.
-            ends = permutations(map(str, mesh.model.table.of_node(node)), 2)
-            within = ((pair, mesh.model.latest(Layer.P2P, *pair)) for pair in ends)
-            cells = {pair for pair, m in within if m is not None and m.verdict in DEAD}
-            finding = finding.replace(cells=finding.cells | cells)
-        return finding.replace(severity=Severity.WARN) if passes else finding
+            cells |= set(permutations(map(str, mesh.model.table.of_node(node)), 2))
+        cells = {pair for pair in cells if _fails_in_p2p(mesh.model, pair)}
+        return finding.replace(cells=finding.cells | cells, severity=Severity.WARN if passes else finding.severity)
+
+
+def _sources(scope: Scope, node: str) -> set[str]:
+    return {path.src_addr if path.dst == node else path.dst_addr for path in scope.pairs}
+
+
+def _checksum_commands(mesh: Mesh, scope: Scope) -> list[str]:
+    """Return commands about an interface whose TCP and UDP do not arrive, and about checksums that receivers count."""
+    node, path = scope.nodes[0], min(path for path in scope.pairs if path.src == scope.nodes[0])
+    nic = shlex.quote(one_line(mesh.model.addresses.seat(node, scope.address or path.src_addr).nic, 40))
+    counted = on_node(path.dst, "nstat -asz UdpInCsumErrors TcpInCsumErrors", mesh.model)
+    return [counted, on_node(node, f"ethtool -k {nic}", mesh.model)]
 
 
 @register
@@ -735,18 +818,15 @@ class PacketLoss(MeshRule):
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         paths = [(path, found) for path, found in mesh.paths.items() if path not in mesh.clouded]
         one_way = {p for p, found in paths if found.udp and found.udp.verdict is Verdict.SLOW}
-        # Before paths of an end that lost nothing by chance are added, which are those within a group here.
-        splits = _splits(mesh.scopes(one_way))
-        apart = {one for scope in splits for path in scope.pairs for one in (path, path.reverse)}
-        sure = _widened(mesh, one_way - apart)
+        lossy = mesh.scopes(one_way, how=BY_CHANCE)
         # An echo is lost with either direction.
-        echoes = {p for p, found in paths if found.lossy and not {p, p.reverse} & sure} - mesh.dead - apart
-        bad = one_way | echoes
-        for scope in [*splits, *mesh.scopes(sure - apart), *mesh.scopes(_widened(mesh, echoes) - sure - apart)]:
+        sure = {one for scope in lossy for path in scope.pairs for one in (path, path.reverse)}
+        echoes = {p for p, found in paths if found.lossy} - sure - mesh.dead
+        for scope in [*lossy, *mesh.scopes(echoes, how=BY_CHANCE)]:
             shares = [share for path in scope.pairs if (share := loss(mesh, path)) is not None]
             facts = {
                 "loss": (min(shares, default=0.0), max(shares, default=0.0)),
-                "lossy": len(scope.pairs & bad),
+                "lossy": len(scope.pairs & (one_way | echoes)),
             }
             yield mesh.finding(self, scope, MESH, facts, mesh.echo_commands(scope, _ECHOES_OF_LOSS))
 
@@ -831,7 +911,7 @@ def _blocked_paths(finding: Finding) -> set[AddressPair]:
         return {path for _, path in finding.measurements}
     if isinstance(finding.rule, BlockedBetweenGroups) and not finding.facts.get("udp"):
         return {path for _, path in finding.measurements}
-    if isinstance(finding.rule, PathDropsFlows):
+    if isinstance(finding.rule, (PathDropsFlows, CallerFails)):
         return {path for layer, path in finding.measurements if layer in (Layer.UDP, Layer.TCP)}
     return {path for layer, path in finding.measurements if isinstance(finding.rule, Firewall) and layer is Layer.TCP}
 
@@ -851,7 +931,8 @@ def _sizes(mesh: Mesh, scope: Scope, extras: list[Extra]) -> dict[str, int | Non
 
 
 def _ping_command(mesh: Mesh, scope: Scope, extras: list[Extra]) -> str:
-    path = min(scope.pairs)
+    # Datagrams may take another of several paths than echoes.
+    path = min(scope.pairs, key=lambda one: ((m := mesh.paths[one].mtu) is None or not is_blocked(m), one))
     ends = f"{shlex.quote(path.src_addr)} {shlex.quote(path.dst_addr)}"
     if not extras:
         return on_node(path.src, f"ping -c 3 -I {ends}", mesh.model)
@@ -859,34 +940,3 @@ def _ping_command(mesh: Mesh, scope: Scope, extras: list[Extra]) -> str:
     if payload is None:
         return ""
     return on_node(path.src, f"ping -M do -s {payload} -c 3 -I {ends}", mesh.model)
-
-
-def _by_destination(mesh: Mesh, bad: set[AddressPair], tested: set[AddressPair]) -> Iterable[Scope]:
-    """Return scopes of traffic to one node, from all others, then from single ones: a firewall belongs to a node."""
-    left = set(bad)
-    for node in mesh.order:
-        incoming = {path for path in tested if path.dst == node}
-        if incoming and incoming <= left and len({path.src for path in incoming}) > 1:
-            left -= incoming
-            yield Scope(ComponentKind.NODE, (node,), direction="in", pairs=frozenset(incoming))
-    by_nodes: dict[tuple[str, str], set[AddressPair]] = {}
-    for path in left:
-        by_nodes.setdefault((path.src, path.dst), set()).add(path)
-    place = {node: number for number, node in enumerate(mesh.order)}
-    known = [nodes for nodes in by_nodes if nodes[0] in place and nodes[1] in place]
-    for nodes in sorted(known, key=lambda nodes: (place[nodes[0]], place[nodes[1]])):
-        rails = {rail for path in by_nodes[nodes] for rail in mesh.rails(path) if rail is not None}
-        yield Scope(ComponentKind.PAIR, nodes, tuple(sorted(rails)), "", "out", frozenset(by_nodes[nodes]))
-
-
-def _widened(mesh: Mesh, bad: set[AddressPair]) -> set[AddressPair]:
-    """Return lossy pairs, and pairs of the same addresses that lost nothing by chance."""
-    wide = set(bad)
-    by_end: dict[tuple[bool, str, str], set[AddressPair]] = {}
-    for path in mesh.paths:
-        by_end.setdefault((True, path.src, path.src_addr), set()).add(path)
-        by_end.setdefault((False, path.dst, path.dst_addr), set()).add(path)
-    for paths in by_end.values():
-        if len(paths) >= _FEWEST_OF_LOSS and 2 * len(paths & bad) >= len(paths):
-            wide |= paths - mesh.dead
-    return wide

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from fabtui.diagnosis.blame import Blame, blamed, blocked_across
 from fabtui.diagnosis.experiment import PAIR_EXPERIMENTS, ends_of
 from fabtui.diagnosis.finding import (
     Direction,
@@ -41,12 +42,13 @@ from fabtui.diagnosis.knowledge.next_commands import (
     on_node,
     session_command,
     slow_nic_commands,
+    slow_node_commands,
 )
 from fabtui.diagnosis.mesh.mesh_rules import blocked_pairs
-from fabtui.diagnosis.pairs.blame import Blame, blamed, blocked_across
 from fabtui.diagnosis.pairs.pair_context import MOST_INSPECTED, GroupResult, PairContext
 from fabtui.model.counter_log import flatten
 from fabtui.model.endpoints import WITHIN_RAIL, ClassKey, Endpoint, PairClass, node_of
+from fabtui.model.events import NodeState
 from fabtui.model.exit_codes import untested_reasons
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import DEAD, Verdict, wrong_amount
@@ -67,6 +69,8 @@ _MOST_SINGLE = 4
 #: Number of errors whose details are removed per step.
 _FEW_ERRORS = 16
 _MOST_REASONS = 4
+#: Maximum time (s) between losses of nodes that have one cause: a loss is noticed after a while.
+_AT_ONCE = 15.0
 _MOST_SPREADS = 2
 #: Weight that puts a lost node before everything else.
 _FIRST = 1 << 30
@@ -99,7 +103,7 @@ class WrongData(Rule[PairContext]):
     next_step = (
         "Keep these GPUs out of jobs: a job would carry on with wrong numbers. Then test their memory and links."
     )
-    experiments = PAIR_EXPERIMENTS
+    experiments = (ExperimentKind.FRESH, *PAIR_EXPERIMENTS)
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         if any(counts[Verdict.WRONG] for counts in (context.tally.counts, *context.tally.layers.values())):
@@ -266,12 +270,19 @@ class NodeLost(_PairRule):
     exit_note = "3, or 1 if a result is bad as well: a node that is gone was not tested"
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
-        yield from self._returned(context.model)
-        for record in context.model.nodes.values():
-            if not record.state.gone:
-                continue
-            mine = [p for p in context.unexplained if record.name in (node_of(p[0]), node_of(p[1]))]
-            mine = [pair for pair in mine if context.unexplained[pair] in DEAD]
+        model = context.model
+        yield from self._returned(model)
+        gone = [record for record in model.nodes.values() if record.state.gone]
+        dead = {pair for pair, verdict in context.unexplained.items() if verdict in DEAD}
+        lost = {record.name: record.since for record in gone if record.state is NodeState.LOST}
+        if len(lost) == len(gone) and _are_all_at_once(model, lost):
+            for pair in dead:
+                context.unexplained.pop(pair)
+            state = f"is cut off: {fold(list(lost))} were lost at the same time"
+            yield self._of_this_machine(lost, state, gone[0].text).replace(cells=frozenset(dead))
+            return
+        for record in gone:
+            mine = [pair for pair in dead if record.name in map(node_of, pair) and pair in context.unexplained]
             for pair in mine:
                 context.unexplained.pop(pair)
             hint = one_line(record.hint or "", 300)
@@ -301,6 +312,13 @@ class NodeLost(_PairRule):
             # All are gone while this machine sleeps.
             if gone.until and not record.state.gone and "slept" not in gone.text:
                 by_reason.setdefault(gone.text.replace(record.name, ""), []).append((record.name, gone))
+        back = {node: gone for found in by_reason.values() for node, gone in found}
+        if _are_all_at_once(model, {node: gone.since for node, gone in back.items()}):
+            seconds = max(gone.until - gone.since for gone in back.values())
+            state = f"was cut off for at least {seconds:.0f} s: {fold(list(back))} were gone at once, and all are back"
+            finding = self._of_this_machine(back, state, next(iter(back.values())).text)
+            yield finding.replace(severity=Severity.WARN, weight=0)
+            return
         for found in by_reason.values():
             nodes = [node for node, _ in found]
             seconds = max(gone.until - gone.since for _, gone in found)
@@ -309,6 +327,18 @@ class NodeLost(_PairRule):
             topic = nodes[0] if len(nodes) == 1 else ""
             command = on_node(nodes[0], "uptime", model)
             yield self.finding(topic, severity=Severity.WARN, nodes=nodes, facts=facts, commands=(command,))
+
+    def _of_this_machine(self, nodes: Iterable[str], state: str, reason: str) -> Finding:
+        facts = {"node": "this machine, or its link,", "state": state, "reason": one_line(reason, 300)}
+        # Without a node: typed here.
+        return self.finding("", nodes=nodes, facts=facts, commands=("ip -s -s link",), weight=_FIRST)
+
+
+def _are_all_at_once(model: Model, since: Mapping[str, float]) -> bool:
+    """Return True if all nodes that were reached were lost at about the same time: they share this machine alone."""
+    reached = {name for name, record in model.nodes.items() if record.inventory is not None}
+    times = since.values()
+    return len(reached) > 1 and reached <= since.keys() and max(times) - min(times) <= _AT_ONCE
 
 
 @register
@@ -436,7 +466,8 @@ class BlameRule(_PairRule):
             facts |= {"slowest": None, "factor": blame.factor}
         match kind:
             case Kind.NODE | Kind.HALVES:
-                facts |= {"node": name, "endpoints": len(context.model.table.of_node(name))}
+                facts |= {"partly" if blame.partly else "node": name}
+                facts |= {"endpoints": len(context.model.table.of_node(name))}
                 facts |= {"off_node": blame.reach is Reach.OFF_NODE, "inside": blame.reach is Reach.INSIDE}
                 facts |= {"domain": blame.reach is Reach.DOMAIN, "network": blame.reach is Reach.NETWORK}
             case Kind.GPU:
@@ -465,6 +496,9 @@ class BlameRule(_PairRule):
         kind, name = blame.subject
         if kind is Kind.HALVES:
             return node_commands(context.model, name)
+        if blame.partly:
+            into = next((pair for pair in cells if node_of(pair[1]) == name), cells[0])
+            return context.first_commands([into])
         ends = ends_of(context.model, blame.subject) if kind in (Kind.GPU, Kind.NIC) else []
         if not ends:
             return context.first_commands(cells) if cells else []
@@ -512,6 +546,8 @@ def _two_ends(blame: Blame) -> Pair:
 class _WholeNode(BlameRule):
     def _commands(self, context: PairContext, blame: Blame, cells: Sequence[Pair]) -> list[str]:
         model, node = context.model, blame.subject.name
+        if not blame.dead and not has_gpus(model, node) and blame.reach is not Reach.INSIDE:
+            return slow_node_commands(model, node)
         if blame.reach is Reach.INSIDE and not has_gpus(model, node):
             return [on_node(node, "uptime", model)]
         return node_commands(model, node)
@@ -674,7 +710,10 @@ class NodeOfCollectives(_PairRule):
     title = "Collectives are bad with one node"
     lasts = False
     message = "{node}: all {bad} {kinds} with it {do}, the {good} without it {do_not}"
-    evidence = ("{worst}: {value:value} {unit}, {share:percent} of the median", "{worst_failed} fails")
+    evidence = (
+        "{worst}: {value:value} {unit}, {share:percent} of the median[ ({reduced:reduced})]",
+        "{worst_failed} fails",
+    )
     next_step = "Look for what slows the ranks of this node: limits of its CPUs, clocks and power, other programs."
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
@@ -706,6 +745,7 @@ class NodeOfCollectives(_PairRule):
         facts |= {"do": "are slow", "do_not": "are not"} if slow else {"do": "fail or are slow", "do_not": "are well"}
         if worst.slow:
             facts |= {"worst": str(worst), "value": worst.value, "unit": worst.unit, "share": worst.share}
+            facts["reduced"] = worst.measured.reduced
         else:
             facts["worst_failed"] = str(worst)
         command = "nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE" if has_gpus(model, node) else "uptime"

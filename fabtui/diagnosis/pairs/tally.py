@@ -16,7 +16,7 @@ from fabtui.model.measurement import SEVERITY, Measurement, Verdict
 from fabtui.model.pair_results import STALL
 from fabtui.model.pair_table import SLOW, Flags, PairTable, joined, parts
 from fabtui.model.places import Places
-from fabtui.model.schedule import MAX_SUSPECTS, SLOW_ROUNDS
+from fabtui.model.schedule import MAX_SUSPECTS, SLOW_ROUNDS, is_settled
 from fabtui.model.session_model import Model
 from fabtui_node.parsers.lines import json_number
 
@@ -175,7 +175,10 @@ def _few_tries(model: Model, table: PairTable, found: Flags) -> Iterator[None]:
             now = [one for one in history if one.time >= model.phase.since]
             before = [one for one in history if one.time < model.phase.since]
             known = bool(before) and model.verdict(before[-1]).bad
-            found[at] = bool(now) and not known and len({one.attempts for one in now}) < tries
+            tried = len({one.attempts for one in now}) >= tries
+            if now and table.verdict[at] == SLOW:
+                tried |= is_settled([one.value for one in now], model.limit(Layer.P2P, model.key_of(now[-1])))
+            found[at] = bool(now) and not known and not tried
             if number % _FEW == 0:
                 yield
 

@@ -311,8 +311,78 @@ class NvlinkUnused(TransportRule):
 
 
 @register
+class LoginNetwork(Rule[PairContext]):
+    """NCCL sends over the interface that SSH came in by, though the nodes have others for data.
+
+    Without a variable, NCCL takes any interface that is up: which pairs use it differs from run to run. Rule FT040 is
+    about sockets in place of RDMA.
+    """
+
+    id = "FT045"
+    name = "login-network"
+    title = "NCCL sends over the network of SSH"
+    domain = Domain.PAIRS
+    severity = Severity.WARN
+    message = "{where}: NCCL sends over {device}, the network of SSH, though {data} {has} data: set {variable}"
+    evidence = ("{pairs} of {tested} pairs between nodes use {device}", "set: {variables}")
+    next_step = "Set the variable for jobs as well, which choose the same network; --env sets it here."
+
+    def check(self, context: PairContext) -> Iterator[Finding | None]:
+        table, places = context.tally.table, context.tally.places
+        if table is None or places is None or not len(table):
+            return
+        sent = yield from _devices_used(context, table, places)
+        data = {node: nics for node in places.nodes if (nics := _data_nics(context, node))}
+        used, tested, nodes = Counter[str](), 0, dict[str, None]()
+        for (node, _), counts in sorted(sent.items()):
+            if node in data and not active_ports(listed(context.model.nodes.get(node), "ib")):
+                tested += counts.total()
+                for device in sorted(counts.keys() & _login_nics(context, node)):
+                    used[device] += counts[device]
+                    nodes[node] = None
+        yield None
+        if nodes:
+            yield self._found(context, list(nodes), used, tested, data)
+
+    def _found(
+        self, context: PairContext, nodes: list[str], used: Counter[str], tested: int, data: dict[str, tuple[str, ...]]
+    ) -> Finding:
+        everywhere = len(nodes) > len(data) / 2
+        nics = Counter(data[node] for node in nodes).most_common(1)[0][0]
+        facts: dict[str, Any] = {
+            "where": "all nodes" if everywhere else fold(nodes),
+            "device": used.most_common(1)[0][0],
+            "data": ", ".join(nics),
+            "has": "carries" if len(nics) == 1 else "carry",
+            "variable": f"NCCL_SOCKET_IFNAME={','.join(nics)}",
+            "pairs": used.total(),
+            "tested": tested,
+            "variables": _set_variables(context, nodes, "device") or None,
+        }
+        blames = Subject(Kind.FABRIC, "all nodes") if everywhere else None
+        command = on_node(nodes[0], "env | grep -E '^(NCCL|UCX)_'", context.model)
+        return self.finding(nodes=nodes, facts=facts, commands=[command], blames=blames)
+
+
+def _login_nics(context: PairContext, node: str) -> set[str]:
+    """Return the interfaces that SSH came in by, and that have no RDMA."""
+    nics = listed(context.model.nodes.get(node), "nics")
+    return {str(nic.get("name")) for nic in nics if nic.get("login") is True and not nic.get("rdma")}
+
+
+def _data_nics(context: PairContext, node: str) -> tuple[str, ...]:
+    """Return the interfaces with an address for data, without those that SSH came in by."""
+    names = [str(entry.get("nic")) for entry in listed(context.model.nodes.get(node), "data_addresses")]
+    login = _login_nics(context, node)
+    return tuple(one_line(name, 40) for name in dict.fromkeys(names) if name not in login)
+
+
+@register
 class OddDevice(Rule[PairContext]):
-    """A node sends over a different NIC of a rail from most nodes, though it has the usual one, too."""
+    """A node sends over a different NIC of a rail from most nodes, though it has the usual one, too.
+
+    Where a node uses both, the library spreads its traffic; that the network of SSH is used is rule FT045.
+    """
 
     id = "FT044"
     name = "odd-nic"
@@ -334,11 +404,12 @@ class OddDevice(Rule[PairContext]):
             yield None
             used = {node: count.most_common(1)[0][0] for (node, of), count in sent.items() if of == rail}
             usual, most = Counter(used.values()).most_common(1)[0]
-            if most < _FEWEST_ALIKE or most <= len(used) / 2:
+            mixed = any(len(count) > 1 for (_, of), count in sent.items() if of == rail)
+            if most < _FEWEST_ALIKE or most <= len(used) / 2 or mixed:
                 continue
             for node, device in used.items():
                 # Where devices have other names, that is the setup.
-                if device != usual and {device, usual} <= devices[node]:
+                if device != usual and {device, usual} <= devices[node] - _login_nics(context, node):
                     facts = {"node": node, "device": device, "rail": rail, "usual": usual}
                     facts["variables"] = _set_variables(context, [node], "device") or None
                     command = on_node(node, "env | grep -E '^(NCCL|UCX)_'", model)

@@ -31,9 +31,10 @@ from fabtui.diagnosis.preflight import name_rules as name_rules
 from fabtui.diagnosis.preflight.environment import LOCAL_ONLY, unknown
 from fabtui.diagnosis.preflight.node_context import NodeContext, NodeJudgement, NodeRule, severity_of, slot_of
 from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
-from fabtui.model.facts.compare import Compare, FactTable, Odd, shown
+from fabtui.model.facts.compare import Compare, FactTable, Odd, contrasted, shown
 from fabtui.model.facts.network import down_interfaces, nccl_interfaces
 from fabtui.model.facts.node_view import ProbedNode, dicts, field, number, text
+from fabtui.model.facts.states import ABSENT
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
 from fabtui.sanitize import one_line
@@ -51,6 +52,7 @@ _MOST = 12
 _PORT = re.compile(r"([A-Za-z][A-Za-z0-9_]{1,40})/([0-9]{1,3})", re.ASCII)
 _XID = re.compile(r"Xid [0-9]{1,4}\b")
 _DIGIT = re.compile(r"[0-9]")
+_ZEROS = re.compile(r"(0x)?[0:.]*")
 #: Texts that differ in numbers only are grouped.
 _NUMBERS = re.compile(r"[0-9][0-9.,]*(?: [KMGT]iB)?")
 #: Maximum number of shared values that are kept as evidence.
@@ -58,6 +60,8 @@ _MOST_SHARED = 20
 _NEXT = "set NCCL_SOCKET_IFNAME to an interface that leads to the other nodes (ip -br addr)"
 #: Maximum number of nodes and interfaces that are listed.
 _MOST_LISTED = 8
+#: Maximum number of differences of a state that are findings of their own, for the same nodes.
+_MOST_OF_STATE = 3
 #: Maximum number of values of a fact that are named in a title.
 _MOST_VALUES = 4
 #: Facts that differ where an interface is down.
@@ -399,100 +403,42 @@ class SameHostName(_IdentityRule):
             yield self.finding("hostname", nodes=_names(group), facts=facts, commands=(command,))
 
 
-@register
-class SameMachineId(_IdentityRule):
-    """Different machines have the same machine id, as copies of one image do."""
-
-    id = "FT313"
-    name = "same-machine-id"
-    title = "Different machines with the same machine id"
-    severity = Severity.NOTE
-    message = "same machine id, as in copies of one image: DHCP may assign them the same address"
-    evidence = ("machine id {machine_id}",)
-    next_step = "Remove /etc/machine-id from the image."
-
-    def check(self, context: NodeContext) -> Iterator[Finding]:
-        groups = _shared(context.nodes, lambda node: text(node.seen("host", "identity", "machine_id")))
-        for name, group in groups.items():
-            if len({_boot(node) for node in group}) == len(group):
-                yield self.finding("machine-id", nodes=_names(group), facts={"machine_id": name})
-
-
-class _SharedValueRule(_IdentityRule):
-    """Base of the rules about values that several machines share."""
+class SharedValue(_IdentityRule):
+    """Several machines have a value that each has to have for itself; `node_checks.toml` has a row for each rule."""
 
     evidence = ("{shared:lines}",)
-    subject: ClassVar[str]
-    command: ClassVar[str]
-
-    def _values(self, node: ProbedNode) -> list[str]:
-        raise NotImplementedError
+    row: ClassVar[Mapping[str, Any]]
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         holders: dict[str, list[ProbedNode]] = {}
         for node in context.nodes:
-            for value in dict.fromkeys(self._values(node)):
+            for value in dict.fromkeys(_values(node, *self.row["value"])):
                 holders.setdefault(value, []).append(node)
         groups: dict[tuple[str, ...], list[str]] = {}
         for value, group in holders.items():
-            machines = {(_boot(node) or node.name, _host_name(node)) for node in group}
+            apart = None if self.row.get("of_machine") else _host_name
+            machines = {(_boot(node) or node.name, apart and apart(node)) for node in group}
             # Names of one machine share everything, which another rule reports; containers do not.
             if len(machines) > 1:
                 groups.setdefault(_names(group), []).append(value)
         for names, values in groups.items():
-            command = self.command.replace("{node}", fold(names[:1]))
             facts = {"first": tuple(values[:3]), "shared": tuple(values[:_MOST_SHARED])}
-            yield self.finding(self.subject, nodes=names, facts=facts, commands=(command,))
+            command = self.row["command"].replace("{node}", fold(names[:1]))
+            yield self.finding(self.row["topic"], nodes=names, facts=facts, commands=(command,) if command else ())
 
 
-@register
-class SameAddress(_SharedValueRule):
-    """Several machines have the same IP address on a data interface."""
-
-    id = "FT314"
-    name = "same-address"
-    title = "Several machines with the same address"
-    message = "same address {first}: packets reach only one of them"
-    next_step = "Assign different addresses."
-    subject = "address"
-    command = "ssh {node} ip -br addr"
-
-    def _values(self, node: ProbedNode) -> list[str]:
-        return [word for entry in dicts(node.part("data_addresses")) if (word := text(entry.get("address")))]
+def _values(node: ProbedNode, probe: str, *path: str) -> list[str]:
+    """Return the texts at a path of a probe, of all objects of a list on the way; not GUIDs of zeros."""
+    values: list[Any] = [node.inventory if probe == "inventory" else node.probe_results.get(probe)]
+    for name in path:
+        values = [inner for value in values for one in (dicts(value) or [value]) if (inner := field(one, name))]
+    return [word for value in values if (word := text(value)) and not _ZEROS.fullmatch(word)]
 
 
-@register
-class SameGuid(_SharedValueRule):
-    """Several machines have an InfiniBand adapter with the same node GUID."""
-
-    id = "FT315"
-    name = "same-guid"
-    title = "Several machines with the same node GUID"
-    message = "same node GUID {first}: the subnet manager takes them for one node"
-    next_step = "Reprogram the GUID of one adapter."
-    subject = "guid"
-    command = "ssh {node} ibstat"
-
-    def _values(self, node: ProbedNode) -> list[str]:
-        guids = [text(ca.get("node_guid")) for ca in dicts(node.seen("ibstat", "cas"))]
-        return [guid for guid in guids if guid and guid.strip("0x:.")]
-
-
-@register
-class SameHostId(_SharedValueRule):
-    """Several machines set the same NCCL_HOSTID."""
-
-    id = "FT316"
-    name = "same-nccl-hostid"
-    title = "Several machines with the same NCCL_HOSTID"
-    message = "same NCCL_HOSTID {first}: NCCL takes them for one host"
-    next_step = "Unset NCCL_HOSTID."
-    subject = "hostid"
-    command = "unset NCCL_HOSTID"
-
-    def _values(self, node: ProbedNode) -> list[str]:
-        word = text(node.part("env", "NCCL_HOSTID"))
-        return [word] if word else []
+for _row in load("node_checks")["shared"]:
+    _own = {name: _row[name] for name in ("id", "name", "title", "message")} | {"next_step": _row["next"], "row": _row}
+    _own |= {"severity": Severity(_row.get("severity", "bad")), "__doc__": _row["meaning"]}
+    register(type(_row["name"], (SharedValue,), _own))
 
 
 def _boot(node: ProbedNode) -> str | None:
@@ -576,32 +522,69 @@ class FactDiffers(NodeRule):
     title = "Node differs from the others"
     severity = Severity.WARN
     message = (
-        "{title}[: {values}, not {usual} as on {agreeing:count_other}]"
+        "{title}[: {values}, not {usual} as on {agreeing:count_other}][: {named} differ between {groups}]"
         "[: the nodes differ, and no value has a majority{of_kind}: {split}][, and {more} more values][{kind}]"
     )
+    evidence = ("{breaks}", "{more_differences:lines}")
     next_step = "Make the nodes equal, or confirm that the difference is intended."
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         down = {node.name: down_interfaces(node) for node in context.nodes}
-        for finding in map(self.of_fact, context.table.odd):
+        groups: dict[tuple[str, ...], list[Odd]] = {}
+        for odd in context.table.odd:
+            if odd.fact.compare is Compare.ODD:
+                groups.setdefault(odd.group, []).append(odd)
+                continue
+            finding = self.of_fact(odd)
             about = tuple(Subject(Kind.NIC, f"{node} {nic}") for node in finding.nodes for nic in down[node])
             yield finding.replace(about=about) if finding.topic in _OF_INTERFACES and about else finding
+        for nodes, odds in groups.items():
+            # What an interface lacks that is down follows from that.
+            dead = [nic for node in nodes for nic in down.get(node, ())]
+            loud = [odd for odd in odds if not odd.fact.quiet and not (dead and _lacks(odd, dead))]
+            if odds[0].tie or (len(nodes) > 1 and len(loud) > _MOST_OF_STATE):
+                if loud or len(odds) > _MOST_OF_STATE:
+                    yield self._of_groups(nodes, odds, loud)
+                continue
+            findings = [self.of_fact(odd) for odd in loud[:_MOST_OF_STATE]]
+            if more := [f"{odd.fact.title} {odd.contrast(nodes[0])}" for odd in loud[_MOST_OF_STATE:]]:
+                findings[-1] = findings[-1].replace(facts={**findings[-1].facts, "more_differences": tuple(more)})
+            yield from findings
+
+    def _of_groups(self, nodes: tuple[str, ...], odds: list[Odd], loud: list[Odd]) -> Finding:
+        """Return one finding about nodes that differ from the others in many settings, as after an upgrade."""
+        named = [odd.fact.title for odd in (loud or odds)[:_MOST_OF_STATE]]
+        more = f" and {len(odds) - len(named)} more" if len(odds) > len(named) else ""
+        others = [node for node in (odds[0].values if odds[0].tie else odds[0].agreeing) if node not in nodes]
+        facts = {
+            "fact": "state",
+            "title": "settings of a group of nodes",
+            "named": ", ".join(named) + more,
+            "groups": f"{fold(nodes)} and {fold(others)}",
+            "tie": odds[0].tie,
+        }
+        severity = Severity.WARN if any(odd.fact.verdict != "note" for odd in loud) else Severity.NOTE
+        command = (loud or odds)[0].fact.next.replace("{node}", fold(nodes[:1]))
+        return self.finding("state", severity=severity, nodes=nodes, facts=facts, commands=[command] if command else [])
 
     def of_fact(self, odd: Odd) -> Finding:
-        fact = odd.fact
+        fact, of_state = odd.fact, odd.fact.compare is Compare.ODD
         by_value: dict[str, list[str]] = {}
         for name, value in odd.values.items():
-            by_value.setdefault(shown(value, fact.unit), []).append(name)
+            word = contrasted(fact, value, odd.usual)[0] if of_state else shown(value, fact.unit)
+            by_value.setdefault(word, []).append(name)
         ranked = sorted(by_value.items(), key=lambda item: -len(item[1]))
         of_kind = f" with {odd.kind}" if odd.kind else ""
         by_node = [(tuple(names), value) for value, names in ranked]
-        facts: dict[str, object] = {"fact": fact.name, "title": fact.title}
+        facts: dict[str, object] = {"fact": fact.name, "title": fact.title, "breaks": fact.breaks or None}
         if odd.tie:
             split = tuple(f"{value} on {fold(names)}" for value, names in ranked[:_MOST_VALUES])
             facts |= {"split": split, "of_kind": of_kind, "more": max(0, len(ranked) - _MOST_VALUES) or None}
         else:
             near = "about " if fact.compare in (Compare.NEAR, Compare.NEAR_ALL) else ""
             usual = shown(odd.usual, fact.unit)
+            if of_state:
+                usual = contrasted(fact, odd.values[ranked[0][1][0]], odd.usual)[1]
             facts |= {
                 "values": tuple(value for value, _ in ranked[:_MOST_VALUES]),
                 "usual": near + usual,
@@ -615,6 +598,12 @@ class FactDiffers(NodeRule):
         following = [fact.next.replace("{node}", fold(nodes[:1]))] if fact.next else []
         severity = Severity(fact.verdict)
         return self.finding(fact.name, severity=severity, nodes=nodes, facts=facts, commands=following)
+
+
+def _lacks(odd: Odd, nics: Sequence[str]) -> bool:
+    """Return True if nodes lack a setting that others have of one of some interfaces."""
+    words = set(re.split(r"[.\s]", f"{odd.fact.name} {odd.usual}"))
+    return set(odd.values.values()) == {ABSENT} and not words.isdisjoint(nics)
 
 
 def preflight(model: Model, expected: Mapping[str, str] | None = None) -> Preflight:
@@ -637,6 +626,9 @@ def _in_steps(model: Model, expected: Mapping[str, str] | None = None) -> Steps[
         for rule in LINK_LAYER_RULES:
             findings += rule.findings(mesh)
             yield
+        # A rule about the address shows more of an entry of a neighbour than that it differs.
+        named = {f"lladdr {one.facts.get('address')}" for one in findings}
+        findings = [one for one in findings if one.topic not in named]
     for at, finding in enumerate(findings):
         commands = tuple(typed(_with_interface(command, finding, context.nodes), model) for command in finding.next)
         findings[at] = finding.replace(next=commands)
@@ -670,7 +662,9 @@ def _merged(findings: list[Finding], table: FactTable) -> list[Finding]:
         if not isinstance(one.rule, FactDiffers):
             continue
         for at, other in enumerate(merged):
-            same = other.rule.id in _FOLLOWS.get(one.topic, ())
+            # A setting that differs, and that another rule judges by its name.
+            named = bool(other.topic) and one.topic.endswith("." + other.topic)
+            same = other.rule.id in _FOLLOWS.get(one.topic, ()) or named
             if isinstance(other.rule, ProbeJudgement):
                 same = other.topic == one.topic or other.topic in judges.get(one.topic, ())
             common = len(other.nodes) == len(table.nodes) > len(one.nodes)

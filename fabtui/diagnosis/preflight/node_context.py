@@ -8,9 +8,11 @@ from typing import Any, ClassVar, NamedTuple
 
 from fabtui.diagnosis.finding import Domain, Rule, Severity, Steps, finished
 from fabtui.diagnosis.knowledge import xids
+from fabtui.diagnosis.preflight.state_facts import state_facts
 from fabtui.model.facts.catalogue import facts_for
 from fabtui.model.facts.compare import FactTable, fact_table
 from fabtui.model.facts.node_view import ProbedNode, dicts
+from fabtui.model.facts.states import PROBE, States
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui_node import registry
@@ -85,7 +87,14 @@ class NodeContext:
 
     def prepare(self) -> Steps[None]:
         """Compare the facts and judge the nodes in small steps; otherwise the first rule that needs them does it."""
-        self.__dict__["table"] = yield from fact_table(self.nodes, facts_for(self.nodes))
+        first = {name: record.first_probe_results.get(PROBE) for name, record in self.model.nodes.items()}
+        states = States(self.nodes, first)
+        yield
+        facts = facts_for(self.nodes)
+        # A node may not take the place of a fact that fabtui has.
+        known = {fact.name for fact in facts}
+        facts += [fact for fact in state_facts(states) if fact.name not in known]
+        self.__dict__["table"] = yield from fact_table(self.nodes, facts)
         judged: dict[str, list[NodeJudgement]] = {}
         for node in self.nodes:
             for each in judgements(node):

@@ -14,6 +14,13 @@ from fabtui_node.parsers.lines import bytes_text
 
 #: Values of an earlier preflight, by node and name of the fact.
 Earlier = Mapping[str, Mapping[str, Value]]
+#: Minimum number of nodes of which one can be the odd one; maximum numbers of values of a key that is compared by
+#: `Compare.ODD`: before and after values that are nearly equal have become one.
+_FEWEST, MOST_VALUES, _MOST_OTHERS = 3, 16, 2
+#: Numbers from which on, and the share by which, two may differ and be alike.
+_LARGE, _ROUGHLY = 1000, 0.02
+#: Number of words from which on only those are shown that differ, and the maximum width of a value.
+_MANY_WORDS, _WIDEST = 4, 60
 
 
 class Compare(StrEnum):
@@ -21,7 +28,8 @@ class Compare(StrEnum):
 
     ``kind``: equal on all nodes of a hardware kind. ``all``: equal on all nodes of any kind. ``near``: close to
     the median of the hardware kind. ``near-all``: close to the median of all. ``unlike``: different on each node.
-    ``none``: shown, not compared.
+    ``odd``: equal to what most nodes of the hardware kind have; a value with more than two others, or without a
+    majority, is not compared. ``none``: shown, not compared.
     """
 
     KIND = "kind"
@@ -29,6 +37,7 @@ class Compare(StrEnum):
     NEAR = "near"
     NEAR_ALL = "near-all"
     UNLIKE = "unlike"
+    ODD = "odd"
     NONE = "none"
 
 
@@ -49,6 +58,8 @@ class Fact:
     slack: Callable[[ProbedNode], float] | None = None
     main: bool = False  #: Whether it is shown if nothing differs.
     judges: tuple[str, ...] = ()  #: Probes whose judgement of a single node reports the same problem.
+    quiet: bool = False  #: Whether a difference is evidence for findings about its node, and not a finding.
+    breaks: str = ""  #: What a difference can break, as a sentence.
 
 
 class Odd(NamedTuple):
@@ -65,6 +76,17 @@ class Odd(NamedTuple):
         """Return True if there is no majority to compare with."""
         return not self.agreeing
 
+    @property
+    def group(self) -> tuple[str, ...]:
+        """Nodes that differ; of two halves the one without the first node."""
+        first = next(iter(self.values.values())) if self.tie else None
+        return tuple(name for name, value in self.values.items() if not self.tie or value != first)
+
+    def contrast(self, node: str) -> str:
+        """Return the value of a node and that of most: ``8 KiB, 6 MiB on 3 others``."""
+        value, usual = contrasted(self.fact, self.values[node], self.usual)
+        return f"{value}, {usual} on {len(self.agreeing)} others"
+
 
 @dataclass(slots=True)
 class FactTable:
@@ -75,6 +97,11 @@ class FactTable:
     facts: list[Fact]  #: Facts known of at least one node.
     values: dict[str, dict[str, Value]]  #: Value of each fact on each node; None: unknown.
     odd: list[Odd] = field(default_factory=list)  #: Differences, in the order of the facts.
+
+    def differences(self, node: str) -> list[str]:
+        """Return the differences of the state of a node, a line each, those that can break the most first."""
+        mine = [odd for odd in self.odd if odd.fact.compare is Compare.ODD and node in odd.values and not odd.tie]
+        return [f"differs on {node}: {odd.fact.title} {odd.contrast(node)}" for odd in mine]
 
     def differing(self, node: str) -> set[str]:
         return {odd.fact.name for odd in self.odd if node in odd.values}
@@ -96,6 +123,8 @@ def fact_table(nodes: Sequence[ProbedNode], facts: Iterable[Fact]) -> Generator[
             mine = {name: value for name in group if (value := values[fact.name][name]) is not None}
             near = fact.compare in (Compare.NEAR, Compare.NEAR_ALL)
             odd = _far(fact, kind, mine, slack) if near else _unequal(fact, kind, mine)
+            if fact.compare is Compare.ODD:
+                odd = _minority(fact, kind, mine)
             if odd is not None:
                 table.odd.append(odd)
         yield
@@ -131,6 +160,46 @@ def _unequal(fact: Fact, kind: str, values: Mapping[str, Value]) -> Odd | None:
         return Odd(fact, kind, None, (), dict(values))
     agreeing = tuple(name for name, value in values.items() if value == usual)
     return Odd(fact, kind, usual, agreeing, {name: value for name, value in values.items() if value != usual})
+
+
+def _minority(fact: Fact, kind: str, values: Mapping[str, Value]) -> Odd | None:
+    """Return the nodes whose value is not that of most; two halves of a fleet are a tie, two nodes are not compared."""
+    counts = Counter(values.values())
+    if len(values) < _FEWEST or not 1 < len(counts) <= MOST_VALUES:
+        return None
+    votes = {value: sum(many for other, many in counts.items() if alike(fact, value, other)) for value in counts}
+    usual = max(votes, key=votes.__getitem__)
+    odd = {name: value for name, value in values.items() if not alike(fact, value, usual)}
+    others = set(odd.values())
+    if not odd or len(others) > _MOST_OTHERS:
+        return None
+    if votes[usual] * 2 > len(values):
+        return Odd(fact, kind, usual, tuple(name for name in values if name not in odd), odd)
+    halves = len(others) == 1 and len(odd) * 2 == len(values)
+    return Odd(fact, kind, None, (), dict(values)) if halves else None
+
+
+def alike(fact: Fact, value: Value, other: Value) -> bool:
+    """Return True for equal values, and for large numbers that are nearly equal, word by word.
+
+    Many limits of a kernel are shares of the memory, which differs by a few pages between equal machines.
+    """
+    if value == other:
+        return True
+    pairs = list(zip(str(value).split(), str(other).split(), strict=False))
+    if len(str(value).split()) != len(str(other).split()):
+        return False
+    return all(one == two or _near(fact, one, two) for one, two in pairs)
+
+
+def _near(fact: Fact, one: str, two: str) -> bool:
+    try:
+        a, b = float(one), float(two)
+    except ValueError:
+        return False
+    if fact.share or fact.floor:
+        return abs(a - b) <= max(fact.floor, fact.share * max(abs(a), abs(b)))
+    return min(a, b) >= _LARGE and abs(a - b) <= _ROUGHLY * max(a, b)
 
 
 def _far(fact: Fact, kind: str, known: Mapping[str, Value], slack: Mapping[str, float]) -> Odd | None:
@@ -171,6 +240,23 @@ def shown(value: Value, unit: str = "") -> str:
     if unit == "s":
         return _duration(value)
     return f"{value:.4g} {unit}".rstrip() if isinstance(value, float) else f"{value} {unit}".rstrip()
+
+
+def contrasted(fact: Fact, value: Value, usual: Value) -> tuple[str, str]:
+    """Return two values of a state as they are shown: of lists the words that only one of them has."""
+    words, others = str(value).split(), str(usual).split()
+    if len(words) == len(others) > 1:
+        pairs = [pair for pair in zip(words, others, strict=True) if pair[0] != pair[1]]
+        words, others = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    elif min(len(words), len(others)) > _MANY_WORDS:
+        words, others = [w for w in words if w not in others], [w for w in others if w not in words]
+    texts = (" ".join(_sized(word, fact.unit) for word in some) or "without" for some in (words, others))
+    value_text, usual_text = (text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..." for text in texts)
+    return value_text, usual_text
+
+
+def _sized(word: str, unit: str) -> str:
+    return bytes_text(int(word)) if unit == "B" and word.isdecimal() and int(word) >= _LARGE else word
 
 
 def _duration(seconds: float) -> str:

@@ -18,6 +18,7 @@ from fabtui.presentation.wording import (
     failure_text,
     limit_text,
     measured_text,
+    message_text,
     ping_extra,
     plain,
     time_text,
@@ -30,7 +31,6 @@ from fabtui.presentation.wrapping import Line, Lines, wrapped
 from fabtui.sanitize import one_line
 from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.widgets.sparkline import LABEL
-from fabtui_node.parsers.lines import bytes_text
 
 
 def pair_name(source: AxisEntry, target: AxisEntry) -> str:
@@ -223,6 +223,7 @@ def status_parts(model: Model, layer: Layer, source: AxisEntry, target: AxisEntr
             (measured_text(measurement), "bold"),
             (f"  {CLASS_WORDS[kind]} {usual_share_text(model, measurement)}", MUTED),
         ]
+        parts += [(f"  ({message_text(measurement)})", MUTED)] if measurement.reduced else []
     for text, style in ((failure_text(measurement), MUTED), (one_line(measurement.transport or "", 60), MUTED)):
         if text:
             parts.append((f"  {text}", style))
@@ -255,7 +256,7 @@ def _summary_line(model: Model, layer: Layer, measurement: Measurement) -> str:
         shares = ", ".join(filter(None, (usual_share_text(model, measurement), limit_text(model, measurement))))
         parts += [f"({shares}, class {model.key_of(measurement).kind})"] if shares else []
     if measurement.bytes:
-        parts.append(f"at {bytes_text(measurement.bytes)}")
+        parts.append(f"at {message_text(measurement)}")
     for text in (measurement.transport, ping_extra(measurement), failure_text(measurement), measurement.how):
         if text:
             parts.append(one_line(text, 300))

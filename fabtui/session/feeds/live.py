@@ -32,6 +32,7 @@ from fabtui.model.events import (
     SessionStart,
 )
 from fabtui.model.facts.node_view import Entry, ProbedNode, number, text
+from fabtui.model.measurement import Verdict
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
@@ -594,8 +595,7 @@ class LiveFeed(Feed):
             await self._pass()
             if not self._open_nodes() and not self._due and not await self._wait_for_lost():
                 break
-        if self._options.confirm:
-            await self._confirm_first()
+        await self._confirm_first()
         if self._sweep is not None and self._sweep.observer is not None:
             await self._sweep.observer.settled()
         await self._end("sweep")
@@ -692,14 +692,23 @@ class LiveFeed(Feed):
             self.history_problem = await self._conclusions().remember(self.diagnosis(), self._options.record)
 
     async def _confirm_first(self) -> None:
+        """Run the experiments that were asked for; those on fresh rank hosts without being asked.
+
+        Wrong data is rare, and whether it is wrong again is a part of its finding.
+        """
         assert self._sweep is not None
         await self._pump.flush()
+        wrong = self.model.counts().get(Verdict.WRONG, 0) > 0 and not self.read_only
+        if not (wrong or self._options.confirm):
+            return
         async with self._testing:
-            self._sweep.warm = False
+            if self._options.confirm:
+                self._sweep.warm = False
             sweep = self._sweep
-            if experiments := self._conclusions().experiments(self.diagnosis()):
+            planned = self._conclusions().experiments(self.diagnosis())
+            if experiments := [one for one in planned if one.fresh or self._options.confirm]:
                 await self._tests(lambda: sweep.confirm(experiments))
-            else:
+            elif self._options.confirm:
                 await self._sweep.cool()
 
     async def _end(self, what: str = "") -> None:

@@ -10,8 +10,9 @@ import json
 import time
 import zlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import Endpoint
@@ -22,7 +23,7 @@ from fabtui.model.schedule import Pair, PairArray, each_round
 from fabtui.model.session_model import Model
 from fabtui.sanitize import clean, one_line
 from fabtui.session.measure.measurement_context import MeasurementContext
-from fabtui.session.measure.p2p_result import MAX_RAW, name_ranks, number
+from fabtui.session.measure.p2p_result import MAX_RAW, name_ranks, number, whole
 from fabtui.session.ranks.gather import Failure, Gathering, GroupRequest, failure
 from fabtui.transport.link import Message
 from fabtui_node.protocol import ErrorKind
@@ -49,22 +50,27 @@ class WorldTest(NamedTuple):
 
 
 class WorldSweep:
-    """One pass of the world layer."""
+    """One pass of the world layer over the ordered pairs in ``wanted``."""
 
-    def __init__(self, context: MeasurementContext, test: WorldTest) -> None:
+    def __init__(self, context: MeasurementContext, test: WorldTest, wanted: Container[Pair]) -> None:
         self._context = context
         self._test = test
-        self._good: list[int] = []
+        self.wanted = wanted
+        self.good: list[int] = []  #: Ranks with which the world formed.
         self._reported: dict[int, set[int]] = {}  #: Sources that each rank has reported.
 
-    async def run(self, ranks: Sequence[int], wanted: Container[Pair]) -> None:
-        """Test the ordered pairs of ranks in ``wanted``; find and report the ranks that prevent the world."""
-        good = list(ranks)
-        request = await self._go(good, wanted)
+    async def run(self, ranks: Sequence[int], suspects: Collection[int] = ()) -> None:
+        """Test the ordered pairs of ranks that are wanted; find and report the ranks that prevent the world.
+
+        Without ``suspects``, no two ranks have a path that is known to be dead. The library may have another path: with
+        them, the world is only formed at first, which has a short deadline.
+        """
+        good, wanted = list(ranks), self.wanted
+        request = await (self._form(good) if suspects else self._go(good, wanted))
         if not self._formed(request):
             text = self._failure(request).text
             self._context.pump.log("warning", f"the world communicator does not form: {text}")
-            good, reasons = await self._formable(list(ranks))
+            good, reasons = await self._formable(list(ranks), suspects, request)
             out = set(ranks) - set(good)
             form = "the world communicator does not form with"
             why = {rank: f"{form} {self._name(rank)}: {reasons.get(rank, text)}" for rank in out}
@@ -75,22 +81,24 @@ class WorldSweep:
             without = f"without {names}" if out else "of all when tried again"
             self._context.pump.log("info", f"the world communicator forms {without}")
             request = await self._go(good, wanted)
-        self._good = good
+        elif suspects:
+            request = await self._go(good, wanted)
+        self.good = good
         await self._report(request, good, wanted)
 
-    def leave_out(self, ranks: Sequence[int], out: set[int], wanted: Container[Pair], why: str) -> None:
+    def leave_out(self, ranks: Sequence[int], out: set[int], why: str) -> None:
         text = f"left out of the world communicator: {why}"
-        self._report_without(ranks, out, wanted, Verdict.SKIPPED, lambda rank: text)
+        self._report_without(ranks, out, self.wanted, Verdict.SKIPPED, lambda rank: text)
 
     async def again(self, wanted: Container[Pair]) -> None:
         """Test pairs of a formed world again; pairs that are not reached keep their earlier results."""
-        if len(self._good) < 2:
+        if len(self.good) < 2:
             return
-        request = await self._go(self._good, wanted)
+        request = await self._go(self.good, wanted)
         if not self._formed(request):
             text = self._failure(request).text
             self._context.pump.log("warning", f"the world communicator does not form again: {text}")
-        await self._report(request, self._good, wanted, tested_only=True)
+        await self._report(request, self.good, wanted, tested_only=True)
 
     async def _go(self, ranks: Sequence[int], wanted: Container[Pair]) -> GroupRequest:
         pairs = PairArray(
@@ -155,13 +163,20 @@ class WorldSweep:
     def _failure(self, request: GroupRequest) -> Failure:
         return failure(request, request.last_reports("worlded"), self._context.endpoints)
 
-    async def _formable(self, ranks: list[int]) -> tuple[list[int], dict[int, str]]:
-        """Return a large set of ranks that form a communicator, and the reasons to exclude the others."""
+    async def _formable(
+        self, ranks: list[int], suspects: Collection[int], failed: GroupRequest
+    ) -> tuple[list[int], dict[int, str]]:
+        """Return a large set of ranks that form a communicator, and the reasons to exclude the others.
+
+        The first parts are halves, or the ``suspects`` and the rest. ``failed`` is the request of all ranks.
+        """
         parts: list[list[int]] = [ranks]
         good: list[list[int]] = []
         reasons: dict[int, str] = {}
+        first = [[rank for rank in ranks if rank not in suspects], sorted(suspects)] if suspects else []
         while parts:
             halves = [half for part in parts for half in (part[: len(part) // 2], part[len(part) // 2 :]) if half]
+            halves, first = first or halves, []
             requests = [self._request(half, PairArray()) for half in halves]
             # Ranks of different halves form their communicators at once, so a level costs one deadline in all.
             await Gathering(self._context).run(requests)
@@ -173,18 +188,28 @@ class WorldSweep:
                     parts.append(half)
                 else:
                     reasons[half[0]] = self._failure(request)[0]
-        return await self._joined(good, reasons)
+        return await self._joined(good, reasons, failed if suspects else None)
 
-    async def _joined(self, good: list[list[int]], reasons: dict[int, str]) -> tuple[list[int], dict[int, str]]:
-        """Combine parts that form by themselves, the largest first; parts that prevent the whole are excluded."""
+    async def _joined(
+        self, good: list[list[int]], reasons: dict[int, str], failed: GroupRequest | None
+    ) -> tuple[list[int], dict[int, str]]:
+        """Combine parts that form by themselves, the largest first; parts that prevent the whole are excluded.
+
+        What did not form in the last request, which may be ``failed``, is not formed again: that costs a deadline.
+        """
         good.sort(key=len, reverse=True)
         whole = sorted(itertools.chain.from_iterable(good))
-        if len(good) > 1 and not self._formed(await self._form(whole)):
+        if len(good) < 2:
+            return whole, reasons
+        request = failed if failed is not None and set(failed.ranks) == set(whole) else await self._form(whole)
+        if not self._formed(request):
             whole = list(good[0])
             for part in good[1:]:
-                request = await self._form(sorted(whole + part))
+                joined = sorted(whole + part)
+                if set(request.ranks) != set(joined):
+                    request = await self._form(joined)
                 if self._formed(request):
-                    whole = sorted(whole + part)
+                    whole = joined
                 else:
                     reasons.update(dict.fromkeys(part, self._failure(request)[0]))
         return whole, reasons
@@ -276,6 +301,7 @@ class WorldSweep:
         more: dict[str, Any] = {
             "channels": number(report.get("channels")),
             "bytes": int(size) if size is not None else None,
+            "extra": {"asked_bytes": self._test.bytes} if size and size < self._test.bytes else None,
             "transport": one_line(str(transport), 120) if transport else None,
         }
         if row[4] is True and rate:
@@ -377,7 +403,7 @@ def is_measured(model: Model, group: Group, kinds: Sequence[str], sizes: Sequenc
         good = [
             one for one in results if one.verdict is Verdict.OK and (one.extra or {}).get("ranks") == len(group.ranks)
         ]
-        if not {one.bytes for one in good}.issuperset(sizes):
+        if not {one.asked_bytes for one in good}.issuperset(sizes):
             return False
     return True
 
@@ -387,26 +413,39 @@ async def run_collective(
     test: CollectiveTest,
     groups: Sequence[Group],
     begin: Callable[[list[Sequence[int]]], Awaitable[None]],
+    hopeless: Mapping[Group, str] = MappingProxyType({}),
+    brief: tuple[Container[Group], float] = ((), 0.0),
 ) -> None:
     """Test a collective over each group, the largest last, in waves of groups that share no rank; report each wave.
 
-    ``begin`` is called with the ranks of the groups of each wave, before it.
+    ``begin`` is called with the ranks of the groups of each wave, before it. Groups in ``hopeless`` are reported as
+    skipped for their reason; those in ``brief`` have the deadline beside it.
     """
-    message = {"op": "collective", **test._asdict()}
-    seconds = (1 + len(test.sizes)) * test.deadline
-    left = list(groups)
+    if hopeless:
+        context.report(
+            [_skipped(context, test, group, size, hopeless[group]) for group in hopeless for size in test.sizes]
+        )
+    left = [group for group in groups if group not in hopeless]
     while left:
         wave: dict[Group, GroupRequest] = {}
         used: set[int] = set()
         for group in left:
             if used.isdisjoint(group.ranks):
-                wave[group] = GroupRequest(group.ranks, {**message, "ranks": list(group.ranks)}, seconds)
+                one = test._replace(deadline=brief[1]) if group in brief[0] else test
+                message = {"op": "collective", **one._asdict(), "ranks": list(group.ranks)}
+                wave[group] = GroupRequest(group.ranks, message, (1 + len(one.sizes)) * one.deadline)
                 used |= set(group.ranks)
         left = [group for group in left if group not in wave]
         await begin([group.ranks for group in wave])
         await Gathering(context).run(list(wave.values()))
         for group, request in wave.items():
             context.report([_measurement(context, test, group, request, size) for size in test.sizes])
+
+
+def _skipped(context: MeasurementContext, test: CollectiveTest, group: Group, size: int, why: str) -> Measurement:
+    results: dict[str, Any] = {"how": f"{test.kind} over {len(group.ranks)} ranks", "error": why}
+    results |= {"verdict": Verdict.SKIPPED, "extra": {"ranks": len(group.ranks)}}
+    return _row_of(context, test, group, size, results)
 
 
 def _measurement(
@@ -431,15 +470,20 @@ def _measurement(
         how = f"{test.kind} over {len(group.ranks)} ranks"
         extra = {"ranks": len(group.ranks), "error_kind": error_kind.value}
         results = {"verdict": verdict, "how": how, "error": text, "extra": extra}
+    return _row_of(context, test, group, size, results)
+
+
+def _row_of(
+    context: MeasurementContext, test: CollectiveTest, group: Group, size: int, results: dict[str, Any]
+) -> Measurement:
     return Measurement(
         layer=COLLECTIVES[test.kind],
         src=group.src,
         dst=group.dst,
         unit="GB/s",
-        bytes=size,
         time=time.time(),
         attempts=context.attempt(test.kind, group.src, group.dst, str(size)),
-        **results,
+        **{"bytes": size, **results},
     )
 
 
@@ -467,6 +511,7 @@ def _success(
     count = len(group.ranks)
     fastest = [value for report in reports if (value := number(report.get("fastest")))]
     sent = next((value for report in reports if (value := number(report.get("sent")))), float(size))
+    tested = next((value for report in reports if (value := whole(report.get("tested")))), size)
     transport = next((report.get("transport") for report in reports if report.get("transport")), None)
     algorithm = next((report.get("algorithm") for report in reports if report.get("algorithm")), None)
     how = f"{context.host_of(group.ranks[0]).version}, {test.kind} over {count} ranks"
@@ -478,9 +523,11 @@ def _success(
         "wrong": 0,
         "algorithm": one_line(str(algorithm), 40) if algorithm else None,
         "rings": _rings(reports, count),
+        "asked_bytes": size if tested < size else None,
     }
     return {
         "verdict": Verdict.OK,
+        "bytes": min(tested, size),
         "value": sent / seconds * busbw_factor(test.kind, count) / 1e9,
         "how": f"{how}, up to {test.iters} iterations, slowest rank, result verified",
         "transport": one_line(str(transport), 120) if transport else None,

@@ -12,6 +12,7 @@ from fabtui.model.events import Measured, PlanUpdate
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.pair_results import PairIndex
 from fabtui.session.event_pipeline import EventPump
+from fabtui.session.node_client import NodeClient
 from fabtui.session.ranks.rank_host import RankHost
 from fabtui.session.ranks.rendezvous_store import StoreMember, StoreServer
 
@@ -35,6 +36,7 @@ class MeasurementContext:
 
     pump: EventPump
     go: asyncio.Event  #: Cleared while the session is paused: no new test starts.
+    clients: dict[str, NodeClient] = field(default_factory=dict)  #: All nodes of the session by name.
     endpoints: list[Endpoint] = field(default_factory=list)  #: All endpoints, by number.
     hosts: dict[str, RankHost] = field(default_factory=dict)  #: Rank host of each node that has something to test.
     store: StoreServer = field(default_factory=StoreServer)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence, Set
 
 from fabtui.model.events import PhaseStart, PlanUpdate
 from fabtui.model.layers import COLLECTIVES, Layer
@@ -16,6 +17,7 @@ from fabtui.nodeset import count
 from fabtui.sanitize import one_line
 from fabtui.session.counter_sampler import CounterSampler
 from fabtui.session.measure.communicator_cache import CommunicatorCache
+from fabtui.session.measure.earlier_evidence import DeadPath, DoubtfulGroups, EarlierEvidence
 from fabtui.session.measure.group_tests import (
     EVERY_NODE_PAIR,
     CollectiveTest,
@@ -45,8 +47,11 @@ from fabtui_node.protocol import ErrorKind
 SLOW_BELOW = {"gloo": 0.2}
 USUAL_SLOW_BELOW = 0.7
 LATENCY_ITERS = 20
-#: Share of the deadline for the retest of a dead pair.
+#: Share of the deadline for the retest of a dead pair, and for the test of one whose path the mesh found bad.
 DEAD_SHARE = 0.7
+#: The same for the TCP check, which has no data to move; for the world layer where a path is bad, as one pair takes all
+#: others along; and for collectives over groups with a bad pair.
+REACH_SHARE = WORLD_SHARE = GROUP_SHARE = 0.5
 #: Deadline (s) that a pair has at least when it is tested again, as far as the whole one allows. Half of it is for one
 #: direction: TCP repeats a first packet that was lost after 1 s.
 LEAST_DEADLINE = 3.0
@@ -87,6 +92,9 @@ class MeasurementRunner:
         self._fatal: set[frozenset[int]] = set()
         self._slow_round = 0  #: Latest round of retests of slow pairs that was logged.
         self._kept = CommunicatorCache(context)
+        self._known = EarlierEvidence(context)
+        self._swept = PairSet()  #: Pairs of the latest sweep.
+        self._since = 0.0  #: Start of its tests of pairs (epoch seconds).
         self.resumed = False  #: Whether collectives are left out that an earlier part of the session has results of.
         self.left = False  #: Whether pairs are left out of which both directions have a good or a slow result.
 
@@ -100,8 +108,10 @@ class MeasurementRunner:
         if "p2p" in self._options.chosen_probes:
             with self.counters.sampling():
                 await self._pairs(new, old, withheld)
+            self.counters.border("p2p")
         if "all_reduce" in self._options.chosen_probes:
             await self._collectives([*old, *new], withheld)
+            self.counters.border("collectives")
 
     @property
     def _engine(self) -> str:
@@ -131,26 +141,41 @@ class MeasurementRunner:
         if not pairs:
             return
         self._pump.emit(PhaseStart(name="reach", total=0))
-        dead = await self._check_reach(pairs, self._options.timeout)
+        await self._pump.flush()
+        await self._known.look()
+        dead = await self._check_reach(pairs, shared_deadline(self._options.timeout, REACH_SHARE))
+        world: WorldSweep | None = None
         if "world" in self._options.layers:
             ends = {end for pair in pairs for end in pair} if self._options.pairs else {e.number for e in here}
             # Without a pair that is left, the world is not formed again.
             if asked := PairSet(pair for pair in pairs if pair in left["world"]):
-                await self._world(sorted(ends - withheld.keys()), asked)
+                world = await self._world(sorted(ends - withheld.keys()), asked)
         pairs = PairArray(pair for pair in pairs if pair in left.get("p2p", ()))
         # A bit for each possible pair.
         del left, wanted, involved
-        if not pairs:
-            return
-        self._pump.emit(PhaseStart(name="p2p", total=2 * len(pairs) * max(1, len(self._options.sizes))))
+        if pairs:
+            self._pump.emit(PhaseStart(name="p2p", total=2 * len(pairs) * max(1, len(self._options.sizes))))
+            await self._p2p(pairs, dead, len(here))
+        if world is not None:
+            await self._world_again(world)
+
+    async def _p2p(self, pairs: PairArray, dead: dict[tuple[str, str], DeadPath], ends: int) -> None:
+        """Test pairs each in a communicator of its own, and suspects again; ``ends`` endpoints are there."""
+        self._swept, self._since = PairSet(pairs), time.time()
         if self._engine == "gloo":
             pairs = self._without_dead(pairs, dead)
         # In an arm of a comparison nothing is tested again.
-        meet = MEET_SHARE if self._context.arm is None and len(here) <= MEET_AT_ONCE else 0.5
+        meet = MEET_SHARE if self._context.arm is None and ends <= MEET_AT_ONCE else 0.5
+        bad = [pair for pair in pairs if self._known.is_bad_path(*pair)] if self._context.arm is None else []
+        # If they fail, two tests agree: they come last, under less than a whole deadline.
+        bad = bad if len(bad) <= MAX_SUSPECTS else []
+        doubtful = set(unordered(bad))
+        sure = PairArray((a, b) for a, b in pairs if (min(a, b), max(a, b)) not in doubtful)
         for size in self._options.sizes or (self._bytes,):
-            await self._run_pairs(pairs, size, alone=self._options.isolated, meet=meet)
+            for some, share in ((sure, 1.0), (bad, DEAD_SHARE)):
+                await self._run_pairs(some, size, alone=self._options.isolated, share=share, meet=meet)
         if self._context.arm is None:
-            await self._suspects(PairSet(pairs))
+            await self._suspects(PairSet(pairs), doubtful)
 
     def _left(self, pairs: PairArray, layer: Layer) -> PairSet:
         asked = max(self._options.sizes, default=None) if layer is Layer.P2P else None
@@ -170,11 +195,13 @@ class MeasurementRunner:
         named = {frozenset(pair) for pair in self._options.pairs}
         return PairArray((a, b) for a, b in pairs if frozenset((self._name(a), self._name(b))) in named)
 
-    async def _check_reach(self, pairs: Iterable[Pair], deadline: float) -> dict[tuple[str, str], tuple[str, bool]]:
+    async def _check_reach(self, pairs: PairArray, deadline: float) -> dict[tuple[str, str], DeadPath]:
         """Have the rank hosts of pairs connect to each other at once, so that dead paths cost one deadline in all.
 
+        Those that the mesh has just found dead cost none.
+
         Returns:
-            The dead paths: ordered pairs of nodes, each with the error and whether it was a timeout.
+            The dead paths: ordered pairs of nodes.
         """
         live = {host.node: host for host in self._context.hosts.values() if host.numbers and host.port and host.address}
         ends = self._context.endpoints
@@ -183,7 +210,9 @@ class MeasurementRunner:
         for here, there in {(ends[a].node, ends[b].node) for a, b in pairs}:
             if here in live and there in live and here != there:
                 missing[here][there] = missing[there][here] = None
-        dead: dict[tuple[str, str], tuple[str, bool]] = {}
+        dead = self._known.dead_paths(pairs, live)
+        for here, there in dead:
+            del missing[here][there]
         # Each entry is sent to several others and kept once.
         entries = {node: {"node": node, "address": host.address, "port": host.port} for node, host in live.items()}
         until = asyncio.get_running_loop().time() + deadline + REACH_GRACE
@@ -204,47 +233,57 @@ class MeasurementRunner:
                         del missing[node][peer]
                         if message.get("ok") is not True:
                             text = one_line(str(message.get("error") or "no TCP connection"), 500)
-                            dead[node, peer] = (text, message.get("timeout") is True)
+                            dead[node, peer] = DeadPath(text, message.get("timeout") is True)
                             self._pump.log("warning", f"no TCP from {node} to {peer}: {text}", node)
         for node, peers in missing.items():
             for peer in peers:
                 text = f"the check of the path to {peer} gave no answer within {deadline:.0f} s"
-                dead[node, peer] = (text, True)
+                dead[node, peer] = DeadPath(text, True)
         return dead
 
-    async def _world(self, ranks: list[int], wanted: PairSet) -> None:
+    async def _world(self, ranks: list[int], wanted: PairSet) -> WorldSweep | None:
+        """Test pairs within one communicator of all ranks; return the sweep, which can test some again."""
         await self._context.settled()
         ready = self._context.ready()
         ranks = [rank for rank in ranks if rank in ready]
-        suspects = await self._world_suspects(ranks)
-        everyone, ranks = ranks, [rank for rank in ranks if rank not in suspects]
+        gloo, few = self._engine == "gloo", len(ranks) <= MEET_AT_ONCE
+        bad = few and any(self._known.is_bad_path(*pair) for pair in itertools.combinations(ranks, 2))
+        suspects = await self._world_suspects(ranks) if gloo or bad else []
+        everyone, left_out = ranks, suspects if gloo else []
+        ranks = [rank for rank in ranks if rank not in left_out]
         if len(ranks) < 2:
-            return
+            return None
         self._pump.emit(PhaseStart(name="world", total=2 * len(wanted)))
+        deadline = shared_deadline(self._options.timeout, WORLD_SHARE if bad else 1.0)
         # The layer that is to be there soon: half the messages of a pair test.
-        test = WorldTest(self._bytes, (self._options.iters + 1) // 2, self._options.warmup, self._options.timeout)
+        test = WorldTest(self._bytes, (self._options.iters + 1) // 2, self._options.warmup, deadline)
         await self._kept.begin_groups([ranks])
-        sweep = WorldSweep(self._context, test)
-        if suspects:
+        sweep = WorldSweep(self._context, test, wanted)
+        if left_out:
             text = (
-                f"{', '.join(map(self._name, suspects))} cannot exchange data with others over TCP, as the mesh showed"
+                f"{', '.join(map(self._name, left_out))} cannot exchange data with others over TCP, as the mesh showed"
             )
             self._pump.log("warning", f"the world communicator is formed without ranks: {text}")
-            sweep.leave_out(everyone, set(suspects), wanted, text)
-        await sweep.run(ranks, wanted)
+            sweep.leave_out(everyone, set(left_out), text)
+        await sweep.run(ranks, () if gloo else suspects)
+        return sweep
+
+    async def _world_again(self, sweep: WorldSweep) -> None:
+        """Test pairs again that are slow in the world layer, without those that are bad alone or by their path."""
         for at in range(SLOW_ROUNDS if self._context.arm is None else 0):
             await self._pump.flush()
-            slow = await bad_pairs(self._model, wanted, (Verdict.SLOW,), Layer.WORLD)
+            bad = set(await bad_pairs(self._model, sweep.wanted, (*DEAD, Verdict.SLOW)))
+            directions = await bad_directions(self._model, sweep.wanted, (Verdict.SLOW,), Layer.WORLD)
+            slow = unordered(pair for pair in directions if not self._known.is_settled(Layer.WORLD, *pair))
+            slow = [pair for pair in slow if pair not in bad and not self._known.is_bad_path(*pair)]
             if not slow or len(slow) > MAX_SUSPECTS:
                 break
             self._pump.log("info", f"world layer, tested again (round {at + 1}): {self._named(slow)}")
-            await self._kept.begin_groups([ranks])
+            await self._kept.begin_groups([sweep.good])
             await sweep.again(PairSet(slow))
 
     async def _world_suspects(self, ranks: list[int]) -> list[int]:
-        """Return the fewest CPU ranks without which no two have a broken path: one takes all along with it."""
-        if self._engine != "gloo":
-            return []
+        """Return the fewest ranks without which no two have a broken path: one takes all along with it."""
         from fabtui.diagnosis.mesh.mesh_rules import blocked_pairs
 
         await self._pump.flush()
@@ -272,7 +311,7 @@ class MeasurementRunner:
     def _name(self, rank: int) -> str:
         return str(self._context.endpoints[rank])
 
-    def _without_dead(self, pairs: PairArray, dead: dict[tuple[str, str], tuple[str, bool]]) -> PairArray:
+    def _without_dead(self, pairs: PairArray, dead: dict[tuple[str, str], DeadPath]) -> PairArray:
         left = []
         for a, b in pairs:
             ends = self._context.endpoints[a], self._context.endpoints[b]
@@ -291,7 +330,7 @@ class MeasurementRunner:
                         Layer.P2P,
                         str(s),
                         str(d),
-                        Verdict.TIMEOUT if (result or first)[1] else Verdict.FAILED,
+                        Verdict.TIMEOUT if (result or first).timeout else Verdict.FAILED,
                         unit="GB/s",
                         bytes=self._bytes,
                         time=time.time(),
@@ -299,7 +338,7 @@ class MeasurementRunner:
                         src_addr=s.address,
                         dst_addr=d.address,
                         attempts=self._context.attempt("p2p", str(s), str(d)),
-                        error=f"connect: {result[0]}" if result else f"connect: the return path is dead: {first[0]}",
+                        error=f"connect: {result.text if result else f'the return path is dead: {first.text}'}",
                     )
                     for (s, d), result in paths.items()
                 ]
@@ -368,11 +407,13 @@ class MeasurementRunner:
         test = CollectiveTest(kind, sizes, self._options.iters, self._options.warmup, self._options.timeout)
         await run_collective(self._context, test, groups, self._kept.begin_groups)
 
-    async def _suspects(self, swept: PairSet) -> None:
-        """Test bad pairs again, alone, then their ends with other partners."""
+    async def _suspects(self, swept: PairSet, doubtful: Set[Pair] = frozenset()) -> None:
+        """Test bad pairs again, alone, then their ends with other partners; dead ``doubtful`` ones are certain."""
         await self._pump.flush()
-        dead = await bad_pairs(self._model, swept, DEAD)
-        dead = [pair for pair in dead if frozenset(pair) not in self._proven]
+        dead = await bad_pairs(self._model, swept, (Verdict.TIMEOUT, Verdict.FAILED))
+        # Wrong data is certain: a test that passes later would only hide what comes and goes.
+        certain = {*doubtful, *await bad_pairs(self._model, swept, (Verdict.WRONG,))}
+        dead = [pair for pair in dead if frozenset(pair) not in self._proven and pair not in certain]
         alone: Counter[Pair] = Counter()
         self._slow_round = 0
         limited = [pair for pair in await bad_pairs(self._model, swept, (Verdict.SLOW,)) if self._is_limited(*pair)]
@@ -387,10 +428,13 @@ class MeasurementRunner:
         if dead and len(dead) <= MAX_SUSPECTS:
             # Dead pairs move no data, so those that share no endpoint are alone even when they run at once.
             await self._dead_again(dead)
-        # Wrong data is certain: a test that passes later would only hide it. Other partners show which end is at fault.
+        # Other partners show which end is at fault.
         bad = await bad_pairs(self._model, swept, (*DEAD, Verdict.SLOW))
         if bad and len(bad) <= MAX_SUSPECTS and not self._options.pairs:
-            lines = await retest(self._model, bad, self._bad_since, self._fatal, self.pairs_alone, self._pump.flush)
+            # What passes beside other traffic passes alone; two tests that agree leave no doubt.
+            doubts = {one: at for one, at in self._bad_since.items() if tuple(sorted(one)) not in doubtful}
+            since = dict.fromkeys(map(frozenset, bad), self._since) | doubts
+            lines = await retest(self._model, bad, since, self._fatal, self.pairs_alone, self._pump.flush)
             self._pump.emit(PlanUpdate(suspects=lines))
         # Pairs tested alone are faster and have changed the median.
         await self._slow_again(swept, alone)
@@ -419,8 +463,15 @@ class MeasurementRunner:
         """
         while True:
             directions = await bad_directions(self._model, swept, (Verdict.SLOW,))
+            # A pair that is dead the other way is tested as that.
+            dead = set(await bad_pairs(self._model, swept, DEAD))
+            directions = [pair for pair in directions if (min(pair), max(pair)) not in dead]
             # One that was good, and is slow in a retest of the opposite direction, is not confirmed yet.
-            slow = unordered(pair for pair in directions if alone[pair] < SLOW_ROUNDS)
+            slow = unordered(
+                pair
+                for pair in directions
+                if alone[pair] < SLOW_ROUNDS and not self._known.is_settled(Layer.P2P, *pair)
+            )
             if not slow or (alone and len(slow) > MAX_SUSPECTS):
                 return
             if len(slow) > MAX_SUSPECTS:
@@ -462,11 +513,22 @@ class MeasurementRunner:
             return
         name = kinds[0] if len(kinds) == 1 else "collectives"
         self._pump.emit(PhaseStart(name=name, total=len(groups) * len(sizes) * len(kinds)))
+        await self._pump.flush()
+        doubts = await self._doubtful_groups(groups)
+        brief = doubts.others, shared_deadline(self._options.timeout, GROUP_SHARE)
         for kind in kinds:
             test = CollectiveTest(kind, sizes, self._options.iters, self._options.warmup, self._options.timeout)
-            await run_collective(self._context, test, groups, self._kept.begin_groups)
+            await run_collective(self._context, test, groups, self._kept.begin_groups, doubts.hopeless, brief)
+        # A pair that is bad by itself explains the others.
+        explained = {*doubts.hopeless, *doubts.others}
         for kind in kinds if self._context.arm is None else ():
-            await self._slow_groups_again(kind, groups)
+            await self._slow_groups_again(kind, [group for group in groups if group not in explained])
+
+    async def _doubtful_groups(self, groups: Sequence[Group]) -> DoubtfulGroups:
+        bad = await bad_directions(self._model, self._swept, (Verdict.TIMEOUT, Verdict.FAILED, Verdict.SLOW))
+        if self._context.arm is not None or len(bad) > 2 * MAX_SUSPECTS:
+            return DoubtfulGroups({}, set())
+        return self._known.doubtful_groups(groups, bad, mesh=self._engine == "gloo")
 
     async def _slow_groups_again(self, kind: str, groups: Sequence[Group]) -> None:
         """Test a collective again over the groups where it is slow, one at a time; what stays slow is slow."""

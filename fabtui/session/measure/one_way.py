@@ -23,7 +23,7 @@ from fabtui.nodeset import count
 from fabtui.sanitize import one_line
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.p2p_result import number
-from fabtui.session.measure.ping_mesh import A_REQUEST, MeshTest, Target, header_bytes
+from fabtui.session.measure.ping_mesh import A_REQUEST, MeshTest, Target, header_bytes, own_error
 from fabtui.session.node_client import OnPart, ProbeFailed
 from fabtui.transport.link import Message
 from fabtui_node.protocol import ErrorKind
@@ -202,6 +202,7 @@ class OneWay(MeshTest):
             sent = {name: int(number(row.get(name)) or 0) for name in ("small", "big")}
             got = {name: min(sent[name], int(number(came.get(name)) or 0)) for name in sent}
             extra |= {"sent": sent, "arrived": got, "no_room": number(counted.get("no_room"))}
+            extra |= {} if sent["small"] else own_error(row, "errno")
             source = one_line(str(came["src"]), 80) if came.get("src") else None
             if source and source != target.here.address:
                 extra["came_from"] = source
@@ -230,6 +231,7 @@ class OneWay(MeshTest):
             verdict, error = Verdict.OK, None
         elif failed is not None:
             verdict, error = (Verdict.TIMEOUT if timed_out else Verdict.FAILED), failed
+            extra = own_error(row, "connect_errno") or None
         else:
             listens = ports.get((target.peer, target.there.address), (None, None))[1] is not None
             verdict, error = Verdict.INCONCLUSIVE, None if listens else f"{target.peer} could not listen"

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from fabtui.model.events import Measured, PhaseStart
 from fabtui.model.facts.node_view import Entry, dicts
 from fabtui.model.layers import Layer
-from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.measurement import Extra, Measurement, Verdict
 from fabtui.nodeset import count
 from fabtui.sanitize import clean, one_line
 from fabtui.session.event_pipeline import EventPump
@@ -423,8 +423,17 @@ def read_row(row: Mapping[str, Any], target: Target, attempts: int, keep: bool =
         attempts=attempts,
         error=text,
         raw=raw_of(row) if keep or verdict is not Verdict.OK else None,
-        extra={"loss": loss, "rtt_min": number(row.get("rtt_min")), "rtt_max": number(row.get("rtt_max"))},
+        extra={
+            **{"loss": loss, "rtt_min": number(row.get("rtt_min")), "rtt_max": number(row.get("rtt_max"))},
+            **own_error(row if verdict.bad else None, "errno"),
+        },
     )
+
+
+def own_error(row: Mapping[str, Any] | None, field: str) -> Extra:
+    """Return the number of the error of a call that failed for a reason of its own node, as extra; {} without one."""
+    value = number((row or {}).get(field))
+    return {} if value is None else {"errno": value}
 
 
 def _error(row: Mapping[str, Any]) -> str | None:

@@ -102,11 +102,23 @@ def partners_of(model: Model, pair: Pair, since: float | None = None, *, fatal: 
     return Partners(pair, found, tested)
 
 
+def _good_ends(model: Model, partners: Partners) -> list[bool]:
+    """Return for each end of a bad pair whether it passes with another partner."""
+    ends = zip(partners.pair, partners.others, strict=True)
+    return [other is not None and _passes(model, end, other) for end, other in ends]
+
+
+def _is_path(model: Model, partners: Partners) -> bool:
+    """Return True if no direction of a pair fails, one is slow, and both ends pass with others."""
+    verdicts = {model.verdict(m) for m in results_of(model, *partners.pair)}
+    return Verdict.SLOW in verdicts <= {Verdict.OK, Verdict.SLOW} and all(_good_ends(model, partners))
+
+
 def conclusion(model: Model, partners: Partners, *, fatal: bool = False) -> str:
     """Return the conclusion of the tests with other partners about a bad pair; a ``fatal`` pair ends a rank host."""
     names = [str(model.endpoints[n]) for n in partners.pair]
     others = partners.others
-    good = [n is not None and _passes(model, end, n) for end, n in zip(partners.pair, others, strict=True)]
+    good = _good_ends(model, partners)
     with_whom = [f"{name} with {model.endpoints[n]}" for name, n in zip(names, others, strict=True) if n is not None]
     if all(good):
         # What ends a process is rarely a link.
@@ -155,13 +167,19 @@ async def retest(
 ) -> list[tuple[str, str, str]]:
     """Test bad pairs with other partners, and return ``(src, dst, what that tells)`` of their bad directions.
 
-    They were tested again alone. ``since`` is the time of their first failure (epoch seconds), without slow ones;
-    ``fatal`` ones end a rank host. ``run`` tests pairs, one at a time; ``flush`` waits for the results in the model.
+    They were tested again alone. ``since`` is the time (epoch seconds) from which on a partner that passes is evidence:
+    that of their first failure, or an earlier one where the failure itself leaves no doubt. ``fatal`` ones end a rank
+    host. ``run`` tests pairs, one at a time; ``flush`` waits for the results in the model.
     """
     partners = [partners_of(model, pair, since.get(frozenset(pair)), fatal=frozenset(pair) in fatal) for pair in pairs]
     tests = sorted({pair for found in partners for pair in found.to_test})
     if tests:
         await run(tests)
+        await flush()
+    # A path is blamed for what is slow only if that is so once more, after both ends were as fast as usual.
+    slow = [found.pair for found in partners if _is_path(model, found)]
+    if slow:
+        await run(slow)
         await flush()
     lines = []
     for found in partners:

@@ -155,7 +155,10 @@ class RankHost:
     async def start(self, world: int) -> None:
         """Start it and make its ranks ready; on failure `broken` gives the reason."""
         self.broken = None
-        self.stopped = self.down = self.halted = False
+        self.stopped = self.down = self.halted = self.starting = False
+        if self.address is None:
+            self.broken = self.admission.unaddressed or f"{self.node} has no address for its ranks"
+            return
         self.starting = True
         self.process = next(_PROCESSES)
         self.failed_at = None

@@ -33,7 +33,7 @@ _SHARE, _RAREST = 0.01, 5.0
 #: Time (s) between two looks at a node that has no rank.
 _IDLE_EVERY = 10.0
 #: Deadlines (s) of the probes.
-_ACTIVITY, _RAS, _STACKS, _DUMPS, _KERNEL, _INSPECTOR = 4.0, 20.0, 12.0, 20.0, 12.0, 6.0
+_ACTIVITY, _RAS, _STACKS, _DUMPS, _KERNEL, _INSPECTOR, _NETWORK = 4.0, 20.0, 12.0, 20.0, 12.0, 6.0, 5.0
 #: Time (s) for dumps that ranks write when they are asked to, with what it takes to send them.
 WRITING = 60.0
 #: Time (s) between two questions to RAS, and where nobody listens. The larger the report, the rarer the question.
@@ -45,6 +45,8 @@ _JUDGE_EVERY, _STACKS_AFTER, _STACKS_EVERY = 0.5, 3.0, 60.0
 #: Time (s) between two readings of the logs, and of the files of NCCL's Inspector.
 _LOGS_EVERY = 5.0
 INSPECTOR_EVERY = 5.0
+#: Time (s) between two looks at the sockets of the ranks, and while the job is well.
+_NETWORK_EVERY, _NETWORK_RARELY = 2.0, 10.0
 #: Variable of a rank that names the folder of these files.
 _FOLDER = "NCCL_INSPECTOR_DUMP_DIR"
 #: Kind of error line (`fabtui.diagnosis.job.logs.error_lines`) of PyTorch's watchdog.
@@ -129,7 +131,7 @@ class JobObserver:
             self._started = asyncio.get_running_loop().time() - min(max(0.0, before), _BEFORE)
         if self._followed and not self._beside:
             works = {JobSource.RAS: self._poll_ras, JobSource.INSPECTOR: self._poll_inspector}
-            works |= {JobSource.KERNEL: self._read_kernels}
+            works |= {JobSource.KERNEL: self._read_kernels, JobSource.NETWORK: self._poll_network}
             works |= {JobSource.LOG: self._read_logs} if self._monitor is not None else {}
             self._beside = [asyncio.create_task(work()) for work in (self._judge, *self._asked(works))]
 
@@ -227,7 +229,7 @@ class JobObserver:
         """Emit evidence; of a job that has been well for a while, not all that is read each second is recorded."""
         now = asyncio.get_running_loop().time()
         rare = self._well and now - (self._began or now) > _ALL_RECORDED
-        often = rare and source in (JobSource.ACTIVITY, JobSource.RAS)
+        often = rare and source in (JobSource.ACTIVITY, JobSource.RAS, JobSource.NETWORK)
         recorded = not often or now - self._recorded.get((node, source), float("-inf")) >= _RECORDED_EVERY
         if recorded:
             self._recorded[node, source] = now
@@ -301,11 +303,18 @@ class JobObserver:
             who = who._replace(suspects=who.suspects or silent)
         self._emit("", JobSource.FLIGHT, who.evidence())
 
-    async def _each(self, nodes: Iterable[str], probe: str, source: JobSource, deadline: float) -> None:
+    async def _each(
+        self,
+        nodes: Iterable[str],
+        probe: str,
+        source: JobSource,
+        deadline: float,
+        args: Mapping[str, Any] | None = None,
+    ) -> None:
         """Ask nodes at the same time, and emit each answer as it comes."""
 
         async def one(node: str) -> None:
-            reply = await self._one(node, probe, deadline)
+            reply = await self._one(node, probe, deadline, args)
             await self._first[node].wait()
             if reply.value is not None and node in self._seen:
                 self._emit(node, source, reply.value)
@@ -339,6 +348,21 @@ class JobObserver:
                 task.cancel()
             await asyncio.gather(*asked, return_exceptions=True)
         return None
+
+    async def _poll_network(self) -> None:
+        """Emit what the sockets of the ranks show, more often where the job is not known to be well."""
+        loop = asyncio.get_running_loop()
+        probed: dict[str, float] = {}
+        async with asyncio.TaskGroup() as group:
+            while True:
+                every = _NETWORK_RARELY if self._well else _NETWORK_EVERY
+                due = [node for node in self.nodes if loop.time() - probed.get(node, float("-inf")) >= every]
+                for node in due:
+                    # The first look is quick; later ones try stuck paths, and see what the ranks wait for.
+                    args = {"longer": node in probed}
+                    probed[node] = loop.time()
+                    group.create_task(self._each([node], "job-network", JobSource.NETWORK, _NETWORK, args))
+                await asyncio.sleep(_JUDGE_EVERY)
 
     async def _poll_inspector(self) -> None:
         """Emit who comes last to collectives by the files of NCCL's Inspector, where the ranks name its folder."""

@@ -164,7 +164,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
     asked = nvml.NvmlTask(lambda library: nvml_inventory.read(library, setting, root))
     with ThreadPoolExecutor(3) as pool:
         interpreters = pool.submit(pythons.discover, named, environ, share)
-        network = pool.submit(nics.read_all, root, share)
+        network = pool.submit(nics.read_all, root)
         shared = pool.submit(drivers.find, environ, share)
         value = _system()
         interfaces, devices = network.result()
@@ -225,7 +225,7 @@ PROBE = ProbeSpec(
     title="GPUs, NICs, addresses, Python interpreters, libraries and limits of the node",
     phase="connect",
     passive=True,
-    needs="nothing; the NVIDIA driver for GPUs, iproute2 for secondary addresses",
+    needs="nothing; the NVIDIA driver for GPUs",
     gives="host, gpus, nics, ib, data_addresses, pythons, nccl, limits, tools",
     run=run,
     judge=judge,

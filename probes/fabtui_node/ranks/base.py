@@ -74,6 +74,7 @@ class PairJob(NamedTuple):
     latency_iters: int  #: Number of round trips of a small message; 0 skips the latency.
     rate: Optional[float] = None  #: Bytes per second to throttle the source to (injected by the lab).
     fault: Optional[str] = None  #: ``corrupt``, ``kill`` or ``stop`` at the source (injected by the lab).
+    shares: int = 1  #: Number of transfers, this one included, for which the time until the deadline has to do.
 
 
 class StoreError(Exception):

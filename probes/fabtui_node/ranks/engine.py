@@ -5,6 +5,7 @@ Methods raise `Failed` unless noted otherwise. ``end`` is the monotonic time of 
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -24,17 +25,50 @@ THROTTLED_MESSAGE = 0.05
 SLOW = 0.01
 #: Maximum number of timed iterations: NCCL ranks agree on it as a float32.
 MAX_TIMED = 1000
-#: Sizes of the first messages, each of which is answered, as far as the ones before were fast.
+#: Sizes of the first two messages; these and larger ones are answered, until the rate is known.
 #: The second one is smaller: sockets, queues and shapers swallow the first, and its time does not show a slow link.
-PROBES = (64 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
-#: Duration (s) of an answered message whose rate is known well enough.
-PROBED = 0.05
+FIRST_BYTES, SECOND_BYTES = 64 << 10, 16 << 10
+#: Maximum number of answered messages, with those that are sent again.
+MOST_PROBES = 32
+#: Minimum number of messages of the chosen size for which there is time.
+MESSAGES = 8
+#: Minimum duration (s) of an answered message whose rate is known well enough, and its share of that of a chosen one.
+PROBED, PROBED_SHARE = 0.05, 0.25
 #: Minimum size of a message, for very slow links.
 LEAST_BYTES = 1 << 10
 #: Setup message: size, warm-up count and round trips; then number of timed messages, of untimed ones before, and, where
 #: the message is smaller than requested, the duration (ns) of one until its answer, else 0.
 #: A warm-up count of 0 announces one message that is answered, and another setup message.
 Setup = Tuple[int, int, int]
+
+
+def probed_rate(asked: int, send: Callable[[int], float], longest: float, known: Tuple[int, float] = (0, 0.0)) -> float:
+    """Return the rate (bytes per second) of answered messages, whose size grows up to ``asked`` while they are fast.
+
+    ``send`` sends one of a size and returns its duration (s), ``longest`` is the time for one of those to be chosen;
+    ``known`` are size and duration of an earlier one.
+    """
+    size, seconds = known
+    enough = max(PROBED, PROBED_SHARE * longest)
+    if not size:
+        send(min(asked, FIRST_BYTES))
+    while True:
+        growth = 16 if seconds < enough / 16 else 4
+        near = growth * size >= asked and asked * seconds <= longest * size
+        if size and (seconds > enough or near or size >= asked):
+            return size / max(seconds, 1e-9)
+        size = min(asked, max(growth * size, FIRST_BYTES) if size else SECOND_BYTES)
+        seconds = send(size)
+        if seconds > enough:
+            # A lost packet is repeated after 0.2 s, or later: that does not make a link slow.
+            seconds = min(seconds, send(size))
+
+
+def affordable(asked: int, most: float) -> int:
+    """Return the size of messages: as requested, or a power of two of at most ``most`` bytes."""
+    if most >= asked:
+        return asked
+    return max(min(asked, LEAST_BYTES), 1 << max(0, int(most).bit_length() - 1))
 
 
 class PairLink:
@@ -128,7 +162,7 @@ class PairLink:
         """Act as the source: probe, setup, warm-up, as many timed messages as fit the budget, round trips."""
         try:
             self._prepare(job, True)
-            size, warmup = self._affordable(job, self._probe(job, end), end)
+            size, warmup = self._chosen(job, end)
             self._send_setup((size, warmup, job.latency_iters), end, self._announced_transport())
             each = self._send_warmup(size, warmup, end) / warmup
             budget = self.budget
@@ -147,28 +181,21 @@ class PairLink:
         finally:
             self._forget()
 
-    def _probe(self, job: PairJob, end: float) -> float:
-        """Send answered messages until the rate is known; return it in bytes per second."""
-        rate, what = 0.0, "first byte"
-        for number, most in enumerate(PROBES):
-            size = min(job.bytes, most)
-            self._send_setup((size, 0, 0), end, what=what)
-            seconds = max(1e-9, self._send_warmup(size, 1, end))
-            rate, what = size / seconds, "setup message"
-            if number and (seconds > PROBED or 4 * size > job.bytes):
-                break
-        return rate
-
-    def _affordable(self, job: PairJob, rate: float, end: float) -> Tuple[int, int]:
+    def _chosen(self, job: PairJob, end: float) -> Tuple[int, int]:
         """Return message size and warm-up count: as requested, or smaller if the deadline would pass."""
-        size = job.bytes
+        names = itertools.chain(["first byte"], itertools.repeat("setup message"))
+
+        def longest() -> float:
+            return base.remaining(end) / max(MESSAGES, 4 * job.shares)
+
+        def send(size: int) -> float:
+            self._send_setup((size, 0, 0), end, what=next(names))
+            return self._send_warmup(size, 1, end)
+
+        rate = probed_rate(job.bytes, send, longest())
         if job.rate:
-            return max(1, min(size, int(job.rate * THROTTLED_MESSAGE))), 1
-        affordable = int(rate * base.remaining(end) / 8)
-        if affordable < size:
-            power_of_two = 1 << max(0, affordable.bit_length() - 1)
-            size = max(min(size, LEAST_BYTES), power_of_two)
-        return size, max(1, job.warmup)
+            return max(1, min(job.bytes, int(job.rate * THROTTLED_MESSAGE))), 1
+        return affordable(job.bytes, rate * longest()), max(1, job.warmup)
 
     def receive(self, job: PairJob, end: float) -> Message:
         """Act as the destination: time the messages between the setup and the last one, and check the data.
@@ -178,7 +205,7 @@ class PairLink:
         try:
             self._prepare(job, False)
             size, warmup, trips = self._receive_setup(end, "first byte")
-            for _ in PROBES:
+            for _ in range(MOST_PROBES):
                 if warmup:
                     break
                 self._expect(1 <= size <= job.bytes, "a probe of %d bytes" % size)
@@ -279,6 +306,8 @@ class RankGroup:
     def __init__(self, ranks: List[int], me: int) -> None:
         self._ranks = ranks
         self._me = me
+        #: Size of the latest message that was measured, and its duration (s).
+        self._known = (0, 0.0)
 
     def connect(self, peers: List[int], end: float) -> None:
         raise NotImplementedError
@@ -322,12 +351,36 @@ class RankGroup:
         """Return the rings of the library, as indices of ranks; none if it does not report them."""
         return []
 
-    def collective(self, kind: str, size: int, iters: int, warmup: int, end: float) -> Message:
+    def _affordable(self, kind: str, asked: int, end: float) -> int:
+        """Return the size (bytes) to measure, the same at all ranks: as requested, or what the deadline allows."""
+
+        def agreed(value: float, unit: float) -> float:
+            """Return the minimum of a value at all ranks, as a number of units."""
+            return max(1, self._minimum(int(value / unit), end)) * unit
+
+        def slowest(size: int, seconds: float) -> float:
+            return size / agreed(size / max(seconds, 1e-9), 1.0)
+
+        def send(size: int) -> float:
+            form = shape(kind, size, len(self._ranks))
+            buffer = self._allocate(form)
+            self._fill(form, buffer, end)
+            return slowest(size, self._timed(form, 1, self._iteration(form, buffer, end), end)[0])
+
+        def longest() -> float:
+            return agreed(base.remaining(end) / MESSAGES, 1e-4)
+
+        size, seconds = self._known
+        rate = probed_rate(asked, send, longest(), (size, slowest(size, seconds) if size else 0.0))
+        return affordable(asked, rate * longest())
+
+    def collective(self, kind: str, asked: int, iters: int, warmup: int, end: float) -> Message:
         """Measure one size (bytes) of a collective of float32 values, in place where nccl-tests does so.
 
         Return the part of its report that only a measurement has, see `collective.run`.
         """
         ranks = len(self._ranks)
+        size = self._affordable(kind, asked, end)
         form = shape(kind, size, ranks)
         buffer = self._allocate(form)
         run = self._iteration(form, buffer, end)
@@ -347,8 +400,15 @@ class RankGroup:
         laps = self._timed(form, count + 1, run, end)[1:]
         wrong += self._wrong(form, buffer, count + 1, end)
         algorithm = None if kind in TWICE else self._algorithm()
-        result: Message = {"sent": form.bytes, "seconds": sum(laps) / len(laps), "fastest": min(laps), "wrong": wrong}
-        return {**result, "transport": self._transports(), "algorithm": algorithm, "rings": self._rings()}
+        self._known = size, sum(laps) / len(laps)
+        result: Message = {"tested": size, "sent": form.bytes, "seconds": self._known[1], "fastest": min(laps)}
+        return {
+            **result,
+            "wrong": wrong,
+            "transport": self._transports(),
+            "algorithm": algorithm,
+            "rings": self._rings(),
+        }
 
 
 class RankEndpoint:

@@ -82,6 +82,16 @@ def _folders(
             yield mount.version, os.path.join(top, *parts[:depth])
 
 
+def folders(sys: str = "/sys", proc: str = "/proc") -> Iterator[Tuple[str, int, str]]:
+    """Yield controller (``v2`` of version 2), level and folder of the groups of this process; the innermost is 0."""
+    groups, mounts = _hierarchies(proc)
+    for controller in sorted(groups):
+        for version in (1, 2):
+            mine = [folder for of, folder in _folders(controller, sys, groups, mounts) if of == version]
+            for level, folder in enumerate(mine if (version == 2) is (controller == "") else ()):
+                yield controller or "v2", level, folder
+
+
 def _limit(name: str, version: int, folder: str) -> Optional[float]:
     if name == "tasks":
         return sysfs.integer(folder, "pids.max")

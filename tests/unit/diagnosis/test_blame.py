@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from fabtui.diagnosis.blame import Blame, blamed, blocked_across, in_common
 from fabtui.diagnosis.finding import Direction, Kind, Reach
-from fabtui.diagnosis.pairs.blame import Blame, blamed, blocked_across
 from fabtui.model.endpoints import Endpoint, EndpointTable
 from fabtui.model.pair_table import DEAD, OK, SLOW, PairTable
 from fabtui.model.places import Places, relations
@@ -433,3 +433,22 @@ def test_of_about_equal_causes_the_one_of_which_a_larger_share_fails_comes_first
         return (0.0 if "a:0" in (src, dst) or (src, dst) in half else 1.0) if off(src, dst) else None
 
     assert results("abc", 2, judge)[0].subject == (Kind.GPU, "a:0")
+
+
+def test_a_node_that_all_dead_pairs_have_is_named_although_others_of_it_pass() -> None:
+    lost = {("d:0", "a:0"), ("d:0", "a:1"), ("d:1", "a:0"), ("d:1", "a:1"), ("d:0", "b:0"), ("d:1", "c:1")}
+
+    def shared(more: tuple[str, str] | None = None) -> Blame | None:
+        bad = lost | ({more} if more else set())
+        table, places, ends = made("abcd", 2, lambda s, d: 0.0 if {(s, d), (d, s)} & bad else 1.0)
+        blames = [one for one in blamed(table, places, ends) if one is not None]
+        return in_common(table, places, blames, np.ones(len(table), dtype=bool))
+
+    found = shared()
+    assert found is not None
+    assert (found.subject, found.partly, found.dead, len(found.bad)) == ((Kind.NODE, "d"), True, True, 12)
+    assert found.rivals[0] == (Kind.NODE_PAIR, "a - d")
+    assert shared(("a:0", "b:1")) is None, "another pair is dead without it"
+    table, places, ends = made("abcd", 2, lambda s, d: 0.0 if "d" in s + d and off(s, d) else 1.0)
+    blames = [one for one in blamed(table, places, ends) if one is not None]
+    assert in_common(table, places, blames, np.ones(len(table), dtype=bool)) is None, "one component has them all"

@@ -34,6 +34,7 @@ from fabtui.model.events import (
     InventoryUpdate,
     JobEvidence,
     Measured,
+    NodeGrowth,
     PlanUpdate,
     ProbeResult,
     SessionStart,
@@ -86,6 +87,7 @@ class Fault(NamedTuple):
         doors: Doors for logs that this error has besides ``explain``.
         past: Earlier sessions of the site.
         dumps: Samples of dumps of the ranks of a running job.
+        grew: Counters of node ``a`` that grew while pairs were tested.
     """
 
     name: str
@@ -101,6 +103,7 @@ class Fault(NamedTuple):
     doors: tuple[str, ...] = ("read", "job")
     past: tuple[SessionEntry, ...] = ()
     dumps: tuple[str, ...] = ()
+    grew: Mapping[str, int] = {}
 
     @property
     def log_of_nccl(self) -> str:
@@ -166,6 +169,34 @@ _TOPOLOGY = "\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\n" + "".join(
 
 
 FAULTS = [
+    Fault(
+        "wrong checksums",
+        "FT161",
+        "a: packets with wrong checksums: TcpInCsumErrors 400, 0 on 2 others",
+        "nstat -asz TcpInCsumErrors",
+        grew={"TcpInCsumErrors": 400},
+    ),
+    Fault(
+        "packets that one node sends again",
+        "FT162",
+        "a: packets sent again: TcpExtTCPTimeouts 52, 0 on 2 others",
+        "nstat -asz TcpExtTCPTimeouts",
+        grew={"TcpExtTCPTimeouts": 52},
+    ),
+    Fault(
+        "receive buffers that are too small",
+        "FT163",
+        "a: out of buffers: UdpRcvbufErrors 2,997, 0 on 2 others",
+        "nstat -asz UdpRcvbufErrors",
+        grew={"UdpRcvbufErrors": 2997},
+    ),
+    Fault(
+        "throttled processes",
+        "FT164",
+        "a: throttled: cgroup:cpu.nr_throttled 48, 0 on 2 others",
+        "grep -rsw nr_throttled /sys/fs/cgroup",
+        grew={"cgroup:cpu.nr_throttled": 48},
+    ),
     Fault(
         "refused connection",
         "E18",
@@ -596,6 +627,9 @@ def events(fault: Fault) -> list[Event]:
         dumps = {at: dump_of(source.text) for at, source in enumerate(sources(_paths(fault)))}
         known = {rank: dump for rank, dump in dumps.items() if dump is not None}
         found.append(JobEvidence(node="", source="flight", value=answer(known).evidence(), time=_BEGAN))
+    for node in "abc" if fault.grew else ():
+        grew = {"TcpOutSegs": 900, **(fault.grew if node == "a" else {})}
+        found.append(NodeGrowth(node=node, phase="p2p", seconds=9.0, grew=grew, time=_BEGAN))
     rows = [_measured(fault, str(src), str(dst)) for src in ends for dst in ends if src is not dst]
     return [*found, Measured(measurements=rows, time=_BEGAN + 1)]
 
@@ -750,11 +784,13 @@ Door = Callable[[Fault, Path, Capture], Reported]
 
 
 def _doors(fault: Fault) -> Iterator[Door]:
-    if fault.pair or fault.transport or fault.facts or fault.past or fault.dumps:
+    if fault.pair or fault.transport or fault.facts or fault.past or fault.dumps or fault.grew:
         yield from (_session, _recording, _json, _summary, _report, _assistant_findings)
     if fault.past:
         # No log and no output of a command has earlier sessions.
         yield _history
+        return
+    if fault.grew:
         return
     if not fault.dumps:
         yield from (_explain, _assistant_explain)

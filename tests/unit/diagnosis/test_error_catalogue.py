@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.diagnosis.diagnosis import diagnose, search
 from fabtui.diagnosis.knowledge import load
 from fabtui.diagnosis.knowledge.error_catalogue import (
     CATALOGUES,
@@ -16,9 +16,11 @@ from fabtui.diagnosis.knowledge.error_catalogue import (
     meaning_of,
     meaning_of_measurement,
     meanings,
+    prepared,
 )
 from fabtui.diagnosis.knowledge.failure_stage import stages
 from fabtui.diagnosis.knowledge.log_causes import LogReader
+from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.model.events import Measured, NodeState, NodeUpdate
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
@@ -502,3 +504,21 @@ def test_the_error_that_most_pairs_have(errors: tuple[str, ...], expected: tuple
     kinds = list(map(kind_of_error, errors))
     found = common_error(Counter(kinds), {kind: kinds.index(kind) for kind in kinds}, rows.__getitem__)
     assert (None if found is None else (*found.fact, found.example.dst)) == expected
+
+
+def test_the_catalogue_is_prepared_one_part_at_a_time() -> None:
+    for part in (load, meanings):
+        part.cache_clear()
+    read = [load.cache_info().misses for _ in prepared()]
+    assert read[:2] == [1, 2], "one file in each step"
+    assert load.cache_info().misses == 2
+    assert meanings.cache_info().misses == 1
+
+
+def test_the_first_search_prepares_the_catalogue_in_steps_of_its_own() -> None:
+    model = fabric("ab", 2, dead_if(lambda src, dst: src == "a:0"))
+    load.cache_clear()
+    meanings.cache_clear()
+    tally = Survey(model).finish()
+    read = [load.cache_info().misses for _ in search(model, tally)]
+    assert read[:3] == [1, 2, 2], "before any rule asks for a meaning"

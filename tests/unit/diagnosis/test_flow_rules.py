@@ -71,7 +71,8 @@ def test_one_of_several_equal_paths_drops() -> None:
         "pings, datagrams and connections that fail there took this path",
     )
     assert found.subject == ("leaf-cut", "n[0-1] - n[2-3] on rail 0")
-    assert "/dev/tcp/10.1.0.3/22" in found.next[0]
+    assert '("10.1.0.3",22)' in found.next[0]
+    assert 's.bind(("10.1.0.1",0))' in found.next[0]
 
 
 def test_pairs_between_the_groups_that_were_not_tried_belong_to_it() -> None:

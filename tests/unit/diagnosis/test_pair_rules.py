@@ -8,11 +8,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Finding, Kind
@@ -26,6 +23,7 @@ from fabtui.model.events import (
     EndpointsAdded,
     InventoryUpdate,
     Measured,
+    NodeGrowth,
     NodeState,
     NodeUpdate,
     PlanUpdate,
@@ -201,9 +199,10 @@ def test_flapping_reasons_and_links_are_reported() -> None:
         model.apply(Measured(measurements=[one], time=at))
     why = "b:1 is in use by train (pid 7)"
     model.apply(PlanUpdate(untested=[("a:0", "b:1", why), ("b:1", "a:0", why)], time=5.0))
-    links = [{"link": 0, "state": "active", "counters": {"crc": 5}}, {"link": 1, "state": "active"}]
-    for crc, state in ((5, "active"), (8, "inactive")):
-        links[0]["counters"], links[1]["state"] = {"crc": crc}, state
+    model.apply(NodeGrowth(node="a", phase="p2p", seconds=9.0, grew={"nvlink3/0:crc": 3, "nvlink2/0:rx_bytes": 9}))
+    links = [{"link": 0, "state": "active"}, {"link": 1, "state": "active"}]
+    for state in ("active", "inactive"):
+        links[1]["state"] = state
         look = {"gpus": [{"index": 3, "links": links}]}
         model.apply(ProbeResult(node="a", probe="nvlink", value=look, time=6.0))
         links = [dict(link) for link in links]
@@ -213,67 +212,31 @@ def test_flapping_reasons_and_links_are_reported() -> None:
     assert found["a:0 > b:0 flaps in p2p"].severity == "warn"
     assert evidence(found["2 pairs not tested"]) == (why,)
     links_of_gpu = found["a GPU 3: 1 of 2 NVLinks are no longer active"]
-    assert evidence(links_of_gpu) == ("a GPU 3: NVLink errors", "link 1"), "facts about one GPU are one finding"
-    assert evidence(links_of_gpu.facts["known"][0]) == ("crc +3 since the start",)
+    errors = "a: NVLink errors: nvlink3/0:crc 3, 0 on 1 other during p2p"
+    assert evidence(links_of_gpu) == (errors, "link 1"), "facts about one GPU are one finding"
     assert found["a mlx5_0 port 1 is not active"].severity == "bad"
     assert not any("mlx5_9" in title for title in found), "no endpoint is beside it"
 
 
-counted = st.dictionaries(st.sampled_from(["replay", "crc", "x"]), st.none() | st.integers(0, 2**64), max_size=3)
-nvlinks = st.builds(lambda n, c: {"link": n, "state": "active", "counters": c}, st.integers(0, 17), counted)
-nvlink_gpus = st.lists(
-    st.builds(
-        lambda index, links: {"index": index, "links": links},
-        st.integers(0, 3),
-        st.lists(nvlinks, max_size=4, unique_by=lambda link: link["link"]),
-    ),
-    max_size=4,
-    unique_by=lambda gpu: gpu["index"],
-)
-
-
-def nvlink_errors(*values: list[dict[str, Any]]) -> list[tuple[str, tuple[str, ...]]]:
-    """Return what the rule of NVLink errors reports of the first and the last of several probe results."""
-    model = fabric("ab", 2, dead_if(lambda s, d: False))
-    for gpus in values:
-        model.apply(ProbeResult(node="a", probe="nvlink", value={"gpus": gpus}, time=6.0))
-    return [(title(one), evidence(one)) for one in diagnose(model).findings if one.rule.name == "nvlink-errors"]
-
-
 @pytest.mark.parametrize(
-    ("before", "after", "expected"),
+    ("grew", "expected"),
     [
-        ({"replay": 3, "crc": 1, "x": None}, {"replay": 3, "crc": 12001, "x": 5}, ["crc +12000"]),
-        ({"replay": 300, "crc": 1}, {"replay": 4, "crc": 1}, []),
-        (
-            {"tx_packets": 1, "fec_errors_0": 1, "fec_errors_3": 0},
-            {"tx_packets": 9, "fec_errors_0": 9, "fec_errors_3": 7},
-            [],
-        ),
-        ({}, {"replay": 4}, []),
-        ({"replay": 4}, {}, []),
+        ({"nvlink0/3:crc": 12000}, "a: NVLink errors: nvlink0/3:crc 12,000, 0 on 3 others during p2p"),
+        ({"nvlink0/3:replay": 1}, "a: NVLink errors: nvlink0/3:replay 1, 0 on 3 others during p2p"),
+        ({"nvlink0/3:fec_errors_3": 900}, ""),
+        ({"nvlink0/3:tx_bytes": 900}, ""),
+        ({f"nvlink{gpu}/3:crc": 900 for gpu in range(4)}, ""),
     ],
-    ids=["grown", "reset", "traffic and corrected errors of NVLink5", "unknown before", "unknown after"],
+    ids=["many", "one", "corrected errors of NVLink5", "traffic", "all of them"],
 )
-def test_growth_of_nvlink_counters(
-    before: dict[str, int | None], after: dict[str, int | None], expected: list[str]
-) -> None:
-    first = [{"index": 0, "links": [{"link": 0, "state": "active", "counters": before}]}]
-    latest = [{"index": 0, "links": [{"link": 0, "state": "active", "counters": after}]}]
-    reported = [("a GPU 0: NVLink errors", (f"{text} since the start",)) for text in expected]
-    assert nvlink_errors(first, latest) == reported
-    assert nvlink_errors(first, []) == [], "a lost GPU"
-
-
-@given(before=nvlink_gpus, after=nvlink_gpus)
-def test_any_nvlink_counters_grow(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> None:
-    for _, (text,) in nvlink_errors(before, after):
-        assert all(int(part.rpartition("+")[2]) > 0 for part in text.removesuffix(" since the start").split(", "))
-
-
-@given(value=nvlink_gpus)
-def test_no_nvlink_counter_grows_between_a_value_and_itself(value: list[dict[str, Any]]) -> None:
-    assert nvlink_errors(value, value) == []
+def test_growth_of_nvlink_counters(grew: dict[str, int], expected: str) -> None:
+    model = fabric("a", 4, dead_if(lambda s, d: False))
+    all_links = {f"nvlink{gpu}/3:rx_bytes": 9 for gpu in range(4)}
+    model.apply(NodeGrowth(node="a", phase="p2p", seconds=9.0, grew={**all_links, **grew}, time=6.0))
+    errors = [one for one in diagnose(model).findings if one.rule.name == "nvlink-errors"]
+    assert [title(one) for one in errors] == ([expected] if expected else [])
+    for one in errors:
+        assert (one.rule.id, one.subject, one.next) == ("FT102", (Kind.GPU, "a:0"), ("ssh a nvidia-smi nvlink -e",))
 
 
 def test_what_is_bad_inside_alone_is_a_warning() -> None:

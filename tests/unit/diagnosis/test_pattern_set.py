@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,7 @@ PASTED = Path(__file__).parents[2] / "samples" / "pasted"
         (r"a.{2,300}b(?=c)", "a--bc", "b--a"),
         (r"[^()\s]{1,80}(?![\w.)])\(x", "f(x", "f(y"),
         ("(?i)Error \\d{1,3}", "an ERROR 12", "an err 12"),
+        (r'\A(?=(?s:.*)"a[)(]?")(?=(?s:.*)"b")', '{\n"b": 1, "a(": 2}', '{"b": 1}'),
     ],
 )
 def test_a_set_finds_what_a_search_finds(pattern: str, text: str, other: str) -> None:
@@ -45,6 +47,7 @@ def test_what_patterns_match_is_in_their_sets() -> None:
     assert [(pattern, line) for pattern, line in found if pattern not in possible.owners(line)] == []
 
 
+@pytest.mark.slow
 def test_many_warnings_take_little_time() -> None:
     line = "n{0:03}:41:42 [{1}] NCCL WARN Something odd number {0} of an unknown kind of things {2}\n"
     text = "".join(line.format(number, number % 8, "ab" * (number % 9)) for number in range(48_000))
@@ -53,3 +56,19 @@ def test_many_warnings_take_little_time() -> None:
     LogReader().add(text)
     # About 2 s on one core; a busy machine takes longer.
     assert time.process_time() - start < 10
+
+
+def test_each_line_of_a_log_is_searched_twice_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+    owners = PatternSet.owners
+
+    def counted(patterns: PatternSet[Any], text: str) -> list[Any]:
+        searched.append(text)
+        return owners(patterns, text)
+
+    lines = [f"n{number}:1:2 [0] NCCL WARN what nobody knows: {number}" for number in range(50)]
+    monkeypatch.setattr(PatternSet, "owners", counted)
+    reader = LogReader()
+    reader.add("\n".join(lines))
+    assert len(searched) <= 2 * len(lines)
+    assert reader.result().unknown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -88,6 +89,47 @@ def test_a_node_that_sends_over_another_nic_than_most_is_named_if_it_has_the_usu
         assert title(one) == f"c sends over eth1 on rail {one.facts['rail']}, most nodes over eth0"
         assert evidence(one) == ("c has eth0, too", "set: NCCL_SOCKET_IFNAME=eth1 on c")
         assert one.next == ("ssh c env | grep -E '^(NCCL|UCX)_'",)
+
+
+def _with_login(
+    path: Path, nodes: str = "abc", *, login: str = "mgmt0", more: dict[str, Any] | None = None
+) -> list[str]:
+    """Return the titles of findings about nodes that SSH came in to by an interface, with eth0 and mgmt0 up."""
+    model = fabric(path, nodes, per_node=1, rdma="", nvlinks="")
+    nics = [{"name": name, "state": "up", "login": name == login} for name in ("eth0", "mgmt0")]
+    for number, node in enumerate(nodes):
+        data = [{"address": f"10.0.0.{number + 1}", "nic": "eth0", "rail": 0}]
+        value = {"nics": nics, "data_addresses": data, **(more or {})}
+        model.apply(InventoryUpdate(node=node, value=value, time=3.0))
+    return [title(one) for one in diagnose(model).findings]
+
+
+LOGIN = "NCCL sends over mgmt0, the network of SSH, though eth0 carries data: set NCCL_SOCKET_IFNAME=eth0"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_network_of_ssh_has_the_same_title_however_nccl_spreads_its_traffic(seed: int) -> None:
+    chance = random.Random(seed)
+    over = {way: chance.choice(("eth0", "mgmt0")) for way in itertools.permutations("abcdef", 2)}
+    assert _with_login(lambda s, d: f"NET/Socket/{over[s[0], d[0]]}", "abcdef") == [f"all nodes: {LOGIN}"]
+
+
+def test_the_network_of_ssh_on_one_node_names_it_and_elsewhere_is_no_finding() -> None:
+    one: Path = lambda s, d: f"NET/Socket/{'mgmt0' if s[0] == 'c' else 'eth0'}"  # noqa: E731
+    assert _with_login(one) == [f"c: {LOGIN}"]
+    assert _with_login(lambda s, d: "NET/Socket/mgmt0") == [f"all nodes: {LOGIN}"]
+    assert _with_login(lambda s, d: "NET/Socket/eth0") == []
+    # SSH comes in by the only network, or by one with RDMA, or is not known.
+    assert _with_login(lambda s, d: "NET/Socket/mgmt0", more={"data_addresses": []}) == []
+    assert _with_login(lambda s, d: "NET/Socket/eth0", login="eth0") == []
+    assert _with_login(lambda s, d: "NET/Socket/mgmt0", login="") == []
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_two_interfaces_that_carry_traffic_are_no_odd_node(seed: int) -> None:
+    chance = random.Random(seed)
+    over = {way: chance.choice(("eth0", "mgmt0")) for way in itertools.permutations("abcdef", 2)}
+    assert _with_login(lambda s, d: f"NET/Socket/{over[s[0], d[0]]}", "abcdef", login="") == []
 
 
 @pytest.mark.parametrize(("nodes", "others", "named"), [("abc", "c", "cc"), ("abcd", "cd", ""), ("ab", "b", "")])

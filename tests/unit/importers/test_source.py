@@ -73,6 +73,7 @@ def test_no_packed_file_grows_beyond_the_limit(tmp_path: Path, monkeypatch: pyte
     assert found.cut == "only the first 1 MiB were read"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_member_of_an_archive_takes_no_more_memory_than_is_read_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: int

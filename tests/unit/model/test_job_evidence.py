@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import pytest
+
 from fabtui.model.events import JobEvidence
 from fabtui.model.job_evidence import JobEvidenceLog, JobSource
 
@@ -34,6 +36,7 @@ def test_an_hour_of_samples() -> None:
     assert log.recent("n2", T0) == []
 
 
+@pytest.mark.slow
 def test_many_nodes_share_the_room() -> None:
     log = JobEvidenceLog()
     for second in range(75):

@@ -13,13 +13,15 @@ from fabtui.diagnosis.finding import Direction, Route, Rule
 from fabtui.diagnosis.mesh.affected_components import ComponentKind
 from fabtui.diagnosis.mesh.mesh import ScopeFact
 from fabtui.history import rules as history_rules
+from fabtui.model.measurement import Reduced
 from fabtui.presentation import findings as texts
 
 SCOPE = ScopeFact(ComponentKind.ACROSS, ("n0", "n1"), (0, 1), "", "both", (), False, 1, True, True)
 SAMPLES: dict[str, Any] = {
-    **dict.fromkeys(("subject", "between", "senders", "unreachable", "usual_cause"), SCOPE),
+    **dict.fromkeys(("subject", "between", "where", "senders", "unreachable", "usual_cause"), SCOPE),
     **{"rails": Route(0, 1, True), "arrow": Route("n0:0", "n1:0", False), "one_way": Direction.SENDS},
     **{"lines": ["one"], "devices": ["mlx5_0"], "percent_range": (1.0, 2.0)},
+    "reduced": Reduced(1 << 20, 1 << 28, 43.0),
 }
 
 

@@ -20,7 +20,6 @@ from fabtui_node.parsers.net import ping as ping_format
 from fabtui_node.parsers.nvidia import smi_nvlink as nvlink_format
 from fabtui_node.parsers.nvidia import values as nvidia_values
 from fabtui_node.probes import firewall, host, inventory
-from fabtui_node.probes.network import interfaces
 from fabtui_node.probes.nvidia import nvml
 from fabtui_node.probes.rdma import ibstat, port_counters, ports
 from fabtui_node.system import cgroups, drivers, interpreters, machine, rdma_devices, sysfs
@@ -50,8 +49,6 @@ PARSERS: list[Callable[[str], Any]] = [
     inventory.parse_meminfo,
     inventory.parse_os_release,
     drivers.parse_ldconfig,
-    interfaces.parse_if_inet6,
-    interfaces.parse_ip_addr,
     nvml.bus_id,
     nvidia_values.parse_errors,
     nvlink_format.parse_nvlink_errors,
@@ -141,27 +138,3 @@ def test_every_output_in_every_parser(parser: Callable[[str], Any]) -> None:
 @pytest.mark.parametrize("parser", PARSERS, ids=lambda parser: parser.__name__)
 def test_long_lines_end_soon(parser: Callable[[str], Any]) -> None:
     ends_soon(parser)
-
-
-json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=8)
-    | st.sampled_from(["192.0.2.1", "fe80::1"]),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(
-            st.sampled_from(["ifname", "addr_info", "local", "prefixlen", "linkinfo", "info_kind", "secondary"]),
-            inner,
-            max_size=6,
-        )
-    ),
-    max_leaves=20,
-)
-
-
-@given(value=json_values)
-def test_any_json_for_ip_addr(value: Any) -> None:
-    check(interfaces.parse_ip_addr, json.dumps(value))

@@ -94,8 +94,8 @@ def test_without_names_those_that_have_an_address_for_data(tree: Tree, monkeypat
     interface(tree, "eth0", rx_bytes=4)
     interface(tree, "docker0", rx_bytes=5)
     address = [{"address": "10.0.0.1", "prefix": 24, "family": 4, "flags": []}]
-    monkeypatch.setattr("fabtui_node.probes.network.interfaces.addresses_by_kernel", lambda name, inet6: address)
-    monkeypatch.setenv("PATH", "/nowhere")
+    known = {name: {"addresses": address, "link_kind": None} for name in ("eth0", "docker0")}
+    monkeypatch.setattr("fabtui_node.probes.network.interfaces.by_kernel", lambda: known)
     assert list(run(tree)["net"]) == ["eth0"]
 
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
 from typing import Any
 
 import pytest
 
 from fabtui_node.probes.network import interfaces as nics
-from fabtui_node.system import rdma_devices, run_command, sysfs
+from fabtui_node.system import netlink, rdma_devices, run_command
 
 from .places import Tree
 
@@ -154,56 +156,35 @@ def test_the_labs_address_is_the_only_one() -> None:
     assert nics.data_addresses(interfaces, [], "no address") == nics.data_addresses(interfaces, [])
 
 
-def test_ip_addr() -> None:
-    text = json.dumps(
-        [
-            {},
-            {
-                "ifname": "eth0",
-                "linkinfo": {"info_kind": "veth"},
-                "qdisc": "tbf",
-                "addr_info": [
-                    {"local": "192.0.2.2", "prefixlen": 24},
-                    {"local": "192.0.2.3", "prefixlen": 24, "secondary": True},
-                    {"local": "2001:db8::2", "prefixlen": 64, "temporary": True, "deprecated": False},
-                    {"local": "nonsense", "prefixlen": 64},
-                    {"prefixlen": 64},
-                ],
-            },
-        ]
-    )
-    assert nics.parse_ip_addr(text) == {
-        "eth0": {
+def test_addresses_and_kinds_by_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(index: int, **more: bytes) -> Any:
+        attributes = {3: b"eth%d\0" % index, 6: b"tbf\0", 18: b"\x09\0\x01\0veth\0"}
+        return struct.pack("=BxHiII", 0, 1, index, 0, 0), attributes
+
+    def address(text: str, prefix: int, flags: int) -> Any:
+        family = socket.AF_INET6 if ":" in text else socket.AF_INET
+        attributes = {1: socket.inet_pton(family, text), 8: struct.pack("=I", flags)}
+        return struct.pack("=BBBBI", family, prefix, flags & 0xFF, 0, 2), attributes
+
+    given = [("192.0.2.2", 24, 0x80), ("192.0.2.3", 24, 0x81), ("2001:db8::2", 64, 0x01), ("::1", 128, 0x80)]
+    tables = {netlink.LINKS: [link(2)], netlink.ADDRESSES: [address(*one) for one in given]}
+    monkeypatch.setattr(netlink, "dump", lambda kind: iter(tables[kind]))
+    assert nics.by_kernel() == {
+        "eth2": {
             "link_kind": "veth",
             "qdisc": "tbf",
             "addresses": [
                 {"address": "192.0.2.2", "prefix": 24, "family": 4, "flags": []},
                 {"address": "192.0.2.3", "prefix": 24, "family": 4, "flags": ["secondary"]},
                 {"address": "2001:db8::2", "prefix": 64, "family": 6, "flags": ["temporary"]},
+                {"address": "::1", "prefix": 128, "family": 6, "flags": []},
             ],
         }
     }
 
 
-def test_if_inet6() -> None:
-    text = (
-        "00000000000000000000000000000001 01 80 10 80       lo\n"
-        "fe8000000000000000fc00fffe000001 04 40 20 80     eth0\n"
-        "20010db8000000000000000000000002 04 40 00 01     eth0\n"
-        "broken line\n"
-    )
-    parsed = nics.parse_if_inet6(text)
-    assert parsed["lo"] == [{"address": "::1", "prefix": 128, "family": 6, "flags": []}]
-    assert [(entry["address"], entry["flags"]) for entry in parsed["eth0"]] == [
-        ("fe80::fc:ff:fe00:1", []),
-        ("2001:db8::2", ["temporary"]),
-    ]
-
-
-def test_read_a_folder_without_ip(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        run_command, "run", lambda argv, *rest: run_command.CommandResult(argv, None, "", "", missing=True)
-    )
+def test_read_a_folder(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nics, "by_kernel", dict)
     gpu_root = "pci0000:15/0000:15:01.0"
     card = tree.pci(f"{gpu_root}/0000:16:00.0", numa_node=1)
     tree.ca("mlx5_0", card, netdev="ens1np0")
@@ -224,14 +205,15 @@ def test_read_a_folder_without_ip(tree: Tree, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_kernel_and_ip_agree_on_this_machine() -> None:
-    by_ip = nics.parse_ip_addr(run_command.run(["ip", "-j", "-d", "addr"], 10).stdout)
-    if not by_ip:
+    done = run_command.run(["ip", "-j", "-d", "addr"], 10)
+    if not done.ok:
         pytest.skip("no iproute2 that speaks JSON here")
-    inet6 = nics.parse_if_inet6(sysfs.text("/proc/net/if_inet6") or "")
-    for name, known in by_ip.items():
-        plain = {(entry["address"], entry["prefix"]) for entry in nics.addresses_by_kernel(name, inet6)}
-        assert plain <= {(entry["address"], entry["prefix"]) for entry in known["addresses"]}
-    assert ("127.0.0.1", 8) in {(entry["address"], entry["prefix"]) for entry in nics.addresses_by_kernel("lo", inet6)}
+    known = nics.by_kernel()
+    for link in json.loads(done.stdout):
+        mine = known[link["ifname"]]
+        addresses = [(entry["local"], entry["prefixlen"]) for entry in link["addr_info"]]
+        assert [(entry["address"], entry["prefix"]) for entry in mine["addresses"]] == addresses
+        assert (mine["qdisc"], mine["link_kind"]) == (link["qdisc"], link.get("linkinfo", {}).get("info_kind"))
 
 
 def test_ports_of_one_card_are_distinguished(tree: Tree) -> None:

@@ -1,44 +1,39 @@
 from __future__ import annotations
 
+import socket
+import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fabtui_node.probes.network import routes
-from fabtui_node.system import run_command
-
-ARP = """IP address       HW type     Flags       HW address            Mask     Device
-10.1.0.3         0x1         0x2         a2:02:f5:b1:48:90     *        eth0
-10.2.0.3         0x1         0x0         00:00:00:00:00:00     *        eth1
-10.1.0.9         0x1         0x6         02:00:00:00:00:09     *        eth0
-10.1.0.8         0x1         x           02:00:00:00:00:08     *        eth0
-10.1.0.7 0x1
-"""
+from fabtui_node.system import netlink, run_command
 
 
-def test_neighbours_whose_mac_address_is_known() -> None:
-    assert routes.parse_neighbours(ARP) == [
-        {"address": "10.1.0.3", "nic": "eth0", "mac": "a2:02:f5:b1:48:90", "state": None},
-        {"address": "10.1.0.9", "nic": "eth0", "mac": "02:00:00:00:00:09", "state": "permanent"},
+def test_neighbours_whose_mac_address_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def entry(address: str, state: int, index: int = 2, mac: bytes | None = b"\xa2\x02\xf5\xb1\x48\x90") -> Any:
+        data = {1: socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)}
+        return struct.pack("=BxxxiHBB", 2, index, state, 0, 1), data if mac is None else {**data, 2: mac}
+
+    entries = [entry("10.1.0.3", 0x02), entry("fd00::1", 0x04), entry("fe80::1", 0x04), entry("10.1.0.9", 0x80)]
+    entries += [entry("10.1.0.4", 0x20), entry("224.0.0.1", 0x40), entry("10.1.0.5", 0x02, mac=None)]
+    tables = {netlink.LINKS: [(struct.pack("=BxHiII", 0, 1, 2, 0, 0), {3: b"eth0\0"})], netlink.NEIGHBOURS: entries}
+    monkeypatch.setattr(netlink, "dump", lambda kind: iter(tables[kind]))
+    mac = {"nic": "eth0", "mac": "a2:02:f5:b1:48:90"}
+    assert routes.neighbours() == [
+        {"address": "10.1.0.3", **mac, "state": "reachable"},
+        {"address": "fd00::1", **mac, "state": "stale"},
+        {"address": "10.1.0.9", **mac, "state": "permanent"},
     ]
-    assert routes.parse_neighbours("") == []
 
 
-def test_neighbours_with_their_states() -> None:
-    text = (
-        '[{"dst":"10.1.0.3","dev":"eth0","lladdr":"a2:02:f5:b1:48:90","state":["REACHABLE"]},'
-        '{"dst":"fd00::1","dev":"eth0","router":null,"lladdr":"a2:02:f5:b1:48:91","state":["STALE"]},'
-        '{"dst":"fe80::1","dev":"eth0","lladdr":"a2:02:f5:b1:48:91","state":["STALE"]},'
-        '{"dst":"10.1.0.9","dev":"eth0","state":["FAILED"]},{"dst":3,"dev":"x","lladdr":"y"},'
-        '{"dst":"10.1.0.4","dev":"eth0","lladdr":"02:00:00:00:00:09","state":["\\u001b[2J"]},7]'
-    )
-    found = [(one["address"], one["mac"], one["state"]) for one in routes.parse_ip_neigh(text)]
-    assert found == [
-        ("10.1.0.3", "a2:02:f5:b1:48:90", "reachable"),
-        ("fd00::1", "a2:02:f5:b1:48:91", "stale"),
-        ("10.1.0.4", "02:00:00:00:00:09", None),
-    ]
-    assert routes.parse_ip_neigh("Option -j is unknown") == []
+def test_a_kernel_without_these_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(kind: int) -> Any:
+        raise OSError(93, "not supported")
+
+    monkeypatch.setattr(netlink, "dump", refused)
+    assert routes.neighbours() == []
 
 
 @pytest.mark.parametrize(

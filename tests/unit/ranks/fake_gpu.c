@@ -6,7 +6,7 @@
  * FAKE_TRACE=path  there it is noted when the driver is initialised, in which order of devices, and when a context is made
  * FAKE_LATE=n        what is held back on device n goes on a second later than it should
  * FAKE_LOSE=a>b     messages of rank a of a communicator to its rank b never arrive, but for those that make connections
- * FAKE_CUT=n        the n-th message over 1 MB never ends: the first half of it comes again and again until the abort
+ * FAKE_CUT=n,m      the n-th and m-th message over 1 MB never end: their first halves come again and again until the abort
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -135,13 +135,17 @@ static int lost(int src, const op *o) {
     return which && o->size != 64 && sscanf(which, "%d>%d", &a, &b) == 2 && a == src && b == o->peer;
 }
 
-/* Whether a message is the one that is cut off, or has been. */
+/* Whether a message is one that is cut off, or has been. */
 static int cut(op *o, size_t size) {
     static int number;
     const char *which = getenv("FAKE_CUT");
     if (!which || size < 1000000 || o->state == 3)
         return o->state == 3;
-    return ++number == atoi(which);
+    number++;
+    for (; which; which = strchr(which, ',') ? strchr(which, ',') + 1 : NULL)
+        if (atoi(which) == number)
+            return 1;
+    return 0;
 }
 
 /* One step of a send or receive, as far as it can go now; returns whether it got anywhere. */

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -294,3 +295,24 @@ def test_what_is_left_of_a_cut_transfer_reaches_no_later_test(
     controller.until(lambda: len(controller.of("rested", id=20)) == 4, 10)
     assert [m["error"] for m in controller.of("rested", id=20)] == [None] * 4
     assert all(side["ok"] for side in pair(controller, 21, 0, 1).values())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_cut_transfers_in_any_order_spoil_no_later_test(controller: Controller, fake_gpu: Path, seed: int) -> None:
+    chance = Random(seed)
+    # A test has at most 50 messages over 1 MB: none is cut that follows on a cut one.
+    cuts = [20 + 130 * number + chance.randrange(30) for number in range(4)]
+    started(controller, fake_gpu, env={"FAKE_CUT": ",".join(map(str, cuts))})
+    last, was_cut, cut = (0, 1), False, 0
+    for number in range(1, 100):
+        if cut == len(cuts) and not was_cut:
+            break
+        # After a cut, one of its ends with another partner.
+        a = chance.choice(last)
+        b = chance.choice([rank for rank in range(4) if rank not in last])
+        sides = pair(controller, number, a, b, deadline=3.0, keep=chance.random() < 0.5)
+        late = {key for key, side in sides.items() if side["timeout"]}
+        assert not (was_cut and late), sides
+        assert {key for key, side in sides.items() if not side["ok"]} == late, sides
+        last, was_cut, cut = (a, b), bool(late), cut + bool(late)
+    assert cut == len(cuts)

@@ -303,20 +303,22 @@ def test_a_gpu_whose_clock_is_limited() -> None:
     assert text in verdict.sentence
 
 
-@pytest.mark.parametrize(("sends", "state"), [(True, JobState.SLOW), (False, JobState.MOVES)])
+@pytest.mark.parametrize(("sends", "state"), [(True, JobState.SLOW), (False, JobState.UNKNOWN)])
 def test_a_rank_without_gpu_that_computes_longer(sends: bool, state: JobState) -> None:
     job = PlayedJob(("n1",))
     for second in range(12):
         rows = []
         for number in range(4):
             cpu = (0.3 if number == 2 else 0.08) * second
-            # In an evaluation of one rank, the others send nothing.
+            # In an evaluation of one rank, the others send nothing: processor time alone does not show progress.
             files = 1000 * second if sends else 0
             rows.append(rank(number, [], world=4, cpu=cpu, cpu_all=cpu, files=files))
         job.sample(rows, [])
         verdict = job.step()
     assert verdict.state is state
-    if sends:
+    if not sends:
+        assert "no sign of progress for at least 0:11: rank 2 on n1:2 " in verdict.sentence
+    else:
         text = "rank 2 on n1:2 is late: it computes for 30 % of the time, the others for 8 % at most"
         assert text in verdict.sentence
 
@@ -538,7 +540,7 @@ def play_bare(job: PlayedJob, seconds: int, odd: dict[str, Any] | None = None) -
             rows = []
             for number in range(4) if node == "n1" else range(4, 8):
                 if odd is None:
-                    rows.append(bare(number, node, 0.8, job, state="R", wait=None))
+                    rows.append(bare(number, node, 0.8, job, state="R", wait=None, files=int(1000 * job.now)))
                 else:
                     still = rank(number, [], world=8, cpu=10.0, cpu_all=10.0, local_rank=number % 4)
                     rows.append({**still, **odd} if number == 5 else still)

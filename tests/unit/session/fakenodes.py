@@ -6,7 +6,10 @@ A `Script` holds their faults.
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import time
+import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +46,7 @@ class Script:
         stuck: Ordered pairs whose transfer hangs in the world communicator.
         slow_ranks: Seconds that the ranks of a node take to be ready.
         patient: Whether ranks wait, until they are called off, for those that spoil the world.
+        growth: What each reading of all counters of a node gives, one after the other, then the last one for ever;
         counters: What each look at the counters of a node gives, one after the other, then the last one for ever;
             None: no answer.
         takes: Seconds that a pair takes before its ranks report.
@@ -51,8 +55,11 @@ class Script:
         ahead: Seconds by which the clock of a node is ahead.
         mail: The datagrams of all nodes: token, destination address, and what its listener reports of them.
         sharp: Nodes whose collectives fail where NVLink SHARP is set up, unless ``NCCL_NVLS_ENABLE`` is 0.
-        lost: Ordered pairs of addresses whose datagrams are lost.
+        lost: Ordered pairs of addresses whose datagrams are lost; TCP gets no answer in either direction.
+        cut: Unordered pairs of ranks (lower first) that cannot connect to each other.
+        corrupt: In how many tests, the first ones, the data of ordered pairs of ranks is wrong.
         drivers: Nodes that report at once that a driver of GPUs is loaded.
+        most: Largest message (bytes) that collectives and the world send, as over slow links.
     """
 
     gpus: dict[str, int]
@@ -79,6 +86,7 @@ class Script:
     patient: bool = False
     slow_ranks: dict[str, float] = field(default_factory=dict)
     counters: dict[str, list[dict[str, Any] | None]] = field(default_factory=dict)
+    growth: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     takes: float = 0.0
     inventory: dict[str, dict[str, Any]] = field(default_factory=dict)
     probe_results: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -86,7 +94,10 @@ class Script:
     mail: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     sharp: set[str] = field(default_factory=set)
     lost: set[tuple[str, str]] = field(default_factory=set)
+    cut: set[tuple[int, int]] = field(default_factory=set)
+    corrupt: dict[tuple[int, int], int] = field(default_factory=dict)
     drivers: set[str] = field(default_factory=set)
+    most: int = 1 << 40
 
 
 def _each(message: dict[str, Any]) -> list[dict[str, Any]]:
@@ -215,8 +226,13 @@ class FakeLink(Link):
                 for target in message["args"]["targets"]
             ]
             return {"rows": rows}
+        if message["name"] == "state":
+            return {"state": base64.b64encode(zlib.compress(json.dumps({"a": "1"}).encode())).decode(), "failed": {}}
         if message["name"] == "udp":
             return self._datagrams(message["id"], **message["args"])
+        if message["name"] == "growth" and self.node in self.script.growth:
+            readings = self.script.growth[self.node]
+            return readings.pop(0) if len(readings) > 1 else readings[0]
         if message["name"] == "counters" and self.node in self.script.counters:
             values = self.script.counters[self.node]
             return values.pop(0) if len(values) > 1 else values[0]
@@ -229,9 +245,14 @@ class FakeLink(Link):
             self._queue.put_nowait({"t": "part", "id": number, "value": {"ports": ports}})
             return None
         if role == "send":
-            rows = [{**t, "small": args["small"], "big": args["big"], "connected": 0.1} for t in args["targets"]]
+            answer = {"small": args["small"], "big": args["big"], "connected": 0.1}
+            silence = {**answer, "connected": None, "connect_error": "no answer", "connect_error_kind": "timeout"}
+            both_of = [(t, {(t["src"], t["dst"]), (t["dst"], t["src"])}) for t in args["targets"]]
+            rows = [{**t, **(silence if self.script.lost & both else answer)} for t, both in both_of]
             self.script.mail += [(token, t["dst"], t) for t in rows if (t["src"], t["dst"]) not in self.script.lost]
             return {"rows": rows}
+        if role == "flows":
+            return {"rows": []}
         listening, addresses = self._listens[token]
         if role == "count":
             return {"rows": [row for key, dst, row in self.script.mail if key == token and dst in addresses]}
@@ -266,7 +287,9 @@ class FakeLink(Link):
             error = SHARP_ERROR if self.node in self.script.sharp and "NCCL_NVLS_ENABLE" not in self.envs[-1] else None
             for rank in set(m["ranks"]) & set(self._ranks):
                 for size in m["sizes"]:
-                    done = {"ok": error is None, "error": error, "timeout": False, "seconds": size / 1e9}
+                    tested = min(size, self.script.most)
+                    done = {"ok": error is None, "error": error, "timeout": False, "seconds": tested / 1e9}
+                    done |= {"tested": tested, "sent": tested}
                     self._say(op="reduced", id=m["id"], rank=rank, bytes=size, **done)
                 self._say(op="free", id=m["id"], rank=rank)
         elif op == "world":
@@ -294,7 +317,7 @@ class FakeLink(Link):
         ranks = set(m["ranks"])
         spoilers = ranks & self.script.spoilers if self.worlds >= self.script.spoilers_after else set()
         self.worlds += 1
-        apart = any(pair <= ranks for pair in self.script.apart)
+        apart = any(pair <= ranks for pair in (*self.script.apart, *map(frozenset, self.script.cut)))
         for rank in ranks & set(self._ranks):
             report: dict[str, Any] = {"op": "worlded", "id": m["id"], "rank": rank, "ok": True, "phase": "verify"}
             report["seconds"] = {"init": 0.5, "connect": 0.25, "rounds": 0.125}
@@ -314,9 +337,9 @@ class FakeLink(Link):
                     report |= {"ok": False, "timeout": True, "phase": "transfer", "error": "stuck", "at": stuck}
                     done = [pair for pair in done if pair != stuck]
                 report["at"] = list(stuck) if stuck else None
-                rates = self.script.world_rates
+                rates, size = self.script.world_rates, min(m["bytes"], self.script.most)
                 report["rows"] = [
-                    [s, d, m["bytes"], rates.get((s, d), 40e9), True, None, "NET/IB/0"] for s, d in done if d == rank
+                    [s, d, size, rates.get((s, d), 40e9), True, None, "NET/IB/0"] for s, d in done if d == rank
                 ]
             if early := report.get("rows", [])[: self.script.early_rows]:
                 self._say(op="rows", id=m["id"], rank=rank, channels=None, rows=early)
@@ -354,6 +377,21 @@ class FakeLink(Link):
             silent, rate = False, self.script.rate
         if isinstance(rate, list):
             rate = rate.pop(0) if role == "dst" and len(rate) > 1 else rate[0]
+        if role == "dst" and self.script.corrupt.get((src, dst), 0):
+            self.script.corrupt[src, dst] -= 1
+            wrong = {
+                "ok": False,
+                "timeout": False,
+                "phase": "verify",
+                "error": "1 byte is wrong",
+                "error_kind": "verify",
+            }
+            self._say(op="side", id=m["id"], src=src, dst=dst, role=role, made=False, bytes=m["bytes"], **wrong)
+            return
+        if (min(src, dst), max(src, dst)) in self.script.cut:
+            apart = {"ok": False, "timeout": True, "phase": "connect", "error": "not formed within 5.0 s"}
+            self._say(op="side", id=m["id"], src=src, dst=dst, role=role, made=False, bytes=m["bytes"], **apart)
+            return
         self._say(
             op="side",
             id=m["id"],

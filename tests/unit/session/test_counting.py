@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.model.events import CounterDeltas
+from fabtui.model.events import CounterDeltas, NodeGrowth
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.recording import read_events
@@ -61,6 +61,24 @@ async def test_what_moved_is_recorded_and_the_replay_knows_it(tmp_path: Path) ->
     assert first is not None
     assert second is not None
     assert set(model.counters.of(first)) <= {"a"}
+
+
+async def test_all_counters_are_read_at_the_borders_of_phases(tmp_path: Path) -> None:
+    record = tmp_path / "r.jsonl.gz"
+    readings = [{"grew": {"TcpRetransSegs": at, "a b": 1}, "fell": ["x", 7], "seconds": 0.5 * at} for at in range(9)]
+    script = Script({"a": 1, "b": 1, "c": 1}, growth={node: list(readings) for node in "ab"})
+    model, _ = await run(script, record=record, probes=("ping", "p2p", "all_reduce"))
+    events = [e for e in read_events(record) if isinstance(e, NodeGrowth)]
+    # What grew before the first phase is of no interest; a node without the probe costs nothing.
+    phases = [("ping", 1), ("p2p", 2), ("collectives", 3)]
+    assert sorted((e.node, e.phase, e.grew, e.fell, e.seconds) for e in events) == sorted(
+        (node, phase, {"TcpRetransSegs": at}, ["x"], 0.5 * at) for node in "ab" for phase, at in phases
+    )
+    assert list(model.growth.phases) == ["ping", "p2p", "collectives"]
+    again = Model()
+    for event in read_events(record):
+        again.apply(event)
+    assert again.growth.phases["p2p"].seconds == {"a": 1.0, "b": 1.0}
 
 
 async def test_where_nothing_moves_there_is_no_event(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ async def test_one_silent_direction_is_one_bad_cell_that_names_its_endpoint() ->
 
 
 async def test_slow_pairs_are_tested_again_alone_and_only_what_stays_slow_is_slow() -> None:
-    model, nodes = await run(Script({"a": 4, "b": 4, "c": 1}, rates={(0, 4): [1e9, 50e9], (2, 6): 1e9}))
+    model, nodes = await run(Script({"a": 4, "b": 4, "c": 1}, rates={(0, 4): [1e9, 50e9], (2, 6): [1e9, 2e9]}))
     bad = {pair: verdict for pair, verdict in p2p_of(model).items() if verdict is not Verdict.OK}
     assert bad == {("a:2", "b:2"): Verdict.SLOW}
     assert len(model.history(Layer.P2P, "a:0", "b:0")) == 2
@@ -79,14 +79,15 @@ async def test_slow_pairs_are_tested_again_alone_and_only_what_stays_slow_is_slo
 
 async def test_a_direction_that_is_slow_once_beside_a_slow_one_is_tested_again_too() -> None:
     # One direction of a pair is slow; the other one is good, but not in the last retest of the pair.
-    model, _ = await run(Script({"a": 4, "b": 4}, rates={(2, 6): 1e9, (6, 2): [50e9, 50e9, 1e9, 50e9]}))
+    rates: dict[tuple[int, int], float | list[float]] = {(2, 6): [1e9, 2e9, 1e9, 2e9], (6, 2): [50e9, 50e9, 1e9, 50e9]}
+    model, _ = await run(Script({"a": 4, "b": 4}, rates=rates))
     bad = {pair: verdict for pair, verdict in p2p_of(model).items() if verdict is not Verdict.OK}
     assert bad == {("a:2", "b:2"): Verdict.SLOW}
     assert len(model.history(Layer.P2P, "b:2", "a:2")) == 4
 
 
 async def test_no_line_of_the_log_is_repeated_and_the_end_of_the_sweep_is_reported() -> None:
-    model, _ = await run(Script({"a": 4, "b": 4}, rates={(0, 4): [1e9, 50e9], (2, 6): 1e9}))
+    model, _ = await run(Script({"a": 4, "b": 4}, rates={(0, 4): [1e9, 50e9], (2, 6): [1e9, 2e9]}))
     lines = [line.text for line in model.log]
     again = [line for line in lines if "tested again, alone" in line]
     assert [line.partition("alone ")[2] for line in again] == [
@@ -662,3 +663,25 @@ async def test_no_process_is_made_ready_where_no_ranks_will_start() -> None:
     for options in ({"read_only": True}, {"preflight_only": True}, {"probes": ("ping",)}):
         _, nodes = await run(Script({"a": 2, "b": 2}, late={"b": 0.2}, drivers={"a", "b"}), **options)
         assert not any(m["t"] in ("standby", "spawn") for link in nodes.links.values() for m in link.sent)
+
+
+@pytest.mark.parametrize(
+    ("inventory", "why"),
+    [
+        (
+            {"down_addresses": [{"address": "10.1.0.2", "nic": "eth0", "rail": 0, "family": 4}]},
+            "rail 0 (eth0 10.1.0.2) is down; ip link set eth0 up, or check its cable and switch port",
+        ),
+        (
+            {"nics": [{"name": "lo"}, {"name": "docker0"}]},
+            "no interface carries data (it has lo, docker0); give one an",
+        ),
+    ],
+)
+async def test_ranks_without_an_address_name_the_interface_and_what_to_do(inventory: dict[str, Any], why: str) -> None:
+    script = Script({"a": 1, "b": 1, "c": 1}, inventory={"b": {"data_addresses": [], **inventory}})
+    model, nodes = await run(script)
+    assert model.untested["a:0", "b:0"].startswith("b:0: b has no address for its ranks: ")
+    assert why in model.untested["a:0", "b:0"]
+    assert not nodes.links["b"].spawns
+    assert p2p_of(model)["a:0", "c:0"] is Verdict.OK

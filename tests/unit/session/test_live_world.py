@@ -10,7 +10,7 @@ import pytest
 
 from fabtui.model.events import Measured
 from fabtui.model.layers import Layer
-from fabtui.model.measurement import Verdict
+from fabtui.model.measurement import Reduced, Verdict
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.session.event_pipeline import EventPump
@@ -31,6 +31,20 @@ async def test_the_world_layer_is_filled_beside_the_pairs() -> None:
     assert not world_of(model)
     model, _ = await run(Script({"a": 2, "b": 2}), layers=("world",))
     assert not p2p_of(model)
+
+
+async def test_smaller_messages_over_slow_links_stand_beside_what_was_requested() -> None:
+    model, _ = await run(Script({"a": 1, "b": 1}, most=1 << 20), probes=("p2p", "all_reduce"), bytes=256 << 20)
+    of_world = list(model.measurements(Layer.WORLD))
+    assert [one.reduced for one in of_world] == [Reduced(1 << 20, 256 << 20, (256 << 20) / 40e9)] * 2
+    collectives = {one.asked_bytes: one for one in model.measurements(Layer.BUSBW)}
+    assert set(collectives) == {4 << 20, 32 << 20, 256 << 20}
+    for size, one in collectives.items():
+        assert size is not None
+        assert one.reduced == Reduced(1 << 20, size, size / 1e9)
+        assert one.value == pytest.approx(1.0)
+    model, _ = await run(Script({"a": 1, "b": 1}), probes=("p2p", "all_reduce"))
+    assert all(one.reduced is None for one in model.measurements())
 
 
 async def test_a_big_world_is_reported_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,6 +143,6 @@ async def test_pairs_that_are_slow_only_beside_others_count_in_no_exit_code_and_
 async def test_a_world_of_nobody_is_not_formed_again_for_what_was_slow_before() -> None:
     pump, go = EventPump(Model(), None), asyncio.Event()
     go.set()
-    sweep = WorldSweep(MeasurementContext(pump, go), WorldTest(bytes=4, iters=1, warmup=0, deadline=0.01))
+    sweep = WorldSweep(MeasurementContext(pump, go), WorldTest(bytes=4, iters=1, warmup=0, deadline=0.01), {(0, 1)})
     async with asyncio.timeout(5):
         await sweep.again({(0, 1)})

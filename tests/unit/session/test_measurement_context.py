@@ -11,6 +11,7 @@ from fabtui.model.events import Measured
 from fabtui.model.schedule import PairArray
 from fabtui.model.session_model import Model
 from fabtui.session.event_pipeline import EventPump
+from fabtui.session.measure.earlier_evidence import DeadPath
 from fabtui.session.measure.measurement_context import MeasurementContext
 from fabtui.session.measure.measurement_runner import MeasurementRunner
 from fabtui.session.options import SessionOptions
@@ -54,7 +55,7 @@ def test_a_pair_that_the_tcp_check_found_dead_has_the_time_of_that() -> None:
     context.hosts = cast(Any, hosts)
     before = time.time()
     runner = MeasurementRunner(SessionOptions(hosts=("a", "b")), context)
-    assert not runner._without_dead(PairArray([(0, 1)]), {("a", "b"): ("refused", False)})
+    assert not runner._without_dead(PairArray([(0, 1)]), {("a", "b"): DeadPath("refused", timeout=False)})
     found = [one for event in context.pump._pending if isinstance(event, Measured) for one in event.measurements]
     assert [(one.src, one.dst) for one in found] == [("a:0", "b:0"), ("b:0", "a:0")]
     assert all(before <= one.time <= time.time() for one in found)

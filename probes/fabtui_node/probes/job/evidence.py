@@ -168,7 +168,7 @@ def run(
     since = _since(processes, proc)
     log = kernel_log.run({}, emit, deadline * 0.4, kmsg=kmsg, proc=proc)
     recent = [event for event in log["events"] if event["age"] is not None and event["age"] <= since + _BEFORE]
-    nics, devices = interfaces.read_all(sys, min(2.0, deadline / 8))
+    nics, devices = interfaces.read_all(sys)
     buses = nvml_inventory.on_pci(sys)
     return {
         "addresses": sorted({entry["address"] for nic in nics for entry in nic["addresses"]}),

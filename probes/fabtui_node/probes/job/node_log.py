@@ -82,7 +82,7 @@ def variables(pids: List[int], prefixes: Tuple[str, ...], proc: str = "/proc") -
 
 
 def _addresses(deadline: float) -> List[str]:
-    addresses = [entry["address"] for nic in interfaces.read([], deadline=deadline) for entry in nic["addresses"]]
+    addresses = [entry["address"] for nic in interfaces.read([]) for entry in nic["addresses"]]
     return [address for address in addresses if not address.startswith(("127.", "::1", "fe80:"))][:64]
 
 

@@ -14,7 +14,7 @@ import struct
 import time
 from typing import Callable, Dict, List, Optional, Tuple
 
-from fabtui_node.protocol import ErrorKind
+from fabtui_node.protocol import OF_CALLER, ErrorKind
 from fabtui_node.registry import Value
 from fabtui_node.system import sysfs
 
@@ -178,8 +178,10 @@ def _connect(flows: List[Flow]) -> None:
         for flow in flows:
             with contextlib.suppress(OSError):
                 sock = flow.bound("tcp")
+                if sock.connect_ex((flow.target["dst"], flow.target["tcp"])) in OF_CALLER:
+                    sock.close()
+                    continue
                 waiting[sock.fileno()] = (sock, flow)
-                sock.connect_ex((flow.target["dst"], flow.target["tcp"]))
                 poll.register(sock.fileno(), select.POLLOUT)
                 states[id(flow)] = SILENT
         end = time.monotonic() + CONNECT_WAIT

@@ -15,6 +15,8 @@ import struct
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
+from fabtui_node.protocol import OF_CALLER
+
 #: Seconds between the echoes to one target.
 PERIOD = 0.2
 
@@ -99,7 +101,9 @@ def path_mtu(sock: socket.socket, problem: OSError) -> Optional[int]:
     return None
 
 
-def ask(src: str, dst: str, echoes: int, wait: float, size: int, end: float, whole: bool = False) -> Dict[str, Any]:
+def ask(
+    src: str, dst: str, echoes: int, wait: float, size: int, end: float, whole: bool = False, period: float = PERIOD
+) -> Dict[str, Any]:
     """Send echo requests, without fragments if ``whole``, and return a row of the ping probe; times are in ms.
 
     Raises `NotPermitted` if this user may not.
@@ -108,7 +112,7 @@ def ask(src: str, dst: str, echoes: int, wait: float, size: int, end: float, who
     try:
         sock, raw = open_socket(src, dst)
     except OSError as problem:
-        return _row(0, [], problem.strerror or str(problem))
+        return {**_row(0, [], problem.strerror or str(problem)), **_of_caller(problem)}
     if whole:
         forbid_fragments(sock, version)
     ident = int.from_bytes(os.urandom(2), "big")
@@ -118,6 +122,7 @@ def ask(src: str, dst: str, echoes: int, wait: float, size: int, end: float, who
     times: List[float] = []
     error: Optional[str] = None
     narrow: Optional[int] = None
+    own: Dict[str, Any] = {}
     with sock:
         due = time.monotonic()
         until = due
@@ -130,9 +135,10 @@ def ask(src: str, dst: str, echoes: int, wait: float, size: int, end: float, who
                 try:
                     sock.send(request(version, ident, number, payload))
                 except OSError as problem:
+                    own = _of_caller(problem)
                     error, narrow = problem.strerror or str(problem), path_mtu(sock, problem) or narrow
                 sent[number] = now
-                due, until = now + PERIOD, now + wait
+                due, until = now + period, now + wait
             limit = min(end, due if len(sent) < echoes else until)
             if select.select([sock], [], [], max(0.0, limit - time.monotonic()))[0]:
                 try:
@@ -146,7 +152,11 @@ def ask(src: str, dst: str, echoes: int, wait: float, size: int, end: float, who
                     sent[number_back] = float("nan")
                     if len(times) == echoes:
                         break
-    return _row(len(sent), times, error, narrow)
+    return {**_row(len(sent), times, error, narrow), **own}
+
+
+def _of_caller(problem: OSError) -> Dict[str, Any]:
+    return {"errno": problem.errno} if problem.errno in OF_CALLER else {}
 
 
 def _row(sent: int, times: List[float], error: Optional[str], narrow: Optional[int] = None) -> Dict[str, Any]:

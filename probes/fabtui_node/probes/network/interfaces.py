@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import ipaddress
 import os
 import re
-import socket
 import struct
 from typing import Any, Dict, List, Optional, Tuple
 
-from fabtui_node.parsers.lines import json_value
-from fabtui_node.probes.judgement import objects, part
-from fabtui_node.system import pci, rdma_devices, run_command, sysfs
+from fabtui_node.system import netlink, pci, rdma_devices, sysfs
 
 #: The kernel's types of interfaces; an Ethernet interface without hardware is virtual.
 _KINDS = {772: "loopback", 32: "infiniband", 1: "ethernet"}
+_INET_FLAGS = ((0x01, "secondary"),)
 _INET6_FLAGS = ((0x01, "temporary"), (0x20, "deprecated"), (0x40, "tentative"), (0x08, "dadfailed"))
 _IFF_UP = 1
-_SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
+#: Numbers of attributes of links and addresses (``linux/if_link.h``, ``linux/if_addr.h``).
+_NAME, _QDISC, _LINK_INFO, _INFO_KIND = 3, 6, 18, 1
+_ADDRESS, _LOCAL, _FLAGS = 1, 2, 8
 _MAX_NICS = 512
 _MAX_ADDRESSES = 32
 
@@ -36,78 +35,50 @@ Nic = Dict[str, Any]
 Addresses = List[Dict[str, Any]]
 
 
-def parse_ip_addr(text: str) -> Dict[str, Dict[str, Any]]:
-    """Return ``{name: {"addresses", "link_kind", "qdisc"}}`` from ``ip -j -d addr``; empty if the text is not that."""
-    interfaces: Dict[str, Dict[str, Any]] = {}
-    for link in objects(json_value(text)):
-        if isinstance(link.get("ifname"), str):
-            kind = part(link, "linkinfo").get("info_kind")
-            addresses = map(_address, objects(link.get("addr_info")))
-            interfaces[link["ifname"]] = {
-                "addresses": [address for address in addresses if address],
-                "link_kind": kind if isinstance(kind, str) else None,
-                "qdisc": link["qdisc"][:40] if isinstance(link.get("qdisc"), str) else None,
+def by_kernel() -> Dict[str, Dict[str, Any]]:
+    """Return ``{name: {"addresses", "link_kind", "qdisc"}}`` of all interfaces; none if the kernel refuses."""
+    interfaces: Dict[int, Dict[str, Any]] = {}
+    with contextlib.suppress(OSError, KeyError):
+        for head, attributes in netlink.dump(netlink.LINKS):
+            kind = netlink.attributes(attributes.get(_LINK_INFO, b"")).get(_INFO_KIND)
+            interfaces[struct.unpack_from("=i", head, 4)[0]] = {
+                "name": _word(attributes[_NAME]),
+                "addresses": [],
+                "link_kind": _word(kind),
+                "qdisc": _word(attributes.get(_QDISC)),
             }
-    return interfaces
+        for head, attributes in netlink.dump(netlink.ADDRESSES):
+            address = attributes.get(_LOCAL, attributes.get(_ADDRESS, b""))
+            (flags,) = struct.unpack("=I", attributes.get(_FLAGS, struct.pack("=I", head[2])))
+            version = 4 if len(address) == 4 else 6
+            interfaces[struct.unpack_from("=I", head, 4)[0]]["addresses"].append(
+                {
+                    "address": netlink.address(address),
+                    "prefix": head[1],
+                    "family": version,
+                    "flags": [name for bit, name in (_INET6_FLAGS if version == 6 else _INET_FLAGS) if flags & bit],
+                }
+            )
+    return {interface.pop("name"): interface for interface in interfaces.values()}
 
 
-def _address(entry: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-    try:
-        address = ipaddress.ip_address(entry.get("local", ""))
-    except ValueError:
-        return None
-    prefix = entry.get("prefixlen")
-    passing = ("secondary", "temporary", "deprecated", "tentative", "dadfailed")
-    return {
-        "address": str(address),
-        "prefix": prefix if isinstance(prefix, int) and 0 <= prefix <= address.max_prefixlen else address.max_prefixlen,
-        "family": address.version,
-        "flags": [flag for flag in passing if entry.get(flag) is True],
-    }
+def _word(data: Optional[bytes]) -> Optional[str]:
+    return data.rstrip(b"\0").decode("utf-8", "replace") if data is not None else None
 
 
-def parse_if_inet6(text: str) -> Dict[str, Addresses]:
-    """Return ``{name: addresses}`` from ``/proc/net/if_inet6``."""
-    interfaces: Dict[str, Addresses] = {}
-    for line in text.splitlines():
-        fields = line.split()
-        if len(fields) != 6 or not re.fullmatch("[0-9a-f]{32}", fields[0]):
-            continue
-        if not all(re.fullmatch("[0-9a-f]{1,4}", field) for field in (fields[2], fields[4])):
-            continue
-        flags = [name for bit, name in _INET6_FLAGS if int(fields[4], 16) & bit]
-        address = str(ipaddress.IPv6Address(int(fields[0], 16)))
-        entry = {"address": address, "prefix": min(int(fields[2], 16), 128), "family": 6, "flags": flags}
-        interfaces.setdefault(fields[5], []).append(entry)
-    return interfaces
-
-
-def addresses_by_kernel(name: str, inet6: Dict[str, Addresses]) -> Addresses:
-    """Return an interface's addresses without iproute2: its primary IPv4 address and its IPv6 addresses."""
-    addresses: Addresses = []
-    request = struct.pack("256s", os.fsencode(name)[:15])
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
-        address = fcntl.ioctl(asker.fileno(), _SIOCGIFADDR, request)[20:24]
-        mask = fcntl.ioctl(asker.fileno(), _SIOCGIFNETMASK, request)[20:24]
-        prefix = bin(struct.unpack(">I", mask)[0]).count("1")
-        addresses.append({"address": socket.inet_ntoa(address), "prefix": prefix, "family": 4, "flags": []})
-    return addresses + inet6.get(name, [])
-
-
-def read_all(root: str = "/sys", deadline: float = 2.0) -> Tuple[List[Nic], List[Dict[str, Any]]]:
+def read_all(root: str = "/sys") -> Tuple[List[Nic], List[Dict[str, Any]]]:
     devices = rdma_devices.devices(root)
-    return read(devices, root, deadline), devices
+    return read(devices, root), devices
 
 
-def read(rdma: List[Dict[str, Any]], root: str = "/sys", deadline: float = 2.0) -> List[Nic]:
-    """Return the interfaces in natural order of names, given the RDMA devices; ``ip`` may take ``deadline`` seconds.
+def read(rdma: List[Dict[str, Any]], root: str = "/sys") -> List[Nic]:
+    """Return the interfaces in natural order of names, given the RDMA devices.
 
     ``[{"name", "mac", "state", "enabled" (switched on; None: unknown), "speed_mbps", "mtu", "kind", "link_kind",
     "index", "qdisc" (root queueing discipline; None: unknown), "addresses", "rdma", "bus", "path", "numa", "master",
     "ports", "login" (whether SSH came in by it)}]``.
     """
-    listed = parse_ip_addr(run_command.run(["ip", "-j", "-d", "addr"], deadline).stdout)
-    inet6 = {} if listed else parse_if_inet6(sysfs.text("/proc/net/if_inet6", limit=1 << 20) or "")
+    listed = by_kernel()
     cas = {port["netdev"]: device["ca"] for device in rdma for port in device["ports"] if port["netdev"]}
     folder = os.path.join(root, "class/net")
     interfaces = []
@@ -115,7 +86,7 @@ def read(rdma: List[Dict[str, Any]], root: str = "/sys", deadline: float = 2.0) 
         # Files such as bonding_masters live there too.
         if not os.path.isdir(os.path.join(folder, name)):
             continue
-        known = listed.get(name) or {"addresses": [] if listed else addresses_by_kernel(name, inet6), "link_kind": None}
+        known = listed.get(name, {"addresses": [], "link_kind": None})
         interfaces.append(_nic(os.path.join(folder, name), name, known, cas))
     connection = os.environ.get("SSH_CONNECTION", "").split()
     address, _, zone = connection[2].partition("%") if len(connection) == 4 else ("", "", "")

@@ -155,7 +155,8 @@ class _Sweep:
 
     def _echo(self, target: Value, whole: bool) -> Value:
         plan = self.plan
-        return icmp_socket.ask(target["src"], target["dst"], plan.echoes, plan.wait, target["size"], self.end, whole)
+        size, period = target["size"], plan.period
+        return icmp_socket.ask(target["src"], target["dst"], plan.echoes, plan.wait, size, self.end, whole, period)
 
 
 def _targets(args: Dict[str, Any], size: int) -> Tuple[List[Value], List[Value]]:
@@ -200,8 +201,8 @@ def run(args: Value, emit: Emit, deadline: float) -> Value:
 
     ``targets``: ``[{"id", "src", "dst", "size"}]``. ``count`` of echoes (3), ``wait`` for each in seconds (1.0),
     ``size`` of the payload in bytes (56) of targets without a ``size``. ``period`` between the echoes of ``fping``
-    in seconds (0.2). ``whole``: forbid fragments; ``reasons``: use ``ping`` before ``fping``, which does not print why
-    an echo could not be sent.
+    and of sockets in seconds (0.2). ``whole``: forbid fragments; ``reasons``: use ``ping`` before ``fping``, which does
+    not print why an echo could not be sent.
 
     ``{"rows": [{"id", "src", "dst", "size", "sent", "received", "loss" (percent), "rtt_min", "rtt_avg", "rtt_max" (ms),
     "duplicates", "path_mtu" (bytes), "error", "tool", "raw"}], "tool"}``; None is unknown, never 0. ``raw`` is left out

@@ -23,7 +23,7 @@ import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from fabtui_node.probes.network import flows, icmp_socket
-from fabtui_node.protocol import ErrorKind
+from fabtui_node.protocol import OF_CALLER, ErrorKind
 from fabtui_node.registry import Emit, ProbeSpec, Value
 from fabtui_node.system import sysfs
 
@@ -160,8 +160,13 @@ def _open(row: Value) -> Optional[socket.socket]:
     try:
         return flows.bound_socket(row["src"], socket.SOCK_DGRAM, prepare)
     except OSError as problem:
-        row["error"] = problem.strerror or str(problem)
+        _note(row, problem)
         return None
+
+
+def _note(row: Value, problem: OSError) -> None:
+    row["error"] = problem.strerror or str(problem)
+    row["errno"] = problem.errno if problem.errno in OF_CALLER else None
 
 
 def _send_one(sock: socket.socket, row: Value, token: bytes, number: int, field: str) -> None:
@@ -177,7 +182,8 @@ def _send_one(sock: socket.socket, row: Value, token: bytes, number: int, field:
             select.select([], [sock], [], _ROOM_WAIT)
         except OSError as problem:
             # The error of an earlier datagram may be reported for a later one.
-            row["error"] = row["error"] or problem.strerror or str(problem)
+            if not row["error"]:
+                _note(row, problem)
             if problem.errno == errno.EMSGSIZE:
                 return
 
@@ -237,6 +243,8 @@ def _connect_some(rows: List[Value], end: float) -> None:
                 sock = _start_connection(row["src"], row["dst"], row["tcp"])
             except OSError as problem:
                 _fail(row, problem)
+                if problem.errno in OF_CALLER:
+                    row.update(connect_error_kind=ErrorKind.CALLER, connect_errno=problem.errno)
                 continue
             waiting[sock.fileno()] = (sock, row, began)
             poll.register(sock.fileno(), select.POLLOUT)
@@ -282,8 +290,8 @@ def _targets(args: Value) -> List[Value]:
             "udp": _whole(target.get("udp"), 1, 65535),
             "tcp": _whole(target.get("tcp"), 1, 65535),
             "size": _whole(target.get("size"), _SMALL_BYTES, 65507) or _SMALL_BYTES,
-            **{"small": 0, "big": 0, "error": None},
-            **{"connected": None, "connect_error": None, "connect_error_kind": None},
+            **dict.fromkeys(("small", "big"), 0),
+            **dict.fromkeys(("error", "errno", "connected", "connect_error", "connect_error_kind", "connect_errno")),
         }
         for target in listed
     ]
@@ -344,7 +352,8 @@ def run(args: Value, emit: Emit, deadline: float) -> Value:
     "error"}]}`` once they are open.
 
     Of a sender ``{"rows": [{"number", "id", "src", "dst", "size", "small", "big" (sent), "error", "connected" (ms, or
-    null), "connect_error", "connect_error_kind" (`ErrorKind`)}]}``; of a listener and of ``count`` ``{"rows":
+    null), "connect_error", "connect_error_kind" (`ErrorKind`), "errno" and "connect_errno" (of a call that failed for a
+    reason of this node, or null)}]}``; of a listener and of ``count`` ``{"rows":
     [{"number", "src" (where it came from), "dst", "small", "big" (arrived)}], "no_room"}``; of ``end`` ``{}``.
 
     For ``flows``: ``targets``, ``flows`` (number of source ports), ``rounds``, ``datagrams`` of each flow and round,

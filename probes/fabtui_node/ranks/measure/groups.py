@@ -94,7 +94,7 @@ def run(op: Message, endpoint: RankEndpoint, send: Callable[[Message], None], ta
     except Exception as error:
         failed = Failed.from_error(CONNECT, error)
     for size in op["sizes"]:
-        result: Message = {"sent": None, "seconds": None, "fastest": None, "wrong": 0}
+        result: Message = {"tested": None, "sent": None, "seconds": None, "fastest": None, "wrong": 0}
         result.update(transport=None, algorithm=None, rings=[])
         if failed is None:
             assert group is not None
@@ -221,11 +221,10 @@ class World:
     def _transfers(self, group: RankGroup, end: float) -> None:
         endpoint, task, op = self._endpoint, self._task, self._op
         began = self._reported = time.monotonic()
-        job = PairJob(op["bytes"], op["iters"], op["warmup"], 0)
+        own = [pair for pair in op["transfers"] if self._rank in pair]
         try:
-            for src, dst in op["transfers"]:
-                if self._rank not in (src, dst):
-                    continue
+            for number, (src, dst) in enumerate(own):
+                job = PairJob(op["bytes"], op["iters"], op["warmup"], 0, shares=len(own) - number)
                 self._report_rows()
                 self._at = [src, dst]
                 if self._rank == src:

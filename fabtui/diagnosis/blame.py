@@ -12,6 +12,7 @@ hypothesis that everything the component carries is slower by a factor, and unde
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fabtui.diagnosis.finding import Direction, Kind, Reach, Steps, Subject
-from fabtui.diagnosis.node_groups import groups_of
+from fabtui.diagnosis.node_groups import groups_of, sides_of
 from fabtui.model import pair_table
 from fabtui.model.class_statistics import SURELY_SLOW
 from fabtui.model.endpoints import Endpoint
@@ -44,12 +45,18 @@ _LEAST_BAD, _LEAST_SHARE = 0.15, 0.6
 #: Maximum difference of the savings of a rival and of the best component (bits).
 _RIVAL_BITS = 5.0
 _MOST_BLAMES, _MOST_RIVALS = 16, 4
+#: Minimum number of dead pairs that have one node in common, though others of it pass.
+_FEWEST_IN_COMMON = 6
 #: Minimum number of pairs about as usual that narrow a component down to the part of it without them.
 _FEWEST_OTHERS = 2
 #: Share of these pairs that may be slow by themselves.
 _MOST_STRAYS = 1 / 3
 #: Difference of savings (bits) below which the share of bad pairs decides.
 _EQUAL_BITS = 3.0
+#: Minimum number of slow pairs across a cut that is partly slow, also for each node: fewer cross it by chance.
+_FEWEST_ACROSS, _FEWEST_PER_NODE = 8, 2
+#: Expected share of slow pairs across such a cut, the least and the largest one, and the share of those that do not.
+PARTLY, _LEAST_PARTLY, _MOST_PARTLY, _STRAYS = 0.5, 0.08, 0.8, 0.03
 #: Bits that one direction costs more than both.
 _DIRECTION_BITS = 1.5
 
@@ -67,6 +74,9 @@ class Blame(NamedTuple):
     bad: tuple[int, ...]  #: Places in the table of those that are bad.
     confidence: float  #: Probability among the components that explain the same, from 0 to 1.
     rivals: tuple[Subject, ...]  #: Other components that explain the results about as well, the likeliest first.
+    number: int = 0  #: Its number in its family.
+    family: int = 0  #: Place of its family in the search.
+    partly: bool = False  #: Whether many of its pairs pass: all that is bad has it, and nothing else.
 
 
 class _Score(NamedTuple):
@@ -79,7 +89,7 @@ class _Score(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Family:
+class Candidates:
     """Components of one kind, such as rails: each pair's component by one end or both; ``size`` means none."""
 
     kind: Kind
@@ -89,6 +99,8 @@ class _Family:
     keys: tuple[Ints, ...]
     name: Callable[[int], str]
     size: int
+    expected: float = 1.0  #: Expected share of its rows that are bad; below 1 where one of several paths is at fault.
+    least: float = _LEAST_SHARE  #: Share of its rows that have to speak for it.
     exist: int = 0
 
     def members(self, number: int) -> Flags:
@@ -107,13 +119,13 @@ class _Family:
         return sums[:-1]
 
 
-def _of_both(first: Ints, second: Ints, where: Flags) -> tuple[Ints, Ints, Ints]:
+def of_both(first: Ints, second: Ints, where: Flags) -> tuple[Ints, Ints, Ints]:
     """Return the components of the ends of some pairs, -1 for the others, and the second only where it differs."""
     first, second = np.where(where, first, -1), np.where(where, second, -1)
     return first, second, np.where(second == first, -1, second)
 
 
-def _of_pairs(first: Ints, second: Ints, where: Flags, size: int) -> tuple[Ints, Ints]:
+def of_pairs(first: Ints, second: Ints, where: Flags, size: int) -> tuple[Ints, Ints]:
     """Return numbers for the components at both ends of some pairs, without and with order; -1 for the others."""
     where = where & (first >= 0) & (second >= 0) & (first != second)
     pair = np.minimum(first, second) * size + np.maximum(first, second)
@@ -149,12 +161,39 @@ def blamed(
         endpoints: The endpoints, by number.
         settled: Places in the table of bad pairs that are explained otherwise.
     """
-    search = _Search(table, places, endpoints)
+    search = _PairSearch(table, places, endpoints)
     yield None
     yield from search.prepare()
     if settled:
         search.forget(settled)
     yield from search.run()
+
+
+def in_common(table: PairTable, places: Places, blames: Sequence[Blame], left: Flags) -> Blame | None:
+    """Return the node that all dead pairs have, though others of it pass; None unless several findings would share it.
+
+    A fault that came and went, or that hits single connections, leaves pairs of its node that pass.
+
+    Args:
+        table: Results of all pairs.
+        places: Places of the endpoints.
+        blames: Components that explain dead pairs.
+        left: Which pairs of the table are to be explained.
+    """
+    bad = np.flatnonzero(left & table.dead)
+    first, second = (places.node[end[bad]] for end in (table.source, table.target))
+    several = [one for one in blames if one.dead]
+    if len(bad) < _FEWEST_IN_COMMON or (len(several) == 1 and len(several[0].bad) == len(bad)):
+        return None
+    for node in {int(first[0]), int(second[0])}:
+        others = {*first.tolist(), *second.tolist()} - {node}
+        if len(others) > 1 and bool(((first == node) | (second == node)).all()) and (first != second).all():
+            mine = (places.node[table.source] == node) | (places.node[table.target] == node)
+            tested, rivals = int(np.count_nonzero(mine)), tuple(one.subject for one in several[:_MOST_RIVALS])
+            count, subject = np.count_nonzero(places.node != node), Subject(Kind.NODE, places.nodes[node])
+            where = subject, Reach.OFF_NODE, Direction.BOTH
+            return Blame(*where, True, None, tested, int(count), tuple(bad.tolist()), 1.0, rivals, partly=True)
+    return None
 
 
 def blocked_across(table: PairTable, places: Places) -> Steps[list[tuple[int, int]]]:
@@ -177,10 +216,16 @@ def blocked_across(table: PairTable, places: Places) -> Steps[list[tuple[int, in
     return [(at // size, at % size) for at in np.flatnonzero(whole).tolist()]
 
 
-class _Search:
-    def __init__(self, table: PairTable, places: Places, endpoints: Sequence[Endpoint]) -> None:
-        self.table, self.places, self.ends = table, places, endpoints
-        self.nodes = places.nodes
+class CauseSearch(ABC):
+    """Search for the components that explain the bad rows of a table; what kinds there are, subclasses know.
+
+    Args:
+        table: Results.
+        count: Number of what their ends are.
+    """
+
+    def __init__(self, table: PairTable, count: int) -> None:
+        self.table, self.count = table, count
         self.dead = table.dead
         self.slow: Flags = table.verdict == pair_table.SLOW
         #: Slow pairs that no component explains yet; the value of one may show two components.
@@ -190,12 +235,16 @@ class _Search:
         self.share: Floats = table.share
         self.known: Flags = self.alive
         self.spread: Floats = table.spread
-        self.families: list[_Family] = []
+        self.families: list[Candidates] = []
+
+    @abstractmethod
+    def kinds(self) -> Iterator[Candidates | None]:
+        """Yield the families of components, and None after each small step."""
 
     def prepare(self) -> Iterator[None]:
         self.share, self.known, self.spread = yield from _in_parts(len(self.table), self._values)
         known = self.alive | self.dead
-        for family in self._families():
+        for family in self.kinds():
             yield
             if family is None:
                 continue
@@ -216,197 +265,10 @@ class _Search:
         spread = np.clip(np.where(np.isnan(spread), _MOST_SPREAD, spread), _LEAST_SPREAD, _MOST_SPREAD)
         return np.where(unknown, 0.0, share), self.alive[part] & ~unknown, spread
 
-    # -- components ---------------------------------------------------------------------------------------------------
-
-    def _families(self) -> Iterator[_Family | None]:
-        table, places = self.table, self.places
-        source, target = table.source, table.target
-        off, inside = table.kind > 0, table.kind == 0
-        across = table.kind == pair_table.CROSS_RAIL
-        domain, network = self._off_node(off)
-        everywhere = np.ones(len(table), dtype=bool)
-        carriers = yield from _in_parts(len(table), lambda part: places.carriers(source[part], target[part]))
-
-        both, two = partial(self._of_ends, carriers), self._of_two
-        nics, nic_names = self._nics()
-        gpus = np.arange(len(self.ends), dtype=np.int32)
-        yield from both(Kind.GPU, Reach.ALL, 2.0, gpus, everywhere, lambda n: str(self.ends[n]))
-        yield from both(Kind.GPU, Reach.INSIDE, 2.5, gpus, inside, lambda n: str(self.ends[n]))
-        yield from both(Kind.NIC, Reach.OFF_NODE, 2.2, nics, network, lambda n: nic_names[n])
-        yield from both(Kind.NODE, Reach.OFF_NODE, 2.0, places.node, off, lambda n: self.nodes[n])
-        yield from both(Kind.NODE, Reach.ALL, 2.5, places.node, everywhere, lambda n: self.nodes[n])
-        yield from both(Kind.NODE, Reach.INSIDE, 3.0, places.node, inside, lambda n: self.nodes[n])
-        if domain.any() and network.any():
-            for reach, where in ((Reach.DOMAIN, domain), (Reach.NETWORK, network)):
-                yield from both(Kind.NODE, reach, 2.5, places.node, where, lambda n: self.nodes[n])
-        yield from both(Kind.RAIL, Reach.OFF_NODE, 2.0, places.rail, network, str)
-        yield from both(Kind.RAIL, Reach.INSIDE, 3.0, places.rail, network & ~across, str)
-        # With only two rails there is one rail pair, and blaming it explains nothing.
-        if len(set(places.rail.tolist())) > 2:
-            yield from two(Kind.RAIL_PAIR, 3.0, places.rail, across, lambda a, b, sign: f"{a} {sign} {b}")
-        bits = 3.0 if len(self.nodes) > 2 else 1.5
-        yield from two(
-            Kind.NODE_PAIR, bits, places.node, off, lambda a, b, sign: f"{self.nodes[a]} {sign} {self.nodes[b]}"
-        )
-        yield None
-        yield from self._leaf_families(carriers, network)
-        yield from self._of_relations(off, across, domain, network)
-        size_of_node = np.bincount(places.node, minlength=len(self.nodes))[places.node]
-        half = np.array([end.index for end in self.ends]) * 2 >= size_of_node
-
-        def split(part: slice) -> tuple[Ints]:
-            a, b = source[part], target[part]
-            return (np.where(inside[part] & (half[a] != half[b]), places.node[a], -1),)
-
-        key = yield from _in_parts(len(table), split)
-        yield _Family(Kind.HALVES, Reach.INSIDE, Direction.BOTH, 3.0, key, lambda n: self.nodes[n], len(self.nodes))
-
-    def _off_node(self, off: Flags) -> tuple[Flags, Flags]:
-        """Return the pairs of different nodes that stay within an NVLink domain, and those that use the network.
-
-        What an NVLink domain connects uses the network where its transport shows it.
-        """
-        table = self.table
-        together = table.kind == pair_table.SAME_DOMAIN
-        if not together.any():
-            return together, off
-        known = together & (table.path != Path.UNKNOWN)
-        networked = known & (table.path != Path.P2P)
-        if np.count_nonzero(networked) * 2 > np.count_nonzero(known):
-            # Nothing uses NVLink between nodes, and pairs that failed show no transport.
-            networked = together
-        return together & ~networked, off & ~(together & ~networked)
-
-    def _of_relations(self, off: Flags, across: Flags, domain: Flags, network: Flags) -> Iterator[_Family | None]:
-        whole = [(Kind.CROSS_RAIL, Reach.ALL, across, "all rails", 1.5)]
-        whole.append((Kind.FABRIC, Reach.ALL, np.ones(len(off), dtype=bool), "all pairs", 1.0))
-        if len(self.nodes) > 2:
-            whole.append((Kind.CROSS_NODE, Reach.ALL, off, "all nodes", 1.5))
-            if domain.any() and network.any():
-                whole.append((Kind.CROSS_NODE, Reach.NETWORK, network, "all nodes", 2.0))
-        for kind, reach, where, name, bits in whole:
-            yield _Family(kind, reach, Direction.BOTH, bits, (where.astype(np.int8) - 1,), [name].__getitem__, 1)
-        yield None
-
-    def _leaf_families(self, carriers: tuple[Ints, ...], off: Flags) -> Iterator[_Family | None]:
-        leaves: Ints = self.places.leaf
-        rails: Ints | None = None
-        if leaves.max(initial=-1) < 1 < self.places.domain.max(initial=-1):
-            # Racks have their own.
-            leaves = self.places.domain
-        elif leaves.max(initial=-1) < 1:
-            # Where they are unknown, groups of nodes that do not reach each other stand for them.
-            leaves, rails = yield from self._groups(carriers, off)
-        count = int(leaves.max(initial=-1)) + 1
-        yield None
-
-        def leaf(number: int) -> str:
-            return fold(list(dict.fromkeys(self.ends[at].node for at in np.flatnonzero(leaves == number).tolist())))
-
-        def cut(a: int, b: int, sign: str) -> str:
-            rail = "" if rails is None else f" on rail {self.places.rail[leaves == a][0]}"
-            return f"{leaf(a)} {sign} {leaf(b)}{rail}"
-
-        if count > 2 and rails is None:
-            yield from self._of_ends(carriers, Kind.LEAF, Reach.OFF_NODE, 2.5, leaves, off, leaf)
-        if count > 1:
-            ends = (self.table.source, self.table.target) if rails is None else carriers
-            where = off if rails is None else rails >= 0
-            yield from self._of_two(Kind.LEAF_CUT, 2.0, leaves, where, cut, ends)
-
-    def _of_ends(
-        self,
-        carriers: tuple[Ints, ...],
-        kind: Kind,
-        reach: Reach,
-        bits: float,
-        of: Ints,
-        where: Flags,
-        name: Callable[[int], str],
-    ) -> Iterator[_Family | None]:
-        table = self.table
-        size = int(of.max(initial=-1)) + 1
-        ends = carriers if kind in (Kind.NIC, Kind.RAIL) else (table.source, table.target)
-        first, second, twice = yield from _in_parts(
-            len(table), lambda part: _of_both(of[ends[0][part]], of[ends[1][part]], where[part])
-        )
-        yield _Family(kind, reach, Direction.BOTH, bits, (first, twice), name, size)
-        if kind in (Kind.GPU, Kind.NIC, Kind.NODE) and reach is not Reach.INSIDE:
-            yield _Family(kind, reach, Direction.SENDS, bits + _DIRECTION_BITS, (first,), name, size)
-            yield _Family(kind, reach, Direction.RECEIVES, bits + _DIRECTION_BITS, (second,), name, size)
-
-    def _of_two(
-        self,
-        kind: Kind,
-        bits: float,
-        of: Ints,
-        where: Flags,
-        name: Callable[[int, int, str], str],
-        ends: tuple[Ints, ...] = (),
-    ) -> Iterator[_Family | None]:
-        source, target = ends or (self.table.source, self.table.target)
-        size = int(of.max(initial=-1)) + 1
-        pair, ordered = yield from _in_parts(
-            len(self.table), lambda part: _of_pairs(of[source[part]], of[target[part]], where[part], size)
-        )
-        names = (lambda n: name(n // size, n % size, "-"), lambda n: name(n // size, n % size, ">"))
-        yield _Family(kind, Reach.ALL, Direction.BOTH, bits, (pair,), names[0], size * size)
-        yield _Family(kind, Reach.ALL, Direction.SENDS, bits + _DIRECTION_BITS, (ordered,), names[1], size * size)
-
-    def _nics(self) -> tuple[Ints, list[str]]:
-        numbers: dict[tuple[str, str], int] = {}
-        nics = [numbers.setdefault((end.node, end.port_name), len(numbers)) for end in self.ends]
-        return np.array(nics, dtype=np.int32), [f"{node} {nic}" for node, nic in numbers]
-
-    def _groups(self, carriers: tuple[Ints, ...], off: Flags) -> Steps[tuple[Ints, Ints | None]]:
-        """Return the group of each endpoint, where the nodes fall into groups between which no pair works.
-
-        If they do on single rails alone, the rail of each pair follows, -1 for pairs that take none of these rails.
-        """
-        table, node, size = self.table, self.places.node, len(self.nodes)
-        numbers, rail_of = np.unique(self.places.rail, return_inverse=True)
-        group_of: Ints = np.full(len(node), -1)
-        if not self.dead.any():
-            return group_of, None
-
-        def taken(part: slice) -> tuple[Ints]:
-            first, second = (rail_of[ends[part]] for ends in carriers)
-            return (np.where(off[part] & (first == second), first, -1).astype(np.int16),)
-
-        (rails,) = yield from _in_parts(len(table), taken)
-        # The last matrix is about the pairs of all rails.
-        works, dead = (np.zeros((len(numbers) + 1, size, size), dtype=bool) for _ in range(2))
-        for part in parts(len(table)):
-            for flags, of in ((works, self.alive), (dead, self.dead)):
-                where = of[part] & off[part]
-                ends = node[table.source[part][where]], node[table.target[part][where]]
-                flags[rails[part][where], ends[0], ends[1]] = True
-                flags[-1, ends[0], ends[1]] = True
-            yield
-        place = {name: at for at, name in enumerate(self.nodes)}
-        cut_rails = []
-        for rail in (-1, *range(len(numbers))):
-            yield
-            cut = groups_of(self.nodes, works[rail], dead[rail] & ~works[rail])
-            for group in cut.groups if cut is not None else ():
-                members = np.isin(node, [place[name] for name in group]) & ((rail < 0) | (rail_of == rail))
-                group_of[members] = group_of.max(initial=-1) + 1
-            if cut is not None and rail < 0:
-                return group_of, None
-            cut_rails += [rail] if cut is not None else []
-        if not cut_rails:
-            return group_of, None
-        (kept,) = yield from _in_parts(
-            len(table), lambda part: (np.where(np.isin(rails[part], cut_rails), rails[part], -1),)
-        )
-        return group_of, kept
-
     def forget(self, settled: Sequence[int]) -> None:
         at = np.array(settled)
         for flags in (self.dead, self.slow, self.alive, self.known, self.open):
             flags[at] = False
-
-    # -- search -------------------------------------------------------------------------------------------------------
 
     def run(self) -> Iterator[Blame | None]:
         """Yield the components to blame, and None in between."""
@@ -414,19 +276,20 @@ class _Search:
             if not (self.dead.any() or self.slow.any()):
                 return
             scored: list[_Score] = []
-            weights: dict[float | None, Floats] = {}
+            weights: dict[tuple[float | None, float], Floats] = {}
             groups = ((self.dead, self.dead | self.alive, (None,)), (self.slow, self.known, _FACTORS))
             for at, family in enumerate(self.families):
                 for bad, tested, factors in groups:
                     usable, counts = yield from self._usable(family, bad, tested)
                     yield None
                     for factor in factors if len(usable) else ():
-                        if factor not in weights:
-                            (weights[factor],) = yield from _in_parts(len(self.table), partial(self._bits, factor))
-                        savings = yield from family.total(weights[factor])
-                        agree = yield from family.total(weights[factor] > 0)
+                        key = factor, family.expected
+                        if key not in weights:
+                            (weights[key],) = yield from _in_parts(len(self.table), partial(self._bits, *key))
+                        savings = yield from family.total(weights[key])
+                        agree = yield from family.total(weights[key] > 0)
                         cost = family.bits + math.log2(family.exist)
-                        most = [n for n in usable if agree[n] >= _LEAST_SHARE * counts[n]]
+                        most = [n for n in usable if agree[n] >= family.least * counts[n]]
                         scored += [_Score(float(savings[n]) - cost, at, n, factor) for n in most]
                         yield None
             best = max(scored, default=None, key=lambda one: one.saving)
@@ -481,7 +344,7 @@ class _Search:
         mine = self.families[score.at].members(score.number)
         return float(np.count_nonzero(mine & bad) / np.count_nonzero(mine & tested))
 
-    def _usable(self, family: _Family, bad: Flags, tested: Flags) -> Steps[tuple[list[int], Floats]]:
+    def _usable(self, family: Candidates, bad: Flags, tested: Flags) -> Steps[tuple[list[int], Floats]]:
         if not bad.any():
             return [], np.zeros(0)
         counts = yield from family.total(bad)
@@ -490,16 +353,19 @@ class _Search:
         # What is only a pair of endpoints is reported as a pair: two results in both directions, one in one.
         all_of_it = yield from family.total(tested)
         least = 2 if family.direction is Direction.BOTH else 1
-        usable = np.flatnonzero((counts >= 2) & (all_of_it > least) & (counts >= _LEAST_BAD * all_of_it))
+        share = min(_LEAST_BAD, family.least)
+        usable = np.flatnonzero((counts >= 2) & (all_of_it > least) & (counts >= share * all_of_it))
         return usable.tolist(), all_of_it
 
-    def _bits(self, factor: float | None, part: slice) -> tuple[Floats]:
-        """Return the bits of some pairs for a component that slows down by a factor; None: that is dead."""
+    def _bits(self, factor: float | None, expected: float, part: slice) -> tuple[Floats]:
+        """Return the bits of some pairs for a component that slows a share down by a factor; None: that is dead."""
         if factor is None:
-            return (np.where(self.dead[part], _MOST_BITS, np.where(self.alive[part], -_MOST_BITS, 0.0)),)
-        shift = math.log(factor)
-        bits = (2 * self.share[part] * shift - shift * shift) / (2 * self.spread[part] ** 2) / math.log(2)
-        return (np.where(self.known[part], np.clip(bits, -_MOST_BITS, _MOST_BITS), 0.0),)
+            bits: Floats = np.where(self.dead[part], _MOST_BITS, np.where(self.alive[part], -_MOST_BITS, 0.0))
+        else:
+            shift = math.log(factor)
+            bits = (2 * self.share[part] * shift - shift * shift) / (2 * self.spread[part] ** 2) / math.log(2)
+            bits = np.where(self.known[part], np.clip(bits, -_MOST_BITS, _MOST_BITS), 0.0)
+        return (np.log2(1 - expected + expected * np.exp2(bits)) if expected < 1 else bits,)
 
     def _blame(self, best: _Score, scored: list[_Score]) -> Steps[Blame]:
         saving, at, number, factor = best
@@ -523,13 +389,14 @@ class _Search:
         ranked = sorted(rivals, key=lambda one: -rivals[one])[:_MOST_RIVALS]
         confidence = 1.0 / (1.0 + sum(2 ** (rivals[one] - saving) for one in ranked))
         yield
-        measured = mine & self.known
+        explained = mine if family.expected == 1 else bad.copy()
+        measured = explained & self.known
         middle = quantile(self.share[measured]) if factor is not None and measured.any() else None
         tested = int(np.count_nonzero(mine & (self.alive | self.dead)))
-        others = np.zeros(len(self.ends), dtype=bool)
+        others = np.zeros(self.count, dtype=bool)
         others[self.table.source[mine]] = others[self.table.target[mine]] = True
         yield
-        self._explain(mine, bad, middle)
+        self._explain(explained, bad, middle)
         bad &= self.open
         self.open = self.open & ~bad
         return Blame(
@@ -543,6 +410,8 @@ class _Search:
             tuple(np.flatnonzero(bad).tolist()),
             confidence,
             tuple(ranked),
+            number,
+            at,
         )
 
     def _explain(self, mine: Flags, bad: Flags, middle: float | None) -> None:
@@ -551,3 +420,232 @@ class _Search:
             return
         self.share = np.where(mine, self.share - middle, self.share)
         self.slow = np.where(mine, self.known & (self.share < self.table.limit), self.slow)
+
+
+class _PairSearch(CauseSearch):
+    def __init__(self, table: PairTable, places: Places, endpoints: Sequence[Endpoint]) -> None:
+        super().__init__(table, len(endpoints))
+        self.places, self.ends, self.nodes = places, endpoints, places.nodes
+
+    def kinds(self) -> Iterator[Candidates | None]:
+        table, places = self.table, self.places
+        source, target = table.source, table.target
+        off, inside = table.kind > 0, table.kind == 0
+        across = table.kind == pair_table.CROSS_RAIL
+        domain, network = self._off_node(off)
+        everywhere = np.ones(len(table), dtype=bool)
+        carriers = yield from _in_parts(len(table), lambda part: places.carriers(source[part], target[part]))
+
+        both, two = partial(self._of_ends, carriers), self._of_two
+        nics, nic_names = self._nics()
+        gpus = np.arange(len(self.ends), dtype=np.int32)
+        yield from both(Kind.GPU, Reach.ALL, 2.0, gpus, everywhere, lambda n: str(self.ends[n]))
+        yield from both(Kind.GPU, Reach.INSIDE, 2.5, gpus, inside, lambda n: str(self.ends[n]))
+        yield from both(Kind.NIC, Reach.OFF_NODE, 2.2, nics, network, lambda n: nic_names[n])
+        yield from both(Kind.NODE, Reach.OFF_NODE, 2.0, places.node, off, lambda n: self.nodes[n])
+        yield from both(Kind.NODE, Reach.ALL, 2.5, places.node, everywhere, lambda n: self.nodes[n])
+        yield from both(Kind.NODE, Reach.INSIDE, 3.0, places.node, inside, lambda n: self.nodes[n])
+        if domain.any() and network.any():
+            for reach, where in ((Reach.DOMAIN, domain), (Reach.NETWORK, network)):
+                yield from both(Kind.NODE, reach, 2.5, places.node, where, lambda n: self.nodes[n])
+        yield from both(Kind.RAIL, Reach.OFF_NODE, 2.0, places.rail, network, str)
+        yield from both(Kind.RAIL, Reach.INSIDE, 3.0, places.rail, network & ~across, str)
+        # With only two rails there is one rail pair, and blaming it explains nothing.
+        if len(set(places.rail.tolist())) > 2:
+            yield from two(Kind.RAIL_PAIR, 3.0, places.rail, across, lambda a, b, sign: f"{a} {sign} {b}")
+        bits = 3.0 if len(self.nodes) > 2 else 1.5
+        yield from two(
+            Kind.NODE_PAIR, bits, places.node, off, lambda a, b, sign: f"{self.nodes[a]} {sign} {self.nodes[b]}"
+        )
+        yield None
+        yield from self._leaf_families(carriers, network)
+        yield from self._of_relations(off, across, domain, network)
+        size_of_node = np.bincount(places.node, minlength=len(self.nodes))[places.node]
+        half = np.array([end.index for end in self.ends]) * 2 >= size_of_node
+
+        def split(part: slice) -> tuple[Ints]:
+            a, b = source[part], target[part]
+            return (np.where(inside[part] & (half[a] != half[b]), places.node[a], -1),)
+
+        key = yield from _in_parts(len(table), split)
+        yield Candidates(Kind.HALVES, Reach.INSIDE, Direction.BOTH, 3.0, key, lambda n: self.nodes[n], len(self.nodes))
+
+    def _off_node(self, off: Flags) -> tuple[Flags, Flags]:
+        """Return the pairs of different nodes that stay within an NVLink domain, and those that use the network.
+
+        What an NVLink domain connects uses the network where its transport shows it.
+        """
+        table = self.table
+        together = table.kind == pair_table.SAME_DOMAIN
+        if not together.any():
+            return together, off
+        known = together & (table.path != Path.UNKNOWN)
+        networked = known & (table.path != Path.P2P)
+        if np.count_nonzero(networked) * 2 > np.count_nonzero(known):
+            # Nothing uses NVLink between nodes, and pairs that failed show no transport.
+            networked = together
+        return together & ~networked, off & ~(together & ~networked)
+
+    def _of_relations(self, off: Flags, across: Flags, domain: Flags, network: Flags) -> Iterator[Candidates | None]:
+        whole = [(Kind.CROSS_RAIL, Reach.ALL, across, "all rails", 1.5)]
+        whole.append((Kind.FABRIC, Reach.ALL, np.ones(len(off), dtype=bool), "all pairs", 1.0))
+        if len(self.nodes) > 2:
+            whole.append((Kind.CROSS_NODE, Reach.ALL, off, "all nodes", 1.5))
+            if domain.any() and network.any():
+                whole.append((Kind.CROSS_NODE, Reach.NETWORK, network, "all nodes", 2.0))
+        for kind, reach, where, name, bits in whole:
+            yield Candidates(kind, reach, Direction.BOTH, bits, (where.astype(np.int8) - 1,), [name].__getitem__, 1)
+        yield None
+
+    def _leaf_families(self, carriers: tuple[Ints, ...], off: Flags) -> Iterator[Candidates | None]:
+        leaves: Ints = self.places.leaf
+        rails: Ints | None = None
+        if leaves.max(initial=-1) < 1 < self.places.domain.max(initial=-1):
+            # Racks have their own.
+            leaves = self.places.domain
+        elif leaves.max(initial=-1) < 1:
+            # Where they are unknown, groups of nodes that do not reach each other stand for them.
+            leaves, rails = yield from self._groups(carriers, off)
+        count = int(leaves.max(initial=-1)) + 1
+        yield None
+
+        def leaf(number: int) -> str:
+            return fold(list(dict.fromkeys(self.ends[at].node for at in np.flatnonzero(leaves == number).tolist())))
+
+        def cut(a: int, b: int, sign: str) -> str:
+            rail = "" if rails is None else f" on rail {self.places.rail[leaves == a][0]}"
+            return f"{leaf(a)} {sign} {leaf(b)}{rail}"
+
+        if count > 2 and rails is None:
+            yield from self._of_ends(carriers, Kind.LEAF, Reach.OFF_NODE, 2.5, leaves, off, leaf)
+        if count > 1:
+            ends = (self.table.source, self.table.target) if rails is None else carriers
+            where = off if rails is None else rails >= 0
+            yield from self._of_two(Kind.LEAF_CUT, 2.0, leaves, where, cut, ends)
+        yield from self._partly_slow_cut(off)
+
+    def _partly_slow_cut(self, off: Flags) -> Iterator[Candidates | None]:
+        """Yield the cut between two groups of nodes that almost all slow pairs cross, if there is one.
+
+        One of several uplinks is degraded then. Each connection keeps the uplink that its addresses and ports choose:
+        pairs over the others pass.
+        """
+        node, count = self.places.node, len(self.nodes)
+        slow = np.flatnonzero(self.slow & off)
+        if count < 4 or len(slow) < max(_FEWEST_ACROSS, _FEWEST_PER_NODE * count):
+            return
+        source, target = node[self.table.source[slow]], node[self.table.target[slow]]
+        near = np.bincount(source * count + target, minlength=count * count).reshape(count, count)
+        near = near + near.T
+        # A node pair with one slow pair among many with several may be a stray.
+        linked = near > (1 if quantile(near[near > 0].astype(float)) > 3 else 0)
+        yield None
+        cut = sides_of(self.nodes, np.ones_like(linked), linked)
+        if cut is None or sum(map(len, cut.groups)) < count:
+            return
+        side = np.array([name in cut.groups[1] for name in self.nodes])
+        if np.count_nonzero(side[source] == side[target]) > _STRAYS * len(source):
+            return
+
+        def across(part: slice) -> tuple[Ints]:
+            first, second = (side[node[ends[part]]] for ends in (self.table.source, self.table.target))
+            return (np.where(off[part] & (first != second), first, -1).astype(np.int8),)
+
+        (group,) = yield from _in_parts(len(self.table), across)
+        shares = [float(np.mean(self.slow[group == first])) for first in (0, 1)]
+        # Components explain larger shares.
+        if not (min(shares) >= _LEAST_PARTLY and max(shares) <= _MOST_PARTLY):
+            return
+        name = " - ".join(map(fold, cut.groups))
+        family = Candidates(
+            Kind.LEAF_CUT, Reach.NETWORK, Direction.BOTH, 2.0, (np.minimum(group, 0),), [name].__getitem__, 1
+        )
+        family.expected, family.least = PARTLY, _LEAST_PARTLY
+        yield family
+
+    def _of_ends(
+        self,
+        carriers: tuple[Ints, ...],
+        kind: Kind,
+        reach: Reach,
+        bits: float,
+        of: Ints,
+        where: Flags,
+        name: Callable[[int], str],
+    ) -> Iterator[Candidates | None]:
+        table = self.table
+        size = int(of.max(initial=-1)) + 1
+        ends = carriers if kind in (Kind.NIC, Kind.RAIL) else (table.source, table.target)
+        first, second, twice = yield from _in_parts(
+            len(table), lambda part: of_both(of[ends[0][part]], of[ends[1][part]], where[part])
+        )
+        yield Candidates(kind, reach, Direction.BOTH, bits, (first, twice), name, size)
+        if kind in (Kind.GPU, Kind.NIC, Kind.NODE) and reach is not Reach.INSIDE:
+            yield Candidates(kind, reach, Direction.SENDS, bits + _DIRECTION_BITS, (first,), name, size)
+            yield Candidates(kind, reach, Direction.RECEIVES, bits + _DIRECTION_BITS, (second,), name, size)
+
+    def _of_two(
+        self,
+        kind: Kind,
+        bits: float,
+        of: Ints,
+        where: Flags,
+        name: Callable[[int, int, str], str],
+        ends: tuple[Ints, ...] = (),
+    ) -> Iterator[Candidates | None]:
+        source, target = ends or (self.table.source, self.table.target)
+        size = int(of.max(initial=-1)) + 1
+        pair, ordered = yield from _in_parts(
+            len(self.table), lambda part: of_pairs(of[source[part]], of[target[part]], where[part], size)
+        )
+        names = (lambda n: name(n // size, n % size, "-"), lambda n: name(n // size, n % size, ">"))
+        yield Candidates(kind, Reach.ALL, Direction.BOTH, bits, (pair,), names[0], size * size)
+        yield Candidates(kind, Reach.ALL, Direction.SENDS, bits + _DIRECTION_BITS, (ordered,), names[1], size * size)
+
+    def _nics(self) -> tuple[Ints, list[str]]:
+        numbers: dict[tuple[str, str], int] = {}
+        nics = [numbers.setdefault((end.node, end.port_name), len(numbers)) for end in self.ends]
+        return np.array(nics, dtype=np.int32), [f"{node} {nic}" for node, nic in numbers]
+
+    def _groups(self, carriers: tuple[Ints, ...], off: Flags) -> Steps[tuple[Ints, Ints | None]]:
+        """Return the group of each endpoint, where the nodes fall into groups between which no pair works.
+
+        If they do on single rails alone, the rail of each pair follows, -1 for pairs that take none of these rails.
+        """
+        table, node, size = self.table, self.places.node, len(self.nodes)
+        numbers, rail_of = np.unique(self.places.rail, return_inverse=True)
+        group_of: Ints = np.full(len(node), -1)
+        if not self.dead.any():
+            return group_of, None
+
+        def taken(part: slice) -> tuple[Ints]:
+            first, second = (rail_of[ends[part]] for ends in carriers)
+            return (np.where(off[part] & (first == second), first, -1).astype(np.int16),)
+
+        (rails,) = yield from _in_parts(len(table), taken)
+        # The last matrix is about the pairs of all rails.
+        works, dead = (np.zeros((len(numbers) + 1, size, size), dtype=bool) for _ in range(2))
+        for part in parts(len(table)):
+            for flags, of in ((works, self.alive), (dead, self.dead)):
+                where = of[part] & off[part]
+                ends = node[table.source[part][where]], node[table.target[part][where]]
+                flags[rails[part][where], ends[0], ends[1]] = True
+                flags[-1, ends[0], ends[1]] = True
+            yield
+        place = {name: at for at, name in enumerate(self.nodes)}
+        cut_rails = []
+        for rail in (-1, *range(len(numbers))):
+            yield
+            cut = groups_of(self.nodes, works[rail], dead[rail] & ~works[rail])
+            for group in cut.groups if cut is not None else ():
+                members = np.isin(node, [place[name] for name in group]) & ((rail < 0) | (rail_of == rail))
+                group_of[members] = group_of.max(initial=-1) + 1
+            if cut is not None and rail < 0:
+                return group_of, None
+            cut_rails += [rail] if cut is not None else []
+        if not cut_rails:
+            return group_of, None
+        (kept,) = yield from _in_parts(
+            len(table), lambda part: (np.where(np.isin(rails[part], cut_rails), rails[part], -1),)
+        )
+        return group_of, kept
