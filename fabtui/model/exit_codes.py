@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fabtui.exit_status import ALL_OK, BAD, INTERRUPTED, NOT_TESTED
 from fabtui.model.measurement import Verdict
+from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
-
-if TYPE_CHECKING:
-    from fabtui.model.session_model import Model
 
 #: Maximum number of endpoints named per reason.
 _MOST_ENDS = 8

@@ -26,13 +26,11 @@ from fabtui.config.file import value_of, write_settings
 from fabtui.config.options import OptionSpec
 from fabtui.errors import InputError
 from fabtui.exit_status import BAD_INPUT, INTERRUPTED, NOT_TESTED
-from fabtui.model.exit_codes import exit_code, exit_code_if_left
 from fabtui.model.layers import Layer, key_layers
 from fabtui.model.recording import read_events
 from fabtui.paths import user_path
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.sanitize import clean, one_line
-from fabtui.screen import session_actions
 from fabtui.screen.context import ScreenSettings, ViewName, part
 from fabtui.screen.keymap import check_keys, commands, explain_key, fresh_settings, key_owners
 from fabtui.screen.keys import KEY_NAMES, VIEW_KEYS, shortcut
@@ -326,8 +324,8 @@ class FabricApp(App[int]):
         code: int | None = self.model.exit_code
         if code is None:
             # Left before its end: the results so far count. A recording cannot be interrupted.
-            outcome = exit_code_if_left if self.feed.can_test else exit_code
-            code = outcome(self.model)
+            outcome = "exit_code_if_left" if self.feed.can_test else "exit_code"
+            code = part(f"model.exit_codes:{outcome}")(self.model)
         return code
 
     async def action_quit(self) -> None:
@@ -720,13 +718,13 @@ class FabricApp(App[int]):
             self.notify(f"screenshot written to {path}")
 
     def action_seek(self, step: int) -> None:
-        session_actions.seek_by(self, step)
+        part("screen.session_actions:seek_by")(self, step)
 
     def action_seek_turn(self, step: int) -> None:
-        session_actions.seek_turn(self, step)
+        part("screen.session_actions:seek_turn")(self, step)
 
     def action_speed(self, step: int) -> None:
-        session_actions.change_speed(self, step)
+        part("screen.session_actions:change_speed")(self, step)
 
     def action_help(self) -> None:
         view = part("screen.views.help:HelpScreen")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual.binding import Binding
 
@@ -13,11 +13,9 @@ from fabtui.errors import InputError
 from fabtui.model.events import Experiment
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext
+from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.keys import shortcut
-
-if TYPE_CHECKING:
-    from fabtui.screen.grid.axis import AxisEntry
-    from fabtui.session.feeds.base import Feed, Playback
+from fabtui.session.feeds.base import Feed, Playback
 
 
 def testable(context: AppContext, refused: str) -> Feed | None:

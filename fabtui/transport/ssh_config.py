@@ -316,9 +316,7 @@ class Resolver:
             first = asyncio.create_task(self._run([*options, "-v"], host))
             self._patterns = asyncio.create_task(patterns_after(first))
             status, output, errors = await first
-            output, errors = (
-                re.sub(r"^(debug\d: |loglevel ).*\n", "", one, flags=re.MULTILINE) for one in (output, errors)
-            )
+            output, errors = (re.sub(r"(?m)^(debug\d: |loglevel ).*\n", "", text) for text in (output, errors))
         else:
             done, _ = await asyncio.wait({self._patterns}, timeout=_PATIENCE)
             asked, known = host, self._patterns.result() if done else None
