@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from fabtui.diagnosis.blame import Blame, blamed, blocked_across
 from fabtui.diagnosis.experiment import PAIR_EXPERIMENTS, ends_of
 from fabtui.diagnosis.finding import (
+    AddressPair,
     Direction,
     ExperimentKind,
     Finding,
@@ -44,6 +45,7 @@ from fabtui.diagnosis.knowledge.next_commands import (
     slow_nic_commands,
     slow_node_commands,
 )
+from fabtui.diagnosis.mesh.affected_components import ComponentKind, scopes
 from fabtui.diagnosis.mesh.mesh_rules import blocked_pairs
 from fabtui.diagnosis.pairs.pair_context import MOST_INSPECTED, GroupResult, PairContext
 from fabtui.model.counter_log import flatten
@@ -715,22 +717,23 @@ class NodeOfCollectives(_PairRule):
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         pairs = [one for one in context.groups if len(one.nodes) == 2]
-        yield None
-        known: dict[str, list[GroupResult]] = {}
+        rows: dict[AddressPair, list[GroupResult]] = defaultdict(list)
         for one in pairs:
-            for node in one.nodes:
-                known.setdefault(node, []).append(one)
-        bad = {node: mine for node, mine in known.items() if all(one.bad for one in mine)}
-        good = [one for one in pairs if bad.keys().isdisjoint(one.nodes)]
-        if not good or any(one.bad for one in good):
-            return
+            for a, b in itertools.permutations(one.nodes):
+                rows[AddressPair(a, "", b, "")].append(one)
+        yield None
+        bad = {row for row, results in rows.items() if all(one.bad for one in results)}
+        common = scopes(bad, rows, lambda *_: None, context.model.nodes)
+        nodes = [scope.nodes[0] for scope in common if scope.kind is ComponentKind.ADDRESS]
+        good = sum(not one.bad for one in pairs if set(nodes).isdisjoint(one.nodes))
         # What pairs show about a node explains its collectives.
         blamed = {blame.subject.node for blame in context.blames or ()}
-        for node, mine in bad.items():
+        for node in nodes if good else ():
+            mine = [one for one in pairs if node in one.nodes and one.bad]
             context.bad_groups = [one for one in context.bad_groups if node not in one.nodes]
             least = _FEWEST_BESIDE_LOAD if context.cores.on((node,)) else _FEWEST_GROUPS
             if node not in blamed and len({frozenset(one.nodes) for one in mine}) >= least:
-                yield self._found(context, node, mine, len(good))
+                yield self._found(context, node, mine, good)
             yield None
 
     def _found(self, context: PairContext, node: str, mine: list[GroupResult], good: int) -> Finding:
