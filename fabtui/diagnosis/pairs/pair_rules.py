@@ -8,6 +8,7 @@ again.
 from __future__ import annotations
 
 import itertools
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -54,10 +55,11 @@ from fabtui.model.events import NodeState
 from fabtui.model.exit_codes import untested_reasons
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import DEAD, Verdict, wrong_amount
-from fabtui.model.records import Absence
+from fabtui.model.records import Absence, NodeRecord
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
+from fabtui_node.protocol import OF_CALLER
 
 #: Weight that puts wrong data before everything else, lost nodes included.
 _WRONG_DATA_FIRST = 1 << 31
@@ -277,6 +279,10 @@ class NodeLost(_PairRule):
         gone = [record for record in model.nodes.values() if record.state.gone]
         dead = {pair for pair, verdict in context.unexplained.items() if verdict in DEAD}
         lost = {record.name: record.since for record in gone if record.state is NodeState.LOST}
+        if len(gone) == len(model.nodes) > 1 and all(map(_is_of_caller, gone)):
+            state = f"reaches none of {fold(list(model.nodes))}"
+            yield self._of_this_machine(model.nodes, state, gone[0].text)
+            return
         if len(lost) == len(gone) and _are_all_at_once(model, lost):
             for pair in dead:
                 context.unexplained.pop(pair)
@@ -333,7 +339,12 @@ class NodeLost(_PairRule):
     def _of_this_machine(self, nodes: Iterable[str], state: str, reason: str) -> Finding:
         facts = {"node": "this machine, or its link,", "state": state, "reason": one_line(reason, 300)}
         # Without a node: typed here.
-        return self.finding("", nodes=nodes, facts=facts, commands=("ip -s -s link",), weight=_FIRST)
+        return self.finding("", nodes=nodes, facts=facts, commands=("ip -s -s link", "ip route"), weight=_FIRST)
+
+
+def _is_of_caller(record: NodeRecord) -> bool:
+    """Return True if a call on this machine ended the login, before anything was sent to the node."""
+    return any(os.strerror(code) in record.text for code in OF_CALLER)
 
 
 def _are_all_at_once(model: Model, since: Mapping[str, float]) -> bool:
