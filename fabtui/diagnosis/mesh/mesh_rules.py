@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import shlex
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice, permutations
 from typing import Any, ClassVar, NamedTuple
@@ -33,7 +33,7 @@ from fabtui.diagnosis.knowledge.error_catalogue import error_kind, filled
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh import neighbours as neighbours
 from fabtui.diagnosis.mesh.addresses import AddressRule, is_bad
-from fabtui.diagnosis.mesh.affected_components import BY_CHANCE, ComponentKind, Scope
+from fabtui.diagnosis.mesh.affected_components import BY_CHANCE, EQUAL_PATHS, ComponentKind, Scope
 from fabtui.diagnosis.mesh.mesh import DEAD, Flows, Mesh, MeshRule, PathMeasurements, endpoint_pairs, is_blocked, loss
 from fabtui.model.facts.node_view import field
 from fabtui.model.layers import MESH, Layer
@@ -159,7 +159,7 @@ class PathDropsFlows(MeshRule):
             for path, found in mesh.paths.items()
             if path not in mesh.clouded and _drops_flows(found.flows(Layer.UDP))
         }
-        for scope in mesh.scopes(bad, _tested(mesh, bad)) if bad else ():
+        for scope in mesh.scopes(bad, how=EQUAL_PATHS):
             counted = [flows for path in scope.pairs if (flows := mesh.paths[path].flows(Layer.UDP)) is not None]
             never = sum(flows.never for flows in counted)
             if never >= _FEWEST_OF_ALL:
@@ -240,28 +240,17 @@ class SomeConnections(MeshRule):
             some = flows is not None and flows.never < flows.tried
             if (some or _is_limited(mesh, path)) and not _loses_datagrams(mesh, path):
                 left.add(path)
-        while left:
-            to, nodes, paths = _largest(left)
-            # What is blocked from the same side met the same limit.
-            more = {
-                path
-                for path, found in mesh.paths.items()
-                if path not in mesh.clouded
-                and found.tcp is not None
-                and found.tcp.verdict in (*DEAD, Verdict.SLOW)
-                and all(getattr(path, side) == node for side, node in nodes.items())
-            }
-            yield self._finding(mesh, to, nodes, paths | more)
-            left -= paths
+        # What is blocked from the same side met the same limit.
+        for scope in mesh.scopes(left, how=BY_CHANCE):
+            yield self._finding(mesh, scope)
 
-    def _finding(self, mesh: Mesh, to: str, nodes: dict[str, str], paths: set[AddressPair]) -> Finding:
-        node = nodes.get("dst") or nodes["src"]
+    def _finding(self, mesh: Mesh, scope: Scope) -> Finding:
+        paths, ends = scope.pairs, scope.nodes if len(scope.nodes) < 3 else ()
+        into = len(ends) != 1 or scope.direction != "out"
+        node = ends[-1] if ends else min(paths).dst
+        to = f"from {ends[0]} to {ends[1]}" if len(ends) == 2 else f"{'to' if into else 'from'} {node}"
         counted = [flows for path in paths if (flows := mesh.paths[path].flows(Layer.TCP)) is not None]
-        ends = tuple(dict.fromkeys(nodes[side] for side in ("src", "dst") if side in nodes))
-        kind, direction = (ComponentKind.PAIR, "out") if len(ends) > 1 else (ComponentKind.NODE, "in")
-        direction = direction if "dst" in nodes else "out"
-        scope = Scope(kind, ends, direction=direction, pairs=frozenset(paths))
-        seen = dropping_rules(mesh, node, "tcp", {path.src_addr for path in paths}) if "dst" in nodes else None
+        seen = dropping_rules(mesh, node, "tcp", {path.src_addr for path in paths}) if into else None
         facts = {
             "to": to,
             "node": node,
@@ -276,24 +265,6 @@ class SomeConnections(MeshRule):
         finding = mesh.finding(self, scope, (Layer.TCP,), facts, command)
         mesh.clouded |= paths
         return finding
-
-
-def _largest(left: set[AddressPair]) -> tuple[str, dict[str, str], set[AddressPair]]:
-    """Return the node into which (or from which) most bad pairs of several others go, or else two nodes."""
-    best: tuple[int, str, dict[str, str], set[AddressPair]] | None = None
-    for side, other, word in (("dst", "src", "to"), ("src", "dst", "from")):
-        groups: dict[str, set[AddressPair]] = defaultdict(set)
-        for path in left:
-            groups[getattr(path, side)].add(path)
-        for node, paths in groups.items():
-            several = len({getattr(path, other) for path in paths}) > 1
-            if several and (best is None or len(paths) > best[0]):
-                best = len(paths), f"{word} {node}", {side: node}, paths
-    if best is not None:
-        return best[1:]
-    first = min(left)
-    paths = {path for path in left if (path.src, path.dst) == (first.src, first.dst)}
-    return f"from {first.src} to {first.dst}", {"src": first.src, "dst": first.dst}, paths
 
 
 def passes_in_p2p(mesh: Mesh, paths: Iterable[AddressPair]) -> bool:
@@ -376,35 +347,6 @@ def _passes(found: PathMeasurements) -> bool:
     if flows is not None:
         return flows.always == flows.tried
     return found.udp is not None and found.udp.verdict is Verdict.OK
-
-
-def _tested(mesh: Mesh, bad: set[AddressPair]) -> set[AddressPair]:
-    """Return the paths that are evidence about groups of nodes between which flows are lost.
-
-    Of a large fabric only a sample has several flows. A path with one flow shows that nodes of one side reach each
-    other, and nothing about nodes of different sides.
-    """
-    peers: dict[str, set[str]] = defaultdict(set)
-    for path in bad:
-        peers[path.src].add(path.dst)
-        peers[path.dst].add(path.src)
-    side: dict[str, int] = {}
-    for first in peers:
-        waiting = [] if first in side else [first]
-        side.setdefault(first, 0)
-        while waiting:
-            node = waiting.pop()
-            fresh = peers[node] - side.keys()
-            side.update(dict.fromkeys(fresh, 1 - side[node]))
-            waiting += fresh
-    rails = {_rails(mesh, path) for path in bad}
-    return {
-        path
-        for path, found in mesh.paths.items()
-        if found.flows(Layer.UDP) is not None
-        or _rails(mesh, path) not in rails
-        or side.get(path.src) == side.get(path.dst)
-    }
 
 
 def _rails(mesh: Mesh, path: AddressPair) -> _Rails:
