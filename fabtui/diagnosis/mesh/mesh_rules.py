@@ -168,27 +168,8 @@ class PathDropsFlows(MeshRule):
     def _found(self, mesh: Mesh, scope: Scope, never: int, tried: int) -> Finding:
         """Return a finding about a scope; what else is bad between the same addresses is part of it."""
         hops = Counter(hop for path in scope.pairs if (hop := mesh.paths[path].last_hop) is not None)
-        rails = {_rails(mesh, path) for path in scope.pairs}
-        group = {node: at for at, nodes in enumerate(scope.groups) for node in nodes}
-        ends = {frozenset((path.src, path.dst)) for path in scope.pairs}
-
-        def is_across(path: AddressPair) -> bool:
-            """Return True if a path may be one of the equal paths."""
-            if _rails(mesh, path) not in rails:
-                return False
-            if scope.groups and {path.src, path.dst} <= group.keys():
-                return group[path.src] != group[path.dst]
-            return frozenset((path.src, path.dst)) in ends
-
-        hull = {path for path in mesh.paths if path not in mesh.clouded and is_across(path)}
-        steady = [
-            path
-            for path, finding in mesh.paths.items()
-            if _rails(mesh, path) in rails
-            and {path.src, path.dst} <= group.keys()
-            and path not in hull
-            and _passes(finding)
-        ]
+        within, hull = _around(mesh, scope)
+        steady = [path for path in within if _passes(mesh.paths[path])]
         facts = {
             "never": never,
             "tried": tried,
@@ -205,7 +186,7 @@ class PathDropsFlows(MeshRule):
         loop = f"for s in [{made} for i in range(16)] if not (s.settimeout(1) or s.bind({here}))"
         words = shlex.quote(f"import socket;[{shown} {loop}]")
         command = on_node(path.src, shlex.quote(f"python3 -c {words}"), mesh.model)
-        finding = mesh.finding(self, scope._replace(pairs=frozenset(hull)), MESH, facts, command)
+        finding = mesh.finding(self, scope._replace(pairs=hull), MESH, facts, command)
         mesh.clouded |= hull | {path.reverse for path in hull}
         cells = {pair for path in hull for pair in endpoint_pairs(mesh.model, path)}
         return finding.replace(cells=finding.cells | cells)
@@ -340,6 +321,19 @@ def _loses_datagrams(mesh: Mesh, path: AddressPair) -> bool:
     """Return True if datagrams of one flow are lost one way or back: connections fail by chance there."""
     ends = (mesh.paths.get(path), mesh.paths.get(path.reverse))
     return any(found is not None and found.lossy and found.udp and found.udp.verdict is Verdict.SLOW for found in ends)
+
+
+def _around(mesh: Mesh, scope: Scope) -> tuple[frozenset[AddressPair], frozenset[AddressPair]]:
+    """Return the paths within the groups of a scope, and those that may be one of its paths, on the same rails."""
+    rails = {_rails(mesh, path) for path in scope.pairs}
+    group = {node: at for at, nodes in enumerate(scope.groups) for node in nodes}
+    ends = {frozenset((path.src, path.dst)) for path in scope.pairs}
+    alike = [path for path in mesh.paths if path not in mesh.clouded and _rails(mesh, path) in rails]
+    sides = {path: {group.get(path.src), group.get(path.dst)} for path in alike}
+    within = frozenset(path for path, both in sides.items() if len(both) == 1 and None not in both)
+    if scope.groups:
+        return within, frozenset(path for path, both in sides.items() if len(both) == 2 and None not in both)
+    return within, frozenset(path for path in alike if frozenset((path.src, path.dst)) in ends)
 
 
 def _passes(found: PathMeasurements) -> bool:
@@ -480,16 +474,12 @@ class BlockedBetweenGroups(MeshRule):
             mesh.clouded |= scope.pairs
 
     def _found(self, mesh: Mesh, scope: Scope, layers: Iterable[Layer], facts: dict[str, Any], command: str) -> Finding:
-        side = {node: at for at, group in enumerate(scope.groups) for node in group}
-        ends = {path: (side.get(path.src), side.get(path.dst)) for path in mesh.paths if path not in mesh.clouded}
-        rails = set(scope.rails)
-        within = [path for path, (a, b) in ends.items() if a is not None and a == b and set(mesh.rails(path)) <= rails]
+        within, hull = _around(mesh, scope)
         facts |= {"within": bool(within) and not any(is_bad(mesh, path) for path in within)}
         finding = mesh.finding(self, scope, layers, {**facts, "equal_paths": scope.partly}, command)
         if not scope.partly:
             return finding
         # Pairs choose a path by their addresses and ports: those that fail across the border took the bad one.
-        hull = [path for path, (a, b) in ends.items() if None not in (a, b) and a != b]
         pairs = {pair for path in hull for pair in endpoint_pairs(mesh.model, path)}
         return finding.replace(cells=finding.cells | {pair for pair in pairs if _fails_in_p2p(mesh.model, pair)})
 
