@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import shlex
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import islice, permutations
 from typing import Any, ClassVar, NamedTuple
@@ -33,7 +33,7 @@ from fabtui.diagnosis.knowledge.error_catalogue import error_kind, filled
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh import neighbours as neighbours
 from fabtui.diagnosis.mesh.addresses import AddressRule, is_bad
-from fabtui.diagnosis.mesh.affected_components import BY_CHANCE, EQUAL_PATHS, ComponentKind, Scope
+from fabtui.diagnosis.mesh.affected_components import BY_CHANCE, EQUAL_PATHS, SOMETIMES, ComponentKind, Scope
 from fabtui.diagnosis.mesh.mesh import DEAD, Flows, Mesh, MeshRule, PathMeasurements, endpoint_pairs, is_blocked, loss
 from fabtui.model.facts.node_view import field
 from fabtui.model.layers import MESH, Layer
@@ -221,15 +221,23 @@ class SomeConnections(MeshRule):
             some = flows is not None and flows.never < flows.tried
             if (some or _is_limited(mesh, path)) and not _loses_datagrams(mesh, path):
                 left.add(path)
-        # What is blocked from the same side met the same limit.
-        for scope in mesh.scopes(left, how=BY_CHANCE):
-            yield self._finding(mesh, scope)
+        # What is blocked on the way to (or from) the same node met the same limit.
+        by_node: dict[tuple[str, bool], frozenset[AddressPair]] = defaultdict(frozenset)
+        for scope in mesh.scopes(left, how=SOMETIMES):
+            into = len(scope.nodes) == 2 or scope.direction != "out"
+            node = scope.nodes[-1] if len(scope.nodes) in (1, 2) else min(scope.pairs).dst
+            by_node[node, into] |= scope.pairs
+        for (node, into), paths in by_node.items():
+            yield self._finding(mesh, node, into, paths)
 
-    def _finding(self, mesh: Mesh, scope: Scope) -> Finding:
-        paths, ends = scope.pairs, scope.nodes if len(scope.nodes) < 3 else ()
-        into = len(ends) != 1 or scope.direction != "out"
-        node = ends[-1] if ends else min(paths).dst
-        to = f"from {ends[0]} to {ends[1]}" if len(ends) == 2 else f"{'to' if into else 'from'} {node}"
+    def _finding(self, mesh: Mesh, node: str, into: bool, paths: frozenset[AddressPair]) -> Finding:
+        sources = {path.src for path in paths}
+        ends = (node,) if len(sources) > 1 or not into else (*sources, node)
+        kind, direction = (
+            (ComponentKind.PAIR, "out") if len(ends) == 2 else (ComponentKind.NODE, "in" if into else "out")
+        )
+        scope = Scope(kind, ends, direction=direction, pairs=paths)
+        to = f"from {ends[0]} to {node}" if len(ends) == 2 else f"{'to' if into else 'from'} {node}"
         counted = [flows for path in paths if (flows := mesh.paths[path].flows(Layer.TCP)) is not None]
         seen = dropping_rules(mesh, node, "tcp", {path.src_addr for path in paths}) if into else None
         facts = {
