@@ -8,6 +8,7 @@ again.
 from __future__ import annotations
 
 import itertools
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from typing import Any, ClassVar
 from fabtui.diagnosis.blame import Blame, blamed, blocked_across
 from fabtui.diagnosis.experiment import PAIR_EXPERIMENTS, ends_of
 from fabtui.diagnosis.finding import (
+    AddressPair,
     Direction,
     ExperimentKind,
     Finding,
@@ -44,6 +46,7 @@ from fabtui.diagnosis.knowledge.next_commands import (
     slow_nic_commands,
     slow_node_commands,
 )
+from fabtui.diagnosis.mesh.affected_components import ComponentKind, scopes
 from fabtui.diagnosis.mesh.mesh_rules import blocked_pairs
 from fabtui.diagnosis.pairs.pair_context import MOST_INSPECTED, GroupResult, PairContext
 from fabtui.diagnosis.pairs.past_rules import of_one_event, past_events, past_finding
@@ -54,9 +57,11 @@ from fabtui.model.exit_codes import untested_reasons
 from fabtui.model.interval_log import IntervalKind
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import DEAD, Verdict, wrong_amount
+from fabtui.model.records import NodeRecord
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
+from fabtui_node.protocol import OF_CALLER
 
 #: Weight that puts wrong data before everything else, lost nodes included.
 _WRONG_DATA_FIRST = 1 << 31
@@ -281,13 +286,15 @@ class NodeLost(_PairRule):
         away = [record for record in model.nodes.values() if record.state.gone]
         dead = {pair for pair, verdict in context.unexplained.items() if verdict in DEAD}
         lost = {record.name: record.since for record in away if record.state is NodeState.LOST}
+        if len(away) == len(model.nodes) > 1 and all(map(_is_of_caller, away)):
+            state = f"reaches none of {fold(list(model.nodes))}"
+            yield self._of_this_machine(model.nodes, state, away[0].text)
+            return
         if len(lost) == len(away) and _are_all_at_once(model, lost):
             for pair in dead:
                 context.unexplained.pop(pair)
             state = f"is cut off: {fold(list(lost))} were lost at the same time"
-            facts = {"node": "this machine, or its link,", "state": state, "reason": one_line(away[0].text, 300)}
-            # Without a node: typed here.
-            finding = self.finding("", nodes=lost, facts=facts, commands=("ip -s -s link",), weight=_FIRST)
+            finding = self._of_this_machine(lost, state, away[0].text)
             yield finding.replace(cells=frozenset(dead))
             return
         for record in away:
@@ -310,6 +317,16 @@ class NodeLost(_PairRule):
                 commands=(on_node(record.name, "uptime", context.model) if asks or not hint else hint,),
                 weight=_FIRST,
             )
+
+    def _of_this_machine(self, nodes: Iterable[str], state: str, reason: str) -> Finding:
+        facts = {"node": "this machine, or its link,", "state": state, "reason": one_line(reason, 300)}
+        # Without a node: typed here.
+        return self.finding("", nodes=nodes, facts=facts, commands=("ip -s -s link", "ip route"), weight=_FIRST)
+
+
+def _is_of_caller(record: NodeRecord) -> bool:
+    """Return True if a call on this machine ended the login, before anything was sent to the node."""
+    return any(os.strerror(code) in record.text for code in OF_CALLER)
 
 
 def _are_all_at_once(model: Model, since: Mapping[str, float]) -> bool:
@@ -698,22 +715,23 @@ class NodeOfCollectives(_PairRule):
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         pairs = [one for one in context.groups if len(one.nodes) == 2]
-        yield None
-        known: dict[str, list[GroupResult]] = {}
+        rows: dict[AddressPair, list[GroupResult]] = defaultdict(list)
         for one in pairs:
-            for node in one.nodes:
-                known.setdefault(node, []).append(one)
-        bad = {node: mine for node, mine in known.items() if all(one.bad for one in mine)}
-        good = [one for one in pairs if bad.keys().isdisjoint(one.nodes)]
-        if not good or any(one.bad for one in good):
-            return
+            for a, b in itertools.permutations(one.nodes):
+                rows[AddressPair(a, "", b, "")].append(one)
+        yield None
+        bad = {row for row, results in rows.items() if all(one.bad for one in results)}
+        common = scopes(bad, rows, lambda *_: None, context.model.nodes)
+        nodes = [scope.nodes[0] for scope in common if scope.kind is ComponentKind.ADDRESS]
+        good = sum(not one.bad for one in pairs if set(nodes).isdisjoint(one.nodes))
         # What pairs show about a node explains its collectives.
         blamed = {blame.subject.node for blame in context.blames or ()}
-        for node, mine in bad.items():
+        for node in nodes if good else ():
+            mine = [one for one in pairs if node in one.nodes and one.bad]
             context.bad_groups = [one for one in context.bad_groups if node not in one.nodes]
             least = _FEWEST_BESIDE_LOAD if context.cores.on((node,)) else _FEWEST_GROUPS
             if node not in blamed and len({frozenset(one.nodes) for one in mine}) >= least:
-                yield self._found(context, node, mine, len(good))
+                yield self._found(context, node, mine, good)
             yield None
 
     def _found(self, context: PairContext, node: str, mine: list[GroupResult], good: int) -> Finding:
