@@ -19,6 +19,7 @@ import pytest
 
 import fabtui
 import fabtui_node
+from fabtui.diagnosis.knowledge import load
 from fabtui.diagnosis.knowledge.error_catalogue import meanings
 from fabtui.diagnosis.knowledge.failure_stage import stages
 from fabtui.importers.catalogue import formats
@@ -102,6 +103,7 @@ def _tables() -> dict[str, list[tuple[str, int]]]:
     return {
         "fabtui.diagnosis.knowledge.error_catalogue": [(one.pattern, 0) for one in meanings() if one.pattern],
         "fabtui.diagnosis.knowledge.failure_stage": [(text, 0) for one in stages() for text in (one.files, one.words)],
+        "fabtui.diagnosis.links.lone_counters": [(row["pattern"], 0) for row in load("counters")["counter"]],
         "fabtui.importers.catalogue": [(form.aliases, 0) for form in formats().values() if form.aliases],
         "fabtui.transport.launcher": [
             *((rule.pattern, 0) for rule in launcher.VIA),
