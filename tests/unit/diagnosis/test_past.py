@@ -279,3 +279,16 @@ def test_an_interval_begins_with_its_first_test_and_older_attempts_than_known_ar
     (one,) = session.model.intervals.ended
     assert isinstance(one, Interval)
     assert (one.kind, one.until - NOON, one.start_seen) == (IntervalKind.RESULT, 89.0, False)
+
+
+def test_what_failed_where_something_is_bad_still_is_a_part_of_that() -> None:
+    session = Session()
+    fail(session, session.of("h3:0"))
+    session.measured(60.0, [pair for pair in session.all if "h3:1" in pair], Verdict.FAILED)
+    session.over()
+    assert diagnose(session.model).past == []
+    session = Session()
+    fail(session, session.of("h0:0"))
+    session.measured(60.0, [pair for pair in session.all if "h3:1" in pair], Verdict.FAILED)
+    session.over()
+    assert len(diagnose(session.model).past) == 1, "of another node"
