@@ -84,7 +84,8 @@ def _found(context: PairContext) -> Steps[list[PastEvent]]:
         results += [one for one in some if one.layer is not None and _passes(model, one)]
         yield
     # All are gone while this machine sleeps.
-    others = [one for one in ended if one.layer is None and "slept" not in one.text and not model.gone(one.ends[0])]
+    others = [one for one in ended if one.layer is None and one.ends[0] in model.nodes and "slept" not in one.text]
+    others = [one for one in others if not model.gone(one.ends[0])]
     events = []
     for cluster in _clusters(one for one in others if not _follows(context, one, others)):
         everywhere = len(model.nodes) > 1 and {one.ends[0] for one in cluster} == model.nodes.keys()
@@ -238,7 +239,8 @@ def _words(model: Model, event: PastEvent, nodes: list[str], fact: PastFact) -> 
     """Return the facts of the sentence about an event."""
     if event.kind is IntervalKind.RESULT:
         did = " or ".join(sorted({one.verdict for one in event.cause})).replace("wrong data", "had wrong data")
-        return {"who": _who(event, fact), "did": did, "now": f" and {_pass(fact.pairs)} now"}
+        is_pair = event.subject is not None and event.subject.kind is Kind.PAIR
+        return {"who": _who(event, fact), "did": did, "now": f" and {_pass(fact.pairs[: 1 if is_pair else None])} now"}
     if event.kind is IntervalKind.RANK_HOST:
         one = len(nodes) == 1
         who = event.cause[0].text.partition(": ")[0] if one else f"rank hosts of {fold(nodes)} ended"
