@@ -13,7 +13,7 @@ from fabtui.model.pair_results import MOST_ATTEMPTS
 from fabtui.sanitize import one_line
 
 #: Maximum number of intervals that are kept.
-_MOST = 1000
+_MOST = 2000
 #: Number of characters of a reason that are kept.
 _LONGEST = 300
 

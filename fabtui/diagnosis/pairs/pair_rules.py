@@ -280,8 +280,9 @@ class NodeLost(_PairRule):
     exit_note = "3, or 1 if a result is bad as well: a node that is gone was not tested"
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
-        gone = (event for event in past_events(context) if event.kind is IntervalKind.ABSENCE)
-        yield from (past_finding(self, context, event) for event in gone)
+        for event in (yield from past_events(context)):
+            if event.kind is IntervalKind.ABSENCE:
+                yield past_finding(self, context, event)
         model = context.model
         away = [record for record in model.nodes.values() if record.state.gone]
         dead = {pair for pair, verdict in context.unexplained.items() if verdict in DEAD}
@@ -915,7 +916,7 @@ class PairFlaps(_PairRule):
         results, signs = context.model.results, LinkSigns(context.model)
         shown = {key: sign for key in results.turning if (sign := signs.of(key[1], key[2]))}
         lasting = {**results.flapping, **{key: results.turning[key] for key in shown}}
-        once = of_one_event(context)
+        once = yield from of_one_event(context)
         lasting = {key: turned for key, turned in lasting.items() if key not in once}
         flapping = sorted(lasting.items(), key=lambda item: (-item[1], item[0]))
         if len(flapping) > _MOST_SINGLE:

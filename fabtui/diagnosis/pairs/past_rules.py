@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from fabtui.diagnosis.finding import Finding, Kind, Pair, Rule, Severity, Subject, register
+from fabtui.diagnosis.finding import Finding, Kind, Pair, Rule, Severity, Steps, Subject, in_steps, register
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.pairs.pair_context import PairContext
 from fabtui.model.endpoints import node_of
@@ -63,25 +63,29 @@ class PastEvent(NamedTuple):
 _EVENTS: WeakKeyDictionary[PairContext, list[PastEvent]] = WeakKeyDictionary()
 
 
-def past_events(context: PairContext) -> list[PastEvent]:
+def past_events(context: PairContext) -> Steps[list[PastEvent]]:
     """Return what was bad and no longer is, in the order of time; it is found once for a context."""
     if (known := _EVENTS.get(context)) is None:
-        known = _EVENTS[context] = _found(context)
+        known = _EVENTS[context] = yield from _found(context)
     return known
 
 
-def of_one_event(context: PairContext) -> set[tuple[Any, ...]]:
+def of_one_event(context: PairContext) -> Steps[set[tuple[Any, ...]]]:
     """Return the layers and ends of pairs that were bad once only, together with others: they do not flap."""
     times = Counter((one.layer, *one.ends) for one in context.model.intervals.ended)
-    return {key for event in past_events(context) if not event.is_vague for key in event.keys if times[key] == 1}
+    events = yield from past_events(context)
+    return {key for event in events if not event.is_vague for key in event.keys if times[key] == 1}
 
 
-def _found(context: PairContext) -> list[PastEvent]:
-    model = context.model
+def _found(context: PairContext) -> Steps[list[PastEvent]]:
+    model, results = context.model, list[Interval]()
     ended = [one for one in model.intervals.ended if one.since >= model.resumed]
-    results = [one for one in ended if one.layer is not None and _passes(model, one)]
+    for some in in_steps(ended):
+        results += [one for one in some if one.layer is not None and _passes(model, one)]
+        yield
     # All are gone while this machine sleeps.
-    others = [one for one in ended if one.layer is None and "slept" not in one.text and not model.gone(one.ends[0])]
+    others = [one for one in ended if one.layer is None and one.ends[0] in model.nodes and "slept" not in one.text]
+    others = [one for one in others if not model.gone(one.ends[0])]
     events = []
     for cluster in _clusters(one for one in others if not _follows(context, one, others)):
         everywhere = len(model.nodes) > 1 and {one.ends[0] for one in cluster} == model.nodes.keys()
@@ -90,14 +94,19 @@ def _found(context: PairContext) -> list[PastEvent]:
             alike.setdefault("" if everywhere else one.text.replace(one.ends[0], ""), []).append(one)
         for mine in alike.values():
             effects, left = list[Interval](), list[Interval]()
-            for one in results:
-                (effects if any(_meets(model, one, other) for other in mine) else left).append(one)
+            for some in in_steps(results):
+                for one in some:
+                    (effects if any(_meets(model, one, other) for other in mine) else left).append(one)
+                yield
             results = left
             events.append(PastEvent(mine, effects, None))
     # The communicator of all ranks breaks as a whole.
     for inside in (True, False):
-        clusters = _clusters(one for one in results if (one.layer is Layer.WORLD) is inside)
-        events += [PastEvent(cluster, [], _component(model, cluster)) for cluster in clusters]
+        for cluster in _clusters(one for one in results if (one.layer is Layer.WORLD) is inside):
+            subject = _component(model, cluster)
+            yield
+            if not _is_bad_still(context, subject):
+                events.append(PastEvent(cluster, [], subject))
     return sorted(events, key=lambda event: event.cause[0].since)[-_MOST_EVENTS:]
 
 
@@ -130,6 +139,14 @@ def _follows(context: PairContext, one: Interval, others: Iterable[Interval]) ->
 def _broken(context: PairContext) -> set[str]:
     """Return the nodes of which a pair fails now."""
     return {node_of(end) for pair, verdict in context.tally.bad.items() if verdict in DEAD for end in pair}
+
+
+def _is_bad_still(context: PairContext, subject: Subject | None) -> bool:
+    """Return True if most pairs that are bad now have the node of a component; slow ranks may wait for busy cores."""
+    bad = [pair for pair, verdict in context.tally.bad.items() if verdict in DEAD or not context.cores.busy]
+    counts = Counter(node for pair in bad for node in set(map(node_of, pair)))
+    nodes = subject.name.split(" - ") if subject is not None else []
+    return any(2 * max(counts[node], counts[node_of(node)]) > len(bad) for node in nodes)
 
 
 def _clusters(intervals: Iterable[Interval]) -> list[list[Interval]]:
@@ -182,9 +199,10 @@ class WasBad(Rule[PairContext]):
         "Look for what happened then: in the kernel logs, at switches and firewalls, and in what else the nodes ran."
     )
 
-    def check(self, context: PairContext) -> Iterator[Finding]:
+    def check(self, context: PairContext) -> Iterator[Finding | None]:
         flapping = context.model.results.flapping.keys()
-        for event in past_events(context):
+        for event in (yield from past_events(context)):
+            yield None
             # What flaps is reported as such.
             if event.kind is not IntervalKind.ABSENCE and not (event.is_vague and event.keys <= flapping):
                 yield past_finding(self, context, event)
@@ -221,7 +239,8 @@ def _words(model: Model, event: PastEvent, nodes: list[str], fact: PastFact) -> 
     """Return the facts of the sentence about an event."""
     if event.kind is IntervalKind.RESULT:
         did = " or ".join(sorted({one.verdict for one in event.cause})).replace("wrong data", "had wrong data")
-        return {"who": _who(event, fact), "did": did, "now": f" and {_pass(fact.pairs)} now"}
+        is_pair = event.subject is not None and event.subject.kind is Kind.PAIR
+        return {"who": _who(event, fact), "did": did, "now": f" and {_pass(fact.pairs[: 1 if is_pair else None])} now"}
     if event.kind is IntervalKind.RANK_HOST:
         one = len(nodes) == 1
         who = event.cause[0].text.partition(": ")[0] if one else f"rank hosts of {fold(nodes)} ended"

@@ -46,7 +46,9 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
 class Session:
     """A session of four nodes of two endpoints each, all of whose pairs passed; its events are kept."""
 
-    def __init__(self, *, nodes: tuple[str, ...] = NODES, **options: object) -> None:
+    def __init__(
+        self, *, nodes: tuple[str, ...] = NODES, later: Iterable[tuple[str, str]] = (), **options: object
+    ) -> None:
         self.model, self.events, self.nodes = Model(), list[Event](), nodes
         self.apply(0.0, SessionStart(nodes=list(nodes), options={"probes": ["p2p"], **options}))
         for node in nodes:
@@ -55,7 +57,7 @@ class Session:
         self.apply(0.0, EndpointsAdded(endpoints=ends))
         self.apply(0.0, PhaseStart(name="p2p", total=len(ends)))
         self.all = list(itertools.permutations(map(str, ends), 2))
-        self.measured(1.0, self.all)
+        self.measured(1.0, [pair for pair in self.all if pair not in later])
 
     def apply(self, at: float, event: Event) -> None:
         event.time = NOON + at
@@ -133,6 +135,11 @@ def test_pairs_between_two_nodes_and_single_pairs() -> None:
     session = Session()
     fail(session, [pair for pair in session.of("h1") if {pair[0][:2], pair[1][:2]} == {"h1", "h3"}])
     assert session.titles() == ["8 pairs of h1 and h3 timed out between 12:00:10 and 12:00:22 and pass now"]
+    pairs = [("h0:0", "h3:1"), ("h3:1", "h0:0")]
+    session = Session(later=pairs)
+    session.model.intervals.add(IntervalKind.RANK_HOST, "h9", NOON, NOON, "of a node that is not known")
+    fail(session, pairs)
+    assert session.titles() == ["h0:0 - h3:1 timed out between 12:00:10 and 12:00:22 and passes now"]
     session = Session()
     session.measured(15.0, [("h0:0", "h3:1")], Verdict.FAILED, began=10.0)
     session.measured(16.0, [("h0:0", "h3:1")], Verdict.TIMEOUT, began=15.0)
@@ -279,3 +286,16 @@ def test_an_interval_begins_with_its_first_test_and_older_attempts_than_known_ar
     (one,) = session.model.intervals.ended
     assert isinstance(one, Interval)
     assert (one.kind, one.until - NOON, one.start_seen) == (IntervalKind.RESULT, 89.0, False)
+
+
+def test_what_failed_where_something_is_bad_still_is_a_part_of_that() -> None:
+    session = Session()
+    fail(session, session.of("h3:0"))
+    session.measured(60.0, [pair for pair in session.all if "h3:1" in pair], Verdict.FAILED)
+    session.over()
+    assert diagnose(session.model).past == []
+    session = Session()
+    fail(session, session.of("h0:0"))
+    session.measured(60.0, [pair for pair in session.all if "h3:1" in pair], Verdict.FAILED)
+    session.over()
+    assert len(diagnose(session.model).past) == 1, "of another node"
