@@ -321,7 +321,6 @@ class LoginNetwork(Rule[PairContext]):
     id = "FT045"
     name = "login-network"
     title = "NCCL sends over the network of SSH"
-    domain = Domain.PAIRS
     severity = Severity.WARN
     message = "{where}: NCCL sends over {device}, the network of SSH, though {data} {has} data: set {variable}"
     evidence = ("{pairs} of {tested} pairs between nodes use {device}", "set: {variables}")

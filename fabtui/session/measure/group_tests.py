@@ -421,10 +421,9 @@ async def run_collective(
     ``begin`` is called with the ranks of the groups of each wave, before it. Groups in ``hopeless`` are reported as
     skipped for their reason; those in ``brief`` have the deadline beside it.
     """
-    if hopeless:
-        context.report(
-            [_skipped(context, test, group, size, hopeless[group]) for group in hopeless for size in test.sizes]
-        )
+    for group, why in hopeless.items():
+        skipped: dict[str, Any] = {"verdict": Verdict.SKIPPED, "error": why, "extra": {"ranks": len(group.ranks)}}
+        context.report([_row_of(context, test, group, size, skipped) for size in test.sizes])
     left = [group for group in groups if group not in hopeless]
     while left:
         wave: dict[Group, GroupRequest] = {}
@@ -440,12 +439,6 @@ async def run_collective(
         await Gathering(context).run(list(wave.values()))
         for group, request in wave.items():
             context.report([_measurement(context, test, group, request, size) for size in test.sizes])
-
-
-def _skipped(context: MeasurementContext, test: CollectiveTest, group: Group, size: int, why: str) -> Measurement:
-    results: dict[str, Any] = {"how": f"{test.kind} over {len(group.ranks)} ranks", "error": why}
-    results |= {"verdict": Verdict.SKIPPED, "extra": {"ranks": len(group.ranks)}}
-    return _row_of(context, test, group, size, results)
 
 
 def _measurement(

@@ -73,7 +73,7 @@ async def test_slow_pairs_are_tested_again_alone_and_only_what_stays_slow_is_slo
     bad = {pair: verdict for pair, verdict in p2p_of(model).items() if verdict is not Verdict.OK}
     assert bad == {("a:2", "b:2"): Verdict.SLOW}
     assert len(model.history(Layer.P2P, "a:0", "b:0")) == 2
-    assert len(model.history(Layer.P2P, "a:2", "b:2")) == 3
+    assert len(model.history(Layer.P2P, "a:2", "b:2")) == 4, "twice alone, and once before the path is blamed"
     assert nodes.links["c"].pairs == 8, "pairs of other nodes were left alone"
 
 
@@ -83,7 +83,7 @@ async def test_a_direction_that_is_slow_once_beside_a_slow_one_is_tested_again_t
     model, _ = await run(Script({"a": 4, "b": 4}, rates=rates))
     bad = {pair: verdict for pair, verdict in p2p_of(model).items() if verdict is not Verdict.OK}
     assert bad == {("a:2", "b:2"): Verdict.SLOW}
-    assert len(model.history(Layer.P2P, "b:2", "a:2")) == 4
+    assert len(model.history(Layer.P2P, "b:2", "a:2")) == 5, "and once before the path is blamed"
 
 
 async def test_no_line_of_the_log_is_repeated_and_the_end_of_the_sweep_is_reported() -> None:
