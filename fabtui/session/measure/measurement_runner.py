@@ -580,7 +580,7 @@ class MeasurementRunner:
         number, between = self._model.table.number, self._model.results.verdict_between
         dead = [(number(m.src), number(m.dst)) for m in self._model.bad_measurements(Layer.P2P) if m.verdict in DEAD]
         groups = [group for group in self._groups if not any({*pair} <= {*group.ranks} for pair in dead)]
-        bad = (*DEAD, Verdict.SLOW, Verdict.INCONCLUSIVE)
+        bad = (*DEAD, Verdict.SLOW, Verdict.INCONCLUSIVE, Verdict.SKIPPED)
         each = itertools.product(self._options.collectives, groups)
         return [(kind, group) for kind, group in each if between(COLLECTIVES[kind], group.src, group.dst) in bad]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence
 from tests.unit.session.fakenodes import FakeNodes, Script
-from tests.unit.session.played import p2p_of, run, world_of
+from tests.unit.session.played import feed_of, p2p_of, run, world_of
 
 NODES = {"a": 1, "b": 1, "c": 1}
 PROBES = ("ping", "udp", "p2p", "all_reduce")
@@ -135,3 +136,19 @@ async def test_wrong_data_that_stays_is_wrong_again_on_fresh_rank_hosts() -> Non
         "confirmed: a:0 > b:0 is wrong again on fresh rank hosts, so nothing that earlier tests left"
     )
     assert sure.endswith("confidence after 1 experiment")
+
+
+async def test_collectives_that_were_skipped_are_due_when_their_pairs_pass_again() -> None:
+    script = Script(NODES, cut={(0, 2)})
+    feed, _ = feed_of(script, timeout=10.0, probes=("p2p", "all_reduce"), keep_warm=True)
+    try:
+        async with asyncio.timeout(40):
+            await feed.run()
+            assert feed._sweep is not None
+            assert not feed._sweep.runner.recovered_groups()
+            script.cut.clear()
+            await feed.retest([("a:0", "c:0")])
+            due = {(group.src, group.dst) for _, group in feed._sweep.runner.recovered_groups()}
+    finally:
+        await feed.close()
+    assert due == {("a", "c"), ("all", "all")}
