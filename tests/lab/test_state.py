@@ -14,6 +14,7 @@ from tests.lab.test_node_facts import bind, change, preflight
 
 pytestmark = [pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"), pytest.mark.planted]
 
+CONF = Path("/etc/nccl.conf")
 #: What is planted on nodes, and the keys that differ.
 COMMANDS = {
     "n1": (
@@ -30,10 +31,6 @@ COMMANDS = {
 }
 
 
-def mac(network: Network, node: str, nic: str) -> str:
-    return Path(f"/proc/{network.holder(node).pid}/root/sys/class/net/{nic}/address").read_text().strip()
-
-
 def typed(network: Network, step: str) -> str:
     """Return what a next step prints, typed into a shell on the console."""
     done = subprocess.run(["sh", "-c", step], capture_output=True, text=True, timeout=60, check=False)
@@ -45,9 +42,7 @@ def plant(network: Network) -> None:
     for node, planted in COMMANDS.items():
         for command, _ in planted:
             network.on(node, "sh", "-c", command)
-    conf = Path("/etc/nccl.conf")
-    conf.touch()
-    bind(network, "n1", "nccl.conf", "NCCL_SOCKET_IFNAME=mgmt0\nNCCL_P2P_DISABLE=1\n", str(conf))
+    bind(network, "n1", "nccl.conf", "NCCL_SOCKET_IFNAME=mgmt0\nNCCL_P2P_DISABLE=1\n", str(CONF))
     own = (network.folder / "sshd_config").read_text()
     odd = own.replace("SetEnv ", 'SetEnv "GLOO_SOCKET_IFNAME=mgmt0" "https_proxy=http://ada:hunter2@10.0.0.9:3128" ')
     bind(network, "n3", "sshd", odd, str(network.folder / "sshd_config"))
@@ -94,5 +89,11 @@ def test_a_run_has_the_differences_of_a_node_that_something_else_blames(network:
 
 @pytest.fixture
 def network(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with network_in(tmp_path_factory.mktemp("state"), 4, 2) as network:
-        yield network
+    there = CONF.exists()
+    CONF.touch()
+    try:
+        with network_in(tmp_path_factory.mktemp("state"), 4, 2) as network:
+            yield network
+    finally:
+        if not there:
+            CONF.unlink()
