@@ -3,10 +3,10 @@
     python bench/startup.py [ROUNDS]
 
 The first frame is the first one that Textual draws in a pseudo-terminal of 120x40: its time ends at the line of keys,
-when the app takes them. The start text, which is written before Textual is imported, has no bar. The first connection
-is the first one that a listening socket gets from ``fabtui run``. The rows take turns, and each figure is the best of
-several rounds, because other work on the machine only adds to it; times are in milliseconds. Modules are compiled, as
-after an installation by pip. The bar of first frames is against an app of Textual that shows one word, by their CPU.
+when the app takes them. The first connection is the first one that a listening socket gets from ``fabtui run``. The
+rows take turns, and each figure is the best of several rounds, because other work on the machine only adds to it;
+times are in milliseconds. Modules are compiled, as after an installation by pip. The bar of first frames is against an
+app of Textual that shows one word, by their CPU.
 """
 
 from __future__ import annotations
@@ -123,7 +123,6 @@ def main() -> int:
                 for option, bar in (("--version", BAR_VERSION), ("--help", BAR_HELP))
             ),
             Row(TEXTUAL, lambda: of_first_frame(["-c", _TEXTUAL]), "wall"),
-            Row("start text", lambda: of_first_frame(app), "wall"),
             Row("first frame", lambda: of_first_frame(app, b"quit"), "wall", BAR_FRAME, is_frame=True),
             Row("first frame of replay", lambda: of_first_frame(replay, b"quit"), "wall", BAR_FRAME, is_frame=True),
             Row("first connection", lambda: of_first_connection(fabtui, state), "wall", BAR_CONNECTION),

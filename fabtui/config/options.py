@@ -225,6 +225,8 @@ _DISPLAY = (
 _RUN = (
     OptionSpec("confirm", "after the sweep, test what the first five findings blame", "summary", ("run",), "switch",
         field="confirm", needs=("p2p",)),
+    OptionSpec("fail-on-past", "exit code 1 for what was bad within the session, too", "summary",
+        ("run", "watch"), "switch", field="fail_on_past"),
     OptionSpec("watch", "after the sweep, retest pairs for this time", "summary", ("run",), "number", "SECONDS"),
     OptionSpec("text", "for screen readers and logs: every layer, no live line", "summary", ("run",), "switch"),
     OptionSpec("grids", "grids to print: health,p2p,world,... or all", "summary", ("run", "resume", "replay"),

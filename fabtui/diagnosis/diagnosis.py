@@ -117,7 +117,15 @@ class Diagnosis:
             return BAD
         if self.model.options.get("looks_only"):
             return self.preflight.exit_code
+        if self.past and self.model.options.get("fail_on_past") is True:
+            return BAD
         return _exit_code(self.model, (*self.all_findings, *self.preflight.findings))
+
+    @property
+    def past(self) -> list[Finding]:
+        """Findings about what was bad within the session and no longer is, in the order of time."""
+        events = [one for one in self.all_findings if "past" in one.facts]
+        return sorted(events, key=lambda one: float(one.facts["past"].since))
 
     @cached_property
     def carriers(self) -> Carriers:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import itertools
 from collections.abc import Iterable, Sequence
 
-from fabtui.diagnosis.finding import Domain, Finding, Kind, Severity, Steps, Subject
+from fabtui.diagnosis.finding import Domain, Finding, Kind, Pair, Severity, Steps, Subject
 from fabtui.model.endpoints import node_of
 from fabtui.model.session_model import Model
 
@@ -59,6 +61,12 @@ def joined(
         yield
     findings = _of_same_subject(findings)
     left: list[Finding] = []
+    # What a node sends damaged is the cause of all that fails with it.
+    for fact in [fact for fact in facts if fact.facts.get("damages")]:
+        pairs = [(one, _node_pairs(one)) for one in findings]
+        if mine := [one for one, of in pairs if of and all(fact.nodes[0] in pair for pair in of)]:
+            findings = [functools.reduce(_with_consequence, mine, fact), *(one for one in findings if one not in mine)]
+            facts = [one for one in facts if one is not fact]
     # What is about several devices first: what is about one of them alone is a part of it.
     for fact in sorted(facts, key=lambda one: (one.rule.id not in _PARTS.values(), -len(_devices_of(one)))):
         at = next((at for at, one in enumerate(findings) if _explains(model, fact, one)), None)
@@ -223,10 +231,17 @@ def _explains(model: Model, fact: Finding, one: Finding) -> bool:
 
 def _fails_with(one: Finding, node: str) -> bool:
     """Return True if tests with a node are bad because of what a finding names: the node repeats what is lost."""
-    ends = {node_of(end) for pair in one.cells for end in pair}
-    return one.severity is Severity.BAD and (
-        node in ends or any(node in (path.src, path.dst) for _, path in one.measurements)
-    )
+    return any(node in pair for pair in _node_pairs(one))
+
+
+def _node_pairs(one: Finding) -> set[Pair]:
+    """Return the pairs of nodes whose bad results a finding explains; none if it is less than bad."""
+    pairs = {(node_of(src), node_of(dst)) for src, dst in one.cells}
+    pairs |= {(path.src, path.dst) for _, path in one.measurements}
+    if not pairs and one.subject.kind is Kind.NODE_PAIR:
+        # Findings before it may explain its results as well.
+        pairs = set(itertools.pairwise(one.nodes))
+    return pairs if one.severity is Severity.BAD else set()
 
 
 def _touches(model: Model, subject: Subject, suspects: Iterable[Subject]) -> bool:

@@ -60,8 +60,9 @@ def sides_of(nodes: Sequence[str], passes: Flags, fails: Flags) -> NodeGroups | 
     good = (passes | passes.T) & ~bad
     if not members or any(np.count_nonzero(group) < _FEWEST or not good[group][:, group].any() for group in members):
         return None
-    first, second = (tuple(nodes[at] for at in np.flatnonzero(group).tolist()) for group in members)
-    return NodeGroups((first, second), False, True)
+    sends = [bool(fails[one][:, other].any()) for one, other in (members, members[::-1])]
+    groups = [tuple(nodes[at] for at in np.flatnonzero(group).tolist()) for group in members]
+    return NodeGroups(tuple(groups if sends[0] else groups[::-1]), not all(sends), True)
 
 
 def _is_cut(members: list[Flags], bad: Flags, good: Flags) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from fabtui.diagnosis.diagnosis import Diagnosis
-from fabtui.diagnosis.finding import Domain
+from fabtui.diagnosis.finding import Domain, Finding
 from fabtui.diagnosis.job.job_verdict import JobVerdict
 from fabtui.diagnosis.job.logs.iteration_times import Iteration
 from fabtui.diagnosis.job.logs.report import JobReport
@@ -19,6 +19,7 @@ from fabtui.model.facts.link_limits import LinkLimits
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.findings import as_json as finding_json
+from fabtui.presentation.findings import evidence, placed_title
 from fabtui.presentation.healthy_text import as_json as healthy_json
 from fabtui.presentation.verdict_line import sentence_of
 
@@ -102,6 +103,7 @@ def _conclusions(found: Diagnosis) -> JsonObject:
     return {
         "healthy": healthy_json(found.healthy),
         **({} if found.job is None else {"job": job_json(found.job)}),
+        "past": [*map(_past, found.past)],
         "preflight": [finding_json(one) for one in in_order(found.model, found.preflight.findings)],
     }
 
@@ -122,6 +124,21 @@ class _Measured:
         }
         judged = {"time": when(m.time), "class": model.key_of(m).kind, "verdict": model.verdict(m)}
         return {**m.to_json(), **judged, **{name: value for name, value in known.items() if value}}
+
+
+def _past(finding: Finding) -> JsonObject:
+    past = finding.facts["past"]
+    return {
+        "what": placed_title(finding),
+        "subject": finding.subject._asdict(),
+        "nodes": finding.nodes,
+        "pairs": past.pairs,
+        "from": when(past.since),
+        "to": when(past.until),
+        "start_seen": past.start_seen,
+        "passes_now": past.passes_now,
+        "evidence": evidence(finding),
+    }
 
 
 def _node(record: NodeRecord) -> JsonObject:

@@ -25,6 +25,8 @@ SURELY_SLOW = 0.2
 #: Where values spread widely by nature, as with ranks that share cores, a second cluster is one if it lies
 #: below this share of the reference: a few values that are close by chance are not a reference for the others.
 _CLEARLY_APART = 0.5
+#: Minimum standard deviation (of logarithms) of a second mode of a class, and maximum factor between both.
+_MODE_SPREAD, _MODE_FACTOR = 0.25, 20.0
 #: The reference is found again when one of this number of values has changed.
 _STALE = 64
 #: Maximum number of values that are inserted one by one; more are sorted in, which takes longer for a few.
@@ -244,9 +246,29 @@ class ClassValues:
                 gap = usual.value / usual.gap if self._less_is_better else usual.gap / usual.value
                 if slow_below > SURELY_SLOW or gap <= _CLEARLY_APART:
                     share = max(share, gap)
-            limit = usual.value / share if self._less_is_better else share * usual.value
+            value = usual.value
+            if slow_below <= SURELY_SLOW and (mode := self._mode(usual)) is not None:
+                # Values of both modes are usual.
+                value, share = mode, min(SURELY_SLOW, wide)
+            limit = value / share if self._less_is_better else share * value
         self._limits[slow_below] = limit
         return limit
+
+    def _mode(self, usual: Reference) -> float | None:
+        """Return the median of the values that are worse than the best cluster, if they are another mode of the class.
+
+        Ranks that share cores are fast or slow as they get these, and most may be slow. A faulty link slows its pairs
+        down to about one value, or to a small share of what is usual.
+        """
+        if usual.gap is None or usual.gap <= 0:
+            return None
+        known = list(self.sorted())
+        at = bisect_left(known, usual.gap)
+        worse = known[at:] if self._less_is_better else known[:at]
+        if 2 * len(worse) <= len(known) or worse[0] <= 0 or _spread(list(map(math.log, worse))) < _MODE_SPREAD:
+            return None
+        middle = _middle(worse)
+        return middle if max(middle / usual.value, usual.value / middle) <= _MODE_FACTOR else None
 
     def is_slow(self, value: float, slow_below: float) -> bool:
         """Return True if a value is slow among the values of its class; see `limit`."""

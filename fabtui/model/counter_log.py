@@ -347,7 +347,7 @@ class CounterLog:
         Nodes without known counters are left out.
         """
         # A short test may have begun in the interval before the one that it ended in.
-        since = min(self._since(measurement), measurement.time - LONG)
+        since = min(self.began_at(measurement), measurement.time - LONG)
         nodes = dict.fromkeys(map(node_of, (measurement.src, measurement.dst)))
         return {node: one for node in nodes if (one := self._traffic(node, since, measurement.time)) is not None}
 
@@ -369,12 +369,13 @@ class CounterLog:
         """
         if measurement.layer not in (Layer.P2P, Layer.WORLD, Layer.LATENCY):
             return {}
-        since = self._since(measurement)
+        since = self.began_at(measurement)
         nodes = dict.fromkeys(map(node_of, (measurement.src, measurement.dst)))
         by_node = {node: self.between(node, since, measurement.time) for node in nodes}
         return {node: moved for node, moved in by_node.items() if moved}
 
-    def _since(self, measurement: Measurement) -> float:
+    def began_at(self, measurement: Measurement) -> float:
+        """Return when the test of a measurement began (epoch seconds); its end if that is unknown, or it was short."""
         if measurement.layer is Layer.WORLD:
             at = bisect_right(self._worlds, measurement.time)
             return self._worlds[at - 1] if at else measurement.time

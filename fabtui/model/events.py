@@ -106,7 +106,8 @@ class SessionStart(Event, tag="start"):
 class NodeUpdate(Event, tag="node"):
     """New connection state of a node, with its transport (``backend``).
 
-    ``retry`` is the time of the next try to reach a node that is gone; None: there is none.
+    ``retry`` is the time of the next try to reach a node that is gone; None: there is none. ``silent`` is for how long
+    (s) a node had not been heard when it was lost; None if unknown.
     """
 
     node: str
@@ -115,6 +116,19 @@ class NodeUpdate(Event, tag="node"):
     hint: str | None = None
     backend: str | None = ""
     retry: EpochSeconds | None = None
+    silent: Number | None = None
+
+
+class Incident(Event, tag="incident"):
+    """Something that happened on a node and is over, as a session noticed it; ``time`` is when it was over.
+
+    ``what`` is ``silence`` or ``rank-host`` (`fabtui.model.interval_log.IntervalKind`); others are ignored.
+    """
+
+    node: str
+    what: str
+    since: EpochSeconds  #: When it began, as far as that was seen.
+    text: str = ""  #: What was seen.
 
 
 class InventoryUpdate(Event, tag="inventory"):

@@ -11,14 +11,6 @@ from fabtui.model.facts.node_view import Entry, dicts, field
 from fabtui.model.measurement import Measurement, Verdict
 
 
-class Absence(NamedTuple):
-    """Time in which a node was gone, and came back after."""
-
-    since: float  #: Start (epoch seconds).
-    until: float  #: End (epoch seconds); 0 while it is being joined again.
-    text: str  #: Why it was gone.
-
-
 @dataclass(slots=True)
 class NodeRecord:
     """State and probe results of a node."""
@@ -34,7 +26,6 @@ class NodeRecord:
     probe_results: dict[str, Entry] = dataclasses.field(default_factory=dict)
     #: First value of each probe, for deltas over the session.
     first_probe_results: dict[str, Entry] = dataclasses.field(default_factory=dict)
-    absence: Absence | None = None  #: The latest time in which it was gone; None if it never came back.
     since: float = 0.0  #: Start of this state, seconds since the epoch; of a node that is gone, of its absence.
     retry: float | None = None  #: Time of the next try to reach it (seconds since the epoch), or None if there is none.
 

@@ -11,6 +11,7 @@ from fabtui.model.events import EXPERIMENT_ARM, Acknowledged, CommandEnd, Comman
 from fabtui.model.layers import COLLECTIVES, Layer
 from fabtui.model.measurement import Measurement
 from fabtui.model.records import LogLine
+from fabtui.nodeset import count
 from fabtui.sanitize import one_line
 
 #: Maximum number of commands whose output is kept.
@@ -110,10 +111,9 @@ class CommandLog:
 
 def outcome(event: CommandEnd) -> str:
     """Return how a command ended, and how much it printed."""
-    # `fabtui.nodeset.count` would load ClusterShell before the first frame.
-    count = len(event.output.splitlines())
+    lines = count(len(event.output.splitlines()), "line")
     ended = event.problem or (f"exit status {event.exit}" if event.exit is not None else "ended")
-    parts = [ended, f"{count} line{'s' * (count != 1)}" + (f" of {event.lines}" if event.lines else "")]
+    parts = [ended, lines + (f" of {event.lines}" if event.lines else "")]
     if event.dropped:
         parts.append(f"{event.dropped} more bytes not kept")
     return ", ".join(parts)

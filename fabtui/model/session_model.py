@@ -15,6 +15,7 @@ from fabtui.model.events import (
     CounterDeltas,
     EndpointsAdded,
     Event,
+    Incident,
     InventoryUpdate,
     LogEntry,
     Measured,
@@ -36,12 +37,13 @@ from fabtui.model.facts.leaf_switches import LEAF_PROBES, data_rate, leaf_of, wa
 from fabtui.model.facts.nvlink_domains import DOMAIN_PROBE, domain_of
 from fabtui.model.facts.states import PROBE as STATE
 from fabtui.model.growth_log import GrowthLog
+from fabtui.model.interval_log import IntervalKind, IntervalLog, trailing_bad
 from fabtui.model.job_evidence import JobEvidenceLog
-from fabtui.model.layers import Layer, Per, health_layers
-from fabtui.model.measurement import Measurement, Verdict, worst
+from fabtui.model.layers import COLLECTIVES, Layer, Per, health_layers
+from fabtui.model.measurement import DEAD, Measurement, Verdict, worst
 from fabtui.model.pair_results import PairResults
 from fabtui.model.pair_table import PairTable, halves, in_steps, node_groups
-from fabtui.model.records import Absence, Cell, LogLine, NodeRecord, Phase
+from fabtui.model.records import Cell, LogLine, NodeRecord, Phase
 from fabtui.model.session_logs import AcknowledgementLog, CommandLog, ExperimentLog
 from fabtui.model.verdict_changes import FOLLOWED, VerdictChanges
 
@@ -126,6 +128,7 @@ class Model:
         #: Start of watching while it is on; tests and sweeps on request between its tests do not change it.
         self._watch_since = 0.0
         self.turns = VerdictChanges()  #: Changes of the verdicts of pairs.
+        self.intervals = IntervalLog()  #: Times in which something was bad, and no longer is.
         self._changed: set[tuple[int, int]] | None = None
         self.counters = CounterLog()  #: Counter deltas of nodes.
         self.growth = GrowthLog()  #: Growth of all counters of nodes, by phase.
@@ -166,12 +169,16 @@ class Model:
         record = self._record(event.node)
         if record.state.gone and event.state is NodeState.READY:
             self.log.append(LogLine(event.time, "notice", event.node, "is back"))
-        if record.state.gone and not event.state.gone:
-            record.absence = Absence(record.since, 0.0, record.text)
-        if event.state is NodeState.READY and record.absence is not None and not record.absence.until:
-            record.absence = record.absence._replace(until=event.time)
+        # It was away since it was heard last, not since that was noticed.
+        since = event.time - (event.silent or 0.0) if event.state.gone else event.time
+        if event.state.gone:
+            # Recordings of earlier versions lack how long it was silent; the end of a connection is seen at once.
+            seen = event.state is NodeState.LOST and not (event.text or "").startswith("no answer")
+            self.intervals.left(event.node, since, event.text or "", start_seen=seen or event.silent is not None)
+        elif event.state in (NodeState.CONNECTED, NodeState.READY):
+            self.intervals.heard(event.node, event.time)
         if not (record.state.gone and event.state.gone and record.since):
-            record.since = event.time
+            record.since = since
         record.state = event.state
         record.text = event.text or ""
         record.hint = event.hint
@@ -181,6 +188,11 @@ class Model:
             mine = {pair for pair in self.running if record.name in map(node_of, pair)}
             self.running -= mine
         self._changed = None
+
+    def _on_incident(self, event: Incident) -> None:
+        if event.what in (IntervalKind.SILENCE, IntervalKind.RANK_HOST):
+            self.nodes_version += 1
+            self.intervals.add(IntervalKind(event.what), event.node, event.since, event.time, event.text)
 
     def _on_inventory(self, event: InventoryUpdate) -> None:
         self.nodes_version += 1
@@ -361,17 +373,29 @@ class Model:
             since = self._watch_since
         if since > self.results.compared_since:
             self._note_sweep(measurement, since)
-        if layer not in FOLLOWED:
+        if layer not in FOLLOWED and layer not in COLLECTIVES.values():
             self.results.add_again(measurement)
             return
         before = self.results.verdict_between(*between)
         self.results.add_again(measurement)
         after = self.results.verdict_between(*between)
         assert after is not None
+        if before in DEAD and after not in DEAD:
+            self._note_recovery(*between)
+        if layer not in FOLLOWED:
+            return
         counts = measurement if before is after else self.latest(*between) or measurement
         turn = self.turns.take(self.now, counts, before, after)
         if turn is not None:
             self.log.append(LogLine(turn.time, "warning" if turn.after.bad else "notice", None, turn.text))
+
+    def _note_recovery(self, layer: Layer, src: str, dst: str) -> None:
+        """Note for how long a pair or group was bad that passes again; what was concluded about it holds no longer."""
+        attempts = self.history(layer, src, dst)
+        if bad := trailing_bad(attempts):
+            self.intervals.passed(attempts, self.counters.began_at(bad[0]))
+        if layer is Layer.P2P:
+            self.suspects.pop((src, dst), None)
 
     def _note_sweep(self, measurement: Measurement, since: float) -> None:
         """Note that a sweep or watching can be compared with the sweep before, if the pair was tested before it."""

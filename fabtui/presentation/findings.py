@@ -17,11 +17,10 @@ from fabtui.model.measurement import Verdict
 from fabtui.model.records import Recurrence
 from fabtui.nodeset import count, fold
 from fabtui.presentation.numbers import percent_text, reduced_text, share_text, size_text, spoken_texts, value_text
-from fabtui.presentation.wording import verdict_words
+from fabtui.presentation.wording import time_text, verdict_words
 from fabtui.sanitize import one_line
 
 if TYPE_CHECKING:
-    # The first frame of the screen needs titles, but no rules.
     from fabtui.diagnosis.experiment import ConfirmationFact
     from fabtui.diagnosis.knowledge.error_catalogue import ErrorFact
     from fabtui.diagnosis.mesh.mesh import ScopeFact
@@ -442,6 +441,7 @@ _SPECS: dict[str, Callable[[Any], str]] = {
     "rails": _rails_between,
     "arrow": lambda route: f"{route.source} {'-' if route.both else '>'} {route.destination}",
     "percent_range": _percent_range,
+    "clock": time_text,
     "us": lambda seconds: f"{value_text(seconds * 1e6)} us",
     "lines": "\n".join,
     "subject": _subject,

@@ -60,8 +60,12 @@ def preflight_text(
         parts.append(change_lines(changed, baseline, width, glyphs))
     facts = texts.chosen_facts(found.table, everything)
     if table := texts.table_lines(found.table, facts, width, glyphs):
-        left = len(found.table.facts) - len(facts)
-        more = f"; {left} identical ones hidden (--all)" if left else ""
+        names = {odd.fact.name for odd in found.table.odd} - {fact.name for fact in facts}
+        left = len(found.table.facts) - len(facts) - len(names)
+        hidden = [f"{left} identical ones"] * (left > 0) + [f"{count(len(names), 'difference')} of settings"] * bool(
+            names
+        )
+        more = f"; {' and '.join(hidden)} hidden (--all)" if hidden else ""
         parts.append([[("facts", "head"), (f": differences first{more}", "dim")], *table])
     if model.lab:
         parts.append([[(f"lab {one_line(model.lab)}: all its nodes are this machine, so most facts are equal", "dim")]])

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rich.color import ColorSystem
-from textual import events, on, work
+from textual import events, work
 from textual.actions import ActionParseResult
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
@@ -21,40 +21,19 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.notifications import Notify, SeverityLevel
 from textual.screen import ModalScreen, Screen
 
-from fabtui.atomic_write import write_bytes, write_text
+from fabtui.atomic_write import write_bytes
 from fabtui.config.file import value_of, write_settings
 from fabtui.config.options import OptionSpec
-from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.diagnosis.finding import Finding
-from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.errors import InputError
 from fabtui.exit_status import BAD_INPUT, INTERRUPTED, NOT_TESTED
-from fabtui.export.csv import write_csv
-from fabtui.model.exit_codes import exit_code, exit_code_if_left
 from fabtui.model.layers import Layer, key_layers
 from fabtui.model.recording import read_events
-from fabtui.model.session_model import Model
 from fabtui.paths import user_path
 from fabtui.presentation.cell_levels import Glyphs
-from fabtui.presentation.job_board import JobBoard
-from fabtui.report.contents import document
-from fabtui.report.markdown import document_text
 from fabtui.sanitize import clean, one_line
-from fabtui.screen import session_actions
-from fabtui.screen.app_actions import (
-    VIEW_KEYS,
-    explain_key,
-    login,
-    node_under_cursor,
-    view_named,
-    write_and_notify,
-    write_picture,
-)
-from fabtui.screen.context import ScreenSettings, ViewName
-from fabtui.screen.keymap import check_keys, commands, fresh_settings, key_owners
-from fabtui.screen.keys import KEY_NAMES, shortcut
-from fabtui.screen.notifier import Notifier
-from fabtui.screen.session_diagnosis import SessionDiagnosis
+from fabtui.screen.context import ScreenSettings, ViewName, part
+from fabtui.screen.keymap import check_keys, commands, explain_key, fresh_settings, key_owners
+from fabtui.screen.keys import KEY_NAMES, VIEW_KEYS, shortcut
 from fabtui.screen.terminal.internals import (
     LastingNotification,
     TerminalDriver,
@@ -66,21 +45,17 @@ from fabtui.screen.terminal.internals import (
     watch_hangup,
 )
 from fabtui.screen.themes import RAMP_OF_SYSTEM, ThemeChoice, cell_variables, ramp_of
-from fabtui.screen.views.command_line import CommandLine, CommandTable
-from fabtui.screen.views.dialogs import ConfirmScreen, ask_in_app, fit
-from fabtui.screen.views.findings import FindingsScreen
-from fabtui.screen.views.help import HelpScreen, views_of
-from fabtui.screen.views.job import JobScreen, job_beside
-from fabtui.screen.views.jump import JumpScreen, targets_of
-from fabtui.screen.views.main import MainScreen
-from fabtui.screen.views.main_layout import is_too_small
-from fabtui.screen.views.node import NodeScreen
-from fabtui.screen.views.pair import PairScreen
-from fabtui.screen.widgets.main_head import lost_nodes
-from fabtui.screen.widgets.prompt import Prompt
-from fabtui.session.feeds.base import Feed
-from fabtui.session.feeds.baseline import read_baseline
-from fabtui.session.feeds.replay import ReplayFeed
+from fabtui.screen.widgets.connecting import StartScreen
+
+if TYPE_CHECKING:
+    from fabtui.diagnosis.finding import Finding
+    from fabtui.diagnosis.preflight.checks import Preflight
+    from fabtui.model.session_model import Model
+    from fabtui.presentation.job_board import JobBoard
+    from fabtui.screen.notifier import Notifier
+    from fabtui.screen.session_diagnosis import SessionDiagnosis
+    from fabtui.screen.views.main import MainScreen
+    from fabtui.session.feeds.base import Feed
 
 #: Maximum frame rate (1/s). More would only cost bytes on the way to a distant terminal.
 RATE = 15.0
@@ -98,18 +73,32 @@ _TOAST_LINES, _TOAST_EDGES = 2, 3
 
 #: Actions before there is a session.
 _AT_THE_START = ("quit", "suspend_group")
+#: Views of the session, by name, that need nothing but the app.
+VIEWS: dict[ViewName, str] = {
+    "nodes": "nodes:NodesScreen",
+    "preflight": "nodes:NodesScreen",
+    "findings": "findings:FindingsScreen",
+    "topology": "topology:TopologyScreen",
+    "settings": "settings:SettingsScreen",
+    "history": "history:HistoryScreen",
+}
 _SYSTEMS = {"24": ColorSystem.TRUECOLOR, "256": ColorSystem.EIGHT_BIT, "16": ColorSystem.STANDARD}
 
 
 class FabricApp(App[int]):
     """Shows a feed; implements `fabtui.screen.context.AppContext`.
 
-    ``make_feed`` is called once the app draws; ``clock`` is monotonic (s).
+    The first frame is a `StartScreen`, which needs neither the model nor the diagnosis. ``make_feed`` is called once it
+    is on the terminal; ``clock`` is monotonic (s).
     """
+
+    #: The session; an empty one before it begins.
+    model: Model
 
     TITLE = "fabtui"
     BINDING_GROUP_TITLE = "Everywhere"
     ENABLE_COMMAND_PALETTE = True
+    DEFAULT_MODE = "start"
     NOTIFICATION_TIMEOUT = 4
     # Absolute: Textual resolves relative paths next to the module of a subclass.
     CSS_PATH = Path(__file__).with_name("app.tcss")
@@ -141,8 +130,8 @@ class FabricApp(App[int]):
         self._main: MainScreen | None = None
         super().__init__()
         self.glyphs = Glyphs(settings.ascii)
-        #: The session; an empty one before it begins.
-        self.model = Model()
+        self._start = StartScreen(settings.title, self.glyphs, _AT_THE_START)
+        self.add_mode("start", lambda: self._start)
         self.feed: Feed | None = None
         #: Line for standard error once the screen is gone.
         self.exit_message: str | None = None
@@ -212,14 +201,8 @@ class FabricApp(App[int]):
         assert self._main is not None
         return self._main
 
-    def get_default_screen(self) -> Screen[None]:
-        self._main = MainScreen(self)
-        return self._main
-
     def on_mount(self) -> None:
-        """Paint, and start the feed once the first frame is on the terminal."""
-        self._paint()
-        self.theme_changed_signal.subscribe(self, self._paint)
+        """Begin the session once the first frame is on the terminal."""
         # After SIGTSTP, Textual draws again only what has changed.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         for name, handler in ((signal.SIGTERM, self._interrupted), (signal.SIGHUP, self.hung_up)):
@@ -229,16 +212,32 @@ class FabricApp(App[int]):
                 # Not the main thread, as in tests.
                 break
         watch_hangup(self._driver, asyncio.get_running_loop(), self.hung_up)
-        self.call_after_refresh(self.run_worker, self._run_feed, name="feed", exit_on_error=False)
+        # From the queue of the app, where keys come after it.
+        self.call_after_refresh(self.call_later, self._begin)
+
+    async def _begin(self) -> None:
+        """Put the main screen in the place of the first one, and start the feed; keys wait for both."""
+        self.model = part("model.session_model:Model")()
+        self._main = part("screen.views.main:MainScreen")(self)
+        self.add_mode("session", lambda: self.main)
+        await self.switch_mode("session")
+        await self.remove_mode("start")
+        self._paint()
+        self.theme_changed_signal.subscribe(self, self._paint)
+        self.run_worker(self._run_feed(), name="feed", exit_on_error=False)
+        # The feed is made in the first step of its task.
+        await asyncio.sleep(0)
+        for key in self._start.typed:
+            await self.on_event(events.Key(key.key, key.character))
 
     async def _run_feed(self, *, again: bool = False) -> None:
-        fit(self)
+        part("screen.views.dialogs:fit")(self)
         feed: Feed | None = None
         try:
             feed = self._make_feed()
             self.feed, self.model = feed, feed.model
             feed.listen(self._on_event)
-            feed.ask = partial(ask_in_app, self, plain=self.glyphs.plain)
+            feed.ask = partial(part("screen.views.dialogs:ask_in_app"), self, plain=self.glyphs.plain)
             self.main.take_model()
             if not again:
                 self._use_settings()
@@ -248,7 +247,8 @@ class FabricApp(App[int]):
             if self.settings.first_view and not again:
                 self.open_view(cast("ViewName", self.settings.first_view))
             if self.settings.baseline is not None:
-                self.model.baseline = await asyncio.to_thread(read_baseline, self.settings.baseline)
+                read = part("session.feeds.baseline:read_baseline")
+                self.model.baseline = await asyncio.to_thread(read, self.settings.baseline)
                 self.main.draw()
             await feed.run()
         except Exception as error:
@@ -269,10 +269,10 @@ class FabricApp(App[int]):
                 self.leave()
 
     def _use_settings(self) -> None:
-        usable, wrong = check_keys(self.settings.keys, type(self))
-        if usable:
+        if self.settings.keys:
+            usable, wrong = check_keys(self.settings.keys, type(self))
             self.set_keymap(usable)
-        self._problems += [f'keys."{name}": {text}' for name, text in wrong]
+            self._problems += [f'keys."{name}": {text}' for name, text in wrong]
         for text in self._problems[:MAX_PROBLEMS_SHOWN]:
             self.notify(f"settings: {one_line(text, 300)}", severity="warning", timeout=PROBLEM_SECONDS)
         self._themes.register_all()
@@ -281,7 +281,7 @@ class FabricApp(App[int]):
         if self._notifier is not None:
             self._notifier.stop()
         show = partial(notify_terminal, self, kind)
-        self._notifier = None if kind == "off" else Notifier(self, show)
+        self._notifier = None if kind == "off" else part("screen.notifier:Notifier")(self, show)
 
     def change_setting(self, spec: OptionSpec, text: str) -> None:
         value = value_of(spec, text)
@@ -308,7 +308,8 @@ class FabricApp(App[int]):
             return
         fresh = partial(fresh_settings, type(self))
         done = f"{', '.join(changes)} written to {one_line(str(path), 300)}"
-        if await write_and_notify(self, "settings", partial(write_settings, path, changes, fresh), done):
+        write = partial(write_settings, path, changes, fresh)
+        if await part("screen.app_actions:write_and_notify")(self, "settings", write, done):
             self._saved_settings |= changes
             self.request_draw()
 
@@ -318,20 +319,21 @@ class FabricApp(App[int]):
         if self._error_badge is not None:
             # What it had to test was not tested.
             return NOT_TESTED
+        if self.feed is None:
+            return INTERRUPTED
         code: int | None = self.model.exit_code
-        if code is None and self.feed is not None:
+        if code is None:
             # Left before its end: the results so far count. A recording cannot be interrupted.
-            outcome = exit_code_if_left if self.feed.can_test else exit_code
-            code = outcome(self.model)
-        return INTERRUPTED if code is None else code
+            outcome = "exit_code_if_left" if self.feed.can_test else "exit_code"
+            code = part(f"model.exit_codes:{outcome}")(self.model)
+        return code
 
     async def action_quit(self) -> None:
-        if not self.sweeping or isinstance(self.screen, ConfirmScreen):
+        confirm = part("screen.views.dialogs:ConfirmScreen") if self.sweeping else None
+        if confirm is None or isinstance(self.screen, confirm):
             self.leave()
             return
-        question = ConfirmScreen(
-            "A sweep is running. Quit?", self._lost_by_quitting, "quit", "stay", plain=self.glyphs.plain
-        )
+        question = confirm("A sweep is running. Quit?", self._lost_by_quitting, "quit", "stay", plain=self.glyphs.plain)
         self.push_screen(question, lambda yes: self.leave() if yes else None)
 
     def _lost_by_quitting(self) -> str:
@@ -445,26 +447,20 @@ class FabricApp(App[int]):
             self.screen.draw()
 
     def _tick(self) -> None:
-        if self.running or (self.feed is not None and self.feed.can_test and lost_nodes(self.model)):
+        if self.running or (self.feed is not None and self.feed.can_test and self.main.lacks_nodes):
             self.main.tick()
 
     def on_resize(self) -> None:
         """Cover all views where there is no room for them."""
-        if is_too_small(*self.size) or len(self.screen_stack) > 1:
-            self.call_next(fit, self)
-
-    @property
-    def _prompts(self) -> list[Prompt]:
-        return [one for one in self.screen.children if isinstance(one, Prompt)]
+        if self._main is not None:
+            self.call_next(part("screen.views.dialogs:fit"), self)
 
     async def on_key(self, event: events.Key) -> None:
         """Hand over what is typed while the command line or a prompt opens: it still goes to the view below."""
-        if isinstance(self.screen, CommandLine):
+        takers = [one for one in (self.screen, *self.screen.children) if hasattr(one, "take")]
+        if any([await one.take(event) for one in takers]):
             event.prevent_default()
-            await self.screen.take(event)
-        elif any([await prompt.take(event) for prompt in self._prompts]):
-            event.prevent_default()
-        else:
+        elif self._main is not None:
             explain_key(self, event, key_owners(type(self)))
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
@@ -479,8 +475,7 @@ class FabricApp(App[int]):
     @property
     def sweeping(self) -> bool:
         """True while tests are running that would be lost."""
-        phase = self.model.phase
-        return self.running and phase.total > 0 and phase.name not in IDLE_PHASES
+        return self.running and self.model.phase.total > 0 and self.model.phase.name not in IDLE_PHASES
 
     def elapsed(self) -> float:
         if self.feed is None:
@@ -578,9 +573,8 @@ class FabricApp(App[int]):
             self.return_to(self.screen_stack[kinds.index(type(screen)) - 1])
         self.push_screen(screen)
 
-    @on(MainScreen.PairChosen)
-    def open_pair(self, message: MainScreen.PairChosen) -> None:
-        self.open_once(PairScreen(message.source, message.target))
+    def on_main_screen_pair_chosen(self, message: MainScreen.PairChosen) -> None:
+        self.open_once(part("screen.views.pair:PairScreen")(message.source, message.target))
 
     def selected_pair(self) -> tuple[int, int] | None:
         entries = self.main.cursor_entries()
@@ -588,18 +582,27 @@ class FabricApp(App[int]):
         return None if source is None or target is None else (source, target)
 
     def open_node(self, node: str) -> None:
-        self.open_once(NodeScreen(node))
+        self.open_once(part("screen.views.node:NodeScreen")(node))
 
     def open_view(self, name: ViewName) -> None:
+        """Open a view of the session; notify the user if there is nothing to show."""
         if self.feed is None:
             return
-        screen = view_named(self, self.feed, name)
-        if screen is not None:
-            self.open_once(screen)
+        if name in VIEWS:
+            self.open_once(part(f"screen.views.{VIEWS[name]}")())
+        elif name == "job" and self.job() is not None:
+            self.open_once(part("screen.views.job:RanksScreen")())
+        elif name != "jobs" and (monitor := self.feed.job_monitor()) is not None:
+            self.open_once(part("screen.views.job:JobScreen")(monitor))
+        elif self.feed.can_test:
+            self.open_once(part("screen.views.job:JobsScreen")())
+        else:
+            # The jobs of this machine have nothing to do with those of a recording.
+            self.notify("this recording has no job" if name == "job" else "this recording has no logs of a job")
 
     def run_step_of(self, finding: Finding) -> None:
         self.open_view("findings")
-        if isinstance(self.screen, FindingsScreen):
+        if hasattr(self.screen, "run_first_step"):
             self.screen.call_after_refresh(self.screen.run_first_step, finding)
 
     def open_job(self, job: str) -> None:
@@ -607,7 +610,7 @@ class FabricApp(App[int]):
             return
         own = self.feed.job_monitor()
         known = own is not None and own.query.job == job
-        self.push_screen(JobScreen(own if own is not None and known else job_beside(job)))
+        self.push_screen(part("screen.views.job:JobScreen")(own if known else part("screen.views.job:job_beside")(job)))
 
     async def replay(self, file: str) -> Callable[[], object]:
         def checked() -> Path:
@@ -623,7 +626,7 @@ class FabricApp(App[int]):
             await self.close_feed()
             self._feed_closed, self._error_badge = False, None
             self.settings = self.settings._replace(title=path.name, baseline=None)
-            self._make_feed = lambda: ReplayFeed(path, 1.0)
+            self._make_feed = lambda: part("session.feeds.replay:ReplayFeed")(path, 1.0)
             self.return_to(self.main)
             await self._run_feed(again=True)
 
@@ -633,7 +636,7 @@ class FabricApp(App[int]):
 
         if self.feed is None or not self.feed.can_test:
             return start
-        question = ConfirmScreen(
+        question = part("screen.views.dialogs:ConfirmScreen")(
             f"Close this session and play {one_line(path.name, 40)}?",
             "Processes on the nodes will be ended.",
             "close and play",
@@ -644,7 +647,8 @@ class FabricApp(App[int]):
 
     def action_command_line(self, text: str = "") -> None:
         if not isinstance(self.screen, ModalScreen):
-            self.push_screen(CommandLine(CommandTable(self, self.screen), self._commands_given, text))
+            table = part("screen.views.command_line:CommandTable")(self, self.screen)
+            self.push_screen(part("screen.views.command_line:CommandLine")(table, self._commands_given, text))
 
     def action_view(self, name: ViewName) -> None:
         self.open_view(name)
@@ -664,14 +668,14 @@ class FabricApp(App[int]):
             self.main.action_log()
 
     def action_node(self, end: int) -> None:
-        own = node_under_cursor(self.screen)
+        own = getattr(self.screen, "node", None)
         if own is not None and self.screen is not self._main:
             self.open_node(own)
         else:
             self.main.action_node(end)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        here = action == "view" and parameters == ("findings",) and isinstance(self.screen, FindingsScreen)
+        here = action == "view" and parameters == ("findings",) and hasattr(self.screen, "run_first_step")
         return False if here else super().check_action(action, parameters)
 
     def outline(self, label: str, pairs: Collection[tuple[str, str]]) -> None:
@@ -690,30 +694,18 @@ class FabricApp(App[int]):
 
     @work(name="csv", exit_on_error=False)
     async def action_csv(self) -> None:
-        path = self.settings.csv or Path(time.strftime("fabtui-%Y%m%dT%H%M%SZ.csv", time.gmtime()))
-        try:
-            rows = await asyncio.to_thread(write_csv, self.model, path)
-        except (InputError, OSError) as error:
-            self.notify(f"the CSV could not be written: {one_line(str(error), 300)}", severity="warning")
-        else:
-            self.notify(f"{rows} rows written to {one_line(str(path), 300)}")
+        await part("screen.app_actions:write_rows")(self)
 
     def action_report(self) -> None:
         self.write_report(Path(time.strftime("fabtui-%Y%m%dT%H%M%SZ.html", time.gmtime())).absolute())
 
     @work(name="report", exclusive=True, exit_on_error=False)
     async def write_report(self, path: Path) -> None:
-        self.notify("writing the report ...")
-        done = f"report written to {one_line(str(path), 300)}"
-
-        def write() -> None:
-            write_text(path, document_text(document(diagnose(self.model), ()), path))
-
-        await write_and_notify(self, "report", write, done)
+        await part("screen.app_actions:write_report")(self, path)
 
     @work(name="picture", exit_on_error=False)
     async def action_picture(self) -> None:
-        await write_picture(self.main)
+        await part("screen.app_actions:write_picture")(self.main)
 
     def action_screenshot_svg(self) -> None:
         try:
@@ -726,27 +718,28 @@ class FabricApp(App[int]):
             self.notify(f"screenshot written to {path}")
 
     def action_seek(self, step: int) -> None:
-        session_actions.seek_by(self, step)
+        part("screen.session_actions:seek_by")(self, step)
 
     def action_seek_turn(self, step: int) -> None:
-        session_actions.seek_turn(self, step)
+        part("screen.session_actions:seek_turn")(self, step)
 
     def action_speed(self, step: int) -> None:
-        session_actions.change_speed(self, step)
+        part("screen.session_actions:change_speed")(self, step)
 
     def action_help(self) -> None:
-        if not isinstance(self.screen, HelpScreen):
-            about = views_of(self.screen)
-            self.open_once(HelpScreen(key_owners(type(self)), about))
+        view = part("screen.views.help:HelpScreen")
+        if not isinstance(self.screen, view):
+            about = part("screen.views.help:views_of")(self.screen)
+            self.open_once(view(key_owners(type(self)), about))
         else:
             self.notify("this is the help: / searches it, Esc leaves it")
 
     def action_login(self) -> None:
-        self.run_worker(login(self), name="login", group="login", exclusive=True)
+        self.run_worker(part("screen.app_actions:login")(self), name="login", group="login", exclusive=True)
 
     def action_jump(self) -> None:
-        if targets := targets_of(self.screen):
-            self.push_screen(JumpScreen(targets))
+        if targets := part("screen.views.jump:targets_of")(self.screen):
+            self.push_screen(part("screen.views.jump:JumpScreen")(targets))
         else:
             self.notify("there is nothing to jump to here")
 
@@ -755,7 +748,8 @@ class FabricApp(App[int]):
         return KEY_NAMES.get(binding.key) or super().get_key_display(binding)
 
     def action_command_palette(self) -> None:
-        if isinstance(self.screen, CommandLine):
+        if hasattr(self.screen, "take"):
+            # The command line.
             self.pop_screen()
         if not isinstance(self.screen, ModalScreen):
             self.push_screen(CommandPalette(id="--command-palette"))

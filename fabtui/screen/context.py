@@ -6,6 +6,7 @@ Views and widgets depend on this protocol, not on the app, so that they can be u
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Mapping
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
@@ -132,3 +133,9 @@ class AppContext(Protocol):
 
 def context_of(node: DOMNode) -> AppContext:
     return cast("AppContext", node.app)
+
+
+def part(name: str) -> Any:
+    """Return what ``module:name`` names in the package; its module, such as one of a view, is imported on first use."""
+    module, _, kind = name.partition(":")
+    return getattr(import_module(f"fabtui.{module}"), kind)

@@ -6,7 +6,9 @@ import difflib
 from collections.abc import Iterable, Mapping
 from functools import cache, partial
 from itertools import pairwise
+from typing import Any
 
+from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.dom import DOMNode
@@ -14,56 +16,23 @@ from textual.keys import Keys, _character_to_key
 from textual.screen import ModalScreen, Screen
 
 from fabtui.config.file import template
-from fabtui.screen.grid.widget import GridView
-from fabtui.screen.keys import KeyRow, bindings_of, current_keys, group_title
-from fabtui.screen.views.command_line import CommandLine
-from fabtui.screen.views.detail_base import DetailScreen, RunScreen, SteppedScreen, TitledScreen
-from fabtui.screen.views.dialogs import ConfirmScreen, LoginQuestionScreen
-from fabtui.screen.views.findings import FindingsScreen
-from fabtui.screen.views.help import HelpScreen
-from fabtui.screen.views.history import HistoryScreen, HistoryTable
-from fabtui.screen.views.job import JobLogScreen, JobScreen, JobsScreen, JobsTable, JobTable, RanksScreen
-from fabtui.screen.views.jump import JumpScreen
-from fabtui.screen.views.main import MainScreen
-from fabtui.screen.views.node import NodeScreen
-from fabtui.screen.views.nodes import NodesScreen, NodesTable
-from fabtui.screen.views.pair import PairScreen
-from fabtui.screen.views.settings import SettingsScreen, SettingsTable
-from fabtui.screen.views.topology import TopologyScreen, TopologyTree
-from fabtui.screen.widgets.event_log import EventLog
-from fabtui.screen.widgets.prompt import Prompt
-from fabtui.screen.widgets.worst_pairs import WorstPairs
+from fabtui.sanitize import one_line
+from fabtui.screen.context import part
+from fabtui.screen.keys import KEY_NAMES, KeyRow, bindings_of, current_keys, group_title, keys_of
+from fabtui.screen.terminal.internals import has_effect
 
 #: Classes with bindings, except the app, in the order of the help.
-_OWNERS: tuple[type[DOMNode], ...] = (
-    *(MainScreen, GridView, WorstPairs, EventLog, PairScreen, NodeScreen),
-    *(
-        SteppedScreen,
-        FindingsScreen,
-        NodesScreen,
-        NodesTable,
-        HistoryScreen,
-        HistoryTable,
-        TopologyScreen,
-        TopologyTree,
-        HelpScreen,
-        TitledScreen,
-        SettingsScreen,
-        SettingsTable,
-        DetailScreen,
-        ConfirmScreen,
-        LoginQuestionScreen,
-        RanksScreen,
-        JobScreen,
-        JobsScreen,
-        JobsTable,
-        JobTable,
-        JobLogScreen,
-        RunScreen,
-        JumpScreen,
-        CommandLine,
-        Prompt,
-    ),
+_OWNERS = (
+    *("views.main:MainScreen", "grid.widget:GridView", "widgets.worst_pairs:WorstPairs"),
+    *("widgets.event_log:EventLog", "views.pair:PairScreen", "views.node:NodeScreen"),
+    *("views.detail_base:SteppedScreen", "views.findings:FindingsScreen", "views.nodes:NodesScreen"),
+    *("views.nodes:NodesTable", "views.history:HistoryScreen", "views.history:HistoryTable"),
+    *("views.topology:TopologyScreen", "views.topology:TopologyTree", "views.help:HelpScreen"),
+    *("views.detail_base:TitledScreen", "views.settings:SettingsScreen", "views.settings:SettingsTable"),
+    *("views.detail_base:DetailScreen", "views.dialogs:ConfirmScreen", "views.dialogs:LoginQuestionScreen"),
+    *("views.job:RanksScreen", "views.job:JobScreen", "views.job:JobsScreen", "views.job:JobsTable"),
+    *("views.job:JobTable", "views.job:JobLogScreen", "views.detail_base:RunScreen", "views.jump:JumpScreen"),
+    *("views.command_line:CommandLine", "widgets.prompt:Prompt"),
 )
 _MODIFIERS = ("ctrl", "shift", "alt", "meta", "super", "hyper")
 #: Keys that terminals send as another key.
@@ -76,7 +45,7 @@ AppClass = type[App[int]]
 
 def key_owners(app: AppClass) -> list[type[DOMNode]]:
     """Return all classes that declare bindings, in the order of the help."""
-    return [app, *_OWNERS]
+    return [app, *(part(f"screen.{name}") for name in _OWNERS)]
 
 
 def key_rows(app: AppClass) -> list[KeyRow]:
@@ -161,8 +130,9 @@ def _clashes(keys: Mapping[str, str], known: Mapping[str, Binding], app: AppClas
 
 def _contexts(app: AppClass) -> Iterable[list[Binding]]:
     """Yield the bindings that are active together: first of a widget, then of its screen, then of the app."""
-    for owner in _OWNERS:
-        classes = [*owner.__mro__, *([] if issubclass(owner, Screen) else [MainScreen])]
+    owners = key_owners(app)[1:]
+    for owner in owners:
+        classes = [*owner.__mro__, *([] if issubclass(owner, Screen) else owners[:1])]
         # A modal screen passes no key on.
         classes += [] if issubclass(owner, ModalScreen) else [app]
         yield [binding for one in classes for binding in bindings_of(one) if binding.id]
@@ -192,3 +162,26 @@ def commands(app: App[int], screen: Screen[object]) -> Iterable[SystemCommand]:
                 discover=not any(part in (binding.id or "") for part in _MOVES),
             )
     yield SystemCommand("Change the theme", "", app.action_change_theme)
+
+
+#: Maximum number of views that the answer to a key without effect lists.
+_MOST_PLACES = 2
+
+
+def explain_key(app: App[Any], event: events.Key, owners: list[type[DOMNode]]) -> None:
+    """Notify the user that a key has no effect here, and of its effect in other views."""
+    if isinstance(app.screen, ModalScreen) or has_effect(app, event.key):
+        return
+    places = [
+        f"{group_title(owner).lower()}: {binding.tooltip}"
+        for owner in owners
+        if not issubclass(owner, ModalScreen)
+        for binding in bindings_of(owner)
+        if event.key in keys_of(app, binding)
+    ]
+    name = KEY_NAMES.get(event.key) or (event.character if event.is_printable else event.key) or event.key
+    name = one_line(name, 20)
+    if places:
+        app.notify(f"{name} has no effect here. {'; '.join(places[:_MOST_PLACES])}")
+    elif event.is_printable:
+        app.notify(f"{name} has no effect: ? shows all keys")

@@ -9,11 +9,11 @@ from textual.app import App
 from textual.binding import Binding
 from textual.dom import DOMNode
 
+from fabtui.model.layers import Layer, key_layers
+
 #: Names of keys on the screen, where Textual would draw an arrow.
 KEY_NAMES = {name: name for name in ("enter", "up", "down", "left", "right", "backspace")}
 KEY_NAMES |= {"escape": "esc", "pageup": "page up", "pagedown": "page down"}
-
-
 #: Key of the main screen that runs the next step of the open finding.
 RUN_KEY = "i"
 
@@ -68,3 +68,24 @@ def keys_of(app: App[Any], binding: Binding) -> list[str]:
 
 def current_keys(app: App[Any], binding: Binding) -> list[str]:
     return [app.get_key_display(binding.with_key(key)) for key in keys_of(app, binding)]
+
+
+def layer_binding(layer: Layer) -> Binding:
+    return shortcut(layer.spec.key or "", f"app.layer('{layer}')", f"main.layer-{layer}", f"show layer {layer}")
+
+
+#: Keys of the views, in all views that have no other use for them.
+VIEW_KEYS = (
+    shortcut("g", "app.command_line('go ')", "main.jump", "go to an endpoint, a node or a pair by name", "go to"),
+    shortcut("t", "app.view('nodes')", "main.nodes", "show all nodes with their problems in a table", "nodes"),
+    shortcut("c", "app.view('nodes')", "main.connecting", "same as the key of the nodes table"),
+    shortcut("P", "app.view('preflight')", "main.preflight", "show node problems and differences"),
+    shortcut("n", "app.node(0)", "main.node", "show the node of the row", "node"),
+    shortcut("N", "app.node(1)", "main.column-node", "show the node of the column"),
+    shortcut("T", "app.view('topology')", "main.topology", "show domains, leaf switches, rails and nodes as a tree"),
+    shortcut("H", "app.view('history')", "main.history", "show what earlier sessions saw of each component"),
+    shortcut("J", "app.view('job')", "main.job", "show the job whose nodes these are"),
+    shortcut("v", "app.list", "main.list", "switch between the list of worst pairs and the grid", "list"),
+    shortcut("L", "app.log", "main.log", "enlarge or shrink the event log", "log"),
+    *map(layer_binding, key_layers()),
+)

@@ -6,13 +6,11 @@ import asyncio
 import contextlib
 import gc
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fabtui.errors import InputError
-from fabtui.sanitize import one_line
 from fabtui.screen.context import ScreenSettings
 
 if TYPE_CHECKING:
@@ -85,32 +83,6 @@ def prepare(settings: ScreenSettings) -> None:
         os.environ["NO_COLOR"] = "1"
 
 
-@contextlib.contextmanager
-def _starting(title: str) -> Iterator[None]:
-    """Show at once that the app starts: its imports take most of a second. Textual takes over the screen."""
-    if os.environ.get("TEXTUAL_DRIVER", "").endswith(SERVED):
-        yield
-        return
-    terminal: Any = sys.__stderr__
-
-    def show(text: str) -> None:
-        terminal.write(text)
-        terminal.flush()
-
-    def end(*_: object) -> None:
-        sys.exit(128 + signal.SIGTERM)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        show(f"\x1b[?1049h\x1b[H\x1b[2J \x1b[1mfabtui\x1b[0m\r\n\r\n starting {one_line(title, 60)}")
-        yield
-    except BaseException:
-        show("\x1b[?1049l")
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def run_app(make_feed: Callable[[], Feed], settings: ScreenSettings) -> int:
     """Run the app on a feed that is made once it draws; return the exit code.
 
@@ -129,10 +101,9 @@ def run_app(make_feed: Callable[[], Feed], settings: ScreenSettings) -> int:
                 gc.freeze()
                 gc.enable()
 
-        with _starting(settings.title):
-            from fabtui.screen.app import FabricApp
+        from fabtui.screen.app import FabricApp
 
-            app = FabricApp(begin, settings)
+        app = FabricApp(begin, settings)
         code = asyncio.run(_run(app))
     if app.exit_message:
         print(app.exit_message, file=sys.stderr)

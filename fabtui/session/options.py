@@ -90,6 +90,7 @@ class SessionOptions:
     #: Share of its link limit below which what is usual in a class is reported; None: by transport.
     limit_share: float | None = None
     confirm: bool = False  #: Whether experiments about the first findings follow the first sweep.
+    fail_on_past: bool = False  #: Whether what was bad and no longer is counts for the exit code.
     keep_warm: bool = False  #: Whether the ranks keep their GPUs after a sweep, for quick retests.
     preflight_only: bool = False  #: Whether nodes are only probed, and nothing is tested.
     read_only: bool = False  #: Whether only passive probes run, and no command that may change something.

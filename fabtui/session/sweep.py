@@ -13,12 +13,12 @@ import msgspec
 
 from fabtui.diagnosis.pairs.traffic_path import in_steps
 from fabtui.lab.faults import Fault
-from fabtui.model.endpoints import Endpoint
+from fabtui.model.endpoints import Endpoint, node_of
 from fabtui.model.events import EndpointsAdded, Experiment, Pair, PhaseStart, PlanUpdate, RanksReady
 from fabtui.model.facts.node_view import Entry
 from fabtui.model.facts.nvlink_domains import DOMAIN_PROBE
-from fabtui.model.layers import MESH
-from fabtui.model.measurement import Verdict
+from fabtui.model.layers import MESH, Layer
+from fabtui.model.measurement import DEAD, Verdict
 from fabtui.session.endpoint_admission import Admission, absent, admit, engine_for
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.communicator_cache import needed
@@ -365,10 +365,26 @@ class Sweep:
             group.create_task(self.probes.routes(self.alive(addresses)))
             group.create_task(self.probes.firewalls(self.alive(addresses)))
 
-    async def mesh_again(self) -> None:
-        """Test the pairs of addresses again that have a bad result, or none because of a node."""
+    def dead_nodes(self) -> set[tuple[str, str]]:
+        """Return the ordered pairs of nodes of which a pair of endpoints fails."""
+        dead = (m for m in self._pump.model.bad_measurements(Layer.P2P) if m.verdict in DEAD)
+        return {nodes for m in dead if (nodes := (node_of(m.src), node_of(m.dst)))[0] != nodes[1]}
+
+    async def groups_again(self) -> None:
+        """Test collectives again that were bad, between the tests of watching."""
+        await self.ready_again()
+        await self.runner.groups_again()
+
+    async def mesh_again(self, whole: Iterable[tuple[str, str]] = ()) -> None:
+        """Test the pairs of addresses again that have a bad result, or none because of a node.
+
+        Of ``whole`` pairs of nodes all addresses are tested.
+        """
         addresses = addresses_of({node: self._pump.model.nodes[node].inventory for node in self.alive(self.clients)})
         bad = await self._bad_addresses()
+        for src, dst in whole:
+            each = itertools.product(addresses.get(src, ()), addresses.get(dst, ()))
+            bad.setdefault((src, dst), set()).update((here.address, there.address) for here, there in each)
         targets = [
             Target(src, here, dst, there)
             for src, dst in bad

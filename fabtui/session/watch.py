@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any
 
 from fabtui.model.events import PhaseStart, Watching
@@ -38,8 +39,11 @@ DEAD_SHARE = 0.3
 #: Seconds between two looks at links and GPUs while it watches, and what is looked at.
 PROBE_INTERVAL = 60.0
 WATCH_PROBES = tuple(spec.name for spec in registry.PROBES.values() if spec.watch)
-#: Seconds between two tests of the addresses that do not reach each other.
-MESH_INTERVAL = 30.0
+#: Seconds between two tests of the addresses that do not reach each other, and between two looks for pairs of nodes
+#: that began or ceased to fail, whose addresses are tested at once.
+MESH_INTERVAL, MESH_LOOK = 30.0, 5.0
+#: Seconds between two tests of the collectives that were bad and whose pairs pass; it doubles while they stay bad.
+GROUPS_INTERVAL = 10.0
 #: Seconds between two looks for something to test while there is nothing.
 IDLE = 1.0
 _DEAD = (Verdict.FAILED, Verdict.TIMEOUT)
@@ -261,7 +265,10 @@ class Watch:
         self._sweep.warm = True
         loop = asyncio.get_running_loop()
         credit, most = 1.0, max(1.0, 2 * rate * STEP)
-        beside = [asyncio.create_task(work()) for work in (self._probe_periodically, self._mesh_periodically)]
+        beside = [
+            asyncio.create_task(work())
+            for work in (self._probe_periodically, self._mesh_periodically, self._groups_periodically)
+        ]
         last = loop.time()
         try:
             with self._sweep.runner.counters.sampling():
@@ -308,12 +315,31 @@ class Watch:
                 self._pump.log("warning", f"probes: {one_line(str(errors.exceptions[0]), 300)}")
 
     async def _mesh_periodically(self) -> None:
-        """Test the addresses again that did not reach each other, periodically, between the tests of pairs."""
+        """Test the addresses again that did not reach each other, and those whose pairs changed."""
+        loop = asyncio.get_running_loop()
+        known, last = self._sweep.dead_nodes(), loop.time()
         while True:
-            await asyncio.sleep(MESH_INTERVAL)
+            await asyncio.sleep(min(MESH_LOOK, MESH_INTERVAL))
+            dead = self._sweep.dead_nodes()
+            changed = dead ^ known
+            if not changed and loop.time() - last < MESH_INTERVAL:
+                continue
             await self._go.wait()
             async with self._testing:
-                await self._run_tests(self._sweep.mesh_again)
+                await self._run_tests(partial(self._sweep.mesh_again, changed))
+            known, last = dead, loop.time()
+
+    async def _groups_periodically(self) -> None:
+        """Test the collectives again that were bad and whose pairs pass: findings may hold no longer."""
+        recovered, pause = self._sweep.runner.recovered_groups, GROUPS_INTERVAL
+        while True:
+            await asyncio.sleep(pause)
+            await self._go.wait()
+            if recovered():
+                async with self._testing:
+                    await self._run_tests(self._sweep.groups_again)
+                    await self._pump.flush()
+            pause = min(LONGEST, 2 * pause) if recovered() else GROUPS_INTERVAL
 
     async def _wait(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -16,6 +16,8 @@ from fabtui_node.protocol import MAX_BANNER, MAX_FRAME, VERSION, Decoder, Protoc
 
 #: Number of heartbeats that this process misses while it is suspended: it was stopped, or the machine slept.
 _STANDSTILL = 3
+#: Minimum silence (s) of a node side that is reported when it is heard again.
+LEAST_SILENCE = 5.0
 #: Maximum number of unanswered heartbeats whose sending time is kept.
 _BEATS_KEPT = 64
 #: Maximum size (bytes) of the answer to a heartbeat.
@@ -64,6 +66,7 @@ class FramedLink(Link):
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._heard = self._ticked = self._loop.time()
         self._overslept = 0.0
+        self._stood = 0.0
         self._beats: dict[int, float] = {}
         self._beats_sent = 0
         self._beat_waits = False
@@ -206,6 +209,8 @@ class FramedLink(Link):
         for frame, _ in self._decoder.split(data):
             if len(frame) <= _BEAT_SIZE and (message := decode(frame, parse)).get("t") == "hb":
                 number = message.get("n")
+                if isinstance(stood := message.get("stood"), (int, float)):
+                    self._stood = float(stood)
                 sent = self._beats.pop(number, None) if type(number) is int else None
                 if sent is not None:
                     self.round_trip = self._loop.time() - sent
@@ -223,9 +228,13 @@ class FramedLink(Link):
                 data = await self._pipe.read()
                 if not data:
                     break
+                silence = self.silence - self._stalled
                 self._heard = self._loop.time()
                 self._count(data)
                 self._take(data)
+                if silence >= LEAST_SILENCE:
+                    self.on_silence(silence, self._stood)
+                    self._stood = 0.0
         except ProtocolError as error:
             self._lose("protocol", str(error))
         except Exception as error:
@@ -293,8 +302,13 @@ class FramedLink(Link):
     def _stood_still(self) -> str:
         """Return that this process was stopped or busy for long, which no node is to blame for; "" if it was not."""
         # The reader may wake up before the loop that watches.
-        stood = max(self._overslept, self._loop.time() - self._ticked - self._limits.heartbeat)
+        stood = max(self._overslept, self._stalled)
         return f"fabtui itself was stalled for {stood:.0f} s" if stood > _STANDSTILL * self._limits.heartbeat else ""
+
+    @property
+    def _stalled(self) -> float:
+        """Time (s) for which this process has been stopped or busy until now."""
+        return max(0.0, self._loop.time() - self._ticked - self._limits.heartbeat)
 
     def _lose(self, kind: LostKind, text: str) -> None:
         if self._lost is None:

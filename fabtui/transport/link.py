@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Literal
 
 from fabtui.sanitize import clean, one_line
@@ -79,6 +80,10 @@ class Link(ABC):
     #: Time (s) from the login to the running node side; None if unknown, or if the user had to answer a question.
     login_seconds: float | None = None
     round_trip: float | None  #: Seconds from the last answered heartbeat to its answer, or None before the first.
+
+    #: Called when the node side is heard after a long silence: with its length, and for how long of it the node side
+    #: itself did not run (s).
+    on_silence: Callable[[float, float], None] = staticmethod(lambda seconds, stood: None)
 
     @property
     def silence(self) -> float:

@@ -32,6 +32,8 @@ Policy = Literal["strict", "accept-new", "off"]
 #: Lists of algorithms, passed to asyncssh only where the configuration changes them.
 ALGORITHMS = ("kexalgorithms", "ciphers", "macs", "hostkeyalgorithms")
 _HOST = re.compile(r"[A-Za-z0-9_.:%\[\]-]+\Z")
+#: Name that ssh takes as it is: no capitals, and no address but the usual form of one (10.4 is 10.0.0.4).
+_NAME = re.compile(r"([a-z0-9_-]+\.)*[a-z_-][a-z0-9_-]*|((0|[1-9][0-9]{0,2})\.){3}(0|[1-9][0-9]{0,2})")
 #: Line of a configuration in which a host counts by its patterns alone: those of ``Host``, or no host at all.
 _LINE = re.compile(
     r"\s*(?:#.*|host[\s=]+([^\"'\\]*)|match\s+(?:final\s+)?all\s*|(?!host[\s=]|match|canonicalizeh)[a-z0-9]+[\s=][^%]*)?",
@@ -48,6 +50,8 @@ _STRICT: dict[str, Strict] = {
     "off": "no",
 }
 _DEADLINE = 10.0
+#: Maximum time (s) that hosts wait for the answer about the first one, whose ``Match exec`` may hang.
+_PATIENCE = 3.0
 #: Maximum number of concurrent processes.
 _PARALLEL = 8
 #: Timeout (s) of ``klist``.
@@ -308,16 +312,15 @@ class Resolver:
         options = [*self._options, *(["-l", user] if user else []), *(["-p", str(port)] if port else [])]
         if self._baseline is None or self._patterns is None:
             self._baseline = asyncio.create_task(self._ask_baseline())
-            # The first answer tells which files there are; what it is asked with changes the level of logs.
+            # The first answer names the files; what it is asked with changes the level of logs.
             first = asyncio.create_task(self._run([*options, "-v"], host))
             self._patterns = asyncio.create_task(patterns_after(first))
             status, output, errors = await first
-            output, errors = (
-                re.sub(r"^(debug\d: |loglevel ).*\n", "", one, flags=re.MULTILINE) for one in (output, errors)
-            )
+            output, errors = (re.sub(r"(?m)^(debug\d: |loglevel ).*\n", "", text) for text in (output, errors))
         else:
-            asked, known = host, await asyncio.shield(self._patterns)
-            if known is not None and host not in known[0] and re.fullmatch("[a-z0-9.-]+", host):
+            done, _ = await asyncio.wait({self._patterns}, timeout=_PATIENCE)
+            asked, known = host, self._patterns.result() if done else None
+            if known is not None and host not in known[0] and _NAME.fullmatch(host):
                 matched = tuple(fnmatchcase(host, pattern) for pattern in known[1])
                 asked = self._asked.setdefault((matched, user, port), host)
             if asked != host:
@@ -362,11 +365,14 @@ async def patterns_after(first: asyncio.Task[tuple[int | None, str, str]]) -> tu
     another way: by criteria, tokens or canonical names, or in a line that is written unusually.
     """
     with contextlib.suppress(NodeUnreachable, OSError):
-        _, _, debug = await first
+        _, _, debug = await asyncio.shield(first)
         paths = re.findall(r"^debug1: Reading configuration data (.+?)\r?$", debug, re.MULTILINE)
+        # A pipe would be read for ever.
+        if not paths or not all(map(os.path.isfile, paths)):
+            return None
         text = await asyncio.to_thread(lambda: "\n".join(Path(path).read_text("utf-8", "replace") for path in paths))
         lines = [_LINE.fullmatch(line) for line in text.split("\n")]
-        if paths and None not in lines:
+        if None not in lines:
             hosts = " ".join(line[1] or "" for line in lines if line)
             # Nothing but * and ? is special.
             return text, hosts.replace("!", "").replace("[", "[[]").split()

@@ -25,7 +25,7 @@ from fabtui.session.options import SessionOptions
 #: Deadline (s) of a pair; each direction has half of it.
 DEADLINE = 8.0
 #: Latest time (s) at which a fault is planted after its pair has begun.
-LATEST = 0.4
+LATEST = 0.3
 #: What breaks a path, and what breaks all of a node.
 OF_PATH = ("drop", "drop-tcp", "blackhole:1500", "loss:95%")
 OF_PORT = ("pull", "misplug", "down", "loss-in:95%", "loss-out:95%")
@@ -59,15 +59,14 @@ class KeptSession:
     def latest(self, src: str, dst: str, layer: Layer = Layer.P2P) -> Measurement:
         return self.feed.model.history(layer, src, dst, 1)[-1]
 
-    async def begun(self, src: str, dst: str) -> None:
-        """Wait until the test of a pair has begun."""
+    async def begun(self, src: str, dst: str, testing: asyncio.Future[None]) -> None:
+        """Wait until the test of a pair has begun, or all tests have ended."""
         model = self.feed.model
         a, b = model.table.number(src), model.table.number(dst)
         assert a is not None
         assert b is not None
-        async with asyncio.timeout(30):
-            while not model.cell(Layer.P2P, a, b).running:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
+        while not (model.cell(Layer.P2P, a, b).running or testing.done()):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
 
 
 @contextmanager
@@ -126,7 +125,7 @@ def planned(seed: int, names: Sequence[str]) -> Case:
     slow = f"{first}.eth0={chance.choice(('slow-in', 'slow-out'))}:{chance.choice((20, 60, 200))}MB"
     ends = (f"{pair[0]}:0", f"{pair[1]}:0"), (f"{after[0]}:0", f"{after[1]}:0")
     has_limit = ">" in fault and chance.random() < 0.6
-    heal = chance.uniform(0.1, DEADLINE) if chance.random() < 0.5 else None
+    heal = chance.uniform(1.0, DEADLINE) if chance.random() < 0.5 else None
     return Case(seed, *ends, slow if has_limit else "", fault, chance.uniform(0.0, LATEST), heal)
 
 
@@ -140,7 +139,7 @@ async def run(session: KeptSession, one: Case) -> dict[str, Any]:
         await session.plant(one.slow)
     testing = asyncio.ensure_future(session.test(one.pair, one.next))
     try:
-        await session.begun(*one.pair)
+        await session.begun(*one.pair, testing)
         await asyncio.sleep(one.after)
         await session.plant(one.fault)
         if one.heal is not None:

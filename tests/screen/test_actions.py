@@ -96,7 +96,7 @@ async def test_csv_is_written_in_a_thread_and_reported(
 ) -> None:
     import threading
 
-    import fabtui.screen.app as module
+    import fabtui.screen.app_actions as module
 
     seen: list[Any] = []
 

@@ -4,11 +4,14 @@ import asyncio
 from typing import Any
 
 import pytest
+from textual.widgets import Input
 
+from fabtui.exit_status import INTERRUPTED
 from fabtui.model.events import EndpointsAdded, LogEntry, NodeState
 from fabtui.screen.app import FabricApp
 from fabtui.screen.context import ScreenSettings
-from tests.screen.conftest import Opened, screen_text
+from fabtui.screen.widgets.connecting import StartScreen
+from tests.screen.conftest import Opened, make_app, screen_text, settled
 from tests.screen.fakefeed import REFUSED, FakeFeed, Story, sweep_of_two
 from tests.screen.test_actions import notes
 
@@ -335,3 +338,41 @@ async def test_nothing_answers_and_the_app_still_shows_why(opened: Opened) -> No
         await pilot.press("c", "enter", "right_square_bracket", "r", "space", "2", "L", "down", "y")
         await pilot.pause()
         assert app.is_running
+
+
+_begin = FabricApp._begin
+
+
+@pytest.fixture
+def beginnings(monkeypatch: pytest.MonkeyPatch) -> list[FabricApp]:
+    """The apps that would begin their sessions, and do not."""
+    waiting: list[FabricApp] = []
+
+    async def begin(app: FabricApp) -> None:
+        waiting.append(app)
+
+    monkeypatch.setattr(FabricApp, "_begin", begin)
+    return waiting
+
+
+async def test_keys_that_are_typed_before_the_session_begins_are_for_it(beginnings: list[FabricApp]) -> None:
+    app = make_app(FakeFeed(sweep_of_two().events))
+    async with app.run_test() as pilot:
+        await pilot.press("g", "n", "0", "0", "1", "colon", "2")
+        assert beginnings == [app]
+        assert isinstance(app.screen, StartScreen)
+        app.call_later(_begin, app)
+        await settled(app, pilot)
+        assert type(app.screen).__name__ == "CommandLine"
+        assert app.screen.query_one(Input).value == "go n001:2"
+
+
+async def test_only_quitting_needs_no_session(beginnings: list[FabricApp]) -> None:
+    app = make_app(FakeFeed(sweep_of_two().events))
+    async with app.run_test() as pilot:
+        await pilot.press("t")
+        assert beginnings == [app]
+        assert isinstance(app.screen, StartScreen)
+        assert screen_text(app).splitlines()[-1].split() == ["q", "quit"]
+        await pilot.press("q")
+    assert app.return_value == INTERRUPTED

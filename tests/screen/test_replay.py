@@ -36,7 +36,8 @@ async def replayed(folder: Path) -> AsyncIterator[tuple[FabricApp, Pilot[int], R
     feed = ReplayFeed(path, None)
     app = make_app(feed)
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: app.model.exit_code is not None and app.model is feed.model)
+        await until(pilot, lambda: app.feed is feed and feed.model.exit_code is not None)
+        await until(pilot, lambda: app.model is feed.model)
         feed.pause(True)
         await settled(app, pilot)
         yield app, pilot, feed

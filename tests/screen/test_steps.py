@@ -12,7 +12,6 @@ from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight
 from fabtui.model.events import CommandEnd, CommandStart, NodeState
 from fabtui.model.session_logs import CommandRun
 from fabtui.presentation.wording import plain
-from fabtui.screen.app_actions import node_under_cursor
 from fabtui.screen.views.detail_base import RunScreen, SteppedScreen
 from fabtui.screen.views.findings import FindingsScreen
 from fabtui.screen.views.node import NodeScreen
@@ -326,13 +325,13 @@ async def test_the_login_is_on_the_node_of_the_view(opened: Opened) -> None:
         await until(pilot, lambda: app.findings.known)
         entries = app.main.cursor_entries()
         assert entries is not None
-        assert node_under_cursor(app.screen) == entries[0].node == "n000"
+        assert getattr(app.screen, "node", None) == entries[0].node == "n000"
         await pilot.press("n", "n")
         await pilot.pause(0.1)
-        assert node_under_cursor(app.screen) == "n001"
+        assert getattr(app.screen, "node", None) == "n001"
         await pilot.press("escape", "F", "end")
         await pilot.pause(0.1)
-        assert node_under_cursor(app.screen) == app.findings.found[-1].nodes[0]
+        assert getattr(app.screen, "node", None) == app.findings.found[-1].nodes[0]
         feed.can_test = False
         await pilot.press("exclamation_mark")
         await pilot.pause(0.1)

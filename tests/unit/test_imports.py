@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 
 import fabtui
 import fabtui_node
+from fabtui.screen.app import VIEWS
+from fabtui.screen.context import part
 
 #: None of these before the first frame of the screen; torch never on the login node.
 HEAVY = ("asyncssh", "cryptography", "numpy", "pandas", "pynvml", "torch", "shtab", "ClusterShell.NodeSet", "re2")
@@ -40,7 +43,7 @@ UNLOADED = {
     ),
     f"{PARSED}; from fabtui.cli.options_from_args import request_from; request_from(args)": (*HEAVY, "textual", "rich"),
     "import fabtui.screen.launch, fabtui.cli.commands.app": (*HEAVY, "textual", "rich", "fabtui.model.session_model"),
-    "import fabtui.screen.app": ("asyncssh", "cryptography", "pandas", "pynvml", "torch"),
+    "import fabtui.screen.app": (*HEAVY, "fabtui.model.session_model", "fabtui.diagnosis.finding"),
     "import fabtui.session.feeds.live, fabtui.transport.connector, fabtui.lab.lab": (
         "torch",
         "textual",
@@ -53,6 +56,13 @@ UNLOADED = {
 @pytest.mark.parametrize("code", UNLOADED, ids=["arguments", "request", "first-frame", "screen", "session"])
 def test_what_is_not_needed_is_not_loaded(code: str) -> None:
     assert not loaded_after(code) & {*UNLOADED[code]}
+
+
+def test_names_of_parts_of_the_screen_name_something() -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "fabtui" / "screen").rglob("*.py"))
+    named = {*re.findall(r'part\("([^"]+)"\)', sources), *(f"screen.views.{name}" for name in VIEWS.values())}
+    assert len(named) > 20
+    assert all(map(callable, map(part, named)))
 
 
 @pytest.mark.slow

@@ -52,6 +52,17 @@ def test_heartbeat_is_answered_at_once_with_its_number(node: NodeSide) -> None:
         assert node.expect("hb", 2) == {"t": "hb", "n": number, "rank": False}
 
 
+def test_a_supervisor_that_was_stopped_reports_for_how_long(node: NodeSide) -> None:
+    node.expect("hello")
+    node.process.send_signal(signal.SIGSTOP)
+    time.sleep(3.3)
+    node.process.send_signal(signal.SIGCONT)
+    node.send({"t": "hb", "n": 1})
+    assert 3.0 <= node.expect("hb", 5)["stood"] < 60
+    node.send({"t": "hb", "n": 2})
+    assert "stood" not in node.expect("hb", 5)
+
+
 def test_probe_gives_parts_in_order_and_a_result(node: NodeSide) -> None:
     node.send(probe(5, "echo", 7.5, parts=3))
     result = node.expect("result")

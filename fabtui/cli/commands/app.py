@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import shlex
 import sys
 from collections.abc import Callable
@@ -109,8 +108,6 @@ def show(make_feed: Callable[[], OneFeed], settings: ScreenSettings, alternative
 
 
 def execute(args: argparse.Namespace) -> int:
-    # Until the first frame only modules are imported; `fabtui.screen.launch` enables the garbage collector again.
-    gc.disable()
     config = read_config(args)
     request = request_from(args, config)
     return on_screen(args, config, request, _title(args, request), "fabtui run --text")

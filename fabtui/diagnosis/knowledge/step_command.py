@@ -15,6 +15,7 @@ import msgspec
 from fabtui.diagnosis.knowledge import load
 from fabtui.model.session_logs import CommandRun
 from fabtui.model.session_model import Model
+from fabtui.nodeset import count
 from fabtui.transport.registry import command_on_node
 
 #: Maximum length of a line that is searched.
@@ -219,8 +220,7 @@ def judged_output(run: CommandRun, lines: Sequence[str]) -> OutputJudgement:
     marked = {at for at, line in enumerate(lines) if known.lines.search(line[:_LONGEST])}
     marked.update(_counted(lines, known.counters) if known.counters else ())
     if marked:
-        # `fabtui.nodeset.count` would load ClusterShell before the first frame.
-        text = known.found.replace("{count}", f"{len(marked)} line{'s' * (len(marked) != 1)}")
+        text = known.found.replace("{count}", count(len(marked), "line"))
         return OutputJudgement(text, frozenset(marked) if known.mark else frozenset())
     complete = run.end.exit == 0 and not run.end.problem and not run.end.dropped
     return OutputJudgement(known.clear if complete else "")

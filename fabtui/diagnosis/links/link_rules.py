@@ -201,19 +201,15 @@ class NvlinkInactive(_LinkRule):
             for gpu in probed(record, "nvlink", "gpus"):
                 index, links = one_line(str(gpu.get("index")), 8), dicts(gpu.get("links"))
                 dark = [str(link.get("link")) for link in links if link.get("state") not in (None, "active")]
-                dark = [number for number in dark if before.get((str(gpu.get("index")), number)) == "active"]
-                numbers = tuple(one_line(number, 8) for number in dark)
+                dark = [
+                    one_line(number, 8) for number in dark if before.get((str(gpu.get("index")), number)) == "active"
+                ]
                 if dark:
+                    facts = {"node": record.name, "gpu": index, "inactive": len(dark), "links": len(links)}
                     yield self.finding(
                         f"{record.name} GPU {index}",
                         nodes=(record.name,),
-                        facts={
-                            "node": record.name,
-                            "gpu": index,
-                            "inactive": len(dark),
-                            "links": len(links),
-                            "numbers": numbers,
-                        },
+                        facts={**facts, "numbers": tuple(dark)},
                         commands=[on_node(record.name, f"nvidia-smi nvlink -{letter}", model) for letter in "se"],
                         weight=1,
                         blames=Subject(Kind.GPU, f"{record.name}:{index}"),

@@ -216,7 +216,8 @@ class LoneCounters(_CounterRule):
                 largest[row.counter] = row
         first, *rest = largest.values()
         words, seen = damage_of(first.counter).words, {row.phase for row in rows}
-        phases = " and ".join(phase for phase in model.growth.phases if phase in seen)
+        *before, last = [phase for phase in model.growth.phases if phase in seen]
+        phases = f"{', '.join(before)} and {last}" if before else last
         others = list(map(str, rest[:_MOST_NAMED]))
         commands = [on_node(node, command_for(row.counter), model) for row in (first, *rest[:1])]
         what = f"{node}: {words}: {first}"
@@ -237,6 +238,7 @@ class LoneCounters(_CounterRule):
                 "phases": phases,
                 "text": f"{what} during {phases}",
                 "others": "; ".join(others) or None,
+                "damages": first.absent or None,
             },
             commands=dict.fromkeys(commands),
             weight=1,

@@ -67,7 +67,8 @@ class How(NamedTuple):
     partly: bool = False  #: Whether one of several equal paths may be bad, which some pairs do not take.
 
 
-CERTAIN, BY_CHANCE, EQUAL_PATHS = How(), How(0.9, 0.5, by_chance=True), How(partly=True)
+CERTAIN, EQUAL_PATHS = How(), How(partly=True)
+BY_CHANCE, SOMETIMES = How(0.9, 0.5, by_chance=True), How(0.5, 0.2, by_chance=True)
 
 
 def scopes(

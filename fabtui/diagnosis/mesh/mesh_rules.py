@@ -33,7 +33,7 @@ from fabtui.diagnosis.knowledge.error_catalogue import error_kind, filled
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh import neighbours as neighbours
 from fabtui.diagnosis.mesh.addresses import AddressRule, is_bad
-from fabtui.diagnosis.mesh.affected_components import BY_CHANCE, ComponentKind, Scope
+from fabtui.diagnosis.mesh.affected_components import BY_CHANCE, EQUAL_PATHS, SOMETIMES, ComponentKind, Scope
 from fabtui.diagnosis.mesh.mesh import DEAD, Flows, Mesh, MeshRule, PathMeasurements, endpoint_pairs, is_blocked, loss
 from fabtui.model.facts.node_view import field
 from fabtui.model.layers import MESH, Layer
@@ -159,7 +159,7 @@ class PathDropsFlows(MeshRule):
             for path, found in mesh.paths.items()
             if path not in mesh.clouded and _drops_flows(found.flows(Layer.UDP))
         }
-        for scope in mesh.scopes(bad, _tested(mesh, bad)) if bad else ():
+        for scope in mesh.scopes(bad, how=EQUAL_PATHS):
             counted = [flows for path in scope.pairs if (flows := mesh.paths[path].flows(Layer.UDP)) is not None]
             never = sum(flows.never for flows in counted)
             if never >= _FEWEST_OF_ALL:
@@ -168,27 +168,8 @@ class PathDropsFlows(MeshRule):
     def _found(self, mesh: Mesh, scope: Scope, never: int, tried: int) -> Finding:
         """Return a finding about a scope; what else is bad between the same addresses is part of it."""
         hops = Counter(hop for path in scope.pairs if (hop := mesh.paths[path].last_hop) is not None)
-        rails = {_rails(mesh, path) for path in scope.pairs}
-        group = {node: at for at, nodes in enumerate(scope.groups) for node in nodes}
-        ends = {frozenset((path.src, path.dst)) for path in scope.pairs}
-
-        def is_across(path: AddressPair) -> bool:
-            """Return True if a path may be one of the equal paths."""
-            if _rails(mesh, path) not in rails:
-                return False
-            if scope.groups and {path.src, path.dst} <= group.keys():
-                return group[path.src] != group[path.dst]
-            return frozenset((path.src, path.dst)) in ends
-
-        hull = {path for path in mesh.paths if path not in mesh.clouded and is_across(path)}
-        steady = [
-            path
-            for path, finding in mesh.paths.items()
-            if _rails(mesh, path) in rails
-            and {path.src, path.dst} <= group.keys()
-            and path not in hull
-            and _passes(finding)
-        ]
+        within, hull = _around(mesh, scope)
+        steady = [path for path in within if _passes(mesh.paths[path])]
         facts = {
             "never": never,
             "tried": tried,
@@ -205,7 +186,7 @@ class PathDropsFlows(MeshRule):
         loop = f"for s in [{made} for i in range(16)] if not (s.settimeout(1) or s.bind({here}))"
         words = shlex.quote(f"import socket;[{shown} {loop}]")
         command = on_node(path.src, shlex.quote(f"python3 -c {words}"), mesh.model)
-        finding = mesh.finding(self, scope._replace(pairs=frozenset(hull)), MESH, facts, command)
+        finding = mesh.finding(self, scope._replace(pairs=hull), MESH, facts, command)
         mesh.clouded |= hull | {path.reverse for path in hull}
         cells = {pair for path in hull for pair in endpoint_pairs(mesh.model, path)}
         return finding.replace(cells=finding.cells | cells)
@@ -240,28 +221,25 @@ class SomeConnections(MeshRule):
             some = flows is not None and flows.never < flows.tried
             if (some or _is_limited(mesh, path)) and not _loses_datagrams(mesh, path):
                 left.add(path)
-        while left:
-            to, nodes, paths = _largest(left)
-            # What is blocked from the same side met the same limit.
-            more = {
-                path
-                for path, found in mesh.paths.items()
-                if path not in mesh.clouded
-                and found.tcp is not None
-                and found.tcp.verdict in (*DEAD, Verdict.SLOW)
-                and all(getattr(path, side) == node for side, node in nodes.items())
-            }
-            yield self._finding(mesh, to, nodes, paths | more)
-            left -= paths
+        # What is blocked on the way to (or from) the same node met the same limit.
+        by_node: dict[tuple[str, bool], frozenset[AddressPair]] = defaultdict(frozenset)
+        for scope in mesh.scopes(left, how=SOMETIMES):
+            into = len(scope.nodes) == 2 or scope.direction != "out"
+            node = scope.nodes[-1] if len(scope.nodes) in (1, 2) else min(scope.pairs).dst
+            by_node[node, into] |= scope.pairs
+        for (node, into), paths in by_node.items():
+            yield self._finding(mesh, node, into, paths)
 
-    def _finding(self, mesh: Mesh, to: str, nodes: dict[str, str], paths: set[AddressPair]) -> Finding:
-        node = nodes.get("dst") or nodes["src"]
+    def _finding(self, mesh: Mesh, node: str, into: bool, paths: frozenset[AddressPair]) -> Finding:
+        sources = {path.src for path in paths}
+        ends = (node,) if len(sources) > 1 or not into else (*sources, node)
+        kind, direction = (
+            (ComponentKind.PAIR, "out") if len(ends) == 2 else (ComponentKind.NODE, "in" if into else "out")
+        )
+        scope = Scope(kind, ends, direction=direction, pairs=paths)
+        to = f"from {ends[0]} to {node}" if len(ends) == 2 else f"{'to' if into else 'from'} {node}"
         counted = [flows for path in paths if (flows := mesh.paths[path].flows(Layer.TCP)) is not None]
-        ends = tuple(dict.fromkeys(nodes[side] for side in ("src", "dst") if side in nodes))
-        kind, direction = (ComponentKind.PAIR, "out") if len(ends) > 1 else (ComponentKind.NODE, "in")
-        direction = direction if "dst" in nodes else "out"
-        scope = Scope(kind, ends, direction=direction, pairs=frozenset(paths))
-        seen = dropping_rules(mesh, node, "tcp", {path.src_addr for path in paths}) if "dst" in nodes else None
+        seen = dropping_rules(mesh, node, "tcp", {path.src_addr for path in paths}) if into else None
         facts = {
             "to": to,
             "node": node,
@@ -276,24 +254,6 @@ class SomeConnections(MeshRule):
         finding = mesh.finding(self, scope, (Layer.TCP,), facts, command)
         mesh.clouded |= paths
         return finding
-
-
-def _largest(left: set[AddressPair]) -> tuple[str, dict[str, str], set[AddressPair]]:
-    """Return the node into which (or from which) most bad pairs of several others go, or else two nodes."""
-    best: tuple[int, str, dict[str, str], set[AddressPair]] | None = None
-    for side, other, word in (("dst", "src", "to"), ("src", "dst", "from")):
-        groups: dict[str, set[AddressPair]] = defaultdict(set)
-        for path in left:
-            groups[getattr(path, side)].add(path)
-        for node, paths in groups.items():
-            several = len({getattr(path, other) for path in paths}) > 1
-            if several and (best is None or len(paths) > best[0]):
-                best = len(paths), f"{word} {node}", {side: node}, paths
-    if best is not None:
-        return best[1:]
-    first = min(left)
-    paths = {path for path in left if (path.src, path.dst) == (first.src, first.dst)}
-    return f"from {first.src} to {first.dst}", {"src": first.src, "dst": first.dst}, paths
 
 
 def passes_in_p2p(mesh: Mesh, paths: Iterable[AddressPair]) -> bool:
@@ -371,40 +331,24 @@ def _loses_datagrams(mesh: Mesh, path: AddressPair) -> bool:
     return any(found is not None and found.lossy and found.udp and found.udp.verdict is Verdict.SLOW for found in ends)
 
 
+def _around(mesh: Mesh, scope: Scope) -> tuple[frozenset[AddressPair], frozenset[AddressPair]]:
+    """Return the paths within the groups of a scope, and those that may be one of its paths, on the same rails."""
+    rails = {_rails(mesh, path) for path in scope.pairs}
+    group = {node: at for at, nodes in enumerate(scope.groups) for node in nodes}
+    ends = {frozenset((path.src, path.dst)) for path in scope.pairs}
+    alike = [path for path in mesh.paths if path not in mesh.clouded and _rails(mesh, path) in rails]
+    sides = {path: {group.get(path.src), group.get(path.dst)} for path in alike}
+    within = frozenset(path for path, both in sides.items() if len(both) == 1 and None not in both)
+    if scope.groups:
+        return within, frozenset(path for path, both in sides.items() if len(both) == 2 and None not in both)
+    return within, frozenset(path for path in alike if frozenset((path.src, path.dst)) in ends)
+
+
 def _passes(found: PathMeasurements) -> bool:
     flows = found.flows(Layer.UDP)
     if flows is not None:
         return flows.always == flows.tried
     return found.udp is not None and found.udp.verdict is Verdict.OK
-
-
-def _tested(mesh: Mesh, bad: set[AddressPair]) -> set[AddressPair]:
-    """Return the paths that are evidence about groups of nodes between which flows are lost.
-
-    Of a large fabric only a sample has several flows. A path with one flow shows that nodes of one side reach each
-    other, and nothing about nodes of different sides.
-    """
-    peers: dict[str, set[str]] = defaultdict(set)
-    for path in bad:
-        peers[path.src].add(path.dst)
-        peers[path.dst].add(path.src)
-    side: dict[str, int] = {}
-    for first in peers:
-        waiting = [] if first in side else [first]
-        side.setdefault(first, 0)
-        while waiting:
-            node = waiting.pop()
-            fresh = peers[node] - side.keys()
-            side.update(dict.fromkeys(fresh, 1 - side[node]))
-            waiting += fresh
-    rails = {_rails(mesh, path) for path in bad}
-    return {
-        path
-        for path, found in mesh.paths.items()
-        if found.flows(Layer.UDP) is not None
-        or _rails(mesh, path) not in rails
-        or side.get(path.src) == side.get(path.dst)
-    }
 
 
 def _rails(mesh: Mesh, path: AddressPair) -> _Rails:
@@ -538,16 +482,12 @@ class BlockedBetweenGroups(MeshRule):
             mesh.clouded |= scope.pairs
 
     def _found(self, mesh: Mesh, scope: Scope, layers: Iterable[Layer], facts: dict[str, Any], command: str) -> Finding:
-        side = {node: at for at, group in enumerate(scope.groups) for node in group}
-        ends = {path: (side.get(path.src), side.get(path.dst)) for path in mesh.paths if path not in mesh.clouded}
-        rails = set(scope.rails)
-        within = [path for path, (a, b) in ends.items() if a is not None and a == b and set(mesh.rails(path)) <= rails]
+        within, hull = _around(mesh, scope)
         facts |= {"within": bool(within) and not any(is_bad(mesh, path) for path in within)}
         finding = mesh.finding(self, scope, layers, {**facts, "equal_paths": scope.partly}, command)
         if not scope.partly:
             return finding
         # Pairs choose a path by their addresses and ports: those that fail across the border took the bad one.
-        hull = [path for path, (a, b) in ends.items() if None not in (a, b) and a != b]
         pairs = {pair for path in hull for pair in endpoint_pairs(mesh.model, path)}
         return finding.replace(cells=finding.cells | {pair for pair in pairs if _fails_in_p2p(mesh.model, pair)})
 

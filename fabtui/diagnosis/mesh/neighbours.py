@@ -277,19 +277,24 @@ class StaleNeighbour(_MacRule):
     name = "stale-neighbour"
     title = "Neighbour entry with an old MAC address"
     message = (
-        "{witnesses} [has{single:flag}][have{several:flag}] a {state} neighbour entry with an old MAC for {node} "
-        "({address} is {own}, not {seen})"
+        "{witnesses} [has{single:flag}][have{several:flag}] a {state} neighbour entry with "
+        "[an old MAC{stranger:flag}][the MAC of {owner}] for {node} ({address} is {own}, not {seen})"
     )
     takes_endpoints = False
     next_step = "Delete the entry (ip neigh del), and remove it from the boot configuration."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
+        macs = _macs(mesh.model)
         for one in _wrong(mesh):
+            owner = next((name for name, known in macs.items() if one.mac in known), None)
             permanent = any(entry.is_permanent for entry in one.entries)
-            # The kernel replaces other entries as soon as they do not work.
-            if one.passes or not _is_stale(one) or (one.passes is None and not permanent):
+            # The kernel replaces other entries as soon as they do not work. What a node passes on that has no part in
+            # it takes a detour, though all pings pass.
+            detour = permanent and owner is not None
+            if (one.passes and not detour) or not _is_stale(one) or (one.passes is None and not permanent):
                 continue
             facts = {**self._address_facts(one), "state": _PERMANENT if permanent else "stale"}
+            facts |= {"owner": owner, "stranger": owner is None}
             pairs = _paths(mesh, one.nodes, one.place)
             nodes = (*one.nodes, one.place.node)
             kind = ComponentKind.PAIR if len(nodes) == 2 else ComponentKind.MANY

@@ -8,6 +8,7 @@ again.
 from __future__ import annotations
 
 import itertools
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from typing import Any, ClassVar
 from fabtui.diagnosis.blame import Blame, blamed, blocked_across
 from fabtui.diagnosis.experiment import PAIR_EXPERIMENTS, ends_of
 from fabtui.diagnosis.finding import (
+    AddressPair,
     Direction,
     ExperimentKind,
     Finding,
@@ -44,18 +46,22 @@ from fabtui.diagnosis.knowledge.next_commands import (
     slow_nic_commands,
     slow_node_commands,
 )
+from fabtui.diagnosis.mesh.affected_components import ComponentKind, scopes
 from fabtui.diagnosis.mesh.mesh_rules import blocked_pairs
 from fabtui.diagnosis.pairs.pair_context import MOST_INSPECTED, GroupResult, PairContext
+from fabtui.diagnosis.pairs.past_rules import of_one_event, past_events, past_finding
 from fabtui.model.counter_log import flatten
 from fabtui.model.endpoints import WITHIN_RAIL, ClassKey, Endpoint, PairClass, node_of
 from fabtui.model.events import NodeState
 from fabtui.model.exit_codes import untested_reasons
+from fabtui.model.interval_log import IntervalKind
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import DEAD, Verdict, wrong_amount
-from fabtui.model.records import Absence
+from fabtui.model.records import NodeRecord
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
+from fabtui_node.protocol import OF_CALLER
 
 #: Weight that puts wrong data before everything else, lost nodes included.
 _WRONG_DATA_FIRST = 1 << 31
@@ -66,6 +72,8 @@ _OF_INTERFACE = frozenset({"carrier_changes", "rx_crc_errors", "rx_errors", "tx_
 _NOTABLE = 0.9
 #: Maximum number of single pairs with the same error, or wrong data, that are reported one by one.
 _MOST_SINGLE = 4
+#: Words about a value that no second test has confirmed.
+_ONCE = "one slow measurement"
 #: Number of errors whose details are removed per step.
 _FEW_ERRORS = 16
 _MOST_REASONS = 4
@@ -74,6 +82,8 @@ _AT_ONCE = 15.0
 _MOST_SPREADS = 2
 #: Weight that puts a lost node before everything else.
 _FIRST = 1 << 30
+#: Weight that puts a warning about this box after all others.
+_LAST = -_FIRST
 #: Minimum number of pairs that rails without a path to each other are blamed for.
 _FEWEST_BLOCKED = 4
 #: Minimum number of collectives over node pairs for which their common node is blamed.
@@ -265,23 +275,30 @@ class NodeLost(_PairRule):
     name = "node-lost"
     title = "Node lost or not reachable"
     message = "{node} {state}"
-    evidence = ("{reason}",)
+    evidence = ("{reason}", "{failed}")
     next_step = "Run the command of the hint, usually ssh to the node."
     exit_note = "3, or 1 if a result is bad as well: a node that is gone was not tested"
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
+        for event in (yield from past_events(context)):
+            if event.kind is IntervalKind.ABSENCE:
+                yield past_finding(self, context, event)
         model = context.model
-        yield from self._returned(model)
-        gone = [record for record in model.nodes.values() if record.state.gone]
+        away = [record for record in model.nodes.values() if record.state.gone]
         dead = {pair for pair, verdict in context.unexplained.items() if verdict in DEAD}
-        lost = {record.name: record.since for record in gone if record.state is NodeState.LOST}
-        if len(lost) == len(gone) and _are_all_at_once(model, lost):
+        lost = {record.name: record.since for record in away if record.state is NodeState.LOST}
+        if len(away) == len(model.nodes) > 1 and all(map(_is_of_caller, away)):
+            state = f"reaches none of {fold(list(model.nodes))}"
+            yield self._of_this_machine(model.nodes, state, away[0].text)
+            return
+        if len(lost) == len(away) and _are_all_at_once(model, lost):
             for pair in dead:
                 context.unexplained.pop(pair)
             state = f"is cut off: {fold(list(lost))} were lost at the same time"
-            yield self._of_this_machine(lost, state, gone[0].text).replace(cells=frozenset(dead))
+            finding = self._of_this_machine(lost, state, away[0].text)
+            yield finding.replace(cells=frozenset(dead))
             return
-        for record in gone:
+        for record in away:
             mine = [pair for pair in dead if record.name in map(node_of, pair) and pair in context.unexplained]
             for pair in mine:
                 context.unexplained.pop(pair)
@@ -302,36 +319,15 @@ class NodeLost(_PairRule):
                 weight=_FIRST,
             )
 
-    def _returned(self, model: Model) -> Iterator[Finding]:
-        by_reason: dict[str, list[tuple[str, Absence]]] = {}
-        for record in model.nodes.values():
-            gone = record.absence
-            # Absences before a session was resumed do not count.
-            if gone is None or gone.since < model.resumed:
-                continue
-            # All are gone while this machine sleeps.
-            if gone.until and not record.state.gone and "slept" not in gone.text:
-                by_reason.setdefault(gone.text.replace(record.name, ""), []).append((record.name, gone))
-        back = {node: gone for found in by_reason.values() for node, gone in found}
-        if _are_all_at_once(model, {node: gone.since for node, gone in back.items()}):
-            seconds = max(gone.until - gone.since for gone in back.values())
-            state = f"was cut off for at least {seconds:.0f} s: {fold(list(back))} were gone at once, and all are back"
-            finding = self._of_this_machine(back, state, next(iter(back.values())).text)
-            yield finding.replace(severity=Severity.WARN, weight=0)
-            return
-        for found in by_reason.values():
-            nodes = [node for node, _ in found]
-            seconds = max(gone.until - gone.since for _, gone in found)
-            facts = {"node": fold(nodes), "state": f"was gone for {seconds:.0f} s, and is back"}
-            facts["reason"] = one_line(found[0][1].text, 300)
-            topic = nodes[0] if len(nodes) == 1 else ""
-            command = on_node(nodes[0], "uptime", model)
-            yield self.finding(topic, severity=Severity.WARN, nodes=nodes, facts=facts, commands=(command,))
-
     def _of_this_machine(self, nodes: Iterable[str], state: str, reason: str) -> Finding:
         facts = {"node": "this machine, or its link,", "state": state, "reason": one_line(reason, 300)}
         # Without a node: typed here.
-        return self.finding("", nodes=nodes, facts=facts, commands=("ip -s -s link",), weight=_FIRST)
+        return self.finding("", nodes=nodes, facts=facts, commands=("ip -s -s link", "ip route"), weight=_FIRST)
+
+
+def _is_of_caller(record: NodeRecord) -> bool:
+    """Return True if a call on this machine ended the login, before anything was sent to the node."""
+    return any(os.strerror(code) in record.text for code in OF_CALLER)
 
 
 def _are_all_at_once(model: Model, since: Mapping[str, float]) -> bool:
@@ -439,6 +435,8 @@ class BlameRule(_PairRule):
             least = max(_FEWEST_BESIDE_LOAD, _SHARE_BESIDE_LOAD * blame.tested)
             few = len(cells) < least or blame.reach is Reach.INSIDE
             # What other components explain is not a finding about this one.
+            # All at once are slow where the load of the cores moves what is usual.
+            few |= kind in (Kind.CROSS_NODE, Kind.CROSS_RAIL, Kind.FABRIC)
             if not cells or (few and not blame.dead and context.by_cores(cells)):
                 continue
             facts = self._facts(context, blame, cells)
@@ -718,22 +716,23 @@ class NodeOfCollectives(_PairRule):
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         pairs = [one for one in context.groups if len(one.nodes) == 2]
-        yield None
-        known: dict[str, list[GroupResult]] = {}
+        rows: dict[AddressPair, list[GroupResult]] = defaultdict(list)
         for one in pairs:
-            for node in one.nodes:
-                known.setdefault(node, []).append(one)
-        bad = {node: mine for node, mine in known.items() if all(one.bad for one in mine)}
-        good = [one for one in pairs if bad.keys().isdisjoint(one.nodes)]
-        if not good or any(one.bad for one in good):
-            return
+            for a, b in itertools.permutations(one.nodes):
+                rows[AddressPair(a, "", b, "")].append(one)
+        yield None
+        bad = {row for row, results in rows.items() if all(one.bad for one in results)}
+        common = scopes(bad, rows, lambda *_: None, context.model.nodes)
+        nodes = [scope.nodes[0] for scope in common if scope.kind is ComponentKind.ADDRESS]
+        good = sum(not one.bad for one in pairs if set(nodes).isdisjoint(one.nodes))
         # What pairs show about a node explains its collectives.
         blamed = {blame.subject.node for blame in context.blames or ()}
-        for node, mine in bad.items():
+        for node in nodes if good else ():
+            mine = [one for one in pairs if node in one.nodes and one.bad]
             context.bad_groups = [one for one in context.bad_groups if node not in one.nodes]
             least = _FEWEST_BESIDE_LOAD if context.cores.on((node,)) else _FEWEST_GROUPS
             if node not in blamed and len({frozenset(one.nodes) for one in mine}) >= least:
-                yield self._found(context, node, mine, len(good))
+                yield self._found(context, node, mine, good)
             yield None
 
     def _found(self, context: PairContext, node: str, mine: list[GroupResult], good: int) -> Finding:
@@ -814,7 +813,7 @@ class CoresBusy(_PairRule):
         severity = Severity.WARN if cells or groups else Severity.NOTE
         subject = Subject(Kind.CORES, fold(listed))
         # Other warnings are about something to repair.
-        yield finding.replace(severity=severity, blames=subject, weight=-len(cells))
+        yield finding.replace(severity=severity, blames=subject, weight=_LAST)
 
 
 @register
@@ -846,9 +845,18 @@ class PairSlow(_SinglePair):
     id = "FT023"
     name = "pair-slow"
     title = "Pair is slow"
-    message = "{pair:arrow} slow"
+    message = "{pair:arrow} slow[: {once}]"
     next_step = "Test the pair alone, and compare its transport with the usual one of its class."
     dead = False
+
+    def _found(self, context: PairContext, pairs: list[Pair]) -> Steps[Finding]:
+        finding, results = (yield from super()._found(context, pairs)), context.model.results
+        before = [attempts[0] for pair in pairs if len(attempts := results.history(Layer.P2P, *pair, 2)) == 2]
+        if len(before) < len(pairs) or any(results.was_slow(one) or one.verdict is not Verdict.OK for one in before):
+            return finding
+        # It was good before: what other tests showed is not about this value.
+        facts = {**finding.facts, "retest": None, "once": _ONCE, "at_fault": _ONCE}
+        return finding.replace(severity=Severity.WARN, facts=facts)
 
 
 def _has_begun(model: Model, pair: Pair) -> bool:
@@ -908,6 +916,8 @@ class PairFlaps(_PairRule):
         results, signs = context.model.results, LinkSigns(context.model)
         shown = {key: sign for key in results.turning if (sign := signs.of(key[1], key[2]))}
         lasting = {**results.flapping, **{key: results.turning[key] for key in shown}}
+        once = yield from of_one_event(context)
+        lasting = {key: turned for key, turned in lasting.items() if key not in once}
         flapping = sorted(lasting.items(), key=lambda item: (-item[1], item[0]))
         if len(flapping) > _MOST_SINGLE:
             (layer, src, dst), changes = flapping[0]

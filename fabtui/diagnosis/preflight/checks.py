@@ -626,7 +626,7 @@ def _in_steps(model: Model, expected: Mapping[str, str] | None = None) -> Steps[
         for rule in LINK_LAYER_RULES:
             findings += rule.findings(mesh)
             yield
-        # Of an entry of a neighbour, a rule about its address shows more than that it differs.
+        # A rule about the address shows more of an entry of a neighbour than that it differs.
         named = {f"lladdr {one.facts.get('address')}" for one in findings}
         findings = [one for one in findings if one.topic not in named]
     for at, finding in enumerate(findings):

@@ -6,16 +6,18 @@ A pair has no limit where a fact about its path is missing: rates of products ar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.facts.leaf_switches import ports_of
 from fabtui.model.facts.node_view import ProbedNode, active_ports, connections, dicts, field, gpu_of, number
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
-from fabtui.model.session_model import Model
 from fabtui_node.parsers.nccl.transports import Path, Transport, device_of, transport_of
 from fabtui_node.parsers.nvidia.topo import NEAR, nvlinks
+
+if TYPE_CHECKING:
+    from fabtui.model.session_model import Model
 
 NVLINK, PCIE, RDMA, INTERFACE = "NVLink", "PCIe", "RDMA port", "interface"
 #: Smaller messages (bytes) are limited by latency.

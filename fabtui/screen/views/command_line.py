@@ -91,8 +91,9 @@ class CommandLine(ModalScreen[None]):
         self._input.focus(scroll_visible=False)
         await self._explain(self._text)
 
-    async def take(self, event: events.Key) -> None:
+    async def take(self, event: events.Key) -> bool:
         await self._input.take(event)
+        return True
 
     async def _explain(self, text: str) -> None:
         found = await self._commands.completions(text)

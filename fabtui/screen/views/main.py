@@ -62,6 +62,7 @@ from fabtui.screen.widgets.main_head import (
     QuietFact,
     connecting_line,
     head_line,
+    lost_nodes,
     quiet_facts,
     replay_text,
     seek_line,
@@ -605,6 +606,16 @@ class MainScreen(Screen[None]):
             entries = self.source.axis.entries
             return entries[chosen[0]], entries[chosen[1]]
         return self.navigation.entries()
+
+    @property
+    def node(self) -> str | None:
+        """Node of the row of the cursor."""
+        entries = self.cursor_entries()
+        return None if entries is None else entries[0].node
+
+    @property
+    def lacks_nodes(self) -> bool:
+        return bool(lost_nodes(self.model))
 
     def cursor_block(self) -> tuple[int, int] | None:
         return self.navigation.block() if self.view == "grid" else None

@@ -168,6 +168,10 @@ class NodesScreen(SteppedScreen):
     def table(self) -> NodesTable:
         return self.query_one(NodesTable)
 
+    @property
+    def node(self) -> str | None:
+        return self.table.chosen
+
     def on_mount(self) -> None:
         self.table.focus()
         self.set_interval(1.0, self.draw)

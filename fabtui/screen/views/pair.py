@@ -73,6 +73,10 @@ class PairScreen(SteppedScreen):
         self.source, self.target = source, target
 
     @property
+    def node(self) -> str:
+        return self.source.node
+
+    @property
     def crumb(self) -> str:
         return pair_text.pair_name(self.source, self.target)
 

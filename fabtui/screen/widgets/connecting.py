@@ -1,18 +1,27 @@
-"""Initial view: the state of each node, what failed and the next step."""
+"""The first frame, and the initial view: the state of each node, what failed and the next step."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from textual import events
+from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.screen import Screen
 
 from fabtui.model.events import NodeState
-from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import MUTED, Part, state_style, time_text
 from fabtui.presentation.wrapping import Lines, wrapped
 from fabtui.sanitize import one_line
 from fabtui.screen.context import context_of
+from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.text_line import TextLine, content_of
+
+if TYPE_CHECKING:
+    from fabtui.model.session_model import Model, NodeRecord
 
 #: In all other states a node is being connected.
 _STATE_GLYPHS = {NodeState.WAITING: "·.", NodeState.READY: "•o", NodeState.FAILED: "xx", NodeState.LOST: "xx"}
@@ -103,3 +112,25 @@ class ConnectingView(VerticalScroll):
 
     def on_resize(self) -> None:
         context_of(self).request_draw()
+
+
+class StartScreen(Screen[None]):
+    """The first frame: what starts, and the keys of the actions that need no session; the others are kept."""
+
+    def __init__(self, title: str, glyphs: Glyphs, actions: Collection[str]) -> None:
+        super().__init__()
+        self._title, self._glyphs, self._actions = title, glyphs, actions
+        self.typed: list[events.Key] = []
+
+    def compose(self) -> ComposeResult:
+        yield TextLine(Content.styled(" fabtui", "bold $primary"))
+        states = ConnectingView(self._glyphs)
+        states.start(self._title)
+        yield states
+        yield KeyBar(lambda binding: binding.description if binding.action in self._actions else "")
+
+    def on_key(self, event: events.Key) -> None:
+        active = self.active_bindings.get(event.key)
+        if active is None or active.binding.action not in self._actions:
+            event.stop()
+            self.typed.append(event)

@@ -10,6 +10,7 @@ import shlex
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,6 +22,7 @@ from fabtui.lab.lab import Lab
 from fabtui.model.events import (
     Acknowledged,
     Experiment,
+    Incident,
     InventoryUpdate,
     NodeState,
     NodeUpdate,
@@ -32,6 +34,7 @@ from fabtui.model.events import (
     SessionStart,
 )
 from fabtui.model.facts.node_view import Entry, ProbedNode, number, text
+from fabtui.model.interval_log import IntervalKind
 from fabtui.model.measurement import Verdict
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
@@ -379,14 +382,14 @@ class LiveFeed(Feed):
         self._gone.pop(name, None)
         self._changed.set()
 
-    def _lose(self, name: str, text: str, hint: str | None, pause: float | None) -> None:
-        """Note that a node is gone, and the time (s) until it is tried again; None: it is not."""
+    def _lose(self, name: str, text: str, hint: str | None, pause: float | None, silent: float | None = None) -> None:
+        """Note that a node is gone, the time (s) until it is tried again (None: it is not), and that it was silent."""
         if hint and (config := self._options.ssh_config) is not None:
             # The command needs the ssh configuration of the session.
             hint = re.sub(r"(?:^|(?<=: ))ssh ", lambda _: f"ssh -F {shlex.quote(str(config))} ", hint)
         state = NodeState.LOST if name in self._known else NodeState.FAILED
         retry = None if pause is None else time.time() + pause
-        self._pump.emit(NodeUpdate(node=name, state=state, text=text, hint=hint, retry=retry))
+        self._pump.emit(NodeUpdate(node=name, state=state, text=text, hint=hint, retry=retry, silent=silent))
         if text != self._gone.get(name):
             # Not at each try.
             self._pump.log("error", text, name)
@@ -394,6 +397,13 @@ class LiveFeed(Feed):
         self._due.discard(name)
         self._gone[name] = text
         self._changed.set()
+
+    def _note_silence(self, name: str, seconds: float, stood: float) -> None:
+        """Note that a node was silent for a time (s), and for how long of it its processes did not run."""
+        why = "its processes were stopped, or got no processor" if 2 * stood >= seconds else "nothing came through"
+        since = time.time() - seconds
+        self._pump.emit(Incident(node=name, what=IntervalKind.SILENCE, since=since, text=why))
+        self._pump.log("notice", f"was silent for {seconds:.0f} s: {why}", name)
 
     async def _node(self, name: str, reach: Opener) -> None:
         while True:
@@ -431,6 +441,7 @@ class LiveFeed(Feed):
             self._lose(name, f"{lost}; then: {failed.text}" if lost else failed.text, hint, pause)
             return pause
         since = time.monotonic()
+        link.on_silence = partial(self._note_silence, name)
         client = self._clients[name] = NodeClient(link, read_only=self.read_only)
         back = name in self._gone
         self._state(name, NodeState.CONNECTED, backend=link.backend)
@@ -465,7 +476,7 @@ class LiveFeed(Feed):
             pause = self._pause(name, client.lost.kind, client.link.backend)
             hint = None if self._options.lab else self._by_hand(name, "uptime", client.link.backend)
             self._lost[name] = client.lost.text
-            self._lose(name, client.lost.text, hint, pause)
+            self._lose(name, client.lost.text, hint, pause, link.silence)
         if (host := self._hosts.get(name)) is not None and host.client is client:
             host.end(f"{name} was lost: {client.lost.text}", ErrorKind.NODE_LOST)
         if pause is not None:
@@ -561,6 +572,10 @@ class LiveFeed(Feed):
             reason += host.admission.limits + (self._memory_limit(name) if message.get("why") else "")
             if not host.stopped:
                 self._pump.log("warning", reason, name)
+                # A process in which a test failed may end of that.
+                if not (host.down or host.starting) and (host.failed_at is None or message.get("signal") == 9):
+                    now = time.time()
+                    self._pump.emit(Incident(node=name, what=IntervalKind.RANK_HOST, since=now, text=reason))
             host.end(reason, kind)
 
     def _memory_limit(self, name: str) -> str:

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence, Set
 
+from fabtui.model.endpoints import node_of
 from fabtui.model.events import PhaseStart, PlanUpdate
 from fabtui.model.layers import COLLECTIVES, Layer
 from fabtui.model.measurement import DEAD, Measurement, Verdict
@@ -45,6 +46,8 @@ from fabtui_node.protocol import ErrorKind
 
 #: CPU ranks share the cores of their node, so their values spread far wider.
 SLOW_BELOW = {"gloo": 0.2}
+#: Verdicts of pairs that may pass later; wrong data is certain.
+FAILED = (Verdict.FAILED, Verdict.TIMEOUT)
 USUAL_SLOW_BELOW = 0.7
 LATENCY_ITERS = 20
 #: Share of the deadline for the retest of a dead pair, and for the test of one whose path the mesh found bad.
@@ -52,6 +55,8 @@ DEAD_SHARE = 0.7
 #: The same for the TCP check, which has no data to move; for the world layer where a path is bad, as one pair takes all
 #: others along; and for collectives over groups with a bad pair.
 REACH_SHARE = WORLD_SHARE = GROUP_SHARE = 0.5
+#: The same, once more at the end of a sweep.
+LATE_SHARE = 0.3
 #: Deadline (s) that a pair has at least when it is tested again, as far as the whole one allows. Half of it is for one
 #: direction: TCP repeats a first packet that was lost after 1 s.
 LEAST_DEADLINE = 3.0
@@ -95,6 +100,7 @@ class MeasurementRunner:
         self._known = EarlierEvidence(context)
         self._swept = PairSet()  #: Pairs of the latest sweep.
         self._since = 0.0  #: Start of its tests of pairs (epoch seconds).
+        self._groups: list[Group] = []  #: Groups of the latest sweep over collectives.
         self.resumed = False  #: Whether collectives are left out that an earlier part of the session has results of.
         self.left = False  #: Whether pairs are left out of which both directions have a good or a slow result.
 
@@ -111,6 +117,7 @@ class MeasurementRunner:
             self.counters.border("p2p")
         if "all_reduce" in self._options.chosen_probes:
             await self._collectives([*old, *new], withheld)
+            await self._contradicted()
             self.counters.border("collectives")
 
     @property
@@ -157,6 +164,7 @@ class MeasurementRunner:
             self._pump.emit(PhaseStart(name="p2p", total=2 * len(pairs) * max(1, len(self._options.sizes))))
             await self._p2p(pairs, dead, len(here))
         if world is not None:
+            await self._world_failures_again(world)
             await self._world_again(world)
 
     async def _p2p(self, pairs: PairArray, dead: dict[tuple[str, str], DeadPath], ends: int) -> None:
@@ -281,6 +289,40 @@ class MeasurementRunner:
             self._pump.log("info", f"world layer, tested again (round {at + 1}): {self._named(slow)}")
             await self._kept.begin_groups([sweep.good])
             await sweep.again(PairSet(slow))
+
+    async def _world_failures_again(self, sweep: WorldSweep) -> None:
+        """Test pairs again in the world communicator that failed there, or were not reached, if all pass alone."""
+        number, between = self._model.table.number, self._model.results.verdict_between
+        for _ in range(SLOW_ROUNDS if self._context.arm is None else 0):
+            await self._pump.flush()
+            verdicts = list(self._model.results.verdicts_in(Layer.WORLD))
+            failed = [(src, dst) for one, src, dst in verdicts if one in (*FAILED, Verdict.INCONCLUSIVE)]
+            alone = all(between(Layer.P2P, *pair) in (Verdict.OK, Verdict.SLOW) for pair in failed)
+            if not failed or not alone:
+                return
+            pairs = [(number(src) or 0, number(dst) or 0) for src, dst in failed]
+            self._pump.log("info", f"world layer, tested again: {self._named(unordered(pairs), 'failed pair')}")
+            await self._context.settled()
+            await self._kept.begin_groups([sweep.good])
+            await sweep.again(PairSet(pairs))
+        await self._pump.flush()
+
+    async def _contradicted(self) -> None:
+        """Test failed pairs again whose nodes pass again in other tests that had failed, and in a collective."""
+        await self._pump.flush()
+        good = (m for layer in COLLECTIVES.values() for m in self._model.measurements(layer) if m.verdict is Verdict.OK)
+        passed = {frozenset((m.src, m.dst)): m.time for m in good}
+        recovered = {node_of(end) for one in self._model.intervals.ended for end in one.ends}
+        number, pairs = self._model.table.number, []
+        for m in self._model.bad_measurements(Layer.P2P) if recovered and self._context.arm is None else ():
+            nodes = frozenset(map(node_of, (m.src, m.dst)))
+            if m.verdict in FAILED and nodes & recovered and passed.get(nodes, 0.0) > m.time:
+                pairs.append((number(m.src) or 0, number(m.dst) or 0))
+        if pairs := unordered(pairs)[:MAX_SUSPECTS]:
+            named = self._named(pairs, "failed pair")
+            self._pump.log("info", f"tested again, as collectives of their nodes pass: {named}")
+            await self._run_pairs(pairs, self._largest, share=LATE_SHARE)
+            await self._pump.flush()
 
     async def _world_suspects(self, ranks: list[int]) -> list[int]:
         """Return the fewest ranks without which no two have a broken path: one takes all along with it."""
@@ -503,10 +545,8 @@ class MeasurementRunner:
                 tested = sum(group.src != group.dst for group in groups)
                 text = f"collectives: {tested} of {count * (count - 1) // 2} pairs of nodes are tested"
                 self._pump.log("notice", text)
-        largest = self._bytes
-        three = tuple(sorted({max(4, largest // part // 4 * 4) for part in (64, 8, 1)}))
-        sizes = self._options.collective_sizes or three
-        kinds = self._options.collectives
+        self._groups = groups
+        sizes, kinds = self._collective_sizes, self._options.collectives
         if self.resumed:
             groups = [group for group in groups if not is_measured(self._model, group, kinds, sizes)]
         if not groups:
@@ -529,6 +569,27 @@ class MeasurementRunner:
         if self._context.arm is not None or len(bad) > 2 * MAX_SUSPECTS:
             return DoubtfulGroups({}, set())
         return self._known.doubtful_groups(groups, bad, mesh=self._engine == "gloo")
+
+    @property
+    def _collective_sizes(self) -> tuple[int, ...]:
+        three = tuple(sorted({max(4, self._bytes // part // 4 * 4) for part in (64, 8, 1)}))
+        return self._options.collective_sizes or three
+
+    def recovered_groups(self) -> list[tuple[str, Group]]:
+        """Return the collectives that are bad, by kind and group of ranks, though no pair of them fails."""
+        number, between = self._model.table.number, self._model.results.verdict_between
+        dead = [(number(m.src), number(m.dst)) for m in self._model.bad_measurements(Layer.P2P) if m.verdict in DEAD]
+        groups = [group for group in self._groups if not any({*pair} <= {*group.ranks} for pair in dead)]
+        bad = (*DEAD, Verdict.SLOW, Verdict.INCONCLUSIVE)
+        each = itertools.product(self._options.collectives, groups)
+        return [(kind, group) for kind, group in each if between(COLLECTIVES[kind], group.src, group.dst) in bad]
+
+    async def groups_again(self) -> None:
+        """Test collectives again that are bad though their pairs pass, with all of their message sizes."""
+        options, sizes = self._options, self._collective_sizes
+        for kind, group in self.recovered_groups():
+            test = CollectiveTest(kind, sizes, options.iters, options.warmup, options.timeout)
+            await run_collective(self._context, test, [group], self._kept.begin_groups)
 
     async def _slow_groups_again(self, kind: str, groups: Sequence[Group]) -> None:
         """Test a collective again over the groups where it is slow, one at a time; what stays slow is slow."""

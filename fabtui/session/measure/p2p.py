@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import PairsStarted
+from fabtui.model.events import Incident, PairsStarted
+from fabtui.model.interval_log import IntervalKind
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.schedule import Dispatcher
 from fabtui.nodeset import count
@@ -256,6 +257,9 @@ class PairSweep:
                 self._on_lost(host, text, kind)
             case HostFrozen(host, text):
                 self._context.pump.log("warning", f"{text}; it is ended")
+                since = time.time()
+                incident = Incident(node=host.node, what=IntervalKind.RANK_HOST, since=since, text=text)
+                self._context.pump.emit(incident)
                 self._kill(host.node, text, excuse=True)
             case HostLoaded(host):
                 self._recovery.loaded(host)

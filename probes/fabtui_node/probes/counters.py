@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import fcntl
 import functools
 import os
-import socket
-import struct
 import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -18,6 +14,7 @@ from fabtui_node.probes.nvidia.nvlink_counters import NvlinkCounts
 from fabtui_node.probes.rdma import port_counters
 from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import rdma_devices, sysfs
+from fabtui_node.system.ethtool import Ethtool
 
 _MAX_DEVICES = _MAX_NICS = 64
 _MAX_COUNTERS = 256
@@ -27,14 +24,6 @@ _STATISTICS = [way + kind for kind in ("bytes", "errors", "dropped") for way in 
 _STATISTICS += ["rx_crc_errors", "rx_missed_errors"]
 # A setting among the counters of NVIDIA's adapters, and gauges of Broadcom's.
 _NOT_COUNTED = ("lifespan", "active_", "watermark_")
-
-_SIOCETHTOOL = 0x8946
-_GSTRINGS, _GSTATS, _GSSET_INFO = 0x1B, 0x1D, 0x37
-#: Number of the set of names of statistics, and length of a name.
-_SET, _NAME = 1, 32
-_MOST_OF_DRIVER = 16384
-#: Counters by which the driver may have more when it answers than when it was asked how many it has.
-_SPARE = 1024
 
 Counts = Dict[str, Dict[str, int]]
 
@@ -95,46 +84,18 @@ class DriverCounters:
     def __init__(self, name: str, wanted: Callable[[str], bool]) -> None:
         self._name = name
         self._wanted = wanted
-        self._known: Optional[Tuple[int, List[Tuple[int, str]]]] = None
+        self._known: Tuple[int, List[Tuple[int, str]]] = (0, [])
 
     def read(self) -> Dict[str, int]:
-        """Return the counters by name; none if the driver has none. Blocks while the driver does (raises OSError)."""
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
-            number = self._number(asker)
-            if self._known is None or self._known[0] != number:
+        """Return the counters by name; none if the driver has none. Blocks while the driver does."""
+        with Ethtool(self._name) as driver:
+            number = driver.count()
+            if self._known[0] != number:
                 # The number changes with that of the queues, and with it the places of all counters.
-                self._known = number, self._names(asker, number)
-            places = self._known[1]
-            if not places:
-                return {}
-            values = ctypes.create_string_buffer(8 + 8 * (number + _SPARE))
-            struct.pack_into("II", values, 0, _GSTATS, number)
-            self._ask(asker, values)
-            return {name: struct.unpack_from("Q", values, 8 + 8 * place)[0] for place, name in places}
-
-    def _number(self, asker: socket.socket) -> int:
-        asked = ctypes.create_string_buffer(struct.pack("IIQI", _GSSET_INFO, 0, 1 << _SET, 0), 32)
-        self._ask(asker, asked)
-        known, number = struct.unpack_from("QI", asked, 8)
-        return min(number, _MOST_OF_DRIVER) if known else 0
-
-    def _names(self, asker: socket.socket, number: int) -> List[Tuple[int, str]]:
-        if not number:
-            return []
-        text = ctypes.create_string_buffer(12 + _NAME * (number + _SPARE))
-        struct.pack_into("III", text, 0, _GSTRINGS, _SET, number)
-        self._ask(asker, text)
-        wanted = []
-        for place in range(min(number, struct.unpack_from("I", text, 8)[0])):
-            raw = text.raw[12 + _NAME * place : 12 + _NAME * (place + 1)]
-            name = raw.split(b"\0")[0].decode("ascii", "replace").strip()
-            if self._wanted(name):
-                wanted.append((place, name))
-        return wanted
-
-    def _ask(self, asker: socket.socket, data: ctypes.Array[ctypes.c_char]) -> None:
-        request = struct.pack("16sP16x", self._name.encode()[:15], ctypes.addressof(data))
-        fcntl.ioctl(asker.fileno(), _SIOCETHTOOL, request)
+                names = enumerate(driver.names())
+                self._known = number, [(place, name) for place, name in names if self._wanted(name)]
+            values = driver.values(number) if self._known[1] else ()
+            return {name: values[place] for place, name in self._known[1] if place < len(values)}
 
 
 def _counts(folder: str, names: List[str]) -> Dict[str, int]:

@@ -8,10 +8,9 @@ import threading
 import time
 from typing import Any, Dict, Set
 
-from fabtui_node.probes.counters import Counters, CounterSource
+from fabtui_node.probes.counters import Counters, CounterSource, DriverCounters
 from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import kernel_counters
-from fabtui_node.system.ethtool import Ethtool
 
 _MOST = 8192
 #: Number of a queue or a channel in the name of a driver's counter: ``rx3_bytes``, ``tx_queue_0_drops``.
@@ -50,7 +49,7 @@ class Growth:
     def _read(self, until: float) -> Dict[str, int]:
         for name in kernel_counters.interfaces(self._root):
             if name not in self._drivers:
-                self._drivers[name] = CounterSource(functools.partial(_of_driver, name))
+                self._drivers[name] = CounterSource(DriverCounters(name, bool).read)
         begun = {name: source.begin() for name, source in [*self._drivers.items(), ("", self._kernel)]}
         ports = self._ports.read([], until)
         counts: Dict[str, int] = {}
@@ -65,11 +64,6 @@ class Growth:
                 counts[whole] = counts.get(whole, 0) + count
         counts.update(("%s:%s" % (port, name), count) for port, of in parts.items() for name, count in of.items())
         return counts
-
-
-def _of_driver(interface: str) -> Dict[str, int]:
-    with Ethtool(interface) as driver:
-        return dict(driver.statistics())
 
 
 _KEPT: Dict[str, Growth] = {}

@@ -46,6 +46,11 @@ _FORMS = (
 )
 
 
+#: What may be an address of this node, a network or a host name.
+_ADDRESS = re.compile(r"(?<![\w.:])[0-9a-f:][0-9a-f.:]{2,44}(?:/[0-9]{1,3})?(?![\w:])")
+_NAME = re.compile(r"(?<![\w.-])[A-Za-z0-9][\w-]{0,62}")
+
+
 class State:
     """Keys and values, as they are read."""
 
@@ -92,12 +97,13 @@ class State:
         text = "\n".join(key + "\0" + value for key, value in self.values.items())
         own = {str(net): "<net:%s>/%d" % (name, net.prefixlen) for net, name in network.networks.items()}
         own.update((address, "<ip:%s>" % name) for address, name in network.own.items())
-        named = sorted((word for word in own if not word.startswith("fe80")), key=len, reverse=True)
-        if named:
-            pattern = r"(?<![\w.:])(?:%s)(?![\w:]|\.\d)" % "|".join(map(re.escape, named))
-            text = re.sub(pattern, lambda found: own[found.group()], text)
-        for name in names:
-            text = re.sub(r"(?<![\w.-])%s(?![\w-])" % re.escape(name), "<host>", text)
+
+        def replaced(found: "re.Match[str]") -> str:
+            address, slash, length = found.group().partition("/")
+            return own.get(found.group()) or own.get(address, address) + slash + length
+
+        text = _ADDRESS.sub(replaced, text)
+        text = _NAME.sub(lambda found: "<host>" if found.group() in names else found.group(), text)
         for form, word in _FORMS:
             text = form.sub(word, text)
         return dict(line.split("\0", 1) for line in text.split("\n") if line)
@@ -123,7 +129,7 @@ def _modules(state: State) -> None:
 
 
 def _machine() -> Pairs:
-    memory = dict(re.findall(r"(\w+):\s+(\d+)", sysfs.text("/proc/meminfo") or ""))
+    memory = {line.split(":")[0]: line.split()[1] for line in (sysfs.text("/proc/meminfo") or "").splitlines()}
     for name in _MEMORY:
         yield "memory." + name, memory.get(name)
     yield "memory.available", memory.get("MemAvailable")
@@ -135,10 +141,10 @@ def _machine() -> Pairs:
     for entry in _FREQUENCY_FILES:
         values = {sysfs.text("/sys/devices/system/cpu/cpufreq", policy, entry) for policy in policies}
         yield "cpu." + entry, " ".join(sorted(filter(None, values)))
-    text = sysfs.text("/proc/cpuinfo") or ""
+    lines = (line.partition(":") for line in (sysfs.text("/proc/cpuinfo") or "").splitlines())
+    processor = {name.strip(): value.strip() for name, _, value in lines}
     for field in ("model name", "microcode", "flags"):
-        found = re.search(r"^%s\s*: (.*)" % field, text, re.M)
-        yield "cpu." + field.replace(" ", "_"), found and found.group(1)
+        yield "cpu." + field.replace(" ", "_"), processor.get(field)
     yield "kernel.release", os.uname().release
     yield "kernel.version", os.uname().version
     for path in ("/proc/driver/nvidia/version", "/etc/os-release"):

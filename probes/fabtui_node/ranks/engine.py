@@ -30,8 +30,10 @@ MAX_TIMED = 1000
 FIRST_BYTES, SECOND_BYTES = 64 << 10, 16 << 10
 #: Maximum number of answered messages, with those that are sent again.
 MOST_PROBES = 32
-#: Duration (s) of an answered message whose rate is known well enough.
-PROBED = 0.05
+#: Minimum number of messages of the chosen size for which there is time.
+MESSAGES = 8
+#: Minimum duration (s) of an answered message whose rate is known well enough, and its share of that of a chosen one.
+PROBED, PROBED_SHARE = 0.05, 0.25
 #: Minimum size of a message, for very slow links.
 LEAST_BYTES = 1 << 10
 #: Setup message: size, warm-up count and round trips; then number of timed messages, of untimed ones before, and, where
@@ -40,21 +42,24 @@ LEAST_BYTES = 1 << 10
 Setup = Tuple[int, int, int]
 
 
-def probed_rate(asked: int, send: Callable[[int], float], known: Tuple[int, float] = (0, 0.0)) -> float:
+def probed_rate(asked: int, send: Callable[[int], float], longest: float, known: Tuple[int, float] = (0, 0.0)) -> float:
     """Return the rate (bytes per second) of answered messages, whose size grows up to ``asked`` while they are fast.
 
-    ``send`` sends one of a size and returns its duration (s); ``known`` are size and duration of an earlier one.
+    ``send`` sends one of a size and returns its duration (s), ``longest`` is the time for one of those to be chosen;
+    ``known`` are size and duration of an earlier one.
     """
     size, seconds = known
+    enough = max(PROBED, PROBED_SHARE * longest)
     if not size:
         send(min(asked, FIRST_BYTES))
     while True:
-        growth = 16 if seconds < PROBED / 16 else 4
-        if size and (seconds > PROBED or growth * size >= asked):
+        growth = 16 if seconds < enough / 16 else 4
+        near = growth * size >= asked and asked * seconds <= longest * size
+        if size and (seconds > enough or near or size >= asked):
             return size / max(seconds, 1e-9)
         size = min(asked, max(growth * size, FIRST_BYTES) if size else SECOND_BYTES)
         seconds = send(size)
-        if seconds > PROBED:
+        if seconds > enough:
             # A lost packet is repeated after 0.2 s, or later: that does not make a link slow.
             seconds = min(seconds, send(size))
 
@@ -157,7 +162,7 @@ class PairLink:
         """Act as the source: probe, setup, warm-up, as many timed messages as fit the budget, round trips."""
         try:
             self._prepare(job, True)
-            size, warmup = self._affordable(job, self._probe(job, end), end)
+            size, warmup = self._chosen(job, end)
             self._send_setup((size, warmup, job.latency_iters), end, self._announced_transport())
             each = self._send_warmup(size, warmup, end) / warmup
             budget = self.budget
@@ -176,22 +181,21 @@ class PairLink:
         finally:
             self._forget()
 
-    def _probe(self, job: PairJob, end: float) -> float:
-        """Send answered messages until the rate is known; return it in bytes per second."""
+    def _chosen(self, job: PairJob, end: float) -> Tuple[int, int]:
+        """Return message size and warm-up count: as requested, or smaller if the deadline would pass."""
         names = itertools.chain(["first byte"], itertools.repeat("setup message"))
+
+        def longest() -> float:
+            return base.remaining(end) / max(MESSAGES, 4 * job.shares)
 
         def send(size: int) -> float:
             self._send_setup((size, 0, 0), end, what=next(names))
             return self._send_warmup(size, 1, end)
 
-        return probed_rate(job.bytes, send)
-
-    def _affordable(self, job: PairJob, rate: float, end: float) -> Tuple[int, int]:
-        """Return message size and warm-up count: as requested, or smaller if the deadline would pass."""
+        rate = probed_rate(job.bytes, send, longest())
         if job.rate:
             return max(1, min(job.bytes, int(job.rate * THROTTLED_MESSAGE))), 1
-        seconds = base.remaining(end) / max(8, 4 * job.shares)
-        return affordable(job.bytes, rate * seconds), max(1, job.warmup)
+        return affordable(job.bytes, rate * longest()), max(1, job.warmup)
 
     def receive(self, job: PairJob, end: float) -> Message:
         """Act as the destination: time the messages between the setup and the last one, and check the data.
@@ -350,19 +354,25 @@ class RankGroup:
     def _affordable(self, kind: str, asked: int, end: float) -> int:
         """Return the size (bytes) to measure, the same at all ranks: as requested, or what the deadline allows."""
 
-        def agreed(size: int, seconds: float) -> float:
-            """Return the duration (s) at the slowest rank."""
-            return size / max(1, self._minimum(int(size / max(seconds, 1e-9)), end))
+        def agreed(value: float, unit: float) -> float:
+            """Return the minimum of a value at all ranks, as a number of units."""
+            return max(1, self._minimum(int(value / unit), end)) * unit
+
+        def slowest(size: int, seconds: float) -> float:
+            return size / agreed(size / max(seconds, 1e-9), 1.0)
 
         def send(size: int) -> float:
             form = shape(kind, size, len(self._ranks))
             buffer = self._allocate(form)
             self._fill(form, buffer, end)
-            return agreed(size, self._timed(form, 1, self._iteration(form, buffer, end), end)[0])
+            return slowest(size, self._timed(form, 1, self._iteration(form, buffer, end), end)[0])
+
+        def longest() -> float:
+            return agreed(base.remaining(end) / MESSAGES, 1e-4)
 
         size, seconds = self._known
-        rate = probed_rate(asked, send, (size, agreed(size, seconds) if size else 0.0))
-        return affordable(asked, self._minimum(int(rate * base.remaining(end) / 8), end))
+        rate = probed_rate(asked, send, longest(), (size, slowest(size, seconds) if size else 0.0))
+        return affordable(asked, rate * longest())
 
     def collective(self, kind: str, asked: int, iters: int, warmup: int, end: float) -> Message:
         """Measure one size (bytes) of a collective of float32 values, in place where nccl-tests does so.

@@ -44,6 +44,8 @@ MAX_LEASE = 24 * 3600.0
 
 #: Seconds past its deadline after which the supervisor answers for a probe.
 PROBE_GRACE = 2.0
+#: Minimum time (s) between two turns of the loop that is reported: all processes were stopped, or got no processor.
+LEAST_STANDSTILL = 3.0
 MAX_OPEN_PROBES = 256
 MAX_PROBE_DEADLINE = 3600.0
 #: Interval (s) between two ticks for the keeper.
@@ -484,7 +486,8 @@ class Supervisor:
         self._children = children
         self._decoder = protocol.Decoder(pieces=True)
         self._lease = lease_of(config)
-        self._heard = time.monotonic()
+        self._heard = self._turned = time.monotonic()
+        self._stood = 0.0
         self._probes = OpenProbes()
         self._limit = LineLimit()
         self._why: Optional[str] = None
@@ -524,6 +527,8 @@ class Supervisor:
         if len(self._out):
             writers.append(self._out.fd)
         readable, _, _ = select.select(readers, writers, [], TICK)
+        before, self._turned = self._turned, time.monotonic()
+        self._stood = max(self._stood, self._turned - before)
         if self._source in readable:
             self._listen()
         now = time.monotonic()
@@ -559,7 +564,11 @@ class Supervisor:
     def _obey(self, message: Message) -> None:
         kind = message.get("t")
         if kind == "hb":
-            self.send({"t": "hb", "n": message["n"], "rank": self._children.rank_lives})
+            answer = {"t": "hb", "n": message["n"], "rank": self._children.rank_lives}
+            if self._stood >= LEAST_STANDSTILL:
+                answer["stood"] = round(self._stood, 1)
+            self._stood = 0.0
+            self.send(answer)
             self._out.flush()
         elif kind == "probe":
             refusal = self._probes.open(message, time.monotonic())

@@ -7,7 +7,7 @@ import contextlib
 import fcntl
 import socket
 import struct
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 _SIOCETHTOOL = 0x8946
 _DRIVER, _SET_INFO, _STRINGS, _STATISTICS, _FEATURES = 0x03, 0x37, 0x1B, 0x1D, 0x3A
@@ -44,7 +44,7 @@ class Ethtool(contextlib.AbstractContextManager):  # type: ignore[type-arg]
 
     def features(self) -> Dict[str, bool]:
         """Return whether each offload feature is on."""
-        names = self._names(_NAMES_OF_FEATURES)
+        names = self.names(_NAMES_OF_FEATURES)
         blocks = (len(names) + 31) // 32
         data = self._call(struct.pack("=II", _FEATURES, blocks) + bytes(16 * blocks)) if names else None
         if not data:
@@ -53,18 +53,21 @@ class Ethtool(contextlib.AbstractContextManager):  # type: ignore[type-arg]
         active = [struct.unpack_from("=I", data, 16 + 16 * block)[0] for block in range(blocks)]
         return {name: bool(active[at // 32] >> at % 32 & 1) for at, name in enumerate(names) if name}
 
-    def statistics(self) -> Iterator[Tuple[str, int]]:
-        """Yield the driver's own counters."""
-        names = self._names(_NAMES_OF_STATISTICS)
-        data = self._call(struct.pack("=II", _STATISTICS, len(names)) + bytes(8 * len(names))) if names else None
-        if data:
-            yield from zip(names, struct.unpack_from("=%dQ" % len(names), data, 8))  # noqa: B905 (Python 3.8)
+    def values(self, count: int) -> Tuple[int, ...]:
+        """Return the driver's own counters, in the order of their names; ``count``: how many there are."""
+        data = self._call(struct.pack("=II", _STATISTICS, count) + bytes(8 * count)) if count else None
+        return struct.unpack_from("=%dQ" % count, data, 8) if data else ()
 
-    def _names(self, of: int) -> List[str]:
+    def count(self, of: int = _NAMES_OF_STATISTICS) -> int:
+        """Return the number of names of a set, 0 if there is none."""
         data = self._call(struct.pack("=IIQI", _SET_INFO, 0, 1 << of, 0))
         known = data and struct.unpack_from("=Q", data, 8)[0]
-        count = struct.unpack_from("=I", data, 16)[0] if data and known else 0
-        if not 0 < count <= _MOST:
+        count: int = struct.unpack_from("=I", data, 16)[0] if data and known else 0
+        return count if count <= _MOST else 0
+
+    def names(self, of: int = _NAMES_OF_STATISTICS) -> List[str]:
+        """Return the names of a set in their order."""
+        if not (count := self.count(of)):
             return []
         data = self._call(struct.pack("=III", _STRINGS, of, count) + bytes(_NAME_LENGTH * count))
         starts = range(12, 12 + _NAME_LENGTH * count, _NAME_LENGTH)

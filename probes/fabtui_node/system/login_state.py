@@ -120,9 +120,9 @@ def mounts(hidden: Hidden) -> Pairs:
 
 def libraries(hidden: Hidden) -> Pairs:
     cache = sysfs.text("/etc/ld.so.cache", limit=1 << 20) or ""
-    for path in re.findall(r"(/[^\0]+/lib[^\0/]+)\0", cache):
+    for path in cache.split("\0"):
         name = os.path.basename(path)
-        if _LIBRARY.match(name):
+        if path.startswith("/") and _LIBRARY.match(name):
             yield "library." + path, os.path.basename(os.path.realpath(path))
 
 

@@ -28,7 +28,7 @@ _LAST_FIXED_PORT = 32767
 _TENTATIVE, _PERMANENT = 0x40, 0x80
 _CLONED = 0x200
 _ROUTE_TYPES = {1: "unicast", 2: "local", 6: "blackhole", 7: "unreachable", 8: "prohibit", 9: "throw"}
-_LOCAL_TABLE, _BY_KERNEL, _UNICAST = 255, 2, 1
+_BY_KERNEL, _UNICAST = 2, 1
 
 
 def _shown(data: bytes) -> str:
@@ -93,7 +93,8 @@ class NetworkState:
             flags = int(_shown(attributes.get(8, b"\0"))) & ~_TENTATIVE
             self.own[where] = name
             with contextlib.suppress(ValueError):
-                self.networks[ipaddress.ip_interface("%s/%d" % (where, head[1])).network] = name
+                # Of interfaces with one network the first has its name: what is added does not rename what is there.
+                self.networks.setdefault(ipaddress.ip_interface("%s/%d" % (where, head[1])).network, name)
             if self._hardware.get(name, "").strip("0:") and not where.startswith("fe80"):
                 self.macs[where] = self._hardware[name]
             kind = "addr.%s.%s%s" % (
@@ -110,8 +111,7 @@ class NetworkState:
             family, length, _, _, table, protocol, scope, kind, flags = struct.unpack("=8BI", head)
             table = struct.unpack("=I", attributes[15])[0] if 15 in attributes else table
             # Not: what follows from addresses, and clones.
-            follows = table == _LOCAL_TABLE and protocol == _BY_KERNEL
-            if follows or (family == socket.AF_INET6 and kind != _UNICAST) or flags & _CLONED:
+            if protocol == _BY_KERNEL or (family == socket.AF_INET6 and kind != _UNICAST) or flags & _CLONED:
                 continue
             words = ["%s proto %d scope %d" % (_ROUTE_TYPES.get(kind, kind), protocol, scope)]
             for number, data in sorted(attributes.items()):

@@ -167,6 +167,38 @@ def test_ranks_whose_values_are_close_by_chance_are_no_reference_for_the_others(
     assert halves.is_slow(0.3, 0.2)
 
 
+def test_two_wide_modes_of_ranks_are_both_usual_and_one_value_of_many_pairs_is_a_fault() -> None:
+    """Values of ranks that get a core to themselves are many times those of the others."""
+    fast = [10.0 + 0.4 * at for at in range(20)]
+    slower = [1.0 * 1.045**at for at in range(25)]
+    modes = ClassValues([*fast, *slower])
+    assert not [one for one in slower if modes.is_slow(one, 0.2)]
+    assert modes.is_slow(0.1, 0.2)
+    assert [one for one in slower if modes.is_slow(one, 0.7)] == slower, "links have one"
+    few = ClassValues([*fast, *slower[:12]])
+    assert few.is_slow(slower[0], 0.2), "less than half of them"
+    alike = ClassValues([*fast, *[1.0, 1.01, 1.02] * 8])
+    assert alike.is_slow(1.0, 0.2), "a limit of the link"
+    far = ClassValues([*fast, *(0.01 * 1.045**at for at in range(25))])
+    assert far.is_slow(0.012, 0.2), "lost packets"
+
+
+def test_all_pairs_of_different_nodes_are_never_slow_beside_busy_cores() -> None:
+    ends = [f"{node}:{rank}" for node in NODES for rank in (0, 1)]
+    apart = [pair for pair in itertools.permutations(ends, 2) if pair[0][:2] != pair[1][:2]]
+    slow = apart[::2] + apart[1:20:2]
+    rules = {one.rule.id for one in diagnose(lab(slow, load=16.0)).findings}
+    assert not {"FT025", "FT022"} & rules or "FT029" not in rules
+
+
+def test_the_warning_about_this_box_comes_last() -> None:
+    model = lab([("h0:0", "h2:1")], load=4.25)
+    model.apply(NodeUpdate(node="h2", state=NodeState.LOST, text="Connection lost", time=10.0))
+    model.apply(NodeUpdate(node="h2", state=NodeState.READY, time=18.0))
+    model.apply(ProbeResult(node="h1", probe="host", value={"limits": {"nofile": [64, 64]}}, time=19.0))
+    assert [one.rule.id for one in diagnose(model).findings][-1] == "FT029"
+
+
 def within(node: str, *ranks: int) -> list[tuple[str, str]]:
     """Return the pairs of four ranks of a node of which one is one of some ranks."""
     pairs = itertools.permutations(range(4), 2)

@@ -154,6 +154,17 @@ def test_damage_is_evidence_of_a_finding_about_the_node_with_its_command_first()
     assert not [one for one in rest if one.rule.id.startswith("FT16")]
 
 
+def test_what_a_node_sends_damaged_is_the_cause_of_all_that_fails_with_it() -> None:
+    failing = fabric("abcd", 2, dead_if(lambda s, d: (s[0] == "b" and d[0] != "b") or (d == "b:1" and s[0] == "a")))
+    assert len(diagnose(failing).findings) > 0
+    damaged = {node: {"TcpInCsumErrors": 100} for node in "acd"}
+    (one,) = diagnose(grown(failing, damaged)).findings
+    assert (one.rule.id, one.severity, one.subject.node) == ("FT161", Severity.BAD, "b")
+    assert title(one).startswith("b sends packets with wrong checksums: TcpInCsumErrors 100 or more on a,c,d, 0 there")
+    assert {"b"} == {"b" for pair in one.cells if "b" in (pair[0][0], pair[1][0])}
+    assert one.next[0] == "ssh b ethtool -k mlx5_0"
+
+
 def test_what_a_node_repeats_follows_from_tests_with_it_that_fail() -> None:
     failing = fabric("abcd", 2, dead_if(lambda s, d: "b" in (s[0], d[0]) and s[0] != d[0]))
     first, *rest = diagnose(grown(failing, {"d": {"TcpExtTCPTimeouts": 64}})).findings

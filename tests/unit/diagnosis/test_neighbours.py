@@ -164,6 +164,17 @@ def test_an_entry_that_was_made_by_hand() -> None:
     assert made.preflight() == [(text, "bad")]
 
 
+def test_an_entry_with_the_mac_of_another_node_is_a_detour_though_pings_pass() -> None:
+    made = Kernels()
+    made.learn("n0", "n2", 1, mac("n3", 1), state="permanent")
+    text = (
+        "n0 has a permanent neighbour entry with the MAC of n3 for n2 "
+        "(10.2.0.3 is 02:00:00:00:02:01, not 02:00:00:00:03:01)"
+    )
+    assert [(one.rule.id, title(one), one.severity) for one in made.found()] == [("FT238", text, Severity.BAD)]
+    assert made.preflight() == [(text, "bad")], "as in the run"
+
+
 def test_an_old_entry_that_the_kernel_still_has() -> None:
     made = Kernels()
     made.learn("n0", "n2", 1, state="stale")

@@ -84,13 +84,25 @@ def test_all_nodes_lost_at_once_are_this_machine() -> None:
     lost = [(f"n{at}", 100.0 + at, LOST) for at in range(3)]
     (found,) = [one for one in diagnose(nodes_of(*lost)).findings if one.rule.id == "FT001"]
     assert title(found) == "this machine, or its link, is cut off: n[0-2] were lost at the same time"
-    assert found.next == ("ip -s -s link",)
+    assert found.next == ("ip -s -s link", "ip route")
     back = [(f"n{at}", 110.0, READY) for at in range(3)]
     (found,) = [one for one in diagnose(nodes_of(*lost, *back)).findings if one.rule.id == "FT001"]
     assert title(found) == (
         "this machine, or its link, was cut off for at least 10 s: n[0-2] were gone at once, and all are back"
     )
     assert found.severity == "warn"
+
+
+def test_a_login_that_a_call_of_this_machine_ends_is_not_about_the_nodes() -> None:
+    model = Model()
+    model.apply(SessionStart(nodes=["n0", "n1"], time=1.0))
+    for at, node in enumerate(model.nodes):
+        text = f"10.99.0.{at} port 22: Network is unreachable"
+        model.apply(NodeUpdate(node=node, state=NodeState.FAILED, text=text, time=2.0))
+    (found,) = [one for one in diagnose(model).findings if one.rule.id == "FT001"]
+    assert title(found) == "this machine, or its link, reaches none of n[0-1]"
+    model.apply(NodeUpdate(node="n1", state=NodeState.FAILED, text="10.99.0.1 port 22: no answer", time=2.0))
+    assert len([one for one in diagnose(model).findings if one.rule.id == "FT001"]) == 2
 
 
 def test_nodes_that_are_lost_one_after_the_other_are_their_own_fault() -> None:

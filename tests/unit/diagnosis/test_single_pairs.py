@@ -17,6 +17,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
+from fabtui.presentation.verdict_line import fault_text
 from tests.unit.diagnosis.test_pair_rules import Judge, dead_if, fabric
 
 OK, TIMEOUT = Verdict.OK, Verdict.TIMEOUT
@@ -42,6 +43,19 @@ def test_four_pairs_are_reported_one_by_one_and_five_as_one(value: Any, single: 
     five = scattered(5, value)
     assert (len(of(five, single)), len(of(five, several))) == (0, 1)
     assert len(of(five, several)[0].cells) == 5
+
+
+def test_one_slow_value_after_a_good_one_is_one_slow_measurement_until_a_second_test_confirms_it() -> None:
+    model = fabric("abcd", 4, dead_if(lambda s, d: False))
+    model.suspects["a:0", "b:1"] = "the path between them is at fault: both ends work with other partners (x)"
+    for at, severity in ((5.0, "warn"), (6.0, "bad")):
+        slow = Measurement(Layer.P2P, "a:0", "b:1", OK, 1.0, "GB/s", 8, at)
+        model.apply(Measured(measurements=[slow], time=at))
+        (one,) = diagnose(model).findings
+        assert (one.rule.name, one.severity) == ("pair-slow", severity)
+        once = at == 5.0
+        assert title(one) == ("a:0 > b:1 slow: one slow measurement" if once else "a:0 > b:1 slow")
+        assert fault_text(one).endswith("(one slow measurement)" if once else "(path)")
 
 
 @pytest.mark.parametrize(

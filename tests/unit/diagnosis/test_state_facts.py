@@ -16,6 +16,7 @@ from fabtui.model.events import InventoryUpdate, ProbeResult
 from fabtui.model.facts.states import PROBE, Facts, States, packed
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
+from fabtui.report.preflight import preflight_text
 from tests.conftest import ModelMaker
 
 RMEM = "sysctl.net.ipv4.tcp_rmem"
@@ -58,6 +59,13 @@ def test_a_key_that_no_table_names_is_shown_and_is_not_a_finding() -> None:
     assert inspected.table.differing("n1") == {"sysctl.site.unheard_of"}
     assert inspected.table.differences("n1") == ["differs on n1: site.unheard_of 2, 1 on 3 others"]
     assert inspected.exit_code == 0
+    short, whole = (
+        preflight_text(model, inspected, None, "", 100, everything, ascii_only=True, color=False)
+        for everything in (False, True)
+    )
+    assert "1 difference of settings hidden (--all)" in short
+    assert "site.unheard_of" not in short
+    assert "site.unheard_of" in whole
 
 
 def test_half_of_a_fleet_is_one_line() -> None:

@@ -12,6 +12,7 @@ import pytest
 from fabtui_node.probes import counters
 from fabtui_node.probes.nvidia import nvlink_counters, nvml
 from fabtui_node.probes.nvidia.nvlink_counters import NvlinkCounts
+from fabtui_node.system.ethtool import Ethtool
 
 from .places import Tree
 
@@ -310,5 +311,23 @@ def test_the_kernel_is_asked_for_counters_of_a_driver() -> None:
         assert all("rx" in one and count >= 0 for one, count in found.items())
         assert again == {}
     assert counters.DriverCounters("lo", lambda one: True).read() == {}
-    with pytest.raises(OSError, match="No such device"):
-        counters.DriverCounters("nosuchinterface0", lambda one: True).read()
+    assert counters.DriverCounters("nosuchinterface0", lambda one: True).read() == {}
+
+
+def test_a_driver_whose_number_of_counters_changes_is_asked_for_their_names_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names, asked = ["rx0", "x", "rx1"], list[int]()
+
+    def listed(self: Ethtool) -> list[str]:
+        asked.append(len(names))
+        return list(names)
+
+    monkeypatch.setattr(Ethtool, "count", lambda self: len(names))
+    monkeypatch.setattr(Ethtool, "names", listed)
+    monkeypatch.setattr(Ethtool, "values", lambda self, number: tuple(range(10, 10 + number)))
+    driver = counters.DriverCounters("eth0", lambda name: name.startswith("rx"))
+    assert driver.read() == driver.read() == {"rx0": 10, "rx1": 12}
+    names.insert(0, "rx2")
+    assert driver.read() == {"rx2": 10, "rx0": 11, "rx1": 13}
+    assert asked == [3, 4]

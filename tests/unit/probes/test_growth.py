@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from fabtui_node.probes import growth
+from fabtui_node.probes.counters import DriverCounters
 from fabtui_node.probes.nvidia import nvml
 from fabtui_node.system import kernel_counters, netlink
-from fabtui_node.system.ethtool import Ethtool
 
 from .places import Tree
 
@@ -161,7 +161,7 @@ def test_counters_of_drivers_are_summed_over_their_queues(
 ) -> None:
     tree.nic("eth0")
     counts = {"rx_queue_0_drops": 1, "rx_queue_1_drops": 2, "rx0_bytes": 1, "rx12_bytes": 1, "tx_prio3_pause": 4}
-    monkeypatch.setattr(Ethtool, "statistics", lambda self: iter(counts.items()))
+    monkeypatch.setattr(DriverCounters, "read", lambda self: dict(counts))
     read(tree, proc)
     counts.update(rx_queue_0_drops=5, rx_queue_1_drops=3, rx0_bytes=3, rx12_bytes=2, tx_prio3_pause=6)
     assert read(tree, proc)["grew"] == {

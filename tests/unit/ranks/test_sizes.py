@@ -27,14 +27,17 @@ class Clock:
 class Wire:
     """A link with a rate (bytes/s), whose bucket swallows some bytes, and which loses a packet of some sends."""
 
-    def __init__(self, clock: Clock, rate: float, swallows: int = 0, lost: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, clock: Clock, rate: float, swallows: int = 0, lost: tuple[int, ...] = (), latency: float = 1e-5
+    ) -> None:
         self._clock, self._rate, self._bucket, self._lost = clock, rate, float(swallows), lost
+        self._latency = latency
         self.sizes: list[int] = []
 
     def send(self, size: int, count: int = 1) -> float:
         free = min(self._bucket, size * count)
         self._bucket -= free
-        seconds = (size * count - free) / self._rate + 1e-5
+        seconds = (size * count - free) / self._rate + self._latency
         seconds += 0.21 if len(self.sizes) in self._lost else 0.0
         self.sizes.append(size)
         self._clock.now += seconds
@@ -92,6 +95,19 @@ def test_a_lost_packet_makes_no_link_slow(monkeypatch: pytest.MonkeyPatch) -> No
     sent = Source(wire).send(PairJob(256 * MIB, 20, 2, 0), clock.now + 5.0)
     assert sent["bytes"] == 256 * MIB
     assert wire.sizes[:5] == [64 << 10, 16 << 10, 16 << 10, 256 << 10, 4 * MIB]
+
+
+def test_a_long_latency_makes_no_link_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GPUs that processes share in turn answer late, and so do queues that another direction has filled."""
+    clock = Clock(monkeypatch)
+    sent = Source(Wire(clock, 2e9, latency=0.06)).send(PairJob(256 * MIB, 20, 2, 0), clock.now + 5.0)
+    assert sent["bytes"] == 256 * MIB
+
+
+def test_ranks_that_wait_for_a_core_send_whole_messages_in_a_large_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    sent = Source(Wire(clock, 1e9, latency=0.02)).send(PairJob(4 * MIB, 20, 2, 0, shares=30), clock.now + 10.0)
+    assert sent["bytes"] == 4 * MIB
 
 
 class Group(RankGroup):

@@ -685,3 +685,43 @@ async def test_ranks_without_an_address_name_the_interface_and_what_to_do(invent
     assert why in model.untested["a:0", "b:0"]
     assert not nodes.links["b"].spawns
     assert p2p_of(model)["a:0", "c:0"] is Verdict.OK
+
+
+async def test_what_happens_to_a_node_is_kept_with_its_time() -> None:
+    feed, nodes = feed_of(Script({"a": 1, "b": 1}), probes=("p2p",))
+    try:
+        await feed.run()
+        link = nodes.links["b"]
+        link.on_silence(8.0, 7.5)
+        link.on_silence(6.0, 0.5)
+        await until(lambda: len(feed.model.intervals.ended) == 2)
+    finally:
+        await feed.close()
+    first, second = feed.model.intervals.ended
+    assert (first.kind, first.ends, round(first.until - first.since)) == ("silence", ("b",), 8)
+    assert first.text == "its processes were stopped, or got no processor"
+    assert second.text == "nothing came through"
+
+
+async def test_the_end_of_a_rank_host_is_kept_unless_it_was_asked_for_or_a_test_had_failed_in_it() -> None:
+    feed, nodes = feed_of(Script({"a": 1, "b": 1}, takes=0.3), probes=("p2p",), layers=("p2p",), keep_warm=True)
+
+    def end(name: str, number: int) -> None:
+        nodes.links[name]._queue.put_nowait({"t": "exit", "code": None, "signal": number, "stderr": ""})
+
+    try:
+        await feed.run()
+        end("b", 11)
+        await until(lambda: len(feed.model.intervals.ended) == 1)
+        host = feed._hosts["a"]
+        host.note_failure()
+        end("a", 11)
+        await until(lambda: host.down)
+        host.down = False
+        nodes.links["a"]._queue.put_nowait({"t": "spawned", "pid": 1, "python": "python3"})
+        end("a", 9)
+        await until(lambda: len(feed.model.intervals.ended) == 2)
+    finally:
+        await feed.close()
+    texts = [one.text for one in feed.model.intervals.ended]
+    assert texts == ["the rank host of b ended with signal 11", "the rank host of a ended with signal 9"]

@@ -15,6 +15,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
+from fabtui.presentation.findings import title
 from fabtui.session import watch
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.measure import measurement_runner
@@ -347,6 +348,62 @@ async def test_addresses_that_did_not_reach_each_other_are_tested_again(monkeypa
         await feed.close()
     now = [len([m for m in nodes.links[name].sent if m.get("name") == "udp"]) for name in "abc"]
     assert [b > a for a, b in zip(asked, now, strict=True)] == [True, True, False], "nothing but that pair"
+
+
+@pytest.mark.usefixtures("quick")
+async def test_addresses_are_tested_as_soon_as_pairs_of_their_nodes_begin_or_cease_to_fail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watch, "MESH_LOOK", 0.05)
+    script = Script({"a": 1, "b": 1, "c": 1})
+    feed, nodes = _feed(script, probes=("ping", "udp", "p2p"), layers=("p2p",))
+
+    def asked(name: str) -> int:
+        return len([m for m in nodes.links[name].sent if m.get("name") == "ping"])
+
+    try:
+        await feed.run()
+        before = {name: asked(name) for name in "abc"}
+        feed.watch(True)
+        script.silent |= {(0, 1), (1, 0)}
+        await until(lambda: asked("a") > before["a"] and asked("b") > before["b"])
+        failing = asked("a")
+        script.silent.clear()
+        await until(lambda: asked("a") > failing)
+    finally:
+        await feed.close()
+    assert asked("c") == before["c"], "nothing but that pair of nodes"
+
+
+@pytest.mark.usefixtures("quick")
+async def test_collectives_that_were_bad_are_tested_again_and_their_finding_is_withdrawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watch, "GROUPS_INTERVAL", 0.05)
+    monkeypatch.setattr(watch, "LONGEST", 0.2)
+    script = Script({"a": 2, "b": 2, "c": 2, "d": 2}, sharp={"b"})
+    feed, _ = _feed(script)
+
+    def bad() -> set[tuple[str, str]]:
+        return {(m.src, m.dst) for m in feed.model.measurements(Layer.BUSBW) if m.verdict is not Verdict.OK}
+
+    try:
+        await feed.run()
+        assert {("a", "b"), ("b", "c"), ("b", "d")} <= bad()
+        assert any("all_reduce" in title(one) for one in feed.diagnosis().findings)
+        feed.watch(True)
+        await until(lambda: feed.model.phase.name == "watch")
+        script.sharp.clear()
+        await until(lambda: not bad())
+        feed.watch(False)
+        await until(lambda: feed.model.exit_code is not None)
+    finally:
+        await feed.close()
+    found = feed.diagnosis()
+    assert feed.model.exit_code == found.code == 0
+    (one,) = found.past
+    assert title(one).startswith("7 all_reduce with b failed ")
+    assert [m for m in found.findings if m.severity == "bad"] == []
 
 
 async def test_watching_that_is_turned_on_early_begins_after_the_sweep() -> None:

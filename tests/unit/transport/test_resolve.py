@@ -1,6 +1,7 @@
 import asyncio
 import contextlib
 import getpass
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from fabtui.transport.ssh_config import (
     home,
     parse,
     parse_jumps,
+    patterns_after,
     split_files,
     unsupported_setting,
 )
@@ -269,17 +271,70 @@ _ALIKE = [
     ("Match host n2,n3\n  Port 9\n", 6),
     ("CanonicalizeHostname no\n", 6),
     ("Host n[1-3]\n  Port 9\n", 3),
+    ("Host a*\n  Include {more}\nHost n*\n  Port 9\n", 4),
 ]
 NAMES = ("n1", "n2", "n12", "m1", "m2.example", "N3")
 
 
 @needs_ssh
+async def test_patterns_count_in_a_file_that_the_first_host_has_no_use_for(tmp_path: Path) -> None:
+    config, more = tmp_path / "config", tmp_path / "more"
+    more.write_text("Host a5*\n  User you\n")
+    config.write_text(f"Host a*\n  Include {more}\nHost *\n  Port 9\n")
+    resolver = Resolver(config)
+    found = await asyncio.gather(*map(resolver.resolve, ("n1", "a1", "a52", "a2")))
+    await resolver.close()
+    assert [one.user == "you" for one in found] == [False, False, True, False]
+
+
+@needs_ssh
+async def test_an_address_that_ssh_writes_in_another_way_is_asked_about(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("Host *\n  Port 9\n")
+    hosts = ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.4", "10.0.0.010", "0x7f.1", "7")
+    together = Resolver(config)
+    found = [(await together.resolve(host)).hostname for host in hosts]
+    await together.close()
+    alone = []
+    for host in hosts:
+        resolver = Resolver(config)
+        alone.append((await resolver.resolve(host)).hostname)
+        await resolver.close()
+    assert found == alone
+
+
+@needs_ssh
+async def test_a_configuration_from_a_pipe_is_not_read_again(tmp_path: Path) -> None:
+    pipe = tmp_path / "config"
+    os.mkfifo(pipe)
+    debug = f"debug1: Reading configuration data {pipe}\n"
+    first = asyncio.get_running_loop().create_task(asyncio.sleep(0, (0, "", debug)))
+    assert await patterns_after(first) is None
+
+
+@needs_ssh
+async def test_a_first_host_that_hangs_delays_the_others_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fabtui.transport.ssh_config._PATIENCE", 0.05)
+    config = tmp_path / "config"
+    config.write_text('Match exec "test %h = n2 || sleep 1"\n  User matched\n')
+    resolver = Resolver(config)
+    first = asyncio.create_task(resolver.resolve("n1"))
+    await asyncio.sleep(0)
+    assert (await resolver.resolve("n2")).user == "matched"
+    assert not first.done()
+    await first
+    await resolver.close()
+
+
+@needs_ssh
 @pytest.mark.parametrize(("text", "asked"), _ALIKE)
-async def test_hosts_that_the_configuration_cannot_tell_apart_are_asked_about_once(
+async def test_hosts_that_are_alike_in_the_configuration_are_asked_about_once(
     text: str, asked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, more = tmp_path / "config", tmp_path / "more"
-    more.write_text("Host m*\n  User you\n")
+    more.write_text("Host m* q5\n  User you\n")
     config.write_text(text.format(more=more))
     runs = []
     run = Resolver._run
