@@ -143,6 +143,6 @@ async def test_pairs_that_are_slow_only_beside_others_count_in_no_exit_code_and_
 async def test_a_world_of_nobody_is_not_formed_again_for_what_was_slow_before() -> None:
     pump, go = EventPump(Model(), None), asyncio.Event()
     go.set()
-    sweep = WorldSweep(MeasurementContext(pump, go), WorldTest(bytes=4, iters=1, warmup=0, deadline=0.01), {(0, 1)})
+    sweep = WorldSweep(MeasurementContext(pump, go), WorldTest(bytes=4, iters=1, warmup=0, deadline=0.01))
     async with asyncio.timeout(5):
         await sweep.again({(0, 1)})
