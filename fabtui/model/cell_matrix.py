@@ -277,7 +277,7 @@ class CellMatrix:
     def _placed(self, table: PairTable) -> Iterator[tuple[slice, Ints, Ints]]:
         """Yield each part of a table with the rows and columns of its pairs, -1 for endpoints without one."""
         known = len(self._row_of)
-        for part in parts(len(table)) if len(table) else ():
+        for part in parts(len(table)) if len(table) and known else ():
             ends = table.source[part], table.target[part]
             rows, columns = (np.where(one < known, self._row_of[np.minimum(one, known - 1)], -1) for one in ends)
             yield part, rows, columns

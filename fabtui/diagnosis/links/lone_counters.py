@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -14,10 +14,14 @@ import numpy as np
 from fabtui.diagnosis.finding import RULES, Domain, Finding, Kind, Rule, Severity, Subject, register
 from fabtui.diagnosis.knowledge import load
 from fabtui.diagnosis.knowledge.next_commands import on_node
+from fabtui.diagnosis.links.link_rules import error_counters
+from fabtui.model.facts.node_view import Entry, dicts, field
 from fabtui.model.growth_log import PhaseGrowth
 from fabtui.model.pair_table import Floats
+from fabtui.model.records import probed
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
+from fabtui.sanitize import one_line
 
 #: How many times faster than on its peers a counter grows that stands out.
 FACTOR = 5.0
@@ -191,6 +195,8 @@ class LoneCounters(_CounterRule):
 
     def check(self, context: Model) -> Iterator[Finding | None]:
         """Yield a finding for each node and kind of damage; None between phases."""
+        if not context.growth.phases:
+            yield from self._of_links(context)
         rows: list[GrownAlone] = []
         for phase, growth in context.growth.phases.items():
             rows += stand_out(phase, growth, context.growth.gauges)
@@ -208,6 +214,31 @@ class LoneCounters(_CounterRule):
                 groups[row.node, rule].append(row)
         for (node, rule), members in sorted(groups.items(), key=lambda group: not group[0][1]):
             yield self._of(context, node, rule, members)
+
+    def _of_links(self, model: Model) -> Iterator[Finding]:
+        """Yield errors of NVLinks since the start of a session that counted nothing else, such as one of fabtui 0.2."""
+        rule = next(rule for rule in RULES if rule.id == "FT102")
+        for record in model.nodes.values():
+            gpus = dicts(field(record.first_probe_results.get("nvlink"), "gpus"))
+            before = {_link_id(gpu, link): link for gpu in gpus for link in dicts(gpu.get("links"))}
+            for gpu in probed(record, "nvlink", "gpus"):
+                grown = Counter[str]()
+                for link in dicts(gpu.get("links")):
+                    first = error_counters(before.get(_link_id(gpu, link), {}))
+                    # A counter that went down was reset.
+                    now = {name: n - first[name] for name, n in error_counters(link).items() if name in first}
+                    grown += +Counter(now)
+                if grown:
+                    index, node = one_line(str(gpu.get("index")), 8), record.name
+                    counts = ", ".join(f"{one_line(name, 40)} {number:,}" for name, number in sorted(grown.items()))
+                    yield rule.finding(
+                        f"{node} GPU {index}",
+                        nodes=(node,),
+                        facts={"what": f"{node} GPU {index}: NVLink errors: {counts}", "phases": "the session"},
+                        commands=(on_node(node, "nvidia-smi nvlink -e", model),),
+                        weight=1,
+                        blames=Subject(Kind.GPU, f"{node}:{index}"),
+                    )
 
     def _of(self, model: Model, node: str, rule_id: str, rows: Sequence[GrownAlone]) -> Finding:
         largest: dict[str, GrownAlone] = {}
@@ -244,6 +275,10 @@ class LoneCounters(_CounterRule):
             weight=1,
             blames=_subject(model, node, first.counter),
         )
+
+
+def _link_id(gpu: Entry, link: Entry) -> tuple[str, str]:
+    return str(gpu.get("index")), str(link.get("link"))
 
 
 def _subject(model: Model, node: str, counter: str) -> Subject:

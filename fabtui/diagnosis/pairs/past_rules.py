@@ -247,10 +247,12 @@ def _words(model: Model, event: PastEvent, nodes: list[str], fact: PastFact) -> 
         return {"who": who.rpartition(" ")[0], "did": who.rpartition(" ")[2], "now": ", and ranks were started again"}
     seconds = f"{'' if fact.start_seen else 'at least '}{max(1.0, fact.until - fact.since):.0f} s"
     here = 1 < len(nodes) == len(model.nodes)
-    this = ": all nodes at once, so this machine or its own link was away" if here else ""
+    if event.kind is IntervalKind.ABSENCE and here:
+        state = f"was cut off for {seconds}: {fold(nodes)} were gone at once, and all are back"
+        return {"node": "this machine, or its link,", "state": state, "here": True}
     if event.kind is IntervalKind.ABSENCE:
-        return {"node": fold(nodes), "state": f"was gone for {seconds}, and is back{this}", "here": here or None}
-    now = this or f": {event.cause[0].text}"
+        return {"node": fold(nodes), "state": f"was gone for {seconds}, and is back", "here": None}
+    now = ": all at once: this machine, or its link" if here else f": {event.cause[0].text}"
     return {"who": fold(nodes), "did": f"was silent for {seconds}", "now": now, "reason": None, "here": here or None}
 
 
