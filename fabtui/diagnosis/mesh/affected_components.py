@@ -225,9 +225,13 @@ class _AddressSearch(CauseSearch):
                 node, address = self.seats[number]
                 rails = [self.rail[number]] if self.rail[number] >= 0 else []
                 return Scope(ComponentKind.ADDRESS, (node,), self._numbers(rails), address, direction, pairs)
+            case Kind.NODE if len(own := self._seats_of(number, pairs)) == 1:
+                # Nothing separates a node from the only one of its addresses that was tested.
+                rails = [one] if (one := self.rail_of(*own[0])) is not None else []
+                return Scope(ComponentKind.ADDRESS, (own[0][0],), tuple(rails), own[0][1], direction, pairs)
             case Kind.NODE:
-                own = self._numbers(sorted(set(self.rail[self.node == number].tolist()) - {-1}))
-                return Scope(ComponentKind.NODE, (self.nodes[number],), own, "", direction, pairs)
+                known = self._numbers(sorted(set(self.rail[self.node == number].tolist()) - {-1}))
+                return Scope(ComponentKind.NODE, (self.nodes[number],), known, "", direction, pairs)
             case Kind.RAIL:
                 nodes = [self.nodes[at] for at in dict.fromkeys(self.node[self.rail == number].tolist())]
                 return Scope(ComponentKind.RAIL, tuple(nodes), self._numbers([number]), "", direction, pairs)
@@ -246,6 +250,11 @@ class _AddressSearch(CauseSearch):
                 return Scope(kind, tuple(nodes), known, "", direction, pairs, cut.groups, cut.partly)
             case _:
                 return Scope(ComponentKind.EVERYTHING, tuple(self.nodes), (), "", direction, pairs)
+
+    def _seats_of(self, number: int, paths: Iterable[AddressPair]) -> list[Seat]:
+        """Return the addresses of a node that some paths have."""
+        ends = {seat for w in paths for seat in ((w.src, w.src_addr), (w.dst, w.dst_addr))}
+        return [seat for seat in ends if seat[0] == self.nodes[number]]
 
     def _numbers(self, rails: Iterable[int]) -> tuple[int, ...]:
         return tuple(self.rails[at] for at in rails)

@@ -55,6 +55,11 @@ def test_a_node_has_all_its_addresses_bad() -> None:
     assert named("abc", 2, lambda a, r, b, s: ("b", 1) in ((a, r), (b, s))) == [("address", "b", (1,), "both")]
 
 
+def test_a_node_of_which_one_address_was_tested_is_about_that_address() -> None:
+    one = named("abcd", 2, lambda a, r, b, s: a == "b", lambda a, r, b, s: ("b", 1) not in ((a, r), (b, s)))
+    assert one == [("address", "b", (0,), "out")]
+
+
 @pytest.mark.parametrize(("sends", "direction"), [(True, "out"), (False, "in")])
 def test_a_node_that_is_bad_in_one_direction(sends: bool, direction: str) -> None:
     assert named("abc", 2, lambda a, r, b, s: (a if sends else b) == "b") == [("node", "b", (0, 1), direction)]
