@@ -240,7 +240,10 @@ def _faults(standing: Standing) -> tuple[str, list[Part]]:
     }
     bad, likely = parts[Severity.BAD], parts[Severity.WARN]
     if standing.bad:
-        return ": ", bad or likely
+        # What is over explains no pair that is bad now.
+        warnings = [one for one in standing.findings if one.severity is Severity.WARN]
+        order = sorted(range(len(likely)), key=lambda at: "past" in warnings[at].facts)
+        return ": ", bad or [likely[at] for at in order]
     if bad or (standing.failing and likely):
         return (", but " if standing.tested else ": "), bad or likely
     if standing.failing and standing.others:

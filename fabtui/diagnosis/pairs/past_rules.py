@@ -55,6 +55,11 @@ class PastEvent(NamedTuple):
         return self.kind is IntervalKind.RESULT and (self.subject is None or self.subject.kind is Kind.PAIR)
 
     @property
+    def longest(self) -> float:
+        """Longest of its intervals (s)."""
+        return max(one.until - one.since for one in self.cause)
+
+    @property
     def keys(self) -> set[tuple[Any, ...]]:
         """Layers and ends of the results."""
         return {(one.layer, *one.ends) for one in (*self.cause, *self.effects) if one.layer is not None}
@@ -71,10 +76,10 @@ def past_events(context: PairContext) -> Steps[list[PastEvent]]:
 
 
 def of_one_event(context: PairContext) -> Steps[set[tuple[Any, ...]]]:
-    """Return the layers and ends of pairs that were bad once only, together with others: they do not flap."""
+    """Return the layers and ends of pairs that were bad once, together with others or for long: they do not flap."""
     times = Counter((one.layer, *one.ends) for one in context.model.intervals.ended)
-    events = yield from past_events(context)
-    return {key for event in events if not event.is_vague for key in event.keys if times[key] == 1}
+    events = [one for one in (yield from past_events(context)) if not one.is_vague or one.longest >= _SLACK]
+    return {key for event in events for key in event.keys if times[key] == 1}
 
 
 def _found(context: PairContext) -> Steps[list[PastEvent]]:
@@ -200,7 +205,7 @@ class WasBad(Rule[PairContext]):
     )
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
-        flapping = context.model.results.flapping.keys()
+        flapping = context.model.results.flapping.keys() - (yield from of_one_event(context))
         for event in (yield from past_events(context)):
             yield None
             # What flaps is reported as such.

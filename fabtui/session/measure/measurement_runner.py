@@ -308,21 +308,21 @@ class MeasurementRunner:
         await self._pump.flush()
 
     async def _contradicted(self) -> None:
-        """Test failed pairs again whose nodes pass again in other tests that had failed, and in a collective."""
+        """Test failed pairs again whose nodes passed a collective since, if there are several or others recovered."""
         await self._pump.flush()
         good = (m for layer in COLLECTIVES.values() for m in self._model.measurements(layer) if m.verdict is Verdict.OK)
         passed = {frozenset((m.src, m.dst)): m.time for m in good}
-        recovered = {node_of(end) for one in self._model.intervals.ended for end in one.ends}
         number, pairs = self._model.table.number, []
-        for m in self._model.bad_measurements(Layer.P2P) if recovered and self._context.arm is None else ():
-            nodes = frozenset(map(node_of, (m.src, m.dst)))
-            if m.verdict in FAILED and nodes & recovered and passed.get(nodes, 0.0) > m.time:
+        for m in self._model.bad_measurements(Layer.P2P) if self._context.arm is None else ():
+            if m.verdict in FAILED and passed.get(frozenset(map(node_of, (m.src, m.dst))), 0.0) > m.time:
                 pairs.append((number(m.src) or 0, number(m.dst) or 0))
-        if pairs := unordered(pairs)[:MAX_SUSPECTS]:
+        pairs = unordered(pairs)[:MAX_SUSPECTS]
+        recovered = any(one.layer is Layer.P2P for one in self._model.intervals.ended)
+        if len(pairs) > 1 or (pairs and recovered):
             named = self._named(pairs, "failed pair")
             self._pump.log("info", f"tested again, as collectives of their nodes pass: {named}")
             await self._run_pairs(pairs, self._largest, share=LATE_SHARE)
-            await self._pump.flush()
+            await self._world_again()
 
     async def _world_suspects(self, ranks: list[int]) -> list[int]:
         """Return the fewest ranks without which no two have a broken path: one takes all along with it."""

@@ -29,6 +29,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
+from fabtui.presentation.verdict_line import sentence_of
 
 NODES = ("h0", "h1", "h2", "h3")
 
@@ -197,6 +198,16 @@ def test_the_warning_about_this_box_comes_last() -> None:
     model.apply(NodeUpdate(node="h2", state=NodeState.READY, time=18.0))
     model.apply(ProbeResult(node="h1", probe="host", value={"limits": {"nofile": [64, 64]}}, time=19.0))
     assert [one.rule.id for one in diagnose(model).findings][-1] == "FT029"
+
+
+def test_what_is_over_does_not_explain_what_is_slow() -> None:
+    model = lab([("h0:0", "h2:1")], load=4.25)
+    model.apply(NodeUpdate(node="h3", state=NodeState.LOST, text="Connection lost", time=10.0))
+    model.apply(NodeUpdate(node="h3", state=NodeState.READY, time=18.0))
+    assert sentence_of(diagnose(model)) == (
+        "1 of 56 pairs is slow: the cores of h[0-3] are busy: 8 CPU ranks on 2 cores, load 4.2; "
+        "h3 was gone for 8 s, and is back"
+    )
 
 
 def within(node: str, *ranks: int) -> list[tuple[str, str]]:
