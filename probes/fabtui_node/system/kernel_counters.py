@@ -66,7 +66,7 @@ def _tables(sys: str, proc: str) -> Numbers:
                 if name:
                     yield "%s:%s" % (table, name), int(value, 16)
     for part in ("cpu", "io", "memory"):
-        for kind, total in re.findall(r"(\w+) .*total=([0-9]{1,18})", sysfs.text(proc, "pressure", part) or ""):
+        for kind, total in re.findall(r"(?m)^(\w+) .*total=([0-9]{1,18})", sysfs.text(proc, "pressure", part) or ""):
             yield "pressure:%s.%s_us" % (part, kind), int(total)
     for name, count in cgroups.parse_numbers(sysfs.text(proc, "vmstat")).items():
         if name == "oom_kill":
