@@ -163,8 +163,8 @@ def command_for(counter: str) -> str:
 class _CounterRule(Rule[Model]):
     domain = Domain.LINKS
     severity = Severity.WARN
-    message = "{what} during {phases}"
-    evidence = ("also {others}",)
+    message = "{what}[ during {phases}]"
+    evidence = ("also {others}", "{counters} since the start")
 
     def check(self, context: Model) -> Iterator[Finding | None]:
         return iter(())
@@ -230,12 +230,12 @@ class LoneCounters(_CounterRule):
                     grown += +Counter(now)
                 if grown:
                     index, node = one_line(str(gpu.get("index")), 8), record.name
-                    counts = ", ".join(f"{one_line(name, 40)} {number:,}" for name, number in sorted(grown.items()))
+                    counts = tuple(f"{one_line(name, 40)} +{number}" for name, number in sorted(grown.items()))
                     yield rule.finding(
                         f"{node} GPU {index}",
                         nodes=(node,),
-                        facts={"what": f"{node} GPU {index}: NVLink errors: {counts}", "phases": "the session"},
-                        commands=(on_node(node, "nvidia-smi nvlink -e", model),),
+                        facts={"what": f"{node} GPU {index}: NVLink errors", "counters": counts},
+                        commands=[on_node(node, f"nvidia-smi nvlink -{letter}", model) for letter in "se"],
                         weight=1,
                         blames=Subject(Kind.GPU, f"{node}:{index}"),
                     )

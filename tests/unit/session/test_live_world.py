@@ -12,6 +12,7 @@ from fabtui.model.events import Measured
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Reduced, Verdict
 from fabtui.model.recording import read_events
+from fabtui.model.schedule import PairSet
 from fabtui.model.session_model import Model
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure import group_tests
@@ -143,6 +144,7 @@ async def test_pairs_that_are_slow_only_beside_others_count_in_no_exit_code_and_
 async def test_a_world_of_nobody_is_not_formed_again_for_what_was_slow_before() -> None:
     pump, go = EventPump(Model(), None), asyncio.Event()
     go.set()
-    sweep = WorldSweep(MeasurementContext(pump, go), WorldTest(bytes=4, iters=1, warmup=0, deadline=0.01))
+    test = WorldTest(bytes=4, iters=1, warmup=0, deadline=0.01)
+    sweep = WorldSweep(MeasurementContext(pump, go), test, PairSet())
     async with asyncio.timeout(5):
         await sweep.again({(0, 1)})
