@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import hashlib
 import itertools
@@ -33,6 +34,10 @@ _PARTS = {"FT123": "FT124"}
 CONNECTIONS = frozenset({"FT206", "FT209", "FT210", "FT212"})
 #: Rules about addresses and routes of nodes: no other cause is as likely.
 _FACTS = frozenset({"FT230", "FT231", "FT232", "FT233", "FT234", "FT236", "FT237", "FT238"})
+#: The rule about calls that fail on their own node, and the errors that follow from its addresses and interfaces.
+_CALLER, _UNREACHABLE = "FT212", (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)
+#: The rule about what was bad and passes now: beside connections that some ports break, it is one of these.
+_PAST = "FT035"
 #: Rules about counters: what a node counts may be caused by any part of it.
 _COUNTERS = frozenset({"FT160", "FT161", "FT162", "FT163", "FT164"})
 #: The rule about packets that are sent again: all tests that fail cause them.
@@ -68,7 +73,10 @@ def joined(
             findings = [functools.reduce(_with_consequence, mine, fact), *(one for one in findings if one not in mine)]
             facts = [one for one in facts if one is not fact]
     # What is about several devices first: what is about one of them alone is a part of it.
-    for fact in sorted(facts, key=lambda one: (one.rule.id not in _PARTS.values(), -len(_devices_of(one)))):
+    # Counters show what happens, the others why.
+    for fact in sorted(
+        facts, key=lambda one: (one.rule.id in _COUNTERS, one.rule.id not in _PARTS.values(), -len(_devices_of(one)))
+    ):
         at = next((at for at, one in enumerate(findings) if _explains(model, fact, one)), None)
         if at is None and fact.rule.id == _REPEATED:
             at = next((at for at, one in enumerate(findings) if _fails_with(one, fact.nodes[0])), None)
@@ -97,6 +105,12 @@ def _of_same_subject(found: Sequence[Finding]) -> list[Finding]:
         elif one.rule.id in _DEAD_ENDS:
             walls = [other for other in left if other.rule.id in _OF_NODES and other.subject.node == one.subject.node]
             cause = next((wall for wall in walls if wall.subject.kind is Kind.NODE and wall.cells & one.cells), None)
+        elif one.rule.id == _CALLER and one.facts.get("code") in _UNREACHABLE:
+            causes = (other for other in left if other.rule.id in _FACTS | _REPORTED)
+            cause = next((other for other in causes if set(one.nodes) <= set(other.nodes)), None)
+        elif one.rule.id == _PAST:
+            causes = (other for other in left if other.rule.id in CONNECTIONS and other.severity is Severity.BAD)
+            cause = next((other for other in causes if set(one.nodes) <= set(other.nodes)), None)
         elif one.rule.id in _CONSEQUENCES:
             cause = next((other for other in left if other is not one and _is_about(other, one.subject.node)), None)
         else:
@@ -212,6 +226,8 @@ def _with_fact(one: Finding, fact: Finding) -> Finding:
     facts = {**one.facts, "known": (*one.facts.get("known", ()), fact)}
     # How to leave out an interface is not a remedy for its fault.
     first = () if one.rule.id in _REPORTED and fact.rule.domain is Domain.NODES else fact.next
+    if fact.rule.id in _COUNTERS and one.rule.id not in _SLOW and one.next:
+        first = ()
     steps = (*one.next, *first) if fact.severity is Severity.NOTE else (*first, *one.next)
     commands = tuple(dict.fromkeys(steps))[:_MOST_COMMANDS]
     return one.replace(facts=facts, next=commands, blames=subject, rivals=rivals, confidence=confidence)
@@ -226,6 +242,8 @@ def _explains(model: Model, fact: Finding, one: Finding) -> bool:
     suspects = {one.subject, *one.rivals}
     if fact.rule.id in _COUNTERS and fact.nodes[0] in {suspect.node for suspect in suspects}:
         return True
+    if fact.rule.id in _COUNTERS and one.rule.id in _FACTS:
+        return fact.nodes[0] in one.nodes
     return any(_touches(model, subject, suspects) for subject in fact.about or (fact.subject,))
 
 

@@ -66,7 +66,7 @@ def test_settings_that_no_rule_is_about_are_named_with_node_and_value(network: N
     for words in (
         "net.ipv4.tcp_rmem: 8 KiB 8 KiB, not 128 KiB",
         "route.254 10.77.0.0/16: blackhole",
-        "n0 has a permanent neighbour entry with an old MAC for n2",
+        "n0 has a permanent neighbour entry with the MAC of n3 for n2",
         "net.core.somaxconn 16, 4096 on 3 others",
         "GLOO_SOCKET_IFNAME: mgmt0, not none as on 3 others",
         "usable CPUs: 1, not",

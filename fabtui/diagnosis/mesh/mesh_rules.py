@@ -105,7 +105,7 @@ class CallerFails(MeshRule):
             layer, path = min(rows)
             ends = {"route": f"{shlex.quote(path.dst_addr)} from {shlex.quote(path.src_addr)}"}
             reason = one_line(rows[layer, path].error or "", 120)
-            facts = {"node": node, "why": known["why"], "count": len(rows), "reason": reason}
+            facts = {"node": node, "why": known["why"], "count": len(rows), "reason": reason, "code": code}
             mesh.explained |= cells
             pairs = {pair for _, one in cells for way in (one, one.reverse) for pair in endpoint_pairs(mesh.model, way)}
             if not known.get("route"):

@@ -483,7 +483,11 @@ class _InterfaceRule(NodeRule):
         for facts, by_node in groups.values():
             nodes = [names[0] for names, _ in by_node]
             merged = {**facts, "by_node": tuple(by_node[:_MOST_LISTED])}
-            yield self.finding("nccl_interfaces", nodes=nodes, facts=merged, commands=(_NEXT,))
+            finding = self.finding("nccl_interfaces", nodes=nodes, facts=merged, commands=(_NEXT,))
+            # An interface that is down has no address to use: it follows.
+            down = [Subject(Kind.NIC, f"{node.name} {nic}") for node in context.nodes for nic in down_interfaces(node)]
+            about = tuple(part for part in down if part.node in nodes)
+            yield finding.replace(about=about) if about else finding
 
 
 @register

@@ -100,6 +100,7 @@ class MeasurementRunner:
         self._known = EarlierEvidence(context)
         self._swept = PairSet()  #: Pairs of the latest sweep.
         self._since = 0.0  #: Start of its tests of pairs (epoch seconds).
+        self._world_sweep: WorldSweep | None = None  #: The latest sweep of the world layer.
         self._groups: list[Group] = []  #: Groups of the latest sweep over collectives.
         self.resumed = False  #: Whether collectives are left out that an earlier part of the session has results of.
         self.left = False  #: Whether pairs are left out of which both directions have a good or a slow result.
@@ -163,6 +164,7 @@ class MeasurementRunner:
         if pairs:
             self._pump.emit(PhaseStart(name="p2p", total=2 * len(pairs) * max(1, len(self._options.sizes))))
             await self._p2p(pairs, dead, len(here))
+        self._world_sweep = world
         if world is not None:
             await self._world_failures_again(world)
             await self._world_again(world)
@@ -322,7 +324,8 @@ class MeasurementRunner:
             named = self._named(pairs, "failed pair")
             self._pump.log("info", f"tested again, as collectives of their nodes pass: {named}")
             await self._run_pairs(pairs, self._largest, share=LATE_SHARE)
-            await self._world_again()
+            if self._world_sweep is not None:
+                await self._world_failures_again(self._world_sweep)
 
     async def _world_suspects(self, ranks: list[int]) -> list[int]:
         """Return the fewest ranks without which no two have a broken path: one takes all along with it."""

@@ -88,7 +88,7 @@ def test_all_nodes_lost_at_once_are_this_machine() -> None:
     back = [(f"n{at}", 110.0, READY) for at in range(3)]
     (found,) = [one for one in diagnose(nodes_of(*lost, *back)).findings if one.rule.id == "FT001"]
     assert title(found) == (
-        "n[0-2] was gone for at least 10 s, and is back: all nodes at once, so this machine or its own link was away"
+        "this machine, or its link, was cut off for at least 10 s: n[0-2] were gone at once, and all are back"
     )
     assert found.severity == "warn"
 
