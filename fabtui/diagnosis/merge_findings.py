@@ -223,7 +223,9 @@ def _with_fact(one: Finding, fact: Finding) -> Finding:
     ):
         rivals = (subject, *(rival for rival in rivals if rival != named))
         subject, confidence = named, None
-    facts = {**one.facts, "known": (*one.facts.get("known", ()), fact)}
+    # What was counted comes after what shows why.
+    name = "grown" if fact.rule.id in _COUNTERS else "known"
+    facts = {**one.facts, name: (*one.facts.get(name, ()), fact)}
     # How to leave out an interface is not a remedy for its fault.
     first = () if one.rule.id in _REPORTED and fact.rule.domain is Domain.NODES else fact.next
     if fact.rule.id in _COUNTERS and one.rule.id not in _SLOW and one.next:

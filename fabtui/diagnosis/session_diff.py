@@ -260,5 +260,5 @@ def _keys(found: Iterable[Finding]) -> set[tuple[str, str, str]]:
     keys = set()
     for one in found:
         keys.add(_key(one))
-        keys |= _keys((*one.facts.get("known", ()), *one.facts.get("related", ())))
+        keys |= _keys((*one.facts.get("known", ()), *one.facts.get("grown", ()), *one.facts.get("related", ())))
     return keys

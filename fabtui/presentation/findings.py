@@ -324,6 +324,7 @@ _COMMON: dict[str, Callable[[Any], list[str]]] = {
     "made_by_lab": lambda made: ["deliberate lab fault"] if made else [],
     "by_node": lambda rows: [f"{fold(nodes)}: {text}" for nodes, text in rows],
     "related": _related,
+    "grown": _related,
     "differs": list,
 }
 

@@ -301,7 +301,7 @@ def test_a_rank_that_is_slow_since_the_start_is_named_by_what_the_ranks_do(clust
         argv = cluster.words(*(word for word in words if word != "--no-record"))
         waiting = subprocess.Popen(argv, env=cluster.environment(), stdout=file, stderr=file)
     try:
-        has(cluster, output, f"job {job} on n[0-3] (4 ranks) is slow: rank 2 on n2:0 is late")
+        has(cluster, output, f"job {job} on n[0-3] (4 ranks) is slow: rank 2 on n2:0 makes the others wait")
         stop.touch()
         waiting.wait(DEADLINE)
     finally:

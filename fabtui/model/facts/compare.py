@@ -128,7 +128,7 @@ def fact_table(nodes: Sequence[ProbedNode], facts: Iterable[Fact]) -> Generator[
             if odd is not None:
                 table.odd.append(odd)
         yield
-    # Of thousands of settings only those are facts that differ.
+    # In thousands of settings only those are facts that differ.
     names = {odd.fact.name for odd in table.odd}
     table.facts = [fact for fact in known if fact.compare is not Compare.ODD or fact.name in names]
     table.values = {fact.name: values[fact.name] for fact in table.facts}

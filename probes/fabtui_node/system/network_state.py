@@ -93,7 +93,7 @@ class NetworkState:
             flags = int(_shown(attributes.get(8, b"\0"))) & ~_TENTATIVE
             self.own[where] = name
             with contextlib.suppress(ValueError):
-                # Of interfaces with one network the first has its name: what is added does not rename what is there.
+                # In interfaces with one network the first has its name: what is added does not rename what is there.
                 self.networks.setdefault(ipaddress.ip_interface("%s/%d" % (where, head[1])).network, name)
             if self._hardware.get(name, "").strip("0:") and not where.startswith("fe80"):
                 self.macs[where] = self._hardware[name]

@@ -93,7 +93,7 @@ def test_no_carrier_is_the_cause() -> None:
     ("large", "words"),
     [(0, "packets of 8988 bytes are lost, small ones pass: MTU"), (2, "ping passes: a firewall?")],
 )
-def test_echoes_tell_mtu_and_firewall(large: int, words: str) -> None:
+def test_echoes_separate_mtu_and_firewall(large: int, words: str) -> None:
     sizes = ((56, 2), (8960, large))
     pings = [{"src": "10.1.0.1", "dst": "10.1.0.2", "size": size, "sent": 2, "received": got} for size, got in sizes]
     assert words in play({(0, 1): stuck()}, stands=True, pings=pings).sentence
@@ -122,7 +122,7 @@ def test_some_retransmits_of_busy_processors_are_none() -> None:
 
 
 def test_processor_time_alone_is_no_progress() -> None:
-    """An endless loop of one rank, while the others wait for it; nothing says how long an iteration takes."""
+    """An endless loop of one rank, while the others wait for it; the usual time of an iteration is unknown."""
     job = PlayedJob()
     for second in range(12):
         rows = [
