@@ -62,7 +62,7 @@ LATE = 15.0
 #: value that is low is tested again by and by.
 CALM, CALM_BOUND = 3, 120.0
 #: Rules about what has been: a node that was gone, pairs and links that flap.
-_PAST = ("FT001", "FT031", "FT220")
+_PAST = ("FT001", "FT031", "FT035", "FT220")
 #: Rules that report that this machine is busy.
 _BUSY = ("FT029",)
 

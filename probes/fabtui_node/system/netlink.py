@@ -9,7 +9,7 @@ import contextlib
 import os
 import socket
 import struct
-from typing import Dict, Iterator, Tuple
+from typing import Dict, Iterator, List, Tuple
 
 #: Messages that ask for a dump, and the size of the header of an entry of each.
 LINKS, ADDRESSES, ROUTES, NEIGHBOURS, RULES, QUEUES = 18, 22, 26, 30, 34, 38
@@ -17,6 +17,8 @@ _SIZES = {LINKS: 16, ADDRESSES: 8, ROUTES: 12, NEIGHBOURS: 12, RULES: 12, QUEUES
 #: NLM_F_REQUEST with NLM_F_DUMP.
 _DUMP = 0x301
 _ERROR, _DONE = 2, 3
+#: NLM_F_DUMP_INTR, and how often a table is read until it has not changed.
+_INTERRUPTED, _AGAIN = 0x10, 4
 _LARGEST = 1 << 18
 #: Maximum number of messages of a dump: a table of routes may hold the whole internet.
 _MOST = 20000
@@ -28,20 +30,35 @@ _NUMBER = 0x3FFF
 def dump(kind: int) -> Iterator[Tuple[bytes, Dict[int, bytes]]]:
     """Yield the fixed header of each entry of a table, such as `LINKS`, and its attributes by number.
 
+    A table that changed meanwhile, so that entries may be missing, is read again.
+
     Raises `OSError`: the kernel refuses, has no such table, or does not answer in time.
     """
-    size = _SIZES[kind]
+    for _ in range(_AGAIN):
+        entries, whole = _read(kind)
+        if whole:
+            break
+    for entry in entries:
+        yield entry
+
+
+def _read(kind: int) -> Tuple[List[Tuple[bytes, Dict[int, bytes]]], bool]:
+    """Return the entries of a table, and whether it did not change while it was read."""
+    size, whole = _SIZES[kind], True
+    entries: List[Tuple[bytes, Dict[int, bytes]]] = []
     with contextlib.closing(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)) as kernel:
         kernel.settimeout(_DEADLINE)
         kernel.send(struct.pack("=IHHII", 16 + size, kind, _DUMP, 1, 0) + bytes(size))
         for _ in range(_MOST):
-            for number, body in _messages(kernel.recv(_LARGEST)):
+            for number, flags, body in _messages(kernel.recv(_LARGEST)):
+                whole = whole and not flags & _INTERRUPTED
                 if number == _DONE:
-                    return
+                    return entries, whole
                 if number == _ERROR:
                     problem = -struct.unpack_from("=i", body)[0] if len(body) >= 4 else 0
                     raise OSError(problem, os.strerror(problem))
-                yield body[:size], attributes(body[size:])
+                entries.append((body[:size], attributes(body[size:])))
+    return entries, whole
 
 
 def attributes(data: bytes) -> Dict[int, bytes]:
@@ -67,11 +84,11 @@ def mac(data: bytes) -> str:
     return ":".join("%02x" % byte for byte in data)
 
 
-def _messages(data: bytes) -> Iterator[Tuple[int, bytes]]:
+def _messages(data: bytes) -> Iterator[Tuple[int, int, bytes]]:
     at = 0
     while at + 16 <= len(data):
-        length, number = struct.unpack_from("=IH", data, at)
+        length, number, flags = struct.unpack_from("=IHH", data, at)
         if length < 16:
             return
-        yield number, data[at + 16 : at + length]
+        yield number, flags, data[at + 16 : at + length]
         at += length + 3 & ~3

@@ -51,7 +51,9 @@ def by_kernel() -> Dict[str, Dict[str, Any]]:
             address = attributes.get(_LOCAL, attributes.get(_ADDRESS, b""))
             (flags,) = struct.unpack("=I", attributes.get(_FLAGS, struct.pack("=I", head[2])))
             version = 4 if len(address) == 4 else 6
-            interfaces[struct.unpack_from("=I", head, 4)[0]]["addresses"].append(
+            # An interface may have come since.
+            mine = interfaces.get(struct.unpack_from("=I", head, 4)[0], {"addresses": []})
+            mine["addresses"].append(
                 {
                     "address": netlink.address(address),
                     "prefix": head[1],
