@@ -92,9 +92,6 @@ class FabricApp(App[int]):
     is on the terminal; ``clock`` is monotonic (s).
     """
 
-    #: The session; an empty one before it begins.
-    model: Model
-
     TITLE = "fabtui"
     BINDING_GROUP_TITLE = "Everywhere"
     ENABLE_COMMAND_PALETTE = True
@@ -130,6 +127,7 @@ class FabricApp(App[int]):
         self._main: MainScreen | None = None
         super().__init__()
         self.glyphs = Glyphs(settings.ascii)
+        self._model: Model | None = None
         self._start = StartScreen(settings.title, self.glyphs, _AT_THE_START)
         self.add_mode("start", lambda: self._start)
         self.feed: Feed | None = None
@@ -215,9 +213,19 @@ class FabricApp(App[int]):
         # From the queue of the app, where keys come after it.
         self.call_after_refresh(self.call_later, self._begin)
 
+    @property
+    def model(self) -> Model:
+        """The session; an empty one before it begins."""
+        if self._model is None:
+            self._model = part("model.session_model:Model")()
+        return self._model
+
+    @model.setter
+    def model(self, model: Model) -> None:
+        self._model = model
+
     async def _begin(self) -> None:
         """Put the main screen in the place of the first one, and start the feed; keys wait for both."""
-        self.model = part("model.session_model:Model")()
         self._main = part("screen.views.main:MainScreen")(self)
         self.add_mode("session", lambda: self.main)
         await self.switch_mode("session")

@@ -376,3 +376,9 @@ async def test_only_quitting_needs_no_session(beginnings: list[FabricApp]) -> No
         assert screen_text(app).splitlines()[-1].split() == ["q", "quit"]
         await pilot.press("q")
     assert app.return_value == INTERRUPTED
+
+
+def test_before_the_session_begins_there_is_an_empty_one() -> None:
+    app = FabricApp(lambda: FakeFeed(()), ScreenSettings(colors="24"))
+    assert (app.model.exit_code, app.model.endpoints) == (None, [])
+    assert app.model is app.model
