@@ -34,21 +34,25 @@ def dump(kind: int) -> Iterator[Tuple[bytes, Dict[int, bytes]]]:
 
     Raises `OSError`: the kernel refuses, has no such table, or does not answer in time.
     """
+    yield from answers(socket.NETLINK_ROUTE, kind, bytes(_SIZES[kind]), _SIZES[kind])
+
+
+def answers(protocol: int, kind: int, request: bytes, size: int) -> Iterator[Tuple[bytes, Dict[int, bytes]]]:
+    """Yield the header, of ``size`` bytes, of each entry that a kernel's protocol has for a request; see `dump`."""
     for _ in range(_AGAIN):
-        entries, whole = _read(kind)
+        entries, whole = _read(protocol, kind, request, size)
         if whole:
             break
-    for entry in entries:
-        yield entry
+    yield from entries
 
 
-def _read(kind: int) -> Tuple[List[Tuple[bytes, Dict[int, bytes]]], bool]:
+def _read(protocol: int, kind: int, request: bytes, size: int) -> Tuple[List[Tuple[bytes, Dict[int, bytes]]], bool]:
     """Return the entries of a table, and whether it did not change while it was read."""
-    size, whole = _SIZES[kind], True
+    whole = True
     entries: List[Tuple[bytes, Dict[int, bytes]]] = []
-    with contextlib.closing(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)) as kernel:
+    with contextlib.closing(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)) as kernel:
         kernel.settimeout(_DEADLINE)
-        kernel.send(struct.pack("=IHHII", 16 + size, kind, _DUMP, 1, 0) + bytes(size))
+        kernel.send(struct.pack("=IHHII", 16 + len(request), kind, _DUMP, 1, 0) + request)
         for _ in range(_MOST):
             for number, flags, body in _messages(kernel.recv(_LARGEST)):
                 whole = whole and not flags & _INTERRUPTED

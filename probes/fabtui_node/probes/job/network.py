@@ -55,7 +55,7 @@ def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc", root: str
     rows: List[Dict[str, Any]] = []
     if owners:
         try:
-            rows = [dict(row, **owners[row.pop("inode")]) for row in sock_diag.sockets(end) if row["inode"] in owners]
+            rows = [dict(row, **owners[row.pop("inode")]) for row in sock_diag.sockets() if row["inode"] in owners]
         except OSError as error:
             problems.append("the kernel lists no sockets: %s" % (error.strerror or error))
     rows.sort(key=lambda row: -(row.get("acked", 0) + row.get("received", 0)))
