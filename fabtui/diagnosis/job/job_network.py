@@ -142,7 +142,7 @@ def _ends(readings: Mapping[str, Sequence[JobReading]], homes: Mapping[str, str]
     rows = {node: _rows(kept[-1]) for node, kept in readings.items()}
     ends = []
     for node, kept in readings.items():
-        before, *earlier = [_rows(reading) for reading in [*reversed(kept)][1:]] or [{}]
+        before, *earlier = [_rows(reading) for reading in [*reversed(kept)][1:3]] or [{}]
         nics = json_object(kept[-1].value, "addresses")
         for key, row in rows[node].items():
             local, remote = key
@@ -152,7 +152,7 @@ def _ends(readings: Mapping[str, Sequence[JobReading]], homes: Mapping[str, str]
             other = rows.get(peer, {}).get((remote, local))
             was = before.get(key, row)
             sent, again, segments = (_int(row, name) - _int(was, name) for name in _GROWING)
-            times = [(was, row), *((old, was) for old in [each.get(key) for each in earlier[:1]] if old is not None)]
+            times = [(was, row), *((old, was) for old in [each.get(key) for each in earlier] if old is not None)]
             rank = number(row.get("rank"))
             peer_rank = None if other is None else number(other.get("rank"))
             if rank is not None:

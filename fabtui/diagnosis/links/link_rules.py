@@ -193,17 +193,12 @@ class NvlinkInactive(_LinkRule):
 
     def check(self, model: Model) -> Iterator[Finding]:
         for record in model.nodes.values():
-            before = {
-                (str(gpu.get("index")), str(link.get("link"))): link.get("state")
-                for gpu in dicts(field(record.first_probe_results.get("nvlink"), "gpus"))
-                for link in dicts(gpu.get("links"))
-            }
+            before = first_links(record)
             for gpu in probed(record, "nvlink", "gpus"):
                 index, links = one_line(str(gpu.get("index")), 8), dicts(gpu.get("links"))
                 dark = [str(link.get("link")) for link in links if link.get("state") not in (None, "active")]
-                dark = [
-                    one_line(number, 8) for number in dark if before.get((str(gpu.get("index")), number)) == "active"
-                ]
+                was = {number: before.get((str(gpu.get("index")), number), {}).get("state") for number in dark}
+                dark = [one_line(number, 8) for number in dark if was[number] == "active"]
                 if dark:
                     facts = {"node": record.name, "gpu": index, "inactive": len(dark), "links": len(links)}
                     yield self.finding(
@@ -306,6 +301,12 @@ def gpus_in_use(model: Model) -> dict[str, str]:
                 names = (f"{process.get('name') or 'a process'} (pid {process.get('pid')})" for process in using)
                 processes[end] = ", ".join(one_line(name, 80) for name in names)
     return processes
+
+
+def first_links(record: NodeRecord) -> dict[tuple[str, str], Entry]:
+    """Return the NVLinks of a node as they were first read, by GPU and number, as texts: these may be of any type."""
+    gpus = dicts(field(record.first_probe_results.get("nvlink"), "gpus"))
+    return {(str(gpu.get("index")), str(link.get("link"))): link for gpu in gpus for link in dicts(gpu.get("links"))}
 
 
 def error_counters(link: Entry) -> dict[str, int]:

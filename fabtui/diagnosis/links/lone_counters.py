@@ -14,8 +14,8 @@ import numpy as np
 from fabtui.diagnosis.finding import RULES, Domain, Finding, Kind, Rule, Severity, Subject, register
 from fabtui.diagnosis.knowledge import load
 from fabtui.diagnosis.knowledge.next_commands import on_node
-from fabtui.diagnosis.links.link_rules import error_counters
-from fabtui.model.facts.node_view import Entry, dicts, field
+from fabtui.diagnosis.links.link_rules import error_counters, first_links
+from fabtui.model.facts.node_view import dicts
 from fabtui.model.growth_log import PhaseGrowth
 from fabtui.model.pair_table import Floats
 from fabtui.model.records import probed
@@ -219,12 +219,11 @@ class LoneCounters(_CounterRule):
         """Yield errors of NVLinks since the start of a session that counted nothing else, such as one of fabtui 0.2."""
         rule = next(rule for rule in RULES if rule.id == "FT102")
         for record in model.nodes.values():
-            gpus = dicts(field(record.first_probe_results.get("nvlink"), "gpus"))
-            before = {_link_id(gpu, link): link for gpu in gpus for link in dicts(gpu.get("links"))}
+            before = first_links(record)
             for gpu in probed(record, "nvlink", "gpus"):
                 grown = Counter[str]()
                 for link in dicts(gpu.get("links")):
-                    first = error_counters(before.get(_link_id(gpu, link), {}))
+                    first = error_counters(before.get((str(gpu.get("index")), str(link.get("link"))), {}))
                     # A counter that went down was reset.
                     now = {name: n - first[name] for name, n in error_counters(link).items() if name in first}
                     grown += +Counter(now)
@@ -275,10 +274,6 @@ class LoneCounters(_CounterRule):
             weight=1,
             blames=_subject(model, node, first.counter),
         )
-
-
-def _link_id(gpu: Entry, link: Entry) -> tuple[str, str]:
-    return str(gpu.get("index")), str(link.get("link"))
 
 
 def _subject(model: Model, node: str, counter: str) -> Subject:
