@@ -230,3 +230,12 @@ def test_gids(tree: Tree) -> None:
     tree.ca("mlx5_0", gids__10="0000:0000:0000:0000:0000:ffff:c000:0201", gid_attrs__types__10="RoCE v2")
     ((port,),) = (device["ports"] for device in rdma_devices.devices(str(tree.root)))
     assert [(gid["index"], gid["type"]) for gid in port["gids"]] == [(0, None), (10, "RoCE v2")]
+
+
+@pytest.mark.parametrize(("carrier", "state"), [(1, "up"), (0, "down"), (None, "down")])
+def test_an_interface_with_a_carrier_is_up_before_the_kernel_has_set_its_state(
+    tree: Tree, carrier: Any, state: str
+) -> None:
+    tree.nic("eth0", operstate="down", **({} if carrier is None else {"carrier": carrier}))
+    (entry,) = nics.read([], str(tree.root))
+    assert entry["state"] == state

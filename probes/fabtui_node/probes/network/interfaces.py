@@ -108,7 +108,7 @@ def _nic(here: str, name: str, known: Dict[str, Any], cas: Dict[str, str]) -> Ni
     return {
         "name": name,
         "mac": sysfs.text(here, "address") or None,
-        "state": sysfs.text(here, "operstate") or "unknown",
+        "state": _state(here),
         "enabled": None if flags is None else bool(flags & _IFF_UP),
         "speed_mbps": speed if speed is not None and 0 < speed < 0x7FFFFFFF else None,
         "mtu": sysfs.integer(here, "mtu"),
@@ -124,6 +124,12 @@ def _nic(here: str, name: str, known: Dict[str, Any], cas: Dict[str, str]) -> Ni
         "master": os.path.basename(master) if master else None,
         "ports": sysfs.names(here, "brif"),
     }
+
+
+def _state(here: str) -> str:
+    """Return the state of an interface, which the kernel sets up to a second after the carrier."""
+    state = sysfs.text(here, "operstate") or "unknown"
+    return "up" if state == "down" and sysfs.integer(here, "carrier") == 1 else state
 
 
 def _link_kind(here: str) -> Optional[str]:
