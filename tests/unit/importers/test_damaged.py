@@ -150,41 +150,16 @@ json_like = st.recursive(
     max_leaves=12,
 )
 _NAMES = [
-    "nvbandwidth",
-    "testcases",
-    "bandwidth_matrix",
-    "status",
-    "name",
-    "test_info",
-    "results",
-    "MsgSize",
-    "BW_average",
+    *("nvbandwidth", "testcases", "bandwidth_matrix", "status", "name", "test_info", "results"),
+    *("MsgSize", "BW_average"),
 ]
 _NAMES += [
-    "start",
-    "end",
-    "connected",
-    "sum_sent",
-    "bits_per_second",
-    "jobs",
-    "nodes",
-    "Slurm",
-    "meta",
-    "state",
-    "software",
+    *("start", "end", "connected", "sum_sent", "bits_per_second", "jobs", "nodes", "Slurm", "meta"),
+    *("state", "software"),
 ]
 _NAMES += [
-    "measurements",
-    "endpoints",
-    "layer",
-    "verdict",
-    "src",
-    "dst",
-    "kind",
-    "seq",
-    "time",
-    "value",
-    "GPU Device list",
+    *("measurements", "endpoints", "layer", "verdict", "src", "dst", "kind", "seq", "time"),
+    *("value", "GPU Device list"),
 ]
 shaped = st.recursive(
     json_like | st.just("fabtui 0.1.0"),
