@@ -178,7 +178,19 @@ def _is_ours(path: Path, base: sqlite3.Connection) -> bool:
         raise _refuse(path, f"was written by a newer fabtui (format {version}, this one knows {FORMAT}); update fabtui")
     if version < FORMAT:
         raise _refuse(path, f"was written by an earlier fabtui (format {version}, this one has {FORMAT}){_REMEDY}")
+    _check_tables(path, base)
     return True
+
+
+def _check_tables(path: Path, base: sqlite3.Connection) -> None:
+    """Refuse tables that no fabtui made: views, triggers and computed columns are queries of whoever wrote the file."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as ours:
+        ours.executescript(_TABLES)
+        schemas = [
+            set(each.execute("SELECT type, name, sql FROM sqlite_master WHERE sql > ''")) for each in (base, ours)
+        ]
+    if schemas[0] != schemas[1]:
+        raise _refuse(path, f"has tables, views or triggers that no fabtui wrote{_REMEDY}")
 
 
 @contextlib.contextmanager
