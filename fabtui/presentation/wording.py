@@ -113,6 +113,9 @@ def usual_share_text(model: Model, measurement: Measurement) -> str:
     share = ratio(measurement.layer, measurement.value, usual)
     if share is None or usual is None or measurement.value is None:
         return ""
+    values = model.results.values(measurement.layer, model.key_of(measurement))
+    if measurement.value == usual and values is not None and len(values) == 1:
+        return "nothing to compare with"
     return f"{percent_text(measurement.value / usual)} of the usual {_beside(measurement, usual)}"
 
 
