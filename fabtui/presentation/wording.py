@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 Part = tuple[str, str]
 
 MUTED = "$foreground 60%"
-#: How the styles of cells begin, which have a fill.
-CELL = "$cell-"
+#: How the styles of cells begin, which have a fill, and those of the same colours without one.
+CELL, TONE = "$cell-", "$tone-"
 
 CLASS_WORDS = {
     PairClass.SAME_NODE: "node",
@@ -53,7 +53,7 @@ def verdict_style(verdict: Verdict) -> str:
 
 def verdict_tone(verdict: Verdict) -> str:
     """Return the colour of a verdict for text and bars without a fill."""
-    return MUTED if verdict is Verdict.UNTESTED else f"$tone-{style_of(verdict, 1.0).key}"
+    return MUTED if verdict is Verdict.UNTESTED else f"{TONE}{style_of(verdict, 1.0).key}"
 
 
 def verdict_words(verdict: str) -> str:
