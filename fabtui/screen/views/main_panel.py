@@ -26,6 +26,7 @@ from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.grid.navigation import GridNavigation, block_name, block_parts
 from fabtui.screen.session_diagnosis import SessionDiagnosis
+from fabtui.screen.views.detail_base import runs_here
 from fabtui.screen.widgets.finding_lines import open_place, styled, summary_lines
 from fabtui.screen.widgets.pair_text import ends_of, flowed, pair_head, pair_items, pair_name, pair_notes
 from fabtui.screen.widgets.sorted_table import Sorting, table_lines
@@ -90,7 +91,10 @@ class PanelContent:
 
     def findings(self, entries: tuple[AxisEntry, AxisEntry] | None, width: int, height: int) -> list[TargetLine]:
         """Return the findings in at most ``height`` lines; the one about the cursor's pair is open."""
-        return summary_lines(self.diagnosis, self._ends(entries), width, height, self._context.glyphs)
+        return summary_lines(self.diagnosis, self._ends(entries), width, height, self._context.glyphs, self.runs_here)
+
+    def runs_here(self, step: str) -> bool:
+        return runs_here(self._context, step)
 
     def findings_below(self, entries: tuple[AxisEntry, AxisEntry] | None, width: int, height: int) -> list[TargetLine]:
         """Return the findings for below the grid, under a rule if there is room for more than one."""

@@ -89,7 +89,8 @@ def test_a_command_is_run_over_ssh_unless_the_node_is_this_machine() -> None:
 def test_what_is_copied_in_a_lab_needs_no_login(command: str, pasted: str, argv: list[str]) -> None:
     model = session()
     step = on_node("a", command, model)
-    assert step == step_text(step) == copied_step(step) == f"ssh a {command}"
+    assert step == copied_step(step) == f"ssh a {command}"
+    assert step_text(step) == step + " (needs a shell)" * (";" in command)
     assert step_json(step) == {"node": "a", "argv": argv}
     model.lab = "2x2"
     step = on_node("a", command, model)

@@ -107,7 +107,11 @@ def test_earlier_recordings_call_it_failed(error: str | None, extra: dict[str, A
     ("error", "size", "text"),
     [
         (BYTE, None, "1 byte wrong in the 4 MiB checked"),
-        ("17 of 4096 bytes checked around offset 0 are wrong, the first at 3", 1 << 20, "17 bytes wrong in the 4 KiB checked (message 1 MiB)"),
+        (
+            "17 of 4096 bytes checked around offset 0 are wrong, the first at 3",
+            1 << 20,
+            "17 bytes wrong in the 4 KiB checked (message 1 MiB)",
+        ),
         ("verify: 1234 values are wrong", 1 << 20, "1,234 values wrong"),
         (
             "2 bytes wrong in the 1 MiB that were checked (message 4 MiB), the first at 0",
