@@ -127,8 +127,9 @@ def tested_text(model: Model) -> str:
 def standing(model: Model, tally: Tally, findings: Sequence[Finding], **more: Any) -> Standing:
     """Return what a verdict sentence is made of; ``more``: the values that depend on who asks."""
     states: dict[NodeState, list[str]] = {}
+    known = {one.topic for one in findings if one.known and one.rule.name == "node-lost"}
     for record in model.nodes.values():
-        if record.state.gone:
+        if record.state.gone and record.name not in known:
             states.setdefault(record.state, []).append(one_line(record.name, 80))
     words = [
         f"{fold(names)} {'failed' if state is NodeState.FAILED else 'is lost' if len(names) == 1 else 'are lost'}"
@@ -356,7 +357,12 @@ def _suspects(standing: Standing) -> list[Part]:
 
 def _rest(standing: Standing, finding: Finding) -> str:
     """Return a fault without what the sentence begins with."""
-    if not standing.gone or finding.rule.name != "node-lost" or finding.facts.get("state") not in _GONE:
+    if (
+        not standing.gone
+        or finding.known
+        or finding.rule.name != "node-lost"
+        or finding.facts.get("state") not in _GONE
+    ):
         return fault_text(finding)
     # It is no reason for what else is bad.
     alone = finding.facts["state"] == NodeState.FAILED and not (standing.bad or standing.rechecked)

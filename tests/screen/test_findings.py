@@ -289,7 +289,7 @@ def test_the_sweep_has_a_bar_a_round_a_rate_and_what_is_left() -> None:
     lines = [plain(line) for line in sweep_lines(model, began + 7.0, pace, GLYPHS, 45)]
     assert lines[0] == "p2p   round 2 of 7"
     assert lines[1].endswith("░ 25%")
-    assert lines[1].count("█") == 8
+    assert lines[1].count("█") == 10
     assert len(lines[1]) == 45
     assert lines[2].startswith("2 tests/s")
     assert lines[2].endswith("about 21 s left")

@@ -165,10 +165,10 @@ def hardware_text(model: Model) -> str:
 
 def _progress(model: Model, elapsed: float) -> list[tuple[int, str]]:
     clock, phase = clock_text(elapsed), model.phase
-    if model.exit_code is not None:
-        return [(3, f"{_QUIET_ENDS.get(model.exit_code, 'done in')} {clock}")]
-    if phase.name == "done":
-        return [(3, f"done in {clock}")]
+    if model.exit_code is not None or phase.name == "done":
+        # What follows a sweep, such as notes and experiments, takes no time of it.
+        took = clock_text(model.sweep_seconds or elapsed)
+        return [(3, f"{_QUIET_ENDS.get(model.exit_code or 0, 'done in')} {took}")]
     if phase.name in ("start", "connect", "look"):
         return [(3, clock)]
     name = phase_text(model)
