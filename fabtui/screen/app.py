@@ -345,12 +345,8 @@ class FabricApp(App[int]):
         self.push_screen(question, lambda yes: self.leave() if yes else None)
 
     def _lost_by_quitting(self) -> str:
-        phase = self.model.phase
-        done = (
-            "Ranks are starting. "
-            if phase.name == "ranks"
-            else f"{min(self.model.done, phase.total)} of {phase.total} tests of {one_line(phase.name, 20)} are done. "
-        )
+        ranks = self.model.phase.name == "ranks"
+        done = "Ranks are starting. " if ranks else f"{part('presentation.verdict_line:tested_text')(self.model)}. "
         kept = "Results so far are in the recording." if self.settings.recorded else "Nothing is recorded."
         return f"{done}{kept} Processes on the nodes will be ended."
 

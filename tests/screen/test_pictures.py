@@ -55,7 +55,7 @@ async def test_the_animation_shows_a_screen_after_the_other(script: Any) -> None
         assert f"#f{place}{{animation:k{place} " in style
     rows = " ".join(texts(picture))
     assert "4 of 12 GPU pairs are bad" in rows
-    assert "n001:1 > n001:0 wrong data, 1 byte of 256 MiB" in rows
+    assert "n001:1 > n001:0 wrong data, 1 byte wrong in the 64 KiB checked (message 256 MiB)" in rows
     assert "n000:1 > n001:1 timed out" in rows
 
 

@@ -54,7 +54,6 @@ from fabtui.screen.views.main_layout import (
 from fabtui.screen.views.main_panel import PanelContent, job_panel
 from fabtui.screen.widgets.connecting import ConnectingView
 from fabtui.screen.widgets.event_log import EventLog
-from fabtui.screen.widgets.finding_lines import runs_here
 from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.main_head import (
     MIN_TABS,
@@ -115,7 +114,14 @@ class MainScreen(Screen[None]):
         _grid_key("enter", "pair", "main.pair", "show the pair under the cursor, both directions", "open"),
         _grid_key("right_square_bracket", "next_bad(1)", "main.next-bad", "next bad cell", "next bad"),
         _grid_key("left_square_bracket", "next_bad(-1)", "main.previous-bad", "previous bad cell"),
-        _grid_key(RUN_KEY, "run", "main.run", "run the next step of the finding that is open", "run"),
+        shortcut(
+            RUN_KEY,
+            "run",
+            "main.run",
+            "run the next step of the finding that is open",
+            "run",
+            needs=("grid", "test"),
+        ),
         shortcut(
             "r",
             "retest",
@@ -861,11 +867,12 @@ class MainScreen(Screen[None]):
 
     def action_run(self) -> None:
         """Run the next step of the open finding, and show its output among the findings."""
-        finding = None if self._panel_content is None else self._panel_content.open_finding(self.cursor_entries())
-        if finding is None:
+        panel = self._panel_content
+        finding = None if panel is None else panel.open_finding(self.cursor_entries())
+        if panel is None or finding is None:
             self._app_context.notify("there is no finding whose next step could be run")
-        elif not any(map(runs_here, finding.next)):
-            self._app_context.notify("the finding that is open has no step that runs on a node: F shows all of it")
+        elif not any(map(panel.runs_here, finding.next)):
+            self._app_context.notify("the finding that is open has no step that only reads and runs here: F shows all")
         else:
             self._app_context.run_step_of(finding)
 

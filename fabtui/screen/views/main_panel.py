@@ -26,6 +26,7 @@ from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.grid.navigation import GridNavigation, block_name, block_parts
 from fabtui.screen.session_diagnosis import SessionDiagnosis
+from fabtui.screen.views.detail_base import runs_here
 from fabtui.screen.widgets.finding_lines import open_place, styled, summary_lines
 from fabtui.screen.widgets.pair_text import ends_of, flowed, pair_head, pair_items, pair_name, pair_notes
 from fabtui.screen.widgets.sorted_table import Sorting, table_lines
@@ -90,7 +91,10 @@ class PanelContent:
 
     def findings(self, entries: tuple[AxisEntry, AxisEntry] | None, width: int, height: int) -> list[TargetLine]:
         """Return the findings in at most ``height`` lines; the one about the cursor's pair is open."""
-        return summary_lines(self.diagnosis, self._ends(entries), width, height, self._context.glyphs)
+        return summary_lines(self.diagnosis, self._ends(entries), width, height, self._context.glyphs, self.runs_here)
+
+    def runs_here(self, step: str) -> bool:
+        return runs_here(self._context, step)
 
     def findings_below(self, entries: tuple[AxisEntry, AxisEntry] | None, width: int, height: int) -> list[TargetLine]:
         """Return the findings for below the grid, under a rule if there is room for more than one."""
@@ -180,7 +184,7 @@ class PanelContent:
             return []
         plus = "" if bad.complete else "+"
         # As in the first line, a suspect is not bad before it was tested again.
-        what = "bad or being rechecked" if self.diagnosis.tally.rechecked else "bad in this layer"
+        what = "bad or suspect" if self.diagnosis.tally.rechecked else "bad in this layer"
         head: Line = [(f"{bad.bad_shown}{plus} {what}", "bold"), ("   ] [ next   o sort", MUTED)]
         most = max(0, min(_MAX_WORST, height))
         found = bad.worst(most if sorting == Sorting() else MAX_PAIRS)
