@@ -415,7 +415,16 @@ class RailsBlockedByNode(_PairRule):
             same = ends[0] == ends[1]
             facts = {"among": ends[0]} if same else {"source": ends[0], "destination": ends[1]}
             commands = context.first_commands(cells)
-            yield (yield from context.explain(self, "", cells, facts=facts, commands=commands))
+            finding = yield from context.explain(self, "", cells, facts=facts, commands=commands)
+            if alone := [node for node in order if 2 * len(_partners(node, nodes)) > len(order)]:
+                few = 2 * len(alone) < len(order)
+                blames = Subject(Kind.NODES, fold(alone)) if few else None
+                finding = finding.replace(facts={**finding.facts, "at_fault": tuple(alone) if few else ()}, blames=blames)
+            yield finding
+
+
+def _partners(node: str, pairs: set[Pair]) -> set[str]:
+    return {end for pair in pairs if node in pair for end in pair} - {node}
 
 
 class BlameRule(_PairRule):
