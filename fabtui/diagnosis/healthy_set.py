@@ -67,9 +67,7 @@ class HealthySet:
     strays: dict[Pair, Verdict] = field(default_factory=dict)  #: Stray bad pairs of these nodes, to test again first.
 
 
-def healthy_set(
-    model: Model, tally: Tally, findings: Sequence[Finding], *, strict: bool = False
-) -> HealthySet | None:
+def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding], *, strict: bool = False) -> HealthySet | None:
     """Return what is healthy together, or None if no pair of endpoints was tested.
 
     Stray bad pairs (`NodeFaults.strays`) leave no node out, unless that is ``strict``: then no pair of the set is bad.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,7 +27,7 @@ class NodeFaults:
     causes: dict[str, Finding] = field(default_factory=dict)
     #: Nodes that answer for each bad pair: those at fault; both ends where neither is.
     holders: dict[Pair, frozenset[str]] = field(default_factory=dict)
-    #: Bad pairs between nodes without a fault of their own that no component explains, and that are rare at both.
+    #: Bad pairs between two nodes that no component explains, and that are rare at both.
     strays: dict[Pair, Verdict] = field(default_factory=dict)
 
 
@@ -52,20 +52,25 @@ def node_faults(tally: Tally, findings: Sequence[Finding]) -> NodeFaults:
     for pair, verdict in tally.bad.items():
         if pair not in holders:
             both = frozenset(map(node_of, pair))
+            # Findings follow results: what has come since is of the nodes that are at fault.
             holders[pair] = both & causes.keys() or both
-            if both.isdisjoint(causes) and len(both) > 1 and verdict is not Verdict.WRONG and pair not in explained:
+            if len(both) > 1 and verdict is not Verdict.WRONG and pair not in explained:
                 left[pair] = verdict
-    return NodeFaults(causes, holders, _rare(tally, left))
+    return NodeFaults(causes, holders, _rare(tally, left, causes))
 
 
-def _rare(tally: Tally, pairs: dict[Pair, Verdict]) -> dict[Pair, Verdict]:
-    """Return those of some bad pairs that are few among the tested pairs of either node."""
+def _rare(tally: Tally, pairs: dict[Pair, Verdict], causes: Container[str]) -> dict[Pair, Verdict]:
+    """Return those of some bad pairs that are few among the tested pairs of either node.
+
+    At a node, pairs with nodes at fault do not count.
+    """
     if tally.table is None or tally.places is None or not pairs:
         return {}
-    places, of_node = tally.places, Counter(node for pair in pairs for node in map(node_of, pair))
+    places, nodes = tally.places, [tuple(map(node_of, pair)) for pair in pairs]
+    of_node = Counter(mine for a, b in nodes for mine, other in ((a, b), (b, a)) if other not in causes)
     tested = sum(
         np.bincount(places.node[ends], minlength=len(places.nodes)) for ends in (tally.table.source, tally.table.target)
     )
     number = {name: int(count) for name, count in zip(places.nodes, np.atleast_1d(tested), strict=True)}
-    rare = {node for node, count in of_node.items() if count <= _MOST_STRAY * number[node]}
+    rare = {node for node in number if of_node[node] <= _MOST_STRAY * number[node]}
     return {pair: verdict for pair, verdict in pairs.items() if rare.issuperset(map(node_of, pair))}

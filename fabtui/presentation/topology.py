@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from fabtui.diagnosis.node_faults import NodeFaults
 from fabtui.diagnosis.pairs.tally import Pair, Tally
-from fabtui.model.endpoints import Endpoint
+from fabtui.model.endpoints import Endpoint, node_of
 from fabtui.model.facts.leaf_switches import leaf_names
 from fabtui.model.facts.node_view import Entry, connections, dicts, field, number, text
 from fabtui.model.facts.nvlink_domains import domain_names
@@ -45,16 +46,27 @@ _Below = Callable[[], list[Branch]]
 
 
 class Topology:
-    """Tree of a session; ``pair`` are the numbers of the selected endpoints."""
+    """Tree of a session; ``pair`` are the numbers of the selected endpoints.
 
-    def __init__(self, model: Model, tally: Tally, pair: tuple[int, int] | None, glyphs: Glyphs) -> None:
+    A bad pair counts at the nodes that answer for it (``faults``).
+    """
+
+    def __init__(
+        self, model: Model, tally: Tally, faults: NodeFaults, pair: tuple[int, int] | None, glyphs: Glyphs
+    ) -> None:
         self._model, self._glyphs = model, glyphs
         self._pair = [model.endpoints[number] for number in pair] if pair is not None else []
         self._bad = tally.bad
         self._bad_of: defaultdict[str, list[Pair]] = defaultdict(list)
-        for pair_of_ends in tally.bad:
+        self._strays_of: defaultdict[str, list[Pair]] = defaultdict(list)
+        for pair_of_ends in faults.strays:
             for end in pair_of_ends:
-                self._bad_of[end].append(pair_of_ends)
+                self._strays_of[end].append(pair_of_ends)
+        for pair_of_ends in tally.bad.keys() - faults.strays.keys():
+            holders = faults.holders.get(pair_of_ends)
+            for end in pair_of_ends:
+                if holders is None or node_of(end) in holders:
+                    self._bad_of[end].append(pair_of_ends)
         table = tally.table
         tested = () if table is None else np.union1d(table.source, table.target).tolist()
         self._tested = {str(model.endpoints[at]) for at in tested if at < len(model.endpoints)}
@@ -198,6 +210,8 @@ class Topology:
         for word, times in by_gravity:
             counts += [(", " if counts else "  ", ""), (f"{times} {verdict_words(word)}", verdict_style(word))]
         parts += counts if bad else [] if tested else [("  untested", MUTED)]
+        if strays := {pair for end in ends for pair in self._strays_of.get(str(end), ())}:
+            parts.append((f"  {count(len(strays), 'stray pair')}", MUTED))
         parts.append((f"  {about}", MUTED))
         return Branch(key, parts, below or list, node, on_path, below is not None)
 

@@ -416,10 +416,10 @@ class RailsBlockedByNode(_PairRule):
             facts = {"among": ends[0]} if same else {"source": ends[0], "destination": ends[1]}
             commands = context.first_commands(cells)
             finding = yield from context.explain(self, "", cells, facts=facts, commands=commands)
-            if alone := [node for node in order if 2 * len(_partners(node, nodes)) > len(order)]:
-                few = 2 * len(alone) < len(order)
-                blames = Subject(Kind.NODES, fold(alone)) if few else None
-                finding = finding.replace(facts={**finding.facts, "at_fault": tuple(alone) if few else ()}, blames=blames)
+            alone = tuple(node for node in order if 2 * len(_partners(node, nodes)) > len(order))
+            if 0 < 2 * len(alone) < len(order):
+                facts = {**finding.facts, "at_fault": alone}
+                finding = finding.replace(facts=facts, blames=Subject(Kind.NODES, fold(alone)))
             yield finding
 
 
