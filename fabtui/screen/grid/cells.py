@@ -228,7 +228,7 @@ class EndpointCells(CellSource):
         style, cell, _ = self.judge(row, column)
         if width < NUMBER_WIDTH and cell is not None and cell.running:
             style = CellStyle.RUNNING
-        if self.highlighted and (row, column) in self.highlighted:
+        if self.highlighted and style in GRADES and (row, column) in self.highlighted:
             style = CellStyle.FLASH
         return style, cell
 
@@ -375,7 +375,6 @@ _WORDS = {
     CellStyle.WRONG: "data",
     CellStyle.INCONCLUSIVE: "unclear",
     CellStyle.SKIPPED: "skipped",
-    CellStyle.RUNNING: "running",
     CellStyle.GONE: "gone",
     CellStyle.UNTESTED: "",
 }
