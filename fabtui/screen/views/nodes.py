@@ -301,7 +301,8 @@ class NodesScreen(SteppedScreen):
         parts: list[Part] = [(" nodes ", "bold"), (f"  {len(model.nodes)}", "")]
         parts += [(f", {gone} gone", "bold $error")] if gone else []
         parts += [(f", {len(faults.causes)} at fault", "$warning")] if faults.causes else []
-        parts += [(f", {count(len(faults.strays), 'stray pair')}", MUTED)] if faults.strays else []
+        strays = sum(faults.causes.keys().isdisjoint(_nodes_of(pair)) for pair in faults.strays)
+        parts += [(f", {count(strays, 'stray pair')}", MUTED)] if strays else []
         (_, _), (result, _) = text.head_line(self.context.preflight())
         return [*parts, (f"   preflight: {result}", MUTED)]
 
