@@ -159,7 +159,7 @@ _MEASURE = (
         example='"sampled"'),
     OptionSpec("pair", "test only this pair, both ways: 'n060:3>n061:5'", "pairs", _TESTS, "list",
         "A>B", parse=values.pairs, field="pairs", needs=("p2p",), exclusive="pair"),
-    OptionSpec("pairs-from", "test only the pairs of this list: one A>B per line (-: stdin)", "pairs", _TESTS,
+    OptionSpec("pairs-from", "test only the pairs of a file: one A>B per line (-: stdin)", "pairs", _TESTS,
         metavar="FILE", parse=values.pair_list, field="pairs", needs=("p2p",), exclusive="pair"),
     OptionSpec("bytes", "message sizes: 256M or 8M,256M", "pairs", _TESTS, metavar="SIZES", default="256M; 4M on CPUs",
         parse=number(values.sizes, _MAX_PAIR_SIZES), field="sizes", table="session", example='"64M"'),
@@ -295,7 +295,7 @@ _WORKING_NODES = (
     OptionSpec("slurm-hostfile", "write one host per rank, for SLURM_HOSTFILE", "order", ("nodes",), metavar="FILE"),
     OptionSpec("hostfile", "write the nodes as a host file of MPI", "output", ("nodes",), metavar="FILE"),
     OptionSpec("strays", "write the stray bad pairs, for run --pairs-from", "output", ("nodes",), metavar="FILE"),
-    OptionSpec("strict", "leave nodes out until no pair of the others is bad, strays included", "nodes", ("nodes",),
+    OptionSpec("strict", "leave nodes out until no pair of the others is bad", "nodes", ("nodes",),
         "switch"),
 )
 _RESUME = (

@@ -57,6 +57,8 @@ class Topology:
         self._model, self._glyphs = model, glyphs
         self._pair = [model.endpoints[number] for number in pair] if pair is not None else []
         self._bad = tally.bad
+        #: Nodes at fault, which come first.
+        self._rank = {name: at for at, name in enumerate(faults.causes)}
         self._bad_of: defaultdict[str, list[Pair]] = defaultdict(list)
         self._strays_of: defaultdict[str, list[Pair]] = defaultdict(list)
         for pair_of_ends in faults.strays:
@@ -91,8 +93,13 @@ class Topology:
             *self._domains(ends),
             *([self._section("leaf switches", about, leaves)] if leaves else []),
             *([self._section("rails", str(len(rails)), rails)] if rails else []),
-            self._section("nodes", str(len(model.nodes)), [self._node(name) for name in model.nodes]),
+            self._section(
+                "nodes", str(len(model.nodes)), [self._node(name) for name in self._at_fault_first(model.nodes)]
+            ),
         ]
+
+    def _at_fault_first(self, nodes: Iterable[str]) -> list[str]:
+        return sorted(nodes, key=lambda node: self._rank.get(node, len(self._rank)))
 
     def _domains(self, ends: list[Endpoint]) -> list[Branch]:
         domain_of = self._model.table.domains
@@ -119,7 +126,7 @@ class Topology:
         about = f"{count(len(nodes), 'node')}, {count(len(ends), 'endpoint')}"
 
         def below() -> list[Branch]:
-            return [self._endpoints(f"{kind} {key}", node, own) for node, own in nodes.items()]
+            return [self._endpoints(f"{kind} {key}", node, nodes[node]) for node in self._at_fault_first(nodes)]
 
         return self._line(f"{kind} {key}", name, ends, below, about=about)
 
