@@ -146,8 +146,13 @@ def rows_text(heading: str, rows: Iterable[tuple[str, str]]) -> str:
     width = min(max(len(name) for name, _ in rows), _WIDEST)
     lines = [f"{heading}:"]
     for name, text in rows:
-        first = f"  {name:<{width}}  "
-        lines += textwrap.wrap(text, columns, initial_indent=first, subsequent_indent=" " * (width + 4)) or [first]
+        beside = len(name) <= width
+        lines += [] if beside else [f"  {name}"]
+        first = f"  {name if beside else '':<{width}}  "
+        # The colon of "-: stdin" ends no line.
+        whole = text.replace("-: ", "-:\xa0")
+        found = textwrap.wrap(whole, columns, initial_indent=first, subsequent_indent=" " * (width + 4)) or [first]
+        lines += [line.replace("\xa0", " ") for line in found]
     return "\n".join(lines)
 
 
@@ -181,6 +186,8 @@ class OneLineParser(argparse.ArgumentParser):
         if not self.complete:
             many = len(specs) > _MANY
             shown = [spec for spec in specs if (self._is_usual(spec) if many else spec.group != "connection")]
+            # Where a job is asked about, or a server started, its own options matter more than how nodes are named.
+            shown.sort(key=lambda spec: self.command in ("hang", "job", "mcp") and spec.group == "nodes")
         groups: dict[str, list[OptionSpec]] = {}
         for spec in shown:
             groups.setdefault(spec.group if self.complete else "options", []).append(spec)

@@ -158,7 +158,9 @@ _MEASURE = (
         choices=("auto", "quick", "sampled", "full"), field="mode", needs=("p2p",), table="session",
         example='"sampled"'),
     OptionSpec("pair", "test only this pair, both ways: 'n060:3>n061:5'", "pairs", _TESTS, "list",
-        "A>B", parse=values.pairs, field="pairs", needs=("p2p",)),
+        "A>B", parse=values.pairs, field="pairs", needs=("p2p",), exclusive="pair"),
+    OptionSpec("pairs-from", "test only the pairs of a file: one A>B per line (-: stdin)", "pairs", _TESTS,
+        metavar="FILE", parse=values.pair_list, field="pairs", needs=("p2p",), exclusive="pair"),
     OptionSpec("bytes", "message sizes: 256M or 8M,256M", "pairs", _TESTS, metavar="SIZES", default="256M; 4M on CPUs",
         parse=number(values.sizes, _MAX_PAIR_SIZES), field="sizes", table="session", example='"64M"'),
     OptionSpec("isolated", "one pair at a time, without other traffic", "pairs", _TESTS, "switch", field="isolated",
@@ -292,6 +294,9 @@ _WORKING_NODES = (
         default="ring", choices=("ring", "pipeline")),
     OptionSpec("slurm-hostfile", "write one host per rank, for SLURM_HOSTFILE", "order", ("nodes",), metavar="FILE"),
     OptionSpec("hostfile", "write the nodes as a host file of MPI", "output", ("nodes",), metavar="FILE"),
+    OptionSpec("strays", "write the stray bad pairs, for run --pairs-from", "output", ("nodes",), metavar="FILE"),
+    OptionSpec("strict", "leave nodes out until no pair of the others is bad", "nodes", ("nodes",),
+        "switch"),
 )
 _RESUME = (
     OptionSpec("file", "recording of the session", "", ("resume",), metavar="FILE", positional="1"),
@@ -430,9 +435,9 @@ def _passive(given: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     Raises:
         InputError: Something else is asked for.
     """
-    for name in ("pair", "ab", "confirm", "isolated", "bidirectional", "groups"):
+    for name in ("pair", "pairs_from", "ab", "confirm", "isolated", "bidirectional", "groups"):
         if name in given:
-            raise InputError(f"--read-only tests nothing; it excludes --{name}")
+            raise InputError(f"--read-only tests nothing; it excludes --{name.replace('_', '-')}")
     return {"probes": values.passive_probes(changes.get("probes")), "preflight_only": True}
 
 

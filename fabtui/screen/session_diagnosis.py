@@ -14,6 +14,7 @@ from fabtui.diagnosis.diagnosis import Findings, search
 from fabtui.diagnosis.finding import Finding, Pair, Steps
 from fabtui.diagnosis.job.judge import job_verdict
 from fabtui.diagnosis.merge_findings import in_order
+from fabtui.diagnosis.node_faults import NodeFaults, node_faults
 from fabtui.diagnosis.pairs.tally import LayerCounts, Survey, Tally, layer_counts
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, latest_preflight_in_steps
 from fabtui.exit_status import BAD, NOT_TESTED
@@ -72,6 +73,7 @@ class SessionDiagnosis:
         self.layers: LayerCounts = {}
         self.known = False
         self._of = -1  #: Version of the model that the findings are about.
+        self._faults: tuple[tuple[list[Finding], Tally], NodeFaults] | None = None
         self._preflight: tuple[int, Preflight] | None = None
         self._preflight_timer: asyncio.TimerHandle | None = None
         #: The evaluation in progress: version of the nodes that it is about, its steps, and time (s) it took so far.
@@ -84,6 +86,14 @@ class SessionDiagnosis:
     def tally(self) -> Tally:
         """Verdicts of all pairs as of the latest complete pass."""
         return Tally() if self._survey is None else self._survey.tally
+
+    @property
+    def faults(self) -> NodeFaults:
+        """Nodes at fault, and the bad pairs that each answers for, as of the latest findings."""
+        made_of = self.found, self.tally
+        if self._faults is None or any(a is not b for a, b in zip(self._faults[0], made_of, strict=True)):
+            self._faults = made_of, node_faults(self.tally, self.found)
+        return self._faults[1]
 
     @property
     def none_text(self) -> str:
