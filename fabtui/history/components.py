@@ -133,7 +133,9 @@ class Parts:
                 continue
             port = Port(ca, port_number)
             guid = guids.get(port) or text(entry.get("guid"))
-            self.ports[record.name, str(port)] = _component(PartKind.PORT, known_identity(guid), f"{record.name} {port}")
+            self.ports[record.name, str(port)] = _component(
+                PartKind.PORT, known_identity(guid), f"{record.name} {port}"
+            )
         ports = probed(record, "rdma", "ports")
         interfaces = {text(port.get("netdev")): f"{text(port.get('ca'))}/{port.get('port')}" for port in ports}
         for nic in probed(record, "rdma", "nics"):

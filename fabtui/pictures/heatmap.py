@@ -114,9 +114,7 @@ class Cells:
     methods: int  #: Number of ways.
 
 
-def cells_of(
-    model: Model, layer: Layer, numbers: Sequence[int] | None = None, most: int = MOST_ENDPOINTS
-) -> Cells:
+def cells_of(model: Model, layer: Layer, numbers: Sequence[int] | None = None, most: int = MOST_ENDPOINTS) -> Cells:
     """Return the results of a layer, by node if there are more than ``most`` endpoints.
 
     ``numbers``: of the endpoints in the order of the rows, None for all.
@@ -220,8 +218,8 @@ class Heatmap:
             scene.items += [Text(_MARGIN, _MARGIN + 8 + at * LINE, note, "muted") for at, note in lines]
         for centre, text in shown:
             scene.items.append(Text(left - 6, top + centre * pitch + 3.5, text, anchor="end"))
-            x, anchor = left + centre * pitch + (3.5 if turned else 0), "start" if turned else "middle"
-            scene.items.append(Text(x, top - 6, text, anchor=anchor, turned=turned))
+            x = left + centre * pitch + (3.5 if turned else 0)
+            scene.items.append(Text(x, top - 6, text, anchor="start" if turned else "middle", turned=turned))
         scale = _Scale.of(self.cells.values) if mode == "value" and np.isfinite(self.cells.values).any() else None
         tiles = self._tiles(scale, left, top, pitch)
         scene.items += [tiles, *self._edges(left, top, pitch)]
@@ -229,6 +227,9 @@ class Heatmap:
         if scale is not None:
             y = self._scale_legend(scene, scale, y)
         scene.height = self._legend(scene, scale, y, scene.width - 2 * _MARGIN)
+        if self.room is not None and not self.cells.numbers:
+            scene.height += LINE
+            scene.items.append(Text(edge, scene.height - 6, "a cell is the worst pair of two nodes", "muted"))
         counted = counts(self.cells.slots)
         parts = ", ".join(f"{counted[slot]} {word}" for slot, word in self.words if slot in counted)
         scene.label = f"{self.title}: {size} rows and {size} columns; {parts}"

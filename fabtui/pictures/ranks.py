@@ -1,4 +1,4 @@
-"""Ranks of a running job as a picture: a row per node, a cell per GPU with the rank on it, its state and its numbers."""
+"""Ranks of a running job as a picture: a row per node, a cell per GPU with its rank, state and numbers."""
 
 from __future__ import annotations
 

@@ -197,15 +197,16 @@ def _session(one: Diagnosis, sources: Sequence[str], against: Against | None) ->
 
 
 def _pictures(one: Diagnosis) -> Iterator[Block]:
-    """Yield the ranks of a job, else the pairs of the first layer that has any, with the usual values of its classes."""
+    """Yield the ranks of a job, and the pairs of the first layer that has any, with the values of its classes."""
     model = one.model
     if one.job is not None and one.job.ranks:
-        scenes = (ranks_scene(JobBoard(one.job), room) for room in (PAGE_WIDTH, NARROW_WIDTH))
-        yield Picture("ranks of the job", *scenes)
+        wide, narrow = (ranks_scene(JobBoard(one.job), room) for room in (PAGE_WIDTH, NARROW_WIDTH))
+        yield Picture("ranks of the job", wide, narrow)
     for layer in [layer for layer in (Layer.P2P, Layer.WORLD) if model.rows and has_values(model, layer)][:1]:
-        scenes = (page_scene(model, layer, room) for room in (PAGE_WIDTH, NARROW_WIDTH))
+        wide, narrow = (page_scene(model, layer, room) for room in (PAGE_WIDTH, NARROW_WIDTH))
         title, *lines = grid(model, layer, UNICODE, USUAL_WIDTH)
-        yield Picture(title, *scenes, lines)
+        by_node = len(model.rows) > MOST_ENDPOINTS
+        yield Picture(f"{layer}, {unit_text(model, layer)}; {_ROWS}", wide, narrow, [title] * by_node + lines)
         yield from _classes(one, layer)
 
 

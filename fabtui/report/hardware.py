@@ -71,7 +71,9 @@ class HardwareList:
         if subject.kind not in (Kind.GPU, Kind.PAIR) or not ends:
             return []
         if subject.kind is Kind.PAIR and len({end.node for end in ends}) > 1:
-            nodes = [(self._model.nodes[end.node], end.nic) for end in ends if end.nic and end.node in self._model.nodes]
+            nodes = [
+                (self._model.nodes[end.node], end.nic) for end in ends if end.nic and end.node in self._model.nodes
+            ]
             return [part for record, nic in nodes for part in self.nic(record, nic or "")]
         return [self.gpu(end) for end in ends if end.kind == "gpu"]
 
@@ -95,7 +97,9 @@ class HardwareList:
         device = name.partition("/")[0]
         entries = dicts(field(record.inventory, "nics"))
         mine = next((one for one in entries if device in (one.get("rdma"), one.get("name"))), {})
-        probe = next((o for o in probed(record, "rdma", "nics") if o.get("interface") in (mine.get("name"), device)), {})
+        probe = next(
+            (o for o in probed(record, "rdma", "nics") if o.get("interface") in (mine.get("name"), device)), {}
+        )
         component = self._components.named(f"{record.name} {device}")
         mac = known_identity(mine.get("mac")) or ""
         known = mac if component is None or component.by_name else component.identity
@@ -111,7 +115,10 @@ class HardwareList:
         inventory = record.inventory or {}
         data = [str(entry.get("nic")) for entry in dicts(inventory.get("data_addresses"))]
         rdma = {str(nic.get("name")): str(nic.get("rdma") or nic.get("name")) for nic in dicts(inventory.get("nics"))}
-        names = [*(str(port.get("ca")) for port in dicts(inventory.get("ib"))), *(rdma.get(name, name) for name in data)]
+        names = [
+            *(str(port.get("ca")) for port in dicts(inventory.get("ib"))),
+            *(rdma.get(name, name) for name in data),
+        ]
         return [name for name in dict.fromkeys(names) if name != "lo"]
 
 
@@ -129,7 +136,7 @@ def parts_at_fault(one: Diagnosis) -> Table | None:
         partless += [] if parts else [number]
     if not rows and not partless:
         return None
-    notes = [f"no single part is to blame for finding {ranges(partless)}"] if partless else []
+    notes = [f"findings without a single part to blame: {ranges(partless)}"] if partless else []
     if not rows:
         return Table("", [[""]], notes=notes)
     table = Table("", [["part", "serial number", "identity", "fault", "finding"], *rows], range(5), notes)
@@ -184,5 +191,3 @@ def _serials(model: Model) -> str:
         counted.setdefault(part.name.partition(" ")[0], []).append(bool(part.serial))
     texts = [f"{sum(known)} of {count(len(known), kind)}" for kind, known in counted.items()]
     return f"read of {', '.join(texts)}" if texts else ""
-
-

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
 from itertools import groupby
 
 from fabtui.pictures.drawing import svg
-from fabtui.pictures.scene import colors, css
+from fabtui.pictures.scene import colors, css, rgb
 from fabtui.presentation.cell_levels import BAD
 from fabtui.report.document import Block, Document, Entry, Items, Lines, Panel, Paragraph, Picture, Section, Table
 from fabtui.sanitize import clean
@@ -20,7 +20,8 @@ from fabtui.sanitize import clean
 _VOID = frozenset({"meta"})
 #: Glyph of each state and severity; colour alone is never enough.
 _STATES = {"ok": "✓", "bad": "✗", "unknown": "?"}
-_TONES = sorted(style.key for style in BAD)
+#: Colours of findings, and sum of the differences of red, green and blue below which two colours are alike.
+_TONES, _NEAR = sorted(style.key for style in BAD), 90
 _SEVERITIES = {"bad": "✗", "warn": "!", "note": "·"}
 
 
@@ -66,7 +67,9 @@ def html(document: Document) -> str:
         tag("title", document.title),
         tag("style", Markup(style)),
     )
-    body = tag("body", tag("main", _verdict(document), *map(_section, document.sections)), tag("script", Markup(script)))
+    body = tag(
+        "body", tag("main", _verdict(document), *map(_section, document.sections)), tag("script", Markup(script))
+    )
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
 
 
@@ -79,11 +82,17 @@ def _file(name: str) -> str:
 def _style() -> str:
     """Return the style rules, with rules of pictures and findings for both colour schemes; paper is light."""
     light, dark = (
-        f":root{{--paper:{colors(theme)['paper']}}}{css(theme)}"
-        + "".join(f"article.{name}{{--tone:{colors(theme)[name]};--on-tone:{colors(theme)[f'{name}-ink']}}}" for name in _TONES)
+        f":root{{--paper:{colors(theme)['paper']}}}{css(theme)}{''.join(_tone(colors(theme), name) for name in _TONES)}"
         for theme in ("light", "dark")
     )
     return f"{_file('page.css')}{light}\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}\n"
+
+
+def _tone(shades: Mapping[str, str], name: str) -> str:
+    """Return the rule of the colours of findings; a fill like the paper needs an edge."""
+    fill, ink = shades[name], shades[f"{name}-ink"]
+    near = sum(abs(a - b) for a, b in zip(rgb(fill), rgb(shades["paper"]), strict=True)) < _NEAR
+    return f"article.{name}{{--tone:{fill};--on-tone:{ink};--edge:{ink if near else fill}}}"
 
 
 def _verdict(document: Document) -> Markup:

@@ -45,7 +45,7 @@ def problems(one: Diagnosis) -> Iterator[Block]:
 
 
 def entries(one: Diagnosis) -> list[Entry]:
-    """Return the findings, in the order and with the numbers of the app, facts of single pairs and the colour of most."""
+    """Return the findings, with the order and numbers of the app, facts of single pairs and the colour of most."""
     model, listed = one.model, []
     notes, sizes = PortNotes(model), _bad_sizes(model)
     for number, finding in enumerate(one.findings, 1):

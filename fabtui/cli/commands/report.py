@@ -85,7 +85,9 @@ def execute(args: argparse.Namespace) -> int:
     progress.step("looking for causes")
     diagnosis = None if model is None else diagnose(model)
     progress.step("writing the report")
-    page = document(diagnosis, [*map(_source, files)], readings, against, [damage] if damage else [], getattr(args, "site", ""))
+    page = document(
+        diagnosis, [*map(_source, files)], readings, against, [damage] if damage else [], getattr(args, "site", "")
+    )
     files_of_session = [] if model is None else output_files(model, request, diagnosis)
     outputs = [*picture_files(model, wanted), *files_of_session]
     if out is not None:
@@ -124,7 +126,7 @@ def _files(args: argparse.Namespace) -> list[str]:
 
 
 def _source(name: str) -> str:
-    """Return the name of a file with its hash, by which others can tell that they have the same one."""
+    """Return the name of a file with its hash, which is the same for copies of it."""
     path = user_path(name)
     if not path.is_file():
         return path.name

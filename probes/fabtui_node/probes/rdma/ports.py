@@ -50,9 +50,10 @@ def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
     them), "gid_count", "roce_v2_ipv4" (all indexes of such GIDs), "gid_index" (the first of those), "ipv4", "pkeys",
     "errors", "saturated", "refresh" (ms)}], "nics": [{"interface", "speed" (Mb/s), "fastest" (Mb/s), "link", "pause",
     "driver", "firmware", "serial", "module", "discards", "error"}], "nccl": {...}, "env": {...}, "warnings": [text]}``,
-    and with active RoCE ports ``qos`` (of each, as of `read_qos`) and ``conf`` (variables of NCCL's files), with Elastic
-    Fabric Adapters ``efa`` (``{"domains", "error"}`` of ``fi_info``). What is not known is None. ``errors`` are the
-    counters of trouble that are not zero, since the driver was loaded; ``refresh`` how old ``hw_counters`` may be.
+    and with active RoCE ports ``qos`` (of each, as of `read_qos`) and ``conf`` (variables of NCCL's files), with
+    Elastic Fabric Adapters ``efa`` (``{"domains", "error"}`` of ``fi_info``). What is not known is None. ``errors``
+    are the counters of trouble that are not zero, since the driver was loaded; ``refresh`` how old ``hw_counters`` may
+    be.
     The kernel shows ``serial``, and ``module``, ``{"vendor", "part", "serial"}`` of a module or cable, to root alone.
     """
     end = time.monotonic() + deadline * 0.8
