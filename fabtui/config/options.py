@@ -278,6 +278,7 @@ _REPORT = (
     OptionSpec("out", "file to write: .html or .md (-: Markdown on stdout)", "output", ("report",), metavar="FILE",
         default="report.html", short="-o"),
     OptionSpec("baseline", "earlier recording, CSV or JSON to compare with", "output", ("report",), metavar="FILE"),
+    OptionSpec("site", "name of the site, for the head of the report", "output", ("report",), metavar="NAME"),
     OptionSpec("svg", "write pictures: a file (.svg), or a folder for all", "pictures", ("report",), metavar="PATH"),
     OptionSpec("png", "write pictures: a file (.png), or a folder for all", "pictures", ("report",), metavar="PATH"),
     OptionSpec("layer", "layers to draw: p2p,world, or curves of the collectives", "pictures", ("report",),
