@@ -90,7 +90,7 @@ def pair_noun(model: Model) -> str:
 
 def standing_of(one: Diagnosis) -> Standing:
     model, counts, noun = one.model, dict(one.tally.counts), pair_noun(one.model)
-    if not counts and not model.results.tested and (counts := _address_counts(model)):
+    if not counts and not model.results.tested and (counts := address_counts(model)):
         noun = "address pair"
     reasons, alone = one.not_examined, not any(verdict.bad for verdict in counts)
     more = f", and {count(len(reasons) - 1, 'more reason')}" if len(reasons) > 1 else ""
@@ -115,7 +115,7 @@ def slow_beside(tally: Tally) -> int:
     return 0 if any(verdict.bad for verdict in tally.counts) else inside.get(Verdict.SLOW, 0)
 
 
-def _address_counts(model: Model) -> dict[Verdict, int]:
+def address_counts(model: Model) -> dict[Verdict, int]:
     found: dict[tuple[str | None, ...], Verdict] = {}
     for m in model.addresses.everything():
         key = (m.src, m.dst, m.src_addr, m.dst_addr)

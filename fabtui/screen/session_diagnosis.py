@@ -20,7 +20,14 @@ from fabtui.model.layers import pair_layers
 from fabtui.model.measurement import DEAD, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.job_board import JobBoard
-from fabtui.presentation.verdict_line import Standing, other_measurements, pair_noun, sentence_text, slow_beside
+from fabtui.presentation.verdict_line import (
+    Standing,
+    address_counts,
+    other_measurements,
+    pair_noun,
+    sentence_text,
+    slow_beside,
+)
 from fabtui.presentation.wording import common_domain
 
 #: Minimum time (s) between two counts of the pairs, and between two evaluations of the rules.
@@ -68,6 +75,8 @@ class SessionDiagnosis:
         #: Number of pairs of each layer with each bad verdict.
         self.layers: LayerCounts = {}
         self.known = False
+        #: Verdicts of pairs of addresses, where no pairs of endpoints are tested.
+        self._addresses: dict[Verdict, int] = {}
         self._of = -1  #: Version of the model that the findings are about.
         self._preflight: tuple[int, Preflight] | None = None
         self._preflight_timer: asyncio.TimerHandle | None = None
@@ -120,9 +129,9 @@ class SessionDiagnosis:
         alone = self.final and not any(verdict.bad for verdict in tally.counts)
         others = sum(self.layers.values(), Counter[Verdict]()) if alone else Counter[Verdict]()
         return Standing(
-            tally.counts,
+            tally.counts or self._addresses,
             self.found,
-            pair_noun(model),
+            pair_noun(model) if tally.counts or not self._addresses else "address pair",
             total=model.phase.total if model.phase.name in pair_layers() else 0,
             untested=len(model.untested),
             rechecked=tally.rechecked,
@@ -219,6 +228,8 @@ class SessionDiagnosis:
         self.found, self._noted = found, self._model.acknowledgements.version
         self.domain = common_domain(self._model.nodes)
         self.bad = Counter(survey.tally.kinds.values())
+        mesh_only = not self._model.results.tested and "p2p" not in self._model.options.get("probes", ("p2p",))
+        self._addresses = address_counts(self._model) if mesh_only else {}
         self.known = True
         self._resting_until = time.monotonic() + max(_MIN_INTERVAL, took / _MAX_SHARE)
 
