@@ -43,7 +43,10 @@ def likely_command(words: Sequence[str], at: int) -> Likely:
     Raises:
         InputError: It is neither a file, a job nor a node; the text names what it may be.
     """
-    end = next((place for place in range(at, len(words)) if words[place].startswith("-")), len(words))
+    # A dash alone is standard input.
+    end = next(
+        (place for place in range(at, len(words)) if words[place].startswith("-") and len(words[place]) > 1), len(words)
+    )
     things, before, after = list(words[at:end]), [*words[:at]], [*words[end:]]
     first = things[0]
     if _exists(first):
@@ -74,7 +77,7 @@ def likely_command(words: Sequence[str], at: int) -> Likely:
 
 def _exists(word: str) -> bool:
     try:
-        return user_path(word).exists()
+        return word == "-" or user_path(word).exists()
     except (OSError, ValueError):
         return False
 
@@ -84,8 +87,7 @@ def _command_of(files: Sequence[str]) -> str:
     for name in files:
         if not _exists(name):
             raise InputError(f"cannot read {one_line(name, 200)}: no such file")
-    paths = [user_path(name) for name in files]
-    kinds = [_kind(path) for path in paths]
+    kinds = ["explain" if name == "-" else _kind(user_path(name)) for name in files]
     if kinds.count("replay") == 2 == len(kinds):
         raise InputError(f"these are two recordings; did you mean fabtui diff {shlex.join(files)}?")
     if "replay" in kinds and len(kinds) > 1:

@@ -103,7 +103,7 @@ def _dispatch(words: list[str]) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     words, asks = expanded(words), False
     at = first_word(words)
-    if at < len(words) and words[at] not in (*COMMANDS, *FURTHER) and not unknown_option(words[:at], ""):
+    if at < len(words) and words[at] not in (*COMMANDS, *FURTHER, "--") and not unknown_option(words[:at], ""):
         # The readers of files and the scheduler are imported for such words only.
         words, asks = import_module("fabtui.cli.likely_command").likely_command(words, at)
     args = build_parser(words).parse_args(words)

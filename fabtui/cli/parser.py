@@ -253,6 +253,8 @@ class OneLineParser(argparse.ArgumentParser):
             is_node = command in LIVE and not any(word.startswith("-") for word in rest)
             own = f"fabtui {command}" if command else "fabtui"
             hint = f"; did you mean {own} --nodes {shlex.quote(','.join(rest))}?" if is_node else ""
+            if is_node and os.path.exists(rest[0]):
+                hint = f"; did you mean fabtui {shlex.join(rest)}?"
             problem = f"unrecognized arguments: {' '.join(rest)}{hint}"
             self._leave(unknown_option(rest, command or APP) or problem, f"{self.prog} {command or ''}".strip())
         return found

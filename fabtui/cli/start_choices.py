@@ -53,7 +53,7 @@ def _jobs() -> Sequence[StartChoice] | str:
         StartChoice(f"{one.job} {one.name}", f"{one.nodes}  {one.state} {one.elapsed}", ("job", one.job))
         for one in jobs[:_JOBS]
     ]
-    return rows or problem or "you have no job that waits or runs"
+    return rows or (f"Slurm does not answer: {problem}" if problem else "") or "you have no job that waits or runs"
 
 
 def _recordings(folder: Path) -> Sequence[StartChoice] | str:

@@ -123,8 +123,8 @@ class SessionDiagnosis:
         """Return everything that the verdict sentence is made of."""
         model, tally = self._model, self.tally
         whole = not any(record.state.gone for record in model.nodes.values())
-        # While watching, each result would make the findings incomplete for a moment.
-        later = not (self.known and model.phase.name == "watch")
+        # While watching, each result would make the findings incomplete for a moment, and each test of addresses.
+        later = not (self.known and (model.phase.name == "watch" or model.watching))
         # Bad measurements of other things than pairs, where no pair is bad.
         alone = self.final and not any(verdict.bad for verdict in tally.counts)
         others = sum(self.layers.values(), Counter[Verdict]()) if alone else Counter[Verdict]()

@@ -34,7 +34,7 @@ from fabtui.version import __version__
 _NAME, _LABEL = 12, 32
 #: Maximum number of characters of a text.
 _LONGEST = 300
-_HINT = "a node set such as n060,n061 or n[060-067], or @group; enter tests its nodes"
+_HINT = "n060,n061 or n[060-067] or @group; enter tests them"
 
 
 class StartApp(TerminalApp[list[str]]):

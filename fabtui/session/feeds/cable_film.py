@@ -12,7 +12,6 @@ from fabtui.diagnosis.finding import Severity
 from fabtui.errors import InputError
 from fabtui.lab.faults import LabSpec
 from fabtui.lab.lab import Lab
-from fabtui.model.measurement import Verdict
 from fabtui.sanitize import one_line
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import SessionOptions
