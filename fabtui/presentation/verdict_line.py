@@ -72,6 +72,7 @@ class Standing:
     beside: int = 0  #: Number of pairs that are slow alongside other traffic only.
     others: str = ""  #: Bad measurements of other things than pairs, in words.
     lead: str = ""  #: Sentence about a job, which comes first.
+    healed: str = ""  #: How long ago the last bad pair became good, and what is being watched.
     domain: str = ""  #: DNS domain that all nodes share, which is not shown.
 
     @property
@@ -239,6 +240,9 @@ def _faults(standing: Standing) -> tuple[str, list[Part]]:
         for severity in (Severity.BAD, Severity.WARN)
     }
     bad, likely = parts[Severity.BAD], parts[Severity.WARN]
+    if standing.healed and not standing.bad and not bad:
+        # One steady sentence, until what was bad has been good for long.
+        return "; ", [(standing.healed, MUTED)]
     if standing.bad:
         # What is over explains no pair that is bad now.
         warnings = [one for one in standing.findings if one.severity is Severity.WARN]

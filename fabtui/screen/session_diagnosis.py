@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import pair_layers
 from fabtui.model.measurement import DEAD, Verdict
 from fabtui.model.session_model import Model
+from fabtui.model.verdict_changes import INCIDENT
+from fabtui.nodeset import count
 from fabtui.presentation.job_board import JobBoard
 from fabtui.presentation.verdict_line import (
     Standing,
@@ -28,7 +31,7 @@ from fabtui.presentation.verdict_line import (
     sentence_text,
     slow_beside,
 )
-from fabtui.presentation.wording import common_domain
+from fabtui.presentation.wording import clock_text, common_domain
 
 #: Minimum time (s) between two counts of the pairs, and between two evaluations of the rules.
 _MIN_INTERVAL = 1.0
@@ -143,8 +146,18 @@ class SessionDiagnosis:
             failing=model.exit_code == BAD or any(others[verdict] for verdict in DEAD),
             beside=slow_beside(tally),
             others=other_measurements(others),
+            healed=self._healed(),
             domain=self.domain,
         )
+
+    def _healed(self) -> str:
+        """Return how long ago the last bad pair became good, for some time while the session watches; else ""."""
+        model = self._model
+        since = math.inf if model.turns.healed is None else max(0.0, model.now - model.turns.healed)
+        if not model.watching or since > INCIDENT:
+            return ""
+        are = "is" if len(model.turns.hurt) == 1 else "are"
+        return f"healed {clock_text(since)} ago; {count(len(model.turns.hurt), 'pair')} {are} being watched"
 
     def follow(self) -> None:
         """Apply new notes about findings, and continue in the background until every pair has been checked."""

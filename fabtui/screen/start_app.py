@@ -34,7 +34,7 @@ from fabtui.version import __version__
 _NAME, _LABEL = 12, 32
 #: Maximum number of characters of a text.
 _LONGEST = 300
-_HINT = "n060,n061 or n[060-067] or @group; enter tests them"
+_HINT = "n060,n061 or @group: enter tests, esc leaves"
 
 
 class StartApp(TerminalApp[list[str]]):
@@ -80,7 +80,8 @@ class StartApp(TerminalApp[list[str]]):
         self._cursor: tuple[int, int] | None = None
         #: Width of the first column of choices.
         self._column = 0
-        self._line = Input(nodes, select_on_focus=False)
+        self._filled_in = nodes
+        self._line = Input(select_on_focus=False)
         self._hint = TextLine(id="hint")
         self._choices = TargetLines(id="choices")
         self._choices.can_focus = True
@@ -106,6 +107,8 @@ class StartApp(TerminalApp[list[str]]):
                 loop.add_signal_handler(name, self.exit, [])
         watch_hangup(self._driver, loop, lambda: self.exit([]))
         self._line.cursor_blink = False
+        self._line.value = self._filled_in
+        self._line.cursor_position = len(self._filled_in)
         self.set_focus(self._line if self._line.value else self._choices)
         problems = [f"settings: {one}" for one in (*self.settings.problems, self.theme_problem) if one]
         self._show_hint(problems[0] if problems else _HINT, "$warning" if problems else MUTED)

@@ -356,7 +356,14 @@ class MainScreen(Screen[None]):
         """Show the layer that is being tested, unless the user has chosen another."""
         if self._followed is not self.source.layer or self.findings is None:
             return
-        layer = layer_to_show(self.model, self.findings.layers)
+        bad = self.findings.layers
+        if self.model.watching or (bad.get(self._followed) and self.model.phase.name != "done"):
+            # The first bad cell stays in view, and while watching nothing of the sweep is left to follow.
+            return
+        layer = layer_to_show(self.model, bad)
+        if layer is Layer.BUSBW and layer not in self.model.layers:
+            # It would be empty beside the findings.
+            return
         if layer is not None and layer is not self._followed:
             self._followed = layer
             self.navigation.take_layer(layer)

@@ -83,7 +83,7 @@ def _head_line(sentence: Callable[[int | None], Line], facts: Sequence[QuietFact
     if style.startswith(CELL) and rest:
         # The fill of the numbers separates them from what follows.
         (first, tone), *others = rest
-        rest = [(" ", ""), (first.removeprefix(": ").removeprefix(", ").removeprefix(" "), tone), *others]
+        rest = [(" ", ""), (first.removeprefix(": ").removeprefix(", ").removeprefix("; ").removeprefix(" "), tone), *others]
     text = f" {text} " if style.startswith(CELL) else f" {text}"
     line: Line = [(text, style), *rest]
     return [*line, (" " * max(1, width - len(plain(line)) - len(plain(quiet))), ""), *quiet] if quiet else line
@@ -109,7 +109,7 @@ def quiet_facts(
     """
     nodes = len(model.nodes)
     facts = [_lost_fact(model, now, domain)]
-    if trend := bad_trend(model, glyphs) if model.phase.name == "watch" and model.results.tested else []:
+    if trend := bad_trend(model, glyphs) if model.watching else []:
         facts.append(QuietFact(8, trend))
     if nodes:
         facts.append(QuietFact(2, [(f"{nodes} node{'s' if nodes != 1 else ''}", MUTED)]))
