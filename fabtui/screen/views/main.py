@@ -40,6 +40,7 @@ from fabtui.screen.grid.widget import GridView
 from fabtui.screen.keys import RUN_KEY, Shortcut, shortcut
 from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.views.main_layout import (
+    COLUMN_WIDTH,
     PANEL_LEAST,
     LayoutChoices,
     LinesBelow,
@@ -106,6 +107,7 @@ class MainScreen(Screen[None]):
     MainScreen #grids { height: 1fr; }
     MainScreen #side { width: auto; height: 100%; align-vertical: bottom; }
     MainScreen #panel { height: 1fr; }
+    MainScreen #column { width: 52; height: 100%; padding: 0 1; border-left: vkey $secondary 60%; overflow: hidden; }
     """
     # One color behind the widgets, which need not be drawn again with each of them.
     BLANK = True
@@ -210,7 +212,9 @@ class MainScreen(Screen[None]):
         self._grids = Horizontal(self.grid, self.worst_pairs, id="grids")
         self._left = Vertical(self._grids, self.usual, id="left")
         self._side = Vertical(self.panel, self.minimap, id="side")
-        self._body = Horizontal(self.node_states, self._left, self._side, id="body")
+        #: Slowest pairs, trend and log of a wide screen.
+        self.column = TargetLines(id="column")
+        self._body = Horizontal(self.node_states, self._left, self._side, self.column, id="body")
         self._optional = self._optional_widgets()
 
     def _optional_widgets(self) -> dict[str, Widget]:
@@ -219,6 +223,7 @@ class MainScreen(Screen[None]):
             "grid": self.grid,
             "worst": self.worst_pairs,
             "panel": self.panel,
+            "column": self.column,
             "status": self.status_line,
             "tabs-row": self._tabs_row,
             "air": self._air,
@@ -464,6 +469,8 @@ class MainScreen(Screen[None]):
         if entries is None:
             return
         job = self._job if self.view_state.source.layer is Layer.JOB else None
+        if self.column.display and self._panel_content is not None:
+            self.column.put(self._panel_content.column(COLUMN_WIDTH - PANEL_EDGES, max(1, self.column.size.height)))
         if self.panel.display and self._panel_content is not None:
             size = self.panel_width - PANEL_EDGES, max(1, self.panel.size.height)
             if job is not None:

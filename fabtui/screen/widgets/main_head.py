@@ -83,7 +83,11 @@ def _head_line(sentence: Callable[[int | None], Line], facts: Sequence[QuietFact
     if style.startswith(CELL) and rest:
         # The fill of the numbers separates them from what follows.
         (first, tone), *others = rest
-        rest = [(" ", ""), (first.removeprefix(": ").removeprefix(", ").removeprefix("; ").removeprefix(" "), tone), *others]
+        rest = [
+            (" ", ""),
+            (first.removeprefix(": ").removeprefix(", ").removeprefix("; ").removeprefix(" "), tone),
+            *others,
+        ]
     text = f" {text} " if style.startswith(CELL) else f" {text}"
     line: Line = [(text, style), *rest]
     return [*line, (" " * max(1, width - len(plain(line)) - len(plain(quiet))), ""), *quiet] if quiet else line
