@@ -35,9 +35,11 @@ from fabtui.screen.terminal.internals import (
     LastingNotification,
     discard_output,
     exit_within,
+    is_behind,
     notify_terminal,
     suspend_group,
     watch_hangup,
+    write_codes,
 )
 from fabtui.screen.terminal.terminal_app import TerminalApp
 from fabtui.screen.themes import ramp_of
@@ -55,6 +57,10 @@ if TYPE_CHECKING:
 
 #: Maximum frame rate (1/s). More would only cost bytes on the way to a distant terminal.
 RATE = 15.0
+#: Time (s) until the next look at a terminal that has not taken the last frame.
+BEHIND = 0.05
+#: Maximum time (s) that a slow link is left to the keys.
+SLOWEST_FRAME = 1.0
 #: Deadline (s) for the feed to end its processes on the nodes.
 CLOSE_DEADLINE = 12.0
 #: Time (s) after that deadline for writing files when the terminal is gone.
@@ -136,6 +142,7 @@ class FabricApp(TerminalApp[int]):
         #: Timer of the next frame, and time of the latest one.
         self._frame: asyncio.TimerHandle | None = None
         self._drawn = float("-inf")
+        self._behind = False
         self._draw_timer: asyncio.TimerHandle | None = None
         self._feed_closed = False
         self._error_badge: str | None = None
@@ -250,7 +257,9 @@ class FabricApp(TerminalApp[int]):
         if self._notifier is not None:
             self._notifier.stop()
         show = partial(notify_terminal, self, kind)
-        self._notifier = None if kind == "off" else part("screen.notifier:Notifier")(self, show)
+        self._notifier = (
+            None if kind == "off" else part("screen.notifier:Notifier")(self, show, partial(write_codes, self._driver))
+        )
 
     def change_setting(self, spec: OptionSpec, text: str) -> None:
         value = value_of(spec, text)
@@ -392,7 +401,16 @@ class FabricApp(TerminalApp[int]):
             self._frame = loop.call_later(max(0.0, self._drawn + 1 / RATE - loop.time()), self._draw_frame)
 
     def _draw_frame(self) -> None:
-        self._frame, self._drawn = None, asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        behind, was = is_behind(self._driver), self._behind
+        self._behind = behind
+        if behind or was:
+            # More frames would only wait behind the last one, and keys behind them. A slow link is then left to the
+            # keys for as long as that frame took.
+            wait = BEHIND if behind else min(SLOWEST_FRAME, loop.time() - self._drawn)
+            self._frame = loop.call_later(wait, self._draw_frame)
+            return
+        self._frame, self._drawn = None, loop.time()
         self.call_later(self._draw)
 
     def draw_within(self, seconds: float) -> None:
@@ -412,6 +430,8 @@ class FabricApp(TerminalApp[int]):
             self._main.tick()
             return
         self.main.draw()
+        if self._notifier is not None and self.main.findings is not None and self.model.phase.name in ("done", "watch"):
+            self._notifier.name(self.main.sentence)
         if self.screen is not self.main and hasattr(self.screen, "draw"):
             self.screen.draw()
 

@@ -35,7 +35,7 @@ class ScreenSettings(NamedTuple):
     colors: str = "auto"
     ascii: bool = False
     #: How the terminal reports what has happened: ``off``, ``bell``, ``osc9`` or ``osc777``.
-    notify: str = "off"
+    notify: str = "bell"
     #: Nodes or file as the user named them, for example ``n[060-061]``.
     title: str = ""
     #: File that `e` writes; None for ``fabtui-<UTC time>.csv`` in the working folder.
