@@ -98,13 +98,15 @@ def watch_lines(model: Model, values: SessionValues, now: float, width: int, gly
     """Return how watching goes: the last retest, the slowest pair of the last hour, and changes for the worse."""
     rows = []
     if (last := values.latest) is not None:
-        rows.append(("last", f"{_name(last)}  {measured_text(last)}", f"{clock_text(max(0.0, now - last.time))} ago"))
-    recent = [(share, m) for share, m in values.slowest if now - m.time < HOUR]
-    if recent:
-        share, slowest = recent[0]
-        rows.append(("slowest", _name(slowest), f"{percent_text(share)} of usual, in the last hour"))
-    worse = sum(turn.after.bad and now - turn.time < HOUR for turn in model.turns.latest)
-    rows.append(("turned", f"{worse} for the worse", "in the last hour"))
+        ago = f"{clock_text(max(0.0, now - last.time))} ago"
+        rows.append(("retested", f"{_name(last)}  {measured_text(last)}", ago))
+    # Round trips vary by themselves, and their changes are not noted.
+    if not values.layer.spec.by_address:
+        recent = [(share, m) for share, m in values.slowest if now - m.time < HOUR]
+        for share, m in recent[:1]:
+            rows.append(("slowest", _name(m), f"{percent_text(share)} of usual, in the last hour"))
+        worse = sum(turn.after.bad and now - turn.time < HOUR for turn in model.turns.latest)
+        rows.append(("went bad", count(worse, "time"), "in the last hour"))
     lines: list[Line] = [[(f"{name:<{_LABEL}}", MUTED), (text, ""), (f"  {note}", MUTED)] for name, text, note in rows]
     return [clipped(line, width, glyphs.ellipsis) for line in lines]
 

@@ -430,7 +430,8 @@ class FabricApp(TerminalApp[int]):
             self._main.tick()
             return
         self.main.draw()
-        if self._notifier is not None and self.main.findings is not None and self.model.phase.name in ("done", "watch"):
+        judged = self.main.findings is not None and self.model.phase.name in ("done", "watch")
+        if self._notifier is not None and judged and not self.closing:
             self._notifier.name(self.main.sentence)
         if self.screen is not self.main and hasattr(self.screen, "draw"):
             self.screen.draw()

@@ -261,7 +261,10 @@ class Watch:
 
     async def _watch(self) -> None:
         rate = rate_for(self._options.watch_rate, len(self._model.endpoints))
-        self._pump.log("info", f"watching: at most {rate:.3g} pairs a second; the ranks keep their GPUs meanwhile")
+        what = f"at most {rate:.3g} pairs a second; the ranks keep their GPUs meanwhile"
+        if "p2p" not in self._options.chosen_probes:
+            what = f"all addresses are tested again every {self._mesh_pause:.0f} s"
+        self._pump.log("info", f"watching: {what}")
         order = Round(self._model)
         self._tested = 0
         self._replacement = RankHostReplacement()
@@ -328,13 +331,17 @@ class Watch:
             if not pairs:
                 # Nothing else would notice an address that no longer answers.
                 changed = {*itertools.permutations(self._sweep.alive(self._sweep.clients), 2)}
-            pause = max(MESH_LOOK, len(self._sweep.clients) / NODES_PER_SECOND) if not pairs else MESH_INTERVAL
-            if not (changed and pairs) and loop.time() - last < pause:
+            if not (changed and pairs) and loop.time() - last < (MESH_INTERVAL if pairs else self._mesh_pause):
                 continue
             await self._go.wait()
             async with self._testing:
                 await self._run_tests(partial(self._sweep.mesh_again, changed))
             known, last = dead, loop.time()
+
+    @property
+    def _mesh_pause(self) -> float:
+        """Time (s) between two tests of all addresses, where no pairs are tested."""
+        return max(MESH_LOOK, len(self._sweep.clients) / NODES_PER_SECOND)
 
     async def _groups_periodically(self) -> None:
         """Test the collectives again that were bad and whose pairs pass: findings may hold no longer."""
