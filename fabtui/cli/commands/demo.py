@@ -23,9 +23,9 @@ examples:
   fabtui demo faults                           four faults on four H200s, recorded
   fabtui demo job --speed 2                    a job that hangs, recorded
 
-The film of the cable needs PyTorch here, and root for its network of namespaces. Without root, a lab on loopback
-addresses has a pair that is broken from the start; without PyTorch, the recorded film is played. The lab ends with
-the film, however that ends.
+The film of the cable needs root, for a network of namespaces. Without root, a lab on loopback addresses has a pair
+that is broken from the start; where PyTorch is missing for that, the film is played as it was recorded. The lab ends
+with the film, however that ends.
 
 exit codes: those of the app; 0 for the list; 2 bad usage or input
 """
@@ -41,7 +41,7 @@ FILMS = {
 #: Recording of the film of the cable.
 _RECORDED = "lab-4x2-cable"
 #: A lab with a broken pair, where networks cannot be made.
-_LOOPBACK = ("--lab", "2x4", "--lab-fault", "n000:1>n001:2=drop")
+_LOOPBACK = "2x4", ["n000:1>n001:2=drop"]
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -51,15 +51,16 @@ def execute(args: argparse.Namespace) -> int:
     if args.film != CABLE:
         args.demo = args.film
         return replay.execute(args)
-    if find_spec("torch") is None:
-        print("PyTorch is not installed here: this is the film as it was recorded", file=sys.stderr)
-        args.demo = _RECORDED
-        return replay.execute(args)
+    if why := missing():
+        if find_spec("torch") is None:
+            print(f"this is the film as it was recorded: {why}", file=sys.stderr)
+            args.demo = _RECORDED
+            return replay.execute(args)
+        print(f"a lab on loopback with a broken pair, in place of a pulled cable: {why}", file=sys.stderr)
+        args.lab, args.lab_fault = _LOOPBACK
     if "speed" in args:
         raise InputError("--speed is for recorded films; this one is made while you watch")
-    if why := missing():
-        print(f"a lab on loopback with a broken pair instead of a pulled cable: {why}", file=sys.stderr)
-        args.lab, args.lab_fault = _LOOPBACK[1], [_LOOPBACK[3]]
+    if why:
         return app.execute(args)
     return _cable(args)
 
