@@ -11,9 +11,9 @@ from fabtui.diagnosis.diagnosis import RULES, Diagnosis
 from fabtui.diagnosis.experiment import experiments_text
 from fabtui.diagnosis.finding import Rule
 from fabtui.diagnosis.job.logs import job_rules  # noqa: F401 - registers the rules about jobs
-from fabtui.diagnosis.knowledge.error_catalogue import Meaning, filled
+from fabtui.diagnosis.knowledge.error_catalogue import Meaning, filled, of_line
 from fabtui.diagnosis.knowledge.error_numbers import ShortCode, short_code
-from fabtui.diagnosis.knowledge.failure_stage import explained_errors
+from fabtui.diagnosis.knowledge.failure_stage import explained_errors, is_stage
 from fabtui.diagnosis.knowledge.log_causes import Causes, LogPlace, LogReader, Occurrences, stamp_of
 from fabtui.diagnosis.knowledge.xids import xids
 from fabtui.diagnosis.preflight.checks import ProbeJudgement
@@ -33,6 +33,8 @@ from fabtui_node.parsers.nccl.transports import Path, Transport, device_of, tran
 
 #: Maximum number of characters of a log that are read for facts of the node.
 _BEGINNING = 256 * 1024
+#: What to do about a failure of which only its words are known.
+_SEARCH = "look for this sentence in the reports of the part that printed it, and read the lines just before it"
 #: What follows where a text is unknown.
 _ANOTHER = "next: give the whole line as it was printed, or a log: fabtui explain FILE; fabtui explain --list has all"
 _CODE = re.compile(r"(?:FT|E|J)\d{1,4}", re.IGNORECASE)
@@ -243,10 +245,17 @@ def causes_blocks(found: Causes, files: Sequence[str]) -> Iterator[Block]:
     """Yield the causes in logs: the earliest first, with its consequences below; "" names a text without a file."""
     if found.advice and not found.causes:
         yield Paragraph(found.advice)
+    failing = list(_failing(found.failing, files)) if found.failing and not found.named else []
+    if failing and not found.part:
+        yield from failing
     for number, one in enumerate(found.causes[:_MOST_CAUSES]):
         title = "earliest cause" if one.meaning.role == "cause" else "no cause found; earliest consequence"
+        if is_stage(one.meaning):
+            title = f"part that failed: {one.meaning.text.partition(' failed')[0]}; the cause is not in this text"
         others = [] if number else [_summary(other, one.first, files) for other in found.consequences]
         yield _occurrences("also" if number else title, one, files, [Items("consequences:", others)] if others else [])
+    if failing and found.part:
+        yield from failing
     if (more := len(found.causes) - _MOST_CAUSES) > 0:
         yield Paragraph(f"and {count(more, 'other cause')}")
     if found.behind:
@@ -266,6 +275,15 @@ def causes_blocks(found: Causes, files: Sequence[str]) -> Iterator[Block]:
         yield Paragraph("Lines of files without time stamps come last in this order.")
 
 
+def _failing(place: LogPlace, files: Sequence[str]) -> Iterator[Block]:
+    """Yield the first line that names a failure which no entry explains, with what its words alone show."""
+    kind = of_line(place.kind, place.text) if place.kind else None
+    rows = [("line", _where(place, files) + one_line(place.text, 600)), ("by", one_line(place.printer, 200))]
+    rows += [("advises", place.advice)]
+    rows += [("kind", filled(kind.text, {})), ("next", filled(kind.next, {}))] if kind else [("next", _SEARCH)]
+    yield _fields("unknown to fabtui: first failing line", rows)
+
+
 def _mixed(found: Sequence[Occurrences]) -> bool:
     return len({one.first.time is None for one in found}) > 1
 
@@ -277,7 +295,7 @@ def _occurrences(title: str, one: Occurrences, files: Sequence[str], below: Sequ
     here = f"on {one.first.node}" if one.first.node else "there"
     there = f"on {one.peer}" if one.peer else "on the other node"
     places = {("dst",): there, ("src", "dst"): f"{here} and {there}" if one.peer else here}
-    rows = [("line", line), *_meaning_fields(known, known.commands, lambda ends: places.get(ends, here))]
+    rows = [("line", line), ("advises", one.first.advice), *_meaning_fields(known, known.commands, lambda ends: places.get(ends, here))]
     advice = [Paragraph(one.advice)] if one.advice else []
     head = f"{title}: {one.meaning.code} {one.meaning.id}{times}{_on(one)}"
     return Panel(head, [*advice, _fields("", rows), *below], whole=True)

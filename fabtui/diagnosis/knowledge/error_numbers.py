@@ -156,6 +156,17 @@ def _names(table: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     return names, words
 
 
+#: Words beside which a number in a failing line is one of a library, whichever program prints it.
+_OF_LIBRARY = re.compile(r"(?i:\bcqe?\b|completion|ibv_|\bwc\b|\brdma|verbs|cuda|\bhip)|IBV_WC_|\bcu[A-Z]\w")
+
+
+def entry_of_number(line: str) -> Meaning | None:
+    """Return the entry about the completion status or CUDA error that a line has, whichever program printed it."""
+    if _OF_LIBRARY.search(line) is None or (number := number_in(line)) is None:
+        return None
+    return _entry(number) if number.table in ("completion", "cuda") else None
+
+
 class ShortCode(NamedTuple):
     """Meaning of a short code or word."""
 
