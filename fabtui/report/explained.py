@@ -29,6 +29,7 @@ from fabtui.report.document import Block, Entry, Items, Panel, Paragraph, Table
 from fabtui.report.healthy import what_to_do
 from fabtui.report.problems import problems
 from fabtui.sanitize import one_line
+from fabtui_node.parsers.lines import log_of_json
 from fabtui_node.parsers.nccl.transports import Path, Transport, device_of, transport_of
 
 #: Maximum number of characters of a log that are read for facts of the node.
@@ -182,6 +183,7 @@ def _whole_lines(text: str) -> str:
     if text.count("\n") <= 1 and not text.lstrip().startswith("{"):
         # A value of JSON or of a shell, whose line ends are written as two characters.
         text = text.replace("\\n", "\n")
+    text = log_of_json(text) or text
     joined = unwrapped(text, keep_count=True)
     if joined is None:
         return text
@@ -195,13 +197,24 @@ def _output(source: Source) -> tuple[list[Block], str]:
     """Return the findings about an output that `fabtui read` judges, and its format; no format for any other text."""
     form = recognise(source.text).format
     ours = form is not None and is_ours(form.name)
-    if form is None or not (form.facts or form.convert or ours):
+    if form is None or not (form.facts or form.convert or form.job or ours):
         return [], ""
     is_log = form.log and form.errors
     # What a library reports about the node is at the beginning of its log.
     result = read(source._replace(text=source.text[:_BEGINNING]) if is_log else source, form.name)
+    if form.job:
+        return [*_waiting(result)], form.name
     blocks = finding_blocks(examined(result)) if form.errors or ours else diagnosis_blocks(result)
     return [Paragraph(f"{one_line(source.name, 200)}: {form.name}", head=True), *blocks] if blocks else [], form.name
+
+
+def _waiting(result: Result) -> Iterator[Block]:
+    """Yield what a report about a running job says of the rank that the others wait for."""
+    behind = result.values.get("behind")
+    if behind or result.values.get("hangs"):
+        rows = [("means", one_line(line, 600)) for line in result.values.get("answer", ())]
+        rows += [("next", one_line(line, 300)) for line in result.values.get("next", ())]
+        yield _fields(f"{'a rank is behind' if behind else 'the job hangs'}: {result.title.partition(':')[0]}", rows)
 
 
 def diagnosis_blocks(result: Result) -> list[Block]:
@@ -210,8 +223,10 @@ def diagnosis_blocks(result: Result) -> list[Block]:
         return []
     diagnosis = examined(result)
     errors = errors_in(result, diagnosis)
-    causes = causes_blocks(errors._replace(unknown=[]), [""]) if errors.causes or errors.notices else ()
-    return [*finding_blocks(diagnosis), *causes]
+    causes = [*causes_blocks(errors._replace(unknown=[]), [""])] if errors.causes or errors.notices else []
+    findings = finding_blocks(diagnosis)
+    # What a line names goes before a finding that only shows a state.
+    return [*causes, *findings] if errors.named else [*findings, *causes]
 
 
 def finding_blocks(diagnosis: Diagnosis) -> list[Block]:

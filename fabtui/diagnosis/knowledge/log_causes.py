@@ -107,7 +107,7 @@ _VALUES = {
         r"(?:\bfrom peer|[Cc]onnect(?:ing)? to|\bremote[= ]\[?|\bpeer|recv from|send to|\bto) \[?"
         r"([\w.:-]{1,255}?)\]?(?:<\d{1,6}>|:\d{1,5}\b)"
     ),
-    "port": re.compile(r"\bport:? (\d{2,5})\b|[\w.\]](?::|<)(\d{2,5})(?:>|(?![\w.:\]]))"),
+    "port": re.compile(r"\bport:? (\d{2,5})\b|(?:tcp|http|https|udp)://[^\s/]{1,255}:(\d{2,5})\b|[\w.\]](?::|<)(\d{2,5})(?:>|(?![\w.:\]]))"),
     "nic": re.compile(r"\b((?:mlx5|mlx4|bnxt_re|irdma|efa|rdmap|rocep|ibp|roce|ionic)_?\w{0,20}\d)\b"),
     "gid": re.compile(r"\blocalGid ([0-9a-f:.]{2,45})", re.I),
     "remote": re.compile(r"\bremoteGids? ([0-9a-f:.]{2,45})", re.I),
@@ -580,9 +580,15 @@ def _specific_first(errors: list[Occurrences]) -> list[Occurrences]:
         )
         start = start if near else one.first
         moments.append((moments[-1][0] + (not near) if moments else 0, one))
-    # A stage alone shows where the cause is, and a result of NCCL only its kind.
-    key = lambda item: (is_stage(item[1].meaning), item[1].meaning.id in _RESULTS, item[0], item[1].meaning.general)  # noqa: E731
-    return [one for _, one in sorted(moments, key=key)]
+    names = {one.meaning.id for one in errors}
+
+    def order(item: tuple[int, Occurrences]) -> tuple[bool, bool, int, bool, bool]:
+        # A stage alone shows where the cause is, a result of NCCL only its kind, and a frame what it wraps.
+        moment, meaning = item[0], item[1].meaning
+        frame = not names.isdisjoint(meaning.follows)
+        return is_stage(meaning), meaning.id in _RESULTS, moment, frame, meaning.general
+
+    return [one for _, one in sorted(moments, key=order)]
 
 
 def _fails(one: Occurrences) -> bool:
