@@ -261,7 +261,8 @@ def causes_blocks(found: Causes, files: Sequence[str]) -> Iterator[Block]:
     if found.advice and not found.causes:
         yield Paragraph(found.advice)
     failing = list(_failing(found.failing, files)) if found.failing and not found.named else []
-    if failing and not found.part:
+    first = found.causes[0].first.order if found.causes else None
+    if failing and not found.part and (first is None or found.failing is None or found.failing.order < first):
         yield from failing
     for number, one in enumerate(found.causes[:_MOST_CAUSES]):
         title = "earliest cause" if one.meaning.role == "cause" else "no cause found; earliest consequence"
@@ -310,7 +311,11 @@ def _occurrences(title: str, one: Occurrences, files: Sequence[str], below: Sequ
     here = f"on {one.first.node}" if one.first.node else "there"
     there = f"on {one.peer}" if one.peer else "on the other node"
     places = {("dst",): there, ("src", "dst"): f"{here} and {there}" if one.peer else here}
-    rows = [("line", line), ("advises", one.first.advice), *_meaning_fields(known, known.commands, lambda ends: places.get(ends, here))]
+    rows = [
+        ("line", line),
+        ("advises", one.first.advice),
+        *_meaning_fields(known, known.commands, lambda ends: places.get(ends, here)),
+    ]
     advice = [Paragraph(one.advice)] if one.advice else []
     head = f"{title}: {one.meaning.code} {one.meaning.id}{times}{_on(one)}"
     return Panel(head, [*advice, _fields("", rows), *below], whole=True)

@@ -36,10 +36,57 @@ _PROGRAMS = {
     ),
     "ofi": ("NET/OFI", "libfabric", "Libfabric"),
     "field": (
-        *("vllm", "sglang", "UCX", "nvshmem", "NVSHMEM", "DeepEP", "deep_ep", "nixl", "NIXL", "ooncake", "mscclpp", "lmcache"),
-        *("slurm", "srun", "pyxis", "enroot", "mpirun", "prterun", "nvidia", "NVIDIA", "CUDA", "libcuda", "mlx5", "infiniband"),
-        *("deepspeed", "megatron", "Megatron", "raylet", "ray.", "torchrun", "tensorrt_llm", "TensorRT", "dynamo", "flashinfer"),
-        *("hipError", "rocm", "amdgpu", "transformers", "pytorch_lightning", "accelerate", "EngineCore", "torch/", "/torch"),
+        *(
+            "vllm",
+            "sglang",
+            "UCX",
+            "nvshmem",
+            "NVSHMEM",
+            "DeepEP",
+            "deep_ep",
+            "nixl",
+            "NIXL",
+            "ooncake",
+            "mscclpp",
+            "lmcache",
+        ),
+        *(
+            "slurm",
+            "srun",
+            "pyxis",
+            "enroot",
+            "mpirun",
+            "prterun",
+            "nvidia",
+            "NVIDIA",
+            "CUDA",
+            "libcuda",
+            "mlx5",
+            "infiniband",
+        ),
+        *(
+            "deepspeed",
+            "megatron",
+            "Megatron",
+            "raylet",
+            "ray.",
+            "torchrun",
+            "tensorrt_llm",
+            "TensorRT",
+            "dynamo",
+            "flashinfer",
+        ),
+        *(
+            "hipError",
+            "rocm",
+            "amdgpu",
+            "transformers",
+            "pytorch_lightning",
+            "accelerate",
+            "EngineCore",
+            "torch/",
+            "/torch",
+        ),
     ),
 }
 #: A value of the line in a command or a next step, such as ``{nic}``.
@@ -196,9 +243,11 @@ def of_line(meaning: Meaning, line: str, beside: str = "") -> Meaning:
 
     def put(text: str, quoted: bool = False) -> str:
         return _PLACE.sub(
-            lambda place: place[0]
-            if (value := own.get(place[1])) is None
-            else (shlex.quote(value) if quoted and value else value),
+            lambda place: (
+                place[0]
+                if (value := own.get(place[1])) is None
+                else (shlex.quote(value) if quoted and value else value)
+            ),
             text,
         )
 

@@ -36,7 +36,7 @@ _HARMLESS = re.compile(
     r"\b(?:0|no|without) (?:errors?|failures?|problems?|issues?)\b|\b(?:errors?|failed|failures?|lost|timeouts?)\s{0,3}[=:]\s{0,3}"
     r"(?:0\b|None|False|off)|\w{0,60}Warning\b|warnings\.warn|--?[\w-]{0,40}(?:timeout|error|fail)\w{0,20}"
     r"|\b(?:timeout|time_out|error_\w{1,30})\s{0,3}[=:]|\bretry(?:ing|_\w{1,20})?\b|\bfall(?:s|ing)? ?back\b|\bignored?\b"
-    r"|_(?:TIMEOUT|ERROR)\w{0,40}\b|\bdeprecated\b|\b\d{1,20} passed\b|\bexpected_|\(timeout\b|\btimeout \d",
+    r"|_(?:TIMEOUT|ERROR)\w{0,40}\b|\bdeprecated\b|\b\d{1,20} passed\b|\bexpected_|\(timeout\b|\btimeout \d|^ibwarn: ",
     re.I,
 )
 #: What launchers, wrappers and parents print about a failure that another line names.
@@ -50,6 +50,8 @@ _FRAME = re.compile(
     r"|required plugin|spank_task|Exited with|detected by watchdog|[Ff]ailures?:|time +:|\bhost +:|error_file|Parent process|"
     r"^.{0,120}\bFile \"[^\"]{1,200}\", line \d",
 )
+#: Lines that explain the signs of a table, and records of JSON, whose texts are quoted.
+_NO_MESSAGE = re.compile(r"\s{0,8}(?:\{|\[\{|\S{1,12}\s{1,8}[=-]\s|Key: |usage:|\s{0,8}--?\w)")
 _CODE_ABOVE = re.compile(r"\bFile [\"\u201c][^\"\u201d]{1,300}[\"\u201d], line (\d{1,7}), in (\S{1,80})")
 _FILE_ABOVE = re.compile(r"\bFile [\"\u201c]([^\"\u201d]{1,300})[\"\u201d], line (\d{1,7}), in (\S{1,80})")
 #: The exception that a traceback ends with, behind labels of processes and of logging frameworks.
@@ -90,7 +92,13 @@ def loudness(line: str) -> Loudness:
     """Return how clearly a line names a failure."""
     text = line[:_LONGEST]
     loud = _LOUD.search(text)
-    if (loud is None and not _SOUNDS.search(text)) or _INFORMS.search(text) or (_HARMLESS.search(text) and not EXCEPTION.match(text)):
+    if _NO_MESSAGE.match(text):
+        return Loudness.NONE
+    if (
+        (loud is None and not _SOUNDS.search(text))
+        or _INFORMS.search(text)
+        or (_HARMLESS.search(text) and not EXCEPTION.match(text))
+    ):
         return Loudness.NONE
     if _FRAME.search(text):
         return Loudness.FRAME

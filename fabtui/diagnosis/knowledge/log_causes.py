@@ -24,7 +24,16 @@ from fabtui.diagnosis.knowledge.error_catalogue import (
     refined_beside,
 )
 from fabtui.diagnosis.knowledge.error_numbers import entry_of_number
-from fabtui.diagnosis.knowledge.failing_line import AROUND, EXCEPTION, SOUNDS, Loudness, advised, is_code, loudness, printer
+from fabtui.diagnosis.knowledge.failing_line import (
+    AROUND,
+    EXCEPTION,
+    SOUNDS,
+    Loudness,
+    advised,
+    is_code,
+    loudness,
+    printer,
+)
 from fabtui.diagnosis.knowledge.failure_stage import (
     evident_patterns,
     is_general,
@@ -107,7 +116,9 @@ _VALUES = {
         r"(?:\bfrom peer|[Cc]onnect(?:ing)? to|\bremote[= ]\[?|\bpeer|recv from|send to|\bto) \[?"
         r"([\w.:-]{1,255}?)\]?(?:<\d{1,6}>|:\d{1,5}\b)"
     ),
-    "port": re.compile(r"\bport:? (\d{2,5})\b|(?:tcp|http|https|udp)://[^\s/]{1,255}:(\d{2,5})\b|[\w.\]](?::|<)(\d{2,5})(?:>|(?![\w.:\]]))"),
+    "port": re.compile(
+        r"\bport:? (\d{2,5})\b|(?:tcp|http|https|udp)://[^\s/]{1,255}:(\d{2,5})\b|(?<!:\d)[\w.\]](?::|<)(\d{2,5})(?:>|(?![\w.:\]]))"
+    ),
     "nic": re.compile(r"\b((?:mlx5|mlx4|bnxt_re|irdma|efa|rdmap|rocep|ibp|roce|ionic)_?\w{0,20}\d)\b"),
     "gid": re.compile(r"\blocalGid ([0-9a-f:.]{2,45})", re.I),
     "remote": re.compile(r"\bremoteGids? ([0-9a-f:.]{2,45})", re.I),
@@ -241,6 +252,7 @@ class LogReader:
         self._examined = 0
         self._found: dict[tuple[str, ...], Occurrences] = {}
         self._unknown: dict[str, LogPlace] = {}
+        self._plain: dict[str, bool] = {}  # Lines without an explanation, and whether each is a warning or exception.
         self._sounds: dict[str, LogPlace] = {}  # Lines that sound like a failure, which no entry explains.
         self._text: list[str] = []  # The lines of the current file.
         # A warning whose stage the calls that return may show: its line and its own stage.
@@ -310,6 +322,12 @@ class LogReader:
 
     def _unexplained(self, number: int, raw: str, clock: _Clock, reported: bool) -> None:
         """Take a line that no entry explains: by a number in it, by its form, by its stage, or as unknown."""
+        if (notable := self._plain.get(key := _alike(raw))) is not None:
+            # A line that differs in its numbers alone, none of which has a meaning, says nothing new.
+            if notable:
+                self._settle(clock)
+                self._pending = number, raw, None
+            return
         loud = Loudness.NONE if is_code(self._text[number - 1] if number else "", raw) else loudness(raw)
         failure = stage_failure(raw, reported, programs=self._programs)
         kind = general_meaning(raw) if loud > Loudness.FRAME else None
@@ -318,8 +336,12 @@ class LogReader:
             failure = entry_of_number(raw) or of_field or failure
         if failure is None and loud:
             self._sound(number, raw, clock, loud, kind)
-        if failure is None and not _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", raw))):
-            return
+        if failure is None:
+            notable = _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", raw))) is not None
+            if len(self._plain) < _MOST_KEPT:
+                self._plain[key] = notable
+            if not notable:
+                return
         self._settle(clock)
         if failure is None or is_general(failure):
             self._pending = number, raw, failure
@@ -371,8 +393,8 @@ class LogReader:
         self._pending = None
         if failure is not None:
             self._count(failure, self._place(number, raw, clock))
-        elif len(self._unknown) < _MOST_KEPT:
-            self._unknown.setdefault(_alike(raw), self._place(number, raw, clock))
+        elif len(self._unknown) < _MOST_KEPT and (key := _alike(raw)) not in self._unknown:
+            self._unknown[key] = self._place(number, raw, clock)
 
     def _circumstances(self, number: int, raw: str, clock: _Clock) -> None:
         place = self._place(number, raw, clock)
@@ -574,9 +596,17 @@ def _specific_first(errors: list[Occurrences]) -> list[Occurrences]:
     moments: list[tuple[int, Occurrences]] = []
     start: LogPlace | None = None
     for one in errors:
-        near = start is not None and start.file == one.first.file and (
-            start.time == one.first.time or (start.time is not None and one.first.time is not None
-            and (one.first.time - start.time).total_seconds() <= _MOMENT)
+        near = (
+            start is not None
+            and start.file == one.first.file
+            and (
+                start.time == one.first.time
+                or (
+                    start.time is not None
+                    and one.first.time is not None
+                    and (one.first.time - start.time).total_seconds() <= _MOMENT
+                )
+            )
         )
         start = start if near else one.first
         moments.append((moments[-1][0] + (not near) if moments else 0, one))

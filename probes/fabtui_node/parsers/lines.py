@@ -135,7 +135,11 @@ def log_of_json(text: str) -> str:
             lines.append((part[0], part[1]))
         elif isinstance(part, list):
             parts += reversed(part)
-    return "".join(line.rstrip("\n") + "\n" for _, line in sorted(lines, key=lambda pair: pair[0])) if len(lines) > 1 else ""
+    return (
+        "".join(line.rstrip("\n") + "\n" for _, line in sorted(lines, key=lambda pair: pair[0]))
+        if len(lines) > 1
+        else ""
+    )
 
 
 def json_number(value: Any) -> float | None:
