@@ -277,9 +277,11 @@ def causes_blocks(found: Causes, files: Sequence[str]) -> Iterator[Block]:
     if found.behind:
         ranks = ", ".join(f"rank {rank}" for rank in found.behind[:_MOST_RANKS])
         yield Paragraph(f"{ranks} completed and enqueued the least work: look there first.")
-    if found.unknown:
-        lines = [f"{_where(place, files)}{one_line(place.text, 300)}" for place in found.unknown[:_MOST_UNKNOWN]]
-        yield Items(f"{count(len(found.unknown), 'warning')} not in the catalogue:", lines)
+    shown = found.failing if failing else None
+    unknown = [one for one in found.unknown if shown is None or (one.file, one.line) != (shown.file, shown.line)]
+    if unknown:
+        lines = [f"{_where(place, files)}{one_line(place.text, 300)}" for place in unknown[:_MOST_UNKNOWN]]
+        yield Items(f"{count(len(unknown), 'warning')} not in the catalogue:", lines)
     normal = [one for one in found.notices if one.meaning.cause_if == "several-nodes" and " INFO " in one.first.text]
     normal = [] if found.several_nodes else normal
     yield from (_occurrences("note", one, files) for one in found.notices if one not in normal)

@@ -35,7 +35,7 @@ SOUNDS = (_LOUD.pattern, f"(?i){_SOUNDS.pattern}")
 _HARMLESS = re.compile(
     r"\b(?:0|no|without) (?:errors?|failures?|problems?|issues?)\b|\b(?:errors?|failed|failures?|lost|timeouts?)\s{0,3}[=:]\s{0,3}"
     r"(?:0\b|None|False|off)|\w{0,60}Warning\b|warnings\.warn|--?[\w-]{0,40}(?:timeout|error|fail)\w{0,20}"
-    r"|\b(?:timeout|time_out|error_\w{1,30})\s{0,3}[=:]|\bretry(?:ing|_\w{1,20})?\b|\bfall(?:s|ing)? ?back\b|\bignored?\b"
+    r"|\b(?:timeout|time_out|error_\w{1,30})\s{0,3}[=:]|\bretrying\b|\bwill retry\b|\bretries? [1-9]|\bfall(?:s|ing)? ?back\b|\bignored?\b"
     r"|_(?:TIMEOUT|ERROR)\w{0,40}\b|\bdeprecated\b|\b\d{1,20} passed\b|\bexpected_|\(timeout\b|\btimeout \d|^ibwarn: ",
     re.I,
 )
@@ -114,6 +114,15 @@ def printer(line: str, above: Sequence[str] = ()) -> str:
     return next((found[1] for form in _PRINTERS if (found := form.search(line[:_QUOTED]))), "")
 
 
+def said(line: str, above: Sequence[str] = ()) -> str:
+    """Return what a line says; an assertion without a message is the source above it."""
+    message = EXCEPTION.match(line)
+    if message is not None and message[1].endswith("AssertionError") and not message[2]:
+        code = next((other for other in reversed(above) if "assert " in other), "")
+        return f"{line}: {code[code.index('assert ') :]}" if code else line
+    return line
+
+
 def is_code(above: str, line: str) -> bool:
     """Return True if a line shows the source of the frame of a traceback above it."""
     return _CODE_ABOVE.search(above) is not None and EXCEPTION.match(line) is None
@@ -122,4 +131,6 @@ def is_code(above: str, line: str) -> bool:
 def advised(lines: Sequence[str]) -> str:
     """Return what the sentences of a message advise, in its own words, or ""."""
     sentences = (part.strip() for line in lines for part in _SENTENCE.split(line[:_LONGEST]))
-    return one_line(" ".join(dict.fromkeys(part for part in sentences if _ADVICE.search(part))), _QUOTED)
+    parts = dict.fromkeys(part for part in sentences if part and _ADVICE.search(part))
+    # A message that is one sentence is quoted as the line.
+    return "" if list(parts) == [lines[0].strip()] else one_line(" ".join(parts), _QUOTED)

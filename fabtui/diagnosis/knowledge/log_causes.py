@@ -33,6 +33,7 @@ from fabtui.diagnosis.knowledge.failing_line import (
     is_code,
     loudness,
     printer,
+    said,
 )
 from fabtui.diagnosis.knowledge.failure_stage import (
     evident_patterns,
@@ -361,7 +362,7 @@ class LogReader:
         at = place.line - 1
         above, below = self._text[max(0, at - AROUND) : at], self._text[at : at + AROUND]
         ends = (number for number, line in enumerate(below) if number and (not line.strip() or _RECORD.search(line)))
-        return place._replace(printer=printer(place.text, above), advice=advised(below[: next(ends, AROUND)]))
+        return place._replace(text=said(place.text, above), printer=printer(place.text, above), advice=advised(below[: next(ends, AROUND)]))
 
     def _place(self, number: int, raw: str, clock: _Clock) -> LogPlace:
         printed = _printed_by(raw.partition(" NCCL ")[0]) if " NCCL " in raw else None
