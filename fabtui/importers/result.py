@@ -123,7 +123,7 @@ _SHOWN = 4
 #: A text whose cut lines are joined has at least this part of the values: the rests of lines were taken for lines.
 _HALF = 0.5
 #: Widths of terminals: at these a single line is cut by one, not the longest of the text by chance.
-_USUAL_WIDTHS = frozenset((80, 100, 120, 132, 138))
+USUAL_WIDTHS = frozenset((80, 100, 120, 132, 138))
 #: Depth to which values are counted.
 _DEEP = 40
 #: Maximum commands of a paste that are read one by one.
@@ -267,7 +267,7 @@ def recognised(text: str, named: Format | None = None) -> Recognised:
     joined = unwrapped(text)
     if joined is not None:
         other = _best(joined.text, named)
-        if _read_better(other, best, ties=joined.cuts > 1 or joined.width in _USUAL_WIDTHS):
+        if _read_better(other, best, ties=joined.cuts > 1 or joined.width in USUAL_WIDTHS):
             best, text = other, joined.text
         else:
             joined = None

@@ -20,7 +20,7 @@ from fabtui.diagnosis.preflight.checks import ProbeJudgement
 from fabtui.errors import InputError
 from fabtui.history import rules  # noqa: F401 - registers the rules about earlier sessions
 from fabtui.importers.catalogue import formats, is_ours, recognise
-from fabtui.importers.result import Result, read, unwrapped
+from fabtui.importers.result import USUAL_WIDTHS, Result, read, unwrapped
 from fabtui.importers.sources import Source, sources
 from fabtui.importers.to_model.dispatch import errors_in, examined
 from fabtui.nodeset import count
@@ -190,7 +190,10 @@ def _whole_lines(text: str) -> str:
     before, after = LogReader(), LogReader()
     before.add(text)
     after.add(joined.text)
-    return joined.text if after.result().known >= before.result().known else text
+    apart, together = before.result().known, after.result().known
+    # Where no more is known then, only the width of a terminal is proof that lines were cut.
+    proven = joined.width in USUAL_WIDTHS
+    return joined.text if together > apart or (proven and together == apart) else text
 
 
 def _output(source: Source) -> tuple[list[Block], str]:

@@ -22,6 +22,11 @@ CATALOGUES = ("errors", "program_errors", "service_errors", _GENERAL)
 _ROLES = ("cause", "consequence", "notice")
 #: Maximum number of characters of a log that are searched.
 _MOST_TEXT = 20_000
+#: Words of the field: beside them, a failure that has a known form in any program is one of a job.
+_FIELD = """vllm sglang UCX nvshmem NVSHMEM DeepEP deep_ep nixl NIXL ooncake mscclpp lmcache LMCache nvidia NVIDIA CUDA libcuda
+kube default-scheduler mca_ ORTE parallel_size HSA_ slurm srun pyxis enroot mpirun prterun mlx5 infiniband deepspeed megatron
+Megatron raylet torchrun tensorrt_llm TensorRT dynamo flashinfer hipError rocm amdgpu transformers pytorch_lightning accelerate
+EngineCore torch/ /torch"""
 #: Words that name the programs and libraries of ``within``.
 _PROGRAMS = {
     "nccl": ("NCCL", "RCCL", "nccl"),
@@ -36,57 +41,8 @@ _PROGRAMS = {
     ),
     "ofi": ("NET/OFI", "libfabric", "Libfabric"),
     "field": (
-        *(
-            "vllm",
-            "sglang",
-            "UCX",
-            "nvshmem",
-            "NVSHMEM",
-            "DeepEP",
-            "deep_ep",
-            "nixl",
-            "NIXL",
-            "ooncake",
-            "mscclpp",
-            "lmcache",
-        ),
-        *(
-            "slurm",
-            "srun",
-            "pyxis",
-            "enroot",
-            "mpirun",
-            "prterun",
-            "nvidia",
-            "NVIDIA",
-            "CUDA",
-            "libcuda",
-            "mlx5",
-            "infiniband",
-        ),
-        *(
-            "deepspeed",
-            "megatron",
-            "Megatron",
-            "raylet",
-            "ray.",
-            "torchrun",
-            "tensorrt_llm",
-            "TensorRT",
-            "dynamo",
-            "flashinfer",
-        ),
-        *(
-            "hipError",
-            "rocm",
-            "amdgpu",
-            "transformers",
-            "pytorch_lightning",
-            "accelerate",
-            "EngineCore",
-            "torch/",
-            "/torch",
-        ),
+        *_FIELD.split(),
+        *("Open MPI", "parallel size", "ray.", "orted:"),
     ),
 }
 #: A value of the line in a command or a next step, such as ``{nic}``.
@@ -252,7 +208,7 @@ def of_line(meaning: Meaning, line: str, beside: str = "") -> Meaning:
         )
 
     # Alternatives of one place stand side by side: one of them has a value.
-    said = re.sub(r": (?=[:;,]|$)| (?=[ ;,])", "", put(meaning.text))
+    said = re.sub(r": (?=[:;,]|$)| (?=[ ;,])| \(\)", "", put(meaning.text))
     commands = tuple(
         (end, put(command, quoted=True))
         for end, command in meaning.commands

@@ -157,7 +157,9 @@ def _names(table: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 #: Words beside which a number in a failing line is one of a library, whichever program prints it.
-_OF_LIBRARY = re.compile(r"(?i:\bcqe?\b|completion|ibv_|\bwc\b|rdma|nic\b|mlx5|\bqp\b|verbs|cuda|\bhip)|IBV_WC_|\bcu[A-Z]\w")
+_OF_LIBRARY = re.compile(
+    r"(?i:\bcqe?\b|completion|ibv_|\bwc\b|rdma|nic\b|mlx5|\bqp\b|verbs|cuda|\bhip)|IBV_WC_|\bcu[A-Z]\w"
+)
 
 
 def entry_of_number(line: str) -> Meaning | None:

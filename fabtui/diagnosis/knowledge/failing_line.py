@@ -34,9 +34,9 @@ SOUNDS = (_LOUD.pattern, f"(?i){_SOUNDS.pattern}")
 #: A count or option that only names a failure, and what is tried again.
 _HARMLESS = re.compile(
     r"\b(?:0|no|without) (?:errors?|failures?|problems?|issues?)\b|\b(?:errors?|failed|failures?|lost|timeouts?)\s{0,3}[=:]\s{0,3}"
-    r"(?:0\b|None|False|off)|\w{0,60}Warning\b|warnings\.warn|--?[\w-]{0,40}(?:timeout|error|fail)\w{0,20}"
+    r"(?:0\b|None|False|off)|[A-Z]\w{2,60}Warning\b|warnings\.warn|--?[\w-]{0,40}(?:timeout|error|fail)\w{0,20}"
     r"|\b(?:timeout|time_out|error_\w{1,30})\s{0,3}[=:]|\bretrying\b|\bwill retry\b|\bretries? [1-9]|\bfall(?:s|ing)? ?back\b|\bignored?\b"
-    r"|_(?:TIMEOUT|ERROR)\w{0,40}\b|\bdeprecated\b|\b\d{1,20} passed\b|\bexpected_|\(timeout\b|\btimeout \d|^ibwarn: ",
+    r"|\b(?:NCCL|TORCH|GLOO|UCX|VLLM|SGLANG)_\w{0,40}(?:TIMEOUT|ERROR)|\bdeprecated\b|\b\d{1,20} passed\b|\bexpected_|\(timeout\b|\btimeout \d|^ibwarn: ",
     re.I,
 )
 #: What launchers, wrappers and parents print about a failure that another line names.
@@ -65,7 +65,7 @@ _PRINTERS = tuple(
         r"\b([\w./+-]{2,80}\.(?:cpp|cc|cu|cuh|c|hpp|h|py|go|rs):\d{1,6})\b",
         r"\b([\w./+-]{2,80}\.(?:cpp|cc|cu|cuh|c|hpp|h)(?::\w{1,60})?[: ]\d{1,6})\b",
         r"\((\w{2,40}(?:_\w{1,20})?) pid=\d{1,9}",
-        r"^(?:\S{1,60} ){0,4}?([a-z][\w./-]{2,40})(?:\[\d{1,9}\])?: ",
+        r"^(?:\S{1,60} ){0,4}?(?!error|warning|fatal)([a-z][\w/-]{2,40})(?:\[\d{1,9}\])?: ",
     )
 )
 _ADVICE = re.compile(

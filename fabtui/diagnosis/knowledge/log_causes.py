@@ -362,7 +362,11 @@ class LogReader:
         at = place.line - 1
         above, below = self._text[max(0, at - AROUND) : at], self._text[at : at + AROUND]
         ends = (number for number, line in enumerate(below) if number and (not line.strip() or _RECORD.search(line)))
-        return place._replace(text=said(place.text, above), printer=printer(place.text, above), advice=advised(below[: next(ends, AROUND)]))
+        return place._replace(
+            text=said(place.text, above),
+            printer=printer(place.text, above),
+            advice=advised(below[: next(ends, AROUND)]),
+        )
 
     def _place(self, number: int, raw: str, clock: _Clock) -> LogPlace:
         printed = _printed_by(raw.partition(" NCCL ")[0]) if " NCCL " in raw else None
