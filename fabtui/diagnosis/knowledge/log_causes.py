@@ -88,6 +88,11 @@ _OWN_ADDRESS = re.compile(r"(?:Bootstrap ?: Using|; OOB) \S{1,64}?:([\w.:]{1,45}
 _PEER_ADDRESS = re.compile(r"from peer ([\w.:]{1,45}?)<\d{1,6}>")
 #: A node that a launcher names.
 _NODE_NAMED = re.compile(r"\bsrun: error: .{0,120}(?:on node ([\w.-]{1,255}\w)|\[\[([\w.-]{1,255})\]:\d{1,5}\])")
+#: The ranks and hosts that a line of NCCL's diagnostics is about.
+_DIAGNOSED = re.compile(
+    r"(srcRank=\d{1,7}) .{0,60}?(dstRank=\d{1,7})|(rank \d{1,7} \([\w.-]{1,255}\)):"
+    r"|(server_host=\S{1,255}) .{0,80}?(client_host=\S{1,255})|(rank\(s\) \{[\d,.]{1,200}\})|(S?Xid \d{1,6}) .{0,200}?on (host [\w.-]{1,255}?)\. "
+)
 #: How the names of Xids begin.
 _XID = "xid-"
 _NOTABLE = re.compile(r"\bNCCL (?:WARN|ERROR) .|^(?:\w{1,40}\.){0,6}\w{0,60}(?:Error|Exception)(?:: |$)")
@@ -274,7 +279,7 @@ class LogReader:
         self.cut = self.cut or len(lines) > MOST_LINES
         clock = _Clock(text, lines)
         self._text = lines
-        self.informed = self.informed or " NCCL INFO " in text
+        self.informed = self.informed or " NCCL INFO " in text or " NCCL DIAG " in text
         self._programs = programs_in(text)
         last_error = 0
         for number, line in enumerate(lines[:MOST_LINES]):
@@ -371,6 +376,10 @@ class LogReader:
     def _place(self, number: int, raw: str, clock: _Clock) -> LogPlace:
         printed = _printed_by(raw.partition(" NCCL ")[0]) if " NCCL " in raw else None
         rank = _rank_of(raw)
+        if " NCCL DIAG " in raw and (about := _DIAGNOSED.search(raw)):
+            # The line begins with the process that writes the report, which is of all ranks.
+            who = ", ".join(part for part in about.groups() if part)
+            return LogPlace(self._files, number + 1, clock.at(number), who, raw)
         named = None if printed or "srun" not in raw else _NODE_NAMED.search(raw)
         host = f"{printed.host} [{printed.device}]" if printed else named[1] or named[2] if named else ""
         who = ", ".join(part for part in (f"rank {rank}" if rank is not None else "", host) if part)
