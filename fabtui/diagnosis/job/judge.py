@@ -266,11 +266,17 @@ class _Judge:
             assert self._ras is not None
             return self._made(JobState.HANGS, self._now - self._ras.stands, self._named())
         if quiet >= self._limit(since):
+            if absent := self._absent():
+                self._group = group = group._replace(gone=absent)
+                return self._made(JobState.HANGS, since or group.first, self._named())
             computing = self._computing()
             if since is None and computing:
                 # The usual time of an iteration is unknown.
                 return self._made(JobState.UNKNOWN, group.first, _Named((), "", self._unproven(quiet, computing)))
-            return self._made(JobState.HANGS, since or group.first, self._named())
+            verdict = self._made(JobState.HANGS, since or group.first, self._named())
+            # Whether a rank that is not seen has ended shows after a while.
+            whole = len(group.ranks) == (group.world or len(group.ranks))
+            return verdict._replace(settled=whole or self._now - group.first >= _OTHERS)
         if since is None:
             needs = f"no progress for {quiet:.0f} s so far"
             state, lacks = (JobState.STARTING, "") if self._young() else (JobState.UNKNOWN, needs)
@@ -408,12 +414,29 @@ class _Judge:
         group = self._group
         missing = (group.world or 0) - len(group.ranks) - len(group.gone)
         times = {name: sample.time for name in self._model.nodes if (sample := self._log.latest(name)) is not None}
-        silent = [name for name in self._model.nodes if self._now - times.get(name, 0.0) > _OLD]
+        silent = [name for name in self._model.nodes if self._now - times.get(name, 0.0) > _OLD and not self._bare(name)]
         if missing <= 0 or not silent or self._now - group.first < _DEAD:
             return None
         verb = "gives" if len(silent) == 1 else "give"
         seen = f"{missing} of {count(group.world or 0, 'rank')} {'is' if missing == 1 else 'are'} not seen"
         return _Named((), f"{fold(silent)} {verb} no answer; {seen}", step=(silent[0], "uptime"))
+
+    def _bare(self, node: str) -> bool:
+        """Return True if a node has answered that it has no rank."""
+        sample = self._log.latest(node)
+        return sample is not None and not sample.ranks
+
+    def _absent(self) -> tuple[JobPlace, ...]:
+        """Return the ranks that no node has, where all nodes of the job have answered: they have ended."""
+        group = self._group
+        missing = sorted(set(range(group.world or 0)) - {one.place.rank for one in group.ranks})
+        whole = self._network is not None and self._network.within
+        if not missing or not whole or self._silent_nodes() is not None or self._now - group.first < _DEAD:
+            return ()
+        bare = [name for name in self._model.nodes if self._bare(name)]
+        alike = len(missing) % len(bare) == 0 if bare else False
+        share = len(missing) // len(bare) if alike else 0
+        return tuple(JobPlace(rank, bare[at // share] if alike else "") for at, rank in enumerate(missing))
 
     def _where(self, behind: Sequence[JobPlace]) -> str:
         rank = self._group.rank(behind[0])

@@ -90,6 +90,7 @@ class JobObserver:
         self._first: dict[str, asyncio.Event] = {}
         self._busy: set[str] = set()
         self._seen: dict[str, float] = {}  #: When a node had a rank the last time.
+        self._without: dict[str, Mapping[str, Any]] = {}  #: Latest sample of each node that has had no rank yet.
         self._cost: dict[str, float] = {}  #: Processor time (s) of the latest sample of a node.
         self._logs_read: set[str] = set()  #: Nodes whose kernel's log was read.
         self._problems: set[tuple[str, str]] = set()
@@ -220,10 +221,16 @@ class JobObserver:
             is_at_work(bool(rank.get("gpus")), number(rank.get("cpu_all"))) for rank in dicts(value.get("ranks"))
         ):
             self._seen[node] = now
-        if node in self._seen:
-            # A node whose ranks have ended reports that, too.
+        if node not in self._seen:
+            self._without[node] = value
+        if self._seen:
+            # A node whose ranks have ended reports that, too, and so does one without a rank beside those of the job.
             self._began = now if self._began is None else self._began
-            self._emit(node, JobSource.ACTIVITY, value)
+            if node in self._seen:
+                self._emit(node, JobSource.ACTIVITY, value)
+            for other, latest in self._without.items():
+                self._emit(other, JobSource.ACTIVITY, latest)
+            self._without.clear()
 
     def _emit(self, node: str, source: JobSource, value: Mapping[str, Any]) -> None:
         """Emit evidence; of a job that has been well for a while, not all that is read each second is recorded."""
