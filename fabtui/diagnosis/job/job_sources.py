@@ -131,6 +131,7 @@ class JobGroup(NamedTuple):
     nodes: tuple[str, ...]
     now: float  #: Time of the latest sample.
     first: float  #: Time of the first sample.
+    left: tuple[JobPlace, ...] = ()  #: Processes of earlier jobs that are left on its nodes.
 
     def place(self, found: JobPlace) -> JobPlace:
         """Return the rank that a source means: by its process, else by its number."""

@@ -155,7 +155,28 @@ def _groups(log: JobEvidenceLog) -> list[JobGroup]:
             members.setdefault(_key(rank.process) if twice else key, []).append((sample, rank))
     # Processes that only have a rank (of a shell, of a test) are not a job beside one.
     at_work = {key: found for key, found in members.items() if any(one.at_work for _, one in found)}
-    return [_group(log, key, found, now) for key, found in (at_work or members).items()]
+    members, left = _without_left(at_work or members)
+    groups = [_group(log, key, found, now) for key, found in members.items()]
+    return [groups[0]._replace(left=left), *groups[1:]] if groups else []
+
+
+def _without_left(members: dict[_Key, _Members]) -> tuple[dict[_Key, _Members], tuple[JobPlace, ...]]:
+    """Return the ranks of each job, and apart the processes that an earlier job has left.
+
+    These have no connection any more, while the ranks of a job have, and are no rank that it would miss.
+    """
+    joined = {key for key, rows in members.items() if any(rank.connected for _, rank in rows)}
+    kept: dict[_Key, _Members] = {}
+    left: list[JobPlace] = []
+    for key, rows in members.items():
+        numbers = {rank.process.rank for _, rank in rows if rank.connected}
+        for sample, rank in rows:
+            lost = rank.connected is False and joined
+            if lost and (key not in joined or rank.process.rank in numbers):
+                left.append(_place(rank.process))
+            else:
+                kept.setdefault(key, []).append((sample, rank))
+    return kept, tuple(left)
 
 
 def _key(process: RankProcess) -> tuple[str, int | None, str, str]:
@@ -501,7 +522,7 @@ class _Judge:
         rows = self._rows(state, named.behind)
         moves = state in (JobState.MOVES, JobState.SLOW)
         uneven = uneven_text(self._model, group.nodes, self._now) if moves else ""
-        notes += [uneven, f"{who(grave.behind, rows)} {grave.where}" if grave.behind and grave is not named else ""]
+        notes += [uneven, _left_text(group.left), f"{who(grave.behind, rows)} {grave.where}" if grave.behind and grave is not named else ""]
         sure = state in (JobState.HANGS, JobState.SLOW, JobState.DIVERGES, JobState.PAUSED)
         # A job that starts may hang; one that moved a moment ago, too.
         even = state is JobState.MOVES and quiet < _RECENT
@@ -583,6 +604,15 @@ class _Judge:
         links = [track.nvlink for track in one.gpu_tracks if track.nvlink is not None]
         nvlink, track = sum(links) if links else None, one.track
         return RankRow(one.place, track.process.endpoint, shown, why, use, power, nvlink, track.nic, track.cpu)
+
+
+def _left_text(left: Sequence[JobPlace]) -> str:
+    if not left:
+        return ""
+    nodes = {place.node: [one.pid for one in left if one.node == place.node] for place in left}
+    places = ", ".join(f"{node}: pid {', '.join(map(str, pids[:_MOST_OTHERS]))}" for node, pids in nodes.items())
+    processes = "a process of an earlier job is" if len(left) == 1 else f"{len(left)} processes of earlier jobs are"
+    return f"{processes} left on {places}"
 
 
 def _files(ranks: Sequence[JobRank], whole: bool) -> str:
