@@ -83,7 +83,11 @@ def main() -> None:
         time.sleep(0.1)
         at += 1
         elapsed = (time.monotonic() - began) * 1000
-        print(f" iteration {at:8d}/ 1000000 | elapsed time per iteration (ms): {elapsed:.1f} | loss: 1.0 |", flush=True)
+        if RANK == 0:
+            print(
+                f" iteration {at:8d}/ 1000000 | elapsed time per iteration (ms): {elapsed:.1f} | loss: 1.0 |",
+                flush=True,
+            )
 
 
 main()

@@ -116,7 +116,9 @@ def job_network(log: JobEvidenceLog, group: JobGroup, known: Mapping[str, str]) 
     worked = any(_int(end.row, "acked") + _int(end.row, "received") >= _WORKED for end in ends)
     within = bool(ends) and all(end.peer in homes.values() for end in ends)
     since = at - min(silent, default=0.0)
-    return JobNetwork(reading, words, slow, since, step or slow_step, moved, set(group.nodes) <= set(readings), worked, within)
+    return JobNetwork(
+        reading, words, slow, since, step or slow_step, moved, set(group.nodes) <= set(readings), worked, within
+    )
 
 
 def _by_size(readings: Iterable[Sequence[JobReading]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -128,10 +129,20 @@ def _of_readers(log: JobEvidenceLog) -> JobVerdict | None:
 def _without_ranks(model: Model, log: JobEvidenceLog) -> JobVerdict:
     if not log.nodes and (found := _of_readers(log)) is not None:
         return found
+    logs = sources.logs(log)
     now = max((sample.time for node in log.nodes if (sample := log.latest(node)) is not None), default=model.now)
     state = JobState.ENDED if log.tracks.ranks else JobState.UNKNOWN
     needs = f"{NO_RANK} these nodes"
-    return JobVerdict(state, now, now, "", tuple(log.nodes), (), needs=needs, settled=True)
+    verdict = JobVerdict(state, now, now, "", tuple(log.nodes), (), needs=needs, settled=True)
+    if logs is None:
+        return verdict
+    verdict = verdict._replace(sources=(logs.reading,))
+    if not logs.failures:
+        return verdict
+    first = logs.failures[0]
+    rank = f"rank {first.rank}: " if first.rank is not None else f"{first.node}: " if first.node else ""
+    step = f"fabtui explain {shlex.quote(first.path)}"
+    return verdict._replace(state=JobState.ENDED, where=one_line(f"{rank}{first.text}", 300), next=(step,), failed=True)
 
 
 #: What the ranks of a job have in common: its Slurm job, their number, its port; if ranks are there twice, its address.
@@ -309,6 +320,10 @@ class _Judge:
             return verdict._replace(settled=network.whole or self._now - group.first >= _OTHERS)
         if (late := late_ranks(self._log, group)) is not None:
             return self._made(JobState.SLOW, late.since, _Named(late.places, late.where))
+        if self._logs is not None and self._logs.slowed:
+            verdict = self._made(JobState.SLOW, group.first, _Named((), self._logs.slowed))
+            # A rank that is late shows after a while.
+            return verdict._replace(settled=self._now - group.first >= _SETTLED)
         return self._made(JobState.MOVES, group.first, self._struck(Severity.WARN), quiet)
 
     def _silent_since(self, stopped: Sequence[JobRank]) -> float:
@@ -408,7 +423,10 @@ class _Judge:
         if group.gone:
             if struck.behind and set(struck.behind) <= set(group.gone):
                 return struck
-            return _Named(group.gone, f"{has(len(group.gone))} ended while the others run")
+            words = [one.text for one in self._failures() if one.rank in {place.rank for place in group.gone}]
+            return _Named(
+                group.gone, f"{has(len(group.gone))} ended while the others run" + ": ".join(["", *words[:1]])
+            )
         stopped = tuple(one.place for one in group.ranks if one.stopped)
         if stopped:
             return _Named(stopped, "is stopped" if len(stopped) == 1 else "are stopped")
@@ -416,6 +434,8 @@ class _Judge:
             return struck
         if (silent := self._silent_nodes()) is not None:
             return silent
+        if (failed := self._failed()) is not None:
+            return failed
         ranked = [self._nvml, self._flight, self._ras.reading if self._ras else None, self._stacks, self._processes]
         naming = [one for one in (*ranked, self._inspector) if one is not None and one.suspects]
         if not naming:
@@ -435,12 +455,25 @@ class _Judge:
         group = self._group
         missing = (group.world or 0) - len(group.ranks) - len(group.gone)
         times = {name: sample.time for name in self._model.nodes if (sample := self._log.latest(name)) is not None}
-        silent = [name for name in self._model.nodes if self._now - times.get(name, 0.0) > _OLD and not self._bare(name)]
+        silent = [
+            name for name in self._model.nodes if self._now - times.get(name, 0.0) > _OLD and not self._bare(name)
+        ]
         if missing <= 0 or not silent or self._now - group.first < _DEAD:
             return None
         verb = "gives" if len(silent) == 1 else "give"
         seen = f"{missing} of {count(group.world or 0, 'rank')} {'is' if missing == 1 else 'are'} not seen"
         return _Named((), f"{fold(silent)} {verb} no answer; {seen}", step=(silent[0], "uptime"))
+
+    def _failures(self) -> tuple[sources.LogFailure, ...]:
+        return self._logs.failures if self._logs is not None else ()
+
+    def _failed(self) -> _Named | None:
+        """Return the rank whose log has the earliest error, where its process is still there."""
+        for failure in self._failures():
+            for one in self._group.ranks:
+                if one.place.rank == failure.rank:
+                    return _Named((one.place,), f"has failed: {failure.text}")
+        return None
 
     def _bare(self, node: str) -> bool:
         """Return True if a node has answered that it has no rank."""
@@ -522,7 +555,11 @@ class _Judge:
         rows = self._rows(state, named.behind)
         moves = state in (JobState.MOVES, JobState.SLOW)
         uneven = uneven_text(self._model, group.nodes, self._now) if moves else ""
-        notes += [uneven, _left_text(group.left), f"{who(grave.behind, rows)} {grave.where}" if grave.behind and grave is not named else ""]
+        notes += [
+            uneven,
+            _left_text(group.left),
+            f"{who(grave.behind, rows)} {grave.where}" if grave.behind and grave is not named else "",
+        ]
         sure = state in (JobState.HANGS, JobState.SLOW, JobState.DIVERGES, JobState.PAUSED)
         # A job that starts may hang; one that moved a moment ago, too.
         even = state is JobState.MOVES and quiet < _RECENT

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
@@ -49,6 +50,8 @@ INSPECTOR_EVERY = 5.0
 _NETWORK_EVERY, _NETWORK_RARELY = 2.0, 10.0
 #: Variable of a rank that names the folder of these files.
 _FOLDER = "NCCL_INSPECTOR_DUMP_DIR"
+#: Rank in the name of a log: ``rank3.log``, ``rank_3.err``; and maximum number of failures in logs.
+_RANK_IN_NAME, _MOST_FAILURES = re.compile(r"rank[._-]?(\d{1,6})[^/]*$"), 8
 #: Kind of error line (`fabtui.diagnosis.job.logs.error_lines`) of PyTorch's watchdog.
 _TIMEOUT = "collective_timeout"
 #: Time (s) from the first sample in which all are recorded, and time between recorded ones of a job that is well then.
@@ -387,7 +390,7 @@ class JobObserver:
 
     async def _read_logs(self) -> None:
         assert self._monitor is not None
-        await self._some_rank()
+        await asyncio.gather(*(first.wait() for first in self._first.values()))
         while True:
             if value := log_value(await self._monitor.refresh()):
                 self._emit("", JobSource.LOG, value)
@@ -418,4 +421,19 @@ def log_value(report: JobReport) -> dict[str, Any]:
         "quiet": quiet,
         # With its time, so that a later one differs.
         "timeout": one_line(max(timeouts)[1], 300) if timeouts else "",
+        "failures": failures(report),
+        **report.facts.logs.iterations.pace,
     }
+
+
+def failures(report: JobReport) -> list[dict[str, Any]]:
+    """Return the errors in the logs that can begin a failure, the first of each file, the earliest one first."""
+    rows = [
+        (error.when or 0.0, {"node": file.node, "path": file.path, "text": one_line(error.text, 300)})
+        for file in report.facts.logs.files.values()
+        if (error := file.errors.first) is not None and error.cause
+    ]
+    return [
+        {**row, "rank": int(named[1]) if (named := _RANK_IN_NAME.search(str(row["path"]))) else None}
+        for _, row in sorted(rows, key=lambda pair: pair[0])[:_MOST_FAILURES]
+    ]
