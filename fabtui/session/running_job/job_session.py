@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 
 from fabtui import __version__
@@ -31,6 +31,8 @@ RETRY = 60.0
 #: Maximum time (s) of a snapshot from the first answer of a node, for which it waits longer, as a login may take its
 #: time on a busy machine.
 SNAPSHOT, _LOGIN = 5.0, 45.0
+#: Time (s) for the logs of a job that has no process any more.
+_LOGS = 15.0
 #: Time (s) without progress after which a job hangs in a snapshot.
 PATIENCE = 3.5
 #: Time (s) since the last progress after which a job may have begun to hang.
@@ -119,6 +121,12 @@ class JobSession:
             if not undecided and verdict.state not in (JobState.STARTING, JobState.UNKNOWN) and verdict.quiet <= _SILENT:
                 break
             await asyncio.sleep(0.5)
+        if verdict is None:
+            # Without a process, the logs have the answer.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOGS):
+                    await self.observer.read_logs()
+            verdict = await self.observer.decided()
         return verdict
 
 

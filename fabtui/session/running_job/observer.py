@@ -389,12 +389,15 @@ class JobObserver:
         return latest is not None and any(dict(one.process.env).get(_FOLDER) for one in latest.ranks)
 
     async def _read_logs(self) -> None:
-        assert self._monitor is not None
         await asyncio.gather(*(first.wait() for first in self._first.values()))
         while True:
-            if value := log_value(await self._monitor.refresh()):
-                self._emit("", JobSource.LOG, value)
+            await self.read_logs()
             await asyncio.sleep(_LOGS_EVERY)
+
+    async def read_logs(self) -> None:
+        """Emit what the logs show now."""
+        if self._monitor is not None and (value := log_value(await self._monitor.refresh())):
+            self._emit("", JobSource.LOG, value)
 
 
 def log_value(report: JobReport) -> dict[str, Any]:
