@@ -117,8 +117,9 @@ class JobSession:
             others.cancel()
         while (verdict := await self.observer.decided()) is not None and loop.time() < until + PATIENCE:
             # It may have begun to hang.
-            undecided = verdict.state is JobState.SLOW and not verdict.settled
-            if not undecided and verdict.state not in (JobState.STARTING, JobState.UNKNOWN) and verdict.quiet <= _SILENT:
+            late = verdict.state is JobState.SLOW and not verdict.settled
+            known = not late and verdict.state not in (JobState.STARTING, JobState.UNKNOWN)
+            if known and verdict.quiet <= _SILENT:
                 break
             await asyncio.sleep(0.5)
         if verdict is None:

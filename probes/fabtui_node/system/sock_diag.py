@@ -29,7 +29,9 @@ _MOST = 20_000
 
 
 def sockets(states: int = _STATES) -> List[Dict[str, Any]]:
-    """Return the TCP sockets in some states, by default those that are open or opening; raise OSError if the kernel does not answer.
+    """Return the TCP sockets in some states; by default those that are open or opening.
+
+    Raises OSError if the kernel does not answer.
 
     Each has ``local`` and ``remote`` (address and port), ``inode`` and ``unread`` (bytes), and of ``tcp_info``: bytes
     ``mss``, ``unsent``, ``acked``, ``received``; segments ``unacked``, ``segments_in``, ``segments_out``,

@@ -396,8 +396,9 @@ def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc", root: str
     """Read what the ranks and the GPUs of the node do, with ``job`` those of one Slurm job.
 
     ``time``, ``clock`` (monotonic). ``ranks``: ``rank``, ``local_rank``, ``world``, ``pid``, ``name``, ``gpus``,
-    ``job``, ``env``, ``connected`` (by TCP; None if unknown), ``age`` (s), ``state``, ``wait`` (wait channel). ``cpu`` and ``cpu_all`` are seconds of its main
-    thread, and of all threads and helpers. ``files`` are bytes read and written, ``written`` bytes to storage.
+    ``job``, ``env``, ``connected`` (by TCP; None if unknown), ``age`` (s), ``state``, ``wait`` (wait channel). ``cpu``
+    and ``cpu_all`` are seconds of its main thread, and of all threads and helpers. ``files`` are bytes read and
+    written, ``written`` bytes to storage.
     ``gpus``: ``index``, ``uuid``, ``util`` (%), ``power`` and ``limit`` (W), ``clock`` (MHz), ``throttle``, ``used``
     (bytes), ``nvlink_tx``, ``nvlink_rx`` (bytes), ``pids``. ``nics``: ``rx``, ``tx`` (bytes), ``errors``,
     ``retransmits`` by port and interface. ``kernel``: reports since the last reading; ``oom``: kills for memory so far;

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
 from fabtui_node.probes.job import evidence
 from fabtui_node.probes.network import interfaces, ping
@@ -42,9 +42,10 @@ def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc", root: str
     processes = job_processes.find(proc, str(args.get("job") or ""))
     longer = args.get("longer") is True
     waits = _waits(processes, proc) if longer else []
+    here = job_processes.link_of(proc, "self/ns/net")
     for process in processes:
         place = {"rank": process["rank"], "pid": process["pid"]}
-        if job_processes.link_of(proc, str(process["pid"]), "ns/net") not in ("", job_processes.link_of(proc, "self/ns/net")):
+        if job_processes.link_of(proc, str(process["pid"]), "ns/net") not in ("", here):
             problems.append("rank %d has a network namespace of its own" % process["rank"])
             continue
         held = job_processes.held_sockets(process["pid"], proc)
