@@ -418,16 +418,12 @@ def ranks() -> Iterator[Row]:
             return run_lab(place, "2x4", "--probes", "p2p", "--timeout", f"{DEADLINE:g}", faults=faults).seconds
 
         healthy = seconds("healthy")
-        for kind in ("absent", "kill", "stop"):
-            took = seconds(kind, f"n000:1>n001:2={kind}")
-            # Starting ranks again imports PyTorch again, which is most of a healthy run.
-            text = {"absent": "rank that never joins", "kill": "rank killed", "stop": "rank host stopped"}[kind]
-            yield Row(
-                f"{text} (sweep of 56 pairs, healthy {healthy:.1f} s): more",
-                took - healthy,
-                "s",
-                healthy + DEADLINE + BUSY,
-            )
+        # Starting ranks again imports PyTorch again, which is most of a healthy run.
+        bound = healthy + DEADLINE + BUSY
+        kinds = {"absent": "rank that never joins", "kill": "rank killed", "stop": "rank host stopped"}
+        for kind, text in kinds.items():
+            more = seconds(kind, f"n000:1>n001:2={kind}") - healthy
+            yield Row(f"{text} (sweep of 56 pairs, healthy {healthy:.1f} s): more", more, "s", bound)
 
 
 FAULTS: dict[str, Callable[[], Iterator[Row]]] = {
