@@ -1,6 +1,6 @@
 """All pairs of the GPUs of this host, cold, in one run: fabtui, the CUDA sample, one launch per pair, and the floor.
 
-    python bench/matrix.py [--gpus N] [--bytes 256M] [--python PATH] [--idle 7] [--repeat 3] [--json]
+    python bench/matrix.py [--gpus N] [--bytes 256M] [--python PATH] [--idle 7] [--repeat 3]
 
 Everything that uses all GPUs starts cold, as for a user: nothing has used them for ``--idle`` seconds. (On eight H200
 the driver takes 2.6 s to initialise then, and 1.4 s right after another process.)
@@ -369,7 +369,6 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable, help="the Python that has fabtui and torch (this one)")
     parser.add_argument("--idle", type=float, default=7.0, help="seconds without use before each (7)")
     parser.add_argument("--repeat", type=int, default=3, help="floors and rank hosts (3)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args()
     text = options.bytes
     size = int(float(text[:-1]) * UNITS[text[-1].upper()]) if text[-1].upper() in UNITS else int(text)
@@ -377,11 +376,7 @@ def main() -> None:
     if len(gpus) < 2:
         print(f"this host has {len(gpus)} GPUs that may be used; a matrix needs two", file=sys.stderr)
         return
-    found = measure(gpus, size, options.python, options.idle, max(1, options.repeat))
-    if options.json:
-        print(json.dumps(found, indent=2))
-    else:
-        show(found)
+    show(measure(gpus, size, options.python, options.idle, max(1, options.repeat)))
 
 
 if __name__ == "__main__":
