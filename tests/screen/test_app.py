@@ -168,8 +168,8 @@ async def test_progress_bar_counts_and_remaining_time(opened: Opened) -> None:
     cut = len(story.events) - 20
     async with opened(FakeFeed(story.events[:cut])) as (app, _):
         line = screen_text(app).splitlines()[0]
-        assert "p2p 38/56" in line
-        assert "No problem so far; 36 of 56 GPU pairs tested, 2 being rechecked" in line
+        assert " n002 failed  2 suspects, 38 of 56 GPU pairs tested: " in line
+        assert " p2p " in line
 
 
 async def test_the_end_is_in_the_title(opened: Opened) -> None:

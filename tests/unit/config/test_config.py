@@ -83,6 +83,10 @@ def test_the_command_line_beats_the_file_and_the_file_beats_the_defaults(home: P
         ("[screen]\ntheme = dark\n", "config.toml:2: is not TOML"),
         ("[screen\n", "config.toml:1: is not TOML"),
         ("x = [\n\n", "is not TOML"),
+        *(
+            (f"[session]\niters = {many}\n", "is not TOML: Exceeds the limit")
+            for many in ("9" * 5000, "0x" + "f" * 5000)
+        ),
     ],
 )
 def test_what_is_wrong_is_reported_with_its_line_and_the_right_name(home: Path, text: str, words: str) -> None:
