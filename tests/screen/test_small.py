@@ -12,7 +12,7 @@ from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import plain
 from fabtui.screen.views.main_layout import MIN_HEIGHT, MIN_WIDTH
 from fabtui.screen.widgets.main_head import connecting_line, head_line, quiet_facts
-from tests.screen.conftest import Opened, make_app, screen_text, settled
+from tests.screen.conftest import Opened, make_app, press, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
 from tests.screen.test_run import Terminal
 
@@ -34,25 +34,19 @@ async def test_60x15_is_a_list_that_can_be_worked_with(opened: Opened) -> None:
             ["T", "n000:3", ">", "n001:2"],
             ["▾", "n000:1", ">", "n001:1"],
         ]
-        await pilot.press("down", "r")
-        await pilot.pause()
+        await press(pilot, "down", "r")
         assert feed.retested == [("n000:3", "n001:2")]
         await pilot.press("y")
         assert app.clipboard.startswith("n000:3 > n001:2")
-        await pilot.press("4")
-        await pilot.pause()
+        await press(pilot, "4")
         assert "no bad pair in layer latency" in screen_text(app)
-        await pilot.press("2", "enter")
-        await pilot.pause()
+        await press(pilot, "2", "enter")
         assert "connect: timed out after 5.0 s" in screen_text(app)
-        await pilot.press("escape", "n")
-        await pilot.pause()
+        await press(pilot, "escape", "n")
         assert screen_text(app).startswith(" fabtui / p2p / n000   ready")
-        await pilot.press("escape", "c", "end", "enter")
-        await pilot.pause()
+        await press(pilot, "escape", "c", "end", "enter")
         assert "connection refused" in " ".join(screen_text(app).split())
-        await pilot.press("escape", "escape", "question_mark")
-        await pilot.pause()
+        await press(pilot, "escape", "escape", "question_mark")
         assert "help: worst pairs" in screen_text(app)
 
 
@@ -108,8 +102,7 @@ async def test_a_small_terminal_shows_the_required_size_and_q_quits(size: tuple[
         if size[1] >= 5:
             assert f"this is {size[0]}x{size[1]}" in text
             assert "3 bad pairs" in text
-        await pilot.press("q")
-        await pilot.pause(0.2)
+        await press(pilot, "q", seconds=0.2)
     assert feed.closed == 1
     assert app.return_value == 1
 
@@ -119,11 +112,9 @@ async def test_at_20x5_a_running_sweep_is_asked_about_with_the_keys_in_sight() -
     app = make_app(feed)
     async with app.run_test(size=(20, 5)) as pilot:
         await settled(app, pilot)
-        await pilot.press("q")
-        await pilot.pause()
+        await press(pilot, "q")
         assert "y quit    n stay" in screen_text(app)
-        await pilot.press("q")
-        await pilot.pause(0.2)
+        await press(pilot, "q", seconds=0.2)
     assert feed.closed == 1
 
 
@@ -137,8 +128,7 @@ async def test_it_comes_back_when_there_is_room_again(opened: Opened) -> None:
             assert ("fabtui needs" in screen_text(app)) is small
             if not small:
                 assert screen_text(app).startswith(" fabtui / p2p / n000:1 > n001:1")
-        await pilot.press("escape")
-        await pilot.pause()
+        await press(pilot, "escape")
         assert "12.4▾" in screen_text(app)
 
 
