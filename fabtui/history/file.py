@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 
 from fabtui.errors import InputError
 from fabtui.history.components import Component, Counted
+from fabtui.model.endpoints import PairClass
+from fabtui.model.layers import Layer
+from fabtui.model.session_model import Model
 from fabtui.paths import UnsafeFileError, open_strictly, private_folder, wait_for_lock
 from fabtui.paths import history_file as history_file
 from fabtui.sanitize import one_line
@@ -83,6 +86,12 @@ class UsualValue(NamedTuple):
     kind: str  #: Layer, class and hardware.
     size: int  #: Message size (B); 0 if unknown.
     value: float  #: In the unit of the layer.
+
+
+def usual_name(model: Model, layer: Layer, kind: PairClass) -> str:
+    """Return the kind of a usual value: its layer and class, and the hardware of the session."""
+    models = sorted({end.name for end in model.endpoints if end.name})
+    return one_line(" ".join((layer, kind, *models)), 200)
 
 
 class Noted(NamedTuple):

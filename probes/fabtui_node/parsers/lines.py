@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any
+from typing import Any, List, Tuple
 
 #: A line longer than this is cut: no tool read here prints one.
 LONGEST = 20_000
@@ -119,6 +119,33 @@ def json_objects(text: str, most: int) -> tuple[list[dict[str, Any]], int]:
 
 def _is_bounded(text: str) -> bool:
     return len(text) < MOST_VALUES or sum(map(text.count, "[{,")) <= MOST_VALUES
+
+
+#: Names under which stores of logs keep the line of a record.
+_MESSAGES = ("log", "message", "MESSAGE", "msg", "line", "_raw", "textPayload", "Message", "@message", "body")
+
+
+def log_of_json(text: str) -> str:
+    """Return the lines of a log that its store wrote as one JSON value, in order of time; "" if it is none."""
+    if text.count("\n") > 1 or text.lstrip()[:1] not in ("{", "["):
+        return ""
+    lines: List[Tuple[str, str]] = []
+    parts: List[Any] = [json_value(text)]
+    while parts and len(lines) < 1_000_000:
+        part = parts.pop()
+        if isinstance(part, dict):
+            named = [part[name] for name in _MESSAGES if isinstance(part.get(name), str)]
+            lines += [(str(part.get("timestamp") or part.get("time") or ""), named[0])] if named else []
+            parts += [value for value in reversed(list(part.values())) if isinstance(value, (dict, list))]
+        elif isinstance(part, list) and len(part) == 2 and all(isinstance(value, str) for value in part):
+            lines.append((part[0], part[1]))
+        elif isinstance(part, list):
+            parts += reversed(part)
+    return (
+        "".join(line.rstrip("\n") + "\n" for _, line in sorted(lines, key=lambda pair: pair[0]))
+        if len(lines) > 1
+        else ""
+    )
 
 
 def json_number(value: Any) -> float | None:

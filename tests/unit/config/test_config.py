@@ -96,19 +96,10 @@ def test_what_is_wrong_is_reported_with_its_line_and_the_right_name(home: Path, 
 @pytest.mark.parametrize(
     "text",
     [
-        'env = ["N=canary"]',
-        'env = "N=canary"',
-        'env = { N = ["canary"] }',
-        'timeout = "canary"',
-        'mode = "canary"',
-        "mode = canary",
-        'probes = ["p2p", "canary"]',
-        'keep-warm = "canary"',
-        'ssh-config = "/x/canary: a\'b"',
-        'iters = "ca\'nary"',
-        'bytes = "canary\\\\"',
-        'remote-python = "-canary"',
-        'transport = "canary\\u001b"',
+        *('env = ["N=canary"]', 'env = "N=canary"', 'env = { N = ["canary"] }', 'timeout = "canary"'),
+        *('mode = "canary"', "mode = canary", 'probes = ["p2p", "canary"]', 'keep-warm = "canary"'),
+        *('ssh-config = "/x/canary: a\'b"', 'iters = "ca\'nary"', 'bytes = "canary\\\\"'),
+        *('remote-python = "-canary"', 'transport = "canary\\u001b"'),
     ],
 )
 def test_what_is_wrong_is_reported_without_its_value(home: Path, text: str) -> None:
