@@ -221,11 +221,15 @@ def verdict_sentence(standing: Standing, width: int | None = None, glyphs: Glyph
     if width is None:
         shown = _listed(faults, None, glyphs)
         return [*heads[0], (link, ""), *shown] if shown else [*heads[0], (".", heads[0][-1][1])]
+    lines = []
     for head in heads:
         room = width - len(plain(head))
         shown = _listed(faults, room - len(link), glyphs)
         if room >= 0 and (shown or not faults or first):
-            return [*head, (link, ""), *shown] if shown else head
+            lines.append([*head, (link, ""), *shown] if shown else head)
+    if lines:
+        # A fault in full goes before all words about the numbers.
+        return next((line for line in lines if not plain(line).endswith(glyphs.ellipsis)), lines[-1])
     # Numbers come first: the faults are one key away.
     if first:
         numbers = _lowered(_head(standing, brief=True))
@@ -407,8 +411,11 @@ def _listed(faults: Sequence[Part], room: int | None, glyphs: Glyphs) -> Line:
     if not faults or room is None:
         return []
     text, style = faults[0]
-    short = _shortened(text, room, glyphs)
-    return [(short, style)] if short else []
+    more = f"{gap}and {len(faults) - 1} more" if len(faults) > 1 else ""
+    short = _shortened(text, room - len(more), glyphs)
+    if not short or short.endswith(glyphs.ellipsis):
+        short, more = _shortened(text, room, glyphs), ""
+    return [(short, style), *([(more, MUTED)] if more else [])] if short else []
 
 
 def _shortened(text: str, room: int, glyphs: Glyphs) -> str:

@@ -68,8 +68,9 @@ def in_order_of_blame(model: Model, finding: Finding) -> tuple[str, ...]:
     if host_of(steps[0]) in ("", *blamed):
         return tuple(steps)
     ends = [end for end in model.endpoints if end.node in blamed and finding.subject.name.endswith(f" {end.nic}")]
-    first = nic_commands(model, ends[0]) if ends else [on_node(sorted(blamed)[0], "ip -br addr", model)]
-    return (*first, *steps)
+    node = ends[0].node if ends else sorted(blamed)[0]
+    plain = "uptime" if model.gone(node) else "ip -br addr"
+    return (*(nic_commands(model, ends[0]) if ends else [on_node(node, plain, model)]), *steps)
 
 
 def _has_no_gpus(model: Model, node: str) -> bool:
