@@ -229,6 +229,19 @@ class Finding:
         return frozenset(self.nodes if self.subject.node is None else (self.subject.node,))
 
     @property
+    def at_fault(self) -> tuple[str, ...]:
+        """Nodes that it blames: one alone, or those of its fact ``at_fault``; none for a path, a switch or all nodes.
+
+        A single pair with a different node is no proof against one of them. Both directions of a pair are two cells.
+        """
+        if self.severity is not Severity.BAD:
+            return ()
+        if len(self.nodes) != 1:
+            return tuple(self.facts.get("at_fault", ()))
+        ends = {frozenset(pair) for pair in self.cells} if len(self.cells) < 3 else ()
+        return () if len(ends) == 1 and any(len(set(map(node_of, pair))) > 1 for pair in ends) else self.nodes
+
+    @property
     def code(self) -> str:
         """Code of the error behind it in the error catalogue, such as ``E13``, or ""."""
         code: str = self.facts.get("code") or ""

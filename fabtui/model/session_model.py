@@ -356,6 +356,10 @@ class Model:
                 self.results.add_to_arm(measurement)
         elif layer.spec.by_address:
             self.results.add_value(measurement, self.addresses.take(measurement))
+            if not self.results.tested:
+                # Beside pairs of endpoints, whose numbers are shown, they are not counted.
+                ends = measurement.src, measurement.dst, measurement.src_addr, measurement.dst_addr
+                self.turns.follow(self.now, ends, bad=measurement.verdict.bad)
             self.done += 1
             return
         else:

@@ -325,7 +325,6 @@ _COMMON: dict[str, Callable[[Any], list[str]]] = {
     "meaning": lambda text: [f"means: {text}"],
     "ports": list,
     "counted": list,
-    "made_by_lab": lambda made: ["deliberate lab fault"] if made else [],
     "by_node": lambda rows: [f"{fold(nodes)}: {text}" for nodes, text in rows],
     "related": _related,
     "grown": _related,

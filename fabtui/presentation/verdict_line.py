@@ -90,6 +90,7 @@ class Standing:
     beside: int = 0  #: Number of pairs that are slow alongside other traffic only.
     others: str = ""  #: Bad measurements of other things than pairs, in words.
     lead: str = ""  #: Sentence about a job, which comes first.
+    healed: str = ""  #: How long ago the last bad pair became good, and what is being watched.
     domain: str = ""  #: DNS domain that all nodes share, which is not shown.
 
     @property
@@ -153,7 +154,7 @@ def standing(model: Model, tally: Tally, findings: Sequence[Finding], **more: An
 def standing_of(one: Diagnosis) -> Standing:
     model, reasons = one.model, one.not_examined
     more: dict[str, Any] = {}
-    if not one.tally.counts and not model.results.tested and (counts := _address_counts(model)):
+    if not one.tally.counts and not model.results.tested and (counts := address_counts(model)):
         more = {"counts": counts, "noun": "address pair"}
     alone = not any(verdict.bad for verdict in more.get("counts", one.tally.counts))
     others = f", and {count(len(reasons) - 1, 'more reason')}" if len(reasons) > 1 else ""
@@ -178,7 +179,7 @@ def slow_beside(tally: Tally) -> int:
     return 0 if any(verdict.bad for verdict in tally.counts) else inside.get(Verdict.SLOW, 0)
 
 
-def _address_counts(model: Model) -> dict[Verdict, int]:
+def address_counts(model: Model) -> dict[Verdict, int]:
     found: dict[tuple[str | None, ...], Verdict] = {}
     for m in model.addresses.everything():
         key = (m.src, m.dst, m.src_addr, m.dst_addr)
@@ -339,6 +340,9 @@ def _faults(standing: Standing) -> tuple[str, list[Part]]:
         for severity in (Severity.BAD, Severity.WARN)
     }
     bad, likely = parts[Severity.BAD], parts[Severity.WARN]
+    if standing.healed and not standing.bad and not bad:
+        # One steady sentence, until what was bad has been good for long.
+        return "; ", [(standing.healed, MUTED)]
     if standing.bad:
         # What is over explains no pair that is bad now.
         warnings = [one for one in standing.findings if one.severity is Severity.WARN]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,15 +15,18 @@ from fabtui.diagnosis.diagnosis import Findings, search
 from fabtui.diagnosis.finding import Finding, Pair, Steps
 from fabtui.diagnosis.job.judge import job_verdict
 from fabtui.diagnosis.merge_findings import in_order
+from fabtui.diagnosis.node_faults import NodeFaults, node_faults
 from fabtui.diagnosis.pairs.tally import LayerCounts, Survey, Tally, layer_counts
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, latest_preflight_in_steps
 from fabtui.exit_status import BAD, NOT_TESTED
 from fabtui.model.endpoints import PairClass
 from fabtui.model.measurement import DEAD, SEVERITY, Verdict, worst
 from fabtui.model.session_model import Model
+from fabtui.model.verdict_changes import INCIDENT
+from fabtui.nodeset import count
 from fabtui.presentation.job_board import JobBoard
-from fabtui.presentation.verdict_line import Standing, other_measurements, sentence_text, standing
-from fabtui.presentation.wording import common_domain
+from fabtui.presentation.verdict_line import Standing, address_counts, other_measurements, sentence_text, standing
+from fabtui.presentation.wording import clock_text, common_domain
 
 #: Minimum time (s) between two counts of the pairs, and between two evaluations of the rules.
 _COUNT_INTERVAL, _MIN_INTERVAL = 0.5, 1.0
@@ -71,7 +75,10 @@ class SessionDiagnosis:
         #: Number of pairs of each layer with each bad verdict.
         self.layers: LayerCounts = {}
         self.known = False
+        #: Verdicts of pairs of addresses, where no pairs of endpoints are tested.
+        self._addresses: dict[Verdict, int] = {}
         self._of = -1  #: Version of the model that the findings are about.
+        self._faults: tuple[tuple[list[Finding], Tally], NodeFaults] | None = None
         self._preflight: tuple[int, Preflight] | None = None
         self._preflight_timer: asyncio.TimerHandle | None = None
         #: The evaluation in progress: version of the nodes that it is about, its steps, and time (s) it took so far.
@@ -84,6 +91,14 @@ class SessionDiagnosis:
     def tally(self) -> Tally:
         """Verdicts of all pairs as of the latest complete pass."""
         return Tally() if self._survey is None else self._survey.tally
+
+    @property
+    def faults(self) -> NodeFaults:
+        """Nodes at fault, and the bad pairs that each answers for, as of the latest findings."""
+        made_of = self.found, self.tally
+        if self._faults is None or any(a is not b for a, b in zip(self._faults[0], made_of, strict=True)):
+            self._faults = made_of, node_faults(self.tally, self.found)
+        return self._faults[1]
 
     @property
     def none_text(self) -> str:
@@ -117,8 +132,8 @@ class SessionDiagnosis:
         """Return everything that the verdict sentence is made of."""
         model, tally = self._model, self.tally
         whole = not any(record.state.gone for record in model.nodes.values())
-        # While watching, each result would make the findings incomplete for a moment.
-        later = not (self.known and model.phase.name == "watch")
+        # While watching, each result would make the findings incomplete for a moment, and each test of addresses.
+        later = not (self.known and (model.phase.name == "watch" or model.watching))
         # Bad measurements of other things than pairs, where no pair is bad.
         alone = not any(verdict.bad for verdict in tally.counts)
         others = sum(self.layers.values(), Counter[Verdict]()) if alone else Counter[Verdict]()
@@ -128,6 +143,8 @@ class SessionDiagnosis:
                 more = {"worst": fresh, "counts": Counter({Verdict.WRONG: 1}) + tally.counts}
             else:
                 more = {"suspect": fresh, "rechecked": max(1, tally.rechecked)}
+        if not tally.counts and self._addresses:
+            more = {"counts": self._addresses, "noun": "address pair", **more}
         return standing(
             model,
             tally,
@@ -139,6 +156,7 @@ class SessionDiagnosis:
             # Slow ones may be due to the load of the cores; the end of the session decides.
             failing=model.exit_code == BAD or any(others[verdict] for verdict in DEAD),
             others=other_measurements(others),
+            healed=self._healed(),
             domain=self.domain,
         )
 
@@ -155,6 +173,15 @@ class SessionDiagnosis:
         if pair is None or not latest[pair].bad or worst([latest[pair], *known]) in known:
             return None
         return pair, latest[pair]
+
+    def _healed(self) -> str:
+        """Return how long ago the last bad pair became good, for some time while the session watches; else ""."""
+        model = self._model
+        since = math.inf if model.turns.healed is None else max(0.0, model.now - model.turns.healed)
+        if not model.watching or since > INCIDENT:
+            return ""
+        are = "is" if len(model.turns.hurt) == 1 else "are"
+        return f"healed {clock_text(since)} ago; {count(len(model.turns.hurt), 'pair')} {are} being watched"
 
     def follow(self) -> None:
         """Apply new notes about findings, and continue in the background until every pair has been checked."""
@@ -238,6 +265,8 @@ class SessionDiagnosis:
         self.found, self._noted = found, self._model.acknowledgements.version
         self.domain = common_domain(self._model.nodes)
         self.bad = Counter(survey.tally.kinds.values())
+        mesh_only = not self._model.results.tested and "p2p" not in self._model.options.get("probes", ("p2p",))
+        self._addresses = address_counts(self._model) if mesh_only else {}
         self.known = True
         self._resting_until = time.monotonic() + max(_MIN_INTERVAL, took / _MAX_SHARE)
 

@@ -6,7 +6,7 @@ import contextlib
 import ipaddress
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fabtui.diagnosis.finding import Finding, NextStep
@@ -362,9 +362,9 @@ def group_command(model: Model, nodes: Iterable[str], kind: str) -> str:
     return shlex.join([*words, *(["--collectives", kind] if kind != "all_reduce" else [])])
 
 
-def session_command(model: Model, *words: str) -> str:
-    """Return the command that sweeps the nodes of a session again, with other options."""
-    nodes = list(model.nodes)
+def session_command(model: Model, *words: str, of: Sequence[str] = ()) -> str:
+    """Return the command that sweeps the nodes of a session, or some ``of`` them, again, with other options."""
+    nodes = list(of or model.nodes)
     return shlex.join(["fabtui", "run", *_reached(model, nodes if len(nodes) <= 2 else [fold(nodes)]), *words])
 
 

@@ -415,7 +415,16 @@ class RailsBlockedByNode(_PairRule):
             same = ends[0] == ends[1]
             facts = {"among": ends[0]} if same else {"source": ends[0], "destination": ends[1]}
             commands = context.first_commands(cells)
-            yield (yield from context.explain(self, "", cells, facts=facts, commands=commands))
+            finding = yield from context.explain(self, "", cells, facts=facts, commands=commands)
+            alone = tuple(node for node in order if 2 * len(_partners(node, nodes)) > len(order))
+            if 0 < 2 * len(alone) < len(order):
+                facts = {**finding.facts, "at_fault": alone}
+                finding = finding.replace(facts=facts, blames=Subject(Kind.NODES, fold(alone)))
+            yield finding
+
+
+def _partners(node: str, pairs: set[Pair]) -> set[str]:
+    return {end for pair in pairs if node in pair for end in pair} - {node}
 
 
 class BlameRule(_PairRule):

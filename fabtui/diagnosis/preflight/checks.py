@@ -20,7 +20,7 @@ from fabtui.diagnosis.finding import (
     rules_of,
 )
 from fabtui.diagnosis.knowledge import load, xids
-from fabtui.diagnosis.knowledge.error_catalogue import meaning_of
+from fabtui.diagnosis.knowledge.error_catalogue import meaning_of, of_line
 from fabtui.diagnosis.knowledge.next_commands import in_order_of_blame, typed
 from fabtui.diagnosis.links import roce_rules as roce_rules
 from fabtui.diagnosis.mesh.mesh import Mesh
@@ -217,6 +217,7 @@ class ProbeJudgement(NodeRule):
         # The catalogue explains the errors of tools, and lines of the kernel log for which the vendor names no action.
         known = meaning_of(texts[0]) if not self.check_name or (probe == "kernel" and not group[0].action) else None
         if known is not None:
+            known = of_line(known, texts[0])
             facts |= known.facts
             command = next((f"ssh {{node}} {line}" for _, line in known.commands if "{route}" not in line), command)
         named = dict(name.split(":", 1) for name in reversed(group[0].devices.split()) if ":" in name)

@@ -116,7 +116,7 @@ def quiet_facts(
     """
     nodes = len(model.nodes)
     facts = [_lost_fact(model, now, domain)]
-    if trend := bad_trend(model, glyphs) if model.phase.name == "watch" else []:
+    if trend := bad_trend(model, glyphs) if model.watching else []:
         facts.append(QuietFact(8, trend))
     if nodes:
         facts.append(QuietFact(2, [(f"{nodes} node{'s' if nodes != 1 else ''}", MUTED)]))

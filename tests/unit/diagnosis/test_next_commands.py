@@ -363,12 +363,7 @@ def test_a_pair_of_gpus_by_hand() -> None:
     for part in ("RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.0.0.1 MASTER_PORT=29517 CUDA_VISIBLE_DEVICES=0", "python3 -c"):
         assert part in first
     for part in (
-        "RANK=1",
-        "CUDA_VISIBLE_DEVICES=1 NCCL_DEBUG=INFO",
-        "/p2 -c",
-        'device="cuda"',
-        '"nccl"',
-        "synchronize",
+        *("RANK=1", "CUDA_VISIBLE_DEVICES=1 NCCL_DEBUG=INFO", "/p2 -c", 'device="cuda"', '"nccl"', "synchronize"),
     ):
         assert part in second
     assert (first[:6], second[:6]) == ("ssh a ", "ssh b ")
