@@ -62,8 +62,6 @@ _LATER = re.compile(r"(?<=[\w.])[-,][\w.,-]+(?=\])")
 _STYLES = {Severity.BAD: "", Severity.WARN: "$warning", Severity.NOTE: MUTED}
 #: Words about a lost node by its state.
 _GONE: dict[str, str] = {NodeState.LOST: "{node} is lost", NodeState.FAILED: "{node} failed: {reason}"}
-#: Style of what leaves pairs untested.
-_GONE_STYLE = verdict_style(Verdict.FAILED)
 #: Style of a sentence without a bad pair that claims less than that all are ok.
 _PARTLY = "bold $warning"
 
@@ -117,12 +115,11 @@ def planned(model: Model) -> int:
 
 def tested_text(model: Model) -> str:
     """Return how many pairs have a result: ``14 of 56 GPU pairs tested``."""
-    total = planned(model)
-    return (
-        f"{model.results.tested} of {count(total, pair_noun(model))} tested"
-        if total
-        else (f"{count(model.results.tested, pair_noun(model))} tested")
-    )
+    return f"{_of(model.results.tested, planned(model), pair_noun(model))} tested"
+
+
+def _of(tested: int, total: int, noun: str) -> str:
+    return f"{tested} of {count(total, noun)}" if total else count(tested, noun)
 
 
 def standing(model: Model, tally: Tally, findings: Sequence[Finding], **more: Any) -> Standing:
@@ -244,12 +241,12 @@ def verdict_sentence(standing: Standing, width: int | None = None, glyphs: Glyph
 def _first(standing: Standing, faults: Sequence[Part]) -> Line:
     """Return what comes before the numbers: what leaves pairs untested, or is bad where no pair is."""
     if standing.gone:
-        return [(without_domain(standing.domain, standing.gone), _GONE_STYLE), (": ", "")]
+        return [(without_domain(standing.domain, standing.gone), verdict_style(Verdict.FAILED)), (": ", "")]
     bad = next((one for one in standing.findings if one.severity is Severity.BAD), None)
     cuts = bad is not None and bad.rule.domain is Domain.MESH and (standing.running or standing.untested)
     if not faults or (standing.bad and not cuts) or not (bad or standing.failing):
         return []
-    return [(faults[0][0], _GONE_STYLE if bad else _PARTLY), ("; ", "")]
+    return [(faults[0][0], verdict_style(Verdict.FAILED) if bad else _PARTLY), ("; ", "")]
 
 
 def _lowered(line: Line) -> Line:
@@ -294,22 +291,18 @@ def _head(standing: Standing, *, brief: bool = False) -> Line:
         if standing.judging and not standing.findings:
             rest.append((", looking for causes", MUTED))
         return [(text, style), *rest]
-    of = f"{tested} of {count(standing.total, noun)}" if standing.total else count(tested, noun)
+    of = _of(tested, standing.total, noun)
     if standing.rechecked:
         number = f", {tested} of {standing.total}" if brief and standing.total else f", {of} tested"
-        return [
-            (suspects, verdict_tone(standing.suspect[1] if standing.suspect else Verdict.SLOW)),
-            (number, ""),
-            *rest,
-        ]
+        tone = verdict_tone(standing.suspect[1] if standing.suspect else Verdict.SLOW)
+        return [(suspects, tone), (number, ""), *rest]
     if standing.running or standing.judging:
         if not tested:
             return [(f"No {noun} tested yet", MUTED), *rest]
         if not standing.counts:
             return [(f"{of} measured, being judged", MUTED), *rest]
-        calm = not (
-            standing.gone or standing.others or any(one.severity is not Severity.NOTE for one in standing.findings)
-        )
+        calm = all(one.severity is Severity.NOTE for one in standing.findings)
+        calm = calm and not (standing.gone or standing.others)
         text = f"0 of {tested} bad" if brief else f"No problem so far; {of} tested" if calm else f"{of} tested"
         return [(text, "bold"), *rest]
     if not tested:
