@@ -219,15 +219,17 @@ def verdict_sentence(standing: Standing, width: int | None = None, glyphs: Glyph
     if width is None:
         shown = _listed(faults, None, glyphs)
         return [*heads[0], (link, ""), *shown] if shown else [*heads[0], (".", heads[0][-1][1])]
-    lines = []
+    lines: list[Line] = []
+    bare: list[Line] = []
     for head in heads:
         room = width - len(plain(head))
         shown = _listed(faults, room - len(link), glyphs)
         if room >= 0 and (shown or not faults or first):
-            lines.append([*head, (link, ""), *shown] if shown else head)
-    if lines:
+            (lines if shown else bare).append([*head, (link, ""), *shown] if shown else head)
+    if lines or bare:
         # A fault in full goes before all words about the numbers.
-        return next((line for line in lines if not plain(line).endswith(glyphs.ellipsis)), lines[-1])
+        whole = [line for line in lines if not plain(line).endswith(glyphs.ellipsis)]
+        return [*whole, *lines[::-1], *bare][0]
     # Numbers come first: the faults are one key away.
     if first:
         numbers = _lowered(_head(standing, brief=True))
