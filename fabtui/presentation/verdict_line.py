@@ -338,24 +338,21 @@ def _faults(standing: Standing) -> tuple[str, list[Part]]:
     if standing.healed and not standing.bad and not bad:
         # One steady sentence, until what was bad has been good for long.
         return "; ", [(standing.healed, MUTED)]
+    again = _unexplained(standing, standing.suspect, standing.rechecked)
     if standing.bad:
         # What is over explains no pair that is bad now.
         warnings = [one for one in standing.findings if one.severity is Severity.WARN]
         order = sorted(range(len(likely)), key=lambda at: "past" in warnings[at].facts)
         first = _unexplained(standing, standing.worst, 1)
-        return ": ", [*first, *(bad or [likely[at] for at in order]), *_suspects(standing)]
+        return ": ", [*first, *(bad or [likely[at] for at in order]), *again]
     if standing.rechecked:
-        return ": ", bad + _suspects(standing)
+        return ": ", bad + again
     if bad or (standing.failing and (likely or standing.others)):
         return "; ", bad or likely or [(standing.others, "")]
     if standing.reason and not standing.gone:
         named = not standing.tested or standing.untested
         return (": " if named else "; not tested: "), [(standing.reason, "$warning")]
     return f"; {'warning' if len(likely) == 1 else 'warnings'}: ", likely
-
-
-def _suspects(standing: Standing) -> list[Part]:
-    return _unexplained(standing, standing.suspect, standing.rechecked)
 
 
 def _rest(standing: Standing, finding: Finding) -> str:
