@@ -239,7 +239,7 @@ def marked_finding(world: World) -> str:
     return next((one.text.strip() for one in segments if one.style is not None and one.style.reverse), "")
 
 
-ASKED = ("F", "down", "enter")
+ASKED = ("F", "down", "down", "enter")
 SMALL = (60, 15)
 DETAIL = (80, 12)
 
@@ -443,7 +443,7 @@ CASES: dict[str, Case] = {
     "findings.copy": Case(lambda w: "n002 failed" in w.app.clipboard, before=("F",)),
     "findings.copy-all": Case(lambda w: "n000:1 > n001:2 failed" in w.app.clipboard, before=("F",)),
     "findings.open": Case(lambda w: w.screen == "MainScreen" and w.cursor == FAILED, before=("F", "tab")),
-    "findings.down": Case(lambda w: "> ssh n000 sudo dmesg" in w.text, before=("F",), story=asking),
+    "findings.down": Case(lambda w: "> ssh n000 sudo dmesg" in w.text, before=("F", "down"), story=asking),
     "findings.up": Case(lambda w: marked_finding(w) == "1", before=("F", "down"), story=asking),
     "findings.first": Case(lambda w: marked_finding(w) == "1", before=("F", "tab")),
     "findings.last": Case(lambda w: "> ssh n001 nvidia-smi nvlink -e" in w.text, before=("F",), size=(120, 60)),

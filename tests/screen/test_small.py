@@ -9,10 +9,11 @@ import pytest
 from fabtui.model.events import NodeState, NodeUpdate, SessionStart
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
-from fabtui.presentation.wording import plain
+from fabtui.presentation.wording import clock_text, plain
 from fabtui.screen.views.main_layout import MIN_HEIGHT, MIN_WIDTH
 from fabtui.screen.widgets.main_head import connecting_line, head_line, quiet_facts
 from tests.screen.conftest import Opened, make_app, press, screen_text, settled
+from tests.conftest import ModelMaker
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
 from tests.screen.test_run import Terminal
 
@@ -186,3 +187,16 @@ def test_what_the_verdict_reports_of_lost_nodes_stands_nowhere_else() -> None:
     model.apply(NodeUpdate(node=names[1], state=NodeState.LOST, text="cut", time=1.0))
     assert line("0 of 2 bad, but a is lost, b is lost") == "2 nodes · 0:02"
     assert "a lost for 0:08, b lost for 0:08 · " in line("0 of 2 bad, but a is lost")
+
+
+def test_what_follows_a_sweep_takes_no_time_of_it() -> None:
+    maker = ModelMaker().start(["a"]).endpoints({"a": 2}).add("phase", name="p2p", total=2).pairs(["a:0", "a:1"])
+    maker.add("phase", name="done").add("end", exit=0)
+    took = maker.model().elapsed
+    for _ in range(90):
+        maker.add("log", level="info", text="a note")
+    maker.add("phase", name="confirm", total=2).add("phase", name="done").add("end", exit=0)
+    model = maker.model()
+    facts = quiet_facts(model, model.elapsed, model.now, "", Glyphs(False))
+    assert model.elapsed > took + 40
+    assert f"done in {clock_text(took)}" in [plain(fact.parts) for fact in facts]

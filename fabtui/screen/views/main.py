@@ -89,6 +89,7 @@ _NOT_OF_RANKS = {"main.pair": "evidence", "main.next-bad": "next behind"} | dict
 )
 #: Keys for the grid or the list, which the node states cover, and keys that start tests.
 _grid_key, _test_key = partial(shortcut, needs=("grid",)), partial(shortcut, needs=("test",))
+_pair_key = partial(shortcut, needs=("grid", "test"))
 
 #: Purpose of the prompt for the filter of the event log.
 _LOG_FILTER = "filter the log"
@@ -116,22 +117,8 @@ class MainScreen(Screen[None]):
         _grid_key("enter", "pair", "main.pair", "show the pair under the cursor, both directions", "open"),
         _grid_key("right_square_bracket", "next_bad(1)", "main.next-bad", "next bad cell", "next bad"),
         _grid_key("left_square_bracket", "next_bad(-1)", "main.previous-bad", "previous bad cell"),
-        shortcut(
-            RUN_KEY,
-            "run",
-            "main.run",
-            "run the next step of the finding that is open",
-            "run",
-            needs=("grid", "test"),
-        ),
-        shortcut(
-            "r",
-            "retest",
-            "main.retest",
-            "test the pair under the cursor again, alone",
-            "retest",
-            needs=("grid", "test"),
-        ),
+        _pair_key(RUN_KEY, "run", "main.run", "run the next step of the finding that is open", "run"),
+        _pair_key("r", "retest", "main.retest", "test the pair under the cursor again, alone", "retest"),
         shortcut("space", "pause", "main.pause", "pause or resume: a paused session starts no test", "pause"),
         _test_key("R", "sweep", "main.sweep", "run the sweep of all pairs again", "sweep"),
         _test_key("w", "watch", "main.watch", "start or stop testing all pairs in the background", "watch"),

@@ -223,7 +223,7 @@ class PanelContent:
             return []
         plus = "" if bad.complete else "+"
         # As in the first line, a suspect is not bad before it was tested again.
-        what = "bad or suspect" if self.diagnosis.tally.rechecked else "bad in this layer"
+        what = "bad or suspect" if self.diagnosis.standing().rechecked else "bad in this layer"
         head: Line = [(f"{bad.bad_shown}{plus} {what}", "bold"), ("   ] [ next   o sort", MUTED)]
         most = max(0, min(_MAX_WORST, height))
         found = bad.worst(most if sorting == Sorting() else MAX_PAIRS)
