@@ -12,7 +12,7 @@ from rich.style import Style
 from textual.theme import BUILTIN_THEMES
 
 from fabtui.errors import InputError
-from fabtui.presentation.cell_levels import CellStyle, Glyphs
+from fabtui.presentation.cell_levels import CellStyle
 from fabtui.screen.app import FabricApp
 from fabtui.screen.context import ScreenSettings
 from fabtui.screen.themes import check, ramp_of, read_theme, read_theme_file, theme_names
