@@ -205,6 +205,18 @@ def _group_sets(name: str) -> list[str]:
         raise InputError(f"the group @{name[:80]}: {type(error).__name__.removeprefix('Group')}: {error}") from None
 
 
+def group_names() -> list[str]:
+    """Return the names of the default source's groups, of which there may be none. Blocks: it may run a command."""
+    from ClusterShell.NodeSet import std_group_resolver
+    from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
+
+    try:
+        names = sorted(map(str, std_group_resolver().grouplist()))
+    except (GroupResolverError, GroupSourceError):
+        return []
+    return [name for name in names if _GROUP.fullmatch(name)]
+
+
 def read_hosts(path: str, where: str) -> list[str]:
     """Return the nodes of a host file: one node set per line, comments from ``#``.
 

@@ -127,12 +127,8 @@ def test_the_sdist_can_be_built_and_tested(built: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = {
-        "LICENSE",
-        "README.md",
-        "Makefile",
-        "pyproject.toml",
-        "probes/fabtui_node/protocol.py",
-        "tests/conftest.py",
+        *("LICENSE", "README.md", "Makefile", "pyproject.toml"),
+        *("probes/fabtui_node/protocol.py", "tests/conftest.py"),
     }
     assert wanted <= names
     assert _files(ROOT / "themes", "*.toml", "themes") <= names

@@ -132,7 +132,7 @@ class WrongData(Rule[PairContext]):
             component = blame.subject.name + _DIRECTIONS.get(blame.direction, "")
             facts = {"component": component, "bad": len(cells), "tested": blame.tested}
             error = yield from context.error(cells)
-            commands = context.first_commands(cells)
+            commands = context.first_commands(cells, blame.subject.node)
             finding = yield from context.explain(
                 self, blame.subject.name, cells, facts=facts, error=error, commands=commands
             )
@@ -508,7 +508,7 @@ class BlameRule(_PairRule):
             return context.first_commands([into])
         ends = ends_of(context.model, blame.subject) if kind in (Kind.GPU, Kind.NIC) else []
         if not ends:
-            return context.first_commands(cells) if cells else []
+            return context.first_commands(cells, blame.subject.node) if cells else []
         own = (gpu_commands if kind is Kind.GPU else nic_commands)(context.model, ends[0])
         if kind is Kind.GPU and cells and blame.reach is not Reach.INSIDE and _is_only_endpoint(context.model, ends[0]):
             # The first one tests the path without the GPU, too.
