@@ -29,9 +29,9 @@ _PROBLEMS = (
 )
 _TRANSPORTS = (
     (CellStyle.P2P, "P2P"),
-    (CellStyle.SHM, "shared memory"),
-    (CellStyle.RDMA, "IB, RoCE"),
-    (CellStyle.SOCKET, "sockets"),
+    (CellStyle.SHM, "SHM: shared memory"),
+    (CellStyle.RDMA, "IB or RoCE"),
+    (CellStyle.SOCKET, "SOCK: sockets"),
     (CellStyle.OTHER, "other"),
 )
 
@@ -142,7 +142,7 @@ def meanings(layer: Layer) -> list[tuple[CellStyle, str]]:
     if layer is Layer.HEALTH:
         return [(CellStyle.GOOD, "ok"), *problems]
     if layer.spec.less_is_better:
-        grades = [f"up to {1 / GOOD_FROM:.2f} x the usual value", f"{1 / FAIR_FROM:.2f} x", "more"]
+        grades = ["measured", f"over {1 / GOOD_FROM:.2f} x the usual value", f"over {1 / FAIR_FROM:.2f} x"]
         problems = problems[1:]
     else:
         of = "what it was" if layer is Layer.CHANGE else "the usual value"

@@ -133,8 +133,9 @@ def difference_lines(diff: SessionDiff) -> list[str]:
             for side in (one.then, one.now)
         )
         sides.append(f"other {one.what} ({then} then, {now} now)")
-    then, now = (one.model.started for one in diff.sessions)
-    order = ["The first file is the later session: swap them to see what changed since."] if then > now > 0 else []
+    starts = [one.model.started for one in diff.sessions]
+    swapped = starts[0] > starts[1] > 0
+    order = ["The first file is the later session: swap them to see what changed since."] if swapped else []
     return [*order, *([f"Values are hardly comparable: {'; '.join(sides)}."] if sides else [])]
 
 

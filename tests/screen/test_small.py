@@ -48,12 +48,22 @@ async def test_60x15_is_a_list_that_can_be_worked_with(opened: Opened) -> None:
         await pilot.press("escape", "n")
         await pilot.pause()
         assert screen_text(app).startswith(" fabtui / p2p / n000   ready")
-        await pilot.press("escape", "c", "end", "enter")
+        await pilot.press("escape", "c", "home", "enter")
         await pilot.pause()
         assert "connection refused" in " ".join(screen_text(app).split())
         await pilot.press("escape", "escape", "question_mark")
         await pilot.pause()
         assert "help: worst pairs" in screen_text(app)
+
+
+async def test_a_short_list_leaves_room_for_the_causes_and_names_are_whole_or_not_there(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(60, 20)) as (app, _):
+        assert app.main.view == "worst"
+        shown = lines(screen_text(app))
+        assert shown[1].split() == ["1", "2", "p2p", "3", "3", "4", "5", "6", "7"]
+        below = shown[next(at for at, line in enumerate(shown) if line.startswith("───")) :]
+        assert any(line.startswith("▌1 ") for line in below)
+        assert any("ssh " in line for line in below)
 
 
 async def test_a_narrow_and_high_terminal_shows_sentence_grid_and_findings(opened: Opened) -> None:

@@ -35,8 +35,6 @@ from fabtui.screen.widgets.sparkline import bad_trend
 from fabtui.screen.widgets.text_line import TextLine
 from fabtui.session.feeds.base import Playback
 
-#: Length of the names of layers without bad pairs if there is no room for all names.
-_CUT = 4
 #: Minimum width of the layers.
 MIN_TABS = 60
 #: Share of the line for quiet facts where the verdict would take all of it.
@@ -217,12 +215,13 @@ class LayerTabs(TextLine):
         least = sum(len(f"{one.spec.key} {one}") + len(numbers.get(one, ("", ""))[0]) + 1 for one in layers) - 1
         blank = "" if least + len(layers) > width else " "
         if least > width:
-            names = {one: name if one is layer or one in numbers else name[:_CUT] for one, name in names.items()}
+            # Cut names say less than none.
+            names = {one: name if one is layer or one in numbers else "" for one, name in names.items()}
         parts: list[Part] = []
         spans = []
         at = 0
         for one in layers:
-            text, style = f"{blank}{one.spec.key} {names[one]}", "bold reverse" if one is layer else ""
+            text, style = f"{blank}{one.spec.key} {names[one]}".rstrip(), "bold reverse" if one is layer else ""
             number, color = numbers.get(one, ("", ""))
             # The chosen one is reversed as a whole.
             parts += [(text, style), (number, style or f"bold {color}"), (blank, style)]
