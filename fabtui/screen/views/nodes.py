@@ -84,7 +84,7 @@ def pair_counts(tally: Tally, faults: NodeFaults) -> PairCounts:
             else:
                 own[node] += 1
                 verdicts[node].add(verdict)
-    return PairCounts(own, stray, others, {node: worst([*found]) for node, found in verdicts.items()})
+    return PairCounts(own, stray, others, {node: worst(list(found)) for node, found in verdicts.items()})
 
 
 def node_rows(
