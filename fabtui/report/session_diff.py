@@ -133,14 +133,8 @@ def difference_lines(diff: SessionDiff) -> list[str]:
             for side in (one.then, one.now)
         )
         sides.append(f"other {one.what} ({then} then, {now} now)")
-<<<<<<< HEAD
-    starts = [one.model.started for one in diff.sessions]
-    swapped = starts[0] > starts[1] > 0
-    order = ["The first file is the later session: swap them to see what changed since."] if swapped else []
-=======
     first, second = (one.model.started for one in diff.sessions)
     order = ["The first file is the later session: swap them to see what changed since."] if first > second > 0 else []
->>>>>>> main
     return [*order, *([f"Values are hardly comparable: {'; '.join(sides)}."] if sides else [])]
 
 

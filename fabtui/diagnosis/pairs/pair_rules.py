@@ -418,14 +418,8 @@ class RailsBlockedByNode(_PairRule):
             finding = yield from context.explain(self, "", cells, facts=facts, commands=commands)
             alone = tuple(node for node in order if 2 * len(_partners(node, nodes)) > len(order))
             if 0 < 2 * len(alone) < len(order):
-<<<<<<< HEAD
                 facts = {**finding.facts, "culprits": alone}
                 finding = finding.replace(facts=facts, blames=Subject(Kind.NODES, fold(alone)))
-=======
-                finding = finding.replace(
-                    facts={**finding.facts, "at_fault": alone}, blames=Subject(Kind.NODES, fold(alone))
-                )
->>>>>>> main
             yield finding
 
 
