@@ -15,6 +15,7 @@ from fabtui.model.events import NodeState
 from fabtui.model.layers import Layer, pair_layers
 from fabtui.model.measurement import Verdict, worst
 from fabtui.model.session_model import Model, NodeRecord
+from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.progress_estimate import phase_text
 from fabtui.presentation.wording import (
@@ -152,12 +153,14 @@ def seek_line(state: Playback, glyphs: Glyphs) -> Line:
 def hardware_text(model: Model) -> str:
     """Return the kinds of endpoints with their numbers, for example ``16 x H200``."""
     kinds: Counter[str] = Counter()
-    for (kind, name), count in model.kinds.items():
+    for (kind, name), number in model.kinds.items():
         if kind in ("gpu", "cpu"):
-            kinds["CPU ranks" if kind == "cpu" else one_line(name, 40).removeprefix("NVIDIA ") or "GPU"] += count
-    shown = [f"{count} {name}" if name == "CPU ranks" else f"{count} x {name}" for name, count in kinds.most_common(2)]
+            kinds["CPU rank" if kind == "cpu" else one_line(name, 40).removeprefix("NVIDIA ") or "GPU"] += number
+    shown = [
+        count(number, name) if name == "CPU rank" else f"{number} x {name}" for name, number in kinds.most_common(2)
+    ]
     if len(kinds) > 2:
-        shown.append(f"{sum(count for _, count in kinds.most_common()[2:])} others")
+        shown.append(f"{sum(number for _, number in kinds.most_common()[2:])} others")
     return ", ".join(shown)
 
 
