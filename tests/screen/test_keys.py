@@ -469,7 +469,7 @@ CASES: dict[str, Case] = {
     "jobs.back": in_the_job(lambda w: w.screen == "JobScreen", "O"),
     "job.follow": in_the_job(lambda w: "held, f follows" in w.text),
     "job.node": in_the_job(lambda w: w.screen == "NodeScreen"),
-    "job.copy": in_the_job(lambda w: w.app.clipboard.startswith("logs without a job  suspect  3 nodes")),
+    "job.copy": in_the_job(lambda w: w.app.clipboard.startswith("logs  suspect  3 nodes")),
     "job-log.copy": in_the_job(lambda w: "line 3 of n000" in w.app.clipboard, "enter"),
     "detail.back": Case(lambda w: w.app.screen is w.app.main, before=("enter",)),
     "detail.down": Case(lambda w: w.scrolled == 1, before=("question_mark",), size=DETAIL),

@@ -41,6 +41,7 @@ from fabtui.screen.keys import RUN_KEY, Shortcut, shortcut
 from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.views.main_layout import (
     COLUMN_WIDTH,
+    LEAST_FINDINGS,
     PANEL_LEAST,
     LayoutChoices,
     LinesBelow,
@@ -491,8 +492,12 @@ class MainScreen(Screen[None]):
         ranks = self.view_state.shows_ranks and self._job is not None
         usual = usual_lines(self.model, self.source.layer)
         panel = self.panel.display
-        if self.view == "grid" and content is not None:
-            body = self.size.height - self._layout_state.lines_around - self.notice_line.display
+        body = self.size.height - self._layout_state.lines_around - self.notice_line.display
+        if self.view == "worst":
+            # A short list leaves room for the causes.
+            left = body - self.view_state.index.bad_shown - 2
+            lines = LinesBelow(findings=left if left >= LEAST_FINDINGS else 0)
+        elif self.view == "grid" and content is not None:
             of_grid = width - (self.panel_width if panel else 0)
             judged = self.source.layer.spec.better is not None and self.source.layer is not Layer.CHANGE
             lines = lines_below(self.grid, of_grid, body, panel=panel, usual=judged, more=ranks)

@@ -139,6 +139,10 @@ def _view(model: Model, width: int, height: int, choices: LayoutChoices) -> str:
     return "worst" if choices.worst or tiny else "grid"
 
 
+#: Minimum number of lines for findings below a short list of pairs.
+LEAST_FINDINGS = 3
+
+
 def is_too_small(width: int, height: int) -> bool:
     """Return True if nothing fits. A size of 0 is not known yet, and not small."""
     return 0 < width < MIN_WIDTH or 0 < height < MIN_HEIGHT
