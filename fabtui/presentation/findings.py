@@ -120,7 +120,7 @@ def step_text(step: str, most: int = 500) -> str:
 
 
 def short_step(step: str) -> str:
-    """Return a next step without the files and planted faults that every command of the session has; it is no copy."""
+    """Return a next step to be read, without the files and planted faults that all commands of a session have."""
     return _EVERYWHERE.sub(lambda match: f"{match[1]} …", one_line(step, 4000))
 
 

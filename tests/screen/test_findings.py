@@ -57,7 +57,7 @@ def test_findings_take_the_room_there_is_titles_before_evidence() -> None:
     assert all(len(line) <= 45 for line in full)
     short = [plain(line) for line in finding_lines(found, FAILED, 45, 6)]
     assert [line[1] for line in short[:3]] == list("12 "), "what to type for the open one before the other titles"
-    assert short[-1].strip() == "and 4 more: F shows all"
+    assert short[-1].strip() == "and 2 more: F shows all"
     seven = [plain(line) for line in finding_lines(found, FAILED, 45, 11)]
     assert [line[1] for line in seven if line[1].isdigit()] == list("123456"), "every title"
     assert len(finding_lines(found, FAILED, 45, 4)) == 4

@@ -89,7 +89,7 @@ class PanelContent:
         return found[open_place(self.diagnosis, self._ends(entries))] if found else None
 
     def explained_line(self, entries: tuple[AxisEntry, AxisEntry]) -> Line:
-        """Return the results of a pair on one line if a finding about it is open, which has the verdict; else nothing."""
+        """Return the results of a pair on one line if the finding that is open has its verdict; else nothing."""
         one, pair = self.open_finding(entries), self._ends(entries)
         if one is None or pair not in one.cells:
             return []
