@@ -47,7 +47,7 @@ from fabtui.report.history import past_blocks
 from fabtui.report.imported_output import reading_section
 from fabtui.report.preflight import preflight_blocks
 from fabtui.report.problems import entries, jitter, not_in_findings, not_tested
-from fabtui.report.session_diff import change_blocks, diff_outcome
+from fabtui.report.session_diff import change_blocks
 from fabtui.report.session_notes import carrier_block, job_blocks, mesh_lines, networks, nodes, storage
 from fabtui.report.summary import head_lines
 from fabtui.sanitize import one_line
@@ -223,7 +223,7 @@ def _changes(one: Diagnosis, sources: Sequence[str], against: Against) -> list[B
         then, now = without_facts(then), without_facts(now)
     names = _described(against.name, then), _described(", ".join(sources) or "this session", now)
     diff = session_diff(then, now)
-    return [*change_blocks(names, against.name, diff, _WIDEST_CHANGE, UNICODE), Paragraph(diff_outcome(diff))]
+    return [*change_blocks(names, against.name, diff, _WIDEST_CHANGE, UNICODE)]
 
 
 def _run(model: Model) -> Iterator[Block]:

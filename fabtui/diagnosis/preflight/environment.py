@@ -15,6 +15,7 @@ from fabtui.model.facts.compare import Fact, shown
 from fabtui.model.facts.node_view import ProbedNode, Value, dicts, field, text
 from fabtui.nodeset import count, fold
 from fabtui.sanitize import one_line
+from fabtui.diagnosis.knowledge.error_catalogue import meaning_of, of_line
 from fabtui.scheduler.slurm_text import is_broken, out_of_service
 
 #: Interfaces of container engines, hypervisors and the host itself: they lead to no other node.
@@ -174,6 +175,9 @@ class OutOfService(NodeRule):
                 groups.setdefault((state, text(field(known, "reason")) or ""), []).append(record.name)
         for (state, reason), nodes in groups.items():
             facts = {"state": state, "where": fold(nodes), **({"reason": reason} if reason else {})}
+            # Slurm's own reasons have fixed meanings; a person is asked about other ones.
+            if (known := meaning_of(reason) if reason else None) is not None:
+                facts |= of_line(known, reason).facts
             yield self.finding(
                 reason or state,
                 nodes=tuple(nodes),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fabtui.diagnosis.finding import Finding, NextStep
+from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.knowledge.step_command import judged_output
 from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.model.facts.compare import shown
@@ -148,16 +148,6 @@ _OPEN_LEAST = 2
 _LONGEST_CAUSE = 24
 
 
-def steps_here(one: Finding) -> list[str]:
-    """Return the next steps of a finding, those that run within the session first."""
-    return sorted(one.next, key=lambda step: not runs_here(step))
-
-
-def runs_here(step: str) -> bool:
-    """Return True if a next step is a command for a node of the session, not advice or a command for this machine."""
-    return isinstance(step, NextStep) or step.startswith("ssh ")
-
-
 def open_place(findings: SessionDiagnosis, pair: tuple[str, str] | None) -> int:
     """Return the place of the finding that is open: the first about the cursor's ``pair``, else the first of all."""
     return next((at for at, one in enumerate(findings.found) if pair is not None and pair in one.cells), 0)
@@ -169,14 +159,15 @@ def summary_lines(
     width: int,
     height: int,
     glyphs: Glyphs,
+    runs: Callable[[str], bool] = lambda step: False,
     noun: str = "end",
     keys: str = "",
 ) -> list[TargetLine]:
     """Return the findings in at most ``height`` lines, each with the place of its finding.
 
-    The one about the cursor's ``pair`` is open, else the first: with its cause and the next step, which a key runs.
-    The others have a line with their step, or one for each where that is too long and there is room. ``noun``: what
-    the ends of pairs are called; ``keys``: what else can be done about the open one.
+    The one about the cursor's ``pair`` is open, else the first: with its cause and its next step, which a key runs if
+    ``runs`` returns True. The others have a line with their step, or one for each where that is too long and there is
+    room. ``noun``: what the ends of pairs are called; ``keys``: what else can be done about the open one.
     """
     found = findings.found
     if not found or height < 1:
@@ -187,11 +178,11 @@ def summary_lines(
     most -= most < len(found) - 1 and most > 0
     places = sorted([here, *[at for at in range(len(found)) if at != here][:most]])
     left = len(found) - len(places)
-    texts = {at: _Brief(at, found[at], findings, width, glyphs, noun) for at in places}
+    texts = {at: _Brief(at, found[at], findings.domain, width, glyphs, noun) for at in places}
     room = height - most - (left > 0 and height > 1)
     marked = pair is not None and pair in found[here].cells
     edge: Part = ("|" if glyphs.plain else "▌", texts[here].tone) if marked else (" ", "")
-    blocks = {here: [[edge, *line] for line in texts[here].opened(min(room, _MOST_OPEN), keys)]}
+    blocks = {here: [[edge, *line] for line in texts[here].opened(min(room, _MOST_OPEN), runs, keys)]}
     room += most - len(blocks[here])
     for at in places:
         if at != here:
@@ -208,16 +199,14 @@ def summary_lines(
 class _Brief:
     """A finding in short sentences."""
 
-    def __init__(
-        self, at: int, one: Finding, findings: SessionDiagnosis, width: int, glyphs: Glyphs, noun: str
-    ) -> None:
+    def __init__(self, at: int, one: Finding, domain: str, width: int, glyphs: Glyphs, noun: str) -> None:
         self.tone = MUTED if one.known else _tone(one)
         self._one, self._width, self._glyphs = one, width - 1, glyphs
         self._number: Line = [(f"{at + 1}", self.tone), (" ", "")]
         sentences = () if one.known else finding_text.brief_sentences(one, noun)
-        self._sentences = [without_domain(findings.domain, text) for text in sentences]
-        self._step = next(iter(() if one.known else steps_here(one)), "")
-        self._title = [(without_domain(findings.domain, text), style) for text, style in self._title_parts()]
+        self._sentences = [without_domain(domain, text) for text in sentences]
+        self._steps = () if one.known else one.next
+        self._title = [(without_domain(domain, text), style) for text, style in self._title_parts()]
 
     def _title_parts(self) -> Line:
         ends, words = finding_text.brief_title(self._one)
@@ -226,14 +215,18 @@ class _Brief:
             return [(f"{ends} {words}  known: {one_line(known.note, 300)}", MUTED)]
         return [(f"{ends} ", "bold"), (words, self.tone)] if ends else [(words, "bold")]
 
-    def opened(self, most: int, keys: str) -> Lines:
-        """Return the title, the causes, the step and the keys, as many of them as have room."""
+    def opened(self, most: int, runs: Callable[[str], bool], keys: str) -> Lines:
+        """Return the title, the causes, the first step, the one that a key runs, and the keys, as far as they fit."""
         one, width = self._one, self._width
         count = finding_text.pairs_text(one) if len(one.cells) > 1 else ""
         title = _with_count([*self._number, *self._title], count, width, self._glyphs)[:_MOST_WRAPPED]
-        run: Line = [(f"{RUN_KEY} ", "bold $primary"), ("run  ", MUTED)] if runs_here(self._step) else []
-        step = [[("  ", ""), *run, (finding_text.short_step(self._step), "$primary")]] if self._step else []
-        steps = stacked(step, width, 4)[:_MOST_WRAPPED]
+        run: Line = [(f"{RUN_KEY} ", "bold $primary"), ("run  ", MUTED)]
+        runnable = next((step for step in self._steps if runs(step)), None)
+        shown = dict.fromkeys(filter(None, [*self._steps[:1], runnable]))
+        step_lines = [
+            [("  ", ""), *(run if step == runnable else []), (finding_text.short_step(step), "$primary")] for step in shown
+        ]
+        steps = [line for step in step_lines for line in stacked([step], width, 4)[:_MOST_WRAPPED]]
         sure = f"{percent_text(one.confidence)} sure" if one.confidence is not None else ""
         last = [[(f"  {text}", MUTED)] for text in [" · ".join(filter(None, (sure, keys)))] if text and not one.known]
         room = most - len(title) - len(steps)
@@ -254,7 +247,7 @@ class _Brief:
     def closed(self, room: int) -> Lines:
         """Return a line with title and step, or two if there is room for them."""
         title: Line = [(" ", ""), *self._number, *((text, style.removeprefix("bold ")) for text, style in self._title)]
-        step, width = finding_text.short_step(self._step), self._width + 1
+        step, width = finding_text.short_step(next(iter(self._steps), "")), self._width + 1
         if not step or len(plain(title)) + len(step) + 3 <= width:
             return [clipped([*title, (f"   {step}" if step else "", "$primary")], width, self._glyphs.ellipsis)]
         head = in_clauses(title, width, self._glyphs.ellipsis)

@@ -200,7 +200,7 @@ def test_changes_since_an_earlier_session_are_a_section() -> None:
     found = document(diagnose(now), ["now"], against=Against("then", then))
     (section,) = (section for section in found.sections if section.name == "changes")
     text = markdown(found._replace(sections=[section]))
-    assert "something is worse, or new and bad" in text
+    assert "Something is worse: " in text
     assert "n001:0 > n000:0" in text
 
 
