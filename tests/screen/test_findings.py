@@ -41,7 +41,7 @@ def diagnosed(model: Model) -> SessionDiagnosis:
 
 def finding_lines(found: SessionDiagnosis, pair: tuple[str, str] | None, width: int, height: int) -> list[Line]:
     """The lines of the side panel, without what a click leads to."""
-    return [line for line, _ in summary_lines(found, pair, width, height, GLYPHS)]
+    return [line for line, _ in summary_lines(found, pair, width, height, GLYPHS, lambda step: step.startswith("ssh "))]
 
 
 def test_findings_take_the_room_there_is_titles_before_evidence() -> None:

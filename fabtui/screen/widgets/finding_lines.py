@@ -226,7 +226,9 @@ class _Brief:
         step_lines = [
             [("  ", ""), *(run if step == runnable else []), (finding_text.short_step(step), "$primary")] for step in shown
         ]
-        steps = [line for step in step_lines for line in stacked([step], width, 4)[:_MOST_WRAPPED]]
+        steps = stacked(step_lines, width, 4)
+        if len(steps) > _MOST_WRAPPED:
+            steps = [clipped(step, width, self._glyphs.ellipsis) for step in step_lines]
         sure = f"{percent_text(one.confidence)} sure" if one.confidence is not None else ""
         last = [[(f"  {text}", MUTED)] for text in [" · ".join(filter(None, (sure, keys)))] if text and not one.known]
         room = most - len(title) - len(steps)
