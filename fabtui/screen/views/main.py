@@ -731,7 +731,7 @@ class MainScreen(Screen[None]):
 
     def action_next_bad(self, step: int) -> None:
         if self.view == "worst":
-            self.worst_pairs.action_move(step)
+            self.worst_pairs.action_turn(step)
         elif self.navigation.next_bad(step):
             self.draw()
         else:
