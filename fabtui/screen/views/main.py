@@ -47,6 +47,7 @@ from fabtui.screen.views.main_layout import (
     LinesBelow,
     MainLayout,
     arrange,
+    below_list,
     grid_fits,
     has_grid,
     has_nothing_to_test,
@@ -473,6 +474,8 @@ class MainScreen(Screen[None]):
                 self.panel.put(self._panel_content.lines(entries, self.cursor_block(), size, self._usual_in_panel))
             return
         parts = [] if job is None else self._rank_line(job)
+        if not parts and self.findings_below.display and self._panel_content is not None:
+            parts = self._panel_content.explained_line(entries)
         parts = parts or status_parts(self.model, self.source.layer, *entries, self._glyphs)
         if (block := self.cursor_block()) is not None:
             name = (f"{block_name(self.view_state, *block)}  ", "bold")
@@ -504,6 +507,8 @@ class MainScreen(Screen[None]):
             of_rows = self.grid.fitted(of_grid, body - lines.usual).used(self.grid.source.rows)
             # The table is right below the rows.
             self._grids.styles.height = of_rows if panel and lines.usual else "1fr"
+        elif self.view == "worst" and content is not None:
+            lines = below_list(self.size.height - self._layout_state.lines_around, self.view_state.index.bad_shown)
         found: list[TargetLine] = []
         if content is not None and lines.findings:
             if ranks and self._job is not None:
@@ -718,7 +723,7 @@ class MainScreen(Screen[None]):
 
     def action_next_bad(self, step: int) -> None:
         if self.view == "worst":
-            self.worst_pairs.action_move(step)
+            self.worst_pairs.action_turn(step)
         elif self.navigation.next_bad(step):
             self.draw()
         else:
