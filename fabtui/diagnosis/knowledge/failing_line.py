@@ -51,7 +51,9 @@ _FRAME = re.compile(
     r"^.{0,120}\bFile \"[^\"]{1,200}\", line \d",
 )
 #: Lines that explain the signs of a table, and records of JSON, whose texts are quoted.
-_NO_MESSAGE = re.compile(r"\s{0,8}(?:\{|\[\{|\S{1,12}\s{1,8}[=-]\s|Key: |usage:|\s{0,8}--?\w)")
+_NO_MESSAGE = re.compile(
+    r"\s{0,8}(?:\{|\[\{|\S{1,12}\s{1,8}[=-]\s|Key: |usage:|#|'?\"[\w.-]{1,80}\" ?: |\w[\w ]{1,40} ?: {1,40}(?:Unsupported|OFF|ON)$|\s{0,8}--?\w)"
+)
 _CODE_ABOVE = re.compile(r"\bFile [\"\u201c][^\"\u201d]{1,300}[\"\u201d], line (\d{1,7}), in (\S{1,80})")
 _FILE_ABOVE = re.compile(r"\bFile [\"\u201c]([^\"\u201d]{1,300})[\"\u201d], line (\d{1,7}), in (\S{1,80})")
 #: The exception that a traceback ends with, behind labels of processes and of logging frameworks.

@@ -42,7 +42,7 @@ ANSWERS = {
     "16-dcgmi-nvlink.txt": Report("all 18 NVLinks are down", "fabricmanager"),
     "17-scontrol-gres.txt": Report("7 of 8 gres/gpu", "Xid 79", "Ask the person"),
     "18-gids-of-pod.txt": Report("NCCL_IB_GID_INDEX=3.*empty.*index 7", "Unset NCCL_IB_GID_INDEX"),
-    "19-slurmctld.txt": Report(r"E340.*2064000.*1963622", "slurmd -C"),
+    "19-slurmctld.txt": Report(r"E340.*above.*1963622 < 2064000", "slurmd -C"),
     "20-sinfo-R.txt": Report("E342.*gpu-14", r"gpu-\[20-21\].*gpu-33"),
     "21-desync-report.txt": Report("rank 7 is behind.*182.*183"),
     "22-stack-1.txt": Report("file_baton|lock file", "torch_extensions"),
