@@ -955,7 +955,7 @@ def _typed() -> Iterator[bytes]:
 
 
 async def _asked(data: bytes) -> None:
-    from fabtui.mcp.answer import MOST_BYTES, text_of
+    from fabtui.mcp.tools import MOST_BYTES, text_of
     from fabtui.mcp.permission import Permission
     from fabtui.mcp.server import Door
 

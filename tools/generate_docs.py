@@ -231,7 +231,7 @@ def assistant_tools() -> str:
     rows, parts = [], []
     for name, kind in TOOLS.items():
         schema = kind.input_schema()
-        marks = ["yes" if each else "no" for each in (kind.takes_nodes(), kind.tests)]
+        marks = ["yes" if each else "no" for each in ("nodes" in schema["properties"], kind.tests)]
         rows.append([code(name), *marks, f"{kind.seconds:g} s"])
         arguments = [
             [code(argument), "yes" if argument in schema["required"] else "", cell(each["description"])]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from fabtui.errors import InputError
-from fabtui.nodeset import count, fold
+from fabtui.nodeset import fold
 from fabtui.paths import user_path
 from fabtui.sanitize import one_line
 
@@ -35,19 +35,10 @@ class Permission:
         return not self._allowed or self._allowed.issuperset(nodes)
 
     def check(self, nodes: Iterable[str], what: str = "nodes") -> None:
-        """Raise `InputError` if some nodes are not allowed; ``what`` names them.
-
-        They are quoted: a recording or a job may have any words for names.
-        """
+        """Raise `InputError` if some nodes are not allowed; ``what`` names them, in quotes: any words may be names."""
         if strangers := [name for name in nodes if not self.is_within([name])]:
-            raise InputError(
-                f"{what}: {one_line(fold(strangers), 200)!r} not allowed; "
-                f"this server was started for {one_line(fold(self.nodes), 200)} (--nodes)"
-            )
-
-    def check_tests(self) -> None:
-        if not self.tests:
-            raise InputError("tests are not allowed: this server was started without --allow-tests")
+            named, own = one_line(fold(strangers), 200), one_line(fold(self.nodes), 200)
+            raise InputError(f"{what}: {named!r} not allowed; this server was started for {own} (--nodes)")
 
     @contextlib.contextmanager
     def spend(self, nodes: Sequence[str], seconds: float) -> Iterator[float]:
@@ -56,13 +47,11 @@ class Permission:
         if common := self._tested.intersection(nodes):
             names = one_line(fold(sorted(common)), 200)
             raise InputError(f"nodes: another call tests {names} now; wait for its answer, or leave these nodes out")
-        seconds = min(seconds, self.left / max(1, len(nodes)))
+        seconds, least = min(seconds, self.left / max(1, len(nodes))), f"{_LEAST * len(nodes):.0f}"
         if seconds < _LEAST:
             held = ", the rest is held by tests that still run" if self._tested else ""
-            raise InputError(
-                f"the budget of tests is spent: {self.left:.0f} node seconds are left (--budget){held}, "
-                f"and a test of {count(len(nodes), 'node')} takes {_LEAST * len(nodes):.0f} at least"
-            )
+            left = f"{self.left:.0f} node seconds are left (--budget){held}, and this test takes {least} at least"
+            raise InputError(f"the budget of tests is spent: {left}")
         self.left -= len(nodes) * seconds
         self._tested.update(nodes)
         began = time.monotonic()
@@ -74,11 +63,7 @@ class Permission:
 
 
 def checked_file(text: str, where: str, recordings: Path | None = None) -> Path:
-    """Return the path of a regular file of the user, with links followed; raise `InputError` for any other.
-
-    Hidden files and folders hold keys, tokens and histories of shells, which no assistant is to see. The folder of the
-    recordings may be in a hidden one. ``where`` is the argument that has the path.
-    """
+    """Return the path of a regular file of the user, with links followed; ``where`` is the argument that has it."""
     name = one_line(text, 200)
     try:
         path = Path(os.path.realpath(user_path(text)))
@@ -86,6 +71,7 @@ def checked_file(text: str, where: str, recordings: Path | None = None) -> Path:
     except (OSError, ValueError) as error:
         raise InputError(f"{where}: cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
     own = recordings and Path(os.path.realpath(recordings))
+    # The folder of the recordings may be in a hidden one.
     _check_shown(path.relative_to(own) if own and path.is_relative_to(own) else path, name, where)
     if not stat.S_ISREG(status.st_mode):
         raise InputError(f"{where}: {name} is not a regular file; name files one by one")
@@ -105,15 +91,14 @@ def checked_files(texts: Iterable[str], where: str) -> list[str]:
 def check_logs(patterns: Iterable[str], where: str) -> None:
     """Raise `InputError` for patterns of logs that name hidden files; what they match is checked when it is opened."""
     for text in patterns:
-        name = one_line(text, 200)
-        _check_shown(Path(*(part for part in Path(text).parts if part not in (".", ".."))), name, where)
+        _check_shown(Path(*(part for part in Path(text).parts if part not in (".", ".."))), text, where)
         with contextlib.suppress(OSError, ValueError):
-            _check_shown(Path(os.path.realpath(user_path(text))), name, where)
+            _check_shown(Path(os.path.realpath(user_path(text))), text, where)
 
 
 def _check_shown(path: Path, name: str, where: str) -> None:
-    """Raise `InputError` if a file without links is hidden, or one of the kernel, whose files are none."""
+    """Raise `InputError` if a file without links is of the kernel, or hidden: those hold keys, tokens, histories."""
     if any(part.startswith(".") for part in path.parts):
-        raise InputError(f"{where}: {name} is hidden, or in a hidden folder: not read for assistants")
+        raise InputError(f"{where}: {one_line(name, 200)} is hidden, or in a hidden folder: not read for assistants")
     if path.parts[:2] in (("/", "proc"), ("/", "sys"), ("/", "dev")):
-        raise InputError(f"{where}: {name} is not a regular file; name files one by one")
+        raise InputError(f"{where}: {one_line(name, 200)} is not a regular file; name files one by one")

@@ -19,9 +19,8 @@ from mcp.server.lowlevel.server import Server
 from mcp.server.stdio import stdio_server
 
 from fabtui.errors import InputError, asked_by_tool
-from fabtui.mcp.answer import NOTE, OUTPUT_SCHEMA, Answer, as_json, text_of
 from fabtui.mcp.permission import Permission as Permission
-from fabtui.mcp.tools import TOOLS, Options, Tool, ToolCall
+from fabtui.mcp.tools import NOTE, OUTPUT_SCHEMA, TOOLS, Answer, Options, ToolCall, as_json, text_of
 from fabtui.sanitize import one_line
 from fabtui.session.feeds.live import CLOSE_DEADLINE
 from fabtui.version import __version__
@@ -33,11 +32,9 @@ MOST_CALLS = 8
 #: Time (s) in which a session ends, with what the end of a call takes beyond that.
 _END = CLOSE_DEADLINE + 4.0
 _INSTRUCTIONS = (
-    "fabtui measures and diagnoses GPU fabrics. Begin with preflight or hang for nodes, or with findings of a "
-    "recording. Read not_examined in each answer. `exit`: 0 nothing bad (of explain and read: the text is known), "
-    f"1 something bad, 3 not known, null no judgement. {NOTE}"
+    "fabtui measures and diagnoses GPU fabrics. Begin with preflight or hang for nodes, or findings of a recording. "
+    f"`exit`: 0 nothing bad (explain, read: text known), 1 something bad, 3 not known, null no judgement. {NOTE}"
 )
-#: Called with the time (s) since a call began, and what it does.
 Progress = Callable[[float, str], Awaitable[None]]
 
 
@@ -52,12 +49,7 @@ class Door:
     running: set[asyncio.Task[Answer]] = field(default_factory=set)  #: Work of calls in progress.
 
     async def call(self, name: str, given: dict[str, Any], progress: Progress) -> dict[str, Any]:
-        """Return the answer of a tool as a JSON object.
-
-        Raises:
-            InputError: The call is not valid, or not allowed.
-            TimeoutError: It took longer than it may.
-        """
+        """Return the answer of a tool; raise `InputError` if it is refused, TimeoutError if it takes too long."""
         if (kind := TOOLS.get(name)) is None:
             raise InputError(f"there is no tool {one_line(name, 60)!r}; there are {', '.join(TOOLS)}")
         if len(self.running) >= MOST_CALLS:
@@ -83,23 +75,20 @@ class Door:
                     raise TimeoutError
         finally:
             call.given_up = True
-            await _ended(work)
+            await self.close({work})
         return as_json(work.result(), name)
 
-    async def close(self) -> None:
-        await asyncio.gather(*map(_ended, list(self.running)), return_exceptions=True)
-
-
-async def _ended(work: asyncio.Task[Answer]) -> None:
-    """Cancel work that is not done, and wait until it has left the nodes."""
-    work.cancel()
-    with anyio.CancelScope(shield=True):
-        await asyncio.wait({work}, timeout=_END)
+    async def close(self, ending: set[asyncio.Task[Answer]] | None = None) -> None:
+        """Cancel work that is not done, by default all, and wait until it has left the nodes."""
+        for work in (works := set(self.running) if ending is None else ending):
+            work.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([*works, asyncio.ensure_future(asyncio.sleep(0))], timeout=_END)
 
 
 def build_server(door: Door) -> Server[Any]:
     async def list_tools(_: object, page: object) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_described(name, kind) for name, kind in TOOLS.items()])
+        return types.ListToolsResult(tools=list(map(_described, TOOLS)))
 
     async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         report = context.session.report_progress
@@ -125,10 +114,10 @@ def build_server(door: Door) -> Server[Any]:
     )
 
 
-def _described(name: str, kind: type[Tool]) -> types.Tool:
-    schema, reads = kind.input_schema(), not kind.tests
-    hints = types.ToolAnnotations(read_only_hint=reads, destructive_hint=False, open_world_hint=kind.takes_nodes())
-    about = schema.pop("description")
+def _described(name: str) -> types.Tool:
+    kind, schema = TOOLS[name], TOOLS[name].input_schema()
+    about, reads, asks = schema.pop("description"), not kind.tests, "nodes" in schema["properties"]
+    hints = types.ToolAnnotations(read_only_hint=reads, destructive_hint=False, open_world_hint=asks)
     return types.Tool(name=name, description=about, input_schema=schema, output_schema=OUTPUT_SCHEMA, annotations=hints)
 
 
@@ -142,13 +131,10 @@ async def serve(door: Door) -> None:
         # The threads that read standard input and files cannot be interrupted, and the interpreter would wait for them.
         os._exit(code)
 
-    def caught(number: int) -> None:
-        ending.add(asyncio.ensure_future(end(128 + number)))
-
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, caught, number)
+        loop.add_signal_handler(number, lambda code: ending.add(loop.create_task(end(code))), 128 + number)
     server = build_server(door)
-    # What anything else prints meanwhile goes to standard error.
     async with stdio_server() as (reading, writing):
         await server.run(reading, writing, server.create_initialization_options())
     await end(0)

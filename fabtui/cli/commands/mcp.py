@@ -19,7 +19,6 @@ from fabtui.config.values import seconds
 from fabtui.errors import InputError
 from fabtui.lab.faults import LabSpec
 from fabtui.nodeset import chosen_nodes, fold
-from fabtui.sanitize import one_line
 from fabtui.session.options import JobQuery, SessionOptions
 
 HELP = """\
@@ -30,10 +29,8 @@ examples:
   fabtui mcp --nodes 'n[060-067]'              these nodes only; others are refused
   fabtui mcp --nodes @rack1 --allow-tests --budget 7200
 
-The assistant starts it (docs/mcp.md). Its tools are preflight, run, findings, pair, hang, job, explain, read, diff,
-history and rules. Tests of GPUs and links need --allow-tests, do not touch GPUs in use, and end with the budget. How
-nodes are reached is chosen here, not by the assistant. Commands that findings suggest are for you; the server runs none
-of them.
+The assistant starts it (docs/mcp.md), you choose how nodes are reached. Tests of GPUs and links need --allow-tests, do
+not touch GPUs in use, and end with the budget. Commands that findings suggest are for you; the server runs none.
 
 exit codes: 0 the client has gone; 2 bad usage or input
 """
@@ -65,11 +62,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 class CommandRequests:
-    """Options of sessions from the arguments of tools and the command line of the server.
-
-    Raises:
-        InputError: The command line is not valid.
-    """
+    """Options of sessions from the arguments of tools and the command line of the server."""
 
     def __init__(self, args: argparse.Namespace, config: ConfigFile) -> None:
         self._config = config
@@ -81,33 +74,26 @@ class CommandRequests:
         if excluded and not (named or files):
             raise InputError("--exclude: name the nodes that are allowed as well: --nodes SET")
         allowed = LabSpec.parse(lab).names if lab else chosen_nodes(named, files, excluded) if named or files else ()
-        #: The only nodes that are allowed; empty for any.
-        self.nodes = tuple(allowed)
+        self.nodes = tuple(allowed)  #: The only nodes that are allowed; empty for any.
 
-    def options(self, command: str, given: dict[str, Any]) -> tuple[SessionOptions, JobQuery | None]:
+    def options(self, command: str, own: dict[str, Any]) -> tuple[SessionOptions, JobQuery | None]:
         """Return the options of a command, and where the logs of a job are."""
-        args = self._arguments(command, dict(given))
-        match command:
-            case "run":
-                return request_from(args, self._config).options, None
-            case "preflight":
-                return preflight_options(args, self._config), None
-            case "job":
-                query = query_from(vars(args), os.environ)
-                return links_options(args, self._config, query), query
-        options, logs = hang_options(args)
-        # The evidence is recorded as sessions are: in the folder of the settings, or not at all.
-        return replace(options, record=recording_path(merged({}, self._config), options.hosts)), logs
-
-    def _arguments(self, command: str, own: dict[str, Any]) -> argparse.Namespace:
         if "lab" in self._base:
             if command in ("hang", "job"):
                 raise InputError("a lab of --lab exists for one session only, so it has no running job")
             if (nodes := own.pop("nodes", "")) and set(chosen_nodes([nodes], [], [])) != set(self.nodes):
-                every = one_line(fold(self.nodes), 200)
-                raise InputError(f"nodes: these are only some of the lab; {every} are tested together")
+                raise InputError(f"nodes: only some of the lab, whose nodes are tested together: {fold(self.nodes)}")
         elif self.nodes and not own.keys() & {"nodes", "jobid", *(["logs"] if command == "job" else [])}:
             own["nodes"] = ",".join(self.nodes)
         # On a command line they may be repeated.
-        own |= {name: [own[name]] for name in ("nodes", "exclude") if name in own}
-        return argparse.Namespace(**self._base, **own)
+        args = argparse.Namespace(**self._base, **own | {key: [own[key]] for key in ("nodes", "exclude") if key in own})
+        if command == "run":
+            return request_from(args, self._config).options, None
+        if command == "preflight":
+            return preflight_options(args, self._config), None
+        if command == "job":
+            query = query_from(vars(args), os.environ)
+            return links_options(args, self._config, query), query
+        options, logs = hang_options(args)
+        # The evidence is recorded as sessions are: in the folder of the settings, or not at all.
+        return replace(options, record=recording_path(merged({}, self._config), options.hosts)), logs

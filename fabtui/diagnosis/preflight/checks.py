@@ -21,7 +21,7 @@ from fabtui.diagnosis.finding import (
 )
 from fabtui.diagnosis.knowledge import load, xids
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_of, of_line
-from fabtui.diagnosis.knowledge.next_commands import typed
+from fabtui.diagnosis.knowledge.next_commands import in_order_of_blame, typed
 from fabtui.diagnosis.links import roce_rules as roce_rules
 from fabtui.diagnosis.mesh.mesh import Mesh
 from fabtui.diagnosis.mesh.neighbours import LINK_LAYER_RULES
@@ -637,6 +637,7 @@ def _in_steps(model: Model, expected: Mapping[str, str] | None = None) -> Steps[
     for at, finding in enumerate(findings):
         commands = tuple(typed(_with_interface(command, finding, context.nodes), model) for command in finding.next)
         findings[at] = finding.replace(next=commands)
+        findings[at] = findings[at].replace(next=in_order_of_blame(model, findings[at]))
     findings.sort(key=lambda finding: (finding.severity.rank, -len(finding.nodes)))
     return Preflight(findings, context.table, [*_missing(model), *unknown(context)])
 

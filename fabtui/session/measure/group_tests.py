@@ -142,6 +142,7 @@ class WorldSweep:
         most = max(Counter(itertools.chain.from_iterable(pairs)).values(), default=0)
         deadline = max(self._test.deadline, most * TRANSFER) if pairs else min(FORM_DEADLINE, self._test.deadline)
         message = {"op": "world", "ranks": list(ranks), "rounds": [], **self._test._asdict(), "deadline": deadline}
+        message["turn"] = TRANSFER
         # A node gets only its own transfers: all transfers of a large fabric exceed a message.
         own = {self._context.endpoints[rank].node: PairArray() for rank in ranks}
         for pair in pairs:
@@ -315,12 +316,18 @@ class WorldSweep:
     def _missing(
         self, request: GroupRequest, reports: dict[int, Message | None], missing: Iterable[Pair]
     ) -> Iterator[Measurement]:
-        """Yield the transfers without a report: those in which both ranks were stuck, and those never begun."""
+        """Yield the transfers without a report: those in which both ranks were stuck, and those never begun.
+
+        One that began when little time was left shows nothing.
+        """
         stuck = {rank: report.get("at") for rank, report in reports.items() if report}
+        short = {rank for rank, report in reports.items() if report and report.get("short") is True}
         text, timeout, kind = self._failure(request)
         for src, dst in missing:
             if stuck.get(src) == [src, dst] and stuck.get(dst) == [src, dst]:
                 verdict, why = (Verdict.TIMEOUT if timeout else Verdict.FAILED), text
+                if timeout and short.intersection((src, dst)):
+                    verdict, why = Verdict.INCONCLUSIVE, f"the transfers before it left it too little time: {text}"
             else:
                 verdict, why = Verdict.INCONCLUSIVE, f"the world communicator broke before it: {text}"
             yield self._measurement(src, dst, verdict, error=why, extra={"error_kind": kind.value})

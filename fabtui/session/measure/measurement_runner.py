@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence, Set
 
+from fabtui.model.class_statistics import SURELY_SLOW
 from fabtui.model.endpoints import node_of
 from fabtui.model.events import PhaseStart, PlanUpdate
 from fabtui.model.layers import COLLECTIVES, Layer
@@ -72,6 +73,8 @@ LOST_ROUNDS = 3
 REACH_GRACE = 3.0
 #: Maximum number of pairs that a line of the log names.
 _MAX_NAMED = 3
+#: Number of pairs that are looked at before others take their turn.
+_TURN = 1024
 
 
 def shared_deadline(timeout: float, share: float) -> float:
@@ -200,7 +203,7 @@ class MeasurementRunner:
         there = {str(e) for e in self._context.endpoints}
         for src, dst in self._options.pairs:
             if missing := sorted({src, dst} - there):
-                why = f"--pair: there is no endpoint {' and no endpoint '.join(missing)}"
+                why = f"there is no endpoint {' and no endpoint '.join(missing)}"
                 self._context.skip([(src, dst, why), (dst, src, why)])
         named = {frozenset(pair) for pair in self._options.pairs}
         return PairArray((a, b) for a, b in pairs if frozenset((self._name(a), self._name(b))) in named)
@@ -529,8 +532,37 @@ class MeasurementRunner:
             if times > self._slow_round:
                 self._slow_round = times
                 self._pump.log("info", f"tested again, alone (round {times}): {self._named(slow)}")
-            await self.pairs_alone(slow)
+            # A machine that is busier than in the sweep makes good pairs slow, too: values of one minute are compared.
+            beside = await self._good_of_class([pair for pair in slow if self._is_slow(pair, SURELY_SLOW)], 1)
+            await self.pairs_alone([*slow, *beside])
             await self._pump.flush()
+            if any(self._is_slow(pair) for pair in beside) and (
+                others := await self._good_of_class(slow, MAX_SUSPECTS)
+            ):
+                self._pump.log("info", f"slower than before, so tested again, too: {self._named(others, 'good pair')}")
+                await self.pairs_alone(others)
+                await self._pump.flush()
+
+    def _is_slow(self, pair: Pair, share: float = 0.0) -> bool:
+        """Return True if a direction of a pair is slow, and above a share of the limit of its class."""
+        limit, key = self._model.limit, self._model.key_of
+        results = [(one.value, limit(Layer.P2P, key(one))) for one in results_of(self._model, *pair)]
+        return any(value and least and share * least <= value < least for value, least in results)
+
+    async def _good_of_class(self, slow: Sequence[Pair], most: int) -> list[Pair]:
+        """Return up to ``most`` good pairs of each class of slow pairs, first those that share no end with them."""
+        kinds = {self._model.table.relation(*pair): list[Pair]() for pair in slow}
+        ends = set(itertools.chain.from_iterable(slow))
+        for apart in (True, False):
+            for at, pair in enumerate(self._swept):
+                if not at % _TURN:
+                    await asyncio.sleep(0)
+                good = kinds.get(self._model.table.relation(*pair), [])
+                if len(good) < most and ends.isdisjoint(pair) is apart and is_tested(self._model, Layer.P2P, *pair):
+                    good += [] if pair in slow or self._is_slow(pair) else [pair]
+                if all(len(good) >= most for good in kinds.values()):
+                    break
+        return list(itertools.chain.from_iterable(kinds.values()))
 
     async def _collectives(self, nodes: list[str], withheld: dict[int, str]) -> None:
         await self._context.settled()

@@ -415,19 +415,8 @@ def test_the_catalogue_is_valid() -> None:
     found = [one for name in CATALOGUES for one in load(name)["error"]]
     assert len({one["id"] for one in found}) == len(found) > 30
     allowed = {
-        "id",
-        "code",
-        "prints",
-        "pattern",
-        "kind",
-        "refines",
-        "when",
-        "text",
-        "next",
-        "src",
-        "dst",
-        "both",
-        "node",
+        *("id", "code", "prints", "pattern", "kind", "refines", "when", "text", "next", "src", "dst"),
+        *("both", "node"),
     }
     allowed |= {"follows", "role", "cause_if", "stages", "within", "beside"}
     named = {meaning.id: meaning for meaning in meanings()}

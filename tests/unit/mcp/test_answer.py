@@ -4,7 +4,7 @@ import json
 
 from jsonschema import Draft202012Validator
 
-from fabtui.mcp.answer import MOST_BYTES, MOST_TEXT, OUTPUT_SCHEMA, Answer, as_json
+from fabtui.mcp.tools import MOST_BYTES, MOST_TEXT, OUTPUT_SCHEMA, Answer, as_json
 
 
 def test_an_answer_is_clean_and_bounded_and_counts_what_it_leaves_out() -> None:

@@ -17,10 +17,9 @@ from fabtui.cli.parser import COMMANDS, FURTHER
 from fabtui.errors import InputError
 from fabtui.importers.sources import Source
 from fabtui.mcp import server, tools
-from fabtui.mcp.answer import OUTPUT_SCHEMA, Answer
 from fabtui.mcp.permission import Permission
 from fabtui.mcp.server import Door
-from fabtui.mcp.tools import TOOLS, Tool, ToolCall, read_latest
+from fabtui.mcp.tools import OUTPUT_SCHEMA, TOOLS, Answer, Tool, ToolCall, read_latest
 from fabtui.paths import shipped_recordings_folder
 
 
@@ -51,7 +50,7 @@ def test_tools_have_names_of_commands_and_valid_schemas() -> None:
     ("name", "given", "why"),
     [
         ("shell", {}, "there is no tool 'shell'"),
-        ("rules", {"kind": "x"}, r"rules: Invalid enum value 'x' - at `\$.kind`"),
+        ("run", {"mode": "x"}, r"run: Invalid enum value 'x' - at `\$.mode`"),
         ("rules", {"unknown": "x"}, "rules: Object contains unknown field `unknown`"),
         ("pair", {}, "pair: Object missing required field `pair`"),
         ("preflight", {"nodes": "^/etc/passwd"}, r"nodes: name the nodes; \^FILE"),
@@ -64,8 +63,6 @@ def test_tools_have_names_of_commands_and_valid_schemas() -> None:
         ("findings", {"demo": "h200x4-lab-2x2-faults"}, r"nodes of the session: 'n\[000-001\]' not allowed"),
         ("explain", {}, "either text or files"),
         ("explain", {"files": ["/etc"]}, "not a regular file"),
-        ("read", {"text": "x", "as": "nothing"}, "nothing"),
-        ("read", {"files": ["/etc/hostname"], "as": "ibstat"}, "as: only with text"),
         ("findings", {}, "there is no recording in /nowhere"),
         ("diff", {"before": "/nowhere", "after": "/nowhere"}, "No such file"),
     ],

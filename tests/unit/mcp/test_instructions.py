@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from fabtui.mcp import tools
-from fabtui.mcp.answer import MOST_BYTES, NOTE
+from fabtui.mcp.tools import MOST_BYTES, NOTE
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import (
     EndpointsAdded,

@@ -46,7 +46,7 @@ SECRET = "correct-horse-battery-staple"
 
 def test_each_tool_is_here() -> None:
     """A new tool that takes nodes, or leads to some, has to be tested below."""
-    taking = {name for name, tool in TOOLS.items() if tool.takes_nodes()}
+    taking = {name for name, tool in TOOLS.items() if "nodes" in tool.__struct_fields__}
     assert taking == {"preflight", "run", "hang", "job"}
     assert set(TOOLS) - taking - set(INDIRECT) == {"explain", "read", "rules"}
 
@@ -59,7 +59,7 @@ def demo(tmp_path: Path) -> str:
 
 async def test_nodes_that_are_not_allowed_are_refused_by_every_tool(started: list[Any], demo: str) -> None:
     async with assistant("--nodes", ALLOWED, "--allow-tests") as one:
-        for tool in (name for name, tool in TOOLS.items() if tool.takes_nodes()):
+        for tool in (name for name, tool in TOOLS.items() if "nodes" in tool.__struct_fields__):
             for nodes in FOREIGN:
                 refusal = await one.refusal(tool, nodes=nodes)
                 assert refusal.startswith("error: "), (tool, nodes)
@@ -139,9 +139,6 @@ async def test_files_that_fabtui_does_not_know_are_not_quoted(tmp_path: Path, st
                 if tool != "hang":
                     result, text = await one.call(tool, **arguments(str(path)))
                     assert SECRET not in text, (tool, path, result)
-        # A format that takes any word for a name would quote any file.
-        refusal = await one.refusal("read", **{"files": [str(tmp_path / "token.txt")], "as": "ibstat"})
-        assert "only with text" in refusal
         mixed = tmp_path / "nccl.log"
         mixed.write_text(f"a:7:9 [0] NCCL INFO NCCL version 2.28.9+cuda12.9\npassword: {SECRET}\n")
         assert "not_examined" in (found := await one.ask("read", files=[str(mixed)]))

@@ -34,7 +34,6 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("explain", {"files": ["/x"] * 65}, "explain: Expected `array` of length <= 64 - at `$.files`"),
     ("explain", {"files": []}, "explain: Expected `array` of length >= 1 - at `$.files`"),
     ("preflight", {"nodes": ["a"]}, "preflight: Expected `str`, got `array` - at `$.nodes`"),
-    ("read", {"text": "x", "as": "foo"}, "as: there is no kind 'foo'"),
 ]
 
 

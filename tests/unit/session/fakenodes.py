@@ -44,6 +44,7 @@ class Script:
         world_rates: Bytes a second in the world of ordered pairs of ranks that differ from 40 GB/s.
         apart: Ranks that no world communicator may have together.
         stuck: Ordered pairs whose transfer hangs in the world communicator.
+        short: Whether these began when little time was left.
         slow_ranks: Seconds that the ranks of a node take to be ready.
         patient: Whether ranks wait, until they are called off, for those that spoil the world.
         growth: What each reading of all counters of a node gives, one after the other, then the last one for ever;
@@ -83,6 +84,7 @@ class Script:
     world_rates: dict[tuple[int, int], float] = field(default_factory=dict)
     apart: set[frozenset[int]] = field(default_factory=set)
     stuck: set[tuple[int, int]] = field(default_factory=set)
+    short: bool = False
     patient: bool = False
     slow_ranks: dict[str, float] = field(default_factory=dict)
     counters: dict[str, list[dict[str, Any] | None]] = field(default_factory=dict)
@@ -335,6 +337,7 @@ class FakeLink(Link):
                 if self.script.stuck:
                     stuck = stuck or (mine[-1] if mine else None)
                     report |= {"ok": False, "timeout": True, "phase": "transfer", "error": "stuck", "at": stuck}
+                    report["short"] = self.script.short
                     done = [pair for pair in done if pair != stuck]
                 report["at"] = list(stuck) if stuck else None
                 rates, size = self.script.world_rates, min(m["bytes"], self.script.most)

@@ -77,6 +77,18 @@ async def test_slow_pairs_are_tested_again_alone_and_only_what_stays_slow_is_slo
     assert nodes.links["c"].pairs == 8, "pairs of other nodes were left alone"
 
 
+async def test_a_pair_is_slow_only_among_good_pairs_of_the_same_minute() -> None:
+    """The machine has become busier since the sweep: every pair has half of its rate when it is tested again."""
+    pairs = list(itertools.combinations(range(4), 2))
+    directions = [*pairs, *((b, a) for a, b in pairs)]
+    rates: dict[tuple[int, int], float | list[float]] = {pair: [50e9, 25e9] for pair in directions}
+    model, _ = await run(Script({"a": 4}, rates=rates | {(0, 1): 24.5e9, (1, 0): 24.5e9}), layers=("p2p",))
+    assert set(p2p_of(model).values()) == {Verdict.OK}
+    assert any(line.text.startswith("slower than before, so tested again, too: ") for line in model.log)
+    model, _ = await run(Script({"a": 4}, rates={pair: [50e9, 25e9] for pair in directions} | {(0, 1): 5e9}))
+    assert [pair for pair, verdict in p2p_of(model).items() if verdict.bad] == [("a:0", "a:1")]
+
+
 async def test_a_direction_that_is_slow_once_beside_a_slow_one_is_tested_again_too() -> None:
     # One direction of a pair is slow; the other one is good, but not in the last retest of the pair.
     rates: dict[tuple[int, int], float | list[float]] = {(2, 6): [1e9, 2e9, 1e9, 2e9], (6, 2): [50e9, 50e9, 1e9, 50e9]}

@@ -148,3 +148,12 @@ async def test_a_world_of_nobody_is_not_formed_again_for_what_was_slow_before() 
     sweep = WorldSweep(MeasurementContext(pump, go), test, PairSet())
     async with asyncio.timeout(5):
         await sweep.again({(0, 1)})
+
+
+async def test_a_transfer_for_which_little_time_was_left_is_not_timed_out() -> None:
+    for short, verdict in ((False, Verdict.TIMEOUT), (True, Verdict.INCONCLUSIVE)):
+        model, _ = await run(Script({"a": 2, "b": 2}, stuck={(0, 3)}, short=short), layers=("world",))
+        latest = model.latest(Layer.WORLD, "a:0", "b:1")
+        assert latest is not None
+        assert latest.verdict is verdict
+        assert ("left it too little time" in (latest.error or "")) is short

@@ -23,6 +23,8 @@ MAX_NAMED = 64
 REPORTS_PER_SECOND = 100
 #: Minimum time (s) between two reports of a rank during the rounds.
 LEAST_INTERVAL = 0.5
+#: Minimum time (s) of a transfer of which it can be told that it does not end, if its deadline has as much twice.
+LEAST_TIME = 3.0
 #: Maximum number of ranks of which a world without transfers connects all pairs; above it only neighbours.
 MAX_FULL_MESH = 64
 
@@ -132,14 +134,15 @@ def parse_world(message: Message) -> Message:
     if any(src == dst or src not in known or dst not in known for src, dst in transfers):
         raise ValueError("a transfer is not between two of the ranks")
     op = {key: max(1, int(message[key])) for key in ("bytes", "iters", "warmup")}  # type: Message
-    op.update(ranks=ranks, transfers=transfers)
+    op.update(ranks=ranks, transfers=transfers, turn=max(0.0, float(message.get("turn", 0.0))))
     return op
 
 
 class World:
     """One rank's part of a world; ``op`` is the request, as `parse_world` returned it.
 
-    The deadline of the task applies to each of the two halves: forming the world, and the rounds.
+    The deadline of the task applies to each of the two halves: forming the world, and the rounds. A transfer leaves a
+    ``turn`` (s) to each of those after it, but at most half of the time.
     """
 
     def __init__(self, op: Message, endpoint: RankEndpoint, task: Task) -> None:
@@ -150,6 +153,7 @@ class World:
         self._seconds: Dict[str, Optional[float]] = dict.fromkeys(("init", "connect", "rounds"))
         self._rows: List[List[Any]] = []
         self._at: Optional[List[int]] = None
+        self._short = False  # Whether the transfer that failed had too little time, as those before it took long.
         self._wrong: Optional[Failed] = None
         self._send: Callable[[Any], None] = lambda message: None
         self._reported = 0.0
@@ -168,7 +172,7 @@ class World:
             failed = Failed.from_error(phase, error)
             # The world stays formed if a connection made late, in a round, fails.
             failed.phase = phase if phase == CONNECT or failed.phase == CONNECT else failed.phase
-        report = {**base.verdict(failed or self._wrong), "seconds": self._seconds, "at": self._at}
+        report = {**base.verdict(failed or self._wrong), "seconds": self._seconds, "at": self._at, "short": self._short}
         send({**report, **self._part("worlded", self._rows)})
         if group is not None:
             close(group, failed is not None)
@@ -226,13 +230,15 @@ class World:
             for number, (src, dst) in enumerate(own):
                 job = PairJob(op["bytes"], op["iters"], op["warmup"], 0, shares=len(own) - number)
                 self._report_rows()
-                self._at = [src, dst]
+                others = min((job.shares - 1) * op["turn"], base.remaining(end) / 2)
+                self._at, turn = [src, dst], end - others
+                self._short = base.remaining(turn) < min(LEAST_TIME, task.deadline / 2)
                 if self._rank == src:
-                    endpoint.run(task, partial(group.link(dst).send, job, end), TRANSFER, end)
+                    endpoint.run(task, partial(group.link(dst).send, job, turn), TRANSFER, turn)
                     continue
                 link = group.link(src)
                 try:
-                    measured: Message = endpoint.run(task, partial(link.receive, job, end), TRANSFER, end)
+                    measured: Message = endpoint.run(task, partial(link.receive, job, turn), TRANSFER, turn)
                 except Failed as failed:
                     if failed.phase != VERIFY:
                         raise
