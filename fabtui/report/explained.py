@@ -164,7 +164,7 @@ def explained_logs(given: Iterable[Source]) -> Explained:
         is_log = not kind or formats()[kind].errors or (formats()[kind].log and len(first) > 1)
         judged += [f"{kind}: {values}" if values else ""] if values or not is_log else []
         talks = talks or is_log
-        if is_log or not (blocks or is_ours(kind)):
+        if is_log or not (blocks or is_ours(kind) or formats()[kind].job):
             logs.append(name)
             reader.add(_whole_lines(source.text))
     if reader.cut:
@@ -177,7 +177,7 @@ def explained_logs(given: Iterable[Source]) -> Explained:
         return Explained([*outputs, *causes], True, notices)
     read_lines = f"{count(reader.lines, 'line')} of {count(files, 'file')}"
     if judged and all(judged) and not (talks and (result.unknown or result.failing)):
-        # Words in a table whose values were judged are no messages.
+        # Words in a table whose values were judged are not messages.
         head = f"no failure in this output ({read_lines}); judged and well: {'; '.join(dict.fromkeys(judged))}"
         return Explained([Paragraph(head)], False, notices)
     if reader.informed and not judged and not result.unknown and result.failing is None:
@@ -244,7 +244,7 @@ def _judged(form: Format, result: Result) -> str:
 
 
 def _waiting(result: Result) -> Iterator[Block]:
-    """Yield what a report about a running job says of the rank that the others wait for."""
+    """Yield what a report about a running job shows of the rank that the others wait for."""
     behind = result.values.get("behind")
     if behind or result.values.get("hangs") or result.kind == "stacks":
         rows = [("means", one_line(line, 600)) for line in result.values.get("answer", ())]

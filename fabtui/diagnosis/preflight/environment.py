@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Finding, Severity, register
+from fabtui.diagnosis.knowledge.error_catalogue import meaning_of, of_line
 from fabtui.diagnosis.preflight.node_context import NodeContext, NodeRule
 from fabtui.errors import InputError, argument
 from fabtui.model.facts.catalogue import facts_for
@@ -15,7 +16,6 @@ from fabtui.model.facts.compare import Fact, shown
 from fabtui.model.facts.node_view import ProbedNode, Value, dicts, field, text
 from fabtui.nodeset import count, fold
 from fabtui.sanitize import one_line
-from fabtui.diagnosis.knowledge.error_catalogue import meaning_of, of_line
 from fabtui.scheduler.slurm_text import is_broken, out_of_service
 
 #: Interfaces of container engines, hypervisors and the host itself: they lead to no other node.
@@ -176,8 +176,8 @@ class OutOfService(NodeRule):
         for (state, reason), nodes in groups.items():
             facts = {"state": state, "where": fold(nodes), **({"reason": reason} if reason else {})}
             # Slurm's own reasons have fixed meanings; a person is asked about other ones.
-            if (known := meaning_of(reason) if reason else None) is not None:
-                facts |= of_line(known, reason).facts
+            if (meaning := meaning_of(reason) if reason else None) is not None:
+                facts |= of_line(meaning, reason).facts
             yield self.finding(
                 reason or state,
                 nodes=tuple(nodes),

@@ -21,12 +21,15 @@ _LIKELY = first_of(
     (0.85, r"^#0 {1,3}(?:0x[0-9a-f]{4,18} in )?\S"),
 )
 _PROCESS = re.compile(
-    r"Process (\d{1,9}): (.{0,400})|\[New LWP (\d{1,9})\]|(?:==> ?|#{2,4} |=== ?)(.{1,200}?)(?: ?<==| ===)?$"
+    r"Process (\d{1,9}): (.{0,400})|\[New LWP (\d{1,9})\]"
+    r"|(?:==> ?|#{2,4} |=== ?)(.{1,200}?)(?: ?<==| ===)?$"
 )
 _RANK = re.compile(r"\b(?:local[-_]?)?rank[ =_:-]{0,2}(\d{1,7})\b", re.I)
 _THREAD = re.compile(
-    r"(?:Thread|Current thread) (?:0x)?([0-9a-fA-Fx]{1,18}) ?(?:\((idle|active)[^)]{0,40}\))?:? ?(?:\"([^\"]{0,80})\")?.{0,120}"
-    r"|Thread (\d{1,6}) \((?:Thread 0x\w{1,18} )?\(?(?:LWP|process) (\d{1,9})\)?.{0,80}|Traceback for thread (\d{1,9}) .{0,120}"
+    r"(?:Thread|Current thread) (?:0x)?([0-9a-fA-Fx]{1,18}) ?(?:\((idle|active)[^)]{0,40}\))?:? ?"
+    r"(?:\"([^\"]{0,80})\")?.{0,120}"
+    r"|Thread (\d{1,6}) \((?:Thread 0x\w{1,18} )?\(?(?:LWP|process) (\d{1,9})\)?.{0,80}"
+    r"|Traceback for thread (\d{1,9}) .{0,120}"
 )
 _FRAMES = (
     re.compile(r"\s{2,}(\S{1,200}) \(([^()]{1,300}:\d{1,7})\)"),
@@ -59,7 +62,7 @@ class _Stack:
 
 
 class _Wait(NamedTuple):
-    """What a stack shows that its process waits for."""
+    """Wait that a stack shows."""
 
     text: str
     next: str
@@ -165,7 +168,7 @@ def _rows(stacks: Sequence[_Stack]) -> Iterator[Values]:
 
 
 def _parse(text: str) -> Reading:
-    """Return what the processes wait for: ``answer`` and ``next`` first, then ``processes`` with the innermost frames."""
+    """Return what the processes wait for: ``answer`` and ``next``, then ``processes`` with the innermost frames."""
     notes = Notes()
     stacks = _stacks(plain_lines(text), notes)
     if not stacks:
@@ -177,7 +180,7 @@ def _parse(text: str) -> Reading:
 FORMATS = [
     Format(
         "stacks",
-        "stacks of processes by py-spy, pystack, gdb or faulthandler: what each waits for, and the one apart from the others",
+        "stacks of processes by py-spy, pystack, gdb or faulthandler: what each waits for, and who is elsewhere",
         _LIKELY,
         _parse,
         log=True,

@@ -1,4 +1,4 @@
-"""Texts of public reports, made anew: the first paragraph of the answer names the cause, not the stage."""
+"""Texts of public reports, made again: the first paragraph of the answer names the cause, not the stage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Report(NamedTuple):
 
 ANSWERS = {
     "01-nvshmem-map-uar.txt": Report("E300.*doorbell.*PeerMappingOverride=1", "grep -r PeerMappingOverride", "Xid"),
-    "02-nvshmem-not-mlx5.txt": Report("E301.*erdma_0 is no mlx5 NIC", "NVSHMEM_REMOTE_TRANSPORT"),
+    "02-nvshmem-not-mlx5.txt": Report("E301.*erdma_0 is not an mlx5 NIC", "NVSHMEM_REMOTE_TRANSPORT"),
     "03-nvshmem-modify-qp-110.txt": Report("E9 .*GID of the other NIC does not resolve", "show_gids", "peermem"),
     "04-ucx-without-cuda.txt": Report("E310.*built without CUDA", "ucx_info -v | grep with-cuda"),
     "05-mooncake-register.txt": Report("E37 .*nvidia_peermem.*expandable_segments", "ALLOC_CONF"),
