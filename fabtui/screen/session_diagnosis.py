@@ -136,7 +136,7 @@ class SessionDiagnosis:
         later = not (self.known and (model.phase.name == "watch" or model.watching))
         # Bad measurements of other things than pairs, where no pair is bad.
         alone = not any(verdict.bad for verdict in tally.counts)
-        others = sum(self.layers.values(), Counter[Verdict]()) if alone else Counter[Verdict]()
+        others = self.layers if alone else {}
         more: dict[str, Any] = {}
         if (fresh := self._fresh()) is not None:
             if fresh[1] is Verdict.WRONG:
@@ -154,7 +154,7 @@ class SessionDiagnosis:
             judging=later and not self.current,
             complete=whole and model.exit_code != NOT_TESTED,
             # Slow ones may be due to the load of the cores; the end of the session decides.
-            failing=model.exit_code == BAD or any(others[verdict] for verdict in DEAD),
+            failing=model.exit_code == BAD or any(counts[verdict] for counts in others.values() for verdict in DEAD),
             others=other_measurements(others),
             healed=self._healed(),
             domain=self.domain,
