@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def fail() -> None:
     raise ValueError("planted: bad sample 77")
 
 
-FAULTS = {
+FAULTS: dict[str, Callable[[], object]] = {
     "loop": lambda: spin(600),
     "fifo": wait_for_partner,
     "sleep": lambda: load_batch(600),
