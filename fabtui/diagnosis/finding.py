@@ -84,6 +84,22 @@ class Domain(StrEnum):
     HISTORY = "history"
 
 
+class Role(StrEnum):
+    """What a rule reports, which decides how its findings relate to others about the same components."""
+
+    RESULT = "result"  #: Bad results, whose cause others may name.
+    SLOW = "slow"  #: A component whose results are slow.
+    DEAD = "dead"  #: A component whose results fail.
+    REASON = "reason"  #: What a slow component has in common with its addresses.
+    CAUSE = "cause"  #: Why pairs fail.
+    REPORTED = "reported"  #: An interface that its node reports to be at fault: it holds before anything fails there.
+    CONNECTION = "connection"  #: Connections that never pass: all else that these pairs show follows from it.
+    SETTING = "setting"  #: Addresses and routes of nodes: no other cause is as likely.
+    COUNTER = "counter"  #: What a node counts, which any part of it may cause.
+    CONSEQUENCE = "consequence"  #: What follows from anything else about the same node.
+    PAST = "past"  #: What was bad and passes now: beside connections that some ports break, it is one of these.
+
+
 class Kind(StrEnum):
     """Kind of the subject of a finding, as in JSON."""
 
@@ -293,6 +309,7 @@ class Rule(ABC, Generic[ContextT]):
     title: ClassVar[str]  #: What the rule finds, for lists of rules.
     severity: ClassVar[Severity] = Severity.BAD  #: Default severity of its findings.
     domain: ClassVar[Domain] = Domain.PAIRS  #: What it looks at.
+    role: ClassVar[Role] = Role.RESULT  #: How its findings relate to others.
     message: ClassVar[str]  #: Template of the title of a finding.
     evidence: ClassVar[tuple[str, ...]] = ()  #: Templates of lines of evidence.
     next_step: ClassVar[str] = ""  #: What to do about it.

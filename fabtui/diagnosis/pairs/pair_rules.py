@@ -23,6 +23,7 @@ from fabtui.diagnosis.finding import (
     Kind,
     Pair,
     Reach,
+    Role,
     Route,
     Rule,
     Severity,
@@ -104,6 +105,7 @@ class WrongData(Rule[PairContext]):
     """Data arrives different from what was sent: a job would compute wrong results without an error."""
 
     id = "FT007"
+    role = Role.CAUSE
     name = "wrong-data"
     title = "Data arrives different from what was sent"
     message = (
@@ -599,6 +601,7 @@ def _blame_rule(row: Mapping[str, Any]) -> type[BlameRule]:
     """Return the rule of a row of ``blame_rules.toml``."""
     own = {name: row[name] for name in ("id", "name", "title", "message", "dead")}
     own |= {"__doc__": row["meaning"], "evidence": tuple(row.get("evidence", ())), "next_step": row["next"]}
+    own["role"] = Role.DEAD if row["dead"] else Role.SLOW
     own["experiments"] = tuple(map(ExperimentKind, row["experiments"]))
     own["kinds"] = frozenset((Kind(kind), Reach(reach)) for kind, reach in row["kinds"])
     return type(row["name"], (_SPECIAL.get(row["name"], BlameRule),), own)
@@ -713,6 +716,7 @@ class NodeOfCollectives(_PairRule):
     """All collectives over two nodes that share a node are slow or fail, and those without it work."""
 
     id = "FT034"
+    role = Role.CONSEQUENCE
     name = "node-of-collectives"
     title = "Collectives are bad with one node"
     lasts = False

@@ -177,8 +177,9 @@ def _progress(model: Model, elapsed: float) -> list[tuple[int, str]]:
         what = "retests" if phase.name == "watch" else "done"
         return [(5, f"{name}, {model.done} {what}" if model.done else name), (3, clock)]
     done = min(model.done, phase.total)
-    # The verdict has the number of pairs that are tested; a layer would begin with none.
-    found = [(5, name if phase.name in pair_layers() else f"{name} {done}/{phase.total}"), (3, clock)]
+    # The verdict has the number of pairs that are tested; that of a layer would begin with none.
+    part = f" {done / phase.total:.0%}" if done < phase.total else ""
+    found = [(5, name + (part if phase.name in pair_layers() else f" {done}/{phase.total}")), (3, clock)]
     spent = elapsed - (phase.since - model.started)
     if 0 < done < phase.total and spent > 1 and not model.paused:
         found.append((4, about_text(spent / done * (phase.total - done))))
