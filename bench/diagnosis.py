@@ -139,6 +139,14 @@ def _nic_name(end: Endpoint) -> str:
     return f"{end.node} {end.nic}"
 
 
+def _across(node: str) -> Callable[[Endpoint, Endpoint], bool]:
+    return lambda a, b: _off(a, b) and node in (a.node, b.node)
+
+
+def _on_rail(rail: int | None) -> Callable[[Endpoint, Endpoint], bool]:
+    return lambda a, b: _off(a, b) and rail in (a.rail, b.rail)
+
+
 def _own_nic(end: Endpoint) -> Callable[[Endpoint, Endpoint], bool]:
     def true(a: Endpoint, b: Endpoint) -> bool:
         return _off(a, b) and any((one.node, one.nic) == (end.node, end.nic) for one in (a, b))
@@ -169,6 +177,12 @@ def _mesh_dead(fabric: Fabric, true: Callable[[Endpoint, Endpoint], bool]) -> No
         return (Verdict.TIMEOUT, 100.0) if true(a, b) or back else None
 
     fabric.plan.mesh.append(find)
+
+
+def _cut(fabric: Fabric, true: Callable[[Endpoint, Endpoint], bool]) -> None:
+    """Let nothing pass, of ranks and of the mesh."""
+    _dead(fabric, true)
+    _mesh_dead(fabric, true)
 
 
 def _look(fabric: Fabric, node: str, change: Callable[[dict[str, Any], dict[str, dict[str, Any]]], None]) -> None:
@@ -273,8 +287,7 @@ def corrupt(fabric: Fabric, chance: random.Random) -> Truth:
 @planted("NIC dead", least_nodes=3)
 def nic_dead(fabric: Fabric, chance: random.Random) -> Truth:
     end = _end(fabric, chance)
-    _dead(fabric, _own_nic(end))
-    _mesh_dead(fabric, _own_nic(end))
+    _cut(fabric, _own_nic(end))
     return Truth(f"{_nic_name(end)} dead", _as_nic(fabric, end))
 
 
@@ -295,8 +308,7 @@ def nic_one_way_slow(fabric: Fabric, chance: random.Random) -> Truth:
 @planted("port down", least_nodes=3, accepts=lambda s: s.net != "tcp")
 def port_down(fabric: Fabric, chance: random.Random) -> Truth:
     end = _end(fabric, chance)
-    _dead(fabric, _own_nic(end))
-    _mesh_dead(fabric, _own_nic(end))
+    _cut(fabric, _own_nic(end))
 
     def change(inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
         for port in inventory["ib"]:
@@ -345,38 +357,28 @@ def symbols(fabric: Fabric, chance: random.Random) -> Truth:
 @planted("rail dead", least_nodes=3, accepts=lambda s: s.gpus // s.gpus_per_nic > 1 and s.net != "tcp")
 def rail_dead(fabric: Fabric, chance: random.Random) -> Truth:
     rail = _end(fabric, chance).rail
-
-    def true(a: Endpoint, b: Endpoint) -> bool:
-        return _off(a, b) and rail in (a.rail, b.rail)
-
-    _dead(fabric, true)
-    _mesh_dead(fabric, true)
+    _cut(fabric, _on_rail(rail))
     return Truth(f"rail {rail} dead", (("rail", str(rail)),))
 
 
 @planted("rail slow", least_nodes=3, accepts=lambda s: s.gpus // s.gpus_per_nic > 2 and s.net != "tcp")
 def rail_slow(fabric: Fabric, chance: random.Random) -> Truth:
     rail, factor = _end(fabric, chance).rail, _factor(fabric, chance)
-    _slow(fabric, lambda a, b: _off(a, b) and rail in (a.rail, b.rail), factor)
+    _slow(fabric, _on_rail(rail), factor)
     return Truth(f"rail {rail} slow", (("rail", str(rail)),), "slow")
 
 
 @planted("node dead", least_nodes=3)
 def node_dead(fabric: Fabric, chance: random.Random) -> Truth:
     node = _end(fabric, chance).node
-
-    def true(a: Endpoint, b: Endpoint) -> bool:
-        return _off(a, b) and node in (a.node, b.node)
-
-    _dead(fabric, true)
-    _mesh_dead(fabric, true)
+    _cut(fabric, _across(node))
     return Truth(f"{node} dead", (("node", node), *((("gpu", f"{node}:0"),) if _one_gpu(fabric) else ())))
 
 
 @planted("node slow", least_nodes=3)
 def node_slow(fabric: Fabric, chance: random.Random) -> Truth:
     node, factor = _end(fabric, chance).node, _factor(fabric, chance)
-    _slow(fabric, lambda a, b: _off(a, b) and node in (a.node, b.node), factor)
+    _slow(fabric, _across(node), factor)
     return Truth(f"{node} slow", (("node", node), *((("gpu", f"{node}:0"),) if _one_gpu(fabric) else ())), "slow")
 
 
@@ -390,10 +392,7 @@ def node_lost(fabric: Fabric, chance: random.Random) -> Truth:
 @planted("TCP fallback on a node", least_nodes=3, accepts=lambda s: s.net != "tcp")
 def tcp_fallback(fabric: Fabric, chance: random.Random) -> Truth:
     node = _end(fabric, chance).node
-
-    def true(a: Endpoint, b: Endpoint) -> bool:
-        return _off(a, b) and node in (a.node, b.node)
-
+    true = _across(node)
     _slow(fabric, true, chance.uniform(1.5, 4) / 46)
     fabric.plan.transports.append(lambda a, b: "NET/Socket/0" if true(a, b) else None)
     return Truth(f"{node} over TCP", (("node", node),), "Socket")
@@ -402,10 +401,7 @@ def tcp_fallback(fabric: Fabric, chance: random.Random) -> Truth:
 @planted("GPUDirect RDMA off on a node", least_nodes=3, accepts=lambda s: s.net != "tcp")
 def gdr_off(fabric: Fabric, chance: random.Random) -> Truth:
     node, factor = _end(fabric, chance).node, chance.uniform(0.35, 0.6)
-
-    def true(a: Endpoint, b: Endpoint) -> bool:
-        return _off(a, b) and node in (a.node, b.node)
-
+    true = _across(node)
     _slow(fabric, true, factor)
     fabric.plan.transports.append(lambda a, b: "NET/IB/0" if true(a, b) else None)
 
@@ -476,7 +472,7 @@ def loss(fabric: Fabric, chance: random.Random) -> Truth:
 @planted("firewall of a node", least_nodes=3)
 def firewall(fabric: Fabric, chance: random.Random) -> Truth:
     node = _end(fabric, chance).node
-    _dead(fabric, lambda a, b: _off(a, b) and node in (a.node, b.node))
+    _dead(fabric, _across(node))
     fabric.plan.mesh.append(
         lambda layer, a, b: (Verdict.TIMEOUT, 100.0) if layer is Layer.TCP and b.node == node else None
     )
@@ -519,8 +515,7 @@ def _two_nodes(fabric: Fabric, chance: random.Random) -> list[str]:
 @planted("node pair dead", least_nodes=4)
 def node_pair_dead(fabric: Fabric, chance: random.Random) -> Truth:
     nodes = _two_nodes(fabric, chance)
-    _dead(fabric, lambda a, b: {a.node, b.node} == set(nodes))
-    _mesh_dead(fabric, lambda a, b: {a.node, b.node} == set(nodes))
+    _cut(fabric, lambda a, b: {a.node, b.node} == set(nodes))
     return Truth(f"{nodes} dead", _as_node_pair(fabric, nodes))
 
 
@@ -534,8 +529,7 @@ def _as_node_pair(fabric: Fabric, nodes: list[str]) -> tuple[tuple[str, str], ..
 @planted("node pair dead one way", least_nodes=4)
 def node_pair_one_way(fabric: Fabric, chance: random.Random) -> Truth:
     nodes = _two_nodes(fabric, chance)
-    _dead(fabric, lambda a, b: [a.node, b.node] == nodes)
-    _mesh_dead(fabric, lambda a, b: [a.node, b.node] == nodes)
+    _cut(fabric, lambda a, b: [a.node, b.node] == nodes)
     return Truth(f"{nodes} dead one way", _as_node_pair(fabric, nodes))
 
 
@@ -580,11 +574,7 @@ def cross_node(fabric: Fabric, chance: random.Random) -> Truth:
 
 @planted("leaf cut dead", least_nodes=4, leaves=2)
 def leaf_dead(fabric: Fabric, chance: random.Random) -> Truth:
-    def true(a: Endpoint, b: Endpoint) -> bool:
-        return fabric.leaf(a.node) != fabric.leaf(b.node)
-
-    _dead(fabric, true)
-    _mesh_dead(fabric, true)
+    _cut(fabric, lambda a, b: fabric.leaf(a.node) != fabric.leaf(b.node))
     return Truth("leaf cut dead", tuple(("leaf-cut", name) for name in _cut_names(fabric)))
 
 
@@ -807,18 +797,10 @@ def _apart(fabric: Fabric, kinds: list[Kind], chance: random.Random, many: int, 
 
 def several(seeds: int, show: bool) -> None:
     """Plant two and three faults at once."""
-    names: tuple[str, ...] = (
-        "endpoint dead",
-        "endpoint slow",
-        "NIC dead",
-        "NIC slow",
-        "rail dead",
-        "rail slow",
-        "node dead",
-        "node slow",
-    )
-    names += ("node pair dead", "node pair slow", "single pair dead", "single pair slow")
-    kinds = [kind for kind in KINDS if kind.name in names]
+    places = ("endpoint", "NIC", "rail", "node", "node pair", "single pair")
+    kinds = [
+        kind for kind in KINDS if kind.name in {f"{place} {state}" for place in places for state in ("dead", "slow")}
+    ]
     for many in (2, 3):
         whole = lines = 0
         for seed in range(seeds):
@@ -844,13 +826,10 @@ def several(seeds: int, show: bool) -> None:
 
 def mixed(seeds: int, show: bool) -> None:
     """Plant two and three faults of different layers at once: each is a finding, and nothing else is."""
-    names: tuple[str, ...] = (
-        "NIC slow, one direction",
-        "firewall of a node",
-        "firewall for one peer",
-        "MTU black hole at a NIC",
-    )
-    names += ("one-way loss at a NIC", "another Python on a node", "NIC dead", "node slow")
+    names = [
+        *("NIC slow, one direction", "firewall of a node", "firewall for one peer", "MTU black hole at a NIC"),
+        *("one-way loss at a NIC", "another Python on a node", "NIC dead", "node slow"),
+    ]
     kinds = [kind for kind in KINDS if kind.name in names]
     own = caused = runs = 0
     for many in (2, 3):
@@ -1041,25 +1020,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--kind", default="")
-    for name in ("show", "single", "many", "mixed", "healthy", "racks", "labs", "cpu"):
+    parts: dict[str, Callable[[], None]] = {
+        "single": lambda: single(args.seeds, args.kind, args.show),
+        "many": lambda: several(args.seeds, args.show),
+        "mixed": lambda: mixed(args.seeds, args.show),
+        "healthy": lambda: healthy(args.seeds, args.show),
+        "racks": lambda: racks(args.seeds, args.kind, args.show),
+        "labs": lambda: labs(args.seeds, args.kind, args.show),
+        "cpu": cpu,
+    }
+    for name in ("show", *parts):
         parser.add_argument(f"--{name}", action="store_true")
     args = parser.parse_args()
-    parts = (args.single, args.many, args.mixed, args.healthy, args.racks, args.labs, args.cpu)
-    everything = not any(parts)
-    if everything or args.single:
-        single(args.seeds, args.kind, args.show)
-    if everything or args.many:
-        several(args.seeds, args.show)
-    if everything or args.mixed:
-        mixed(args.seeds, args.show)
-    if everything or args.healthy:
-        healthy(args.seeds, args.show)
-    if everything or args.racks:
-        racks(args.seeds, args.kind, args.show)
-    if everything or args.labs:
-        labs(args.seeds, args.kind, args.show)
-    if everything or args.cpu:
-        cpu()
+    for run_part in [part for name, part in parts.items() if getattr(args, name)] or parts.values():
+        run_part()
     return 0
 
 

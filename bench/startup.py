@@ -124,6 +124,7 @@ def main() -> int:
             ),
             Row(TEXTUAL, lambda: of_first_frame(["-c", _TEXTUAL]), "wall"),
             Row("first frame", lambda: of_first_frame(app, b"quit"), "wall", BAR_FRAME, is_frame=True),
+            Row("first frame of start", lambda: of_first_frame([fabtui], b"quit"), "wall", BAR_FRAME, is_frame=True),
             Row("first frame of replay", lambda: of_first_frame(replay, b"quit"), "wall", BAR_FRAME, is_frame=True),
             Row("first connection", lambda: of_first_connection(fabtui, state), "wall", BAR_CONNECTION),
         ]

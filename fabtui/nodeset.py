@@ -11,7 +11,7 @@ import math
 import re
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from ClusterShell.RangeSet import RangeSet, RangeSetException
@@ -205,13 +205,43 @@ def _group_sets(name: str) -> list[str]:
         raise InputError(f"the group @{name[:80]}: {type(error).__name__.removeprefix('Group')}: {error}") from None
 
 
+def group_names() -> list[str]:
+    """Return the names of the default source's groups, of which there may be none. Blocks: it may run a command."""
+    from ClusterShell.NodeSet import std_group_resolver
+    from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
+
+    try:
+        names = sorted(map(str, std_group_resolver().grouplist()))
+    except (GroupResolverError, GroupSourceError):
+        return []
+    return [name for name in names if _GROUP.fullmatch(name)]
+
+
 def read_hosts(path: str, where: str) -> list[str]:
     """Return the nodes of a host file: one node set per line, comments from ``#``.
 
     What follows the name (``slots=8`` of an MPI host file) is accepted and ignored: inventory finds the endpoints. The
     path ``-`` is standard input. InputError if it cannot be read, is empty, or holds something that is not a node set.
     """
-    shown = "standard input" if path == "-" else path
+    names: dict[str, None] = {}
+    for place, line in list_lines(path, where, "host file"):
+        name, *options = line.split()
+        for field in options:
+            if not re.fullmatch(r"[A-Za-z_-]+=\S*", field):
+                raise InputError(f"{place}: {field[:40]!r} after the name; expected slots=8")
+        names.update(dict.fromkeys(expand(name, place, depth=1)))
+        _check_count(len(names), path, where)
+    if not names:
+        raise InputError(f"{where}: {_shown(path)} names no node; expected one host per line")
+    return list(names)
+
+
+def list_lines(path: str, where: str, kind: str) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a list without comments from ``#``, each after its place for errors; ``-`` is standard input.
+
+    InputError if it cannot be read, or is too large for a list of this ``kind``.
+    """
+    shown = _shown(path)
     try:
         with sys.stdin.buffer if path == "-" else user_path(path).open("rb") as file:
             data = file.read(_MAX_FILE + 1)
@@ -220,19 +250,14 @@ def read_hosts(path: str, where: str) -> list[str]:
     except ValueError:
         raise InputError(f"{where}: {shown[:80]!r} is not the name of a file") from None
     if len(data) > _MAX_FILE:
-        raise InputError(f"{where}: {shown} is larger than {_MAX_FILE >> 20} MiB: not a host file")
-    names: dict[str, None] = {}
+        raise InputError(f"{where}: {shown} is larger than {_MAX_FILE >> 20} MiB: not a {kind}")
     for number, line in enumerate(data.decode("utf-8", "backslashreplace").splitlines(), 1):
-        name, *options = line.partition("#")[0].split() or [""]
-        for field in options:
-            if not re.fullmatch(r"[A-Za-z_-]+=\S*", field):
-                raise InputError(f"{where}: {shown}, line {number}: {field[:40]!r} after the name; expected slots=8")
-        if name:
-            names.update(dict.fromkeys(expand(name, f"{where}: {shown}, line {number}", depth=1)))
-            _check_count(len(names), shown, where)
-    if not names:
-        raise InputError(f"{where}: {shown} names no node; expected one host per line")
-    return list(names)
+        if text := line.partition("#")[0].strip():
+            yield f"{where}: {shown}, line {number}", text
+
+
+def _shown(path: str) -> str:
+    return "standard input" if path == "-" else path
 
 
 def chosen_nodes(nodes: list[str], hostfiles: list[str], exclude: list[str]) -> list[str]:

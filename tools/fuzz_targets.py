@@ -955,9 +955,9 @@ def _typed() -> Iterator[bytes]:
 
 
 async def _asked(data: bytes) -> None:
-    from fabtui.mcp.tools import MOST_BYTES, text_of
     from fabtui.mcp.permission import Permission
     from fabtui.mcp.server import Door
+    from fabtui.mcp.tools import MOST_BYTES, text_of
 
     def refuse(*given: object) -> Any:
         raise InputError("no node is asked here")

@@ -95,19 +95,25 @@ def _dispatch(words: list[str]) -> int:
     if words == ["--version"]:
         print(f"fabtui {__version__}")
         return 0
-    from fabtui.cli.parser import LIVE, build_parser, expanded, place_of
+    from fabtui.cli.parser import COMMANDS, FURTHER, LIVE, build_parser, expanded, first_word, place_of, unknown_option
 
     # Nothing that is imported here is garbage, and collecting takes time.
     gc.disable()
     # numpy would start a thread for each core of the login node; nothing here is worth more than one.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    words = expanded(words)
+    words, asks = expanded(words), False
+    at = first_word(words)
+    if at < len(words) and words[at] not in (*COMMANDS, *FURTHER, "--") and not unknown_option(words[:at], ""):
+        # The readers of files and the scheduler are imported for such words only.
+        words, asks = import_module("fabtui.cli.likely_command").likely_command(words, at)
     args = build_parser(words).parse_args(words)
     command = getattr(args, "command", None)
     name, end = place_of(command or "")
     if command in LIVE and "no_job" not in args and is_other_task():
         return 0
     args.words = words
+    if asks:
+        args.asks = True
     # By name: the modules of the other commands, and all that they import, are not loaded.
     module = import_module(f"fabtui.cli.commands.{name}")
     # The modules stay in memory: the collector need not look at them again.

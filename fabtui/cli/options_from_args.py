@@ -9,7 +9,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from fabtui.config.options import OUTPUTS, session_changes
 from fabtui.errors import InputError, argument
 from fabtui.export.formats import Exposition
 from fabtui.lab.faults import LabSpec, parse_faults
-from fabtui.nodeset import chosen_nodes, fold
+from fabtui.nodeset import check_name, chosen_nodes, fold
 from fabtui.sanitize import one_line
 from fabtui.scheduler import slurm
 from fabtui.scheduler.base import Allocation
@@ -53,14 +53,17 @@ def request_from(args: argparse.Namespace, config: ConfigFile | None = None) -> 
     elif "lab_fault" in given:
         raise InputError("--lab-fault: faults can only be injected into a lab; add --lab 2x4")
     else:
-        changes |= nodes_from(given)
+        ends = (end for pair in changes.get("pairs", ()) for end in pair)
+        changes |= nodes_from(given, dict.fromkeys(end.rpartition(":")[0] for end in ends))
     # Pairs of unknown nodes are refused: nothing would be tested, and the exit code would be 0.
+    known = frozenset(counts or changes["hosts"])
+    where = argument("pairs-from" if "pairs_from" in given else "pair")
     for end in (end for pair in changes.get("pairs", ()) for end in pair):
         node, _, index = end.rpartition(":")
-        if node not in (counts or changes["hosts"]):
-            raise InputError(f"{argument('pair')}: {end!r}: there is no {node} among the nodes")
+        if node not in known:
+            raise InputError(f"{where}: {end!r}: there is no {node} among the nodes")
         if counts and int(index) >= counts[node]:
-            raise InputError(f"{argument('pair')}: {end!r}: {node} has endpoints 0 to {counts[node] - 1}")
+            raise InputError(f"{where}: {end!r}: {node} has endpoints 0 to {counts[node] - 1}")
     outputs = output_paths(given)
     names = changes.get("hosts") or (f"lab-{given['lab']}",)
     record = recording_path(given, names)
@@ -178,8 +181,10 @@ def notice(text: str) -> None:
     print(f"fabtui: {one_line(text, 500)}", file=sys.stderr)
 
 
-def nodes_from(given: dict[str, Any]) -> dict[str, Any]:
+def nodes_from(given: dict[str, Any], of_pairs: Iterable[str] = ()) -> dict[str, Any]:
     """Return the session options that select the nodes and how they are reached.
+
+    The nodes ``of_pairs`` are taken if nothing else names nodes.
 
     Raises:
         InputError: No nodes are given or running, or options exclude each other.
@@ -197,6 +202,8 @@ def nodes_from(given: dict[str, Any]) -> dict[str, Any]:
         return {"hosts": _this_host(given, name, named), "transport": name}
     job = _job(given, name, named)
     if job is None:
+        if not named and name != "srun" and (ends := [check_name(node, argument("pair")) for node in of_pairs]):
+            return {"hosts": _chosen({**given, "nodes": ends}), "transport": name}
         if not named:
             raise InputError(
                 f"no nodes given; use {argument('nodes')} n060,n061, {argument('jobid')} ID or --hostfile FILE, "

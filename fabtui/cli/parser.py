@@ -38,6 +38,7 @@ COMMANDS = {
 FURTHER = {
     "history": "what earlier sessions saw: what is getting worse, flapping or new",
     "read": "show, judge or convert the output of other tools",
+    "demo": "films: faults and how they are found; one is made live on this machine",
     "resume": "continue a session that was cut short",
     "lab": "a lab on this machine that stays up until lab down: break it and watch",
     "mcp": "measuring tools for assistants, over the Model Context Protocol",
@@ -76,6 +77,17 @@ _OTHER_NAMES = {
 }
 
 
+def first_word(words: Sequence[str]) -> int:
+    """Return the place of the first word that is neither an option nor the value of one; behind the last for none."""
+    specs = {spec.flag: spec for spec in reversed(OPTIONS) if not spec.positional}
+    at = 0
+    while at < len(words) and words[at].startswith("-") and words[at] not in ("-", "--"):
+        spec = specs.get(words[at])
+        valued = spec is not None and spec.kind != "switch" and not spec.optional
+        at += 2 if valued else 1
+    return at
+
+
 def expanded(words: Sequence[str]) -> list[str]:
     """Return the words of a command line with its command first; without a command, as they are.
 
@@ -84,12 +96,7 @@ def expanded(words: Sequence[str]) -> list[str]:
     Raises:
         InputError: The command has another name now.
     """
-    specs = {spec.flag: spec for spec in reversed(OPTIONS) if not spec.positional}
-    at = 0
-    while at < len(words) and words[at].startswith("-") and words[at] not in ("-", "--"):
-        spec = specs.get(words[at])
-        valued = spec is not None and spec.kind != "switch" and not spec.optional
-        at += 2 if valued else 1
+    at = first_word(words)
     if words[at : at + 1] and words[at] in FORMER:
         raise InputError(f"'{words[at]}' is 'fabtui {FORMER[words[at]]}' now")
     if at >= len(words) or words[at] not in (*COMMANDS, *FURTHER):
@@ -146,8 +153,13 @@ def rows_text(heading: str, rows: Iterable[tuple[str, str]]) -> str:
     width = min(max(len(name) for name, _ in rows), _WIDEST)
     lines = [f"{heading}:"]
     for name, text in rows:
-        first = f"  {name:<{width}}  "
-        lines += textwrap.wrap(text, columns, initial_indent=first, subsequent_indent=" " * (width + 4)) or [first]
+        beside = len(name) <= width
+        lines += [] if beside else [f"  {name}"]
+        first = f"  {name if beside else '':<{width}}  "
+        # The colon of "-: stdin" ends no line.
+        whole = text.replace("-: ", "-:\xa0")
+        found = textwrap.wrap(whole, columns, initial_indent=first, subsequent_indent=" " * (width + 4)) or [first]
+        lines += [line.replace("\xa0", " ") for line in found]
     return "\n".join(lines)
 
 
@@ -181,6 +193,8 @@ class OneLineParser(argparse.ArgumentParser):
         if not self.complete:
             many = len(specs) > _MANY
             shown = [spec for spec in specs if (self._is_usual(spec) if many else spec.group != "connection")]
+            # Where a job is asked about, or a server started, its own options matter more than how nodes are named.
+            shown.sort(key=lambda spec: self.command in ("hang", "job", "mcp") and spec.group == "nodes")
         groups: dict[str, list[OptionSpec]] = {}
         for spec in shown:
             groups.setdefault(spec.group if self.complete else "options", []).append(spec)
@@ -211,7 +225,7 @@ class OneLineParser(argparse.ArgumentParser):
         """Exit with code 2 and one line with the problem and the help to read."""
         if message.startswith("argument COMMAND: invalid choice"):
             # The value of a misspelled option is taken for the command.
-            wrong = _unknown_option(self._words, APP)
+            wrong = unknown_option(self._words, APP)
             word = message.partition("invalid choice: ")[2].partition(" (choose from ")[0]
             near = nearest(word.strip("'\""), [*COMMANDS, *FURTHER]) or f"; {_NODES_HINT}"
             message = wrong or f"unknown command {word}{near}"
@@ -246,8 +260,10 @@ class OneLineParser(argparse.ArgumentParser):
             is_node = command in LIVE and not any(word.startswith("-") for word in rest)
             own = f"fabtui {command}" if command else "fabtui"
             hint = f"; did you mean {own} --nodes {shlex.quote(','.join(rest))}?" if is_node else ""
+            if is_node and os.path.exists(rest[0]):
+                hint = f"; did you mean fabtui {shlex.join(rest)}?"
             problem = f"unrecognized arguments: {' '.join(rest)}{hint}"
-            self._leave(_unknown_option(rest, command or APP) or problem, f"{self.prog} {command or ''}".strip())
+            self._leave(unknown_option(rest, command or APP) or problem, f"{self.prog} {command or ''}".strip())
         return found
 
 
@@ -263,7 +279,7 @@ def _joined(words: Sequence[str]) -> list[str]:
     return found
 
 
-def _unknown_option(words: Sequence[str], command: str) -> str:
+def unknown_option(words: Sequence[str], command: str) -> str:
     """Return what is wrong with the first long option that a command does not have, or nothing."""
     known = ["--help", "--help-all", "--version", *(spec.flag for spec in options_of(command) if not spec.positional)]
     for word in words:

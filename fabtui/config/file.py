@@ -128,10 +128,12 @@ def _parse(config: ConfigFile, data: bytes) -> None:
     try:
         text = data.decode()
         tables = tomllib.loads(text)
+        # Python refuses to write numbers of thousands of digits: a hexadecimal one has been read.
+        repr(tables)
     except UnicodeDecodeError as error:
         config.problems.append(Problem(data.count(b"\n", 0, error.start) + 1, "is not UTF-8"))
         return
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         line = re.search(r"at line (\d+)", str(error))
         at = int(line[1]) if line else text.count("\n") + 1
         config.problems.append(Problem(at, f"is not TOML: {error}"))
@@ -449,7 +451,7 @@ def edited(text: str, spec: OptionSpec, value: object) -> str:
     """
     try:
         before = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"is not TOML, so it cannot be changed: {error}") from None
     wanted = copy.deepcopy(before)
     table = wanted.setdefault(spec.table, {}) if value is not None else wanted.get(spec.table, {})

@@ -25,13 +25,13 @@ _NODE = (*_LIVE, *_JOB)
 _LINKED = (*_NODE, "mcp")
 _LABS = (*_LIVE, "mcp")
 _TESTS = (APP, "run", "watch", "serve", "config")
-_SCREEN = (APP, "serve", "config", "replay", "read", "resume")
+_SCREEN = (APP, "serve", "config", "replay", "read", "resume", "demo")
 _RESUMED = (*_TESTS, "resume")
 #: Commands with outputs of a session at its end.
 _OUTPUTS = (*_RESUMED, "replay")
 #: Commands that write files from a session.
 _FILES = (*_OUTPUTS, "report")
-_CONFIGURED = (APP, "run", "watch", "resume", "preflight", "serve", "mcp", *_JOB, "config", "replay", "read")
+_CONFIGURED = (APP, "run", "watch", "resume", "preflight", "serve", "mcp", *_JOB, "config", "replay", "read", "demo")
 _HOUR = 3600.0
 #: The shipped recording with planted faults: what ``--demo`` plays without a name.
 DEMO = "h200x4-lab-2x2-faults"
@@ -158,7 +158,9 @@ _MEASURE = (
         choices=("auto", "quick", "sampled", "full"), field="mode", needs=("p2p",), table="session",
         example='"sampled"'),
     OptionSpec("pair", "test only this pair, both ways: 'n060:3>n061:5'", "pairs", _TESTS, "list",
-        "A>B", parse=values.pairs, field="pairs", needs=("p2p",)),
+        "A>B", parse=values.pairs, field="pairs", needs=("p2p",), exclusive="pair"),
+    OptionSpec("pairs-from", "test only the pairs of a file: one A>B per line (-: stdin)", "pairs", _TESTS,
+        metavar="FILE", parse=values.pair_list, field="pairs", needs=("p2p",), exclusive="pair"),
     OptionSpec("bytes", "message sizes: 256M or 8M,256M", "pairs", _TESTS, metavar="SIZES", default="256M; 4M on CPUs",
         parse=number(values.sizes, _MAX_PAIR_SIZES), field="sizes", table="session", example='"64M"'),
     OptionSpec("isolated", "one pair at a time, without other traffic", "pairs", _TESTS, "switch", field="isolated",
@@ -187,9 +189,9 @@ _MEASURE = (
         field="keep_warm", table="session", example="true"),
 )
 _RECORD = (
-    OptionSpec("record", "path of the recording", "output", (*_RECORDED, "resume"), metavar="FILE",
+    OptionSpec("record", "path of the recording", "output", (*_RECORDED, "resume", "demo"), metavar="FILE",
         default="a new file in the state folder", exclusive="record"),
-    OptionSpec("no-record", "write no recording", "output", _RECORDED, "switch", exclusive="record"),
+    OptionSpec("no-record", "write no recording", "output", (*_RECORDED, "demo"), "switch", exclusive="record"),
     OptionSpec("no-history", "do not add to the site's history", "output", (*_RECORDED, "resume"), "switch"),
     OptionSpec(
         "history", "keep what sessions saw of each component (fabtui history)", "output", (), "switch", None, "true",
@@ -216,8 +218,8 @@ _DISPLAY = (
     OptionSpec("colors", "number of colours of the terminal", "screen", _SCREEN, default="auto",
         choices=("auto", "24", "256", "16", "none"), table="screen", example='"auto"'),
     OptionSpec("baseline", "recording or JSON to compare with (layer 8)", "screen", _SCREEN, metavar="FILE"),
-    OptionSpec("notify", "how the terminal reports ended sweeps and changes", "screen",
-        (APP, "config", "resume"), default="off", choices=("off", "bell", "osc9", "osc777"), table="screen",
+    OptionSpec("notify", "how the terminal reports changes, beside its title", "screen",
+        (APP, "config", "resume"), default="bell", choices=("off", "bell", "osc9", "osc777"), table="screen",
         example='"bell"'),
     OptionSpec("ascii", "use ASCII characters only", "screen", (*_SCREEN, "run", "preflight", "history", *_JOB),
         "switch", table="screen", example="true"),
@@ -260,7 +262,8 @@ _REPLAY = (
         metavar="FILE", positional="?"),
     OptionSpec("demo", "instead of a file, a recording that ships with fabtui", "input", ("replay", "report"),
         metavar="NAME", default=DEMO, optional=DEMO),
-    OptionSpec("speed", "speed factor, or max", "replay", ("replay",), metavar="X", default="1"),
+    OptionSpec("speed", "speed factor, or max", "replay", ("replay", "demo"), metavar="X", default="1"),
+    OptionSpec("film", "the film; none: list them", "", ("demo",), metavar="FILM", positional="?"),
 )
 _READ = (
     OptionSpec("files", "file (also .gz), folder, or - for stdin", "", ("read",), metavar="FILE", positional="*"),
@@ -276,6 +279,7 @@ _REPORT = (
     OptionSpec("out", "file to write: .html or .md (-: Markdown on stdout)", "output", ("report",), metavar="FILE",
         default="report.html", short="-o"),
     OptionSpec("baseline", "earlier recording, CSV or JSON to compare with", "output", ("report",), metavar="FILE"),
+    OptionSpec("site", "name of the site, for the head of the report", "output", ("report",), metavar="NAME"),
     OptionSpec("svg", "write pictures: a file (.svg), or a folder for all", "pictures", ("report",), metavar="PATH"),
     OptionSpec("png", "write pictures: a file (.png), or a folder for all", "pictures", ("report",), metavar="PATH"),
     OptionSpec("layer", "layers to draw: p2p,world, or curves of the collectives", "pictures", ("report",),
@@ -292,6 +296,9 @@ _WORKING_NODES = (
         default="ring", choices=("ring", "pipeline")),
     OptionSpec("slurm-hostfile", "write one host per rank, for SLURM_HOSTFILE", "order", ("nodes",), metavar="FILE"),
     OptionSpec("hostfile", "write the nodes as a host file of MPI", "output", ("nodes",), metavar="FILE"),
+    OptionSpec("strays", "write the stray bad pairs, for run --pairs-from", "output", ("nodes",), metavar="FILE"),
+    OptionSpec("strict", "leave nodes out until no pair of the others is bad", "nodes", ("nodes",),
+        "switch"),
 )
 _RESUME = (
     OptionSpec("file", "recording of the session", "", ("resume",), metavar="FILE", positional="1"),
@@ -430,9 +437,9 @@ def _passive(given: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     Raises:
         InputError: Something else is asked for.
     """
-    for name in ("pair", "ab", "confirm", "isolated", "bidirectional", "groups"):
+    for name in ("pair", "pairs_from", "ab", "confirm", "isolated", "bidirectional", "groups"):
         if name in given:
-            raise InputError(f"--read-only tests nothing; it excludes --{name}")
+            raise InputError(f"--read-only tests nothing; it excludes --{name.replace('_', '-')}")
     return {"probes": values.passive_probes(changes.get("probes")), "preflight_only": True}
 
 

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from fabtui.errors import InputError, argument
 from fabtui.model.layers import COLLECTIVES
+from fabtui.nodeset import list_lines
 from fabtui.paths import RECORDING, shipped_recordings_folder, user_path
+from fabtui.sanitize import one_line
 from fabtui_node.probes.network.perftest_options import checked
 from fabtui_node.registry import DEFAULT, OPTIONAL, PREFLIGHT, PROBES
 
@@ -211,13 +213,22 @@ def collectives(texts: Sequence[str], option: str) -> tuple[str, ...]:
 
 def pairs(texts: Sequence[str], option: str) -> tuple[tuple[str, str], ...]:
     """Return pairs of endpoints: ``n060:3>n061:5``."""
-    parsed = []
-    for text in texts:
-        ends = [end.strip() for end in text.split(">")]
-        if len(ends) != 2 or not all(_ENDPOINT.fullmatch(end) for end in ends) or ends[0] == ends[1]:
-            raise InputError(f"{option}: {text[:80]!r} is not a pair of endpoints; expected 'n060:3>n061:5'")
-        parsed.append((ends[0], ends[1]))
-    return tuple(parsed)
+    return tuple(_pair(text, option) for text in texts)
+
+
+def _pair(text: str, where: str) -> tuple[str, str]:
+    ends = [end.strip() for end in text.split(">")]
+    if len(ends) != 2 or not all(_ENDPOINT.fullmatch(end) for end in ends) or ends[0] == ends[1]:
+        raise InputError(f"{where}: {one_line(text, 80)!r} is not a pair of endpoints; expected 'n060:3>n061:5'")
+    return ends[0], ends[1]
+
+
+def pair_list(text: str, option: str) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of a file, one per line: ``n060:3>n061:5``; comments begin with ``#``."""
+    found = tuple(_pair(line, place) for place, line in list_lines(text, option, "list of pairs"))
+    if not found:
+        raise InputError(f"{option}: {text} names no pair; expected one per line, such as 'n060:3>n061:5'")
+    return found
 
 
 def variables(texts: Sequence[str], option: str) -> dict[str, str]:

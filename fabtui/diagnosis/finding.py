@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -24,6 +25,8 @@ ContextT = TypeVar("ContextT")
 RuleT = TypeVar("RuleT", bound="type[Rule[Any]]")
 ResultT = TypeVar("ResultT")
 ItemT = TypeVar("ItemT")
+#: What is between the ends of a path in its name.
+_ENDS = re.compile(r" [->] ")
 #: Number of cells per step.
 _STEP = 256
 #: Computation that returns a result and yields after each small step, so that it never blocks keys for long.
@@ -231,6 +234,28 @@ class Finding:
         if len(self.nodes) == 1:
             return Subject(Kind.NODE, self.nodes[0])
         return Subject(Kind.NODES, fold(self.nodes)) if self.nodes else Subject(Kind.FABRIC, "all nodes")
+
+    @property
+    def blamed_nodes(self) -> frozenset[str]:
+        """Nodes of the subject: of a path its ends, of a part its own; those that the finding is about otherwise."""
+        kind, name = self.subject
+        if kind in (Kind.PAIR, Kind.NODE_PAIR):
+            ends = _ENDS.split(name)
+            return frozenset(map(node_of, ends) if kind is Kind.PAIR else ends)
+        return frozenset(self.nodes if self.subject.node is None else (self.subject.node,))
+
+    @property
+    def at_fault(self) -> tuple[str, ...]:
+        """Nodes that it blames: one alone, or those of its fact ``at_fault``; none for a path, a switch or all nodes.
+
+        A single pair with a different node is no proof against one of them. Both directions of a pair are two cells.
+        """
+        if self.severity is not Severity.BAD:
+            return ()
+        if len(self.nodes) != 1:
+            return tuple(self.facts.get("at_fault", ()))
+        ends = {frozenset(pair) for pair in self.cells} if len(self.cells) < 3 else ()
+        return () if len(ends) == 1 and any(len(set(map(node_of, pair))) > 1 for pair in ends) else self.nodes
 
     @property
     def code(self) -> str:

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from fabtui.diagnosis.finding import Finding, Kind, Severity
+from fabtui.diagnosis.finding import Finding, Kind, Pair, Severity
 from fabtui.diagnosis.mesh.addresses import explained_endpoints, nodes_by_chance
 from fabtui.diagnosis.node_bandwidth import values_at
+from fabtui.diagnosis.node_faults import node_faults
 from fabtui.diagnosis.pairs.busy_cores import BusyCores
 from fabtui.diagnosis.pairs.pair_context import crosses_nodes
 from fabtui.diagnosis.pairs.tally import Tally
 from fabtui.diagnosis.rank_order import Hop, rank_order
-from fabtui.model.endpoints import Endpoint
+from fabtui.model.endpoints import Endpoint, node_of
 from fabtui.model.facts.nvlink_domains import domain_names
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.pair_table import DEAD, OK, SLOW, Flags, Floats, Ints, PairTable
 from fabtui.model.places import Places
 from fabtui.model.session_model import Model
-from fabtui.nodeset import fold
+from fabtui.nodeset import count, fold
 
 #: Maximum number of items with bad pairs for which the search is exact, and its maximum number of steps (0.3 s).
 _MOST_EXACT, _MOST_STEPS = 64, 3000
@@ -32,6 +33,8 @@ _MOST_ITEMS = 4096
 _LOW_VALUES = frozenset({"FT020", "FT021", "FT023", "FT026"})
 #: Rings of fewer nodes are all the same.
 _FEWEST_OF_RING = 4
+#: Number of stray pairs of a node that are named.
+_FEW = 2
 
 
 class Ring(NamedTuple):
@@ -43,7 +46,7 @@ class Ring(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HealthySet:
-    """Nodes and endpoints without any bad pair."""
+    """Nodes and endpoints that no fault of their own keeps from working together."""
 
     nodes: tuple[str, ...]  #: The largest set of nodes with all their endpoints, in rank order.
     endpoints: tuple[Endpoint, ...]  #: Their endpoints, in rank order.
@@ -61,15 +64,20 @@ class HealthySet:
     ring: Ring | None = None
     #: Nodes of the set in each NVLink domain, by its name; empty if none has two of them.
     domains: dict[str, list[str]] = field(default_factory=dict)
+    strays: dict[Pair, Verdict] = field(default_factory=dict)  #: Stray bad pairs of these nodes, to test again first.
 
 
-def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding]) -> HealthySet | None:
-    """Return what is healthy together, or None if no pair of endpoints was tested."""
+def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding], *, strict: bool = False) -> HealthySet | None:
+    """Return what is healthy together, or None if no pair of endpoints was tested.
+
+    Stray bad pairs (`NodeFaults.strays`) leave no node out, unless that is ``strict``: then no pair of the set is bad.
+    """
     table, places, ends = tally.table, tally.places, model.endpoints
     if table is None or places is None or not len(table):
         return None
     names, node, relayed = list(dict.fromkeys(end.node for end in ends)), places.node, _relayed(tally, findings)
     ok, bad = table.verdict == OK, np.isin(table.verdict, (SLOW, *DEAD))
+    strays = node_faults(tally, findings).strays
     spared = [*relayed, *_slow_by_load(tally, findings)]
     ok[spared], bad[spared] = True, False
     fit = np.zeros(len(ends), dtype=bool)
@@ -79,8 +87,10 @@ def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding]) -> Heal
     by_chance = {name: one for one in findings for name in nodes_by_chance(one)}
     lost = frozenset[str]().union(*(explained_endpoints(model, one) for one in findings if nodes_by_chance(one)))
     fit &= ~np.array([str(end) in lost for end in ends])
+    if not strict:
+        bad[[tally.place[pair] for pair in strays]] = False
     a, b = table.source[bad], table.target[bad]
-    blamed = {one.nodes[0] for one in findings if _blames_one_node(one)}
+    blamed = {node for one in findings for node in one.at_fault}
     later = np.array([name in blamed for name in names])
     whole = np.ones(len(names), dtype=bool)
     whole[node[~fit]] = False
@@ -104,7 +114,11 @@ def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding]) -> Heal
     reasons, chosen_names = _reasons(model), frozenset(order)
     left_out = {
         name: by_chance.get(name)
-        or (_cause(model, name, findings) if name in hit or model.gone(name) else _reason(model, name, fit, reasons))
+        or (
+            _cause(model, name, findings, strays, chosen_names)
+            if name in hit or model.gone(name)
+            else _reason(model, name, fit, reasons)
+        )
         for name in dict.fromkeys((*model.nodes, *names))
         if name not in chosen_names
     }
@@ -115,14 +129,19 @@ def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding]) -> Heal
         _of(ends, joining),
         _of(ends, most),
         left_out,
-        tuple(name for name, cause in left_out.items() if _to_drain(model, tally, cause)),
+        tuple(name for name, cause in left_out.items() if _to_drain(model, tally, name, cause)),
         sum(end.kind != "none" for end in ends),
         exact,
         len(relayed),
         len(order) * (len(order) - 1) - tested,
         ring,
         domains,
+        {} if strict else {pair: verdict for pair, verdict in strays.items() if chosen_names.issuperset(_nodes(pair))},
     )
+
+
+def _nodes(pair: Pair) -> set[str]:
+    return set(map(node_of, pair))
 
 
 def _by_domain(model: Model, places: Places, chosen: Flags) -> tuple[Ints, dict[str, list[str]]]:
@@ -144,21 +163,12 @@ def _by_domain(model: Model, places: Places, chosen: Flags) -> tuple[Ints, dict[
     return np.array(ordered), {name: [places.nodes[one] for one in nodes] for name, nodes in named.items()}
 
 
-def _blames_one_node(finding: Finding) -> bool:
-    """Return True if a finding is about one node alone; a single pair with a different node is no proof of that."""
-    if finding.severity is not Severity.BAD or len(finding.nodes) != 1:
-        return False
-    # Both directions of a pair are two cells.
-    single = len(finding.cells) in (1, 2) and len({frozenset(pair) for pair in finding.cells}) == 1
-    return not (single and any(map(crosses_nodes, finding.cells)))
-
-
-def _to_drain(model: Model, tally: Tally, finding: Finding | str) -> bool:
-    """Return True if a cause is a finding about one node alone that the load of its CPU ranks does not explain.
+def _to_drain(model: Model, tally: Tally, name: str, finding: Finding | str) -> bool:
+    """Return True if a cause is a finding that blames a node, and the load of its CPU ranks does not explain it.
 
     Ranks of one node use no link. With other nodes, a slow NIC beside a good one is not a matter of load.
     """
-    if isinstance(finding, str) or not _blames_one_node(finding):
+    if isinstance(finding, str) or name not in finding.at_fault:
         return False
     facts = finding.facts
     shown = [*facts.get("known", ()), *(one for one in facts.get("related", ()) if one.rule.id != "FT034")]
@@ -193,14 +203,27 @@ def _slow_by_load(tally: Tally, findings: Sequence[Finding]) -> list[int]:
     return [tally.place[pair] for one in busy for pair in one.cells if pair in tally.place]
 
 
-def _cause(model: Model, name: str, findings: Sequence[Finding]) -> Finding | str:
-    """Return the finding that explains the bad pairs of a node: one about the node alone, or else the first."""
+def _cause(
+    model: Model, name: str, findings: Sequence[Finding], strays: Mapping[Pair, Verdict], chosen: Collection[str]
+) -> Finding | str:
+    """Return why a node is left out: the finding that blames it, else that about its bad pairs with the chosen nodes.
+
+    Of stray ones, which are left for the strict set, no finding about many pairs is the reason.
+    """
     about = [one for one in findings if one.severity is Severity.BAD and name in one.nodes]
-    causes = sorted((one for one in about if one.cells or len(one.nodes) == 1), key=lambda one: len(one.nodes) > 1)
-    if causes:
-        return causes[0]
-    record = model.gone(name)
-    return "some of its pairs are bad" if record is None else record.text or str(record.state)
+    if (own := next((one for one in about if name in one.at_fault), None)) is not None:
+        return own
+    if record := model.gone(name):
+        return record.text or str(record.state)
+
+    def mine(pairs: Iterable[Pair]) -> list[Pair]:
+        return [pair for pair in pairs if name in (ends := _nodes(pair)) and (ends - {name} or ends) <= {name, *chosen}]
+
+    others = [one for one in about if mine(one.cells - strays.keys())]
+    if not others and (own_strays := sorted(mine(strays))):
+        text = f"{count(len(own_strays), 'stray pair')}: {', '.join(' > '.join(pair) for pair in own_strays[:_FEW])}"
+        return f"{text}{', ...' if len(own_strays) > _FEW else ''}; retest"
+    return next((one for one in (*others, *about) if one.cells or len(one.nodes) == 1), "some of its pairs are bad")
 
 
 def _reasons(model: Model) -> dict[str, str]:

@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Pair, Role, Severity, Steps, Subject
+from fabtui.diagnosis.knowledge.next_commands import in_order_of_blame
 from fabtui.model.endpoints import node_of
 from fabtui.model.session_model import Model
 
@@ -298,11 +299,16 @@ def finding_key(finding: Finding) -> str:
 
 
 def in_order(model: Model, found: Iterable[Finding]) -> list[Finding]:
-    """Return findings with their notes and their past: those without a note first, the worst and largest first."""
+    """Return findings with their notes, their past and their commands in order of blame.
+
+    Those without a note are first, the worst and largest first.
+    """
     notes, past = model.acknowledgements, model.past
     noted = [
         one.replace(
-            acknowledged=notes.about(finding_key(one)), recurrence=None if past is None else past.about(model, one)
+            next=in_order_of_blame(model, one),
+            acknowledged=notes.about(finding_key(one)),
+            recurrence=None if past is None else past.about(model, one),
         )
         for one in found
     ]

@@ -82,7 +82,7 @@ def rule_of(finding: Finding) -> str:
     return f"{finding.rule.id} {finding.code}".strip()
 
 
-def _known(value: Any) -> str | None:
+def known_identity(value: Any) -> str | None:
     word = (text(value) or "").strip()
     return None if word.lower() in _NO_IDENTITY else word
 
@@ -94,7 +94,7 @@ def _component(kind: PartKind, identity: str | None, place: str) -> Component:
 def _node(record: NodeRecord) -> Component:
     """Return a node by its machine id; several nodes of a container or a lab would share one, and go by their names."""
     identity = field(record.probe_results.get("host"), "identity")
-    machine = _known(field(identity, "machine_id")) if not field(identity, "container") else None
+    machine = known_identity(field(identity, "machine_id")) if not field(identity, "container") else None
     return _component(PartKind.NODE, machine, record.name)
 
 
@@ -119,7 +119,7 @@ class Parts:
         for end in model.endpoints:
             if end.kind != "none":
                 # A CPU rank goes by its name.
-                self.gpus[str(end)] = _component(PartKind.GPU, _known(end.uuid), str(end))
+                self.gpus[str(end)] = _component(PartKind.GPU, known_identity(end.uuid), str(end))
         self._part_twins()
         for end in model.endpoints:
             ports = [self.ports.get((end.node, str(port))) for port in ports_of(end, model.nodes.get(end.node))]
@@ -133,12 +133,14 @@ class Parts:
                 continue
             port = Port(ca, port_number)
             guid = guids.get(port) or text(entry.get("guid"))
-            self.ports[record.name, str(port)] = _component(PartKind.PORT, _known(guid), f"{record.name} {port}")
+            self.ports[record.name, str(port)] = _component(
+                PartKind.PORT, known_identity(guid), f"{record.name} {port}"
+            )
         ports = probed(record, "rdma", "ports")
         interfaces = {text(port.get("netdev")): f"{text(port.get('ca'))}/{port.get('port')}" for port in ports}
         for nic in probed(record, "rdma", "nics"):
             interface = text(nic.get("interface"))
-            if (serial := _known(field(nic.get("module"), "serial"))) is not None:
+            if (serial := known_identity(field(nic.get("module"), "serial"))) is not None:
                 place = f"{record.name} {interfaces.get(interface, interface)}"
                 self.cables[place] = Component(PartKind.CABLE, serial, place)
 

@@ -16,7 +16,7 @@ from fabtui.diagnosis.finding import Domain, Finding, Kind
 from fabtui.diagnosis.merge_findings import finding_key
 from fabtui.errors import InputError
 from fabtui.history.components import Component, Parts, rule_of
-from fabtui.history.file import HistoryWriter, Noted, PartShare, SessionEntry, UsualValue, history_file
+from fabtui.history.file import HistoryWriter, Noted, PartShare, SessionEntry, UsualValue, history_file, usual_name
 from fabtui.model.endpoints import PAIR_CLASSES, PairClass
 from fabtui.model.events import SessionStart
 from fabtui.model.layers import Layer
@@ -138,9 +138,8 @@ def _of_nodes(model: Model, parts: Parts) -> Iterator[PartShare]:
 def _usual(model: Model, layer: Layer) -> Iterator[UsualValue]:
     shapes = (shape for shape in model.results.store.columns()[0] if shape is not None and shape.layer is layer)
     size = max((shape.asked or 0 for shape in shapes if shape.arm is None), default=0)
-    models = sorted({end.name for end in model.endpoints if end.name})
     for kind, value in model.medians(layer, size or None).items():
-        yield UsualValue(one_line(" ".join((layer, kind, *models)), _LONGEST), size, value)
+        yield UsualValue(usual_name(model, layer, kind), size, value)
 
 
 def _versions(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 
 from fabtui.errors import InputError
 from fabtui.history.components import Component, Counted
+from fabtui.model.endpoints import PairClass
+from fabtui.model.layers import Layer
+from fabtui.model.session_model import Model
 from fabtui.paths import UnsafeFileError, open_strictly, private_folder, wait_for_lock
 from fabtui.paths import history_file as history_file
 from fabtui.sanitize import one_line
@@ -83,6 +86,12 @@ class UsualValue(NamedTuple):
     kind: str  #: Layer, class and hardware.
     size: int  #: Message size (B); 0 if unknown.
     value: float  #: In the unit of the layer.
+
+
+def usual_name(model: Model, layer: Layer, kind: PairClass) -> str:
+    """Return the kind of a usual value: its layer and class, and the hardware of the session."""
+    models = sorted({end.name for end in model.endpoints if end.name})
+    return one_line(" ".join((layer, kind, *models)), 200)
 
 
 class Noted(NamedTuple):
@@ -178,7 +187,19 @@ def _is_ours(path: Path, base: sqlite3.Connection) -> bool:
         raise _refuse(path, f"was written by a newer fabtui (format {version}, this one knows {FORMAT}); update fabtui")
     if version < FORMAT:
         raise _refuse(path, f"was written by an earlier fabtui (format {version}, this one has {FORMAT}){_REMEDY}")
+    _check_tables(path, base)
     return True
+
+
+def _check_tables(path: Path, base: sqlite3.Connection) -> None:
+    """Refuse tables that no fabtui made: views, triggers and computed columns are queries of whoever wrote the file."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as ours:
+        ours.executescript(_TABLES)
+        schemas = [
+            set(each.execute("SELECT type, name, sql FROM sqlite_master WHERE sql > ''")) for each in (base, ours)
+        ]
+    if schemas[0] != schemas[1]:
+        raise _refuse(path, f"has tables, views or triggers that no fabtui wrote{_REMEDY}")
 
 
 @contextlib.contextmanager

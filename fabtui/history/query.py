@@ -455,6 +455,15 @@ class RememberedFindings:
         self.findings = tuple(past.findings)
         #: What stands out in the 30 days before.
         self.overview = past.overview(path, start_before(before) if isfinite(before) else 0.0)
+        #: Time and usual value of the latest session that has one, by kind (`fabtui.history.file.usual_name`).
+        self.usual: Mapping[str, tuple[float, float]] = {
+            kind: (started, value)
+            for kind, value, started in past.rows(
+                "SELECT kind, value, started FROM usual JOIN session ON session = number {where}"
+                " ORDER BY started, size",
+                0.0,
+            )
+        }
         rows = base.execute(
             "SELECT started FROM session WHERE started < ? ORDER BY started DESC LIMIT ?", (before, _MOST_REMEMBERED)
         )

@@ -104,6 +104,13 @@ _QUOTE = re.compile(r"(?:> ?)+|\| ")
 _TOKEN = re.compile(r"[^\s\[]{0,2}\[?[^\s\[]{0,40}")
 #: A time stamp with which a line of a log begins; a cut hardly falls just before one.
 _LINE_STAMP = re.compile(r"\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?!\d)")
+#: How a record of a program begins, and with how many characters two records of one may begin alike.
+_HEAD = re.compile(
+    r"(?:[\w.-]{2,40}(?:\[\d{1,9}\])?: (?:error|warning|Warning|fatal|info|debug)\b|(?:WARN|ERROR|INFO|DEBUG)\b|\(\w{1,40} pid="
+    r"|/\S{1,200}\.(?:c|cc|cpp|cu|h)[: ]|Traceback |E\d{4} |W\d{4} )",
+    re.ASCII,
+)
+_SAME = 8
 #: A day at the end of a line, whose time of day follows.
 _DAY_AT_END = re.compile(r"\d{4}-\d\d-\d\d[T ]?$")
 _LETTERS, _DIGITS = re.compile(r"[A-Za-z]+"), re.compile(r"\d+")
@@ -116,7 +123,7 @@ _SHOWN = 4
 #: A text whose cut lines are joined has at least this part of the values: the rests of lines were taken for lines.
 _HALF = 0.5
 #: Widths of terminals: at these a single line is cut by one, not the longest of the text by chance.
-_USUAL_WIDTHS = frozenset((80, 100, 120, 132, 138))
+USUAL_WIDTHS = frozenset((80, 100, 120, 132, 138))
 #: Depth to which values are counted.
 _DEEP = 40
 #: Maximum commands of a paste that are read one by one.
@@ -260,7 +267,7 @@ def recognised(text: str, named: Format | None = None) -> Recognised:
     joined = unwrapped(text)
     if joined is not None:
         other = _best(joined.text, named)
-        if _read_better(other, best, ties=joined.cuts > 1 or joined.width in _USUAL_WIDTHS):
+        if _read_better(other, best, ties=joined.cuts > 1 or joined.width in USUAL_WIDTHS):
             best, text = other, joined.text
         else:
             joined = None
@@ -506,8 +513,8 @@ def _goes_on(before: str, line: str, width: int, starts: set[str]) -> bool:
         return False
     if _LINE_STAMP.match(line) and not _DAY_AT_END.search(before):
         return False
-    if before[-1] in "|+":
-        # The border of a table.
+    if before[-1] in "|+" or _HEAD.match(line) or line[:_SAME] == before[:_SAME]:
+        # The border of a table, and the beginning of a record.
         return False
     shape = _shape(line)
     # A host or a rank begins with letters too, and has digits.

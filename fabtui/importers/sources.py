@@ -29,6 +29,11 @@ MOST_FILES = 4096
 PIPE_PATIENCE = 30.0
 #: Maximum bytes read of one file; a packed one may not grow beyond it either.
 MOST_BYTES = 64 * 1024 * 1024
+#: Maximum lines of a text: each takes some 60 bytes more than its characters.
+MOST_LINES = 1_500_000
+#: Maximum bytes of a text that keeps all characters; in longer ones "?" replaces those beyond ASCII.
+_LONGEST_WIDE = 16 << 20
+_ASCII = bytes(range(0x80)) + b"?" * 0x80
 #: Maximum members of an archive that are read.
 MOST_MEMBERS = 4096
 _CHUNK = 1 << 18
@@ -123,8 +128,10 @@ def _read(path: Path) -> Iterator[Source]:
 def _texts(name: str, file: BinaryIO) -> Iterator[Source]:
     try:
         for content in contents(file):
-            called = f"{name}/{content.member}" if content.member else name
-            yield Source(called, *_decoded(content.data, content.cut))
+            source = Source(f"{name}/{content.member}" if content.member else name, *_decoded(content))
+            # Its bytes are not kept while the text is read.
+            del content
+            yield source
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
 
@@ -148,7 +155,9 @@ def _joined(paths: list[Path], name: str) -> Source:
     return Source(name, "".join(pieces), cut)
 
 
-def _decoded(data: bytes, cut: str | None) -> tuple[str, str | None]:
+def _decoded(content: Content) -> tuple[str, str | None]:
+    """Return the text of some bytes, and why not all of it: its memory is bounded as well as their number."""
+    data, cut = content.data, content.cut
     if is_pickle(data):
         try:
             # Plain values alone, so that JSON can hold them.
@@ -157,8 +166,18 @@ def _decoded(data: bytes, cut: str | None) -> tuple[str, str | None]:
             # Its bytes are not lines: what looks like words there is no log.
             return "", cut or str(error)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return data.decode("utf-16", "replace"), cut
-    return data.decode("utf-8", "replace").removeprefix("\ufeff"), cut
+        text = data.decode("utf-16", "replace")
+    else:
+        if len(data) > _LONGEST_WIDE and not data.isascii():
+            # One character beyond U+FFFF makes each take 4 bytes.
+            data = data.translate(_ASCII, bytes(range(0x80, 0xC0)))
+        text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    if text.count("\n") <= MOST_LINES:
+        return text, cut
+    at = lines = 0
+    while (lines := lines + text.count("\n", at, at + _CHUNK)) <= MOST_LINES:
+        at += _CHUNK
+    return text[: text.rindex("\n", 0, at) + 1], cut or f"only the first {MOST_LINES} lines were read"
 
 
 def _json_of_pickle(data: bytes) -> str:

@@ -80,6 +80,20 @@ def _report(process: subprocess.Popen[str]) -> dict[str, Any]:
     return report
 
 
+def _asked(lab: Path, request: dict[str, Any]) -> dict[str, Any]:
+    folder = os.open(lab, os.O_PATH | os.O_DIRECTORY)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+            link.settimeout(_ANSWER)
+            link.connect(f"/proc/self/fd/{folder}/{SOCKET}")
+            link.sendall(json.dumps(request).encode() + b"\n")
+            with link.makefile("rb") as file:
+                reply: dict[str, Any] = json.loads(file.readline())
+                return reply
+    finally:
+        os.close(folder)
+
+
 class Lab:
     """The lab of a session: simulated nodes in a process of their own, used like any other set of nodes.
 
@@ -110,13 +124,28 @@ class Lab:
             raise
         self._folder = Path(report["folder"])
         self.ssh_config = Path(report["ssh_config"])
-        self.places = report["nodes"]
-        self.nodes = [place["name"] for place in self.places]
-        self.note = report["note"]
+        # A lab with a network has no places.
+        self.places = report.get("nodes", [])
+        self.nodes = [*self.order.spec.names]
+        self.note = report.get("note")
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._stop()
+
+    async def ask(self, do: str, *words: str) -> None:
+        """Have it plant faults or heal them.
+
+        Raises:
+            InputError: It does not answer, or refuses.
+        """
+        assert self._folder is not None
+        try:
+            reply = await asyncio.to_thread(_asked, self._folder, {"do": do, "words": words})
+        except (OSError, ValueError) as error:
+            raise InputError(f"the lab does not answer: {error}") from None
+        if "error" in reply:
+            raise InputError(str(reply["error"]))
 
     async def _stop(self) -> None:
         if self._process is not None:
@@ -229,25 +258,12 @@ class StandingLab:
         if not self.stands:
             raise InputError(f"there is no lab named {self.name}; fabtui lab up makes it")
         try:
-            reply = self._asked({"do": do, "words": list(words)})
+            reply = _asked(self.folder, {"do": do, "words": list(words)})
         except (OSError, ValueError) as error:
             raise InputError(f"the lab {self.name} does not answer: {error}; fabtui lab down ends it") from None
         if "error" in reply:
             raise InputError(str(reply["error"]))
         return reply
-
-    def _asked(self, request: dict[str, Any]) -> dict[str, Any]:
-        folder = os.open(self.folder, os.O_PATH | os.O_DIRECTORY)
-        try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
-                link.settimeout(_ANSWER)
-                link.connect(f"/proc/self/fd/{folder}/{SOCKET}")
-                link.sendall(json.dumps(request).encode() + b"\n")
-                with link.makefile("rb") as file:
-                    reply: dict[str, Any] = json.loads(file.readline())
-                    return reply
-        finally:
-            os.close(folder)
 
     def down(self) -> bool:
         """Take it down, or remove what is left of it; return False if there is nothing of it.

@@ -99,22 +99,20 @@ def is_wrong_data(error: str | None, extra: Mapping[str, Any] | None) -> bool:
 
 
 def wrong_amount(error: str | None, size: int | None) -> str:
-    """Return how much of what was checked was wrong: ``1 byte of the 1 MiB checked (message 256 MiB)``.
+    """Return how much of what was checked was wrong: ``1 byte wrong in the 1 MiB checked (message 256 MiB)``.
 
-    For errors of earlier versions, how much of the message: ``1 byte of 4 MiB``; "" if the error lacks it.
+    ``size``: bytes of the message, which errors of earlier versions lack; "" if the error has no amount.
     """
-    if now := _CHECKED.search((error or "")[:500]):
-        return f"{now[1]} of the {now[2]} checked" + (f" (message {now[3]})" if now[3] else "")
-    match = _AMOUNT.search((error or "")[:500])
-    if match is None:
+    text = (error or "")[:500]
+    if now := _CHECKED.search(text):
+        return f"{now[1]} wrong in the {now[2]} checked" + (f" (message {now[3]})" if now[3] else "")
+    if (match := _AMOUNT.search(text)) is None:
         return ""
-    number, of, what = int(match[1]), match[2], match[3]
-    amount = f"{number:,} {what}" + ("" if number == 1 else "s")
-    if what != "byte":
+    amount, of = f"{int(match[1]):,} {match[3]}{'' if int(match[1]) == 1 else 's'} wrong", int(match[2] or 0)
+    if not of:
         return amount
-    # NCCL's sample is a part of the message.
-    whole = size if size is not None else int(of) if of else None
-    return amount if whole is None else f"{amount} of {bytes_text(whole)}"
+    whole = f" (message {bytes_text(size)})" if size is not None and size > of else ""
+    return f"{amount} in the {bytes_text(of)} checked{whole}" if match[3] == "byte" else f"{amount} of {of:,}"
 
 
 class Reduced(NamedTuple):

@@ -28,7 +28,7 @@ Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 _CODE = {verdict: code for code, verdict in enumerate(SEVERITY)}
-OK, SLOW = _CODE[Verdict.OK], _CODE[Verdict.SLOW]
+OK, SLOW, WRONG = _CODE[Verdict.OK], _CODE[Verdict.SLOW], _CODE[Verdict.WRONG]
 DEAD = tuple(_CODE[verdict] for verdict in DEAD_VERDICTS)
 #: Places in `PAIR_CLASSES`, which `PairTable.kind` holds.
 SAME_NODE, CROSS_RAIL, SAME_DOMAIN = (

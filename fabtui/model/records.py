@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -89,6 +90,8 @@ class FindingPast(Protocol):
     findings: tuple[Any, ...]
     #: What stands out in the 30 days before, at all nodes; its type is `fabtui.history.query.Overview`.
     overview: Any
+    #: Time (s since the epoch) and usual value of the latest session that has one, by kind of value.
+    usual: Mapping[str, tuple[float, float]]
 
     def about(self, model: Any, finding: Any) -> Recurrence | None:
         """Return how earlier sessions had a finding of a session; None if none did.

@@ -123,6 +123,8 @@ class Model:
         self.past: FindingPast | None = None  #: All earlier sessions of the site, or None; set by the front end.
         self.sweeps = 0  #: Number of sweeps that have ended.
         self._in_sweep = False
+        self._began = 0.0
+        self.sweep_seconds = 0.0  #: Duration (s) of the latest sweep that has ended, connecting included.
         #: Start (epoch seconds) of the latest sweep that repeats pairs of an earlier one; 0 without one.
         self.sweep_since = 0.0
         #: Start of watching while it is on; tests and sweeps on request between its tests do not change it.
@@ -306,7 +308,10 @@ class Model:
         if _WATCH in (event.name, self.phase.name) and event.name != self.phase.name:
             self.results.begin_sweep(event.time, watching=event.name == _WATCH)
         self.phase = Phase(event.name, event.total, event.time)
-        self._in_sweep |= event.total > 0 and event.name not in _ON_REQUEST
+        if not self._in_sweep and event.total > 0 and event.name not in _ON_REQUEST:
+            self._in_sweep, self._began = True, event.time if self.sweeps else self.started
+        if event.name == "done":
+            self._end_sweep(event.time)
         if event.name == _WATCH and self.watching:
             self._watch_since = self._watch_since or event.time
         self.done = 0
@@ -316,6 +321,10 @@ class Model:
         if event.name == "look":
             self.growth.phases.clear()
         self.exit_code = None
+
+    def _end_sweep(self, when: float) -> None:
+        if self._in_sweep:
+            self.sweep_seconds = when - self._began
 
     def _on_ranks(self, _: RanksReady) -> None:
         if self.phase.name == "ranks":
@@ -347,6 +356,10 @@ class Model:
                 self.results.add_to_arm(measurement)
         elif layer.spec.by_address:
             self.results.add_value(measurement, self.addresses.take(measurement))
+            if not self.results.tested:
+                # Beside pairs of endpoints, whose numbers are shown, they are not counted.
+                ends = measurement.src, measurement.dst, measurement.src_addr, measurement.dst_addr
+                self.turns.follow(self.now, ends, bad=measurement.verdict.bad)
             self.done += 1
             return
         else:
@@ -444,6 +457,7 @@ class Model:
     def _on_end(self, event: SessionEnd) -> None:
         self._find_structure()
         self.exit_code = event.exit
+        self._end_sweep(event.time)
         self.sweeps += self._in_sweep
         self.results.begin_sweep(event.time)
         self._in_sweep = False

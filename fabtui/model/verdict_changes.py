@@ -6,7 +6,7 @@ import itertools
 import math
 from array import array
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
 from fabtui.model.layers import Layer
@@ -14,6 +14,8 @@ from fabtui.model.measurement import Measurement, Verdict
 
 #: Maximum number of changes that are kept.
 _MOST = 2000
+#: Time (s) after which pairs that are good again are no longer mentioned.
+INCIDENT = 120.0
 #: Layers whose verdicts are followed.
 FOLLOWED = (Layer.P2P, Layer.WORLD)
 
@@ -48,7 +50,11 @@ class VerdictChanges:
         self.latest: deque[VerdictChange] = deque(maxlen=_MOST)
         self.total = 0
         #: Ordered pairs that are bad in p2p, and their number from some times on while the session watches.
-        self._bad: set[tuple[str, str]] = set()
+        self._bad: set[Hashable] = set()
+        #: When the last bad pair became good, while the session watches; None while a pair is bad, or none was.
+        self.healed: float | None = None
+        #: Pairs that were bad in the latest incident.
+        self.hurt: set[Hashable] = set()
         self._times, self._counts = array("d"), array("I")
 
     def take(self, time: float, now: Measurement, before: Verdict | None, after: Verdict) -> VerdictChange | None:
@@ -58,10 +64,7 @@ class VerdictChanges:
             before = Verdict.OK if before is Verdict.SLOW else before
             after = Verdict.OK if after is Verdict.SLOW else after
         if now.layer is Layer.P2P:
-            pair = now.src, now.dst
-            if self._times and (pair in self._bad) is not after.bad:
-                self._bad ^= {pair}
-                self._add_point(time)
+            self.follow(time, (now.src, now.dst), bad=after.bad)
         if before is after or not (after.bad or (before is not None and before.bad)):
             return None
         turn = VerdictChange(time, now.layer, now.src, now.dst, before, after, now.value, now.unit)
@@ -69,10 +72,22 @@ class VerdictChanges:
         self.total += 1
         return turn
 
+    def follow(self, time: float, pair: Hashable, *, bad: bool) -> None:
+        """Note that a pair is bad or good, once the session watches."""
+        if not self._times or (pair in self._bad) is bad:
+            return
+        if self.healed is not None and time - self.healed > INCIDENT:
+            self.hurt.clear()
+        self._bad ^= {pair}
+        self.hurt.add(pair)
+        self.healed = None if self._bad else time
+        self._add_point(time)
+
     def watch(self, time: float, bad: Iterable[tuple[str, str]]) -> None:
         """Begin to note the number of bad pairs, which are known now; continue if it was noted before."""
         if not self._times:
             self._bad = set(bad)
+            self.hurt = set(self._bad)
             self._add_point(time)
 
     def _add_point(self, time: float) -> None:

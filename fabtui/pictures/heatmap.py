@@ -11,10 +11,10 @@ import math
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -58,6 +58,21 @@ _USUAL_PREFIX = {4: 24, 6: 64}
 _Seat = tuple[str, str]
 #: Maximum number of endpoints with a row and a column each.
 MOST_ENDPOINTS = 1024
+
+
+class Room(NamedTuple):
+    """Room for a matrix on a page, which has its title and method beside it."""
+
+    width: int  #: Width (pixels).
+    most: int  #: Maximum number of endpoints with a row and a column each.
+
+
+#: Room on a page as wide as a desk or a sheet, and on a telephone.
+PAGE_WIDTH, NARROW_WIDTH = Room(1120, 540), Room(350, 40)
+#: Largest pitch on a page, size that a matrix has if its pitch is not less than the last one.
+_PAGE_PITCH, _PAGE_SIZE, _PAGE_LEAST = 64, 640, 14
+#: Width of a character on a page, whose rules of style give pictures larger texts.
+_PAGE_CHARACTER = 7.4
 _RANK = np.zeros(len(CellStyle), dtype=np.uint8)
 _RANK[list(STYLES)] = range(len(STYLES))
 _SLOT_AT = np.array(STYLES, dtype=np.uint8)
@@ -99,8 +114,11 @@ class Cells:
     methods: int  #: Number of ways.
 
 
-def cells_of(model: Model, layer: Layer, numbers: Sequence[int] | None = None) -> Cells:
-    """Return the results of a layer; ``numbers`` of the endpoints in the order of the rows, None for all."""
+def cells_of(model: Model, layer: Layer, numbers: Sequence[int] | None = None, most: int = MOST_ENDPOINTS) -> Cells:
+    """Return the results of a layer, by node if there are more than ``most`` endpoints.
+
+    ``numbers``: of the endpoints in the order of the rows, None for all.
+    """
     ends = model.rows if numbers is None else [model.endpoints[number] for number in numbers]
     levels = CellMatrix.of_model(model, layer).filled()
     values, counted = _values(model, layer, levels)
@@ -110,7 +128,7 @@ def cells_of(model: Model, layer: Layer, numbers: Sequence[int] | None = None) -
     domain = common_domain(model.nodes)
     nodes = [without_domain(domain, end.node) for end in ends]
     methods = usual_method(counted)
-    if len(ends) <= MOST_ENDPOINTS:
+    if len(ends) <= most:
         names = [without_domain(domain, str(end)) for end in ends]
         return Cells(names, nodes, [end.number for end in ends], slots, values, *methods)
     slots, values, nodes = by_node(slots, values, nodes, layer.spec.less_is_better)
@@ -176,50 +194,73 @@ class Heatmap:
     notes: Sequence[str]  #: Lines below the title.
     words: Sequence[tuple[CellStyle, str]]  #: Slots and their meanings in the order of the legend.
     describe: Callable[[int, int], str]  #: Returns the text of a cell, by row and column.
+    room: Room | None = None  #: Room on a page, which has title and notes of its own.
 
     def scene(self, mode: Mode) -> Scene:
         """Return the picture; in mode ``value`` cells with a value are coloured by it, if any has one."""
         size = len(self.cells.names)
-        pitch = min(_MOST_PITCH, max(1, _GRID // max(size, 1)))
         names = [label(name) for name in self.cells.names]
+        pitch = self._pitch(names)
         shown = list(self._labels(names, pitch))
-        margin = _MARGIN + CHARACTER * max((len(text) for _, text in shown), default=0)
-        width = max(_LEAST_WIDTH, margin + size * pitch + _MARGIN)
+        longest = math.ceil(self._character * max((len(text) for _, text in shown), default=0))
+        edge = _MARGIN if self.room is None else 0
+        margin = edge + longest
+        width = max(_LEAST_WIDTH if self.room is None else 0, margin + size * pitch + _MARGIN)
         room = (width - 2 * _MARGIN) // CHARACTER
         notes = [piece for note in self.notes for piece in textwrap.wrap(one_line(note, 400), room)]
-        top = _MARGIN + LINE * (len(notes) + 2) + margin
+        turned = self.room is None or longest + _PAGE_CHARACTER > pitch
+        top = edge + (margin if turned else LINE) + (LINE * (len(notes) + 2) if self.room is None else 8)
         left = margin + 8
         scene = Scene(max(width, left + size * pitch + _MARGIN), 0, "")
-        scene.items.append(Text(_MARGIN, _MARGIN + 8, one_line(self.title, room), bold=True))
-        lines = enumerate([*notes, "a row sends, a column receives"], 1)
-        scene.items += [Text(_MARGIN, _MARGIN + 8 + at * LINE, note, "muted") for at, note in lines]
+        if self.room is None:
+            scene.items.append(Text(_MARGIN, _MARGIN + 8, one_line(self.title, room), bold=True))
+            lines = enumerate([*notes, "a row sends, a column receives"], 1)
+            scene.items += [Text(_MARGIN, _MARGIN + 8 + at * LINE, note, "muted") for at, note in lines]
         for centre, text in shown:
             scene.items.append(Text(left - 6, top + centre * pitch + 3.5, text, anchor="end"))
-            scene.items.append(Text(left + centre * pitch + 3.5, top - 6, text, turned=True))
+            x = left + centre * pitch + (3.5 if turned else 0)
+            scene.items.append(Text(x, top - 6, text, anchor="start" if turned else "middle", turned=turned))
         scale = _Scale.of(self.cells.values) if mode == "value" and np.isfinite(self.cells.values).any() else None
         tiles = self._tiles(scale, left, top, pitch)
         scene.items += [tiles, *self._edges(left, top, pitch)]
         y = top + size * pitch + LINE
         if scale is not None:
             y = self._scale_legend(scene, scale, y)
-        scene.height = self._legend(scene, scale, y, room * CHARACTER)
+        scene.height = self._legend(scene, scale, y, scene.width - 2 * _MARGIN)
+        if self.room is not None and not self.cells.numbers:
+            scene.height += LINE
+            scene.items.append(Text(edge, scene.height - 6, "a cell is the worst pair of two nodes", "muted"))
         counted = counts(self.cells.slots)
         parts = ", ".join(f"{counted[slot]} {word}" for slot, word in self.words if slot in counted)
         scene.label = f"{self.title}: {size} rows and {size} columns; {parts}"
         scene.data = {"origin": f"{left} {top} {pitch} {size}", "names": json.dumps(names, ensure_ascii=False)}
         return scene
 
+    @property
+    def _character(self) -> float:
+        return CHARACTER if self.room is None else _PAGE_CHARACTER
+
+    def _pitch(self, names: list[str]) -> int:
+        """Return the size of a cell (pixels)."""
+        size = max(len(names), 1)
+        if self.room is None:
+            return min(_MOST_PITCH, max(1, _GRID // size))
+        # Large matrices have labels of groups, which are shorter.
+        widest = max(map(len, names if size < self.room.width // _LABELS_FROM else self.cells.groups), default=0)
+        side = self.room.width - math.ceil(_PAGE_CHARACTER * widest) - 8 - _MARGIN
+        return max(1, min(_PAGE_PITCH, side // size, max(_PAGE_SIZE // size, _PAGE_LEAST)))
+
     def _labels(self, names: list[str], pitch: int) -> Iterator[tuple[float, str]]:
         """Yield centres (in rows) and labels: each row, or each group with room for it."""
         if pitch >= _LABELS_FROM:
             yield from ((at + 0.5, name) for at, name in enumerate(names))
             return
-        free = -math.inf
+        free, least = -math.inf, _LABELS_FROM if self.room is None else _PAGE_LEAST
         for first, last in self._spans():
             centre = (first + last) / 2
-            if (centre - free) * pitch >= _LABELS_FROM / 2:
+            if (centre - free) * pitch >= least / 2:
                 yield centre, label(self.cells.groups[first])
-                free = centre + _LABELS_FROM / 2 / pitch
+                free = centre + least / 2 / pitch
 
     def _spans(self) -> list[tuple[int, int]]:
         edges = [at for at, (a, b) in enumerate(pairwise(self.cells.groups), 1) if a != b]
@@ -242,13 +283,14 @@ class Heatmap:
             scaled = valued & ~np.isin(self.cells.slots, list(BAD))
             codes[scaled] = len(colors) + scale.steps(self.cells.values)[scaled]
             colors += SCALE
-            if pitch >= _NUMBERS_FROM:
-                valued &= ~np.isin(self.cells.slots, (CellStyle.FAILED, CellStyle.TIMEOUT, CellStyle.WRONG))
-                for row, column in np.argwhere(valued).tolist():
-                    value = float(self.cells.values[row, column])
-                    slow = bool(self.cells.slots[row, column] == CellStyle.SLOW)
-                    number = short_value(value, self.cells.method.unit, 3 if slow else 4)
-                    numbers[row, column] = number + _MARKS[CellStyle.SLOW] * slow
+        if pitch >= _NUMBERS_FROM and (scale is not None or self.room is not None):
+            valued = np.isfinite(self.cells.values)
+            valued &= ~np.isin(self.cells.slots, (CellStyle.FAILED, CellStyle.TIMEOUT, CellStyle.WRONG))
+            for row, column in np.argwhere(valued).tolist():
+                value = float(self.cells.values[row, column])
+                slow = bool(self.cells.slots[row, column] == CellStyle.SLOW)
+                number = short_value(value, self.cells.method.unit, 3 if slow else 4)
+                numbers[row, column] = number + _MARKS[CellStyle.SLOW] * slow
         return Tiles(left, top, pitch, codes, colors, _MARKS, numbers, self._titles())
 
     def _titles(self) -> dict[tuple[int, int], str]:
@@ -278,7 +320,8 @@ class Heatmap:
             if not counted.get(slot) or (scale is not None and slot is CellStyle.GOOD):
                 continue
             text = f"{word} {counted[slot]}"
-            if x + 24 + len(text) * CHARACTER > _MARGIN + room and x > _MARGIN:
+            wide = math.ceil(len(text) * self._character)
+            if x + 24 + wide > _MARGIN + room and x > _MARGIN:
                 x, y = _MARGIN, y + 20
             code = np.array([[slot]], dtype=np.uint8)
             mark = _MARKS.get(slot, "")
@@ -288,7 +331,7 @@ class Heatmap:
                 Tiles(x, y, 12, code * 0, [slot.key], {0: mark} if mark else {}),
                 Text(x + 18, y + 10, text),
             ]
-            x += 18 + len(text) * CHARACTER + 18
+            x += 18 + wide + 18
         return y + 12 + _MARGIN
 
 
@@ -350,6 +393,11 @@ def matrix_scene(model: Model, layer: str, mode: Mode = "verdict", ends: Sequenc
     if mode == "value" and known.spec.better is None:
         raise InputError(f"the layer {known} has no values; use the mode verdict")
     return _heatmap(model, known, cells_of(model, known, ends)).scene(mode)
+
+
+def page_scene(model: Model, layer: Layer, room: Room) -> Scene:
+    """Return the verdicts of a layer with its values for a page."""
+    return replace(_heatmap(model, layer, cells_of(model, layer, most=room.most)), room=room).scene("verdict")
 
 
 def _heatmap(model: Model, layer: Layer, cells: Cells) -> Heatmap:

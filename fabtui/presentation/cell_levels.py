@@ -82,6 +82,8 @@ class Glyphs:
         self.cursor = ("[", "]", "@") if plain else ("⟦", "⟧", "□")
         #: Whole, half and empty character of the bar in a cell.
         self.share = ("=", "-", ".") if plain else ("━", "╸", "─")
+        #: Mark of a suspect.
+        self.hollow = "o" if plain else "▢"
         self.times = "x" if plain else "\u00d7"
         self.node_edge = "|" if plain else "│"
         self.ellipsis = "~" if plain else "…"

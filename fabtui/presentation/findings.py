@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabtui.diagnosis.finding import Direction, Domain, Finding, NextStep, Route
+from fabtui.diagnosis.knowledge.step_command import needs_shell
 from fabtui.diagnosis.mesh.affected_components import ComponentKind
 from fabtui.history.components import PartKind, date_of
 from fabtui.model.measurement import Verdict
@@ -105,8 +106,11 @@ def pairs_text(finding: Finding) -> str:
 
 def step_parts(step: str, most: int = 4000) -> tuple[str, str]:
     """Return a next step as it is shown on one line, and a remark behind it that is not part of the command."""
-    here = step.here if isinstance(step, NextStep) else ""
-    return one_line(step, most), f"({here}: runs here)" if here else ""
+    if not isinstance(step, NextStep):
+        return one_line(step, most), ""
+    notes = (f"{step.here}: runs here" if step.here else "", "needs a shell" if needs_shell(step) else "")
+    note = ", ".join(filter(None, notes))
+    return one_line(step, most), f"({note})" if note else ""
 
 
 def step_text(step: str, most: int = 500) -> str:
@@ -321,7 +325,6 @@ _COMMON: dict[str, Callable[[Any], list[str]]] = {
     "meaning": lambda text: [f"means: {text}"],
     "ports": list,
     "counted": list,
-    "made_by_lab": lambda made: ["deliberate lab fault"] if made else [],
     "by_node": lambda rows: [f"{fold(nodes)}: {text}" for nodes, text in rows],
     "related": _related,
     "grown": _related,

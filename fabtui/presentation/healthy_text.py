@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from fabtui.model.endpoints import Endpoint
 from fabtui.nodeset import count, fold
 from fabtui.presentation.findings import title
 from fabtui.presentation.numbers import spoken_text, spoken_texts
+from fabtui.presentation.wording import verdict_words
 from fabtui.sanitize import one_line
 
 _LONGEST = 200
@@ -27,12 +29,33 @@ def slurm_options(found: HealthySet) -> list[str]:
     return [f"{option}={shlex.quote(fold(nodes))}" for option, nodes in named if nodes]
 
 
+def by_cause(found: HealthySet, nodes: Iterable[str]) -> dict[str, list[str]]:
+    """Return nodes that are left out by the text of their cause."""
+    groups: dict[str, list[str]] = {}
+    for node in nodes:
+        groups.setdefault(cause_text(found.left_out[node]), []).append(node)
+    return groups
+
+
 def drain_commands(found: HealthySet) -> list[str]:
     return [
-        f"scontrol update NodeName={shlex.quote(one_line(node))} State=DRAIN "
-        f"Reason={shlex.quote(one_line(f'fabtui: {cause_text(found.left_out[node])}', _LONGEST))}"
-        for node in found.drain
+        f"scontrol update NodeName={shlex.quote(one_line(fold(nodes)))} State=DRAIN "
+        f"Reason={shlex.quote(one_line(f'fabtui: {cause}', _LONGEST))}"
+        for cause, nodes in by_cause(found, found.drain).items()
     ]
+
+
+def stray_text(found: HealthySet) -> str:
+    """Return number and verdicts of the stray pairs: ``186 stray pairs (112 slow, 74 timed out)``."""
+    kinds = sorted(Counter(found.strays.values()).items(), key=lambda item: -item[1])
+    verdicts = ", ".join(f"{number} {verdict_words(verdict)}" for verdict, number in kinds)
+    return f"{count(len(found.strays), 'stray pair')} ({verdicts})"
+
+
+def stray_lines(found: HealthySet) -> list[str]:
+    """Return the lines of a list of pairs for ``fabtui run --pairs-from``, each pair once, for both directions."""
+    pairs = {frozenset(pair): pair for pair in sorted(found.strays, reverse=True)}
+    return [f"# {stray_text(found)}, each tested both ways", *(">".join(pair) for pair in sorted(pairs.values()))]
 
 
 def host_lines(ends: Iterable[Endpoint]) -> list[str]:
@@ -65,6 +88,9 @@ def as_json(found: HealthySet | None) -> dict[str, Any] | None:
         "left_out": [
             {"node": node, "rule": cause.rule.id if isinstance(cause, Finding) else None, "text": cause_text(cause)}
             for node, cause in found.left_out.items()
+        ],
+        "strays": [
+            {"src": src, "dst": dst, "verdict": str(verdict)} for (src, dst), verdict in sorted(found.strays.items())
         ],
         "relayed_pairs": found.relayed,
         "untested_node_pairs": found.untested,

@@ -108,11 +108,14 @@ def sweep_lines(model: Model, elapsed: float, pace: Pace, glyphs: Glyphs, width:
         first: list[Part] = [(phase_text(model), "bold"), (tests, ""), *paused]
         return [first, [(f"{speed}   {clock}" if model.done else clock, MUTED)]]
     done = min(model.done, model.phase.total)
-    tail = f" {done}/{model.phase.total}  {done / model.phase.total:.0%}"
+    tests = f" {done}/{model.phase.total}  {done / model.phase.total:.0%}"
+    again = done == model.phase.total and model.phase.name in _IN_ROUNDS
+    # The verdict has the number of pairs.
+    tail = "" if again else f" {done / model.phase.total:.0%}" if model.phase.name in _IN_ROUNDS else tests
     bar = max(4, width - len(tail))
     full = round(bar * done / model.phase.total)
     left = pace.left(model)
-    rounds = round_text(model)
+    rounds = "testing suspects again" if again and model.running else round_text(model)
     return [
         [(phase_text(model), "bold"), (f"   {rounds}" if rounds else "", ""), *paused],
         [(glyphs.bar[0] * full, "$primary"), (glyphs.bar[1] * (bar - full), MUTED), (tail, "")],

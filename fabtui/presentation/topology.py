@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from fabtui.diagnosis.node_faults import NodeFaults
 from fabtui.diagnosis.pairs.tally import Pair, Tally
-from fabtui.model.endpoints import Endpoint
+from fabtui.model.endpoints import Endpoint, node_of
 from fabtui.model.facts.leaf_switches import leaf_names
 from fabtui.model.facts.node_view import Entry, connections, dicts, field, number, text
 from fabtui.model.facts.nvlink_domains import domain_names
@@ -45,16 +46,29 @@ _Below = Callable[[], list[Branch]]
 
 
 class Topology:
-    """Tree of a session; ``pair`` are the numbers of the selected endpoints."""
+    """Tree of a session; ``pair`` are the numbers of the selected endpoints.
 
-    def __init__(self, model: Model, tally: Tally, pair: tuple[int, int] | None, glyphs: Glyphs) -> None:
+    A bad pair counts at the nodes that answer for it (``faults``).
+    """
+
+    def __init__(
+        self, model: Model, tally: Tally, faults: NodeFaults, pair: tuple[int, int] | None, glyphs: Glyphs
+    ) -> None:
         self._model, self._glyphs = model, glyphs
         self._pair = [model.endpoints[number] for number in pair] if pair is not None else []
         self._bad = tally.bad
+        #: Nodes at fault, which come first.
+        self._rank = {name: at for at, name in enumerate(faults.causes)}
         self._bad_of: defaultdict[str, list[Pair]] = defaultdict(list)
-        for pair_of_ends in tally.bad:
+        self._strays_of: defaultdict[str, list[Pair]] = defaultdict(list)
+        for pair_of_ends in faults.strays:
             for end in pair_of_ends:
-                self._bad_of[end].append(pair_of_ends)
+                self._strays_of[end].append(pair_of_ends)
+        for pair_of_ends in tally.bad.keys() - faults.strays.keys():
+            holders = faults.holders.get(pair_of_ends)
+            for end in pair_of_ends:
+                if holders is None or node_of(end) in holders:
+                    self._bad_of[end].append(pair_of_ends)
         table = tally.table
         tested = () if table is None else np.union1d(table.source, table.target).tolist()
         self._tested = {str(model.endpoints[at]) for at in tested if at < len(model.endpoints)}
@@ -79,8 +93,13 @@ class Topology:
             *self._domains(ends),
             *([self._section("leaf switches", about, leaves)] if leaves else []),
             *([self._section("rails", str(len(rails)), rails)] if rails else []),
-            self._section("nodes", str(len(model.nodes)), [self._node(name) for name in model.nodes]),
+            self._section(
+                "nodes", str(len(model.nodes)), [self._node(name) for name in self._at_fault_first(model.nodes)]
+            ),
         ]
+
+    def _at_fault_first(self, nodes: Iterable[str]) -> list[str]:
+        return sorted(nodes, key=lambda node: self._rank.get(node, len(self._rank)))
 
     def _domains(self, ends: list[Endpoint]) -> list[Branch]:
         domain_of = self._model.table.domains
@@ -107,7 +126,7 @@ class Topology:
         about = f"{count(len(nodes), 'node')}, {count(len(ends), 'endpoint')}"
 
         def below() -> list[Branch]:
-            return [self._endpoints(f"{kind} {key}", node, own) for node, own in nodes.items()]
+            return [self._endpoints(f"{kind} {key}", node, nodes[node]) for node in self._at_fault_first(nodes)]
 
         return self._line(f"{kind} {key}", name, ends, below, about=about)
 
@@ -198,6 +217,8 @@ class Topology:
         for word, times in by_gravity:
             counts += [(", " if counts else "  ", ""), (f"{times} {verdict_words(word)}", verdict_style(word))]
         parts += counts if bad else [] if tested else [("  untested", MUTED)]
+        if strays := {pair for end in ends for pair in self._strays_of.get(str(end), ())}:
+            parts.append((f"  {count(len(strays), 'stray pair')}", MUTED))
         parts.append((f"  {about}", MUTED))
         return Branch(key, parts, below or list, node, on_path, below is not None)
 

@@ -1,9 +1,12 @@
 """The verdict sentence: how many pairs are bad, and what is wrong, worst first.
 
+    n001 is lost: 10 of 12 GPU pairs could not be tested, 2 are ok
     2 of 56 GPU pairs are bad: n000:1 > n001:2 timed out (path), n000:3 > n001:0 1.0 % of usual (path)
+    4 suspects, 12 of 12 GPU pairs tested: n001:0 > n000:0 failed, and 3 more
     All 56 GPU pairs are ok.
 
-The screen, texts, reports and exports state the verdict on a session with it, and in no other words.
+Nodes that are gone come first, then wrong data, what is confirmed, suspects, and at last what is ok. The screen, texts,
+reports and exports state the verdict on a session with it, and in no other words.
 """
 
 from __future__ import annotations
@@ -11,19 +14,29 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fabtui.diagnosis.finding import Domain, Finding, Route, Severity
+from fabtui.diagnosis.finding import Domain, Finding, Pair, Route, Severity
 from fabtui.exit_status import BAD
 from fabtui.model.events import NodeState
-from fabtui.model.layers import Layer
+from fabtui.model.layers import Layer, pair_layers
 from fabtui.model.measurement import SEVERITY, Verdict, worst
-from fabtui.nodeset import count
+from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import UNICODE, Glyphs
 from fabtui.presentation.findings import placed_title
 from fabtui.presentation.numbers import percent_text
 from fabtui.presentation.preflight_lines import cut, head_line
-from fabtui.presentation.wording import MUTED, Part, plain, verdict_style, verdict_words, without_domain
+from fabtui.presentation.wording import (
+    CELL,
+    MUTED,
+    TONE,
+    Part,
+    plain,
+    verdict_style,
+    verdict_tone,
+    verdict_words,
+    without_domain,
+)
 from fabtui.presentation.wrapping import Line
 from fabtui.sanitize import one_line
 
@@ -49,6 +62,8 @@ _LATER = re.compile(r"(?<=[\w.])[-,][\w.,-]+(?=\])")
 _STYLES = {Severity.BAD: "", Severity.WARN: "$warning", Severity.NOTE: MUTED}
 #: Words about a lost node by its state.
 _GONE: dict[str, str] = {NodeState.LOST: "{node} is lost", NodeState.FAILED: "{node} failed: {reason}"}
+#: Style of what leaves pairs untested.
+_GONE_STYLE = verdict_style(Verdict.FAILED)
 #: Style of a sentence without a bad pair that claims less than that all are ok.
 _PARTLY = "bold $warning"
 
@@ -63,7 +78,10 @@ class Standing:
     total: int = 0  #: Number of pairs to be tested while tests run; 0 if unknown.
     untested: int = 0  #: Number of pairs that could not be tested.
     rechecked: int = 0  #: Number of suspects that are being tested again, which ``counts`` leaves out.
-    measured: int = 0  #: Number of pairs with a result, judged or not.
+    suspect: tuple[Pair, Verdict] | None = None  #: The worst of them.
+    worst: tuple[Pair, Verdict] | None = None  #: The worst of the bad pairs.
+    measured: int = 0  #: Number of pairs with a result, judged or not, suspects included.
+    gone: str = ""  #: Nodes that are gone, in words.
     running: bool = False  #: Whether more pairs will be tested.
     judging: bool = False  #: Whether results are still being judged, or the causes searched.
     complete: bool = True  #: Whether everything wanted was tested, and no node is lost.
@@ -72,6 +90,7 @@ class Standing:
     beside: int = 0  #: Number of pairs that are slow alongside other traffic only.
     others: str = ""  #: Bad measurements of other things than pairs, in words.
     lead: str = ""  #: Sentence about a job, which comes first.
+    healed: str = ""  #: How long ago the last bad pair became good, and what is being watched.
     domain: str = ""  #: DNS domain that all nodes share, which is not shown.
 
     @property
@@ -80,7 +99,8 @@ class Standing:
 
     @property
     def tested(self) -> int:
-        return sum(self.counts.values())
+        """Number of pairs with a result, which never falls within a sweep."""
+        return max(sum(self.counts.values()), self.measured)
 
 
 def pair_noun(model: Model) -> str:
@@ -88,24 +108,68 @@ def pair_noun(model: Model) -> str:
     return "GPU pair" if {end.kind for end in model.endpoints} - {"none"} == {"gpu"} else "pair"
 
 
+def planned(model: Model) -> int:
+    """Return the number of pairs that the running layer tests; 0 if no layer of pairs is running."""
+    sizes = len(model.asked("sizes")) if model.phase.name == Layer.P2P else 1
+    total = model.phase.total // max(1, sizes) if model.phase.name in pair_layers() else 0
+    return max(total, model.results.tested) if total else 0
+
+
+def tested_text(model: Model) -> str:
+    """Return how many pairs have a result: ``14 of 56 GPU pairs tested``."""
+    total = planned(model)
+    return (
+        f"{model.results.tested} of {count(total, pair_noun(model))} tested"
+        if total
+        else (f"{count(model.results.tested, pair_noun(model))} tested")
+    )
+
+
+def standing(model: Model, tally: Tally, findings: Sequence[Finding], **more: Any) -> Standing:
+    """Return what a verdict sentence is made of; ``more``: the values that depend on who asks."""
+    states: dict[NodeState, list[str]] = {}
+    known = {one.topic for one in findings if one.known and one.rule.name == "node-lost"}
+    for record in model.nodes.values():
+        if record.state.gone and record.name not in known:
+            states.setdefault(record.state, []).append(one_line(record.name, 80))
+    words = [
+        f"{fold(names)} {'failed' if state is NodeState.FAILED else 'is lost' if len(names) == 1 else 'are lost'}"
+        for state, names in sorted(states.items(), reverse=True)
+    ]
+    own = {
+        "counts": tally.counts,
+        "noun": pair_noun(model),
+        "total": planned(model),
+        "untested": max(len(model.untested), tally.unreached),
+        "rechecked": tally.rechecked,
+        "suspect": tally.suspect,
+        "worst": tally.worst,
+        "measured": model.results.tested,
+        "gone": ", ".join(words),
+        "beside": slow_beside(tally),
+    }
+    return Standing(findings=findings, **{**own, **more})
+
+
 def standing_of(one: Diagnosis) -> Standing:
-    model, counts, noun = one.model, dict(one.tally.counts), pair_noun(one.model)
-    if not counts and not model.results.tested and (counts := _address_counts(model)):
-        noun = "address pair"
-    reasons, alone = one.not_examined, not any(verdict.bad for verdict in counts)
-    more = f", and {count(len(reasons) - 1, 'more reason')}" if len(reasons) > 1 else ""
-    return Standing(
-        counts,
+    model, reasons = one.model, one.not_examined
+    more: dict[str, Any] = {}
+    if not one.tally.counts and not model.results.tested and (counts := address_counts(model)):
+        more = {"counts": counts, "noun": "address pair"}
+    alone = not any(verdict.bad for verdict in more.get("counts", one.tally.counts))
+    others = f", and {count(len(reasons) - 1, 'more reason')}" if len(reasons) > 1 else ""
+    return standing(
+        model,
+        one.tally,
         # The sentence about a job states what the findings about it do.
         [found for found in one.findings if one.job is None or found.rule.domain is not Domain.RUNNING],
-        noun,
-        untested=len(model.untested),
         complete=not reasons and not any(map(model.gone, model.nodes)),
         failing=one.code == BAD,
-        reason=one_line(reasons[0], _LONGEST_REASON) + more if reasons else "",
-        beside=slow_beside(one.tally),
+        reason=one_line(reasons[0], _LONGEST_REASON) + others if reasons else "",
         others=other_measurements(model.counts()) if alone else "",
         lead="" if one.job is None else one_line(one.job.sentence, _LONGEST_LEAD),
+        total=0,
+        **more,
     )
 
 
@@ -115,7 +179,7 @@ def slow_beside(tally: Tally) -> int:
     return 0 if any(verdict.bad for verdict in tally.counts) else inside.get(Verdict.SLOW, 0)
 
 
-def _address_counts(model: Model) -> dict[Verdict, int]:
+def address_counts(model: Model) -> dict[Verdict, int]:
     found: dict[tuple[str | None, ...], Verdict] = {}
     for m in model.addresses.everything():
         key = (m.src, m.dst, m.src_addr, m.dst_addr)
@@ -145,25 +209,50 @@ def sentence_text(standing: Standing, width: int | None = None, glyphs: Glyphs =
 
 
 def verdict_sentence(standing: Standing, width: int | None = None, glyphs: Glyphs = UNICODE) -> Line:
-    """Return the verdict in one sentence: numbers first, then what is wrong, worst first.
+    """Return the verdict in one sentence: what leaves pairs untested, numbers, and what is wrong, worst first.
 
     A width (characters) shortens the list of faults, and never the numbers; without one, it has few faults.
     """
-    link, faults = _faults(standing)
     if standing.lead:
         return _after_lead(standing, width, glyphs)
+    link, faults = _faults(standing)
+    first = _first(standing, faults)
+    heads = [[*first, *_lowered(head)] if first else head for head in (_head(standing), _head(standing, brief=True))]
+    faults = faults[1:] if first and not standing.gone else faults
     if width is None:
-        head, shown = _head(standing), _listed(faults, None, glyphs)
-        return [*head, (link, ""), *shown] if shown else [*head, (".", head[-1][1])]
-    heads = _head(standing), _head(standing, brief=True)
+        shown = _listed(faults, None, glyphs)
+        return [*heads[0], (link, ""), *shown] if shown else [*heads[0], (".", heads[0][-1][1])]
     for head in heads:
         room = width - len(plain(head))
         shown = _listed(faults, room - len(link), glyphs)
-        if room >= 0 and (shown or not faults):
+        if room >= 0 and (shown or not faults or first):
             return [*head, (link, ""), *shown] if shown else head
     # Numbers come first: the faults are one key away.
-    head = next((head for head in heads if len(plain(head)) <= width), heads[-1])
-    return [(cut(plain(head), width, glyphs), head[0][1])]
+    if first:
+        numbers = _lowered(_head(standing, brief=True))
+        name = _shortened(first[0][0], width - len(plain(numbers)) - len(first[1][0]), glyphs)
+        if name:
+            return [(name, first[0][1]), first[1], *numbers]
+    head = first or next((head for head in heads if len(plain(head)) <= width), heads[-1])
+    return [(cut(plain(head).rstrip(":; "), width, glyphs), head[0][1])]
+
+
+def _first(standing: Standing, faults: Sequence[Part]) -> Line:
+    """Return what comes before the numbers: what leaves pairs untested, or is bad where no pair is."""
+    if standing.gone:
+        return [(without_domain(standing.domain, standing.gone), _GONE_STYLE), (": ", "")]
+    bad = next((one for one in standing.findings if one.severity is Severity.BAD), None)
+    cuts = bad is not None and bad.rule.domain is Domain.MESH and (standing.running or standing.untested)
+    if not faults or (standing.bad and not cuts) or not (bad or standing.failing):
+        return []
+    return [(faults[0][0], _GONE_STYLE if bad else _PARTLY), ("; ", "")]
+
+
+def _lowered(line: Line) -> Line:
+    """Return a sentence as it follows another part, without a fill."""
+    (text, style), *others = line
+    lowered = text[0].lower() + text[1:] if text.startswith(("All ", "No ", "The ")) else text
+    return [(lowered, style.replace(CELL, TONE)), *others]
 
 
 def _after_lead(standing: Standing, width: int | None, glyphs: Glyphs) -> Line:
@@ -172,24 +261,22 @@ def _after_lead(standing: Standing, width: int | None, glyphs: Glyphs) -> Line:
     # Busy GPUs are not tested, which is not a statement about the job.
     worth = [one for one in standing.findings if standing.tested or one.severity is Severity.BAD]
     rest = replace(standing, findings=worth, lead="", reason="")
-    alone = not (standing.bad or _faults(rest)[1] or (standing.tested and standing.complete))
+    faults = ([(standing.gone, "")] if standing.gone else []) + _faults(rest)[1]
+    alone = not (standing.bad or faults or (standing.tested and standing.complete))
     if alone or (room is not None and room < _NARROWEST):
         return lead
     if not standing.tested:
-        return [*lead, ("; but ", ""), *_listed(_faults(rest)[1], None if room is None else room - 4, glyphs)]
-    (first, style), *others = verdict_sentence(rest, room, glyphs)
-    lowered = first[0].lower() + first[1:] if first.startswith(("All ", "No ", "The ")) else first
-    return [*lead, ("; ", ""), (lowered, style), *others]
+        return [*lead, ("; but ", ""), *_listed(faults, None if room is None else room - 4, glyphs)]
+    return [*lead, ("; ", ""), *_lowered(verdict_sentence(rest, room, glyphs))]
 
 
 def _head(standing: Standing, *, brief: bool = False) -> Line:
     """Return the numbers of a verdict, which are never left out; ``brief``: in as few words as possible."""
     bad, tested, noun = standing.bad, standing.tested, standing.noun
     partly = standing.running or standing.untested or not standing.complete
-    rest: Line = []
-    if standing.rechecked:
-        rest.append((f", {standing.rechecked} being rechecked", MUTED))
-    if standing.untested:
+    suspects = count(standing.rechecked, "suspect")
+    rest: Line = [(f", {suspects}", "")] if standing.rechecked and bad else []
+    if standing.untested and (bad or not standing.gone):
         rest.append((f", {standing.untested} not tested", "$warning"))
     rest += [(f", {standing.counts[one]} {one}", MUTED) for one in _NOTABLE if standing.counts.get(one)]
     if bad:
@@ -203,13 +290,31 @@ def _head(standing: Standing, *, brief: bool = False) -> Line:
         if standing.judging and not standing.findings:
             rest.append((", looking for causes", MUTED))
         return [(text, style), *rest]
-    if standing.judging and not tested and standing.measured:
-        return [(f"{count(standing.measured, noun)} tested, being judged", MUTED), *rest]
+    of = f"{tested} of {count(standing.total, noun)}" if standing.total else count(tested, noun)
+    if standing.rechecked:
+        number = f", {tested} of {standing.total}" if brief and standing.total else f", {of} tested"
+        return [
+            (suspects, verdict_tone(standing.suspect[1] if standing.suspect else Verdict.SLOW)),
+            (number, ""),
+            *rest,
+        ]
     if standing.running or standing.judging:
-        return _running_head(standing, rest, brief=brief)
+        if not tested:
+            return [(f"No {noun} tested yet", MUTED), *rest]
+        if not standing.counts:
+            return [(f"{of} measured, being judged", MUTED), *rest]
+        calm = not (
+            standing.gone or standing.others or any(one.severity is not Severity.NOTE for one in standing.findings)
+        )
+        text = f"0 of {tested} bad" if brief else f"No problem so far; {of} tested" if calm else f"{of} tested"
+        return [(text, "bold"), *rest]
     if not tested:
         return [(f"No {noun} was tested", _PARTLY), *rest]
     if standing.counts.get(Verdict.OK) == tested:
+        if standing.gone:
+            missing = f"{standing.untested} of {count(standing.untested + tested, noun)}"
+            whose = f"{missing} could not be tested" if standing.untested else f"No {noun} with it was tested"
+            return [(f"{whose}, {tested} {'is' if tested == 1 else 'are'} ok", _PARTLY), *rest]
         which = f"tested {noun}" if partly else noun
         text = f"The only {which} is ok" if tested == 1 else f"All {count(tested, which)} are ok"
         if standing.beside:
@@ -220,38 +325,63 @@ def _head(standing: Standing, *, brief: bool = False) -> Line:
     return [(f"0 of {tested} bad" if brief else f"No bad pair among {count(tested, noun)}", _PARTLY), *rest]
 
 
-def _running_head(standing: Standing, rest: Line, *, brief: bool) -> Line:
-    tested = max(standing.tested, standing.measured)
-    if not tested and not standing.rechecked:
-        return [(f"No {standing.noun} tested yet", MUTED), *rest]
-    of = f"{tested} of {count(standing.total, standing.noun)}" if standing.total else count(tested, standing.noun)
-    return [(f"0 of {tested} bad" if brief else f"No problem so far; {of} tested", "bold"), *rest]
-
-
 def _faults(standing: Standing) -> tuple[str, list[Part]]:
     """Return what is wrong, worst first, and the text between it and the numbers."""
     parts = {
         severity: [
-            (without_domain(standing.domain, fault_text(one)) + (_KNOWN if one.known else ""), _STYLES[severity])
+            (without_domain(standing.domain, text) + (_KNOWN if one.known else ""), _STYLES[severity])
             for one in standing.findings
-            if one.severity is severity
+            if one.severity is severity and (text := _rest(standing, one))
         ]
         for severity in (Severity.BAD, Severity.WARN)
     }
     bad, likely = parts[Severity.BAD], parts[Severity.WARN]
+    if standing.healed and not standing.bad and not bad:
+        # One steady sentence, until what was bad has been good for long.
+        return "; ", [(standing.healed, MUTED)]
     if standing.bad:
         # What is over explains no pair that is bad now.
         warnings = [one for one in standing.findings if one.severity is Severity.WARN]
         order = sorted(range(len(likely)), key=lambda at: "past" in warnings[at].facts)
-        return ": ", bad or [likely[at] for at in order]
-    if bad or (standing.failing and likely):
-        return (", but " if standing.tested else ": "), bad or likely
-    if standing.failing and standing.others:
-        return (", but " if standing.tested else ": "), [(standing.others, "")]
-    if standing.reason:
+        first = _unexplained(standing, standing.worst, 1)
+        return ": ", [*first, *(bad or [likely[at] for at in order]), *_suspects(standing)]
+    if standing.rechecked:
+        return ": ", bad + _suspects(standing)
+    if bad or (standing.failing and (likely or standing.others)):
+        return "; ", bad or likely or [(standing.others, "")]
+    if standing.reason and not standing.gone:
         named = not standing.tested or standing.untested
         return (": " if named else "; not tested: "), [(standing.reason, "$warning")]
     return f"; {'warning' if len(likely) == 1 else 'warnings'}: ", likely
+
+
+def _suspects(standing: Standing) -> list[Part]:
+    return _unexplained(standing, standing.suspect, standing.rechecked)
+
+
+def _rest(standing: Standing, finding: Finding) -> str:
+    """Return a fault without what the sentence begins with."""
+    if (
+        not standing.gone
+        or finding.known
+        or finding.rule.name != "node-lost"
+        or finding.facts.get("state") not in _GONE
+    ):
+        return fault_text(finding)
+    # It is no reason for what else is bad.
+    alone = finding.facts["state"] == NodeState.FAILED and not (standing.bad or standing.rechecked)
+    return one_line(finding.facts["reason"], _LONGEST) if alone else ""
+
+
+def _unexplained(standing: Standing, pair: tuple[Pair, Verdict] | None, number: int) -> list[Part]:
+    """Return the worst of some pairs in words if no finding is about it yet; slow ones of busy cores have none."""
+    if pair is None or (pair[1] is Verdict.SLOW and not (standing.judging or standing.rechecked)):
+        return []
+    if any(pair[0] in one.cells for one in standing.findings):
+        return []
+    ends = without_domain(standing.domain, " > ".join(pair[0]))
+    more = f" and {number - 1} more" if number > 1 else ""
+    return [(one_line(f"{ends} {verdict_words(pair[1])}{more}", _LONGEST), "")]
 
 
 def fault_text(finding: Finding) -> str:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 Part = tuple[str, str]
 
 MUTED = "$foreground 60%"
-#: How the styles of cells begin, which have a fill.
-CELL = "$cell-"
+#: How the styles of cells begin, which have a fill, and those of the same colours without one.
+CELL, TONE = "$cell-", "$tone-"
 
 CLASS_WORDS = {
     PairClass.SAME_NODE: "node",
@@ -53,7 +53,7 @@ def verdict_style(verdict: Verdict) -> str:
 
 def verdict_tone(verdict: Verdict) -> str:
     """Return the colour of a verdict for text and bars without a fill."""
-    return MUTED if verdict is Verdict.UNTESTED else f"$tone-{style_of(verdict, 1.0).key}"
+    return MUTED if verdict is Verdict.UNTESTED else f"{TONE}{style_of(verdict, 1.0).key}"
 
 
 def verdict_words(verdict: str) -> str:
@@ -113,6 +113,9 @@ def usual_share_text(model: Model, measurement: Measurement) -> str:
     share = ratio(measurement.layer, measurement.value, usual)
     if share is None or usual is None or measurement.value is None:
         return ""
+    values = model.results.values(measurement.layer, model.key_of(measurement))
+    if measurement.value == usual and values is not None and len(values) == 1:
+        return "nothing to compare with"
     return f"{percent_text(measurement.value / usual)} of the usual {_beside(measurement, usual)}"
 
 

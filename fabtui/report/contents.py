@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from fabtui import __version__
 from fabtui.diagnosis.diagnosis import Diagnosis
+from fabtui.diagnosis.finding import Domain
 from fabtui.diagnosis.session_diff import has_facts, session_diff
 from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
 from fabtui.export.formats import when
@@ -18,21 +19,35 @@ from fabtui.model.layers import Layer, Per, grid_layers
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.pictures.busbw import busbw_scene
-from fabtui.pictures.heatmap import connectivity_scene, matrix_scene
+from fabtui.pictures.heatmap import NARROW_WIDTH, PAGE_WIDTH, connectivity_scene, matrix_scene, page_scene
+from fabtui.pictures.ranks import ranks_scene
 from fabtui.pictures.scene import Scene
 from fabtui.presentation.cell_levels import UNICODE
+from fabtui.presentation.job_board import JobBoard
 from fabtui.presentation.legends import class_rows, layer_title
 from fabtui.presentation.verdict_line import sentence_of
 from fabtui.presentation.wording import CLASS_WORDS, failure_text, measured_text, verdict_words
 from fabtui.report.collectives import collective_tables, comparison, sweep_tables
-from fabtui.report.document import Block, Document, Items, Lines, Panel, Paragraph, Picture, Section, Table
+from fabtui.report.document import (
+    USUAL_WIDTH,
+    Block,
+    Document,
+    Items,
+    Lines,
+    Panel,
+    Paragraph,
+    Picture,
+    Section,
+    Table,
+)
 from fabtui.report.grid import MOST_ENDPOINTS, cell_rows, grid, has_values, sign_words, unit_text, used_signs
+from fabtui.report.hardware import all_parts, head_rows, parts_at_fault
 from fabtui.report.healthy import what_to_do
 from fabtui.report.history import past_blocks
 from fabtui.report.imported_output import reading_section
 from fabtui.report.preflight import preflight_blocks
 from fabtui.report.problems import entries, jitter, not_in_findings, not_tested
-from fabtui.report.session_diff import change_blocks, diff_outcome
+from fabtui.report.session_diff import change_blocks
 from fabtui.report.session_notes import carrier_block, job_blocks, mesh_lines, networks, nodes, storage
 from fabtui.report.summary import head_lines
 from fabtui.sanitize import one_line
@@ -133,53 +148,72 @@ def document(
     readings: Sequence[Result] = (),
     against: Against | None = None,
     warnings: Sequence[str] = (),
+    site: str = "",
 ) -> Document:
     """Return the contents of a report on a session, which may be None, and on outputs of other tools without pairs.
 
-    ``sources``: names of the files, none for a session that has just ended; ``warnings``: sentences about incomplete
-    ones; ``against``: earlier session to compare with.
+    ``sources``: names of the files with their hashes, none for a session that has just ended; ``warnings``: sentences
+    about incomplete ones; ``against``: earlier session to compare with; ``site``: name of the place.
     """
-    files = [f"from {one_line(', '.join(sources), 400)}"] if sources else []
+    files = [("recording" if one is not None else "file", one_line(source, 400)) for source in sources]
     others = [reading_section(result, number) for number, result in enumerate(readings, 1)]
-    reading = Section("how-to-read", "How to read this", [Items("", _HOW_TO_READ)])
+    reading = Section("how-to-read", "How to read this", [Items("", _HOW_TO_READ)], folded=True)
     if one is None:
         known = sum(result.known for result in readings)
         code = ALL_OK if known == len(readings) else NOT_TESTED
         text = f"{known} of {count(len(readings), 'output')} recognised"
-        about = [*files, f"made by fabtui {__version__}"]
+        about = [*files, ("report by", f"fabtui {__version__}")]
         return Document("fabtui report", about, text, state_of(code), warnings, others, code)
     model = one.model
-    head, *faults = head_lines(model)
-    about = [*files, f"{when(model.started) or 'time unknown'}, made by fabtui {__version__}", *faults]
+    by = ("fabtui", f"report by {__version__}, recording by {one_line(model.software) or 'an unknown version'}")
+    about = [*head_rows(one, site), by, *files]
     sections = [section for section in (*_session(one, sources, against), *others, reading) if section.blocks]
-    return Document(head, about, sentence_of(one), state_of(one.code), warnings, sections, one.code)
+    return Document(head_lines(model)[0], about, sentence_of(one), state_of(one.code), warnings, sections, one.code)
 
 
 def _session(one: Diagnosis, sources: Sequence[str], against: Against | None) -> Iterator[Section]:
     model = one.model
     if not model.options.get("looks_only"):
-        yield Section("findings", "Findings", _findings(one), leads=True)
+        parts = parts_at_fault(one)
+        yield Section("parts", "Parts to check or replace", [] if parts is None else [parts])
+        yield Section("picture", "", [*_pictures(one)])
+        yield Section("findings", "Findings", _findings(one))
     if one.job is not None:
-        yield Section("job", "Running job", [*job_blocks(one.job)])
+        found = any(finding.rule.domain is Domain.RUNNING for finding in one.findings)
+        blocks = [block for block in job_blocks(one.job) if not found or isinstance(block, (Table, Items))]
+        yield Section("job", "Running job", blocks)
     if against is not None:
         yield Section("changes", f"Changes since {one_line(against.name, 100)}", _changes(one, sources, against))
     yield Section("history", "Earlier sessions", [*past_blocks(model)])
-    sentences = [*map(Paragraph, (*mesh_lines(model), *networks(model))), *carrier_block(one, every_pair=False)]
-    yield Section("layers", "Layers", [*layer_panels(one), *sentences, *storage(model)])
-    yield Section("collectives", "Collectives", [*collective_blocks(one)])
+    yield Section("collectives", "Collectives", [*collective_blocks(one)], folded=True)
     yield Section("comparison", "A/B comparison", [*comparison(model)])
+    sentences = [*map(Paragraph, (*mesh_lines(model), *networks(model))), *carrier_block(one, every_pair=False)]
+    yield Section("layers", "Layers", [*layer_panels(one), *sentences, *storage(model)], folded=True)
     if one.preflight.table.nodes or one.preflight.missing:
-        yield Section("preflight", "Preflight", [*preflight_blocks(one.preflight)])
-    yield Section("run", "What was run", [*_run(model)])
+        yield Section("preflight", "Preflight", [*preflight_blocks(one.preflight)], folded=True)
+    hardware = all_parts(model)
+    yield Section("hardware", "Serial numbers", [] if hardware is None else [hardware], folded=True)
+    yield Section("run", "What was run", [*_run(model)], folded=True)
+
+
+def _pictures(one: Diagnosis) -> Iterator[Block]:
+    """Yield the ranks of a job, and the pairs of the first layer that has any, with the values of its classes."""
+    model = one.model
+    if one.job is not None and one.job.ranks:
+        wide, narrow = (ranks_scene(JobBoard(one.job), room) for room in (PAGE_WIDTH, NARROW_WIDTH))
+        yield Picture("ranks of the job", wide, narrow)
+    for layer in [layer for layer in (Layer.P2P, Layer.WORLD) if model.rows and has_values(model, layer)][:1]:
+        wide, narrow = (page_scene(model, layer, room) for room in (PAGE_WIDTH, NARROW_WIDTH))
+        title, *lines = grid(model, layer, UNICODE, USUAL_WIDTH)
+        by_node = len(model.rows) > MOST_ENDPOINTS
+        yield Picture(f"{layer}, {unit_text(model, layer)}; {_ROWS}", wide, narrow, [title] * by_node + lines)
+        yield from _classes(one, layer)
 
 
 def _findings(one: Diagnosis) -> list[Block]:
-    model = one.model
-    drawn = [layer for layer in (Layer.P2P, Layer.WORLD) if model.rows and has_values(model, layer)][:1]
-    pictures = [Picture(layer_title(layer), matrix_scene(model, layer, "verdict")) for layer in drawn]
     nothing = [] if one.findings else [Paragraph("no findings")]
     about_pairs = (*not_in_findings(one), *jitter(one))
-    return [*pictures, *entries(one), *nothing, *not_tested(one), *what_to_do(one), *about_pairs]
+    return [*entries(one), *nothing, *not_tested(one), *what_to_do(one), *about_pairs]
 
 
 def _changes(one: Diagnosis, sources: Sequence[str], against: Against) -> list[Block]:
@@ -189,7 +223,7 @@ def _changes(one: Diagnosis, sources: Sequence[str], against: Against) -> list[B
         then, now = without_facts(then), without_facts(now)
     names = _described(against.name, then), _described(", ".join(sources) or "this session", now)
     diff = session_diff(then, now)
-    return [*change_blocks(names, against.name, diff, _WIDEST_CHANGE, UNICODE), Paragraph(diff_outcome(diff))]
+    return [*change_blocks(names, against.name, diff, _WIDEST_CHANGE, UNICODE)]
 
 
 def _run(model: Model) -> Iterator[Block]:

@@ -66,10 +66,12 @@ class Lines(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A picture; formats without pictures leave it out."""
+    """A picture."""
 
     title: str
     scene: Scene
+    narrow: Scene | None = None  #: The same for narrow screens.
+    lines: Sequence[str] = ()  #: The same as text of fixed width; formats without pictures show this.
 
 
 class Entry(NamedTuple):
@@ -83,6 +85,7 @@ class Entry(NamedTuple):
     evidence: Sequence[str]  #: Sentences.
     next: Sequence[str]  #: Commands to run next.
     about: Sequence[str]  #: Meaning of the rule.
+    tone: str = ""  #: Name of the colour of its pairs, `fabtui.presentation.cell_levels.CellStyle`; "" without any.
 
 
 class Panel(NamedTuple):
@@ -97,19 +100,22 @@ Block = Paragraph | Items | Table | Lines | Picture | Entry | Panel
 
 
 class Section(NamedTuple):
-    """A section with its heading; ``name`` is its anchor, ``leads``: it comes first, beside its pictures."""
+    """A section with its heading; ``name`` is its anchor.
+
+    ``folded``: a reader of a page has to open it, and a text for a ticket leaves it out.
+    """
 
     name: str
     title: str
     blocks: Sequence[Block]
-    leads: bool = False
+    folded: bool = False
 
 
 class Document(NamedTuple):
     """A report."""
 
     title: str  #: What was tested.
-    about: Sequence[str]  #: Sources, time and versions, one line each.
+    about: Sequence[tuple[str, str]]  #: Labels and values: site, date, hardware, software, sources.
     verdict: str  #: Verdict in one sentence.
     state: str  #: ``ok``, ``bad`` or ``unknown``.
     summary: Sequence[str]  #: Further sentences of the verdict.

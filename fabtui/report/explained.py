@@ -11,16 +11,16 @@ from fabtui.diagnosis.diagnosis import RULES, Diagnosis
 from fabtui.diagnosis.experiment import experiments_text
 from fabtui.diagnosis.finding import Rule
 from fabtui.diagnosis.job.logs import job_rules  # noqa: F401 - registers the rules about jobs
-from fabtui.diagnosis.knowledge.error_catalogue import Meaning, filled
+from fabtui.diagnosis.knowledge.error_catalogue import Meaning, filled, of_line
 from fabtui.diagnosis.knowledge.error_numbers import ShortCode, short_code
-from fabtui.diagnosis.knowledge.failure_stage import explained_errors
+from fabtui.diagnosis.knowledge.failure_stage import explained_errors, is_stage
 from fabtui.diagnosis.knowledge.log_causes import Causes, LogPlace, LogReader, Occurrences, stamp_of
 from fabtui.diagnosis.knowledge.xids import xids
 from fabtui.diagnosis.preflight.checks import ProbeJudgement
 from fabtui.errors import InputError
 from fabtui.history import rules  # noqa: F401 - registers the rules about earlier sessions
 from fabtui.importers.catalogue import formats, is_ours, recognise
-from fabtui.importers.result import Result, read, unwrapped
+from fabtui.importers.result import USUAL_WIDTHS, Result, read, unwrapped
 from fabtui.importers.sources import Source, sources
 from fabtui.importers.to_model.dispatch import errors_in, examined
 from fabtui.nodeset import count
@@ -29,10 +29,13 @@ from fabtui.report.document import Block, Entry, Items, Panel, Paragraph, Table
 from fabtui.report.healthy import what_to_do
 from fabtui.report.problems import problems
 from fabtui.sanitize import one_line
+from fabtui_node.parsers.lines import log_of_json
 from fabtui_node.parsers.nccl.transports import Path, Transport, device_of, transport_of
 
 #: Maximum number of characters of a log that are read for facts of the node.
 _BEGINNING = 256 * 1024
+#: What to do about a failure of which only its words are known.
+_SEARCH = "look for this sentence in the reports of the part that printed it, and read the lines just before it"
 #: What follows where a text is unknown.
 _ANOTHER = "next: give the whole line as it was printed, or a log: fabtui explain FILE; fabtui explain --list has all"
 _CODE = re.compile(r"(?:FT|E|J)\d{1,4}", re.IGNORECASE)
@@ -180,26 +183,41 @@ def _whole_lines(text: str) -> str:
     if text.count("\n") <= 1 and not text.lstrip().startswith("{"):
         # A value of JSON or of a shell, whose line ends are written as two characters.
         text = text.replace("\\n", "\n")
+    text = log_of_json(text) or text
     joined = unwrapped(text, keep_count=True)
     if joined is None:
         return text
     before, after = LogReader(), LogReader()
     before.add(text)
     after.add(joined.text)
-    return joined.text if after.result().known >= before.result().known else text
+    apart, together = before.result().known, after.result().known
+    # Where no more is known then, only the width of a terminal is proof that lines were cut.
+    proven = joined.width in USUAL_WIDTHS
+    return joined.text if together > apart or (proven and together == apart) else text
 
 
 def _output(source: Source) -> tuple[list[Block], str]:
     """Return the findings about an output that `fabtui read` judges, and its format; no format for any other text."""
     form = recognise(source.text).format
     ours = form is not None and is_ours(form.name)
-    if form is None or not (form.facts or form.convert or ours):
+    if form is None or not (form.facts or form.convert or form.job or ours):
         return [], ""
     is_log = form.log and form.errors
     # What a library reports about the node is at the beginning of its log.
     result = read(source._replace(text=source.text[:_BEGINNING]) if is_log else source, form.name)
+    if form.job:
+        return [*_waiting(result)], form.name
     blocks = finding_blocks(examined(result)) if form.errors or ours else diagnosis_blocks(result)
     return [Paragraph(f"{one_line(source.name, 200)}: {form.name}", head=True), *blocks] if blocks else [], form.name
+
+
+def _waiting(result: Result) -> Iterator[Block]:
+    """Yield what a report about a running job says of the rank that the others wait for."""
+    behind = result.values.get("behind")
+    if behind or result.values.get("hangs"):
+        rows = [("means", one_line(line, 600)) for line in result.values.get("answer", ())]
+        rows += [("next", one_line(line, 300)) for line in result.values.get("next", ())]
+        yield _fields(f"{'a rank is behind' if behind else 'the job hangs'}: {result.title.partition(':')[0]}", rows)
 
 
 def diagnosis_blocks(result: Result) -> list[Block]:
@@ -208,8 +226,10 @@ def diagnosis_blocks(result: Result) -> list[Block]:
         return []
     diagnosis = examined(result)
     errors = errors_in(result, diagnosis)
-    causes = causes_blocks(errors._replace(unknown=[]), [""]) if errors.causes or errors.notices else ()
-    return [*finding_blocks(diagnosis), *causes]
+    causes = [*causes_blocks(errors._replace(unknown=[]), [""])] if errors.causes or errors.notices else []
+    findings = finding_blocks(diagnosis)
+    # What a line names goes before a finding that only shows a state.
+    return [*causes, *findings] if errors.named else [*findings, *causes]
 
 
 def finding_blocks(diagnosis: Diagnosis) -> list[Block]:
@@ -243,18 +263,28 @@ def causes_blocks(found: Causes, files: Sequence[str]) -> Iterator[Block]:
     """Yield the causes in logs: the earliest first, with its consequences below; "" names a text without a file."""
     if found.advice and not found.causes:
         yield Paragraph(found.advice)
+    failing = list(_failing(found.failing, files)) if found.failing and not found.named else []
+    first = found.causes[0].first.order if found.causes else None
+    if failing and not found.part and (first is None or found.failing is None or found.failing.order < first):
+        yield from failing
     for number, one in enumerate(found.causes[:_MOST_CAUSES]):
         title = "earliest cause" if one.meaning.role == "cause" else "no cause found; earliest consequence"
+        if is_stage(one.meaning):
+            title = f"part that failed: {one.meaning.text.partition(' failed')[0]}; the cause is not in this text"
         others = [] if number else [_summary(other, one.first, files) for other in found.consequences]
         yield _occurrences("also" if number else title, one, files, [Items("consequences:", others)] if others else [])
+    if failing and found.part:
+        yield from failing
     if (more := len(found.causes) - _MOST_CAUSES) > 0:
         yield Paragraph(f"and {count(more, 'other cause')}")
     if found.behind:
         ranks = ", ".join(f"rank {rank}" for rank in found.behind[:_MOST_RANKS])
         yield Paragraph(f"{ranks} completed and enqueued the least work: look there first.")
-    if found.unknown:
-        lines = [f"{_where(place, files)}{one_line(place.text, 300)}" for place in found.unknown[:_MOST_UNKNOWN]]
-        yield Items(f"{count(len(found.unknown), 'warning')} not in the catalogue:", lines)
+    shown = found.failing if failing else None
+    unknown = [one for one in found.unknown if shown is None or (one.file, one.line) != (shown.file, shown.line)]
+    if unknown:
+        lines = [f"{_where(place, files)}{one_line(place.text, 300)}" for place in unknown[:_MOST_UNKNOWN]]
+        yield Items(f"{count(len(unknown), 'warning')} not in the catalogue:", lines)
     normal = [one for one in found.notices if one.meaning.cause_if == "several-nodes" and " INFO " in one.first.text]
     normal = [] if found.several_nodes else normal
     yield from (_occurrences("note", one, files) for one in found.notices if one not in normal)
@@ -264,6 +294,15 @@ def causes_blocks(found: Causes, files: Sequence[str]) -> Iterator[Block]:
         yield Paragraph(text)
     if _mixed(found.causes) or _mixed(found.consequences):
         yield Paragraph("Lines of files without time stamps come last in this order.")
+
+
+def _failing(place: LogPlace, files: Sequence[str]) -> Iterator[Block]:
+    """Yield the first line that names a failure which no entry explains, with what its words alone show."""
+    kind = of_line(place.kind, place.text) if place.kind else None
+    rows = [("line", _where(place, files) + one_line(place.text, 600)), ("by", one_line(place.printer, 200))]
+    rows += [("advises", place.advice)]
+    rows += [("kind", filled(kind.text, {})), ("next", filled(kind.next, {}))] if kind else [("next", _SEARCH)]
+    yield _fields("unknown to fabtui: first failing line", rows)
 
 
 def _mixed(found: Sequence[Occurrences]) -> bool:
@@ -277,7 +316,11 @@ def _occurrences(title: str, one: Occurrences, files: Sequence[str], below: Sequ
     here = f"on {one.first.node}" if one.first.node else "there"
     there = f"on {one.peer}" if one.peer else "on the other node"
     places = {("dst",): there, ("src", "dst"): f"{here} and {there}" if one.peer else here}
-    rows = [("line", line), *_meaning_fields(known, known.commands, lambda ends: places.get(ends, here))]
+    rows = [
+        ("line", line),
+        ("advises", one.first.advice),
+        *_meaning_fields(known, known.commands, lambda ends: places.get(ends, here)),
+    ]
     advice = [Paragraph(one.advice)] if one.advice else []
     head = f"{title}: {one.meaning.code} {one.meaning.id}{times}{_on(one)}"
     return Panel(head, [*advice, _fields("", rows), *below], whole=True)

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.healthy_set import HealthySet
+from fabtui.diagnosis.knowledge.next_commands import session_command
 from fabtui.diagnosis.rank_order import Hop
 from fabtui.model.endpoints import node_of
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
-from fabtui.presentation.healthy_text import cause_text, drain_commands, host_lines, shares, slurm_options
+from fabtui.presentation.healthy_text import by_cause, drain_commands, shares, slurm_options, stray_text
 from fabtui.presentation.numbers import spoken_text
 from fabtui.presentation.wrapping import aligned
 from fabtui.report.document import Block, Items, Lines
@@ -20,6 +21,8 @@ from fabtui.sanitize import one_line
 _WHERE = "--json has them all"
 #: Maximum length of a line with a command in the summary.
 _LONGEST = 500
+#: Maximum number of lines of a section, and of characters of its names.
+_MOST, _MOST_NAMES = 8, 60
 
 
 def what_to_do(one: Diagnosis) -> Iterator[Items]:
@@ -41,7 +44,10 @@ def what_to_do(one: Diagnosis) -> Iterator[Items]:
         lines.append(f"also usable: {names} with {variable or count(number, 'endpoint')}{more}")
     if drain := drain_commands(healthy):
         lines.append(f"to drain: {drain[0]}" + (f", and {len(drain) - 1} more" if len(drain) > 1 else ""))
-    lines.append("host file, rank order and more: fabtui nodes RECORDING")
+    if healthy.strays:
+        lines.append(f"{stray_text(healthy)}: retest them first: fabtui nodes RECORDING --strays FILE")
+    else:
+        lines.append("host file, rank order and more: fabtui nodes RECORDING")
     yield Items("what to do now", [one_line(line, _LONGEST) for line in lines], whole=True)
 
 
@@ -60,11 +66,12 @@ def _names_nodes(one: Diagnosis) -> bool:
     return unnamed is None or (not unnamed and len(one.tally.table or ()) > 2)
 
 
-def healthy_text(model: Model, found: HealthySet) -> str:
-    return text(_blocks(model, found))
+def healthy_text(model: Model, found: HealthySet, strict: HealthySet | None = None) -> str:
+    """Return the text of a healthy set; ``strict`` is the one that no stray pair is in."""
+    return text(_blocks(model, found, strict))
 
 
-def _blocks(model: Model, found: HealthySet) -> Iterator[Block]:
+def _blocks(model: Model, found: HealthySet, strict: HealthySet | None) -> Iterator[Block]:
     head = [_headline(model, found) + ("" if found.exact else " (a larger set may exist)")]
     if found.relayed:
         relayed = count(found.relayed, "pair")
@@ -73,27 +80,39 @@ def _blocks(model: Model, found: HealthySet) -> Iterator[Block]:
         pairs = count(found.untested, "ordered pair")
         head.append(f"nothing was tested between {pairs} of these nodes, which count as healthy")
     yield Items("", head)
-    if len(found.domains) > 1 or len(found.nodes) > sum(map(len, found.domains.values())) > 0:
-        rows = [[name, fold(nodes), count(len(nodes), "node")] for name, nodes in found.domains.items()]
-        head_domains = "of these, together in an NVLink domain, which is faster than the network"
-        yield Lines(head_domains, capped(aligned(rows, (0, 1, 2)), "domains", where=_WHERE, indent="  "))
+    if found.left_out:
+        causes = by_cause(found, sorted(found.left_out, key=lambda node: isinstance(found.left_out[node], str))).items()
+        rows = [[one_line(fold(nodes), _MOST_NAMES), cause] for cause, nodes in causes]
+        yield Lines("left out", capped(aligned(rows, (0, 1)), "causes", _MOST, _WHERE, indent="  "))
     if found.nodes:
         yield Items("Slurm", [f"srun --nodes={len(found.nodes)} {' '.join(slurm_options(found))}"])
-        where = "--hostfile FILE writes them all"
-        yield Items("host file, in rank order", capped(host_lines(found.endpoints), "nodes", where=where))
+    if drain := drain_commands(found):
+        head_drain = "to drain the nodes that findings blame (check first; fabtui does not run this)"
+        yield Items(head_drain, capped(drain, "commands", _MOST, _WHERE))
+    if found.strays:
+        yield Items(f"{stray_text(found)} among these nodes: retest them first", _retests(model, found, strict))
+    if len(found.domains) > 1 or len(found.nodes) > sum(map(len, found.domains.values())) > 0:
+        domains = [[name, fold(nodes), count(len(nodes), "node")] for name, nodes in found.domains.items()]
+        head_domains = "of these, together in an NVLink domain, which is faster than the network"
+        yield Lines(head_domains, capped(aligned(domains, (0, 1, 2)), "domains", _MOST, _WHERE, indent="  "))
     if found.ring is not None:
         yield _ring(found)
-    rows = [[one_line(node), cause_text(cause)] for node, cause in found.left_out.items()]
-    if rows:
-        yield Lines("left out", capped(aligned(rows, (0, 1)), "nodes", where=_WHERE, indent="  "))
     head_joining = "also usable with some of their GPUs, which work with all nodes above and with each other"
     head_most = f"instead of whole nodes, the largest healthy set of GPUs: {_number(found, len(found.most))}"
     for title, ends in ((head_joining, found.joining), (head_most, found.most)):
         if lines := [f"{names}  slots={number} {variable}".rstrip() for names, number, variable in shares(ends)]:
-            yield Items(title, capped(lines, "groups of nodes", where=_WHERE))
-    if drain := drain_commands(found):
-        head_drain = "to drain the nodes that findings blame (check first; fabtui does not run this)"
-        yield Items(head_drain, capped(drain, "nodes", where=_WHERE))
+            yield Items(title, capped(lines, "groups of nodes", _MOST, _WHERE))
+    if found.nodes:
+        yield Items("", ["host file, in rank order: --hostfile FILE"])
+
+
+def _retests(model: Model, found: HealthySet, strict: HealthySet | None) -> list[str]:
+    ends = {node_of(end) for pair in found.strays for end in pair}
+    again = session_command(model, "--pairs-from", "FILE", "--probes", "p2p", of=[n for n in model.nodes if n in ends])
+    lines = ["list of the pairs: --strays FILE", f"test them: {again}"]
+    if strict is not None:
+        lines.append(f"without any stray pair: {count(len(strict.nodes), 'node')} (--strict)")
+    return lines
 
 
 def _headline(model: Model, found: HealthySet) -> str:
@@ -105,7 +124,8 @@ def _headline(model: Model, found: HealthySet) -> str:
             name, number = one_line(found.nodes[0]), _number(found, len(found.endpoints))
             return f"no two nodes work together; largest healthy set: {name} ({number})"
         return f"1 of {total} is healthy, with {_number(found, len(found.endpoints))}"
-    return f"{len(found.nodes)} of {total} are healthy together, with {_number(found, len(found.endpoints))}"
+    what = "have no fault of their own" if found.strays else "are healthy together"
+    return f"{len(found.nodes)} of {total} {what}, with {_number(found, len(found.endpoints))}"
 
 
 def _number(found: HealthySet, number: int) -> str:
@@ -118,7 +138,7 @@ def _ring(found: HealthySet) -> Items:
     before, after = found.ring
     lines = [f"{_hop(before)} {'with the nodes of a domain together' if found.domains else 'in the given order'}"]
     if after is not before:
-        lines.append(f"{_hop(after)} in the order of the host file: {', '.join(map(one_line, found.nodes))}")
+        lines.append(f"{_hop(after)} in the order of the host file")
     else:
         lines[0] += "; no better order was found"
     return Items("slowest hop of a ring over the nodes, between their fastest NICs", lines)

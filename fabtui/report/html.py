@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
-from itertools import groupby, takewhile
+from itertools import groupby
 
 from fabtui.pictures.drawing import svg
-from fabtui.pictures.scene import colors, css
+from fabtui.pictures.scene import colors, css, rgb
+from fabtui.presentation.cell_levels import BAD
 from fabtui.report.document import Block, Document, Entry, Items, Lines, Panel, Paragraph, Picture, Section, Table
 from fabtui.sanitize import clean
 
 #: Elements without content and end tag.
 _VOID = frozenset({"meta"})
-#: Glyph and word of each state and severity; colour alone is never enough.
+#: Glyph of each state and severity; colour alone is never enough.
 _STATES = {"ok": "✓", "bad": "✗", "unknown": "?"}
-_SEVERITIES = {"bad": "✗ bad", "warn": "! warning", "note": "· note"}
+#: Colours of findings, and sum of the differences of red, green and blue below which two colours are alike.
+_TONES, _NEAR = sorted(style.key for style in BAD), 90
+_SEVERITIES = {"bad": "✗", "warn": "!", "note": "·"}
 
 
 class Markup(str):
@@ -64,15 +67,9 @@ def html(document: Document) -> str:
         tag("title", document.title),
         tag("style", Markup(style)),
     )
-    links = [tag("li", tag("a", one.title, href=f"#{one.name}")) for one in document.sections]
-    sections = [*map(_section, document.sections)]
-    # The first screenful answers what is wrong and what to type.
-    at = int(bool(document.sections) and document.sections[0].leads)
-    nav = tag("nav", tag("ul", *links), aria_label="Sections")
-    skip = tag("a", "Skip to the content", class_="skip", href="#content")
-    main = tag("main", _verdict(document), *sections[:at], nav, *sections[at:], id="content")
-    footer = tag("footer", tag("p", document.title), *(tag("p", line) for line in document.about))
-    body = tag("body", skip, main, footer, tag("script", Markup(script)))
+    body = tag(
+        "body", tag("main", _verdict(document), *map(_section, document.sections)), tag("script", Markup(script))
+    )
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
 
 
@@ -83,28 +80,40 @@ def _file(name: str) -> str:
 
 @cache
 def _style() -> str:
-    """Return the style rules, with rules of pictures for both colour schemes; paper is light."""
-    light, dark = (f":root{{--paper:{colors(theme)['paper']}}}{css(theme)}" for theme in ("light", "dark"))
+    """Return the style rules, with rules of pictures and findings for both colour schemes; paper is light."""
+    light, dark = (
+        f":root{{--paper:{colors(theme)['paper']}}}{css(theme)}{''.join(_tone(colors(theme), name) for name in _TONES)}"
+        for theme in ("light", "dark")
+    )
     return f"{_file('page.css')}{light}\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}\n"
+
+
+def _tone(shades: Mapping[str, str], name: str) -> str:
+    """Return the rule of the colours of findings; a fill like the paper needs an edge."""
+    fill, ink = shades[name], shades[f"{name}-ink"]
+    near = sum(abs(a - b) for a, b in zip(rgb(fill), rgb(shades["paper"]), strict=True)) < _NEAR
+    return f"article.{name}{{--tone:{fill};--on-tone:{ink};--edge:{ink if near else fill}}}"
 
 
 def _verdict(document: Document) -> Markup:
     mark = tag("span", _STATES[document.state], class_="mark", aria_hidden="true")
     lines = [tag("p", line) for line in document.summary]
     heading = tag("h1", mark, " ", document.verdict, id="verdict")
-    return tag("section", heading, *lines, class_=f"verdict {document.state}", aria_labelledby="verdict")
+    facts = [tag("div", tag("dt", name), tag("dd", value)) for name, value in document.about]
+    band = tag("div", heading, *lines, class_=f"verdict {document.state}")
+    return tag("section", band, tag("dl", *facts), aria_labelledby="verdict")
 
 
 def _section(section: Section) -> Markup:
-    parts = [tag("h2", section.title, id=section.name)]
-    pictures = [*takewhile(lambda block: section.leads and isinstance(block, Picture), section.blocks)]
-    for is_panel, found in groupby(section.blocks[len(pictures) :], lambda block: isinstance(block, Panel)):
+    parts = []
+    for kind, found in groupby(section.blocks, type):
         blocks = [_block(block) for block in found]
-        parts += [tag("div", *blocks, class_="panels")] if is_panel else blocks
-    if pictures:
-        # The picture is beside what it shows.
-        parts = [tag("div", *map(_block, pictures), tag("div", *parts), class_="first")]
-    return tag("section", *parts, aria_labelledby=section.name)
+        group = {Panel: "panels", Entry: "entries"}.get(kind)
+        parts += [tag("div", *blocks, class_=group)] if group else blocks
+    heading = tag("h2", section.title, id=section.name)
+    if section.folded:
+        return tag("details", tag("summary", heading), *parts, class_="folded")
+    return tag("section", *([heading] if section.title else []), *parts, class_=section.name)
 
 
 def _block(block: Block) -> Markup:
@@ -117,13 +126,20 @@ def _block(block: Block) -> Markup:
             lines = tag("pre", "\n".join(block.lines), tabindex="0")
             return _folded(block.title, lines) if block.folded else _titled(block.title, lines)
         case Picture():
-            return tag("figure", Markup(svg(block.scene)), tag("figcaption", block.title), tag("output"))
+            return tag("figure", *_scenes(block), tag("figcaption", block.title), tag("output"))
         case Table():
             return _table(block)
         case Entry():
             return _entry(block)
         case Panel():
             return tag("div", tag("h3", block.title), *map(_block, block.blocks), class_="panel")
+
+
+def _scenes(picture: Picture) -> list[Markup]:
+    if picture.narrow is None:
+        return [Markup(svg(picture.scene))]
+    scenes = {"wide": picture.scene, "narrow": picture.narrow}
+    return [tag("div", Markup(svg(scene)), class_=name) for name, scene in scenes.items()]
 
 
 def _titled(title: str, content: Markup) -> Markup:
@@ -159,13 +175,13 @@ def _side(table: Table, column: int) -> str:
 
 def _entry(entry: Entry) -> Markup:
     """Return a finding: what was found, its conclusion and its first command; the rest is folded."""
-    parts = [tag("h3", tag("b", _SEVERITIES[entry.severity]), " ", str(entry.number), " ", entry.title)]
+    parts = [tag("h3", tag("b", f"{_SEVERITIES[entry.severity]} {entry.number}"), " ", entry.title)]
     parts += [tag("p", line) for line in entry.evidence[:1]]
     parts += [tag("pre", command, tabindex="0") for command in entry.next[:1]]
     labels = Markup(" · ".join(tag("span", label) for label in entry.labels))
     more = [tag("p", labels, class_="labels")] if labels else []
     more += [tag("ul", *(tag("li", line) for line in entry.evidence[1:]))] if entry.evidence[1:] else []
     more += [tag("pre", "\n".join(entry.next[1:]), tabindex="0")] if entry.next[1:] else []
-    more += [tag("p", line) for line in entry.about]
+    more += [tag("p", line, class_="about") for line in entry.about]
     parts += [_folded("evidence, and what this means", Markup("".join(more)))] if more else []
-    return tag("article", *parts, class_=entry.severity, id=f"finding-{entry.number}")
+    return tag("article", *parts, class_=f"{entry.severity} {entry.tone}".strip(), id=f"finding-{entry.number}")

@@ -22,9 +22,13 @@ _START = re.compile(r"(?=#{1,6}(?:\s|$)|[+-](?:\s|$)|>|=+$|-+$)|^\d{1,9}(?=[.)](
 
 def markdown(document: Document) -> str:
     lines = [f"# {_inline(document.verdict)}", "", *(f"- {_inline(line)}" for line in document.summary), ""]
+    lines += [*(f"- {_inline(f'{name}: {value}')}" for name, value in document.about), ""]
     for section in document.sections:
-        lines += [f"## {_inline(section.title)}", "", *(line for block in section.blocks for line in _block(block))]
-    lines += ["## About", "", *(f"- {_inline(line)}" for line in (document.title, *document.about)), ""]
+        if not section.folded:
+            lines += [f"## {_inline(section.title)}", ""] if section.title else []
+            lines += [line for block in section.blocks for line in _block(block)]
+    if folded := [section.title for section in document.sections if section.folded]:
+        lines += [_inline(f"A page has more (fabtui report -o report.html): {', '.join(folded)}."), ""]
     return re.sub("\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
 
@@ -43,10 +47,10 @@ def _block(block: Block) -> Iterator[str]:
         case Paragraph():
             yield from (_inline(block.text), "")
         case Items():
-            yield from _title(block.title)
+            yield from _title(block.title)[:1]
             yield from (*(f"- {_inline(item)}" for item in block.items), "")
         case Lines():
-            yield from _title(block.title)
+            yield from _title(block.title)[:1]
             yield from _fenced(block.lines)
         case Table():
             yield from _table(block)
@@ -55,8 +59,9 @@ def _block(block: Block) -> Iterator[str]:
         case Panel():
             yield from (f"### {_inline(block.title)}", "", *(line for one in block.blocks for line in _block(one)))
         case Picture():
-            # The table or the grid behind it follows.
-            pass
+            if block.lines:
+                yield from _title(block.title)[:1]
+                yield from _fenced(block.lines)
 
 
 def _title(title: str) -> list[str]:
@@ -85,11 +90,9 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def _entry(entry: Entry) -> Iterator[str]:
-    yield from (f"### {entry.number} {_inline(entry.title)}", "")
-    yield from (f"{entry.severity}, {_inline('; '.join(entry.labels))}", "")
-    yield from (*(f"- {_inline(line)}" for line in entry.evidence), "")
-    if entry.next:
-        yield from ("next:", "", *_fenced(entry.next))
+    yield f"### {entry.number} {_inline(entry.title)}"
+    yield from (f"- {_inline(line)}" for line in (f"{entry.severity}, {'; '.join(entry.labels)}", *entry.evidence))
+    yield from ("", *(_fenced(entry.next) if entry.next else ()))
 
 
 def document_text(document: Document, path: Path) -> str:

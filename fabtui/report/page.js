@@ -39,4 +39,4 @@ for (const svg of document.querySelectorAll("svg[data-origin]")) {
     output.textContent = inside ? words ?? `${names[row]} > ${names[column]}${value ? `: ${value}` : ""}` : "";
   });
 }
-addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((one) => { one.open = true; }));
+addEventListener("beforeprint", () => document.querySelectorAll("article details").forEach((one) => { one.open = true; }));

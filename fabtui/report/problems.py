@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from fabtui.diagnosis.diagnosis import Diagnosis
@@ -9,13 +10,13 @@ from fabtui.diagnosis.finding import Domain, Finding, Kind, Role
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_of_measurement
 from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.mesh.mesh import address_pair
-from fabtui.diagnosis.pairs.p2p_vs_world import LAB_FAULT, comparison_text
+from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text
 from fabtui.diagnosis.pairs.tally import notable
 from fabtui.model.endpoints import node_of
 from fabtui.model.layers import COLLECTIVES, MESH, Layer
 from fabtui.model.measurement import SEVERITY, Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import UNICODE
+from fabtui.presentation.cell_levels import UNICODE, style_of
 from fabtui.presentation.findings import FindingText, finding_text
 from fabtui.presentation.numbers import percent_text, reduced_text, share_text, size_text, spoken_text, value_text
 from fabtui.presentation.preflight_lines import nodes_text
@@ -43,17 +44,19 @@ def problems(one: Diagnosis) -> Iterator[Block]:
 
 
 def entries(one: Diagnosis) -> list[Entry]:
-    """Return the findings, in the order and with the numbers of the app, with facts of single pairs."""
+    """Return the findings, with the order and numbers of the app, facts of single pairs and the colour of most."""
     model, listed = one.model, []
     notes, sizes = PortNotes(model), _bad_sizes(model)
     for number, finding in enumerate(one.findings, 1):
         # The list of what is not ok leaves the pair out.
         more = _facts_of_pair(model, finding, notes, sizes) if finding.subject.kind is Kind.PAIR else []
-        if LAB_FAULT in more:
-            finding = finding.replace(facts={**finding.facts, "made_by_lab": None})
         text = finding_text(finding)
         lines = [*text.evidence, *filter(None, ["; ".join(more)])]
-        listed.append(entry(number, finding, text._replace(evidence=lines)))
+        # A lost node has no colour of a verdict.
+        cells = finding.cells if finding.facts.get("state") is None else ()
+        verdicts = Counter(filter(None, map(one.tally.bad.get, cells)))
+        tone = style_of(verdicts.most_common(1)[0][0], None).key if verdicts else ""
+        listed.append(entry(number, finding, text._replace(evidence=lines))._replace(tone=tone))
     return listed
 
 
@@ -117,8 +120,8 @@ def not_in_findings(one: Diagnosis) -> Iterator[Items]:
     groups.sort(key=lambda group: -max(SEVERITY.index(model.verdict(m)) for m in group))
     lines = [_bad_line(model, group, notes, swept=swept) for group in groups]
     hidden = total - len(lines)
-    note = f", {hidden if lines else 'all'} explained by the findings above" if hidden else ""
-    if total:
+    note = f", {hidden} explained by the findings above" if hidden else ""
+    if lines:
         yield Items(f"not ok: {total}{note}", capped(lines, "rows"))
 
 

@@ -47,7 +47,7 @@ def recordings_text(folder: Path) -> str:
         with contextlib.suppress(InputError, OSError):
             size = path.stat().st_size
             whole = size <= min(WHOLE, left)
-            rows.append(_row(path, whole=whole))
+            rows.append(recording_row(path, whole=whole))
             left -= size if whole else 0
             newest = newest or path
     if newest is None:
@@ -60,7 +60,7 @@ def recordings_text(folder: Path) -> str:
     return "\n".join([*lines, "", f"newest: fabtui replay {shlex.quote(str(newest))}", ""])
 
 
-def _row(path: Path, *, whole: bool) -> tuple[str, ...]:
+def recording_row(path: Path, *, whole: bool) -> tuple[str, ...]:
     """Return a recording as a row; bad pairs are counted if the ``whole`` of it may be read."""
     first = next(iter(read_events(path)))
     assert isinstance(first, SessionStart)

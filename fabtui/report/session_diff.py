@@ -69,8 +69,7 @@ def diff_text(names: Pair, sessions: Pair, diff: SessionDiff, width: int, glyphs
 
     ``width`` limits lines of facts; with `ASCII` all of the text is ASCII.
     """
-    blocks = [*change_blocks(sessions, names[0], diff, width, glyphs), Paragraph(diff_outcome(diff))]
-    return clean(text(blocks, plain=glyphs.plain))
+    return clean(text(change_blocks(sessions, names[0], diff, width, glyphs), plain=glyphs.plain))
 
 
 def change_blocks(sessions: Pair, then: str, diff: SessionDiff, width: int, glyphs: Glyphs) -> Iterator[Block]:
@@ -80,7 +79,7 @@ def change_blocks(sessions: Pair, then: str, diff: SessionDiff, width: int, glyp
     # What limits the comparison comes first: without it the counts mislead.
     yield Items("", [*difference_lines(diff), change_line(diff), *heads])
     if diff.counts:
-        yield Table("", _count_rows(diff))
+        yield _counts(diff)
     yield from _pair_tables([one for one in diff.pairs if one.turned])
     if diff.new:
         lines = [line for one in diff.new for line in _with_evidence(one)]
@@ -102,16 +101,20 @@ def _finding_lists(found: Sequence[Finding], what: str) -> Iterator[Items]:
 
 
 def change_line(diff: SessionDiff) -> str:
+    """Return in one line whether something is worse, and what changed."""
     turned = [one for one in diff.pairs if one.turned]
     broken = sum(one.now.bad for one in turned)
     repaired = len(turned) - broken
+    lower = sum(one.bad and not one.turned for one in diff.pairs)
     parts = [
         f"{count(broken, 'pair')} broke" if broken else "",
+        f"{count(lower, 'pair has a worse result', 'pairs have worse results')}" if lower else "",
         f"{count(repaired, 'pair was', 'pairs were')} repaired" if repaired else "",
         f"{count(len(diff.new), 'finding is', 'findings are')} new" if diff.new else "",
         f"{count(len(diff.gone), 'finding is', 'findings are')} gone" if diff.gone else "",
     ]
-    return f"{', '.join(filter(None, parts)) or 'No pair broke or was repaired'}."
+    outcome = "Something is worse" if diff.worse else "Nothing is worse"
+    return f"{': '.join(filter(None, (outcome, ', '.join(filter(None, parts)))))}."
 
 
 def print_diff(names: Pair, models: tuple[Model, Model], diff: SessionDiff) -> None:
@@ -119,10 +122,6 @@ def print_diff(names: Pair, models: tuple[Model, Model], diff: SessionDiff) -> N
     sessions = (session_text(names[0], models[0]), session_text(names[1], models[1]))
     glyphs = UNICODE if takes_unicode(sys.stdout) else ASCII
     sys.stdout.write(diff_text(names, sessions, diff, width, glyphs))
-
-
-def diff_outcome(diff: SessionDiff) -> str:
-    return "something is worse, or new and bad" if diff.worse else "nothing is worse"
 
 
 def difference_lines(diff: SessionDiff) -> list[str]:
@@ -134,17 +133,22 @@ def difference_lines(diff: SessionDiff) -> list[str]:
             for side in (one.then, one.now)
         )
         sides.append(f"other {one.what} ({then} then, {now} now)")
-    return [f"Values are hardly comparable: {'; '.join(sides)}."] if sides else []
+    first, second = (one.model.started for one in diff.sessions)
+    order = ["The first file is the later session: swap them to see what changed since."] if first > second > 0 else []
+    return [*order, *([f"Values are hardly comparable: {'; '.join(sides)}."] if sides else [])]
 
 
-def _count_rows(diff: SessionDiff) -> list[list[str]]:
+def _counts(diff: SessionDiff) -> Table | Paragraph:
     found_any = any(found[Status.NOT_COMPARABLE] for found in diff.counts.values())
     statuses = [one for one in Status if one is not Status.NOT_COMPARABLE or found_any]
-    rows = [["pairs", *map(str, statuses)]]
+    rows, same = [["pairs", *map(str, statuses)]], []
     for layer in all_layers():
-        if (found := diff.counts.get(layer)) is not None:
+        if (found := diff.counts.get(layer)) is not None and found.total() > found[Status.SAME]:
             rows.append([str(layer), *(str(found[status]) for status in statuses)])
-    return rows
+        elif found is not None:
+            same.append(f"{layer} ({found[Status.SAME]})")
+    note = f"{'all' if len(rows) == 1 else 'others'} the same: {', '.join(same)}"
+    return Table("", rows, notes=[note] if same else []) if len(rows) > 1 else Paragraph(f"pairs: {note}")
 
 
 def _pair_tables(pairs: Sequence[PairChange], *, values: bool = False) -> Iterator[Table]:

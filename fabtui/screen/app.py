@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from rich.color import ColorSystem
 from textual import events, work
 from textual.actions import ActionParseResult
-from textual.app import App, SystemCommand
-from textual.binding import Binding, BindingType
+from textual.app import SystemCommand
+from textual.binding import BindingType
 from textual.command import CommandPalette
-from textual.driver import Driver
-from textual.drivers.linux_driver import LinuxDriver
 from textual.notifications import Notify, SeverityLevel
 from textual.screen import ModalScreen, Screen
 
@@ -29,22 +27,22 @@ from fabtui.exit_status import BAD_INPUT, INTERRUPTED, NOT_TESTED
 from fabtui.model.layers import Layer, key_layers
 from fabtui.model.recording import read_events
 from fabtui.paths import user_path
-from fabtui.presentation.cell_levels import Glyphs
 from fabtui.sanitize import clean, one_line
 from fabtui.screen.context import ScreenSettings, ViewName, part
 from fabtui.screen.keymap import check_keys, commands, explain_key, fresh_settings, key_owners
-from fabtui.screen.keys import KEY_NAMES, VIEW_KEYS, shortcut
+from fabtui.screen.keys import VIEW_KEYS, shortcut
 from fabtui.screen.terminal.internals import (
     LastingNotification,
-    TerminalDriver,
-    choose_filters,
     discard_output,
     exit_within,
+    is_behind,
     notify_terminal,
     suspend_group,
     watch_hangup,
+    write_codes,
 )
-from fabtui.screen.themes import RAMP_OF_SYSTEM, ThemeChoice, cell_variables, ramp_of
+from fabtui.screen.terminal.terminal_app import TerminalApp
+from fabtui.screen.themes import ramp_of
 from fabtui.screen.widgets.connecting import StartScreen
 
 if TYPE_CHECKING:
@@ -59,6 +57,10 @@ if TYPE_CHECKING:
 
 #: Maximum frame rate (1/s). More would only cost bytes on the way to a distant terminal.
 RATE = 15.0
+#: Time (s) until the next look at a terminal that has not taken the last frame.
+BEHIND = 0.05
+#: Maximum time (s) that a slow link is left to the keys.
+SLOWEST_FRAME = 1.0
 #: Deadline (s) for the feed to end its processes on the nodes.
 CLOSE_DEADLINE = 12.0
 #: Time (s) after that deadline for writing files when the terminal is gone.
@@ -85,7 +87,7 @@ VIEWS: dict[ViewName, str] = {
 _SYSTEMS = {"24": ColorSystem.TRUECOLOR, "256": ColorSystem.EIGHT_BIT, "16": ColorSystem.STANDARD}
 
 
-class FabricApp(App[int]):
+class FabricApp(TerminalApp[int]):
     """Shows a feed; implements `fabtui.screen.context.AppContext`.
 
     The first frame is a `StartScreen`, which needs neither the model nor the diagnosis. ``make_feed`` is called once it
@@ -122,11 +124,8 @@ class FabricApp(App[int]):
     def __init__(
         self, make_feed: Callable[[], Feed], settings: ScreenSettings, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        # Read for the variables of the theme.
-        self.settings = settings
         self._main: MainScreen | None = None
-        super().__init__()
-        self.glyphs = Glyphs(settings.ascii)
+        super().__init__(settings)
         self._model: Model | None = None
         self._start = StartScreen(settings.title, self.glyphs, _AT_THE_START)
         self.add_mode("start", lambda: self._start)
@@ -143,52 +142,21 @@ class FabricApp(App[int]):
         #: Timer of the next frame, and time of the latest one.
         self._frame: asyncio.TimerHandle | None = None
         self._drawn = float("-inf")
+        self._behind = False
         self._draw_timer: asyncio.TimerHandle | None = None
         self._feed_closed = False
         self._error_badge: str | None = None
-        self._themes = ThemeChoice(self, settings, self.color_count)
-        problem = self._themes.choose()
         self._commands_given: list[str] = []
         self._saved_settings: dict[str, str] = {}
         self.setting_texts: dict[str, str] = {}
         #: Feed that was closed for a recording.
         self._replaced: Feed | None = None
         self._notifier: Notifier | None = None
-        self._problems = [*settings.problems, *([f"screen.theme: {problem}"] if problem else [])]
+        self._problems = [*settings.problems, *([f"screen.theme: {self.theme_problem}"] if self.theme_problem else [])]
         for layer in key_layers():
             # Layers that were registered after this class was created, as plugins and tests do.
             if layer.spec.key not in self._bindings.key_to_bindings:
                 self._bindings.bind(layer.spec.key or "", f"app.layer('{layer}')", show=False)
-        choose_filters(self, self.color_count, ascii_only=settings.ascii)
-
-    @property
-    def color_count(self) -> str:
-        """Number of colours to draw with: ``24`` (bits), ``256``, ``16`` or ``none``."""
-        if self.settings.colors != "auto":
-            return self.settings.colors
-        if self.no_color:
-            return "none"
-        return RAMP_OF_SYSTEM.get(self.console.color_system or "truecolor", "24")
-
-    def get_driver_class(self) -> type[Driver]:
-        found = super().get_driver_class()
-        return TerminalDriver if found is LinuxDriver else found
-
-    def get_css_variables(self) -> dict[str, str]:
-        """Add the styles of the grid to the variables of the theme, once there is a style sheet that needs them."""
-        if not hasattr(self, "stylesheet"):
-            return {}
-        found, theme = super().get_css_variables(), self.current_theme
-        ramp, full = (ramp_of(theme.name, theme.dark, count) for count in (self.color_count, "24"))
-        cells = cell_variables(ramp, full, found)
-        # Problems have the colours of the verdicts, unless the theme has its own.
-        own = {"error": theme.error, "warning": theme.warning}
-        # A theme of the user's may lack some.
-        tones = {"error": cells.get("tone-failed", "auto"), "warning": cells.get("tone-slow", "auto")}
-        # Borders and tints take no "auto", the tone without colours.
-        chosen = {name: tone for name, tone in tones.items() if own[name] is None and tone != "auto"}
-        self.theme_variables = {**found, **cells, **chosen}
-        return self.theme_variables
 
     def _paint(self, *_: object) -> None:
         count = self.color_count
@@ -283,20 +251,22 @@ class FabricApp(App[int]):
             self._problems += [f'keys."{name}": {text}' for name, text in wrong]
         for text in self._problems[:MAX_PROBLEMS_SHOWN]:
             self.notify(f"settings: {one_line(text, 300)}", severity="warning", timeout=PROBLEM_SECONDS)
-        self._themes.register_all()
+        self.themes.register_all()
 
     def _use_notifications(self, kind: str) -> None:
         if self._notifier is not None:
             self._notifier.stop()
         show = partial(notify_terminal, self, kind)
-        self._notifier = None if kind == "off" else part("screen.notifier:Notifier")(self, show)
+        self._notifier = (
+            None if kind == "off" else part("screen.notifier:Notifier")(self, show, partial(write_codes, self._driver))
+        )
 
     def change_setting(self, spec: OptionSpec, text: str) -> None:
         value = value_of(spec, text)
         now = spec.key in ("screen.theme", "screen.notify")
         chosen = spec.default if value is None else str(value)
         if spec.key == "screen.theme":
-            self._themes.use(None if value is None else chosen)
+            self.themes.use(None if value is None else chosen)
         elif spec.key == "screen.notify":
             self._use_notifications(chosen)
         self.setting_texts[spec.key] = text
@@ -345,12 +315,8 @@ class FabricApp(App[int]):
         self.push_screen(question, lambda yes: self.leave() if yes else None)
 
     def _lost_by_quitting(self) -> str:
-        phase = self.model.phase
-        done = (
-            "Ranks are starting. "
-            if phase.name == "ranks"
-            else f"{min(self.model.done, phase.total)} of {phase.total} tests of {one_line(phase.name, 20)} are done. "
-        )
+        ranks = self.model.phase.name == "ranks"
+        done = "Ranks are starting. " if ranks else f"{part('presentation.verdict_line:tested_text')(self.model)}. "
         kept = "Results so far are in the recording." if self.settings.recorded else "Nothing is recorded."
         return f"{done}{kept} Processes on the nodes will be ended."
 
@@ -431,7 +397,16 @@ class FabricApp(App[int]):
             self._frame = loop.call_later(max(0.0, self._drawn + 1 / RATE - loop.time()), self._draw_frame)
 
     def _draw_frame(self) -> None:
-        self._frame, self._drawn = None, asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        behind, was = is_behind(self._driver), self._behind
+        self._behind = behind
+        if behind or was:
+            # More frames would only wait behind the last one, and keys behind them. A slow link is then left to the
+            # keys for as long as that frame took.
+            wait = BEHIND if behind else min(SLOWEST_FRAME, loop.time() - self._drawn)
+            self._frame = loop.call_later(wait, self._draw_frame)
+            return
+        self._frame, self._drawn = None, loop.time()
         self.call_later(self._draw)
 
     def draw_within(self, seconds: float) -> None:
@@ -451,6 +426,9 @@ class FabricApp(App[int]):
             self._main.tick()
             return
         self.main.draw()
+        judged = self.main.findings is not None and self.model.phase.name in ("done", "watch")
+        if self._notifier is not None and judged and not self.closing:
+            self._notifier.name(self.main.sentence)
         if self.screen is not self.main and hasattr(self.screen, "draw"):
             self.screen.draw()
 
@@ -750,10 +728,6 @@ class FabricApp(App[int]):
             self.push_screen(part("screen.views.jump:JumpScreen")(targets))
         else:
             self.notify("there is nothing to jump to here")
-
-    def get_key_display(self, binding: Binding) -> str:
-        """Return the name of a key: a word where Textual would show an arrow."""
-        return KEY_NAMES.get(binding.key) or super().get_key_display(binding)
 
     def action_command_palette(self) -> None:
         if hasattr(self.screen, "take"):

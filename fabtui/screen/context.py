@@ -5,7 +5,7 @@ Views and widgets depend on this protocol, not on the app, so that they can be u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -35,7 +35,7 @@ class ScreenSettings(NamedTuple):
     colors: str = "auto"
     ascii: bool = False
     #: How the terminal reports what has happened: ``off``, ``bell``, ``osc9`` or ``osc777``.
-    notify: str = "off"
+    notify: str = "bell"
     #: Nodes or file as the user named them, for example ``n[060-061]``.
     title: str = ""
     #: File that `e` writes; None for ``fabtui-<UTC time>.csv`` in the working folder.
@@ -56,6 +56,26 @@ class ScreenSettings(NamedTuple):
     recorded: bool = False
     #: Name of the view that is opened when the session has begun (`fabtui.screen.context.ViewName`), or "".
     first_view: str = ""
+
+
+class StartChoice(NamedTuple):
+    """A line of the start screen: the words of a command, or a node set that is put into its line of nodes."""
+
+    label: str
+    note: str = ""
+    words: tuple[str, ...] = ()
+    fill: str = ""
+
+
+class StartSection(NamedTuple):
+    """Choices of a kind on the start screen.
+
+    ``read`` returns them, or why there are none. It is called in a thread, as it may block.
+    """
+
+    key: str
+    name: str
+    read: Callable[[], Sequence[StartChoice] | str]
 
 
 #: Names of the views that `AppContext.open_view` opens.

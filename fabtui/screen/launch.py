@@ -7,14 +7,15 @@ import contextlib
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from fabtui.errors import InputError
-from fabtui.screen.context import ScreenSettings
+from fabtui.screen.context import ScreenSettings, StartSection, part
 
 if TYPE_CHECKING:
     from fabtui.screen.app import FabricApp
+    from fabtui.screen.start_app import StartApp
     from fabtui.session.feeds.base import Feed
 
 #: Driver that draws on a pipe for a browser and needs no terminal.
@@ -108,6 +109,20 @@ def run_app(make_feed: Callable[[], Feed], settings: ScreenSettings) -> int:
     if app.exit_message:
         print(app.exit_message, file=sys.stderr)
     return code
+
+
+def run_start(
+    settings: ScreenSettings, sections: Sequence[StartSection], check: Callable[[str], object], nodes: str
+) -> list[str]:
+    """Show the start screen; return the words of the chosen command, none if the user has left.
+
+    Raises `NoScreen` without a usable terminal.
+    """
+    check_terminal()
+    prepare(settings)
+    with drawing_terminal():
+        app: StartApp = part("screen.start_app:StartApp")(settings, sections, check, nodes)
+        return app.run() or []
 
 
 async def _run(app: FabricApp) -> int:

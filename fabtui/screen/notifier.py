@@ -10,6 +10,7 @@ from fabtui.model.events import NodeState
 from fabtui.nodeset import count
 from fabtui.presentation.verdict_line import sentence_text
 from fabtui.screen.context import AppContext
+from fabtui.screen.terminal.internals import RESTORE_TITLE, SAVE_TITLE, title_sequence
 
 #: Minimum time (s) between two notifications; what happens meanwhile is reported together.
 INTERVAL = 5.0
@@ -20,12 +21,16 @@ SETTLING = 1.0
 class Notifier:
     """Reports ends of sweeps, lost nodes, and changes of verdicts while the session watches.
 
-    ``show`` receives one line, at most one per `INTERVAL`.
+    ``show`` receives one line, at most one per `INTERVAL`, and ``write`` what sets the title of the terminal.
     """
 
-    def __init__(self, context: AppContext, show: Callable[[str], object]) -> None:
+    def __init__(
+        self, context: AppContext, show: Callable[[str], object], write: Callable[[str], object] = lambda _: None
+    ) -> None:
         self._context = context
         self._show = show
+        self._write = write
+        self._title = ""
         self._sweeps = 0
         self._turns = 0
         self._nodes_version = -1
@@ -57,7 +62,21 @@ class Notifier:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_at(max(self._next, loop.time() + delay), self._report)
 
+    def name(self, verdict: str) -> None:
+        """Put the verdict on a live session into the title of the terminal, which `stop` restores."""
+        if self._context.feed is None or not self._context.feed.can_test:
+            return
+        # What it says about the time changes with each second.
+        verdict = verdict.partition("; healed ")[0]
+        if verdict != self._title:
+            saved = "" if self._title else SAVE_TITLE
+            self._write(saved + title_sequence(f"fabtui: {verdict}"))
+            self._title = verdict
+
     def stop(self) -> None:
+        if self._title:
+            self._title = ""
+            self._write(RESTORE_TITLE)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

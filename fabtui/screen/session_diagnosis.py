@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from fabtui.diagnosis.diagnosis import Findings, search
-from fabtui.diagnosis.finding import Finding, Steps
+from fabtui.diagnosis.finding import Finding, Pair, Steps
 from fabtui.diagnosis.job.judge import job_verdict
 from fabtui.diagnosis.merge_findings import in_order
+from fabtui.diagnosis.node_faults import NodeFaults, node_faults
 from fabtui.diagnosis.pairs.tally import LayerCounts, Survey, Tally, layer_counts
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, latest_preflight_in_steps
 from fabtui.exit_status import BAD, NOT_TESTED
 from fabtui.model.endpoints import PairClass
-from fabtui.model.layers import pair_layers
-from fabtui.model.measurement import DEAD, Verdict
+from fabtui.model.measurement import DEAD, SEVERITY, Verdict, worst
 from fabtui.model.session_model import Model
+from fabtui.model.verdict_changes import INCIDENT
+from fabtui.nodeset import count
 from fabtui.presentation.job_board import JobBoard
-from fabtui.presentation.verdict_line import Standing, other_measurements, pair_noun, sentence_text, slow_beside
-from fabtui.presentation.wording import common_domain
+from fabtui.presentation.verdict_line import Standing, address_counts, other_measurements, sentence_text, standing
+from fabtui.presentation.wording import clock_text, common_domain
 
 #: Minimum time (s) between two counts of the pairs, and between two evaluations of the rules.
-_MIN_INTERVAL = 1.0
+_COUNT_INTERVAL, _MIN_INTERVAL = 0.5, 1.0
+#: Maximum number of changes of verdicts that are searched for what no count has yet.
+_MOST_FRESH = 64
 #: Time (s) after which a step over the pairs ends, and the pause (s) after it while tests run. No key waits longer than
 #: 2 ms.
 STEP, _PAUSE = 0.0005, 0.002
@@ -68,7 +75,10 @@ class SessionDiagnosis:
         #: Number of pairs of each layer with each bad verdict.
         self.layers: LayerCounts = {}
         self.known = False
+        #: Verdicts of pairs of addresses, where no pairs of endpoints are tested.
+        self._addresses: dict[Verdict, int] = {}
         self._of = -1  #: Version of the model that the findings are about.
+        self._faults: tuple[tuple[list[Finding], Tally], NodeFaults] | None = None
         self._preflight: tuple[int, Preflight] | None = None
         self._preflight_timer: asyncio.TimerHandle | None = None
         #: The evaluation in progress: version of the nodes that it is about, its steps, and time (s) it took so far.
@@ -83,13 +93,21 @@ class SessionDiagnosis:
         return Tally() if self._survey is None else self._survey.tally
 
     @property
+    def faults(self) -> NodeFaults:
+        """Nodes at fault, and the bad pairs that each answers for, as of the latest findings."""
+        made_of = self.found, self.tally
+        if self._faults is None or any(a is not b for a, b in zip(self._faults[0], made_of, strict=True)):
+            self._faults = made_of, node_faults(self.tally, self.found)
+        return self._faults[1]
+
+    @property
     def none_text(self) -> str:
         """Text for an empty list of findings. "No problems" is claimed only after every pair has been checked."""
         if not self.known or self._survey is None:
             return "searching"
         model = self._model
         if model.phase.name in _FINISHED:
-            return "no problems found" if self.current else "no problem so far: checking the results"
+            return "no problems found" if self.current else "checking the results"
         # Pairs that are tested again count once, as in the verdict line.
         text = sentence_text(replace(self.standing(), findings=()), _UNLIMITED)
         return text[0].lower() + text[1:]
@@ -114,28 +132,56 @@ class SessionDiagnosis:
         """Return everything that the verdict sentence is made of."""
         model, tally = self._model, self.tally
         whole = not any(record.state.gone for record in model.nodes.values())
-        # While watching, each result would make the findings incomplete for a moment.
-        later = not (self.known and model.phase.name == "watch")
+        # While watching, each result would make the findings incomplete for a moment, and each test of addresses.
+        later = not (self.known and (model.phase.name == "watch" or model.watching))
         # Bad measurements of other things than pairs, where no pair is bad.
-        alone = self.final and not any(verdict.bad for verdict in tally.counts)
+        alone = not any(verdict.bad for verdict in tally.counts)
         others = sum(self.layers.values(), Counter[Verdict]()) if alone else Counter[Verdict]()
-        return Standing(
-            tally.counts,
+        more: dict[str, Any] = {}
+        if (fresh := self._fresh()) is not None:
+            if fresh[1] is Verdict.WRONG:
+                more = {"worst": fresh, "counts": Counter({Verdict.WRONG: 1}) + tally.counts}
+            else:
+                more = {"suspect": fresh, "rechecked": max(1, tally.rechecked)}
+        if not tally.counts and self._addresses:
+            more = {"counts": self._addresses, "noun": "address pair", **more}
+        return standing(
+            model,
+            tally,
             self.found,
-            pair_noun(model),
-            total=model.phase.total if model.phase.name in pair_layers() else 0,
-            untested=len(model.untested),
-            rechecked=tally.rechecked,
-            measured=0 if tally.counts else model.results.tested,
+            **more,
             running=later and not self.final and model.exit_code is None,
             judging=later and not self.current,
             complete=whole and model.exit_code != NOT_TESTED,
             # Slow ones may be due to the load of the cores; the end of the session decides.
             failing=model.exit_code == BAD or any(others[verdict] for verdict in DEAD),
-            beside=slow_beside(tally),
             others=other_measurements(others),
+            healed=self._healed(),
             domain=self.domain,
         )
+
+    def _fresh(self) -> tuple[Pair, Verdict] | None:
+        """Return the worst pair since the latest count, if it is worse than all counted ones."""
+        latest: dict[Pair, Verdict] = {}
+        counted = -1.0 if self._survey is None else self._survey.at
+        for turn in itertools.islice(reversed(self._model.turns.latest), _MOST_FRESH):
+            if turn.time <= counted:
+                break
+            latest.setdefault((turn.src, turn.dst), turn.after)
+        known = [one[1] for one in (self.tally.worst, self.tally.suspect) if one is not None]
+        pair = max(latest, key=lambda one: SEVERITY.index(latest[one]), default=None)
+        if pair is None or not latest[pair].bad or worst([latest[pair], *known]) in known:
+            return None
+        return pair, latest[pair]
+
+    def _healed(self) -> str:
+        """Return how long ago the last bad pair became good, for some time while the session watches; else ""."""
+        model = self._model
+        since = math.inf if model.turns.healed is None else max(0.0, model.now - model.turns.healed)
+        if not model.watching or since > INCIDENT:
+            return ""
+        are = "is" if len(model.turns.hurt) == 1 else "are"
+        return f"healed {clock_text(since)} ago; {count(len(model.turns.hurt), 'pair')} {are} being watched"
 
     def follow(self) -> None:
         """Apply new notes about findings, and continue in the background until every pair has been checked."""
@@ -184,7 +230,7 @@ class SessionDiagnosis:
                 self._counted += time.perf_counter() - began
                 if not complete:
                     return True
-                self._counts_rest_until = now + max(_MIN_INTERVAL, self._counted / _MAX_SHARE)
+                self._counts_rest_until = now + max(_COUNT_INTERVAL, self._counted / _MAX_SHARE)
                 self._counted = 0.0
             self._search, self._spent = self._all(survey.tally, rules=due), 0.0
             return True
@@ -219,6 +265,8 @@ class SessionDiagnosis:
         self.found, self._noted = found, self._model.acknowledgements.version
         self.domain = common_domain(self._model.nodes)
         self.bad = Counter(survey.tally.kinds.values())
+        mesh_only = not self._model.results.tested and "p2p" not in self._model.options.get("probes", ("p2p",))
+        self._addresses = address_counts(self._model) if mesh_only else {}
         self.known = True
         self._resting_until = time.monotonic() + max(_MIN_INTERVAL, took / _MAX_SHARE)
 

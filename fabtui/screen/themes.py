@@ -118,10 +118,15 @@ def cell_variables(ramp: Mapping[str, str], full: Mapping[str, str], theme: Mapp
 
 def _tone(text: str, good: str, background: str) -> str:
     style = Style.parse(text or "none")
-    # A cell that is filled as a good one differs by its text.
+    # A cell that is filled as a good one, or without a hue, differs by its text.
     same = style.bgcolor == Style.parse(good or "none").bgcolor and text != good
-    tone = style.color if same or style.bgcolor is None else style.bgcolor
+    by_text = same or style.bgcolor is None or (_is_grey(style.bgcolor) and style.color and not _is_grey(style.color))
+    tone = style.color if by_text else style.bgcolor
     return "auto" if tone is None else _readable(_name(tone), background)
+
+
+def _is_grey(color: RichColor) -> bool:
+    return len(set(color.get_truecolor())) == 1
 
 
 def _words(style: Style) -> str:
@@ -271,6 +276,9 @@ def ramp_of(theme: str, dark: bool, count: str) -> dict[str, str]:
         base.update(read_theme("light").ramps.get(count, {}))
     if theme != DEFAULT and theme in theme_names():
         base.update(read_theme(theme).ramps.get(count, {}))
+    elif theme != DEFAULT and dark:
+        # Some backgrounds of Textual's themes are about as blue as a calm healthy cell.
+        base["good"] = read_theme("high-contrast").ramps[count]["good"]
     return {**dict.fromkeys(("fair", "low"), base["good"]), **base}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
@@ -42,6 +43,8 @@ WATCH_PROBES = tuple(spec.name for spec in registry.PROBES.values() if spec.watc
 #: Seconds between two tests of the addresses that do not reach each other, and between two looks for pairs of nodes
 #: that began or ceased to fail, whose addresses are tested at once.
 MESH_INTERVAL, MESH_LOOK = 30.0, 5.0
+#: Nodes per second whose addresses are all tested again where no pairs are.
+NODES_PER_SECOND = 4
 #: Seconds between two tests of the collectives that were bad and whose pairs pass; it doubles while they stay bad.
 GROUPS_INTERVAL = 10.0
 #: Seconds between two looks for something to test while there is nothing.
@@ -258,7 +261,10 @@ class Watch:
 
     async def _watch(self) -> None:
         rate = rate_for(self._options.watch_rate, len(self._model.endpoints))
-        self._pump.log("info", f"watching: at most {rate:.3g} pairs a second; the ranks keep their GPUs meanwhile")
+        what = f"at most {rate:.3g} pairs a second; the ranks keep their GPUs meanwhile"
+        if "p2p" not in self._options.chosen_probes:
+            what = f"all addresses are tested again every {self._mesh_pause:.0f} s"
+        self._pump.log("info", f"watching: {what}")
         order = Round(self._model)
         self._tested = 0
         self._replacement = RankHostReplacement()
@@ -317,17 +323,25 @@ class Watch:
     async def _mesh_periodically(self) -> None:
         """Test the addresses again that did not reach each other, and those whose pairs changed."""
         loop = asyncio.get_running_loop()
-        known, last = self._sweep.dead_nodes(), loop.time()
+        known, last, pairs = self._sweep.dead_nodes(), loop.time(), "p2p" in self._options.chosen_probes
         while True:
             await asyncio.sleep(min(MESH_LOOK, MESH_INTERVAL))
             dead = self._sweep.dead_nodes()
             changed = dead ^ known
-            if not changed and loop.time() - last < MESH_INTERVAL:
+            if not pairs:
+                # Nothing else would notice an address that no longer answers.
+                changed = {*itertools.permutations(self._sweep.alive(self._sweep.clients), 2)}
+            if not (changed and pairs) and loop.time() - last < (MESH_INTERVAL if pairs else self._mesh_pause):
                 continue
             await self._go.wait()
             async with self._testing:
                 await self._run_tests(partial(self._sweep.mesh_again, changed))
             known, last = dead, loop.time()
+
+    @property
+    def _mesh_pause(self) -> float:
+        """Time (s) between two tests of all addresses, where no pairs are tested."""
+        return max(MESH_LOOK, len(self._sweep.clients) / NODES_PER_SECOND)
 
     async def _groups_periodically(self) -> None:
         """Test the collectives again that were bad and whose pairs pass: findings may hold no longer."""

@@ -48,7 +48,9 @@ class SessionFile:
 
     def _snapshot(self, no_recording: InputError) -> str:
         # Reports in one line what cannot be read.
-        (source,) = sources([str(self._path)])
+        source = next(sources([str(self._path)]))
+        if source.name != str(self._path):
+            raise InputError(f"{self._path}: a folder or an archive; share takes one file, unpack it first")
         if source.cut:
             raise InputError(f"{self._path}: {source.cut}")
         text = source.text.lstrip("\ufeff")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,4 +52,12 @@ def run(network: Network, folder: Path, *args: str) -> Outcome:
     done = fabtui(*words, net=network.console)
     printed = done.stdout + done.stderr
     assert path.exists(), printed
-    return Outcome(done.returncode, printed, json.loads(path.read_text()))
+    saved = json.loads(path.read_text())
+    for one in saved["findings"]:
+        # The first command is for what is blamed, or for this machine.
+        node, (kind, name) = next((step["node"] for step in one["steps"]), None), one["subject"].values()
+        blamed = (
+            re.split(r"[: ]", name) if kind in ("gpu", "nic", "node", "halves", "pair", "node-pair") else one["nodes"]
+        )
+        assert node is None or not blamed or node in blamed, (one["title"], one["next"])
+    return Outcome(done.returncode, printed, saved)

@@ -18,8 +18,6 @@ pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {mis
 
 
 def test_limited_rates_have_their_value_and_a_dropped_path_none(tmp_path: Path) -> None:
-    """``python bench/rates.py`` tries more of them, and the world layer and collectives."""
-
     async def limited(session: KeptSession, side: str, rate: str) -> None:
         await session.plant(f"n1.eth0={side}:{rate}")
         await session.test(("n0:0", "n1:0"))

@@ -31,7 +31,7 @@ async def test_a_known_finding_is_shown_quietly_at_the_end(opened: Opened, size:
     feed = FakeFeed(sweep_of_two().events)
     async with opened(feed, size=size) as (app, pilot):
         text = await diagnosed(app, pilot)
-        assert text[0].startswith(" 3 of 56 tested GPU pairs are bad  n002 failed")
+        assert text[0].startswith(" n002 failed  3 of 56 tested GPU pairs are bad")
         assert size == (80, 24) or text[3].endswith(" 6   F all ")
         assert size != (80, 24) or "  and 3 more: F shows all" in [line.rstrip() for line in text]
         await pilot.press("F", "a", *"ticket 4711", "enter")

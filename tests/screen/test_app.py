@@ -104,12 +104,8 @@ async def test_the_pair_shows_both_directions_and_esc_goes_back(opened: Opened) 
         await pilot.pause()
         text = screen_text(app)
         for words in (
-            "n000:1 > n001:2",
-            "n001:2 > n000:1",
-            "43.6 GB/s",
-            "99 % of the usual 44.1",
-            "nccl 2.28.9",
-            "10.1.0.1 > 10.2.0.2",
+            *("n000:1 > n001:2", "n001:2 > n000:1", "43.6 GB/s", "99 % of the usual 44.1"),
+            *("nccl 2.28.9", "10.1.0.1 > 10.2.0.2"),
         ):
             assert words in text
         assert "Active 400 Gb/s" in text
@@ -154,17 +150,9 @@ async def test_the_node_shows_what_it_has_and_what_its_links_counted(opened: Ope
         await pilot.pause()
         text = screen_text(app)
         for words in (
-            "n000   ready",
-            "570.124.06, CUDA 12.8",
-            "gen5 x8 of gen5 x16",
-            "alice",
-            "mlx5_0 PIX",
-            "1 of 2",
-            "crc 1203 (+1200 since session start)",
-            "link 1  inactive",
-            "400 Gb/s",
-            "/usr/lib/libnccl.so.2",
-            "Link 1: <inactive>",
+            *("n000   ready", "570.124.06, CUDA 12.8", "gen5 x8 of gen5 x16", "alice", "mlx5_0 PIX", "1 of 2"),
+            *("crc 1203 (+1200 since session start)", "link 1  inactive", "400 Gb/s"),
+            *("/usr/lib/libnccl.so.2", "Link 1: <inactive>"),
         ):
             assert words in text, words
         await pilot.press("n")
@@ -194,8 +182,8 @@ async def test_progress_bar_counts_and_remaining_time(opened: Opened) -> None:
     cut = len(story.events) - 20
     async with opened(FakeFeed(story.events[:cut])) as (app, _):
         line = screen_text(app).splitlines()[0]
-        assert "p2p 38/56" in line
-        assert "No problem so far; 36 of 56 GPU pairs tested, 2 being rechecked" in line
+        assert " n002 failed  2 suspects, 38 of 56 GPU pairs tested: " in line
+        assert " p2p " in line
 
 
 async def test_the_end_is_in_the_title(opened: Opened) -> None:

@@ -120,6 +120,16 @@ async def test_tab_completes_commands_and_arguments(opened: Opened) -> None:
         assert not app.screen.query_one("#command-input").value  # type: ignore[attr-defined]
 
 
+async def test_the_line_is_edited_as_in_a_shell(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        await pilot.press("colon")
+        await pilot.pause(0.1)
+        line = app.screen.query_one("Input")
+        await pilot.press(*"fil", "ctrl+u", *"goto n1", "ctrl+w", *"n0")
+        await pilot.pause(0.1)
+        assert line.value == "goto n0"  # type: ignore[attr-defined]
+
+
 async def test_what_is_typed_while_the_line_opens_is_not_lost(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
         # As a terminal sends pasted keys: all at once.

@@ -13,12 +13,13 @@ import pytest
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.knowledge.next_commands import by_hand, path_commands
 from fabtui.diagnosis.links.rdma_ports import port_problems
+from fabtui.diagnosis.node_faults import node_faults
 from fabtui.diagnosis.preflight.checks import preflight
 from fabtui.model.events import event_from_json
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.screen.views.node import node_lines
-from fabtui.screen.views.nodes import node_rows
+from fabtui.screen.views.nodes import node_rows, pair_counts
 from fabtui.screen.views.pair import hops, path_lines
 from tests.screen.fakefeed import sweep_of_two
 from tests.screen.fakeprobes import nvlink
@@ -73,7 +74,9 @@ def test_everything_can_be_rendered(seed: int) -> None:
     model = model_of(seed)
     glyphs = Glyphs(plain=False)
     found = preflight(model)
-    node_rows(model, diagnose(model).tally, {}, {}, 0.0)
+    diagnosis = diagnose(model)
+    faults = node_faults(diagnosis.tally, diagnosis.findings)
+    node_rows(model, diagnosis.tally, faults, pair_counts(diagnosis.tally, faults), {}, {}, 0.0)
     for record in model.nodes.values():
         node_lines(model, record, found, 120, glyphs, lambda finding: [])
     for src, dst in itertools.permutations(model.endpoints[:5], 2):

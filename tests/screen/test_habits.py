@@ -33,7 +33,7 @@ async def test_quitting_asks_only_while_a_sweep_runs() -> None:
         assert isinstance(app.screen, ConfirmScreen)
         text = " ".join(screen_text(app).split())
         assert "A sweep is running. Quit?" in text
-        assert "56 of 56 tests of p2p are done. Nothing is recorded." in text
+        assert "56 of 56 GPU pairs tested. Nothing is recorded." in text
         await pilot.press("n")
         await pilot.pause()
         assert len(app.screen_stack) == 1

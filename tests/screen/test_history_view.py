@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -80,6 +81,7 @@ class _AlwaysSeen:
     """A past in which each finding was seen before."""
 
     findings: tuple[Any, ...] = ()
+    usual: Any = MappingProxyType({})
     overview: Any = None
 
     def about(self, model: Model, finding: Finding) -> Recurrence:

@@ -106,22 +106,8 @@ def assert_clean(text: str) -> None:
 async def test_text_from_a_node_is_only_text(opened: Opened, size: tuple[int, int]) -> None:
     async with opened(FakeFeed(nasty_story().events), size=size) as (app, pilot):
         for key in (
-            "right",
-            "right",
-            "right",
-            "1",
-            "7",
-            "2",
-            "L",
-            "enter",
-            "escape",
-            "n",
-            "G",
-            "escape",
-            "N",
-            "escape",
-            "y",
-            "c",
+            *("right", "right", "right", "1", "7", "2", "L", "enter", "escape", "n", "G", "escape", "N", "escape"),
+            *("y", "c"),
         ):
             await pilot.press(key)
             await pilot.pause()

@@ -120,9 +120,5 @@ def test_transports_are_distinct(text: str, slot: CellStyle, short: str) -> None
 
 def test_sizes() -> None:
     assert [bytes_text(size) for size in (None, 8, 4096, 256 << 20, 3 << 30)] == [
-        "",
-        "8 B",
-        "4 KiB",
-        "256 MiB",
-        "3 GiB",
+        *("", "8 B", "4 KiB", "256 MiB", "3 GiB"),
     ]

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.diagnosis.node_faults import NodeFaults, node_faults
 from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.model.events import InventoryUpdate, NodeState, NodeUpdate, ProbeResult
+from fabtui.model.measurement import Verdict
 from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.topology import Topology, flat
 from fabtui.presentation.wording import plain
 from fabtui.screen.app import FabricApp
 from fabtui.screen.context import ScreenSettings
 from fabtui.screen.views.node import row_lines, system_lines
-from fabtui.screen.views.nodes import HEADINGS, node_rows
+from fabtui.screen.views.nodes import HEADINGS, folded_rows, node_rows, pair_counts
+from fabtui.screen.widgets.sorted_table import Sorting
 from tests.screen.conftest import Opened, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
 from tests.screen.fakeprobes import inventory
+from tests.unit.diagnosis.test_pair_rules import fabric
 
 GLYPHS = Glyphs(False)
 
@@ -77,18 +83,44 @@ def test_where_cells_do_not_fit_a_glyph_stands_for_a_node() -> None:
 
 def test_the_rows_of_the_table_count_what_is_bad_and_for_how_long_nodes_are_gone() -> None:
     model = sweep_of_two().shadow
-    rows = node_rows(model, Survey(model).finish(), {"n001": 2}, {"n000": 1}, model.nodes["n002"].since + 134)
+    tally = Survey(model).finish()
+    counts, since = pair_counts(tally, NodeFaults()), model.nodes["n002"].since
+    rows = node_rows(model, tally, NodeFaults(), counts, {"n001": 2}, {"n000": 1}, since + 134)
     shown = [dict(zip(HEADINGS, (cell.text for cell in row.cells), strict=True)) for row in rows]
-    assert [(row["node"], row["worst"], row["bad"], row["problems"], row["differs"]) for row in shown] == [
+    assert [(row["node"], row["fault"][:6], row["own pairs"], row["problems"], row["differs"]) for row in shown] == [
         ("n000", "failed", "3", "1", "0"),
         ("n001", "failed", "3", "0", "2"),
-        ("n002", "untested", "0", "0", "0"),
+        ("n002", "failed", "0", "0", "0"),
     ]
-    texts = shown[2]
-    assert texts["gone for"] == "2:14"
-    assert texts["message"].startswith("connection refused")
+    assert shown[2]["fault"].startswith("failed 2:14; connection refused")
     texts = shown[0]
     assert (texts["GPUs"], texts["ports up"], texts["NCCL"]) == ("4 x H200", "4 of 4 at 400", "2.28.9")
+
+
+def test_nodes_at_fault_come_first_and_the_others_are_one_row() -> None:
+    """``e`` has a bad NIC, so that all others fail with it; one pair of two of them is a stray."""
+
+    def judge(src: str, dst: str) -> Verdict | float:
+        dead = src[0] != dst[0] and "e:2" in (src, dst)
+        return Verdict.FAILED if dead else 0.3 if (src, dst) == ("a:0", "b:1") else 1.0
+
+    model = fabric("abcdefghijklmnop", 4, judge)
+    diagnosis = diagnose(model)
+    faults = node_faults(diagnosis.tally, diagnosis.findings)
+    assert list(faults.causes) == ["e"]
+    assert list(faults.strays) == [("a:0", "b:1")]
+    counts = pair_counts(diagnosis.tally, faults)
+    rows = node_rows(model, diagnosis.tally, faults, counts, {}, {}, 0.0)
+    shown = Sorting(HEADINGS.index("fault")).sorted(folded_rows(rows, faults, counts, is_open=False))
+    texts = [[cell.text for cell in row.cells[:5]] for row in shown]
+    assert [row[0] for row in texts] == ["e", "15 others"]
+    assert texts[0][2:] == ["120", "0", "0"]
+    assert texts[1][1:] == ["no fault of their own", "0", "1", "up to 8"]
+    opened = Sorting(HEADINGS.index("fault")).sorted(folded_rows(rows, faults, counts, is_open=True))
+    assert [row.name for row in opened] == ["e", "", *"abcdfghijklmnop"]
+    lines = flat(Topology(model, diagnosis.tally, faults, None, GLYPHS).roots())
+    at_fault = [line.split()[1] for line in lines if line.startswith("  x") or line.startswith("    x")]
+    assert at_fault == ["rail", "e:2", "e"]
 
 
 async def test_the_table_sorts_by_its_columns_and_opens_nodes(opened: Opened) -> None:
@@ -101,9 +133,9 @@ async def test_the_table_sorts_by_its_columns_and_opens_nodes(opened: Opened) ->
         def order() -> list[str]:
             return [line.split()[0] for line in screen_text(app).splitlines()[2:5]]
 
-        assert order() == ["n000", "n001", "n002"]
-        await pilot.press("down")
-        await pilot.press("right")
+        assert order() == ["n002", "n000", "n001"], "what is at fault first"
+        await pilot.press("down", "down")
+        await pilot.press(*["right"] * 2)
         await pilot.pause()
         assert "state ▾" in screen_text(app)
         assert order() == ["n002", "n000", "n001"], "what is gone first"
@@ -111,9 +143,9 @@ async def test_the_table_sorts_by_its_columns_and_opens_nodes(opened: Opened) ->
         await pilot.press("i")
         await pilot.pause()
         assert order() == ["n001", "n000", "n002"]
-        await pilot.press("left", "left")
+        await pilot.press(*["left"] * 4)
         await pilot.pause()
-        assert "message ▾" in screen_text(app)
+        assert "NCCL ▾" in screen_text(app)
         await pilot.press("r")
         await pilot.pause()
         assert feed.probed == ["n001"]

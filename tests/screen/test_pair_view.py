@@ -86,15 +86,7 @@ def test_what_is_not_known_is_a_question_mark() -> None:
     model.apply(EndpointsAdded(endpoints=ends, time=1.0))
     found = way(model, "a:0", "b:0")
     assert found.splitlines()[1].replace("─", " ").split() == [
-        "GPU",
-        "0",
-        "PCIe",
-        "?",
-        "network",
-        "?",
-        "PCIe",
-        "GPU",
-        "0",
+        *("GPU", "0", "PCIe", "?", "network", "?", "PCIe", "GPU", "0"),
     ]
     assert "transport ?" in found
 
@@ -229,15 +221,9 @@ async def test_the_pair_has_it_all_and_y_takes_it_along(opened: Opened) -> None:
         await pilot.pause()
         found = screen_text(app)
         for words in (
-            "2 n000:1 > n001:2 failed   1 pair",
-            "path  known hops",
-            "others of n000 > n001:2",
-            "local_ack_timeout_err",
-            "library log",
-            "NCCL WARN ibv_modify_qp failed",
-            "by hand",
-            "--pair 'n000:1>n001:2'",
-            "torch.distributed",
+            *("2 n000:1 > n001:2 failed   1 pair", "path  known hops", "others of n000 > n001:2"),
+            *("local_ack_timeout_err", "library log", "NCCL WARN ibv_modify_qp failed", "by hand"),
+            *("--pair 'n000:1>n001:2'", "torch.distributed"),
         ):
             assert words in found, words
         await pilot.press("y")

@@ -45,8 +45,9 @@ def test_all_pictures_stand_alone_and_are_used() -> None:
 @pytest.mark.worst_first
 async def test_the_animation_shows_a_screen_after_the_other(script: Any) -> None:
     found = script("make_animation")
-    story = found["STORY"][3:6]
-    picture = ElementTree.fromstring(await found["draw"](story))
+    film = found["FILMS"]["trouble"]
+    story = film.story[3:6]
+    picture = ElementTree.fromstring(await found["draw"](film._replace(story=story)))
     frames = [group for group in picture.iter(f"{SVG}g") if group.get("class") == "f"]
     assert len(frames) == len(story)
     style = "".join(style.text or "" for style in picture.iter(f"{SVG}style"))
@@ -55,7 +56,7 @@ async def test_the_animation_shows_a_screen_after_the_other(script: Any) -> None
         assert f"#f{place}{{animation:k{place} " in style
     rows = " ".join(texts(picture))
     assert "4 of 12 GPU pairs are bad" in rows
-    assert "n001:1 > n001:0 wrong data, 1 byte of 256 MiB" in rows
+    assert "n001:1 > n001:0 wrong data, 1 byte wrong in the 64 KiB checked (message 256 MiB)" in rows
     assert "n000:1 > n001:1 timed out" in rows
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.node_faults import NodeFaults
 from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.model.events import ProbeResult
 from fabtui.model.layers import Layer
@@ -75,7 +76,7 @@ async def test_the_key_of_groups_begins_with_domains(opened: Opened) -> None:
 
 def test_the_topology_has_domains_with_their_trays() -> None:
     model = racks().shadow
-    lines = flat(Topology(model, Survey(model).finish(), None, Glyphs(True)).roots())
+    lines = flat(Topology(model, Survey(model).finish(), NodeFaults(), None, Glyphs(True)).roots())
     assert lines[0] == "NVLink domains  2, reported by probes"
     assert [line for line in lines if "NVLink" in line] == [
         "NVLink domains  2, reported by probes",

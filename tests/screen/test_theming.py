@@ -12,14 +12,17 @@ from rich.style import Style
 from textual.theme import BUILTIN_THEMES
 
 from fabtui.errors import InputError
-from fabtui.presentation.cell_levels import CellStyle, Glyphs
+from fabtui.presentation.cell_levels import CellStyle
 from fabtui.screen.app import FabricApp
 from fabtui.screen.context import ScreenSettings
 from fabtui.screen.themes import check, ramp_of, read_theme, read_theme_file, theme_names
 
 COUNTS = ("24", "256", "16", "none")
 #: The colours that must not be taken for each other.
-DISTINCT = (CellStyle.GOOD, CellStyle.SLOW, CellStyle.TIMEOUT, CellStyle.FAILED, CellStyle.RUNNING)
+DISTINCT = (
+    *(CellStyle.GOOD, CellStyle.SLOW, CellStyle.TIMEOUT, CellStyle.FAILED),
+    *(CellStyle.WRONG, CellStyle.RUNNING),
+)
 
 #: Colours as seen without the cones for red, green or blue (Machado, Oliveira and Fernandes 2009).
 SIGHTS = {
@@ -126,20 +129,30 @@ def test_verdicts_are_distinct_for_every_color_vision(name: str, count: str, sig
         assert apart > least, f"{one.key} and {other.key}: {apart:.0f}"
 
 
-@pytest.mark.parametrize("name", ["dark", "light", "high-contrast"])
+@pytest.mark.parametrize("name", ["dark", "light", "high-contrast", "mono"])
 @pytest.mark.parametrize("count", ["24", "256"])
 @pytest.mark.parametrize("sight", list(SIGHTS))
-def test_wrong_data_is_distinct_by_color_or_by_sign(name: str, count: str, sight: str) -> None:
+def test_a_worse_verdict_differs_by_brightness(name: str, count: str, sight: str) -> None:
+    """Two cells in one character have neither sign nor text; wrong data has the one extreme of all."""
     ramp = ramp_of(name, read_theme(name).dark, count)
-    for other in (CellStyle.GOOD, CellStyle.SLOW, CellStyle.TIMEOUT, CellStyle.FAILED):
-        apart = distance(linear(ramp["wrong"]), linear(ramp[other.key]), sight)
-        # Orange and red look alike without the cones for green: the signs differ.
-        by_color = sight == "all cones" or other in (CellStyle.GOOD, CellStyle.FAILED)
-        assert apart > 30 or not by_color, f"{other.key}: {apart:.0f}"
-        for plain in (False, True):
-            signs = Glyphs(plain).of_style
-            assert signs[CellStyle.WRONG] != signs[other]
-    assert Style.parse(ramp["wrong"]).bold
+    dark = read_theme(name).dark
+    tiers = (("good",), ("slow",), ("timeout", "failed"), ("wrong",))
+    away = [[lab(seen(linear(ramp[key]), sight))[0] * (1 if dark else -1) for key in keys] for keys in tiers]
+    for at, (better, worse) in enumerate(itertools.pairwise(away)):
+        apart = min(worse) - max(better)
+        assert apart > (10 if at == 2 else 6), f"{tiers[at]} and {tiers[at + 1]}: {apart:.1f}"
+    for key, style in ramp.items():
+        if " on " in style and key not in ("wrong", "cursor"):
+            assert abs(lab(seen(linear(style), sight))[0] - abs(away[3][0])) > 10, key
+
+
+@pytest.mark.parametrize("name", theme_names())
+@pytest.mark.parametrize("count", ["24", "256", "16"])
+def test_a_result_that_has_changed_and_is_ok_stays_as_calm_as_it_is(name: str, count: str) -> None:
+    ramp = ramp_of(name, read_theme(name).dark, count)
+    flash, good = Style.parse(ramp["flash"]), Style.parse(ramp["good"] or "none")
+    assert flash.bold
+    assert (flash.bgcolor, bool(flash.reverse)) == (good.bgcolor, False)
 
 
 def hue(style: str) -> float:
@@ -154,7 +167,7 @@ def test_a_verdict_has_the_same_hue_in_all_themes(name: str, count: str) -> None
     ramp = ramp_of(name, read_theme(name).dark, count)
     for key, low, high in (("slow", 25, 39), ("timeout", 40, 51), ("failed", 298, 302), ("good", 195, 240)):
         assert low <= hue(ramp[key]) <= high, f"{key}: {hue(ramp[key]):.0f}"
-    assert hue(ramp["wrong"]) == 0
+    assert Style.parse(ramp["wrong"]).bold
     assert hue(ramp["slow"]) + 3 < hue(ramp["timeout"]), "orange, then amber"
 
 

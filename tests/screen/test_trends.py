@@ -55,8 +55,8 @@ async def test_the_title_has_bad_pairs_over_time_while_watching(opened: Opened) 
     events: list[Event] = watched(350.0, None, None, 350.0, 351.0).events
     async with opened(FakeFeed(events), size=(200, 50)) as (app, _):
         title = screen_text(app).splitlines()[0]
-        assert title.startswith(" 3 of 56 tested GPU pairs are bad ")
-        assert re.search(f" bad [{BLOCKS}]{{{TREND_WIDTH}}} 3 · watch, 5 retests ", title)
+        assert title.startswith(" n002 failed  3 of 56 tested GPU pairs are bad")
+        assert re.search(f" bad [{BLOCKS}]{{{TREND_WIDTH}}} · watch, 5 retests ", title)
         assert "▇" in title or "█" in title
 
 

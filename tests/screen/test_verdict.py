@@ -30,7 +30,7 @@ async def diagnosed(app: FabricApp, pilot: Pilot[int]) -> list[str]:
 async def test_the_verdict_is_the_first_line_at_every_size(opened: Opened, size: tuple[int, int]) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=size) as (app, pilot):
         text = await diagnosed(app, pilot)
-        assert text[0].startswith(" 3 of 56 ")
+        assert text[0].startswith(" n002 failed  3 of 56 ")
         # No other line counts the pairs.
         assert not any("of 56" in line for line in text[1:])
 
@@ -39,7 +39,7 @@ async def test_it_stays_while_watching(opened: Opened) -> None:
     feed = FakeFeed(sweep_of_two().events)
     async with opened(feed, size=(80, 24)) as (app, pilot):
         feed.play([Watching(on=True, time=feed.model.now)])
-        assert (await diagnosed(app, pilot))[0].startswith(" 3 of 56 ")
+        assert (await diagnosed(app, pilot))[0].startswith(" n002 failed  3 of 56 ")
 
 
 async def test_a_tab_without_bad_pairs_has_no_number(opened: Opened) -> None:

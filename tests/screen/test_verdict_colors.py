@@ -20,7 +20,7 @@ from tests.screen.test_verdict import diagnosed
 SLOTS = {"failed": CellStyle.FAILED, "timeout": CellStyle.TIMEOUT, "slow": CellStyle.SLOW}
 #: Keys that open a view with the pair that failed, and what is there about a verdict.
 VIEWS = {
-    "verdict sentence": ((), {"failed": " 3 of 56 tested GPU pairs are bad "}),
+    "verdict sentence": ((), {"failed": " n002 failed "}),
     "color key": ((), {"failed": " x ", "timeout": " T ", "slow": " ▾ "}),
     "list of worst pairs": (("v",), {"failed": "x failed", "timeout": "T timed out", "slow": "▾ slow"}),
     "table of nodes": (("t",), {"failed": "failed"}),

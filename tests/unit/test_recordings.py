@@ -10,6 +10,7 @@ from fabtui.cli.main import main
 from fabtui.config.options import DEMO
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.job.judge import job_verdict
+from fabtui.model.events import LogEntry
 from fabtui.model.layers import Layer
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
@@ -19,8 +20,8 @@ from fabtui.report.summary import summary
 
 SESSIONS = Path(__file__).parents[1] / "samples" / "sessions"
 FILES = sorted(shipped_recordings_folder().glob("*.jsonl.gz"))
-#: Sessions that test pairs; the others observe a running job.
-TESTS = [path for path in [*FILES, *sorted(SESSIONS.glob("*.jsonl.gz"))] if not path.name.startswith("job-")]
+#: Sessions that test pairs; the others observe a running job, or the addresses of a lab.
+TESTS = [path for path in [*FILES, *sorted(SESSIONS.glob("*.jsonl.gz"))] if not path.name.startswith(("job-", "lab-"))]
 #: What ships in the wheel stays small.
 LARGEST = 512 * 1024
 
@@ -83,6 +84,19 @@ def test_a_recording_of_a_job_names_the_rank_that_is_behind(path: Path, ranks: i
     assert verdict.sentence.endswith(f"rank 1 on n000:1 is stopped; next: {command}")
     assert [one.rule.id for one in diagnose(model).findings] == ["J20"]
     assert diagnose(model).code == 1
+
+
+def test_the_recorded_film_names_the_pulled_cable_and_ends_clean() -> None:
+    model = Model()
+    titles: dict[str, list[str]] = {}
+    for event in read_events(shipped_recordings_folder() / "lab-4x2-cable.jsonl.gz"):
+        model.apply(event)
+        if isinstance(event, LogEntry) and event.text.startswith("demo: "):
+            titles[event.text.split()[1]] = [title(one) for one in diagnose(model).findings]
+    assert titles["found"] == ["n003 rail 1 (eth1 10.2.0.4) is cut off"]
+    assert [*titles] == ["the", "found", "all"]
+    assert summary(diagnose(model)).startswith("All 48 address pairs are ok")
+    assert (model.turns.healed is not None, len(model.turns.hurt), model.exit_code) == (True, 12, 0)
 
 
 def test_each_planted_fault_is_found_as_a_finding_of_its_own() -> None:

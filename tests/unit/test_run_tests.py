@@ -193,11 +193,7 @@ def test_warns(): warnings.warn('of something')
     assert done.returncode == 1, done.stdout + done.stderr
     assert re.search(r"2 failed, 84 passed, 2 skipped, 2 warnings, [2-4] errors in", done.stdout), done.stdout
     for reported in (
-        "AssertionError: as it should",
-        "in the end",
-        "for a reason",
-        "UserWarning: of something",
-        "[100%]",
+        *("AssertionError: as it should", "in the end", "for a reason", "UserWarning: of something", "[100%]"),
     ):
         assert reported in done.stdout
 

@@ -10,12 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from fabtui.cli.options_from_args import Request, request_from
+from fabtui.cli.main import main
+from fabtui.cli.options_from_args import Request, own_recordings, request_from
 from fabtui.config.file import ConfigFile, read_config, settings_in_effect
+from fabtui.config.options import options_of
 from fabtui.config.values import readable_file
 from fabtui.errors import InputError
-from fabtui.screen.context import ScreenSettings
-from fabtui.screen.launch import NoScreen, run_app
+from fabtui.exit_status import ALL_OK
+from fabtui.nodeset import chosen_nodes
+from fabtui.scheduler.current_job import current_job
+from fabtui.screen.context import ScreenSettings, part
+from fabtui.screen.launch import NoScreen, check_terminal, run_app, run_start
 
 if TYPE_CHECKING:
     from fabtui.session.feeds.base import Feed
@@ -35,8 +40,10 @@ HELP = """\
 Test every GPU of a cluster against every other, live, over plain SSH.
 
 examples:
+  fabtui                                       the start screen: nodes, jobs, recordings, films, labs
   fabtui --nodes n060,n061                     the grid of two nodes, live
-  fabtui --lab 2x4                             try it here, without nodes
+  fabtui FILE|FOLDER|NODES|JOBID               replay, explain, read, ask before testing, or watch a job
+  fabtui demo cable                            a cable is pulled on this machine, named, and plugged in again
   fabtui --jobid 4711 --mode quick             the nodes of a job, fewer pairs
   fabtui hang 4711                             which rank a job waits for
   fabtui run --nodes @rack1 --csv pairs.csv    without a screen
@@ -45,6 +52,10 @@ examples:
 exit codes: 0 ok; 1 a bad result; 2 bad input; 3 untested; 130 interrupted
 """
 
+#: Options that name the nodes of a session, or how they are reached.
+_SELECTIONS = frozenset(
+    ("nodes", "hostfile", "exclude", "jobid", "pods", "lab", "lab_fault", "transport", "via", "no_job")
+)
 _NAMES = ("theme", "colors", "ascii", "notify")
 HELP_SERVE = """\
 Serve the app to a browser on this machine, or through ssh -L to a browser elsewhere.
@@ -109,8 +120,47 @@ def show(make_feed: Callable[[], OneFeed], settings: ScreenSettings, alternative
 
 def execute(args: argparse.Namespace) -> int:
     config = read_config(args)
+    if "asks" in args or not (_SELECTIONS & set(vars(args)) or current_job() is not None):
+        words = _chosen_command(args, config)
+        if words is not None and words[:1] != ["--nodes"]:
+            # Another command, with the options of the screen that were given.
+            return main([*words, *_screen_words(args, words[0])]) if words else ALL_OK
+        chosen = words or ()
+        for name, value in zip(chosen[::2], chosen[1::2], strict=True):
+            setattr(args, name.removeprefix("--").replace("-", "_"), [value] if name == "--nodes" else value)
     request = request_from(args, config)
     return on_screen(args, config, request, _title(args, request), "fabtui run --text")
+
+
+def _chosen_command(args: argparse.Namespace, config: ConfigFile) -> list[str] | None:
+    """Return the words of a command that was chosen on the start screen; None for this one, without a terminal.
+
+    Raises:
+        InputError: There is no terminal to ask on.
+    """
+    nodes = ",".join(getattr(args, "nodes", []))
+    try:
+        check_terminal()
+        sections = part("cli.start_choices:start_sections")
+        ssh_config = user_path(args.ssh_config) if "ssh_config" in args else None
+        settings = screen_settings(args, config, "")
+        return run_start(settings, sections(own_recordings(config), ssh_config), _check_nodes, nodes)
+    except NoScreen as error:
+        if nodes:
+            raise InputError(f"{error}; without a screen: fabtui run --nodes {shlex.quote(nodes)}") from None
+        # The options say what is missing.
+        return None
+
+
+def _check_nodes(text: str) -> None:
+    chosen_nodes([text], [], [])
+
+
+def _screen_words(args: argparse.Namespace, command: str) -> list[str]:
+    """Return the options of the screen and the settings that were given and that a command takes, as words."""
+    taken = [spec for spec in options_of(command) if spec.group in ("screen", "settings") and spec.argument in args]
+    words = [[spec.flag] if spec.kind == "switch" else [spec.flag, getattr(args, spec.argument)] for spec in taken]
+    return [word for own in words for word in own]
 
 
 def on_screen(args: argparse.Namespace, config: ConfigFile, request: Request, title: str, without_screen: str) -> int:
@@ -134,22 +184,28 @@ def on_screen(args: argparse.Namespace, config: ConfigFile, request: Request, ti
 
 
 def _report(feed: LiveFeed, request: Request, code: int) -> None:
-    from fabtui.cli.outputs import print_outcome, recording_line, write_outputs
+    from fabtui.cli.outputs import write_outputs
 
-    record = request.options.record
-    recorded = []
-    if record is not None and record.exists():
-        report = f"a page about it: fabtui report {shlex.quote(str(record))}"
-        recorded = [recording_line(record, feed.recording_stopped), report]
-    if feed.history_problem:
-        recorded.append(feed.history_problem)
     try:
         for line in write_outputs(feed.model, request):
             # The terminal may be gone; the files are not.
             with contextlib.suppress(OSError):
                 print(line, file=sys.stderr)
     finally:
-        print_outcome(feed, code, recorded)
+        print_end(feed, request.options.record, code)
+
+
+def print_end(feed: LiveFeed, record: Path | None, code: int) -> None:
+    """Print the outcome of a session, and where its recording is."""
+    from fabtui.cli.outputs import print_outcome, recording_line
+
+    recorded = []
+    if record is not None and record.exists():
+        report = f"a page about it: fabtui report {shlex.quote(str(record))}"
+        recorded = [recording_line(record, feed.recording_stopped), report]
+    if feed.history_problem:
+        recorded.append(feed.history_problem)
+    print_outcome(feed, code, recorded)
 
 
 def _title(args: argparse.Namespace, request: Request) -> str:

@@ -13,35 +13,39 @@ from fabtui.atomic_write import write_bytes
 from fabtui.cli.outputs import reading_progress
 from fabtui.cli.printing import output_path, print_json, print_text, write_each, write_first
 from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.diagnosis.healthy_set import HealthySet
+from fabtui.diagnosis.healthy_set import HealthySet, healthy_set
 from fabtui.diagnosis.node_bandwidth import node_bandwidth
 from fabtui.errors import InputError
 from fabtui.exit_status import ALL_OK, BAD
 from fabtui.export.planner import source_text
 from fabtui.importers.session import read_session
 from fabtui.nodeset import check_name, fold
-from fabtui.presentation.healthy_text import as_json, host_lines, order_lines
-from fabtui.presentation.verdict_line import sentence_of
+from fabtui.presentation.healthy_text import as_json, host_lines, order_lines, stray_lines
 from fabtui.report.healthy import healthy_text
 from fabtui.sanitize import one_line
 
 HELP = """\
-Print the largest set of nodes without a bad pair, for Slurm and MPI, and what to do with the others; or the best order.
+Print the nodes without a fault of their own, for Slurm and MPI, why others are out, and which pairs to retest; or the
+best order.
 
 examples:
   fabtui nodes session.jsonl.gz                node list, rank order, commands to drain the others
   fabtui nodes pairs.csv --hostfile hosts      also write a host file for mpirun --hostfile
   fabtui nodes session.json --json             one JSON object
+  fabtui nodes session.jsonl.gz --strays FILE  also write the stray bad pairs, for fabtui run --pairs-from FILE
+  fabtui nodes session.jsonl.gz --strict       leave nodes out until no pair of the others is bad
   fabtui nodes session.jsonl.gz --order        a ring over the nodes without slow neighbours, and what it gains
   fabtui nodes session.jsonl.gz --order --for pipeline --hostfile hosts
   fabtui nodes pairs.csv --order --slurm-hostfile ranks
   SLURM_HOSTFILE=ranks srun --distribution=arbitrary ./train.sh
 
-Nothing is run or drained. FILE is a recording, a CSV or JSON of fabtui, or output that fabtui read recognises. In an
-order, nodes with the same GPUs follow each other; nodes without a passing test to another node are left out.
+Stray pairs are bad ones, few at each node, that no fault of a node, NIC or switch explains: retest them before nodes
+are left out for them. Nothing is run or drained. FILE is a recording, a CSV or JSON of fabtui, or output that fabtui
+read recognises. In an order, nodes with the same GPUs follow each other; nodes without a passing test to another node
+are left out.
 
-exit codes: 0 all nodes are healthy, or the order was printed; 1 some nodes are left out of the healthy set; 2 bad usage
-or input, or no pair was tested
+exit codes: 0 all nodes are healthy, or the order was printed; 1 some nodes are left out, or have stray pairs; 2 bad
+usage or input, or no pair was tested
 """
 
 
@@ -53,31 +57,37 @@ def execute(args: argparse.Namespace) -> int:
         if name in given:
             raise InputError(f"--{name.replace('_', '-')} belongs to an order: fabtui nodes FILE --order")
     # Checked before anything is read.
-    hostfile = output_path(given, "hostfile")
+    paths = {name: path for name in ("hostfile", "strays") if (path := output_path(given, name))}
+    if len(set(paths.values())) < len(paths):
+        raise InputError("--hostfile and --strays name the same file")
     model = read_session(args.file, reading_progress(args.file))
     diagnosis = diagnose(model)
-    healthy = diagnosis.healthy
-    if healthy is None:
+    strict = healthy_set(model, diagnosis.tally, diagnosis.findings, strict=True)
+    usual = diagnosis.healthy
+    if usual is None or strict is None:
         raise InputError(f"{args.file}: no pair of endpoints was tested; run a session with the test p2p")
+    healthy = strict if "strict" in given else usual
 
     def report(lines: list[str]) -> None:
         if "json" in args:
             print_json(as_json(healthy))
         else:
-            text = healthy_text(model, healthy)
-            print_text(f"{sentence_of(diagnosis)}\n\n{text}" + "".join(f"\n{line}\n" for line in lines))
+            print_text(healthy_text(model, healthy, strict) + "".join(f"\n{line}\n" for line in lines))
 
-    write_first(_write(healthy, hostfile) if hostfile is not None else [], report)
-    return BAD if healthy.left_out else ALL_OK
+    write_first(_write(healthy, paths), report)
+    return BAD if healthy.left_out or healthy.strays else ALL_OK
 
 
-def _write(healthy: HealthySet, path: Path) -> Iterator[str]:
-    if not healthy.nodes:
-        raise InputError(f"--hostfile: no node is healthy with all its GPUs; {path} was not written")
+def _write(healthy: HealthySet, paths: dict[str, Path]) -> Iterator[str]:
+    if "hostfile" in paths and not healthy.nodes:
+        raise InputError(f"--hostfile: no node is healthy with all its GPUs; {paths['hostfile']} was not written")
+    if "strays" in paths and not healthy.strays:
+        raise InputError(f"--strays: there is no stray pair to retest; {paths['strays']} was not written")
     for node in healthy.nodes:
-        check_name(node, "--hostfile")
+        check_name(node, " or ".join(f"--{name}" for name in paths))
     joining = [f"# joins with some of its GPUs: {line}" for line in host_lines(healthy.joining)]
-    yield from write_each([(path, partial(_put, [*host_lines(healthy.endpoints), *joining]))])
+    texts = {"hostfile": [*host_lines(healthy.endpoints), *joining], "strays": stray_lines(healthy)}
+    yield from write_each([(path, partial(_put, texts[name])) for name, path in paths.items()])
 
 
 def _print_order(args: argparse.Namespace) -> int:

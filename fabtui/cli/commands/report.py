@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -84,7 +85,9 @@ def execute(args: argparse.Namespace) -> int:
     progress.step("looking for causes")
     diagnosis = None if model is None else diagnose(model)
     progress.step("writing the report")
-    page = document(diagnosis, [Path(name).name for name in files], readings, against, [damage] if damage else [])
+    page = document(
+        diagnosis, [*map(_source, files)], readings, against, [damage] if damage else [], getattr(args, "site", "")
+    )
     files_of_session = [] if model is None else output_files(model, request, diagnosis)
     outputs = [*picture_files(model, wanted), *files_of_session]
     if out is not None:
@@ -120,6 +123,15 @@ def _files(args: argparse.Namespace) -> list[str]:
             example = f"your newest session: fabtui report {shlex.quote(str(newest))}"
         raise InputError(f"no file given; fabtui report FILE... -o report.html, - for standard input; {example}")
     return files
+
+
+def _source(name: str) -> str:
+    """Return the name of a file with its hash, which is the same for copies of it."""
+    path = user_path(name)
+    if not path.is_file():
+        return path.name
+    with path.open("rb") as file:
+        return f"{path.name}, SHA-256 {hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 def _checked(name: str, files: list[str]) -> Path:

@@ -20,7 +20,6 @@ from fabtui.diagnosis.job.who_is_behind import (
     ranks_of,
     ranks_text,
     stack_command,
-    state_command,
 )
 from fabtui.model.job_evidence import JobEvidenceLog, JobSource
 from fabtui.model.job_sample import JobSample, RankProcess, RankSample
@@ -523,7 +522,8 @@ class _Judge:
         elif rank is not None and rank.stopped:
             command = f"kill -CONT {place.pid}"
         elif sources.without_tool(self._log, place):
-            command = state_command(place)
+            # The state of the process is known.
+            command = f"sudo cat /proc/{place.pid}/stack"
         else:
             command = stack_command(place)
         return (self._typed(place.node, command),)

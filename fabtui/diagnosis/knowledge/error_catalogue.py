@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -13,12 +14,19 @@ from fabtui.model.endpoints import node_of
 from fabtui.model.measurement import Measurement
 from fabtui.sanitize import one_line
 
-#: The files: errors of nodes and fabrics, then kinds of errors of programs and settings.
-CATALOGUES = ("errors", "program_errors")
+#: The files: errors of nodes and fabrics, kinds of errors of programs and settings, of inference stacks and services,
+#: and kinds of failures that any program has.
+_GENERAL = "general_errors"
+CATALOGUES = ("errors", "program_errors", "service_errors", _GENERAL)
 #: Roles of entries; causes go before their consequences.
 _ROLES = ("cause", "consequence", "notice")
 #: Maximum number of characters of a log that are searched.
 _MOST_TEXT = 20_000
+#: Words of the field: beside them, a failure that has a known form in any program is one of a job.
+_FIELD = """vllm sglang UCX nvshmem NVSHMEM DeepEP deep_ep nixl NIXL ooncake mscclpp lmcache LMCache nvidia NVIDIA CUDA libcuda
+kube default-scheduler mca_ ORTE parallel_size HSA_ slurm srun pyxis enroot mpirun prterun mlx5 infiniband deepspeed megatron
+Megatron raylet torchrun tensorrt_llm TensorRT dynamo flashinfer hipError rocm amdgpu transformers pytorch_lightning accelerate
+EngineCore torch/ /torch"""
 #: Words that name the programs and libraries of ``within``.
 _PROGRAMS = {
     "nccl": ("NCCL", "RCCL", "nccl"),
@@ -32,6 +40,10 @@ _PROGRAMS = {
         *("RDMA_Write ", "RDMA_Read ", "Send BW", "Send Latency", " BW Test", " Latency Test"),
     ),
     "ofi": ("NET/OFI", "libfabric", "Libfabric"),
+    "field": (
+        *_FIELD.split(),
+        *("Open MPI", "parallel size", "ray.", "orted:"),
+    ),
 }
 #: A value of the line in a command or a next step, such as ``{nic}``.
 _PLACE = re.compile(r"\{([a-z]{2,10})\}")
@@ -61,6 +73,8 @@ class Meaning(NamedTuple):
     cause_if: str = ""
     stages: tuple[str, ...] = ()  #: Stages (``stages.toml``) at which it occurs; any without.
     within: str = ""  #: The program whose name a log must have for this error to count; "" for any log.
+    general: bool = False  #: Whether it is known by its form alone, whichever program prints it.
+    beside: str = ""  #: Pattern of another part of the text, beside which the error that it refines is this one.
 
     @property
     def sentence(self) -> str:
@@ -75,8 +89,8 @@ class Meaning(NamedTuple):
 @functools.cache
 def meanings() -> tuple[Meaning, ...]:
     """Return the catalogue of errors; the first match counts."""
-    read = [_meaning(entry) for name in CATALOGUES for entry in load(name)["error"]]
-    return tuple(sorted(read, key=lambda meaning: _ROLES.index(meaning.role)))
+    read = [_meaning(entry, name == _GENERAL) for name in CATALOGUES for entry in load(name)["error"]]
+    return tuple(sorted(read, key=lambda meaning: (meaning.general, _ROLES.index(meaning.role))))
 
 
 @functools.cache
@@ -95,8 +109,10 @@ def prepared() -> Iterator[None]:
     yield
 
 
-def _meaning(one: Mapping[str, Any]) -> Meaning:
+def _meaning(one: Mapping[str, Any], general: bool) -> Meaning:
     return Meaning(
+        general=general,
+        beside=one.get("beside", ""),
         **{name: one[name] for name in ("id", "code", "prints", "text", "next")},
         **{name: one.get(name, "") for name in ("kind", "refines", "when", "cause_if")},
         pattern=one.get("pattern"),
@@ -117,7 +133,9 @@ def _commands(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def programs_in(text: str) -> frozenset[str]:
     """Return the programs that a log names, and ``library`` if it names any."""
     programs = frozenset(name for name, words in _PROGRAMS.items() if any(word in text for word in words))
-    return programs | {"library"} if programs else programs
+    if programs & {"nccl", "gloo", "ofi", "perftest"}:
+        programs |= {"field"}
+    return programs | {"library"} if programs - {"field"} else programs
 
 
 def meaning_of(
@@ -125,6 +143,7 @@ def meaning_of(
     kind: str | None = None,
     notices: bool = False,
     programs: Collection[str] | None = None,
+    general: bool = False,
 ) -> Meaning | None:
     """Return the meaning of an error, or None if it is unknown; causes go before their consequences.
 
@@ -133,6 +152,7 @@ def meaning_of(
         kind: The error kind on the wire.
         notices: Whether lines that are not errors by themselves count.
         programs: The programs that the log names (`programs_in`); None for what a test of fabtui printed.
+        general: Whether entries count that are known by their form alone; only these do.
     """
     known = [text[:_MOST_TEXT] for text in texts if text]
     possible = {at for text in known for at in _patterns().owners(text)}
@@ -141,13 +161,18 @@ def meaning_of(
     for one in (meanings()[at] for at in sorted(possible)):
         if kind and one.kind == kind:
             return one
-        if one.pattern is None or (one.role == "notice" and not notices):
+        if one.pattern is None or one.general != general or (one.role == "notice" and not notices):
             continue
         if one.within and programs is not None and one.within not in programs:
             continue
         if any(re.search(one.pattern, text) for text in known):
             return one
     return None
+
+
+def general_meaning(line: str) -> Meaning | None:
+    """Return the kind of failure that a line has by its form, whichever program printed it; None without any."""
+    return meaning_of(line[:1_000], general=True)
 
 
 def meaning_named(name: str) -> Meaning:
@@ -159,9 +184,50 @@ def filled(text: str, values: Mapping[str, str]) -> str:
     return _PLACE.sub(lambda found: values.get(found[1]) or (_ROUTE if found[1] == "route" else found[1].upper()), text)
 
 
+def of_line(meaning: Meaning, line: str, beside: str = "") -> Meaning:
+    """Return a meaning with what the groups of its pattern have in a line, and of its circumstance beside the line.
+
+    A command about a part that the line does not have is left out.
+    """
+    groups = dict[str, str | None]()
+    for pattern, text in ((meaning.pattern, line[:_MOST_TEXT]), (meaning.beside, beside)):
+        if pattern and "(?P<" in pattern and (found := re.search(pattern, text)):
+            groups |= found.groupdict()
+    if not groups:
+        return meaning
+    own = {name: one_line(value or "", 200) for name, value in groups.items()}
+
+    def put(text: str, quoted: bool = False) -> str:
+        return _PLACE.sub(
+            lambda place: (
+                place[0]
+                if (value := own.get(place[1])) is None
+                else (shlex.quote(value) if quoted and value else value)
+            ),
+            text,
+        )
+
+    # Alternatives of one place stand side by side: one of them has a value.
+    said = re.sub(r": (?=[:;,]|$)| (?=[ ;,])| \(\)", "", put(meaning.text))
+    commands = tuple(
+        (end, put(command, quoted=True))
+        for end, command in meaning.commands
+        if not (names := set(_PLACE.findall(command)) & own.keys()) or any(own[name] for name in names)
+    )
+    return meaning._replace(text=said, next=put(meaning.next), commands=commands)
+
+
 def refined(meaning: Meaning, when: str) -> Meaning:
     """Return what an error means under a circumstance: ``later`` or ``same-node``."""
-    return next((one for one in meanings() if one.refines == meaning.id and one.when == when), meaning)
+    return next((one for one in meanings() if one.when and one.refines == meaning.id and one.when == when), meaning)
+
+
+def refined_beside(meaning: Meaning, text: str) -> tuple[Meaning, str]:
+    """Return what an error means beside other parts of a text, with the part that shows it."""
+    for one in meanings():
+        if one.beside and one.refines == meaning.id and (found := re.search(one.beside, text)):
+            return one._replace(pattern=meaning.pattern), found[0]
+    return meaning, ""
 
 
 def meaning_of_measurement(m: Measurement | None) -> Meaning | None:

@@ -53,7 +53,7 @@ _TABLES = {
             r"|\bwc[ _.](?:status|error) (\d{1,2})\b",
             _IGNORE,
         ),
-        re.compile(r"completion|\bwc\b|failed status", re.I),
+        re.compile(r"completion|\bwc\b|failed status|rdma|nic\b|mlx5|\bqp\b|verbs|ibv|\bcqe?\b", re.I),
     ),
     "cuda": _Table(
         "CUDA error",
@@ -154,6 +154,19 @@ def _names(table: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     parts = [word for word in texts if " " not in word], [word for word in texts if " " in word]
     names, words = (re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, part))})(?!\w)", re.I) for part in parts)
     return names, words
+
+
+#: Words beside which a number in a failing line is one of a library, whichever program prints it.
+_OF_LIBRARY = re.compile(
+    r"(?i:\bcqe?\b|completion|ibv_|\bwc\b|rdma|nic\b|mlx5|\bqp\b|verbs|cuda|\bhip)|IBV_WC_|\bcu[A-Z]\w"
+)
+
+
+def entry_of_number(line: str) -> Meaning | None:
+    """Return the entry about the completion status or CUDA error that a line has, whichever program printed it."""
+    if _OF_LIBRARY.search(line) is None or (number := number_in(line)) is None:
+        return None
+    return _entry(number) if number.table in ("completion", "cuda") else None
 
 
 class ShortCode(NamedTuple):

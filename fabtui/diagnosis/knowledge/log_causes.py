@@ -14,11 +14,26 @@ from fabtui.diagnosis.knowledge import xids
 from fabtui.diagnosis.knowledge.error_catalogue import (
     Meaning,
     filled,
+    general_meaning,
     meaning_named,
     meaning_of,
     meanings,
+    of_line,
     programs_in,
     refined,
+    refined_beside,
+)
+from fabtui.diagnosis.knowledge.error_numbers import entry_of_number
+from fabtui.diagnosis.knowledge.failing_line import (
+    AROUND,
+    EXCEPTION,
+    SOUNDS,
+    Loudness,
+    advised,
+    is_code,
+    loudness,
+    printer,
+    said,
 )
 from fabtui.diagnosis.knowledge.failure_stage import (
     evident_patterns,
@@ -56,6 +71,8 @@ _LONGEST_LINE = 4_000
 _MOST_KEPT = 4096
 #: A failure this long (s) after the first line of its log came after the connections had worked.
 _LATER = 60.0
+#: Time (s) within which the more specific error of a file comes first.
+_MOMENT = 1.0
 #: Maximum number of lines after "Last error:" that belong to it, and of sentences that are quoted.
 _LAST_ERROR, _MOST_QUOTED = 8, 4
 _LONGEST_ADVICE = 1_000
@@ -71,6 +88,11 @@ _OWN_ADDRESS = re.compile(r"(?:Bootstrap ?: Using|; OOB) \S{1,64}?:([\w.:]{1,45}
 _PEER_ADDRESS = re.compile(r"from peer ([\w.:]{1,45}?)<\d{1,6}>")
 #: A node that a launcher names.
 _NODE_NAMED = re.compile(r"\bsrun: error: .{0,120}(?:on node ([\w.-]{1,255}\w)|\[\[([\w.-]{1,255})\]:\d{1,5}\])")
+#: The ranks and hosts that a line of NCCL's diagnostics is about.
+_DIAGNOSED = re.compile(
+    r"(srcRank=\d{1,7}) .{0,60}?(dstRank=\d{1,7})|(rank \d{1,7} \([\w.-]{1,255}\)):"
+    r"|(server_host=\S{1,255}) .{0,80}?(client_host=\S{1,255})|(rank\(s\) \{[\d,.]{1,200}\})|(S?Xid \d{1,6}) .{0,200}?on (host [\w.-]{1,255}?)\. "
+)
 #: How the names of Xids begin.
 _XID = "xid-"
 _NOTABLE = re.compile(r"\bNCCL (?:WARN|ERROR) .|^(?:\w{1,40}\.){0,6}\w{0,60}(?:Error|Exception)(?:: |$)")
@@ -100,7 +122,9 @@ _VALUES = {
         r"(?:\bfrom peer|[Cc]onnect(?:ing)? to|\bremote[= ]\[?|\bpeer|recv from|send to|\bto) \[?"
         r"([\w.:-]{1,255}?)\]?(?:<\d{1,6}>|:\d{1,5}\b)"
     ),
-    "port": re.compile(r"\bport:? (\d{2,5})\b|[\w.\]](?::|<)(\d{2,5})(?:>|(?![\w.:\]]))"),
+    "port": re.compile(
+        r"\bport:? (\d{2,5})\b|(?:tcp|http|https|udp)://[^\s/]{1,255}:(\d{2,5})\b|(?<!:\d)[\w.\]](?::|<)(\d{2,5})(?:>|(?![\w.:\]]))"
+    ),
     "nic": re.compile(r"\b((?:mlx5|mlx4|bnxt_re|irdma|efa|rdmap|rocep|ibp|roce|ionic)_?\w{0,20}\d)\b"),
     "gid": re.compile(r"\blocalGid ([0-9a-f:.]{2,45})", re.I),
     "remote": re.compile(r"\bremoteGids? ([0-9a-f:.]{2,45})", re.I),
@@ -122,6 +146,10 @@ class LogPlace(NamedTuple):
     who: str  #: Rank or host that it names, or "".
     text: str  #: Its text, not cleaned.
     node: str = ""  #: Host that it names, or "".
+    printer: str = ""  #: What printed it, as far as the lines show, or "".
+    advice: str = ""  #: What its message advises, in its own words, or "".
+    loud: int = 0  #: How clearly it names a failure (`Loudness`).
+    kind: Meaning | None = None  #: The kind of failure that it has by its form; None for an error of the catalogue.
 
     @property
     def order(self) -> tuple[datetime, int, int]:
@@ -163,10 +191,12 @@ class Occurrences:
         time, file, line = self.first.order
         return time, _mildness(self.meaning, self.first.text), file, line
 
+    beside: str = ""  #: The text beside which its meaning holds, or "".
+
     @property
     def explained(self) -> Meaning:
         """Its meaning, with the addresses, the NIC and the node of its earliest line in the next step and commands."""
-        values, meaning = _values(self.first), self.meaning
+        values, meaning = _values(self.first), of_line(self.meaning, self.first.text, self.beside)
         commands = tuple((end, filled(command, values)) for end, command in meaning.commands)
         return meaning._replace(text=filled(meaning.text, values), next=filled(meaning.next, values), commands=commands)
 
@@ -186,6 +216,18 @@ class Causes(NamedTuple):
     behind: list[int]  #: Ranks that completed and enqueued least.
     advice: str = ""  #: What a library itself advises, with its name; also part of the first cause.
     several_nodes: bool = False  #: Whether the logs show more than one node.
+    failing: LogPlace | None = None  #: The first line that names a failure which no entry explains.
+
+    @property
+    def named(self) -> bool:
+        """True if the first of its errors names a cause."""
+        return bool(self.causes) and self.causes[0].meaning.role == "cause" and not self.part
+
+    @property
+    def part(self) -> str:
+        """The part that failed, where no line names a cause: ``UCX``; or ""."""
+        first = self.causes[0].meaning if self.causes else None
+        return first.text.partition(" failed")[0] if first is not None and is_stage(first) else ""
 
     @property
     def matters(self) -> bool:
@@ -216,6 +258,9 @@ class LogReader:
         self._examined = 0
         self._found: dict[tuple[str, ...], Occurrences] = {}
         self._unknown: dict[str, LogPlace] = {}
+        self._plain: dict[str, bool] = {}  # Lines without an explanation, and whether each is a warning or exception.
+        self._sounds: dict[str, LogPlace] = {}  # Lines that sound like a failure, which no entry explains.
+        self._text: list[str] = []  # The lines of the current file.
         # A warning whose stage the calls that return may show: its line and its own stage.
         self._pending: tuple[int, str, Meaning | None] | None = None
         self._returned: tuple[Meaning, LogPlace] | None = None
@@ -233,7 +278,8 @@ class LogReader:
         lines = text.split("\n", MOST_LINES)
         self.cut = self.cut or len(lines) > MOST_LINES
         clock = _Clock(text, lines)
-        self.informed = self.informed or " NCCL INFO " in text
+        self._text = lines
+        self.informed = self.informed or " NCCL INFO " in text or " NCCL DIAG " in text
         self._programs = programs_in(text)
         last_error = 0
         for number, line in enumerate(lines[:MOST_LINES]):
@@ -254,6 +300,8 @@ class LogReader:
                     message[1].strip() or "".join(lines[number + 1 : number + 2]).strip()
                 )
         self._settle(clock)
+        self._beside(text)
+        self._text = []
         self._lengths.append(len(lines))
         self.lines += len(lines) - (not lines[-1])
         self._files += 1
@@ -276,18 +324,62 @@ class LogReader:
                 meaning = meaning._replace(role="notice", cause_if="alone")
             self._count(self._circumstance(meaning, place, clock), place)
         elif not informs and (_FAILS in marks or reported):
-            failure = stage_failure(raw, reported, programs=self._programs)
-            if failure is None and not _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", raw))):
+            self._unexplained(number, raw, clock, reported)
+
+    def _unexplained(self, number: int, raw: str, clock: _Clock, reported: bool) -> None:
+        """Take a line that no entry explains: by a number in it, by its form, by its stage, or as unknown."""
+        if (notable := self._plain.get(key := _alike(raw))) is not None:
+            # A line that differs in its numbers alone, none of which has a meaning, says nothing new.
+            if notable:
+                self._settle(clock)
+                self._pending = number, raw, None
+            return
+        loud = Loudness.NONE if is_code(self._text[number - 1] if number else "", raw) else loudness(raw)
+        failure = stage_failure(raw, reported, programs=self._programs)
+        kind = general_meaning(raw) if loud > Loudness.FRAME else None
+        if loud > Loudness.FRAME and (failure is None or is_general(failure) or " NCCL " not in raw):
+            of_field = kind if kind is not None and "field" in self._programs else None
+            failure = entry_of_number(raw) or of_field or failure
+        if failure is None and loud:
+            self._sound(number, raw, clock, loud, kind)
+        if failure is None:
+            notable = _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", raw))) is not None
+            if len(self._plain) < _MOST_KEPT:
+                self._plain[key] = notable
+            if not notable:
                 return
-            self._settle(clock)
-            if failure is None or is_general(failure):
-                self._pending = number, raw, failure
-            else:
-                self._count(failure, self._place(number, raw, clock))
+        self._settle(clock)
+        if failure is None or is_general(failure):
+            self._pending = number, raw, failure
+        else:
+            self._count(failure, self._place(number, raw, clock))
+
+    def _sound(self, number: int, raw: str, clock: _Clock, loud: Loudness, kind: Meaning | None) -> None:
+        """Keep a line that sounds like a failure."""
+        if len(self._sounds) < _MOST_KEPT and (key := _alike(raw)) not in self._sounds:
+            message = EXCEPTION.match(raw)
+            # An exception without a message says less than a line with one.
+            rank = 2 * (kind is not None) + int(loud) - (message is not None and not message[2])
+            self._sounds[key] = self._detailed(self._place(number, raw, clock)._replace(loud=rank, kind=kind))
+
+    def _detailed(self, place: LogPlace) -> LogPlace:
+        """Return a line with what printed it and what its message advises."""
+        at = place.line - 1
+        above, below = self._text[max(0, at - AROUND) : at], self._text[at : at + AROUND]
+        ends = (number for number, line in enumerate(below) if number and (not line.strip() or _RECORD.search(line)))
+        return place._replace(
+            text=said(place.text, above),
+            printer=printer(place.text, above),
+            advice=advised(below[: next(ends, AROUND)]),
+        )
 
     def _place(self, number: int, raw: str, clock: _Clock) -> LogPlace:
         printed = _printed_by(raw.partition(" NCCL ")[0]) if " NCCL " in raw else None
         rank = _rank_of(raw)
+        if " NCCL DIAG " in raw and (about := _DIAGNOSED.search(raw)):
+            # The line begins with the process that writes the report, which is of all ranks.
+            who = ", ".join(part for part in about.groups() if part)
+            return LogPlace(self._files, number + 1, clock.at(number), who, raw)
         named = None if printed or "srun" not in raw else _NODE_NAMED.search(raw)
         host = f"{printed.host} [{printed.device}]" if printed else named[1] or named[2] if named else ""
         who = ", ".join(part for part in (f"rank {rank}" if rank is not None else "", host) if part)
@@ -315,8 +407,8 @@ class LogReader:
         self._pending = None
         if failure is not None:
             self._count(failure, self._place(number, raw, clock))
-        elif len(self._unknown) < _MOST_KEPT:
-            self._unknown.setdefault(_alike(raw), self._place(number, raw, clock))
+        elif len(self._unknown) < _MOST_KEPT and (key := _alike(raw)) not in self._unknown:
+            self._unknown[key] = self._place(number, raw, clock)
 
     def _circumstances(self, number: int, raw: str, clock: _Clock) -> None:
         place = self._place(number, raw, clock)
@@ -358,7 +450,16 @@ class LogReader:
             self._hosts.add(place.node)
         # Failures of a stage with other numbers are other errors.
         key = meaning.id, meaning.role, meaning.text
-        self._found.setdefault(key, Occurrences(meaning, place, place)).add(place)
+        if key not in self._found:
+            place = self._detailed(place) if place.file == self._files and self._text else place
+            self._found[key] = Occurrences(meaning, place, place)
+        self._found[key].add(place)
+
+    def _beside(self, text: str) -> None:
+        """Replace errors by those that they are beside other parts of the text."""
+        for one in self._found.values():
+            if one.first.file == self._files:
+                one.meaning, one.beside = refined_beside(one.meaning, text)
 
     def result(self) -> Causes:
         for place in self._starting.values():
@@ -374,7 +475,7 @@ class LogReader:
         causes: list[Occurrences] = []
         consequences: list[Occurrences] = []
         # An entry of the catalogue names the cause; a stage alone shows where it is, a result of NCCL only its kind.
-        for one in sorted(errors, key=lambda one: (is_stage(one.meaning), one.meaning.id in _RESULTS)):
+        for one in _specific_first(errors):
             if one.meaning.role == "cause":
                 follows = any(_explains(cause, one) for cause in causes)
                 (consequences if follows else causes).append(one)
@@ -387,7 +488,9 @@ class LogReader:
         advice = self._quoted()
         if causes:
             causes[0].advice = advice
-        return Causes(causes, consequences, notices, unknown, self._behind(), advice, self._several)
+        # Between equals the earliest counts; of exceptions raised from one another it is the innermost.
+        failing = min(self._sounds.values(), key=lambda place: (-place.loud, place.order), default=None)
+        return Causes(causes, consequences, notices, unknown, self._behind(), advice, self._several, failing)
 
     @property
     def _several(self) -> bool:
@@ -424,7 +527,7 @@ def failure_in(line: str) -> Meaning | None:
     programs = programs_in(line)
     failure = _meaning_of_xid(line) or meaning_of(line, programs=programs)
     if failure is None and _FAILS in marks:
-        failure = stage_failure(line, programs=programs)
+        failure = entry_of_number(line) or stage_failure(line, programs=programs)
     return None if failure is None or failure.role == "notice" or failure.cause_if else failure
 
 
@@ -438,7 +541,7 @@ def _printed_by(head: str) -> NcclLine | None:
 def _marks() -> PatternSet[int]:
     patterns = {
         _KNOWN: tuple(meaning.pattern for meaning in meanings() if meaning.pattern),
-        _FAILS: (*evident_patterns(), "(?i)error|exception|hint|nvrm: xid"),
+        _FAILS: (*evident_patterns(), *SOUNDS, "(?i)error|exception|hint|nvrm: xid"),
         _RANKS: ("(?i)init start|init complete|bootstrap|; oob |last completed|nnodes",),
         _LASTS: ("(?i)last error:",),
         _INFORM: (_INFORMS,),
@@ -500,6 +603,36 @@ def _meaning_of_xid(line: str) -> Meaning | None:
     if cause := xids.cause_of(number, line):
         text, advice = f"Xid {number}: a program was ended because of Xid {cause}", f"Look at Xid {cause}."
     return Meaning(f"{_XID}{number}", "FT130", line, None, "", text, advice, commands, "", "", (), role)
+
+
+def _specific_first(errors: list[Occurrences]) -> list[Occurrences]:
+    """Return errors in order of time; within a second of one file, or without stamps, the more specific come first."""
+    moments: list[tuple[int, Occurrences]] = []
+    start: LogPlace | None = None
+    for one in errors:
+        near = (
+            start is not None
+            and start.file == one.first.file
+            and (
+                start.time == one.first.time
+                or (
+                    start.time is not None
+                    and one.first.time is not None
+                    and (one.first.time - start.time).total_seconds() <= _MOMENT
+                )
+            )
+        )
+        start = start if near else one.first
+        moments.append((moments[-1][0] + (not near) if moments else 0, one))
+    names = {one.meaning.id for one in errors}
+
+    def order(item: tuple[int, Occurrences]) -> tuple[bool, bool, int, bool, bool]:
+        # A stage alone shows where the cause is, a result of NCCL only its kind, and a frame what it wraps.
+        moment, meaning = item[0], item[1].meaning
+        frame = not names.isdisjoint(meaning.follows)
+        return is_stage(meaning), meaning.id in _RESULTS, moment, frame, meaning.general
+
+    return [one for _, one in sorted(moments, key=order)]
 
 
 def _fails(one: Occurrences) -> bool:

@@ -6,10 +6,10 @@ import contextlib
 import ipaddress
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from fabtui.diagnosis.finding import NextStep
+from fabtui.diagnosis.finding import Finding, NextStep
 from fabtui.diagnosis.knowledge.error_catalogue import filled
 from fabtui.model.endpoints import Endpoint, node_of
 from fabtui.model.layers import Layer
@@ -45,6 +45,35 @@ _BY_HAND = (
 
 def on_node(node: str, command: str, model: Model | None = None) -> str:
     return typed(f"ssh {shlex.quote(one_line(node, 255))} {command}", model)
+
+
+def host_of(step: str) -> str:
+    """Return the node that a command runs on, or "" if it runs on this machine."""
+    if isinstance(step, NextStep):
+        return step.node
+    found = _SSH.fullmatch(step)
+    return found[2].strip("'") if found else ""
+
+
+def in_order_of_blame(model: Model, finding: Finding) -> tuple[str, ...]:
+    """Return the commands of a finding that its nodes can run, those on blamed nodes and on this machine first.
+
+    If there are commands for innocent nodes alone, one about the NIC of what is blamed comes before them.
+    """
+    steps = [step for step in finding.next if not ("nvidia-smi" in step and _has_no_gpus(model, host_of(step)))]
+    blamed = finding.blamed_nodes
+    if not blamed or all(host_of(step) in ("", *blamed) for step in steps):
+        return tuple(steps)
+    steps.sort(key=lambda step: host_of(step) not in ("", *blamed))
+    if host_of(steps[0]) in ("", *blamed):
+        return tuple(steps)
+    ends = [end for end in model.endpoints if end.node in blamed and finding.subject.name.endswith(f" {end.nic}")]
+    first = nic_commands(model, ends[0]) if ends else [on_node(sorted(blamed)[0], "ip -br addr", model)]
+    return (*first, *steps)
+
+
+def _has_no_gpus(model: Model, node: str) -> bool:
+    return any(end.kind == "cpu" for end in model.table.of_node(node)) and not has_gpus(model, node)
 
 
 def is_this_machine(model: Model) -> bool:
@@ -193,7 +222,7 @@ def failure_commands(model: Model, src: Endpoint, dst: Endpoint) -> list[str]:
     if _is_rdma(model, src) or _is_rdma(model, dst):
         return [again, *nic_commands(model, src), *nic_commands(model, dst), *rdma_command(model, src, dst)]
     # A rule that drops or rejects is a firewall; with none, packets are lost on the path.
-    return [again, on_node(dst.node, "sudo nft list ruleset", model), on_node(src.node, _REPEATED, model)]
+    return [on_node(dst.node, "sudo nft list ruleset", model), on_node(src.node, _REPEATED, model), again]
 
 
 def slow_nic_commands(model: Model, endpoint: Endpoint) -> list[str]:
@@ -332,9 +361,9 @@ def group_command(model: Model, nodes: Iterable[str], kind: str) -> str:
     return shlex.join([*words, *(["--collectives", kind] if kind != "all_reduce" else [])])
 
 
-def session_command(model: Model, *words: str) -> str:
-    """Return the command that sweeps the nodes of a session again, with other options."""
-    nodes = list(model.nodes)
+def session_command(model: Model, *words: str, of: Sequence[str] = ()) -> str:
+    """Return the command that sweeps the nodes of a session, or some ``of`` them, again, with other options."""
+    nodes = list(of or model.nodes)
     return shlex.join(["fabtui", "run", *_reached(model, nodes if len(nodes) <= 2 else [fold(nodes)]), *words])
 
 

@@ -107,10 +107,27 @@ def step_command(model: Model, text: str) -> StepCommand:
         raise CannotRunError("This step names no node to run on.")
     if node not in model.nodes:
         raise CannotRunError(f"{node} is not a node of this session.")
-    if _ASSIGNMENT.match(first[0]) or first[0] in load("read_only_commands")["shell_only"]:
+    if _is_of_shell(first[0]):
         raise CannotRunError(f"{first[0]} depends on a login shell on {node}, and steps run without a shell.")
     greps, last = _filters(rest)
     return StepCommand(str(text), node, tuple(first), greps, last)
+
+
+def needs_shell(step: str) -> bool:
+    """Return True if the command of a next step for a node works in a shell only, or in that of a login."""
+    try:
+        first, *rest = _stages(getattr(step, "remote", ""))
+        if len(first) == 1:
+            # The shell of the node takes a quoted command apart.
+            first, *rest = _stages(first[0]) + rest
+        _filters(rest)
+    except (CannotRunError, IndexError):
+        return True
+    return _is_of_shell(first[0])
+
+
+def _is_of_shell(word: str) -> bool:
+    return bool(_ASSIGNMENT.match(word)) or word in load("read_only_commands")["shell_only"]
 
 
 def _stages(text: str) -> list[list[str]]:

@@ -512,16 +512,22 @@ class Mesh:
             return on_node(
                 scope.nodes[0], f"ip -s -s link show {shlex.quote(nic)}" if nic else "ip -s link show", self.model
             )
-        path = min(scope.pairs)
+        path = self.first_path(scope)
         ends = f"{shlex.quote(path.dst_addr)} from {shlex.quote(path.src_addr)}"
         return on_node(path.src, f"ip route get {ends}", self.model)
+
+    def first_path(self, scope: Scope) -> AddressPair:
+        """Return the first path of a scope, within a rail if there is one; of a node or an address, that from it."""
+        path = min(scope.pairs, key=lambda one: (len(set(self.rails(one))), one.src not in scope.nodes[:1], one))
+        mine = scope.kind in (ComponentKind.NODE, ComponentKind.ADDRESS)
+        return path.reverse if mine and path.src not in scope.nodes else path
 
     def echo_commands(self, scope: Scope, options: str = "-c3") -> list[str]:
         """Return commands that show what happens to packets on the first path of a scope, and where it begins.
 
         Counters of an interface do not move by what is lost beyond it: echoes show that, and entries of neighbours.
         """
-        path = min(scope.pairs, key=lambda one: (len(set(self.rails(one))), one.src not in scope.nodes[:1], one))
+        path = self.first_path(scope)
         here, there = shlex.quote(path.src_addr), shlex.quote(path.dst_addr)
         words = [f"ping {options} -I {here} {there}"]
         # What a router passes on has no entry there.

@@ -17,10 +17,9 @@ from fabtui.model.measurement import DEAD, SEVERITY, Measurement, Verdict
 from fabtui.model.session_model import Model
 
 RELAYED = "fails alone, passes in the world communicator: collective jobs can still run (NCCL relays)"
-#: For CPU ranks, which have no NCCL that could relay.
+#: For CPU ranks, which have no NCCL that could relay, and for faults of a lab, which spare other communicators.
 PASSES_IN_WORLD = "fails alone, passes in the world communicator"
 SLOW_ALONE = "slow alone, as fast as others in the world communicator"
-LAB_FAULT = "deliberate lab fault of single pairs, so the pair passes in the world communicator"
 FAILS_IN_WORLD = "passes alone, not in the world communicator"
 
 
@@ -51,12 +50,11 @@ def comparison_text(model: Model, src: str, dst: str) -> str | None:
         return FAILS_IN_WORLD
     if not verdict.bad or world is not Verdict.OK or _ended_by_loss(model, alone):
         return None
-    if alone.made:
-        return LAB_FAULT
     if verdict is Verdict.SLOW:
         return SLOW_ALONE
     number = model.table.number(src)
-    return RELAYED if number is not None and model.endpoints[number].kind == "gpu" else PASSES_IN_WORLD
+    relays = number is not None and model.endpoints[number].kind == "gpu" and not alone.made
+    return RELAYED if relays else PASSES_IN_WORLD
 
 
 def differing(model: Model) -> list[Pair]:

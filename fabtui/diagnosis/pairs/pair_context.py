@@ -283,8 +283,9 @@ class PairContext:
         error = None if table is None or at is None else self.model.results.store.shape(int(table.row[at])).error
         return kind_of_error(error) if error else None
 
-    def first_commands(self, cells: Sequence[Pair]) -> list[str]:
-        return pair_commands(self.model, *cells[0])
+    def first_commands(self, cells: Sequence[Pair], node: str | None = None) -> list[str]:
+        """Return commands about the first of some pairs, of those that a node sends if there is one."""
+        return pair_commands(self.model, *next((pair for pair in cells if node_of(pair[0]) == node), cells[0]))
 
     def retest(self, pairs: Iterable[Pair]) -> dict[str, Any]:
         """Return what retests with other partners showed about the first pair that was retested."""

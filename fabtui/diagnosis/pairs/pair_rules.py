@@ -134,7 +134,7 @@ class WrongData(Rule[PairContext]):
             component = blame.subject.name + _DIRECTIONS.get(blame.direction, "")
             facts = {"component": component, "bad": len(cells), "tested": blame.tested}
             error = yield from context.error(cells)
-            commands = context.first_commands(cells)
+            commands = context.first_commands(cells, blame.subject.node)
             finding = yield from context.explain(
                 self, blame.subject.name, cells, facts=facts, error=error, commands=commands
             )
@@ -417,7 +417,17 @@ class RailsBlockedByNode(_PairRule):
             same = ends[0] == ends[1]
             facts = {"among": ends[0]} if same else {"source": ends[0], "destination": ends[1]}
             commands = context.first_commands(cells)
-            yield (yield from context.explain(self, "", cells, facts=facts, commands=commands))
+            finding = yield from context.explain(self, "", cells, facts=facts, commands=commands)
+            alone = tuple(node for node in order if 2 * len(_partners(node, nodes)) > len(order))
+            if 0 < 2 * len(alone) < len(order):
+                finding = finding.replace(
+                    facts={**finding.facts, "at_fault": alone}, blames=Subject(Kind.NODES, fold(alone))
+                )
+            yield finding
+
+
+def _partners(node: str, pairs: set[Pair]) -> set[str]:
+    return {end for pair in pairs if node in pair for end in pair} - {node}
 
 
 class BlameRule(_PairRule):
@@ -501,7 +511,7 @@ class BlameRule(_PairRule):
             return context.first_commands([into])
         ends = ends_of(context.model, blame.subject) if kind in (Kind.GPU, Kind.NIC) else []
         if not ends:
-            return context.first_commands(cells) if cells else []
+            return context.first_commands(cells, blame.subject.node) if cells else []
         own = (gpu_commands if kind is Kind.GPU else nic_commands)(context.model, ends[0])
         if kind is Kind.GPU and cells and blame.reach is not Reach.INSIDE and _is_only_endpoint(context.model, ends[0]):
             # The first one tests the path without the GPU, too.

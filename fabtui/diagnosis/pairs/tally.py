@@ -14,7 +14,7 @@ from fabtui.model.endpoints import PAIR_CLASSES, PairClass
 from fabtui.model.layers import COLLECTIVES, Layer, measured_key_layers
 from fabtui.model.measurement import SEVERITY, Measurement, Verdict
 from fabtui.model.pair_results import STALL
-from fabtui.model.pair_table import SLOW, Flags, PairTable, joined, parts
+from fabtui.model.pair_table import SLOW, WRONG, Flags, PairTable, joined, parts
 from fabtui.model.places import Places
 from fabtui.model.schedule import MAX_SUSPECTS, SLOW_ROUNDS, is_settled
 from fabtui.model.session_model import Model
@@ -72,9 +72,11 @@ class Tally:
     place: dict[Pair, int] = field(default_factory=dict)  #: Place of each bad pair in the table.
     counts: Counter[Verdict] = field(default_factory=Counter)  #: Number of pairs with each verdict.
     layers: dict[Layer, Counter[Verdict]] = field(default_factory=dict)  #: The same of p2p and of world.
-    layer: Layer | None = None  #: Layer whose pairs `counts` has, while a sweep tests one; else None.
-    #: Number of pairs with a bad result that the sweep tests again; nothing else here has them.
+    #: Number of pairs with a bad result that the sweep tests again, and the worst; nothing else here has them.
     rechecked: int = 0
+    suspect: tuple[Pair, Verdict] | None = None
+    worst: tuple[Pair, Verdict] | None = None  #: The worst of the bad pairs.
+    unreached: int = 0  #: Number of pairs without a result because the node of an end is gone; 0 if unknown.
 
 
 class Survey:
@@ -91,8 +93,9 @@ class Survey:
         #: Number of complete tallies so far.
         self.version = 0
         self.of = -1  #: Version of the model that the tally is about.
+        self.at = 0.0  #: Time of the session (s since the epoch) that it is about.
         self._steps: Iterator[Tally | None] | None = None
-        self._began = -1
+        self._began = -1, 0.0
 
     @property
     def current(self) -> bool:
@@ -104,11 +107,14 @@ class Survey:
         if self._steps is None:
             if self.current:
                 return False
-            self._began, self._steps = self._model.version, gathered(self._model, interim=self._interim)
+            self._began, self._steps = (
+                (self._model.version, self._model.now),
+                gathered(self._model, interim=self._interim),
+            )
         end = time.perf_counter() + budget
         for found in self._steps:
             if found is not None:
-                self.tally, self._steps, self.of = found, None, self._began
+                self.tally, self._steps, (self.of, self.at) = found, None, self._began
                 self.version += 1
                 return True
             if time.perf_counter() > end:
@@ -137,7 +143,7 @@ def unconfirmed(model: Model, alone: PairTable, world: PairTable) -> Iterator[tu
     """Yield None after each small step, and at the end whether each pair of two tables is bad and tested again.
 
     A pair that is bad in the world layer is tested alone; one that is bad alone is tested again with no other traffic,
-    unless there are very many.
+    unless there are very many. No repeat makes wrong data right.
 
     Args:
         model: The session model.
@@ -151,7 +157,7 @@ def unconfirmed(model: Model, alone: PairTable, world: PairTable) -> Iterator[tu
         if model.plans(Layer.P2P):
             ends = len(model.endpoints)
             kept = alone.code(ends)[~first]
-            second |= world.bad & np.isin(world.code(ends), kept, invert=True)
+            second |= world.bad & (world.verdict != WRONG) & np.isin(world.code(ends), kept, invert=True)
         else:
             second |= world.verdict == SLOW
     yield first, second
@@ -164,7 +170,10 @@ def tests_pairs(model: Model) -> bool:
 
 def _few_tries(model: Model, table: PairTable, found: Flags) -> Iterator[None]:
     """Set the flags of pairs that were good before this phase, and have not been tested again as often as necessary."""
-    for which, tries in ((table.verdict == SLOW, 1 + SLOW_ROUNDS), (table.bad & (table.verdict != SLOW), 2)):
+    for which, tries in (
+        (table.verdict == SLOW, 1 + SLOW_ROUNDS),
+        (table.bad & (table.verdict != SLOW) & (table.verdict != WRONG), 2),
+    ):
         rows = np.flatnonzero(which)
         low, high = (np.sort((table.source[rows], table.target[rows]), axis=0)).tolist()
         if len(set(zip(low, high, strict=True))) > MAX_SUSPECTS:
@@ -192,35 +201,34 @@ def gathered(model: Model, *, interim: bool = False) -> Iterator[Tally | None]:
             if step is not None:
                 tables.append(step)
             yield None
-    rechecked = 0
+    rechecked, suspect = 0, None
+    names = [str(end) for end in model.endpoints]
     for flags in unconfirmed(model, *tables) if interim else ():
         if flags is not None:
             again = [table.where(flag) for table, flag in zip(tables, flags, strict=True)]
             rechecked = len(np.unique(np.concatenate([table.code(ends) for table in again])))
-            tables = [table.where(~flag) for table, flag in zip(tables, flags, strict=True)] if rechecked else tables
+            if rechecked:
+                suspect = max((_worst(table, names) for table in again if len(table)), key=_rank)
+                tables = [table.where(~flag) for table, flag in zip(tables, flags, strict=True)]
         yield None
     alone, world = tables
     table = alone
     for step in joined(alone, world, ends):
         table = step or table
         yield None
-    tally = Tally(table, model.results.places(), spreads=notable(model), rechecked=rechecked)
+    tally = Tally(table, model.results.places(), spreads=notable(model), rechecked=rechecked, suspect=suspect)
+    tally.worst = _worst(table, names) if table.bad.any() else None
     yield None
     tally.counts = table.verdict_counts()
     yield None
     for layer, found in zip((Layer.P2P, Layer.WORLD), tables, strict=True):
         tally.layers[layer] = found.verdict_counts()
-        if interim and tests_pairs(model) and model.phase.name == layer:
-            # Pairs that only the layer before has are not tested yet.
-            tally.layer, tally.counts = layer, tally.layers[layer]
         yield None
-    names = [str(end) for end in model.endpoints]
-    yield None
     for kind, count in zip(PAIR_CLASSES, np.bincount(table.kind, minlength=len(PAIR_CLASSES)).tolist(), strict=True):
         if count:
             tally.of_class[kind] = count
     yield None
-    yield from _count_between_nodes(tally, table)
+    yield from _count_between_nodes(model, tally, table)
     yield None
     for number, at in enumerate(np.flatnonzero(table.bad).tolist()):
         pair = names[table.source[at]], names[table.target[at]]
@@ -240,7 +248,16 @@ def gathered(model: Model, *, interim: bool = False) -> Iterator[Tally | None]:
     yield tally
 
 
-def _count_between_nodes(tally: Tally, table: PairTable) -> Iterator[None]:
+def _worst(table: PairTable, names: list[str]) -> tuple[Pair, Verdict]:
+    at = int(np.argmax(table.verdict))
+    return (names[table.source[at]], names[table.target[at]]), SEVERITY[table.verdict[at]]
+
+
+def _rank(one: tuple[Pair, Verdict]) -> int:
+    return SEVERITY.index(one[1])
+
+
+def _count_between_nodes(model: Model, tally: Tally, table: PairTable) -> Iterator[None]:
     if not len(table) or tally.places is None:
         return
     nodes = tally.places.nodes
@@ -250,6 +267,12 @@ def _count_between_nodes(tally: Tally, table: PairTable) -> Iterator[None]:
         tested += np.bincount(between, minlength=len(tested))
         dead += np.bincount(between[table.dead[part]], minlength=len(dead))
         yield None
+    ends = np.array([sum(end.kind != "none" for end in model.table.of_node(node)) for node in nodes])
+    gone = np.array([model.gone(node) is not None for node in nodes])
+    missing = ends[:, None] * ends - np.diag(ends) - tested.reshape(len(nodes), -1)
+    # Where other pairs were left out as well, nobody knows how many were wanted.
+    if not missing[np.ix_(~gone, ~gone)].any():
+        tally.unreached = int(missing.sum())
     for number, at in enumerate(np.flatnonzero(tested).tolist()):
         if number % _CHUNK == 0:
             yield None

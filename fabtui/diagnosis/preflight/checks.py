@@ -20,8 +20,8 @@ from fabtui.diagnosis.finding import (
     rules_of,
 )
 from fabtui.diagnosis.knowledge import load, xids
-from fabtui.diagnosis.knowledge.error_catalogue import meaning_of
-from fabtui.diagnosis.knowledge.next_commands import typed
+from fabtui.diagnosis.knowledge.error_catalogue import meaning_of, of_line
+from fabtui.diagnosis.knowledge.next_commands import in_order_of_blame, typed
 from fabtui.diagnosis.links import roce_rules as roce_rules
 from fabtui.diagnosis.mesh.mesh import Mesh
 from fabtui.diagnosis.mesh.neighbours import LINK_LAYER_RULES
@@ -217,6 +217,7 @@ class ProbeJudgement(NodeRule):
         # The catalogue explains the errors of tools, and lines of the kernel log for which the vendor names no action.
         known = meaning_of(texts[0]) if not self.check_name or (probe == "kernel" and not group[0].action) else None
         if known is not None:
+            known = of_line(known, texts[0])
             facts |= known.facts
             command = next((f"ssh {{node}} {line}" for _, line in known.commands if "{route}" not in line), command)
         named = dict(name.split(":", 1) for name in reversed(group[0].devices.split()) if ":" in name)
@@ -613,6 +614,7 @@ def _in_steps(model: Model, expected: Mapping[str, str] | None = None) -> Steps[
     for at, finding in enumerate(findings):
         commands = tuple(typed(_with_interface(command, finding, context.nodes), model) for command in finding.next)
         findings[at] = finding.replace(next=commands)
+        findings[at] = findings[at].replace(next=in_order_of_blame(model, findings[at]))
     findings.sort(key=lambda finding: (finding.severity.rank, -len(finding.nodes)))
     return Preflight(findings, context.table, [*_missing(model), *unknown(context)])
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Finding, Severity, register
+from fabtui.diagnosis.knowledge.error_catalogue import meaning_of, of_line
 from fabtui.diagnosis.preflight.node_context import NodeContext, NodeRule
 from fabtui.errors import InputError, argument
 from fabtui.model.facts.catalogue import facts_for
@@ -174,6 +175,9 @@ class OutOfService(NodeRule):
                 groups.setdefault((state, text(field(known, "reason")) or ""), []).append(record.name)
         for (state, reason), nodes in groups.items():
             facts = {"state": state, "where": fold(nodes), **({"reason": reason} if reason else {})}
+            # Slurm's own reasons have fixed meanings; a person is asked about other ones.
+            if (meaning := meaning_of(reason) if reason else None) is not None:
+                facts |= of_line(meaning, reason).facts
             yield self.finding(
                 reason or state,
                 nodes=tuple(nodes),

@@ -78,7 +78,7 @@ def _parse_json(text: str) -> Reading:
     value = json_object(json_value(text)) if text.lstrip().startswith("{") else {}
     if str(value.get("software", "")).startswith("fabtui") and isinstance(value.get("measurements"), list):
         return notes.reading(value)
-    notes.warn("the JSON snapshot of fabtui is incomplete")
+    notes.warn("the JSON snapshot of fabtui is incomplete or too large")
     return notes.reading({})
 
 

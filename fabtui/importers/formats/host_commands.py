@@ -170,7 +170,7 @@ def _end(device: Values) -> str:
 
 def _above(bridge: Values, ends: list[Values]) -> bool:
     """Return whether a bridge is above a GPU or NIC; True as well where that is not known."""
-    if not ends or bridge["below"] is None:
+    if not ends or bridge["below"] is None or bridge["bus"] is None:
         return True
     first, last = bridge["below"]
     domain = bridge["bus"].partition(":")[0]

@@ -5,6 +5,7 @@ Nothing is invented: a benchmark that names no host gets a node named after its 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,8 @@ from fabtui.model.session_model import Model
 from fabtui_node.parsers.base import Notes
 
 _RECORDING = "fabtui-recording"
+#: Minimum length of the part of a line by which its place in the text is found.
+_PART = 12
 
 
 def convertible(kind: str) -> bool:
@@ -136,7 +139,18 @@ def examined(result: Result) -> Diagnosis:
     # A session has its preflight for notes, for more findings than it lists, and for those that go with another.
     others = [finding for finding in diagnosis.all_findings if finding.rule.domain is not Domain.NODES]
     every = in_order(diagnosis.model, [*others, *diagnosis.preflight.findings])
+    if (form := formats().get(result.kind)) is not None and form.log and form.facts is not None:
+        # Equally grave lines of one log stay in the order in which they happened.
+        text = result.source.text
+        places = {id(one): _place(str(one.facts.get("text", "")), text) for one in every}
+        every.sort(key=lambda one: (one.known, one.severity.rank, places[id(one)]))
     return replace(diagnosis, findings=every, all_findings=every)
+
+
+def _place(said: str, text: str) -> int:
+    """Return where a text has the line that a finding quotes, as far as it does in its words."""
+    places = (text.find(part) for part in re.split(r"[:,] ", said) if len(part) >= _PART)
+    return next((place for place in places if place >= 0), len(text))
 
 
 def findings_about(result: Result) -> list[Finding]:

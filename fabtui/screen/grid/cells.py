@@ -228,7 +228,7 @@ class EndpointCells(CellSource):
         style, cell, _ = self.judge(row, column)
         if width < NUMBER_WIDTH and cell is not None and cell.running:
             style = CellStyle.RUNNING
-        if self.highlighted and (row, column) in self.highlighted:
+        if self.highlighted and style in GRADES and (row, column) in self.highlighted:
             style = CellStyle.FLASH
         return style, cell
 
@@ -375,7 +375,8 @@ _WORDS = {
     CellStyle.WRONG: "data",
     CellStyle.INCONCLUSIVE: "unclear",
     CellStyle.SKIPPED: "skipped",
-    CellStyle.RUNNING: "running",
+    # Many pairs are tested at once: the sign says it.
+    CellStyle.RUNNING: "",
     CellStyle.GONE: "gone",
     CellStyle.UNTESTED: "",
 }
@@ -399,7 +400,7 @@ def word_of(style: CellStyle, glyphs: Glyphs, width: int) -> str:
     """Return a verdict in a word with its sign, or without, or the sign alone, as the width allows; "" for ok."""
     word, sign = _WORDS.get(style, ""), glyphs.of_style.get(style, "").strip()
     named = [] if style in _SIGNS or not (sign and word) else [f"{sign} {word}"]
-    alone = [f"{sign}{word}"] if style is CellStyle.WRONG else [word]
+    alone = [f"{sign}{word}"] if style is CellStyle.WRONG else [word] if word else []
     return next((text for text in (*named, *alone, sign if style in _WORDS else "") if len(text) <= width), "")
 
 

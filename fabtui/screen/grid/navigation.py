@@ -105,6 +105,8 @@ class ViewState:
         self.zoom = Zoom.GPUS
         #: Order of rows; if by blame, of columns too.
         self.order = RowOrder.GIVEN
+        #: Nodes at fault, with which the order by blame begins.
+        self.at_fault: tuple[str, ...] = ()
         self.filter: Filter | None = None
         #: Selected pair, which may be hidden; None before there is one.
         self.pair: tuple[AxisEntry, AxisEntry] | None = None
@@ -192,8 +194,9 @@ class ViewState:
         chosen, size = self.filter, self.source.axis.size
         grouped = self.grouped(self.order)
         self._groups = None if grouped is None else grouped.names
-        by_result = self.order in BY_RESULT
-        ordered = self.index.order(self.order) if by_result else None if grouped is None else grouped.positions
+        ordered = None if grouped is None else grouped.positions
+        if self.order in BY_RESULT:
+            ordered = self.index.order(self.order, self._positions_at_fault())
         rows = self._those_of(ordered, chosen.sources if chosen else None)
         across = None if self.order is RowOrder.BADNESS else ordered
         columns = self._those_of(across, chosen.targets if chosen else None)
@@ -205,6 +208,13 @@ class ViewState:
             if self.matched:
                 return found
         return rows, columns
+
+    def _positions_at_fault(self) -> list[int]:
+        """Return the positions of the endpoints of nodes at fault, in the order of the nodes."""
+        place = {name: at for at, name in enumerate(self.at_fault)}
+        entries = self.source.axis.entries
+        mine = (at for at, entry in enumerate(entries) if entry.node in place)
+        return sorted(mine, key=lambda at: place[entries[at].node]) if place else []
 
     def _rearrange(self, arranged: Arranged | None = None) -> None:
         self._near = None
@@ -348,6 +358,7 @@ class GridNavigation:
         view = self.view_state = ViewState(self._context.model, before.source.layer, self._context.glyphs)
         if same:
             view.zoom, view.order, view.pair, view.rank = before.zoom, before.order, before.pair, before.rank
+            view.at_fault = before.at_fault
             view.filter = view.source.filter = before.filter
             view.take_axis()
             self.grid.aim = view.aim() or self.grid.aim
@@ -535,6 +546,7 @@ class GridNavigation:
         if order in BY_RESULT and order is not self.view_state.order and not self.view_state.index.bad:
             self._context.notify(f"no bad cell in layer {self.view_state.source.layer}: nothing to sort by")
             return
+        self.view_state.at_fault = tuple(self._context.findings.faults.causes)
         self.view_state.take_order(RowOrder.GIVEN if order is self.view_state.order else order)
         self._resting_until = time.monotonic() + _REORDER_INTERVAL
         self.show()
@@ -562,6 +574,8 @@ class GridNavigation:
             self._context.draw_within(_REORDER_INTERVAL)
             return
         self.note_cursor()
+        if view.order is RowOrder.BLAME:
+            view.at_fault = tuple(self._context.findings.faults.causes)
         if view.reorder():
             self.show()
         now = time.monotonic()

@@ -117,23 +117,27 @@ class SeverityIndex(CellMatrix):
         row, column = divmod(int(keys[found]), len(columns))
         return rows[row], columns[column]
 
-    def order(self, order: RowOrder) -> list[int]:
+    def order(self, order: RowOrder, at_fault: Sequence[int] = ()) -> list[int]:
+        """Return the positions in an order; that by blame begins with those of nodes ``at_fault``."""
         if order is RowOrder.BADNESS:
             # Rows with the most failed and timed-out cells first, then those with the most slow ones.
             hard = (self.levels >= Level.TIMEOUT).sum(1)
             return [int(at) for at in np.lexsort((hard - self.bad_per_row, -hard))]
-        return self._by_blame() if order is RowOrder.BLAME else list(range(self.size))
+        return self._by_blame(at_fault) if order is RowOrder.BLAME else list(range(self.size))
 
-    def _by_blame(self) -> list[int]:
-        """Return the position that explains the most bad cells first, then what explains most of the rest.
+    def _by_blame(self, first: Sequence[int]) -> list[int]:
+        """Return the ``first`` positions, the one that explains the most bad cells, and what explains most of the rest.
 
         Row and column of a cell both explain it: pairs with one bad NIC are behind that NIC, and partners that only
         failed with it are not blamed.
         """
         bad = self.levels >= Level.SLOW
         left = bad.sum(0) + bad.sum(1) - bad.diagonal()
-        found: list[int] = []
-        while len(found) < min(MAX_BLAMED, self.size) and left.max() > 0:
+        found = list(first)
+        for at in found:
+            left -= bad[at] + bad[:, at].astype(left.dtype)
+        left[found] = -1
+        while len(found) - len(first) < MAX_BLAMED and left.max(initial=0) > 0:
             at = int(left.argmax())
             found.append(at)
             left -= bad[at] + bad[:, at].astype(left.dtype)

@@ -50,7 +50,7 @@ def half_style(upper: int, lower: int) -> int:
     return _HALVES_FROM * (upper + 1) + lower
 
 
-#: Slots filled with the colour of their character if they have no background.
+#: Slots filled with the colour of their character if they have no background, or that of a healthy cell.
 _FILLED_BY_TEXT = frozenset({CellStyle.GONE, CellStyle.SLOW})
 
 
@@ -108,7 +108,8 @@ class Palette:
         """Return the fill colour of a slot; None for the screen's own."""
         style = self.styles[slot]
         color = style.color if style.reverse else style.bgcolor
-        if color is None or color.is_default or color == self._base.bgcolor:
+        healthy = self.styles[CellStyle.GOOD].bgcolor if slot in _FILLED_BY_TEXT else None
+        if color is None or color.is_default or color in (self._base.bgcolor, healthy):
             color = style.color if slot in _FILLED_BY_TEXT else None
         return None if color is None or color.is_default else color
 

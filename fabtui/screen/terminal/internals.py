@@ -10,6 +10,7 @@ import codecs
 import contextlib
 import os
 import queue
+import select
 import signal
 import threading
 import time
@@ -23,6 +24,7 @@ from textual.app import App
 from textual.color import Color
 from textual.driver import Driver
 from textual.drivers import linux_driver
+from textual.drivers._writer_thread import WriterThread
 from textual.filter import ANSIToTruecolor, LineFilter, NoColor
 from textual.notifications import Notification
 from textual.screen import Screen
@@ -184,6 +186,18 @@ def write_codes(driver: Any, codes: str) -> bool:
     return True
 
 
+def is_behind(driver: Any) -> bool:
+    """Return True if the terminal has not taken what was drawn before, as over a slow link."""
+    writer: Any = getattr(driver, "_writer_thread", None)
+    if not isinstance(writer, WriterThread):
+        return False
+    try:
+        return writer._queue.qsize() > 0 or not select.select((), (writer.fileno(),), (), 0)[1]
+    except (OSError, ValueError):
+        # No file, as in tests, or a number beyond what select takes.
+        return False
+
+
 def exit_within(seconds: float) -> None:
     timer = threading.Timer(seconds, os._exit, (HUNG_UP,))
     timer.daemon = True
@@ -217,6 +231,15 @@ def sequence(method: str, text: str, *, tmux: bool) -> str:
     text = one_line(text, _LONGEST).replace(";", ",")
     found = f"\x1b]9;fabtui: {text}\a" if method == "osc9" else f"\x1b]777;notify;fabtui;{text}\a"
     return f"\x1bPtmux;{found.replace(chr(27), chr(27) * 2)}\x1b\\" if tmux else found
+
+
+#: Puts the title of the terminal on a stack, and takes it from there again; tmux does so for its pane.
+SAVE_TITLE, RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"
+
+
+def title_sequence(text: str) -> str:
+    """Return what gives the terminal, or the pane of tmux, a title."""
+    return f"\x1b]2;{one_line(text, _LONGEST)}\a"
 
 
 def notify_terminal(app: App[Any], method: str, text: str) -> bool:

@@ -92,8 +92,7 @@ class CommandLine(ModalScreen[None]):
         await self._explain(self._text)
 
     async def take(self, event: events.Key) -> bool:
-        await self._input.take(event)
-        return True
+        return await self._input.take(event)
 
     async def _explain(self, text: str) -> None:
         found = await self._commands.completions(text)

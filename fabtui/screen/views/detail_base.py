@@ -293,6 +293,14 @@ def _possible(context: AppContext, text: str) -> tuple[Feed, StepCommand]:
     return feed, command
 
 
+def runs_here(context: AppContext, text: str) -> bool:
+    """Return True if a next step can be run now, and is known to only read."""
+    try:
+        return _possible(context, text)[1].read_only
+    except CannotRunError:
+        return False
+
+
 def enter_text(context: AppContext, text: str) -> str:
     """Return what Enter does to a next step, for its hint."""
     try:

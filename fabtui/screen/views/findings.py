@@ -25,7 +25,7 @@ from fabtui.sanitize import one_line
 from fabtui.screen import session_actions
 from fabtui.screen.context import AppContext
 from fabtui.screen.keys import shortcut
-from fabtui.screen.views.detail_base import DetailScreen, as_text, run_step, step_block
+from fabtui.screen.views.detail_base import DetailScreen, as_text, run_step, runs_here, step_block
 from fabtui.screen.widgets.finding_lines import (
     detail_lines,
     finding_block,
@@ -33,7 +33,6 @@ from fabtui.screen.widgets.finding_lines import (
     output_lines,
     searched_text,
     step_lines,
-    steps_here,
 )
 from fabtui.screen.widgets.prompt import Prompt
 
@@ -255,7 +254,8 @@ class FindingsScreen(DetailScreen):
 
     def run_first_step(self, finding: Finding) -> None:
         """Select the first next step of a finding, and run it; without one only the finding is selected."""
-        self._selected, self._step = _key_of(finding), next(iter(steps_here(finding)), None)
+        self._selected = _key_of(finding)
+        self._step = next((step for step in finding.next if runs_here(self.context, step)), None)
         self.draw()
         if self._step is not None:
             run_step(self, self._step)

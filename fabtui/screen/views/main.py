@@ -40,6 +40,7 @@ from fabtui.screen.grid.widget import GridView
 from fabtui.screen.keys import RUN_KEY, Shortcut, shortcut
 from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.views.main_layout import (
+    COLUMN_WIDTH,
     PANEL_LEAST,
     LayoutChoices,
     LinesBelow,
@@ -54,7 +55,6 @@ from fabtui.screen.views.main_layout import (
 from fabtui.screen.views.main_panel import PanelContent, job_panel
 from fabtui.screen.widgets.connecting import ConnectingView
 from fabtui.screen.widgets.event_log import EventLog
-from fabtui.screen.widgets.finding_lines import runs_here
 from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.main_head import (
     MIN_TABS,
@@ -106,6 +106,7 @@ class MainScreen(Screen[None]):
     MainScreen #grids { height: 1fr; }
     MainScreen #side { width: auto; height: 100%; align-vertical: bottom; }
     MainScreen #panel { height: 1fr; }
+    MainScreen #column { width: 52; height: 100%; padding: 0 1; border-left: vkey $secondary 60%; overflow: hidden; }
     """
     # One color behind the widgets, which need not be drawn again with each of them.
     BLANK = True
@@ -115,7 +116,14 @@ class MainScreen(Screen[None]):
         _grid_key("enter", "pair", "main.pair", "show the pair under the cursor, both directions", "open"),
         _grid_key("right_square_bracket", "next_bad(1)", "main.next-bad", "next bad cell", "next bad"),
         _grid_key("left_square_bracket", "next_bad(-1)", "main.previous-bad", "previous bad cell"),
-        _grid_key(RUN_KEY, "run", "main.run", "run the next step of the finding that is open", "run"),
+        shortcut(
+            RUN_KEY,
+            "run",
+            "main.run",
+            "run the next step of the finding that is open",
+            "run",
+            needs=("grid", "test"),
+        ),
         shortcut(
             "r",
             "retest",
@@ -210,7 +218,9 @@ class MainScreen(Screen[None]):
         self._grids = Horizontal(self.grid, self.worst_pairs, id="grids")
         self._left = Vertical(self._grids, self.usual, id="left")
         self._side = Vertical(self.panel, self.minimap, id="side")
-        self._body = Horizontal(self.node_states, self._left, self._side, id="body")
+        #: Slowest pairs, trend and log of a wide screen.
+        self.column = TargetLines(id="column")
+        self._body = Horizontal(self.node_states, self._left, self._side, self.column, id="body")
         self._optional = self._optional_widgets()
 
     def _optional_widgets(self) -> dict[str, Widget]:
@@ -219,6 +229,7 @@ class MainScreen(Screen[None]):
             "grid": self.grid,
             "worst": self.worst_pairs,
             "panel": self.panel,
+            "column": self.column,
             "status": self.status_line,
             "tabs-row": self._tabs_row,
             "air": self._air,
@@ -356,7 +367,14 @@ class MainScreen(Screen[None]):
         """Show the layer that is being tested, unless the user has chosen another."""
         if self._followed is not self.source.layer or self.findings is None:
             return
-        layer = layer_to_show(self.model, self.findings.layers)
+        bad = self.findings.layers
+        if self.model.watching or (bad.get(self._followed) and self.model.phase.name != "done"):
+            # The first bad cell stays in view, and while watching nothing of the sweep is left to follow.
+            return
+        layer = layer_to_show(self.model, bad)
+        if layer is Layer.BUSBW and layer not in self.model.layers:
+            # It would be empty beside the findings.
+            return
         if layer is not None and layer is not self._followed:
             self._followed = layer
             self.navigation.take_layer(layer)
@@ -457,6 +475,8 @@ class MainScreen(Screen[None]):
         if entries is None:
             return
         job = self._job if self.view_state.source.layer is Layer.JOB else None
+        if self.column.display and self._panel_content is not None:
+            self.column.put(self._panel_content.column(COLUMN_WIDTH - PANEL_EDGES, max(1, self.column.size.height)))
         if self.panel.display and self._panel_content is not None:
             size = self.panel_width - PANEL_EDGES, max(1, self.panel.size.height)
             if job is not None:
@@ -861,11 +881,12 @@ class MainScreen(Screen[None]):
 
     def action_run(self) -> None:
         """Run the next step of the open finding, and show its output among the findings."""
-        finding = None if self._panel_content is None else self._panel_content.open_finding(self.cursor_entries())
-        if finding is None:
+        panel = self._panel_content
+        finding = None if panel is None else panel.open_finding(self.cursor_entries())
+        if panel is None or finding is None:
             self._app_context.notify("there is no finding whose next step could be run")
-        elif not any(map(runs_here, finding.next)):
-            self._app_context.notify("the finding that is open has no step that runs on a node: F shows all of it")
+        elif not any(map(panel.runs_here, finding.next)):
+            self._app_context.notify("the finding that is open has no step that only reads and runs here: F shows all")
         else:
             self._app_context.run_step_of(finding)
 

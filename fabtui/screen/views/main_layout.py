@@ -12,6 +12,8 @@ from fabtui.screen.widgets.text_line import PANEL_WIDTH, PANEL_WIDTHS
 
 #: Minimum width for the side panel. A narrower screen has a status line under the grid.
 PANEL_FROM = 100
+#: Minimum width for a third column, and its width.
+COLUMN_FROM, COLUMN_WIDTH = 190, 52
 #: Minimum width for a side panel that the user asks for.
 PANEL_LEAST = 2 * PANEL_WIDTH
 #: Minimum height for the color key, and for a blank line between the layers and the grid.
@@ -67,7 +69,7 @@ class MainLayout(NamedTuple):
 
     @property
     def lines_around(self) -> int:
-        body = ("connecting", "grid", "worst", "panel", "log")
+        body = ("connecting", "grid", "worst", "panel", "column", "log")
         return self.log + sum(shown for name, shown in self.shown.items() if name not in body)
 
 
@@ -114,6 +116,7 @@ def arrange(
         "grid": view == "grid",
         "worst": view == "worst",
         "panel": panel,
+        "column": panel and width >= COLUMN_FROM,
         "status": tests and not panel,
         "tabs-row": tests and height > 10,
         "air": tests and height >= AIRY_FROM,

@@ -19,6 +19,13 @@ from fabtui.presentation.job_board import (
 )
 from fabtui.presentation.preflight_lines import short_lines
 from fabtui.presentation.progress_estimate import Pace, sweep_lines
+from fabtui.presentation.session_values import (
+    SessionValues,
+    column_lines,
+    healthy_lines,
+    session_values,
+    watch_lines,
+)
 from fabtui.presentation.verdict_line import verdict_sentence
 from fabtui.presentation.wording import MUTED, plain
 from fabtui.presentation.wrapping import Line, Lines, between, clipped, stacked, whole, wrapped
@@ -26,10 +33,11 @@ from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.grid.navigation import GridNavigation, block_name, block_parts
 from fabtui.screen.session_diagnosis import SessionDiagnosis
+from fabtui.screen.views.detail_base import runs_here
 from fabtui.screen.widgets.finding_lines import open_place, styled, summary_lines
 from fabtui.screen.widgets.pair_text import ends_of, flowed, pair_head, pair_items, pair_name, pair_notes
 from fabtui.screen.widgets.sorted_table import Sorting, table_lines
-from fabtui.screen.widgets.sparkline import pair_trend
+from fabtui.screen.widgets.sparkline import bad_trend, pair_trend
 from fabtui.screen.widgets.text_line import ALL_FINDINGS, Headings, TargetLine
 from fabtui.screen.widgets.worst_pairs import MAX_PAIRS, NARROW, worst_rows
 
@@ -58,6 +66,8 @@ class PanelContent:
         self._navigation = navigation
         self._worst_sorting = worst_sorting
         self._pace = Pace()
+        #: Version of the model and time (s) at which the values were read, and these.
+        self._values: tuple[int, float, SessionValues | None] | None = None
         self.diagnosis = SessionDiagnosis(context.model, context.request_draw)
 
     def preflight_summary(self, width: int) -> Lines:
@@ -90,7 +100,10 @@ class PanelContent:
 
     def findings(self, entries: tuple[AxisEntry, AxisEntry] | None, width: int, height: int) -> list[TargetLine]:
         """Return the findings in at most ``height`` lines; the one about the cursor's pair is open."""
-        return summary_lines(self.diagnosis, self._ends(entries), width, height, self._context.glyphs)
+        return summary_lines(self.diagnosis, self._ends(entries), width, height, self._context.glyphs, self.runs_here)
+
+    def runs_here(self, step: str) -> bool:
+        return runs_here(self._context, step)
 
     def findings_below(self, entries: tuple[AxisEntry, AxisEntry] | None, width: int, height: int) -> list[TargetLine]:
         """Return the findings for below the grid, under a rule if there is room for more than one."""
@@ -138,12 +151,42 @@ class PanelContent:
         left = height - len(found) - len(sweep)
         if left < _PAIR_LEAST:
             sweep, left = [], left + len(sweep)
+        if not self.diagnosis.found:
+            found = self._whole(width)
+            left -= len(found)
         lines = [*found, *pair[: max(0, left)], *sweep]
         if usual and len(lines) + len(usual) < height:
             lines += [self._rule(width), *_plain(usual)]
         room = height - len(lines)
         worst = self._worst_lines(width, room - 3) if room > _WORST_FROM else []
         return [*lines, *([self._rule(width), *worst] if worst else [])][:height]
+
+    def values(self) -> SessionValues | None:
+        """Return the values of the session, read again at most once a second; None before the first sweep has ended."""
+        model, now = self._context.model, self._context.elapsed()
+        if model.phase.name not in ("done", "watch") and not model.watching:
+            return None
+        version = model.version
+        if self._values is None or (self._values[0] != version and now - self._values[1] >= 1.0):
+            self._values = version, now, session_values(model)
+        return self._values[2]
+
+    def _whole(self, width: int) -> list[TargetLine]:
+        """Return what the whole session shows while nothing is wrong: what was proven, or how watching goes."""
+        model, values, context = self._context.model, self.values(), self._context
+        if values is None or not values.pairs:
+            return []
+        live = context.feed is not None and context.feed.can_test
+        lines = healthy_lines(model, values, width, keys=live) if not self.diagnosis.standing().bad else []
+        if model.watching:
+            lines += watch_lines(model, values, context.now(), width, context.glyphs)
+        return [*_plain(lines), self._rule(width)] if lines else []
+
+    def column(self, width: int, height: int) -> list[TargetLine]:
+        """Return the third column of a wide screen."""
+        model, glyphs = self._context.model, self._context.glyphs
+        trend = bad_trend(model, glyphs) if model.watching else []
+        return _plain(column_lines(model, self.values(), trend, (width, height), glyphs))
 
     def _rule(self, width: int) -> TargetLine:
         return [(("-" if self._context.glyphs.plain else "─") * width, "$secondary 40%")], None
@@ -180,7 +223,7 @@ class PanelContent:
             return []
         plus = "" if bad.complete else "+"
         # As in the first line, a suspect is not bad before it was tested again.
-        what = "bad or being rechecked" if self.diagnosis.tally.rechecked else "bad in this layer"
+        what = "bad or suspect" if self.diagnosis.tally.rechecked else "bad in this layer"
         head: Line = [(f"{bad.bad_shown}{plus} {what}", "bold"), ("   ] [ next   o sort", MUTED)]
         most = max(0, min(_MAX_WORST, height))
         found = bad.worst(most if sorting == Sorting() else MAX_PAIRS)

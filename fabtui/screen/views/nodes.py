@@ -5,22 +5,34 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import VerticalScroll
 
+from fabtui.diagnosis.node_faults import NodeFaults
 from fabtui.diagnosis.pairs.tally import Tally
 from fabtui.model.endpoints import node_of
 from fabtui.model.events import NodeState
 from fabtui.model.facts.node_view import dicts, field
-from fabtui.model.measurement import SEVERITY, Verdict, worst
+from fabtui.model.measurement import Verdict, worst
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.nodeset import count
 from fabtui.presentation import preflight_lines as text
-from fabtui.presentation.wording import MUTED, Part, clock_text, retry_text, state_style, verdict_style, verdict_words
+from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.findings import title
+from fabtui.presentation.wording import (
+    MUTED,
+    Part,
+    clock_text,
+    retry_text,
+    state_style,
+    verdict_style,
+    verdict_tone,
+    verdict_words,
+)
 from fabtui.presentation.wrapping import Lines, section
 from fabtui.sanitize import one_line
 from fabtui.screen import session_actions
@@ -29,63 +41,126 @@ from fabtui.screen.keys import shortcut
 from fabtui.screen.views.detail_base import SteppedScreen, as_text
 from fabtui.screen.widgets.finding_lines import head_lines, odd_lines, problem_lines, styled
 from fabtui.screen.widgets.key_bar import KeyBar
-from fabtui.screen.widgets.sorted_table import Columns, SortedTable, TableCell, TableRow, table_keys
+from fabtui.screen.widgets.sorted_table import Columns, SortedTable, Sorting, TableCell, TableRow, table_keys
 from fabtui.screen.widgets.text_line import TextLine
 
 _STATES = list(NodeState)
 
 
 HEADINGS = (
-    *("node", "state", "gone for", "worst", "bad", "untested", "problems", "differs"),
+    *("node", "fault", "own pairs", "stray", "of others", "state", "untested", "problems", "differs"),
     *("GPUs", "ports up", "driver", "NCCL", "message"),
 )
+_FAULT = HEADINGS.index("fault")
 #: Number of columns that are not muted for a node that is gone.
-_OF_GONE = HEADINGS.index("bad")
+_OF_GONE = HEADINGS.index("untested")
 #: Minimum number of lines of the table, with its headings.
 _LEAST_TABLE = 3
 #: Maximum number of findings listed for a node.
 _MOST_FINDINGS = 6
+#: Minimum number of nodes without a fault of their own that are one row, and the name of that row, as of no node.
+_FEWEST_FOLDED, FOLD = 12, ""
+
+
+class PairCounts(NamedTuple):
+    """Bad pairs by node: those that a node answers for, stray ones, and those that other nodes answer for."""
+
+    own: Counter[str]
+    stray: Counter[str]
+    others: Counter[str]
+    worst: dict[str, Verdict]  #: Worst verdict of its own ones.
+
+
+def pair_counts(tally: Tally, faults: NodeFaults) -> PairCounts:
+    own, stray, others = Counter[str](), Counter[str](), Counter[str]()
+    verdicts: defaultdict[str, set[Verdict]] = defaultdict(set)
+    for pair, verdict in tally.bad.items():
+        holders = faults.holders.get(pair, ())
+        for node in _nodes_of(pair):
+            if pair in faults.strays:
+                stray[node] += 1
+            elif holders and node not in holders:
+                others[node] += 1
+            else:
+                own[node] += 1
+                verdicts[node].add(verdict)
+    return PairCounts(own, stray, others, {node: worst(list(found)) for node, found in verdicts.items()})
 
 
 def node_rows(
-    model: Model, tally: Tally, odd: Mapping[str, int], problems: Mapping[str, int], now: float
+    model: Model,
+    tally: Tally,
+    faults: NodeFaults,
+    counts: PairCounts,
+    odd: Mapping[str, int],
+    problems: Mapping[str, int],
+    now: float,
 ) -> list[TableRow]:
     """Return a row for each node.
 
     ``odd``: number of facts in which it differs; ``problems``: number of its problems in the preflight; ``now`` in s
     since the epoch.
     """
-    verdicts: defaultdict[str, list[Verdict]] = defaultdict(list)
-    for pair, verdict in tally.bad.items():
-        for node in _nodes_of(pair):
-            verdicts[node].append(verdict)
     tested = {node for nodes in tally.between for node in nodes}
     skipped = Counter(node for pair in model.untested for node in _nodes_of(pair))
     rows = []
     for name, record in model.nodes.items():
         value, state = record.inventory or {}, record.state
-        bad, untested, differs = len(verdicts[name]), skipped[name], odd.get(name, 0)
-        found = worst(verdicts[name]) if bad else Verdict.OK if name in tested else Verdict.UNTESTED
-        since = now - record.since if state.gone and record.since else None
-        retry = retry_text(record.retry, now) if state.gone else ""
-        why = "; ".join(filter(None, (retry, record.text or record.note)))
+        own, stray, others, untested, differs = (
+            found.get(name, 0) for found in (counts.own, counts.stray, counts.others, skipped, odd)
+        )
         facts = (_gpus(model, record), _ports(value), fit_text(str(value.get("driver") or "-"), 20), _nccl(value))
         cells = [
             TableCell(fit_text(name, 40), 0, "bold"),
+            _fault_cell(record, faults, counts, now, name in tested),
+            TableCell(str(own), -own, "bold" if own else MUTED),
+            TableCell(str(stray), -stray, MUTED),
+            TableCell(str(others), -others, MUTED),
             TableCell(str(state), -_STATES.index(state), state_style(state)),
-            TableCell("" if since is None else clock_text(since), -(since or -1.0), "bold $error"),
-            TableCell(verdict_words(found), -SEVERITY.index(found), verdict_style(found)),
-            TableCell(str(bad), -bad, "bold" if bad else MUTED),
             TableCell(str(untested), -untested, MUTED),
             TableCell(str(problems.get(name, 0)), -problems.get(name, 0), "$warning" if name in problems else MUTED),
             TableCell(str(differs), -differs, "$warning" if differs else MUTED),
             *(TableCell(one, one) for one in facts),
-            TableCell(one_line(why, 120), record.text or "~"),
+            TableCell("" if state.gone else one_line(record.text or record.note, 120), record.text or "~"),
         ]
         if state.gone:
             cells[_OF_GONE:] = [cell._replace(style=MUTED) for cell in cells[_OF_GONE:]]
         rows.append(TableRow(name, cells))
     return rows
+
+
+def _fault_cell(record: NodeRecord, faults: NodeFaults, counts: PairCounts, now: float, tested: bool) -> TableCell:
+    """Return what is wrong with a node itself; nodes at fault come first, then those with bad pairs."""
+    name, gone = record.name, record.state.gone
+    found = counts.worst.get(name, Verdict.FAILED if gone else Verdict.OK if tested else Verdict.UNTESTED)
+    cause = faults.causes.get(name)
+    key = (0 if cause is not None or gone else 1 if found.bad else 2, -counts.own[name])
+    if gone:
+        lasts = f"{record.state} {clock_text(now - record.since)}" if record.since else str(record.state)
+        parts = lasts, retry_text(record.retry, now), record.text or record.note
+        text = "; ".join(filter(None, parts))
+    elif cause is None:
+        return TableCell(verdict_words(found), key, verdict_style(found))
+    else:
+        text = title(cause).removeprefix(f"{name} ")
+    return TableCell(one_line(text, 48), key, f"bold {verdict_tone(found)}")
+
+
+def folded_rows(rows: list[TableRow], faults: NodeFaults, counts: PairCounts, *, is_open: bool) -> list[TableRow]:
+    """Return rows with those of nodes without a fault of their own as one, if they are many, or below it if open."""
+    others = [row for row in rows if row.cells[_FAULT].key[0] == 2]
+    if len(others) < _FEWEST_FOLDED or len(others) == len(rows):
+        return rows
+    names = {row.name for row in others}
+    stray = sum(names.issuperset(_nodes_of(pair)) for pair in faults.strays)
+    most = max(counts.others[name] for name in names)
+    texts = {"fault": "no fault of their own", "own pairs": "0", "stray": str(stray), "of others": f"up to {most}"}
+    texts |= {"node": f"{len(others)} others", "message": "enter folds them" if is_open else "enter shows each"}
+    keys = [cell.key for cell in others[0].cells]
+    cells = [TableCell(texts.get(name, ""), key, MUTED) for name, key in zip(HEADINGS, keys, strict=True)]
+    cells[_FAULT] = cells[_FAULT]._replace(key=(2, -sum(counts.own.values()) - 1))
+    shown = [row for row in rows if row.cells[_FAULT].key[0] < 2]
+    return [*shown, TableRow(FOLD, cells), *(others if is_open else ())]
 
 
 def _nodes_of(pair: tuple[str, str]) -> set[str]:
@@ -122,15 +197,23 @@ class NodesTable(SortedTable):
 
     columns = Columns(
         HEADINGS,
-        frozenset({"gone for", "bad", "untested", "problems", "differs"}),
-        frozenset({"node", "state", "message"}),
+        frozenset({"own pairs", "stray", "of others", "untested", "problems", "differs"}),
+        frozenset({"node", "fault", "state"}),
     )
     BINDING_GROUP_TITLE = "Node table"
     BINDINGS: ClassVar[list[BindingType]] = table_keys("nodes", "node")
 
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(glyphs, id=id)
+        self.sorting = Sorting(_FAULT)
+
     @property
     def chosen(self) -> str | None:
-        return None if self.selected is None else str(self.selected.name)
+        return None if self.selected is None or self.selected.name == FOLD else str(self.selected.name)
+
+    @property
+    def by_fault(self) -> bool:
+        return self.sorting.column == _FAULT
 
 
 class NodesScreen(SteppedScreen):
@@ -154,8 +237,9 @@ class NodesScreen(SteppedScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._all_facts = False
+        self._all_facts = self._unfolded = False
         self._drawn_of: object = None
+        self._counts: tuple[NodeFaults, PairCounts] | None = None
 
     def compose(self) -> ComposeResult:
         yield self.title_line
@@ -182,6 +266,8 @@ class NodesScreen(SteppedScreen):
             return
         rows = self._rows()
         shown = self.matching_rows(rows)
+        if self.table.by_fault and not self.filter:
+            shown = folded_rows(shown, self.context.findings.faults, self._pair_counts(), is_open=self._unfolded)
         self.table.styles.height = max(_LEAST_TABLE, min(len(shown) + 1, (self.size.height - 2) // 2))
         self.table.put(shown, "no node has these words" if rows else "")
         context = self.context
@@ -198,15 +284,25 @@ class NodesScreen(SteppedScreen):
         found, model = self.context.preflight(), self.context.model
         odd = {name: len(found.table.differing(name)) for name in found.table.nodes}
         problems = Counter(name for one in found.findings if one.severity != "note" for name in one.nodes)
-        return node_rows(model, self.context.findings.tally, odd, problems, self.context.now())
+        findings = self.context.findings
+        counts = self._pair_counts()
+        return node_rows(model, findings.tally, findings.faults, counts, odd, problems, self.context.now())
+
+    def _pair_counts(self) -> PairCounts:
+        faults = self.context.findings.faults
+        if self._counts is None or self._counts[0] is not faults:
+            self._counts = faults, pair_counts(self.context.findings.tally, faults)
+        return self._counts[1]
 
     def title_parts(self) -> list[Part]:
         model = self.context.model
         gone = sum(record.state.gone for record in model.nodes.values())
-        bad = {node for pair in self.context.findings.tally.bad for node in _nodes_of(pair)}
+        faults = self.context.findings.faults
         parts: list[Part] = [(" nodes ", "bold"), (f"  {len(model.nodes)}", "")]
         parts += [(f", {gone} gone", "bold $error")] if gone else []
-        parts += [(f", {len(bad)} with bad pairs", "$warning")] if bad else []
+        parts += [(f", {len(faults.causes)} at fault", "$warning")] if faults.causes else []
+        strays = sum(faults.causes.keys().isdisjoint(_nodes_of(pair)) for pair in faults.strays)
+        parts += [(f", {count(strays, 'stray pair')}", MUTED)] if strays else []
         (_, _), (result, _) = text.head_line(self.context.preflight())
         return [*parts, (f"   preflight: {result}", MUTED)]
 
@@ -240,11 +336,12 @@ class NodesScreen(SteppedScreen):
         return lines
 
     def _finding_lines(self, node: str, width: int) -> Lines:
-        """Return the titles of the findings about a node or its pairs, with their numbers in the list of findings."""
+        """Return the titles of the findings that blame a node, or nobody for its pairs, with their numbers."""
         found = [
             (number, one)
             for number, one in enumerate(self.context.findings.found, 1)
-            if node in one.nodes or any(node in _nodes_of(pair) for pair in one.cells)
+            if node in one.at_fault
+            or (not one.at_fault and (node in one.nodes or any(node in _nodes_of(pair) for pair in one.cells)))
         ]
         lines = [line for number, one in found[:_MOST_FINDINGS] for line in head_lines(one, width, number)]
         left = len(found) - _MOST_FINDINGS
@@ -262,6 +359,9 @@ class NodesScreen(SteppedScreen):
             self.action_run_step()
         elif self.table.chosen is not None:
             self.context.open_node(self.table.chosen)
+        else:
+            self._unfolded = not self._unfolded
+            self.draw()
 
     def action_probe(self) -> None:
         if self.table.chosen is not None:

@@ -162,7 +162,9 @@ class TopologyScreen(TitledScreen):
     def _branches(self) -> list[Branch]:
         """Return the sections of the tree; filtered, only the lines below them that match."""
         context = self.context
-        found = Topology(context.model, context.findings.tally, context.selected_pair(), context.glyphs).roots()
+        findings = context.findings
+        made_of = findings.tally, findings.faults, context.selected_pair(), context.glyphs
+        found = Topology(context.model, *made_of).roots()
         if not self.filter:
             return found
         kept = []
@@ -174,7 +176,7 @@ class TopologyScreen(TitledScreen):
     def _follow(self) -> None:
         context = self.context
         model, pair = context.model, context.selected_pair()
-        now = (context.findings.tally, model.nodes_version, dict(model.table.leaves), pair, self.filter)
+        now = (context.findings.faults, model.nodes_version, dict(model.table.leaves), pair, self.filter)
         if self._drawn and all(
             a is b or (at and a == b) for at, (a, b) in enumerate(zip(now, self._drawn, strict=True))
         ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from fabtui.diagnosis.finding import Finding, NextStep
+from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.knowledge.step_command import judged_output
 from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.model.facts.compare import shown
@@ -147,28 +147,23 @@ _WIDE_FROM = 72
 _AIRY = 6
 
 
-def steps_here(one: Finding) -> list[str]:
-    """Return the next steps of a finding, those that run within the session first."""
-    return sorted(one.next, key=lambda step: not runs_here(step))
-
-
-def runs_here(step: str) -> bool:
-    """Return True if a next step is a command for a node of the session, not advice or a command for this machine."""
-    return isinstance(step, NextStep) or step.startswith("ssh ")
-
-
 def open_place(findings: SessionDiagnosis, pair: tuple[str, str] | None) -> int:
     """Return the place of the finding that is open: the first about the cursor's ``pair``, else the first of all."""
     return next((at for at, one in enumerate(findings.found) if pair is not None and pair in one.cells), 0)
 
 
 def summary_lines(
-    findings: SessionDiagnosis, pair: tuple[str, str] | None, width: int, height: int, glyphs: Glyphs
+    findings: SessionDiagnosis,
+    pair: tuple[str, str] | None,
+    width: int,
+    height: int,
+    glyphs: Glyphs,
+    runs: Callable[[str], bool] = lambda step: False,
 ) -> list[TargetLine]:
     """Return the findings in at most ``height`` lines, each with the place of its finding.
 
     The one about the cursor's ``pair`` is open, else the first: with its cause, its evidence and its next step, which
-    a key runs. The others have one line, and the cause and the step where there is room.
+    a key runs if ``runs`` returns True. The others have one line, and the cause and the step where there is room.
     """
     found = findings.found
     if not found or height < 1:
@@ -181,7 +176,7 @@ def summary_lines(
     # At least the cause and the step of the open one before the titles of all others.
     reserve = _OPEN_LEAST if height > 2 * _OPEN_LEAST else 0
     for at in places:
-        block = _Block(at, found[at], at == here, pair, findings.domain, width, glyphs)
+        block = _Block(at, found[at], at == here, pair, findings.domain, width, glyphs, runs)
         if used + len(block.title) + (len(blocks) + 1 < len(found)) > height - reserve and blocks:
             break
         blocks[at] = block
@@ -216,6 +211,7 @@ class _Block:
         domain: str,
         width: int,
         glyphs: Glyphs,
+        runs: Callable[[str], bool],
     ) -> None:
         self._open = is_open
         style = MUTED if one.known else _tone(one)
@@ -227,7 +223,7 @@ class _Block:
         if one.acknowledged is not None:
             head.append((f"  known: {one_line(one.acknowledged.note, 300)}", MUTED))
         reasons = () if one.known else finding_text.evidence(one)
-        steps = () if one.known else steps_here(one)[:_MOST_STEPS]
+        steps = () if one.known else one.next[:_MOST_STEPS]
         # What the title states already needs no line.
         texts = [text for reason in reasons if (text := without_domain(domain, reason)) not in title]
         inner = width - 1
@@ -242,11 +238,11 @@ class _Block:
         tone = "" if is_open else MUTED
         self._reasons = [stacked([[(f"  {text}", tone)]], inner, 2) for text in texts]
         self._reasons = self._reasons[: _MOST_REASONS if is_open else 1]
-        run: Line = [("  ", "")]
-        if is_open and steps and runs_here(steps[0]):
-            run += [(f"{RUN_KEY} ", "bold $primary"), ("run  ", MUTED)]
+        blank: Line = [("  ", "")]
+        run: Line = [*blank, (f"{RUN_KEY} ", "bold $primary"), ("run  ", MUTED)]
+        here = next((at for at, step in enumerate(steps) if is_open and runs(step)), None)
         self._steps = [
-            stacked([[*(run if not at else [("  ", "")]), *_noted(step, inner - 8)]], inner, 4)
+            stacked([[*(run if at == here else blank), *_noted(step, inner - 8)]], inner, 4)
             if is_open
             else [in_clauses([("  ", ""), *_noted(step, inner - 2)], inner, glyphs.ellipsis)]
             for at, step in enumerate(steps if is_open else steps[:1])

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.message import Message
 
 from fabtui.model.events import NodeState
-from fabtui.model.layers import Layer
+from fabtui.model.layers import Layer, pair_layers
 from fabtui.model.measurement import Verdict, worst
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.cell_levels import Glyphs
@@ -20,6 +20,7 @@ from fabtui.presentation.progress_estimate import phase_text
 from fabtui.presentation.wording import (
     CELL,
     MUTED,
+    TONE,
     Part,
     about_text,
     clock_text,
@@ -83,8 +84,14 @@ def _head_line(sentence: Callable[[int | None], Line], facts: Sequence[QuietFact
     if style.startswith(CELL) and rest:
         # The fill of the numbers separates them from what follows.
         (first, tone), *others = rest
-        rest = [(" ", ""), (first.removeprefix(": ").removeprefix(", ").removeprefix(" "), tone), *others]
-    text = f" {text} " if style.startswith(CELL) else f" {text}"
+        rest = [
+            (" ", ""),
+            (first.removeprefix(":").removeprefix(";").removeprefix(",").removeprefix(" "), tone),
+            *others,
+        ]
+    # A suspect has a hollow mark instead of a fill.
+    mark = glyphs.hollow if style.startswith(TONE) else ""
+    text = f"{mark} {text}{' ' if style.startswith(CELL) else ''}"
     line: Line = [(text, style), *rest]
     return [*line, (" " * max(1, width - len(plain(line)) - len(plain(quiet))), ""), *quiet] if quiet else line
 
@@ -109,7 +116,7 @@ def quiet_facts(
     """
     nodes = len(model.nodes)
     facts = [_lost_fact(model, now, domain)]
-    if trend := bad_trend(model, glyphs) if model.phase.name == "watch" else []:
+    if trend := bad_trend(model, glyphs) if model.watching else []:
         facts.append(QuietFact(8, trend))
     if nodes:
         facts.append(QuietFact(2, [(f"{nodes} node{'s' if nodes != 1 else ''}", MUTED)]))
@@ -158,10 +165,10 @@ def hardware_text(model: Model) -> str:
 
 def _progress(model: Model, elapsed: float) -> list[tuple[int, str]]:
     clock, phase = clock_text(elapsed), model.phase
-    if model.exit_code is not None:
-        return [(3, f"{_QUIET_ENDS.get(model.exit_code, 'done in')} {clock}")]
-    if phase.name == "done":
-        return [(3, f"done in {clock}")]
+    if model.exit_code is not None or phase.name == "done":
+        # What follows a sweep, such as notes and experiments, takes no time of it.
+        took = clock_text(model.sweep_seconds or elapsed)
+        return [(3, f"{_QUIET_ENDS.get(model.exit_code or 0, 'done in')} {took}")]
     if phase.name in ("start", "connect", "look"):
         return [(3, clock)]
     name = phase_text(model)
@@ -169,7 +176,8 @@ def _progress(model: Model, elapsed: float) -> list[tuple[int, str]]:
         what = "retests" if phase.name == "watch" else "done"
         return [(5, f"{name}, {model.done} {what}" if model.done else name), (3, clock)]
     done = min(model.done, phase.total)
-    found = [(5, f"{name} {done}/{phase.total}"), (3, clock)]
+    # The verdict has the number of pairs that are tested; a layer would begin with none.
+    found = [(5, name if phase.name in pair_layers() else f"{name} {done}/{phase.total}"), (3, clock)]
     spent = elapsed - (phase.since - model.started)
     if 0 < done < phase.total and spent > 1 and not model.paused:
         found.append((4, about_text(spent / done * (phase.total - done))))

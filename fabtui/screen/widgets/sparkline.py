@@ -112,7 +112,7 @@ def pair_trend(model: Model, src: str, dst: str, glyphs: Glyphs) -> list[list[Pa
 
 
 def bad_trend(model: Model, glyphs: Glyphs) -> list[Part]:
-    """Return the number of bad pairs since watching began as a graph with the current number, or nothing."""
+    """Return the number of bad pairs since watching began as a graph, or nothing; the verdict has the number."""
     points = model.turns.bad_over_time(model.now, TREND_WIDTH)
     if not points:
         return []
@@ -120,4 +120,4 @@ def bad_trend(model: Model, glyphs: Glyphs) -> list[Part]:
     most = max(1, *points)
     graph = "".join(blocks[-(-number * (len(blocks) - 1) // most)] for number in points)
     style = "$warning" if points[-1] else "$primary"
-    return [("bad ", MUTED), (graph, style), (f" {points[-1]}", f"bold {style}")]
+    return [("bad ", MUTED), (graph, style)]

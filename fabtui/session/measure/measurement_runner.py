@@ -203,7 +203,7 @@ class MeasurementRunner:
         there = {str(e) for e in self._context.endpoints}
         for src, dst in self._options.pairs:
             if missing := sorted({src, dst} - there):
-                why = f"--pair: there is no endpoint {' and no endpoint '.join(missing)}"
+                why = f"there is no endpoint {' and no endpoint '.join(missing)}"
                 self._context.skip([(src, dst, why), (dst, src, why)])
         named = {frozenset(pair) for pair in self._options.pairs}
         return PairArray((a, b) for a, b in pairs if frozenset((self._name(a), self._name(b))) in named)

@@ -363,7 +363,7 @@ class _Log:
 
     def _nvidia(self, text: str) -> Optional[Event]:
         if switch := _SXID.match(text):
-            return _sxid(switch)
+            return self._sxid(switch)
         if init := _INIT.match(text):
             return _event("gpu_init", init[1], init[2], minor=None)
         if minor := _INIT_MINOR.match(text):
@@ -382,6 +382,16 @@ class _Log:
         if lost := _LOST.match(text):
             return _event("gpu_lost", lost[1])
         return _event("driver_mismatch") if _MISMATCH.match(text) else None
+
+    def _sxid(self, found: "re.Match[str]") -> Event:
+        number, bus, code, rest = found.groups()
+        if (_SXID_MORE.match(rest) and ("sxid", bus.lower(), int(code), None) in self.counts) or rest.startswith(
+            "Data"
+        ):
+            return _NOTHING
+        link, low = _SWITCH_LINK.search(rest), rest.lower()
+        fatal = False if low.startswith("non-fatal") else (True if low.startswith("fatal") else None)
+        return _event("sxid", bus, int(code), switch=int(number), fatal=fatal, link=int(link[1]) if link else None)
 
     def _minor(self, bus: str, minor: int) -> Event:
         """The driver prints the number of the device in a separate line, before or after the failure."""
@@ -407,15 +417,6 @@ class _Log:
             named = dict(zip(("kind", "bus", "code", "interface"), key))  # noqa: B905 - Python 3.8 knows no strict=
             count = self.counts[key] = {**named, "count": 0, "first": _when(event), "text": event["text"]}
         count.update(count=count["count"] + 1, last=_when(event))
-
-
-def _sxid(found: "re.Match[str]") -> Event:
-    number, bus, code, rest = found.groups()
-    if _SXID_MORE.match(rest):
-        return _NOTHING
-    link, low = _SWITCH_LINK.search(rest), rest.lower()
-    fatal = False if low.startswith("non-fatal") else (True if low.startswith("fatal") else None)
-    return _event("sxid", bus, int(code), switch=int(number), fatal=fatal, link=int(link[1]) if link else None)
 
 
 def _when(event: Event) -> Any:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any
+from typing import Any, List, Tuple
 
 #: A line longer than this is cut: no tool read here prints one.
 LONGEST = 20_000
+#: Maximum number of values of a JSON text, each of which takes some 100 bytes.
+MOST_VALUES = 2_000_000
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|\([A-Z]|[@-Z\\^_])")
 # Labels of mpirun --tag-output, torchrun, Ray and container logs.
@@ -82,10 +84,10 @@ def whole(text: str) -> int | None:
 def json_value(text: str) -> Any:
     """Return the first JSON value in a text, ignoring the rest, or None.
 
-    NaN and numbers beyond a double, which JSON does not have, are None in it.
+    NaN and numbers beyond a double, which JSON does not have, are None in it. A text with too many values has none.
     """
     starts = [at for at in (text.find("{"), text.find("[")) if at >= 0]
-    if not starts:
+    if not starts or not _is_bounded(text):
         return None
     try:
         value, _ = _DECODER.raw_decode(text, min(starts))
@@ -101,7 +103,7 @@ def json_objects(text: str, most: int) -> tuple[list[dict[str, Any]], int]:
     """
     objects: list[dict[str, Any]] = []
     broken = 0
-    at = text.find("{")
+    at = text.find("{") if _is_bounded(text) else -1
     while at >= 0 and len(objects) < most:
         try:
             value, end = _DECODER.raw_decode(text, at)
@@ -113,6 +115,37 @@ def json_objects(text: str, most: int) -> tuple[list[dict[str, Any]], int]:
         # The rest of a broken object has braces too; only those at the start of a line may begin the next one.
         at = text.find("{", end) if end > at + 1 else text.find("\n{", end) + 1 or -1
     return objects, broken
+
+
+def _is_bounded(text: str) -> bool:
+    return len(text) < MOST_VALUES or sum(map(text.count, "[{,")) <= MOST_VALUES
+
+
+#: Names under which stores of logs keep the line of a record.
+_MESSAGES = ("log", "message", "MESSAGE", "msg", "line", "_raw", "textPayload", "Message", "@message", "body")
+
+
+def log_of_json(text: str) -> str:
+    """Return the lines of a log that its store wrote as one JSON value, in order of time; "" if it is none."""
+    if text.count("\n") > 1 or text.lstrip()[:1] not in ("{", "["):
+        return ""
+    lines: List[Tuple[str, str]] = []
+    parts: List[Any] = [json_value(text)]
+    while parts and len(lines) < 1_000_000:
+        part = parts.pop()
+        if isinstance(part, dict):
+            named = [part[name] for name in _MESSAGES if isinstance(part.get(name), str)]
+            lines += [(str(part.get("timestamp") or part.get("time") or ""), named[0])] if named else []
+            parts += [value for value in reversed(list(part.values())) if isinstance(value, (dict, list))]
+        elif isinstance(part, list) and len(part) == 2 and all(isinstance(value, str) for value in part):
+            lines.append((part[0], part[1]))
+        elif isinstance(part, list):
+            parts += reversed(part)
+    return (
+        "".join(line.rstrip("\n") + "\n" for _, line in sorted(lines, key=lambda pair: pair[0]))
+        if len(lines) > 1
+        else ""
+    )
 
 
 def json_number(value: Any) -> float | None:

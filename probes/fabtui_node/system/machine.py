@@ -87,12 +87,16 @@ def load(proc: str = "/proc") -> Optional[float]:
 
 
 def identity(sys: str = "/sys", proc: str = "/proc", etc: str = "/etc") -> Dict[str, Any]:
-    """Return who this machine is: ``hostname``, ``boot_id``, ``machine_id``, ``product``, ``bios``, ``container``."""
+    """Return who this machine is: ``hostname``, ``boot_id``, ``machine_id``, ``product``, ``bios``, ``container``.
+
+    The kernel shows ``serial``, its serial number, to root alone.
+    """
     return {
         "hostname": socket.gethostname(),
         "boot_id": boot_id(proc),
         "machine_id": sysfs.text(etc, "machine-id") or None,
         "product": sysfs.text(sys, "class/dmi/id/product_name") or None,
+        "serial": sysfs.text(sys, "class/dmi/id/product_serial") or None,
         "bios": sysfs.text(sys, "class/dmi/id/bios_version") or None,
         "container": container(dict(os.environ), proc),
     }

@@ -48,6 +48,13 @@ def link_rate(path: Optional[str]) -> Optional[float]:
     return round(each * width * _CODE[each > 5.0], 2)
 
 
+def serial(*folder: str) -> Optional[str]:
+    """Return the serial number in the vital product data of a device, which the kernel shows to root alone."""
+    # A keyword, the length of its value in a byte, and the value.
+    match = re.search(r"SN([\x01-\x40])([ -~]+)", sysfs.text(*folder, "vpd", limit=1024) or "")
+    return (match.group(2)[: ord(match.group(1))].strip() or None) if match is not None else None
+
+
 class PciDevice(NamedTuple):
     """A device on the PCI tree."""
 

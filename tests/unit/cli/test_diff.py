@@ -48,9 +48,9 @@ def test_two_recordings(capsys: Out) -> None:
     assert "worse: " in out
     assert "n000:1 > n001:2" in out
     assert "new findings: " in out
-    assert out.endswith("something is worse, or new and bad\n")
+    assert out.startswith("Something is worse: ")
     assert entry.main(["diff", HEALTHY, HEALTHY]) == 0
-    assert capsys.readouterr().out.endswith("nothing is worse\n")
+    assert capsys.readouterr().out.startswith("Nothing is worse.\n")
 
 
 def test_json_and_csv(capsys: Out, tmp_path: Path) -> None:

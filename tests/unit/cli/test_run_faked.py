@@ -185,7 +185,7 @@ def test_a_pair_of_which_an_end_is_not_there_is_reported(
     nodes = FakeNodes(Script({"a": 2, "b": 2}))
     # Something else was measured, and was well: what was asked for was not tested all the same.
     assert run(monkeypatch, nodes, "--pair", "a:0>b:7", "--pair", "a:0>b:1") == 3
-    assert "2 pairs: --pair: there is no endpoint b:7" in capsys.readouterr().out
+    assert "2 pairs: there is no endpoint b:7" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.ESTALE])

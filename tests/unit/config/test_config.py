@@ -83,6 +83,10 @@ def test_the_command_line_beats_the_file_and_the_file_beats_the_defaults(home: P
         ("[screen]\ntheme = dark\n", "config.toml:2: is not TOML"),
         ("[screen\n", "config.toml:1: is not TOML"),
         ("x = [\n\n", "is not TOML"),
+        *(
+            (f"[session]\niters = {many}\n", "is not TOML: Exceeds the limit")
+            for many in ("9" * 5000, "0x" + "f" * 5000)
+        ),
     ],
 )
 def test_what_is_wrong_is_reported_with_its_line_and_the_right_name(home: Path, text: str, words: str) -> None:
@@ -92,19 +96,10 @@ def test_what_is_wrong_is_reported_with_its_line_and_the_right_name(home: Path, 
 @pytest.mark.parametrize(
     "text",
     [
-        'env = ["N=canary"]',
-        'env = "N=canary"',
-        'env = { N = ["canary"] }',
-        'timeout = "canary"',
-        'mode = "canary"',
-        "mode = canary",
-        'probes = ["p2p", "canary"]',
-        'keep-warm = "canary"',
-        'ssh-config = "/x/canary: a\'b"',
-        'iters = "ca\'nary"',
-        'bytes = "canary\\\\"',
-        'remote-python = "-canary"',
-        'transport = "canary\\u001b"',
+        *('env = ["N=canary"]', 'env = "N=canary"', 'env = { N = ["canary"] }', 'timeout = "canary"'),
+        *('mode = "canary"', "mode = canary", 'probes = ["p2p", "canary"]', 'keep-warm = "canary"'),
+        *('ssh-config = "/x/canary: a\'b"', 'iters = "ca\'nary"', 'bytes = "canary\\\\"'),
+        *('remote-python = "-canary"', 'transport = "canary\\u001b"'),
     ],
 )
 def test_what_is_wrong_is_reported_without_its_value(home: Path, text: str) -> None:

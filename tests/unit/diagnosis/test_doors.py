@@ -1,7 +1,8 @@
 """One knowledge behind every door: the same fault has the same finding in all commands and outputs.
 
-A fault is one row of `FAULTS`, with its evidence for each door. Behind each door the same rule or entry of the error
-catalogue comes first, with the same cause and a fitting command. A new rule needs its row.
+A fault is one file of the folder ``faults``, with its evidence for each door, or a row of `FAULTS` where that is made
+of samples. Behind each door the same rule or entry of the error catalogue comes first, with the same cause and a
+fitting command. A new rule needs its fault.
 """
 
 from __future__ import annotations
@@ -45,7 +46,6 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
 from fabtui.report.summary import summary
 from fabtui.session.event_pipeline import Journal
-from fabtui_node.parsers import dmesg
 from fabtui_node.parsers.nvidia import topo
 from fabtui_node.parsers.nvidia.values import parse_errors, problem_text
 from tests.unit.importers.places import output_of, start_of
@@ -74,7 +74,7 @@ class Fault(NamedTuple):
     """A fault: what comes first behind every door, and its evidence.
 
     Attributes:
-        name: Name of the row.
+        name: Name of the fault.
         first: Id of the rule, or code of the entry in the catalogue of errors.
         cause: What the cause is, in the words that each door has.
         command: Words of a next command.
@@ -109,6 +109,20 @@ class Fault(NamedTuple):
     def log_of_nccl(self) -> str:
         """Lines of the log with its first one, or the output."""
         return f"{NCCL_LINE}{self.log}" if self.log else self.output
+
+
+def _lines(value: list[str]) -> str:
+    return "".join(f"{line}\n" for line in value)
+
+
+def _fault(path: Path) -> Fault:
+    """Read a fault: its fields by name, texts as lines, and ``sample`` for an output that is one."""
+    value = json.loads(path.read_text())
+    output = _lines(value.pop("output", ()))
+    if sample := value.pop("sample", None):
+        output = (SAMPLES / sample).read_text()
+    pair = Pair(*value.pop("pair")) if "pair" in value else None
+    return Fault(**{**value, "log": _lines(value.get("log", ()))}, pair=pair, output=output)
 
 
 def _links(gpu: int, dark: tuple[int, ...] = ()) -> dict[str, Any]:
@@ -149,18 +163,8 @@ def _past(
     return tuple(sessions)
 
 
-_XID = {"kind": "xid", "code": 79, "bus": "0000:9b:00", "count": 1, "first": 12.5, "last": 12.5}
-_FAILED_START = {
-    **{"kind": "gpu_init", "code": "0x24:0x72:1568", "bus": "0000:0a:00.0", "count": 1, "first": 885.2, "last": 885.2},
-    "text": "NVRM: GPU 0000:0a:00.0: RmInitAdapter failed! (0x24:0x72:1568)",
-}
-_PORT = {"port": 1, "state": "Initializing", "physical_state": "LinkUp", "rate": 400.0, "link_layer": "InfiniBand"}
-_COUNTED = {"node": "n062 mlx5_1", "guid": "0x10000b", "port": 1, "errors": {"port_rcv_errors": 212}, "saturated": []}
 _DSCPS = {str(priority): list(range(8 * priority, 8 * priority + 8)) for priority in range(8)}
 _QOS = {"ca": "mlx5_0", "port": 1, "interface": "eth0", "trust": "dscp", "dscp": _DSCPS, "pfc": [3], "class": 24}
-_ROWS = "gpu_bus_id, gpu_uuid, remapped_rows.pending, remapped_rows.failure\n"
-
-
 _TOPOLOGY = "\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\n" + "".join(
     "\t".join([f"GPU{at}", *("X" if at == to else "SYS" if 2 in (at, to) else "NV18" for to in range(4)), "0-31"])
     + "\n"
@@ -169,177 +173,7 @@ _TOPOLOGY = "\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\n" + "".join(
 
 
 FAULTS = [
-    Fault(
-        "wrong checksums",
-        "FT161",
-        "a: packets with wrong checksums: TcpInCsumErrors 400, 0 on 2 others",
-        "nstat -asz TcpInCsumErrors",
-        grew={"TcpInCsumErrors": 400},
-    ),
-    Fault(
-        "packets that one node sends again",
-        "FT162",
-        "a: packets sent again: TcpExtTCPTimeouts 52, 0 on 2 others",
-        "nstat -asz TcpExtTCPTimeouts",
-        grew={"TcpExtTCPTimeouts": 52},
-    ),
-    Fault(
-        "receive buffers that are too small",
-        "FT163",
-        "a: out of buffers: UdpRcvbufErrors 2,997, 0 on 2 others",
-        "nstat -asz UdpRcvbufErrors",
-        grew={"UdpRcvbufErrors": 2997},
-    ),
-    Fault(
-        "throttled processes",
-        "FT164",
-        "a: throttled: cgroup:cpu.nr_throttled 48, 0 on 2 others",
-        "grep -rsw nr_throttled /sys/fs/cgroup",
-        grew={"cgroup:cpu.nr_throttled": 48},
-    ),
-    Fault(
-        "refused connection",
-        "E18",
-        "nothing listens there",
-        "nft list ruleset",
-        pair=Pair("connect to 10.0.0.2:45763: Connection refused", "connection_refused"),
-        log=f"{WARN}socketStartConnect: Connect to 10.0.0.2<45763> failed : Connection refused\n",
-    ),
-    Fault(
-        "no route",
-        "E18",
-        "a firewall that rejects",
-        "ip neigh",
-        pair=Pair("connect to 10.0.0.2:45763: No route to host", "unreachable"),
-        log=f"{WARN}socketStartConnect: Connect to 10.0.0.2<45763> failed : No route to host\n",
-    ),
-    Fault(
-        "connection timed out",
-        "E19",
-        "a firewall that drops",
-        "ip route get",
-        pair=Pair("Connect to 10.0.0.2<45763> failed : Connection timed out"),
-        log=f"{WARN}socketStartConnect: Connect to 10.0.0.2<45763> failed : Connection timed out\n",
-    ),
-    Fault(
-        "wrong data",
-        "E36",
-        "received data differs from sent data",
-        "nvidia-smi -q -d ECC,ROW_REMAPPER",
-        pair=Pair("17 bytes of the message are wrong", "verify"),
-        log="# nccl-tests version 2.17.1\n# Out of bounds values : 3 FAILED\n",
-        doors=(),
-    ),
-    Fault(
-        "retry exceeded",
-        "E1",
-        "the other NIC acknowledged nothing",
-        "show_gids",
-        pair=Pair("NET/IB : Got completion from peer 10.2.0.5<33092> with status=12 opcode=0 len=0 vendor err 129"),
-        log=f"{WARN}NET/IB : Got completion from peer 10.2.0.5<33092> with status=12 opcode=0 len=0 vendor err 129\n",
-    ),
-    Fault(
-        "memlock",
-        "E13",
-        "memory cannot be locked for RDMA",
-        "ulimit -l",
-        pair=Pair("Call to ibv_create_cq failed with error Cannot allocate memory errno 12"),
-        log=f"{WARN}Call to ibv_create_cq failed with error Cannot allocate memory errno 12\n",
-    ),
-    Fault(
-        "MTU mismatch",
-        "E6",
-        "the MTUs of the nodes differ",
-        "active_mtu",
-        pair=Pair("Got completion with error 9, opcode 0, len 0, vendor err 138"),
-        log=f"{WARN}NET/IB : Got completion with error 9, opcode 0, len 0, vendor err 138\n",
-    ),
-    Fault(
-        "ACS, or peermem that does not match",
-        "E5",
-        "PCI ACS is on",
-        "lspci -vvv | grep ACSCtl",
-        pair=Pair("Got completion with error 4, opcode 0, len 0, vendor err 81"),
-        log=f"{WARN}NET/IB : Got completion with error 4, opcode 0, len 0, vendor err 81\n",
-    ),
-    Fault(
-        "NCCL versions differ",
-        "E24",
-        "the nodes have different versions of NCCL",
-        "torch.cuda.nccl.version",
-        pair=Pair("Mismatched NCCL version detected : rank 0 has 22304 rank 1 has 22805"),
-        log=f"{WARN}Mismatched NCCL version detected : rank 0 has 22304 rank 1 has 22805\n",
-    ),
-    Fault(
-        "Fabric Manager does not run",
-        "E31",
-        "NVSwitches are not set up",
-        "nvidia-fabricmanager",
-        pair=Pair("Cuda failure 802 'system not yet initialized'"),
-        log=f"{WARN}Cuda failure 802 'system not yet initialized'\n",
-    ),
-    Fault(
-        "GPU memory in use",
-        "E40",
-        "another process uses the memory of the GPU",
-        "nvidia-smi",
-        pair=Pair("Cuda failure 2 'out of memory'", "out_of_memory"),
-        log=f"{WARN}Cuda failure 2 'out of memory'\n",
-    ),
-    Fault(
-        "stopped rank",
-        "E39",
-        "a process does not run: stopped",
-        "ps -eo pid,stat,wchan",
-        pair=Pair("the rank host of b is frozen", "frozen"),
-        log="the rank host of b is frozen\n",
-        doors=(),
-    ),
-    Fault(
-        "killed ranks",
-        "E38",
-        "the ranks were killed",
-        "killed process",
-        pair=Pair("the rank host of b ended with signal 9", "killed"),
-        log=f"{WARN}wait: Signal 9 (SIGKILL) received by PID 1234\n",
-    ),
-    Fault(
-        "out of memory",
-        "E51",
-        "the kernel or Slurm killed a process of the job: out of memory",
-        "oom-kill",
-        pair=Pair("the rank host of b ended with signal 9 (out of memory: Killed process 7 (python))", "killed"),
-        log="slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some tasks have been OOM Killed.\n",
-    ),
-    Fault(
-        "P2P disabled by a variable",
-        "E50",
-        "a variable keeps NCCL from P2P",
-        "grep",
-        transport=("P2P/CUMEM", "SHM/direct"),
-        env={"NCCL_P2P_DISABLE": "1"},
-        log="n060:71:93 [3] NCCL INFO NCCL_P2P_DISABLE set by environment to 1.\n",
-        doors=("read",),
-    ),
-    Fault(
-        "no GPUDirect RDMA",
-        "E28",
-        "GPUDirect RDMA is off",
-        "nvidia_peermem",
-        transport=("NET/IB/0/GDRDMA", "NET/IB/0"),
-        log="n060:71:93 [3] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'\n",
-        doors=("read",),
-    ),
-    Fault(
-        "sockets in place of RDMA",
-        "E15",
-        "NCCL uses TCP",
-        "ibv_devinfo",
-        transport=("NET/IB/0", "NET/Socket/eth0"),
-        log="n060:71:93 [3] NCCL INFO Using network Socket\n"
-        "n060:71:93 [3] NCCL INFO comm 0x1 rank 3 nRanks 16 nNodes 2 localRanks 8 localRank 3 MNNVL 0\n",
-        doors=("read",),
-    ),
+    *map(_fault, sorted(Path(__file__).with_name("faults").glob("*.json"))),
     Fault(
         "GPU without some NVLinks",
         "FT120",
@@ -357,81 +191,6 @@ FAULTS = [
         output=_query("State                                          : Completed", "State : In Progress"),
     ),
     Fault(
-        "IMEX that does not run",
-        "FT127",
-        "UNAVAILABLE",
-        "nvidia-imex-ctl -N -H",
-        facts={"imex": {"installed": True, "state": "UNAVAILABLE"}},
-        output=(SAMPLES / "imex/N-H-one-missing.txt").read_text(),
-    ),
-    Fault(
-        "IMEX of another version",
-        "FT128",
-        "IMEX 570.133",
-        "nvidia-imex-ctl -N -H",
-        facts={
-            "imex": {"installed": True, "state": "READY", "version": "570.133"},
-            "gpus": {"driver": "570.172.08", "gpus": []},
-        },
-        output=(SAMPLES / "imex/N-map-mismatch.txt").read_text().replace(" !M!", "  C "),
-    ),
-    Fault(
-        "Xid 79",
-        "FT130",
-        "Xid 79: GPU has fallen off the bus",
-        "dmesg | grep -i xid",
-        facts={"kernel": {"readable": "yes", "counts": [{**_XID, "text": "GPU has fallen off the bus."}]}},
-        output="[   12.5] NVRM: Xid (PCI:0000:9b:00): 79, pid=7, GPU has fallen off the bus.\n",
-    ),
-    Fault(
-        "NVLink with many bit errors",
-        "FT129",
-        "NVLink 2: effective BER up to 3e-08 (limit 1e-09)",
-        "nvidia-smi nvlink -e",
-        facts={"nvlink": {"gpus": [{"index": 1, "links": [{"link": 2, "rates": {"effective_ber": 3e-8}}]}]}},
-        output=(SAMPLES / "nvlink5/nvlink-e-noisy-link.txt").read_text(),
-    ),
-    Fault(
-        "NVLink that went down",
-        "FT130",
-        "Xid 149: the link went down (NETIR_LINK_EVT, fatal)",
-        "dmesg | grep -i xid",
-        facts={"kernel": dmesg.parse_kernel((SAMPLES / "kernel/xid-149-of-a-tray.txt").read_text()).values},
-        output=(SAMPLES / "kernel/xid-149-of-a-tray.txt").read_text(),
-    ),
-    Fault(
-        "memory rows that wait for remapping",
-        "FT117",
-        "bad memory will be replaced by spare memory",
-        "nvidia-smi -q -d ECC,ROW_REMAPPER",
-        facts={"gpus": {"gpus": [{"index": 1, "rows": {"pending": True, "failure": False}}]}},
-        output=f"{_ROWS}00000000:00:06.0, GPU-1, No, No\n00000000:00:07.0, GPU-2, Yes, No\n",
-    ),
-    Fault(
-        "uncorrected memory errors",
-        "FT116",
-        "2 uncorrected memory errors since the driver was loaded",
-        "nvidia-smi -q -d ECC,ROW_REMAPPER",
-        facts={"gpus": {"gpus": [{"index": 0, "ecc_errors": {"uncorrected": 2}}]}},
-        output="index, pci.bus_id, ecc.errors.uncorrected.volatile.total\n0, 00000000:00:06.0, 2\n",
-    ),
-    Fault(
-        "narrow PCIe link",
-        "FT119",
-        "PCIe at x8 of x16",
-        "GPU Link Info",
-        facts={"gpus": {"gpus": [{"index": 0, "busy": False, "pcie": {"width": 8, "width_max": 16}}]}},
-        output="index, pci.bus_id, pcie.link.width.current, pcie.link.width.max\n0, 00000000:00:06.0, 8, 16\n",
-    ),
-    Fault(
-        "NIC faster than its PCIe link",
-        "FT136",
-        "pcie limited at 0000:05:00.0",
-        "lspci -vv -s 0000:05:00.0",
-        facts={"kernel": {"counts": [{"kind": "pcie_limited", "bus": "0000:05:00.0", "count": 1}]}},
-        output="[0] NCCL INFO + PCI[12.0] - NIC/5000\n[0] NCCL INFO      + NET[25.0] - NET/0 (0/1/25.000000)\n",
-    ),
-    Fault(
         "GPU without any NVLink",
         "FT120",
         "GPU2 without NVLink, which the 3 other GPUs have with each other (NV18)",
@@ -440,28 +199,12 @@ FAULTS = [
         output=_TOPOLOGY,
     ),
     Fault(
-        "P2P that the chipset does not support",
-        "FT301",
-        "no P2P read",
-        "nvidia-smi topo -p2p r",
-        facts={"topology": {"p2p": {"read": {"columns": ["GPU0", "GPU1", "GPU2"], "bad": [["GPU0", "GPU1", "CNS"]]}}}},
-        output="$ nvidia-smi topo -p2p r\n \tGPU0\tGPU1\tGPU2\n GPU0\tX\tCNS\tOK\n GPU1\tOK\tX\tOK\n GPU2\tOK\tOK\tX\n",
-    ),
-    Fault(
         "GPU that does not answer",
         "E44",
         "the GPU has fallen off the bus",
         "dmesg | grep -i xid",
         facts=_smi("Unable to determine the device handle for GPU 0000:0B:00.0: Unknown Error"),
         output="Unable to determine the device handle for GPU 0000:0B:00.0: Unknown Error\n",
-    ),
-    Fault(
-        "GPU that the driver cannot start",
-        "E46",
-        "the driver cannot start this GPU",
-        "dmesg | grep -i nvrm",
-        facts={"kernel": {"readable": "yes", "counts": [_FAILED_START]}},
-        output=f"[  885.200000] {_FAILED_START['text']}\n",
     ),
     Fault(
         "lost GPU",
@@ -480,81 +223,12 @@ FAULTS = [
         output="NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n",
     ),
     Fault(
-        "port that is down",
-        "FT301",
-        "no signal from the other end (cable, module, switch port)",
-        "ibstat mlx5_0 1",
-        facts={
-            "ibstat": {
-                "cas": [
-                    {
-                        "ca": "mlx5_0",
-                        "type": "MT4129",
-                        "ports": [{**_PORT, "state": "Down", "physical_state": "Polling"}],
-                    }
-                ]
-            }
-        },
-        output="CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Down\n"
-        "\t\tPhysical state: Polling\n\t\tRate: 10\n\t\tBase lid: 0\n\t\tSM lid: 0\n\t\tLink layer: InfiniBand\n",
-    ),
-    Fault(
-        "little locked memory",
-        "FT301",
-        "memlock is 64 KiB in",
-        "ulimit -l",
-        facts={"host": {"devices": {"rdma": 1}, "limits": {"memlock": {"soft": 65536, "hard": 65536}}}},
-        output="core file size          (blocks, -c) 0\nmax locked memory       (kbytes, -l) 64\n",
-    ),
-    Fault(
-        "node that Slurm drains",
-        "FT330",
-        "in Slurm: bad gpu",
-        "scontrol show node",
-        facts={"slurm": {"state": "drained", "reason": "bad gpu"}},
-        output="NodeName=n060 Arch=x86_64\n   State=IDLE+DRAIN ThreadsPerCore=2\n"
-        "   Reason=bad gpu [root@2024-05-01T10:00]\n",
-    ),
-    Fault(
-        "errors of a cable of the fabric",
-        "FT301",
-        "errors of the link: port_rcv_errors 212",
-        "iblinkinfo",
-        facts={"ibfabric": {"ports": [], "fabric": {"leaves": {}, "below": [], "errors": [_COUNTED]}}},
-        output='Errors for "n062 mlx5_1"\n   GUID 0x10000b port 1: [PortRcvErrors == 212]\n'
-        "## Summary: 9 nodes checked, 1 bad nodes found\n",
-    ),
-    Fault(
-        "port without a subnet manager",
-        "FT301",
-        "subnet manager",
-        "ibstat mlx5_0 1",
-        facts={"ibstat": {"cas": [{"ca": "mlx5_0", "type": "MT4129", "ports": [_PORT]}]}},
-        output="CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Initializing\n"
-        "\t\tPhysical state: LinkUp\n\t\tRate: 400\n\t\tBase lid: 9\n\t\tSM lid: 0\n\t\tLink layer: InfiniBand\n",
-    ),
-    Fault(
         "RoCE class without flow control",
         "FT150",
         "priority 0, which has no PFC; priority 3 has it",
         "mlnx_qos -i",
         facts={"rdma": {"qos": [_QOS]}},
         output=output_of("mlnx-qos") + "Global tclass=24\n",
-    ),
-    Fault(
-        "node that does not respond to Slurm",
-        "FT330",
-        "idle, not responding in Slurm",
-        "scontrol show node a",
-        facts={"slurm": {"state": "idle", "responds": False}},
-        output="NODELIST   NODES PARTITION       STATE REASON\na 1 gpu* idle* none\n",
-    ),
-    Fault(
-        "rank that is behind by its flight recorder",
-        "J20",
-        "the job hangs: rank 1",
-        "py-spy dump --pid",
-        dumps=("timeout-fr_0.pickle", "timeout-fr_1.pickle"),
     ),
     Fault(
         "GPU that degrades",

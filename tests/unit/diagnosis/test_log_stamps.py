@@ -63,15 +63,8 @@ def test_zones_are_converted_to_this_machines(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     "text",
     [
-        "E13 x",
-        "E1304 16:08:12",
-        "E0004 16:08:12",
-        "2026-13-40 10:00:00",
-        "WE704 16:08:12",
-        "",
-        "XNov 20 10:12:40",
-        "Nov 31 10:12:40 2025",
-        "Nov 20 10:12",
+        *("E13 x", "E1304 16:08:12", "E0004 16:08:12", "2026-13-40 10:00:00", "WE704 16:08:12", ""),
+        *("XNov 20 10:12:40", "Nov 31 10:12:40 2025", "Nov 20 10:12"),
     ],
 )
 def test_what_is_no_stamp(text: str) -> None:

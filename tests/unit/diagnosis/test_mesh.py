@@ -420,15 +420,10 @@ def test_firewalls() -> None:
 
 #: Rules that drop no new connection from 10.2.0.2 to an ephemeral port.
 HARMLESS = [
-    "ct state invalid drop",
-    'iifname "lo" ip daddr != 127.0.0.0/8 drop',
-    "udp dport 30000-60000 drop",
-    "meta l4proto icmp drop",
-    "tcp dport { 22, 111 } reject with tcp reset",
-    "ip saddr 192.168.0.0/16 drop",
-    "ip saddr { 10.2.0.7, 10.2.0.9 } counter packets 5 bytes 300 drop",
-    "-A INPUT -m conntrack --ctstate INVALID -j DROP",
-    "-A INPUT -s 10.9.0.0/16 -p tcp -j DROP",
+    *("ct state invalid drop", 'iifname "lo" ip daddr != 127.0.0.0/8 drop', "udp dport 30000-60000 drop"),
+    *("meta l4proto icmp drop", "tcp dport { 22, 111 } reject with tcp reset", "ip saddr 192.168.0.0/16 drop"),
+    *("ip saddr { 10.2.0.7, 10.2.0.9 } counter packets 5 bytes 300 drop",),
+    *("-A INPUT -m conntrack --ctstate INVALID -j DROP", "-A INPUT -s 10.9.0.0/16 -p tcp -j DROP"),
 ]
 
 

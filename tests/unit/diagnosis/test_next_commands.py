@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from html import escape
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.diagnosis import RULES, diagnose
+from fabtui.diagnosis.finding import Kind, Subject
 from fabtui.diagnosis.knowledge.next_commands import (
     by_fabtui,
     by_hand,
     commands_of_meaning,
     gpu_commands,
+    host_of,
     nic_commands,
     node_commands,
     on_node,
@@ -21,14 +26,36 @@ from fabtui.diagnosis.knowledge.next_commands import (
     typed,
     within_commands,
 )
+from fabtui.diagnosis.merge_findings import in_order
+from fabtui.export.json import as_json
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, InventoryUpdate, Measured, ProbeResult, SessionStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.presentation.findings import copied_step, step_json, step_text
+from fabtui.presentation.cell_levels import UNICODE
+from fabtui.presentation.findings import copied_step, finding_text, step_json, step_text
+from fabtui.presentation.wording import plain
+from fabtui.report.contents import document
+from fabtui.report.html import html
+from fabtui.screen.session_diagnosis import SessionDiagnosis
+from fabtui.screen.widgets.finding_lines import finding_block, summary_lines
+from tests.conftest import replayed
 
+ROOT = Path(__file__).parents[3]
 TIMEOUT = Verdict.TIMEOUT
+RECORDINGS = [*sorted(ROOT.glob("recordings/*.jsonl.gz")), *sorted(ROOT.glob("tests/samples/[gs]*/*.jsonl.gz"))]
+DEMO = ROOT / "recordings/h200x4-lab-2x2-faults.jsonl.gz"
+#: Subjects of findings on node ``b``, or with an end there.
+SUBJECTS = (
+    Subject(Kind.GPU, "b:0"),
+    Subject(Kind.NIC, "b mlx5_1"),
+    Subject(Kind.NODE, "b"),
+    Subject(Kind.HALVES, "b"),
+    Subject(Kind.PAIR, "b:0 - c:1"),
+    Subject(Kind.NODE_PAIR, "b > c"),
+    Subject(Kind.RAIL, "1"),
+)
 
 
 def session(kind: str = "gpu", nic: str | None = "mlx5_{}", address: bool = True, **options: Any) -> Model:
@@ -49,6 +76,51 @@ def session(kind: str = "gpu", nic: str | None = "mlx5_{}", address: bool = True
     ]
     model.apply(EndpointsAdded(endpoints=ends, time=1.0))
     return model
+
+
+@pytest.mark.parametrize("blamed", SUBJECTS, ids=str)
+def test_commands_of_every_rule_are_in_order_of_blame(blamed: Subject) -> None:
+    model = session()
+    steps = [on_node(node, command, model) for node, command in (("a", "ip neigh"), ("b", "ibstat"), ("a", "ip link"))]
+    for rule in RULES:
+        one = rule.finding(nodes=("b",), commands=steps, blames=blamed)
+        (found,) = in_order(model, [one])
+        assert found.next == (steps[1], steps[0], steps[2])
+        (found,) = in_order(model, [one.replace(next=(steps[0], "fabtui run --nodes a,b"))])
+        assert found.next == ("fabtui run --nodes a,b", steps[0])
+        (found,) = in_order(model, [one.replace(next=(steps[0],))])
+        assert [host_of(step) for step in found.next] == ["b", "a"]
+
+
+def test_no_nvidia_smi_for_nodes_with_cpu_ranks() -> None:
+    model = session("cpu")
+    steps = (on_node("a", "nvidia-smi -q -d ECC", model), on_node("a", "ip link", model))
+    (found,) = in_order(model, [RULES[0].finding(nodes=("a",), commands=steps)])
+    assert found.next == steps[1:]
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
+def test_first_commands_of_recordings_are_for_the_blamed(path: Path) -> None:
+    # The findings are checked wherever they are made.
+    assert diagnose(replayed(path)).all_findings is not None
+
+
+def test_every_door_has_the_same_first_command() -> None:
+    found = diagnose(replayed(DEMO))
+    screen = SessionDiagnosis(found.model)
+    while screen.step(1.0):
+        pass
+    page = html(document(found, ["a"]))
+    for at, (one, saved) in enumerate(zip(found.findings, as_json(found)["findings"], strict=True)):
+        first = str(one.next[0])
+        assert saved["next"][0] == first
+        assert finding_text(one).next[0].startswith(first)
+        assert f"{escape(first)} (lab: runs here)" in page
+        pair = next(iter(one.cells))
+        shown = " ".join(plain(line) for line, place in summary_lines(screen, pair, 400, 40, UNICODE) if place == at)
+        steps = [step for step in one.next if step in shown]
+        assert shown.index(first) == min(shown.index(step) for step in steps)
+        assert first in next(line for line in map(plain, finding_block(one, 400, 1)) if " next " in line)
 
 
 def linked(*indices: int) -> list[dict[str, Any]]:
@@ -89,7 +161,8 @@ def test_a_command_is_run_over_ssh_unless_the_node_is_this_machine() -> None:
 def test_what_is_copied_in_a_lab_needs_no_login(command: str, pasted: str, argv: list[str]) -> None:
     model = session()
     step = on_node("a", command, model)
-    assert step == step_text(step) == copied_step(step) == f"ssh a {command}"
+    assert step == copied_step(step) == f"ssh a {command}"
+    assert step_text(step) == step + " (needs a shell)" * (";" in command)
     assert step_json(step) == {"node": "a", "argv": argv}
     model.lab = "2x2"
     step = on_node("a", command, model)
@@ -290,12 +363,7 @@ def test_a_pair_of_gpus_by_hand() -> None:
     for part in ("RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.0.0.1 MASTER_PORT=29517 CUDA_VISIBLE_DEVICES=0", "python3 -c"):
         assert part in first
     for part in (
-        "RANK=1",
-        "CUDA_VISIBLE_DEVICES=1 NCCL_DEBUG=INFO",
-        "/p2 -c",
-        'device="cuda"',
-        '"nccl"',
-        "synchronize",
+        *("RANK=1", "CUDA_VISIBLE_DEVICES=1 NCCL_DEBUG=INFO", "/p2 -c", 'device="cuda"', '"nccl"', "synchronize"),
     ):
         assert part in second
     assert (first[:6], second[:6]) == ("ssh a ", "ssh b ")

@@ -268,10 +268,10 @@ def test_a_refused_connection_has_the_cause_of_the_catalogue_and_a_command_for_t
     assert known is not None
     assert f"means: {known.sentence}" in evidence(refused)
     assert refused.next[:2] == ("ssh n000 ss -ltnp 'sport = :39505'", "ssh n000 sudo nft list ruleset")
-    # A pair that is dropped is tested again with NCCL's messages; then a rule of the receiver is the firewall.
-    assert "--pair 'n000:1>n001:2'" in dropped.next[0]
-    assert dropped.next[0].endswith(" --env NCCL_DEBUG=INFO")
-    assert dropped.next[1] == "ssh n001 sudo nft list ruleset"
+    # A rule of the receiver is the firewall; without one, the pair that is dropped is tested with NCCL's messages.
+    assert dropped.next[0] == "ssh n001 sudo nft list ruleset"
+    assert "--pair 'n000:1>n001:2'" in dropped.next[-1]
+    assert dropped.next[-1].endswith(" --env NCCL_DEBUG=INFO")
     assert not any("means:" in line for line in evidence(dropped))
 
 
@@ -485,7 +485,7 @@ def test_commands_for_all_come_before_those_for_one_pair_and_are_four_at_most() 
     model = fabric("abcd", 2, dead_if(lambda s, d: "b" in (s[0], d[0]) and s[0] != d[0]))
     (found,) = diagnose(model).findings
     assert 0 < len(found.next) <= 4
-    assert found.next[0] == "ssh a ping -c3 -I 10.0.0.1 10.0.0.2"
+    assert found.next[0] == "ssh b ping -c3 -I 10.0.0.2 10.0.0.1"
 
 
 def test_the_slowest_pair_is_the_one_farthest_below_its_class() -> None:

@@ -42,7 +42,7 @@ def test_the_worst_of_all_verdicts() -> None:
 def test_it_stands_before_larger_causes(make_model: MakeModel) -> None:
     refused = {(src, "n2:1"): ("failed", "connect: refused") for src in ENDS if not src.startswith("n2")}
     found = diagnosed(make_model, {**refused, ("n0:1", "n1:0"): ("wrong", BYTE)})
-    assert title(found.findings[0]) == "n0:1 > n1:0 wrong data, 1 byte of 4 MiB"
+    assert title(found.findings[0]) == "n0:1 > n1:0 wrong data, 1 byte wrong in the 4 MiB checked"
     assert found.findings[0].cells == {("n0:1", "n1:0")}
     assert BYTE in evidence(found.findings[0])
     assert found.findings[1].cells == refused.keys()
@@ -67,14 +67,14 @@ def test_in_the_world_communicator_only(make_model: MakeModel) -> None:
     maker = make_model().start(["n0"]).endpoints({"n0": 2}).pairs(["n0:0", "n0:1"])
     maker.measured("world", "n0:0", "n0:1", "wrong", error="3 of 65536 bytes checked around offset 0 are wrong")
     found = diagnose(maker.model()).findings[0]
-    assert title(found) == "n0:0 > n0:1 wrong data, 3 bytes of 64 KiB"
+    assert title(found) == "n0:0 > n0:1 wrong data, 3 bytes wrong in the 64 KiB checked"
 
 
 def test_of_a_collective(make_model: MakeModel) -> None:
     maker = make_model().start(["n0", "n1"]).endpoints({"n0": 1, "n1": 1}).pairs(["n0:0", "n1:0"])
     maker.measured("busbw", "n0", "n1", "wrong", error="verify: 3 values are wrong", bytes=1 << 20, unit="GB/s")
     first = diagnose(maker.model()).findings[0]
-    assert title(first) == "all_reduce of n0 and n1: wrong data, 3 values"
+    assert title(first) == "all_reduce of n0 and n1: wrong data, 3 values wrong"
 
 
 @pytest.mark.parametrize(
@@ -106,13 +106,17 @@ def test_earlier_recordings_call_it_failed(error: str | None, extra: dict[str, A
 @pytest.mark.parametrize(
     ("error", "size", "text"),
     [
-        (BYTE, None, "1 byte of 4 MiB"),
-        ("17 of 4096 bytes checked around offset 0 are wrong, the first at 3", 1 << 20, "17 bytes of 1 MiB"),
-        ("verify: 1234 values are wrong", 1 << 20, "1,234 values"),
+        (BYTE, None, "1 byte wrong in the 4 MiB checked"),
+        (
+            "17 of 4096 bytes checked around offset 0 are wrong, the first at 3",
+            1 << 20,
+            "17 bytes wrong in the 4 KiB checked (message 1 MiB)",
+        ),
+        ("verify: 1234 values are wrong", 1 << 20, "1,234 values wrong"),
         (
             "2 bytes wrong in the 1 MiB that were checked (message 4 MiB), the first at 0",
             4 << 20,
-            "2 bytes of the 1 MiB checked (message 4 MiB)",
+            "2 bytes wrong in the 1 MiB checked (message 4 MiB)",
         ),
         ("the first message is wrong", 1 << 20, ""),
         (None, None, ""),

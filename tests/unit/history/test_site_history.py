@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,23 @@ def test_values_that_no_fabtui_wrote_are_refused_in_one_line(
         base.commit()
     with pytest.raises(InputError, match=r"has a value that no fabtui wrote \([^\n]*\); move it away"):
         read_overview(path, 0.0, "n000")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE stay RENAME TO old; CREATE VIEW stay AS WITH RECURSIVE c(x) AS"
+        " (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x AS component, '' AS place, x AS since, x AS until FROM c",
+        "CREATE TRIGGER forget AFTER INSERT ON session BEGIN DELETE FROM component; END",
+    ],
+)
+def test_queries_of_others_in_the_file_are_not_run(path: Path, entries: list[SessionEntry], change: str) -> None:
+    HistoryWriter(path).add(entries[:1])
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        base.executescript(change)
+    for use in (partial(read_overview, path, 0.0, "n000"), partial(HistoryWriter(path).add, entries[1:])):
+        with pytest.raises(InputError, match="has tables, views or triggers that no fabtui wrote; move it away"):
+            use()
 
 
 def test_a_history_loses_its_oldest_sessions_when_it_is_too_large(path: Path, entries: list[SessionEntry]) -> None:

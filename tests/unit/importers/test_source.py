@@ -7,6 +7,8 @@ import gzip
 import io
 import lzma
 import os
+import subprocess
+import sys
 import threading
 import tracemalloc
 import zipfile
@@ -147,6 +149,29 @@ def test_no_more_than_the_most_is_read(tmp_path: Path, monkeypatch: pytest.Monke
     for found in sources([str(tmp_path / "bomb.gz"), str(tmp_path / "big")]):
         assert len(found.text) == 1 << 20
         assert found.cut == "only the first 1 MiB were read"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["wide", "lines", "json"])
+def test_a_text_of_64_mib_takes_at_most_400_mib(tmp_path: Path, kind: str) -> None:
+    warning = b"n0:12:34 [0] NCCL WARN Call to ibv_modify_qp failed with error Connection timed out\n"
+    head, part, end = {
+        "wide": (
+            warning,
+            b"n0:12:34 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n",
+            "\U0001f600\n".encode(),
+        ),
+        "lines": (warning, b"ab\n", b""),
+        "json": (b'{\n "software": "fabtui 0.2.0",\n "format": 3,\n "measurements": [\n', b'{"a":1},', b"{}]}\n"),
+    }[kind]
+    path = tmp_path / "text"
+    path.write_bytes(head + part * (((64 << 20) - len(head + end)) // len(part)) + end)
+    program = (
+        "import resource, sys; from fabtui.cli.main import main; main(sys.argv[1:]);"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, "read", path], capture_output=True, text=True, check=True)
+    assert int(done.stdout.splitlines()[-1]) <= 400, done.stdout[-300:]
 
 
 def test_text_of_other_encodings(tmp_path: Path) -> None:

@@ -161,15 +161,8 @@ def test_what_is_no_dump(value: object) -> None:
 
 NAMES = ["record_id", "pg_id", "process_group", "collective_seq_id", "p2p_seq_id", "profiling_name", "state", "frames"]
 NAMES += [
-    "retired",
-    "input_sizes",
-    "input_dtypes",
-    "ranks",
-    "desc",
-    "filename",
-    "line",
-    "0",
-    "last_enqueued_collective",
+    *("retired", "input_sizes", "input_dtypes", "ranks", "desc", "filename", "line"),
+    *("0", "last_enqueued_collective"),
 ]
 odd = st.recursive(
     st.none() | st.booleans() | st.integers() | st.sampled_from(["nccl:send 1->0", "completed", "0", "[0, 1]"]),

@@ -148,13 +148,8 @@ def test_gpus_without_dates_count_by_samples_and_strange_values_are_unknown() ->
 def test_words_of_a_log_are_no_settings() -> None:
     found = Settings()
     for line in (
-        "NODE_RANK: 1",
-        "export WORLD_SIZE=8",
-        "WARNING: x",
-        "INFO: y",
-        "SIZE==3",
-        "[rank3]: DP_SIZE: 2",
-        "MODEL: ",
+        *("NODE_RANK: 1", "export WORLD_SIZE=8", "WARNING: x", "INFO: y", "SIZE==3"),
+        *("[rank3]: DP_SIZE: 2", "MODEL: "),
     ):
         found.take("n060", line)
     assert found.of == {"n060": {"NODE_RANK": "1", "WORLD_SIZE": "8", "DP_SIZE": "2", "MODEL": ""}}

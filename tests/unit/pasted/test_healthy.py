@@ -34,13 +34,15 @@ FAULTY = {
     "kernel": {"*"},
     "nvlink5": {"*"},
     "pasted": {"*"},
+    "reports": {"*"},
     "ping": {"iputils-unknown-host.txt"},
     "ras": {"skip-rank0.log", "skip-rank1.log"},
     "running-job-h200x2": {"*"},
     "sessions": {"h200x8-lab-2x4-faults.jsonl.gz", "job-h100x2-stopped.jsonl.gz"},
     "slurm": {
         *(f"scontrol_show_node_{name}.txt" for name in ("down", "drain", "oneline")),
-        *("sinfo.json", "sinfo.txt", "sinfo_N_long.txt", "sinfo_N_node_down.txt", "sinfo_fmt.txt"),
+        *("scontrol_json_unsupported.txt", "sinfo.json", "sinfo.txt", "sinfo_N_long.txt", "sinfo_N_node_down.txt"),
+        *("sinfo_fmt.txt", "sinfo_R_down.txt"),
     },
 }
 #: The same of real samples, which are not everywhere: the fault that each shows.

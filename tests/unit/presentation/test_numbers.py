@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from fabtui.model.layers import Layer
 from fabtui.model.measurement import Reduced
 from fabtui.presentation.numbers import reduced_text, share_text, spoken
+from fabtui.presentation.wording import usual_share_text
+from tests.conftest import ModelMaker
 
 
 @pytest.mark.parametrize(
@@ -34,3 +37,11 @@ def test_both_values_of_a_comparison_have_their_own_unit() -> None:
 )
 def test_a_smaller_message_has_the_time_of_the_requested_one(seconds: float, text: str) -> None:
     assert reduced_text(Reduced(1 << 20, 256 << 20, seconds)) == f"1 MiB; 256 MiB would take {text}"
+
+
+def test_a_value_alone_in_its_class_has_nothing_to_be_compared_with() -> None:
+    maker = ModelMaker().start(["n0"]).endpoints({"n0": 2}).pairs(["n0:0", "n0:1"])
+    maker.measured("busbw", "n0", "n0", value=1.0, unit="GB/s", bytes=4 << 20)
+    model = maker.model()
+    texts = {m.layer: usual_share_text(model, m) for m in model.measurements(Layer.BUSBW, Layer.P2P)}
+    assert texts == {Layer.BUSBW: "nothing to compare with", Layer.P2P: "100 % of the usual 2.00"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -58,6 +59,7 @@ class _AlwaysSeen:
     """A past in which each finding was seen before."""
 
     findings: tuple[Any, ...] = ()
+    usual: Any = MappingProxyType({})
     overview: Any = None
 
     def about(self, model: Model, finding: Finding) -> Recurrence | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fabtui.diagnosis.node_faults import NodeFaults
 from fabtui.diagnosis.pairs.tally import Survey, Tally
 from fabtui.model.events import ProbeResult
 from fabtui.model.session_model import Model
@@ -40,7 +41,7 @@ def tree(model: Model, pair: tuple[str, str] | None = None) -> list[Branch]:
         assert ends[0] is not None
         assert ends[1] is not None
         numbers = ends[0], ends[1]
-    return Topology(model, tally_of(model), numbers, Glyphs(True)).roots()
+    return Topology(model, tally_of(model), NodeFaults(), numbers, Glyphs(True)).roots()
 
 
 def marked(branches: list[Branch]) -> list[str]:

@@ -37,6 +37,8 @@ LOST = finding("node-lost", node="n005", state="lost", reason="no answer for 30 
 FIRST = pair("n000:1", "n001:2", "timeout")
 SECOND = pair("n000:3", "n001:0", "slow", share=0.01)
 CONTENTION = finding("contention", severity=Severity.WARN, slow=12)
+SUSPECT = (("a:0", "b:1"), Verdict.FAILED)
+CUT_OFF = finding("unreachable")
 TWO_BAD = Standing(TWO, [FIRST, SECOND], "GPU pair", failing=True)
 
 
@@ -64,15 +66,40 @@ TWO_BAD = Standing(TWO, [FIRST, SECOND], "GPU pair", failing=True)
         (Standing({Verdict.SLOW: 56}, failing=True), "56 of 56 pairs are bad."),
         (Standing({Verdict.OK: 50, Verdict.SLOW: 6}), "6 of 56 pairs are slow."),
         (Standing(OK, beside=3), "All 56 pairs are ok alone; 3 slow alongside other traffic."),
-        (Standing(OK, [LOST], failing=True, complete=False), "All 56 tested pairs are ok, but n005 is lost"),
+        (Standing(OK, [LOST], failing=True, complete=False), "n005 is lost; all 56 tested pairs are ok."),
         (
             Standing(TWO, [LOST, SECOND], complete=False),
             "2 of 56 tested pairs are bad: n005 is lost, n000:3 > n001:0 1.0 % of usual (path)",
         ),
-        (Standing({}, [LOST], failing=True, complete=False), "No pair was tested: n005 is lost"),
+        (Standing({}, [LOST], failing=True, complete=False), "n005 is lost; no pair was tested."),
         (
             Standing({}, [finding("node-lost", node="n001", state="failed", reason="connection refused")]),
-            "No pair was tested: n001 failed: connection refused",
+            "n001 failed: connection refused; no pair was tested.",
+        ),
+        (
+            Standing({Verdict.OK: 2}, [LOST], gone="n005 is lost", untested=10, complete=False, failing=True),
+            "n005 is lost: 10 of 12 pairs could not be tested, 2 are ok.",
+        ),
+        (
+            Standing(TWO, [LOST, FIRST], gone="n005 is lost", untested=4, complete=False),
+            "n005 is lost: 2 of 56 tested pairs are bad, 4 not tested: n000:1 > n001:2 timed out (path)",
+        ),
+        (
+            Standing({Verdict.OK: 4}, [LOST], gone="n005 is lost", running=True, total=12, complete=False),
+            "n005 is lost: 4 of 12 pairs tested.",
+        ),
+        (
+            Standing({}, [CUT_OFF], running=True, measured=14, total=56, rechecked=2, suspect=SUSPECT),
+            "Addresses do not reach each other; 2 suspects, 14 of 56 pairs tested: a:0 > b:1 failed and 1 more",
+        ),
+        (Standing(OK, [CUT_OFF], running=True, total=56), "Addresses do not reach each other; 56 of 56 pairs tested."),
+        (
+            Standing(OK, [CONTENTION], running=True),
+            "56 pairs tested; warning: contention: 12 pairs are slow alongside other traffic and pass alone",
+        ),
+        (
+            Standing(TWO, [SECOND], judging=True, worst=SUSPECT),
+            "2 of 56 pairs are bad: a:0 > b:1 failed, n000:3 > n001:0 1.0 % of usual (path)",
         ),
         (
             Standing({}, complete=False, reason="n001: connection refused"),
@@ -92,22 +119,22 @@ TWO_BAD = Standing(TWO, [FIRST, SECOND], "GPU pair", failing=True)
         ),
         (
             Standing(OK, [CONTENTION], failing=True),
-            "All 56 pairs are ok, but contention: 12 pairs are slow alongside other traffic and pass alone",
+            "contention: 12 pairs are slow alongside other traffic and pass alone; all 56 pairs are ok.",
         ),
         (
             Standing(OK, failing=True, others="1 other measurement is bad (1 failed)"),
-            "All 56 pairs are ok, but 1 other measurement is bad (1 failed)",
+            "1 other measurement is bad (1 failed); all 56 pairs are ok.",
         ),
         (Standing({Verdict.OK: 20, Verdict.INCONCLUSIVE: 2}), "No bad pair among 22 pairs, 2 inconclusive."),
         (Standing({}, noun="GPU pair", running=True), "No GPU pair tested yet."),
-        (Standing({}, running=True, measured=3, total=56), "No problem so far; 3 of 56 pairs tested."),
+        (Standing({}, running=True, measured=3, total=56), "3 of 56 pairs measured, being judged."),
         (
-            Standing({Verdict.OK: 24}, running=True, total=56, rechecked=7),
-            "No problem so far; 24 of 56 pairs tested, 7 being rechecked.",
+            Standing({Verdict.OK: 24}, running=True, total=56, rechecked=7, suspect=SUSPECT, measured=31),
+            "7 suspects, 31 of 56 pairs tested: a:0 > b:1 failed and 6 more",
         ),
         (
             Standing(TWO, [FIRST], running=True, rechecked=7),
-            "2 of 56 tested pairs are bad, 7 being rechecked: n000:1 > n001:2 timed out (path)",
+            "2 of 56 tested pairs are bad, 7 suspects: n000:1 > n001:2 timed out (path)",
         ),
         (Standing({}, lead="job 7 is well"), "job 7 is well"),
         (Standing({Verdict.OK: 2}, lead="job 7 hangs", untested=10, complete=False, reason="in use"), "job 7 hangs"),
@@ -181,7 +208,7 @@ def test_sentences_of_sessions(make_model: Callable[[], ModelMaker]) -> None:
 
 
 def test_results_that_nobody_has_judged_yet_and_causes_that_are_being_searched() -> None:
-    assert sentence_text(Standing(noun="GPU pair", measured=12, judging=True)) == "12 GPU pairs tested, being judged."
+    assert sentence_text(Standing(noun="GPU pair", measured=12, judging=True)) == "12 GPU pairs measured, being judged."
     bad = {Verdict.OK: 53, Verdict.SLOW: 3}
     assert sentence_text(Standing(bad, noun="GPU pair", failing=True, judging=True)) == (
         "3 of 56 GPU pairs are bad, looking for causes."
@@ -190,9 +217,9 @@ def test_results_that_nobody_has_judged_yet_and_causes_that_are_being_searched()
 
 
 def test_details_of_a_fault_are_left_out_before_its_words_are_cut() -> None:
-    wrong = finding("pair-fails", pair=Route("n001:1", "n001:0", False), verdict="wrong", wrong="1 byte of 256 MiB")
+    wrong = finding("pair-fails", pair=Route("n001:1", "n001:0", False), verdict="wrong", wrong="1 byte wrong")
     one = Standing({Verdict.OK: 11, Verdict.WRONG: 1}, [wrong])
-    whole = "1 of 12 pairs is bad: n001:1 > n001:0 wrong data, 1 byte of 256 MiB"
+    whole = "1 of 12 pairs is bad: n001:1 > n001:0 wrong data, 1 byte wrong"
     assert sentence_text(one, len(whole)) == whole
     assert sentence_text(one, len(whole) - 1) == "1 of 12 pairs is bad: n001:1 > n001:0 wrong data"
     assert sentence_text(one, 46).endswith("wrong …")
@@ -201,5 +228,7 @@ def test_details_of_a_fault_are_left_out_before_its_words_are_cut() -> None:
 def test_a_fault_that_does_not_fit_ends_with_a_whole_word() -> None:
     lost = finding("node-lost", node="n005", state="failed", reason="connection refused: nobody listens")
     text = sentence_text(Standing({Verdict.OK: 12}, [lost], failing=True), 62)
-    assert text == "All 12 pairs are ok, but n005 failed: connection refused …"
-    assert sentence_text(Standing({Verdict.OK: 12}, [lost], failing=True), 44).endswith("n005 failed …")
+    assert text == "n005 failed: connection refused: nobody listens; 12 of 12 ok"
+    assert (
+        sentence_text(Standing({Verdict.OK: 12}, [lost], failing=True), 44) == "n005 failed: connection …; 12 of 12 ok"
+    )

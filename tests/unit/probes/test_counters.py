@@ -100,15 +100,6 @@ def test_without_names_those_that_have_an_address_for_data(tree: Tree, monkeypat
     assert list(run(tree)["net"]) == ["eth0"]
 
 
-def test_it_reads_again_each_time(tree: Tree) -> None:
-    for count in (1, 2):
-        port(tree, "mlx5_0/ports/1", counters__symbol_error=count)
-        interface(tree, "eth0", rx_errors=count)
-        value = run(tree, nics=["eth0"])
-        assert value["hca"]["mlx5_0/1"]["symbol_error"] == count
-        assert value["net"]["eth0"]["rx_errors"] == count
-
-
 def test_an_adapter_that_hangs_is_left_out_and_not_waited_for_again(tree: Tree) -> None:
     port(tree, "mlx5_0/ports/1", counters__symbol_error=1)
     port(tree, "mlx5_1/ports/1", counters__symbol_error=1)
@@ -262,13 +253,6 @@ def test_values_that_are_no_counts(using: Callable[[Library], Library], monkeypa
     monkeypatch.setattr(library, "nvmlDeviceGetFieldValues", lambda handle, fields: (odd * 9)[: len(fields)])
     monkeypatch.setattr(library, "nvmlDeviceGetNvLinkErrorCounter", None)
     assert NvlinkCounts(None).read() == {}
-
-
-def test_the_probe_gives_the_links(tree: Tree, using: Callable[[Library], Library]) -> None:
-    library = using(Library())
-    for _ in range(3):
-        assert list(run(tree, nics=[])["nvlink"]) == ["0", "1"]
-    assert library.opened == 1
 
 
 def test_drivers_of_roce_ports_are_asked_for_what_shows_congestion(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:

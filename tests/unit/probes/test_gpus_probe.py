@@ -394,23 +394,6 @@ def test_which(indexes: list[Any], words: str) -> None:
     assert gpu_rules.which(indexes) == words
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        {},
-        {"gpus": None},
-        {"gpus": [1, None, {}]},
-        {"gpus": [{"pcie": 3, "errors": [], "rows": "x", "fabric": {"state": 7}, "reasons": [1]}], "on_pci": [None]},
-        {"gpus": [{"index": "x", "pcie": {"width": "a", "width_max": []}, "ecc": {"next": 3}, "mig": {"next": "x"}}]},
-        {"fabric_manager": {"switches": 1, "version": 3}, "driver": [], "problems": 5, "disagreements": {}},
-    ],
-)
-def test_any_value_is_judged(value: dict[str, Any]) -> None:
-    for one in [*gpu_health.judge(value), *gpu_health.judge_load(value)]:
-        assert set(one) - {"devices", "check"} == {"subject", "verdict", "text"}
-        assert one["verdict"] in ("bad", "warn", "note")
-
-
 def test_a_broken_driver_costs_the_deadline_only(tree: Tree, smi: Smi, monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 

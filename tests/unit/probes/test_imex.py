@@ -14,10 +14,6 @@ from fabtui_node.parsers.nvidia import imex_ctl
 from fabtui_node.probes.nvidia import imex
 from fabtui_node.system import run_command
 
-from .places import sample
-
-LEGEND = "Connectivity Table Legend:\nI - Invalid - Node wasn't reachable, no connection status available\n"
-
 
 def _no_parts(value: dict[str, Any]) -> None:
     raise AssertionError(value)
@@ -28,62 +24,6 @@ def read(text: str) -> dict[str, Any]:
     assert not reading.warnings
     assert not reading.unknown
     return reading.values
-
-
-def test_a_domain_in_text() -> None:
-    values = read(sample("imex/N-H-one-missing.txt"))
-    assert (values["domain"], values["time"]) == ("DEGRADED", "11/20/2026 10:22:41.580")
-    first, _, lost, _ = values["nodes"]
-    assert first == {
-        **{"node": 0, "host": "192.0.2.10", "hostname": "tray-00", "state": "READY", "version": "580.105.08"},
-        **{"own": True, "connected": 2},
-    }
-    assert lost == {
-        **{"node": 2, "host": "192.0.2.12", "hostname": "tray-02", "state": "UNAVAILABLE", "version": None},
-        **{"own": None, "connected": 0},
-    }
-    # Nothing is known about the connections of a node that could not be asked.
-    assert values["apart"] == [{"from": one, "to": 2, "state": "disconnected"} for one in (0, 1, 3)]
-
-
-def test_the_marks_of_mismatches() -> None:
-    values = read(sample("imex/N-map-mismatch.txt"))
-    assert [(one["from"], one["to"], one["state"]) for one in values["apart"]] == [
-        (0, 1, "node map mismatch"),
-        (0, 2, "version mismatch"),
-        (1, 0, "node map mismatch"),
-        (2, 0, "version mismatch"),
-    ]
-
-
-def test_a_domain_of_one_node_of_an_old_version() -> None:
-    lines = "Nodes:\nNode #0   - 192.0.2.10   - READY\n\n Nodes From\\To  0\n       0        C\nDomain State: UP\n"
-    values = read(f"{LEGEND}\n3/25/2025 10:39:43.659\n{lines}")
-    assert values["domain"] == "UP"
-    assert values["nodes"][0]["state"] == "READY"
-    assert values["nodes"][0]["version"] is None
-    assert values["apart"] == []
-
-
-def test_the_domain_in_json() -> None:
-    values = read(sample("imex/N-j-waiting.json"))
-    assert values["domain"] == "DOWN"
-    assert [one["state"] for one in values["nodes"]] == ["WAITING_FOR_PEERS", "UNAVAILABLE"]
-    assert [one["hostname"] for one in values["nodes"]] == ["tray-00", None]
-    assert values["apart"] == [{"from": 0, "to": 1, "state": "never connected"}]
-
-
-def test_json_that_is_cut_off() -> None:
-    reading = imex_ctl.parse(sample("imex/N-j-waiting.json")[:200])
-    assert reading.values["nodes"] == []
-    assert reading.warnings == ["the JSON of nvidia-imex-ctl is cut off"]
-
-
-def test_a_row_of_another_width_is_not_guessed() -> None:
-    text = sample("imex/N-H-one-missing.txt").replace("       1        C   C   D   C", "       1        C   C   D")
-    reading = imex_ctl.parse(text)
-    assert reading.unknown == ["       1        C   C   D"]
-    assert [one["from"] for one in reading.values["apart"]] == [0, 3]
 
 
 @pytest.mark.parametrize("text", ["", "READY\n", "{}", '{"nodes": []}', '{"nodes": {"0": 3, "x": {}}}', "Node #1\n"])

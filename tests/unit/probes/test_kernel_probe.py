@@ -143,16 +143,3 @@ def test_what_is_bad(lines: list[str], found: list[tuple[str, str]]) -> None:
 def test_what_was_long_ago_is_a_note() -> None:
     lost = "NVRM: GPU 0000:0a:00.0: RmInitAdapter failed! (0x24:0x72:1568)"
     assert judged(lost, uptime=kernel_log.OLD + 100.0) == [("kernel", "note")]
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {},
-        {"counts": None},
-        {"counts": [1, {}, {"kind": "xid", "code": "x"}, {"kind": ["x"], "count": "3", "age": "y"}]},
-        {"counts": [{"kind": "aer", "code": None}, {"kind": "link_down", "count": True}]},
-    ],
-)
-def test_any_value_is_judged(value: dict[str, Any]) -> None:
-    assert all(set(one) - {"devices", "check"} == {"subject", "verdict", "text"} for one in kernel_log.judge(value))

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fabtui.importers.result import read
-from fabtui.importers.sources import Source
 from fabtui_node.parsers.net import lldp
 from fabtui_node.probes.network import lldp as probe
 from fabtui_node.system import run_command
@@ -26,33 +22,6 @@ FIRST = {
     "port_description": "n003 rail 0",
     "switch": True,
 }
-
-
-@pytest.mark.parametrize("name", ["two-rails.txt", "two-rails.json"])
-def test_outputs_of_lldpctl(name: str) -> None:
-    text = (SAMPLES / name).read_text()
-    found = lldp.parse(text)
-    first, second = found.values["neighbours"]
-    assert (first, found.warnings, found.unknown) == (FIRST, [], [])
-    assert (second["interface"], second["chassis"]) == ("ens2f0np0", "02:00:00:aa:02:00")
-    assert second["switch"] is True
-    assert read(Source(name, text)).kind == "lldpctl"
-
-
-def test_one_interface_and_the_other_form_of_json() -> None:
-    one = {"via": "LLDP", "chassis": {"leaf": {"id": {"type": "local", "value": "7"}}}, "port": {"id": {"value": "p1"}}}
-    (found,) = lldp.parse(json.dumps({"lldp": {"interface": {"eth0": one}}})).values["neighbours"]
-    assert (found["interface"], found["system"], found["chassis"], found["port"]) == ("eth0", "leaf", "7", "p1")
-    assert found["switch"] is None
-    plain = {
-        "name": "eth0",
-        "chassis": [{"id": [{"type": "mac", "value": "02:00:00:00:00:01"}], "name": [{"value": "leaf"}]}],
-        "port": [{"id": [{"type": "ifname", "value": "p1"}], "descr": [{"value": "to n1"}]}],
-    }
-    (other,) = lldp.parse(json.dumps({"lldp": [{"interface": [plain]}]})).values["neighbours"]
-    assert (other["interface"], other["system"], other["port_description"]) == ("eth0", "leaf", "to n1")
-    assert lldp.parse('{"lldp": {}}').values == {"neighbours": []}
-    assert lldp.parse('{"lldp": {"interface": [').warnings == ["the JSON is cut off or damaged"]
 
 
 def tlv(kind: int, value: bytes) -> bytes:
@@ -77,13 +46,6 @@ def test_frames_of_systemd_networkd() -> None:
         assert len(lldp.parse_frames(data[:cut], "eth1")) <= 1
     assert lldp.parse_frames(struct.pack("<Q", 1 << 60) + frame(), "eth1") == []
     assert lldp.parse_frames(b"\xff" * 4000, "eth1") == []
-
-
-@pytest.mark.parametrize(
-    "value", [3, [], "x", {"interface": 3}, {"interface": [{"eth0": {"chassis": [7], "port": "x"}}]}]
-)
-def test_hostile_json(value: Any) -> None:
-    assert all(isinstance(one, dict) for one in lldp.parse(json.dumps({"lldp": value})).values["neighbours"])
 
 
 def test_the_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

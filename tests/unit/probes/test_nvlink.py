@@ -14,36 +14,6 @@ from fabtui_node.probes.nvidia import nvlink, nvml
 from .places import sample
 
 STATUS = sample("h200x8/nvlink-s.txt")
-ERRORS = sample("h200x8/nvlink-e.txt")
-
-
-def test_status_of_a_whole_host() -> None:
-    gpus = nvlink_format.parse_nvlink_status(STATUS).values["gpus"]
-    assert [gpu["index"] for gpu in gpus] == list(range(8))
-    assert gpus[0]["name"] == "NVIDIA H200"
-    assert gpus[0]["uuid"] == "GPU-0dd4612e-2829-6556-0dbf-0ce241d29412"
-    links = [link for gpu in gpus for link in gpu["links"]]
-    assert len(links) == 8 * 18
-    assert {(link["state"], link["speed"]) for link in links} == {("active", 26.562)}
-
-
-def test_errors_of_a_whole_host() -> None:
-    gpus = nvlink_format.parse_nvlink_errors(ERRORS).values["gpus"]
-    assert [len(gpu["links"]) for gpu in gpus] == [18] * 8
-    assert all(link["counters"] == {"replay": 0, "recovery": 0, "crc": 0} for gpu in gpus for link in gpu["links"])
-
-
-def test_inactive_and_unknown_links() -> None:
-    (gpu,) = nvlink_format.parse_nvlink_status(
-        "GPU 3: NVIDIA X (UUID: GPU-1)\n Link 0: <inactive>\n Link 1: ??\n Link 2: 25 GB/s\n"
-    ).values["gpus"]
-    states = [(link["link"], link["state"], link["speed"]) for link in gpu["links"]]
-    assert states == [(0, "inactive", None), (1, "unknown", None), (2, "active", 25.0)]
-    assert gpu["links"][1]["other"] == {"status": "??"}
-
-
-def test_no_output_is_no_nvlink() -> None:
-    assert nvlink_format.parse_nvlink_status("").values["gpus"] == []
 
 
 def test_the_message_that_all_links_are_inactive() -> None:
@@ -54,22 +24,6 @@ def test_the_message_that_all_links_are_inactive() -> None:
         [gpu], nvlink_format.parse_nvlink_errors("GPU 2: B200\n Link 0: Replay Errors: 0\n").values["gpus"]
     )
     assert [link["state"] for link in merged["links"]] == ["inactive"]
-
-
-def test_counters_by_any_name() -> None:
-    text = (
-        "GPU 0: NVIDIA GB200\n"
-        "\t Link 0: Malformed packet Errors: 4\n"
-        "\t Link 0: Effective BER: 15e-255\n"
-        "\t Link 0: Tx bytes: 12 KB\n"
-        "\t Link 0: Symbol Errors: N/A\n"
-        "\t Link 0: FEC Errors - 0: 123\n"
-        "[...]\n"
-        "\t Link 0: CRC Errors: 999999999999999999999999\n"
-    )
-    ((link,),) = (gpu["links"] for gpu in nvlink_format.parse_nvlink_errors(text).values["gpus"])
-    assert link["counters"] == {"malformed_packet_errors": 4, "symbol_errors": None, "fec_errors_0": 123}
-    assert link["other"] == {"effective_ber": "15e-255", "tx_bytes": "12 KB", "crc_errors": "9" * 24}
 
 
 def test_visible() -> None:
@@ -237,13 +191,6 @@ def test_counted_errors() -> None:
     assert judged([noisy, FINE]) == [("note", text)]
     failed: Played = ("active", 25.0, {"link_recovery_failed_events": 1})
     assert judged([failed])[0][0] == "warn"
-
-
-@pytest.mark.parametrize(
-    "value", [{}, {"gpus": 3}, {"gpus": [None, {"links": 3}, {"links": [{}, None, {"state": "active", "speed": "x"}]}]}]
-)
-def test_any_value_is_judged(value: dict[str, Any]) -> None:
-    assert all(set(one) - {"devices"} == {"subject", "verdict", "text"} for one in nvlink.judge(value))
 
 
 class Blackwell(Library):

@@ -125,25 +125,6 @@ def test_bus_id(text: str | None, expected: str | None) -> None:
     assert nvml.bus_id(text) == expected
 
 
-def one(text: str) -> tuple[str | None, str | None, str | None]:
-    (error,) = values.parse_errors(text)
-    return error["kind"], error["bus"], error["reason"]
-
-
-def test_errors() -> None:
-    handle = "Unable to determine the device handle for GPU"
-    assert one(f"{handle} 0000:02:00.0: GPU is lost.  Reboot\n   the system") == (
-        "gpu_lost",
-        "0000:02:00.0",
-        "GPU is lost",
-    )
-    assert one(f"{handle}\n 0000:02:00.0: GPU is\nlost") == ("gpu_lost", "0000:02:00.0", "GPU is lost")
-    assert one(f"{handle}3: 0000:0B:00.0: Unknown Error\n") == ("device_handle", "0000:0B:00.0", "Unknown Error")
-    assert one("No devices were found")[0] == "no_devices"
-    assert one("Failed to initialize NVML: Driver/library version mismatch")[0] == "version"
-    assert values.parse_errors("GPU 0: NVIDIA H200") == []
-
-
 def test_two_broken_gpus_are_two_errors() -> None:
     handle = "Unable to determine the device handle for GPU"
     found = values.parse_errors(f"{handle} 0000:02:00.0: Unknown Error\n{handle} 0000:03:00.0: Unknown Error\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import queue
 import re
@@ -15,8 +14,6 @@ from typing import Any
 
 import pytest
 
-from fabtui_node.parsers.ib import perftest
-from fabtui_node.parsers.net import iperf3
 from fabtui_node.probes.network import external_tools
 
 TABLE = """\
@@ -28,11 +25,6 @@ TABLE = """\
  #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
  1048576    9000             0.00               380.00               0.045300
 ---------------------------------------------------------------------------------------
-"""
-LATENCY = """\
-                    RDMA_Read Latency Test
- #bytes #iterations  t_min[usec] t_max[usec] t_typical[usec]  t_avg[usec]  99% percentile[usec] 99.9% percentile[usec]
- 8       2000         3.10         9.00         3.20             3.25         3.60                   8.00
 """
 SERVER = """\
 #!{python}
@@ -176,34 +168,3 @@ def test_who_listens() -> None:
     text = "\n".join(rows)
     assert external_tools.listens(0x1F90, [text])
     assert not external_tools.listens(0x1F91, [text, ""])
-
-
-def test_perftest_tables() -> None:
-    (row,) = perftest.parse(LATENCY).values["rows"]
-    assert (row["bytes"], row["t_typical"], row["t_avg"], row["p99"], row["p99_9"]) == (8.0, 3.2, 3.25, 3.6, 8.0)
-    mib = perftest.parse(TABLE.replace("Gb/sec", "MB/sec")).values["rows"][0]
-    assert mib["bandwidth"] == round(380.0 * 2**20 / 1e9, 6)
-    odd = perftest.parse(TABLE.replace(" 1048576    9000 ", " 1048576    9000   7 "))
-    assert (odd.values["rows"], len(odd.unknown)) == ([], 1)
-    assert perftest.parse("").values["rows"] == []
-    refused = perftest.parse("Couldn't connect to 10.0.0.1:18515\nUnable to init the socket connection\n")
-    assert refused.values["error"] == "couldnt_connect"
-    assert refused.values["message"] == "Couldn't connect to 10.0.0.1:18515"
-    assert perftest.FORMATS[0].likely(TABLE) > 0.5
-    assert perftest.FORMATS[0].likely("PING") == 0
-
-
-def test_iperf3() -> None:
-    sent, received = {"bits_per_second": 9e9, "retransmits": 4}, {"bits_per_second": 8e9, "seconds": 2.0}
-    end = {"sum_sent": sent, "sum_received": received}
-    good = json.dumps({"start": {"version": "iperf 3.12"}, "intervals": [], "end": end})
-    values = iperf3.parse("warning: odd\n" + good).values
-    assert (values["bandwidth"], values["retransmits"], values["error"]) == (1.0, 4, None)
-    assert iperf3.FORMATS[0].likely(good) > 0.5
-    refused = iperf3.parse('{"start": {}, "end": {}, "error": "unable to connect to server: Connection refused"}')
-    assert (refused.values["bandwidth"], refused.values["error"]) == (
-        None,
-        "unable to connect to server: Connection refused",
-    )
-    for text in ("", "iperf3: error", "{", "[1]", '{"end": 5, "start": []}', "{" * 100_000):
-        assert iperf3.parse(text).values["bandwidth"] is None

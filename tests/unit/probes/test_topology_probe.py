@@ -214,17 +214,3 @@ def test_one_pair_that_cannot() -> None:
     text = "no P2P read: GPU0>GPU1 (TNS the way between them does not support it)"
     assert judged(NEAR, read=broken) == [("p2p", "bad", text)]
     assert judged(NEAR.replace("NV18", "NODE"), read=broken) == [("p2p", "warn", text)]
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {},
-        {"matrix": None, "p2p": None},
-        {"matrix": {"columns": ["GPU0", 3], "rows": ["GPU0", None], "cells": [["X"], 5, None]}},
-        {"matrix": {"columns": ["GPU0", "GPU1"], "rows": ["GPU0", "GPU1"], "cells": [[[], {}], ["NV1", 1]]}},
-        {"p2p": {"read": {"bad": [["GPU0", "GPU1", None], 3], "columns": 4}}},
-    ],
-)
-def test_any_value_is_judged(value: dict[str, Any]) -> None:
-    assert all(set(one) - {"devices"} == {"subject", "verdict", "text"} for one in topology.judge(value))

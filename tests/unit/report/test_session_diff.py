@@ -50,7 +50,7 @@ def test_a_node_that_reaches_no_other_is_two_rows() -> None:
         "p2p within n003 2 pairs 50.0 GB/s failed",
     ]
     assert "new findings" in found
-    assert found.endswith("something is worse, or new and bad\n")
+    assert found.startswith("Something is worse: 42 pairs broke, 1 finding is new.\n")
 
 
 def test_a_single_end_is_named() -> None:
@@ -66,7 +66,7 @@ def test_repairs_and_breaks_stand_before_values_that_changed() -> None:
     broken = fabric({("n000:0", "n001:0"): 0.0, ("n000:0", "n002:0"): 5.0})
     found = text(broken, fabric({("n003:0", "n004:0"): 0.0, ("n005:0", "n001:1"): 80.0}))
     first, then, *_ = found.splitlines()
-    assert first == "1 pair broke, 2 pairs were repaired, 1 finding is new, 2 findings are gone."
+    assert first == "Something is worse: 1 pair broke, 2 pairs were repaired, 1 finding is new, 2 findings are gone."
     assert "): 2 of 132 tested GPU pairs are bad: n000:0 > n001:0 failed" in then
     heads = [line.partition(":")[0] for line in found.splitlines() if line.startswith(("worse", "better", "findings"))]
     assert heads == ["worse", "better", "findings that are gone", "better values"]
@@ -74,16 +74,23 @@ def test_repairs_and_breaks_stand_before_values_that_changed() -> None:
 
 def test_equal_sessions() -> None:
     found = text(fabric(), fabric())
-    assert found.startswith("No pair broke or was repaired.\nthen: a.csv (")
-    assert "p2p 0 0 0 0 132" in rows(found)
+    assert found.startswith("Nothing is worse.\nthen: a.csv (")
+    assert "\npairs: all the same: p2p (132)\n" in found
     assert "findings" not in found
-    assert found.endswith("nothing is worse\n")
+
+
+def test_values_that_fell_are_worse_though_a_pair_was_repaired_and_files_are_taken_in_their_order() -> None:
+    then, now = fabric({("n000:0", "n001:0"): 0.0, ("n002:0", "n003:0"): 80.0}), fabric()
+    then.started, now.started = 20.0, 10.0
+    first, second, *_ = text(then, now).splitlines()
+    assert first == "The first file is the later session: swap them to see what changed since."
+    assert second == "Something is worse: 1 pair has a worse result, 1 pair was repaired, 1 finding is gone."
 
 
 def test_what_limits_the_comparison_is_the_first_line() -> None:
     first, then, *_ = text(fabric({("n003", "n004"): 0.0}), fabric(size=1 << 20)).splitlines()
     assert first == "Values are hardly comparable: other message sizes (256 MiB then, 1 MiB now)."
-    assert then == "4 pairs were repaired, 1 finding is gone."
+    assert then == "Nothing is worse: 4 pairs were repaired, 1 finding is gone."
 
 
 def test_many_rows_are_capped() -> None:

@@ -95,7 +95,7 @@ def test_bad_pairs_are_listed_with_their_error(make_model: Maker) -> None:
     at = text.splitlines().index("  1 n0:1 > n1:0 failed (1 pair)  FT017")
     assert text.splitlines()[at + 1] == "      connect: refused"
     assert text.count("connect: refused") == 1, "each fault is stated once"
-    assert "not ok: 1, all explained by the findings above\n" in text
+    assert "not ok" not in text, "the finding explains it"
 
 
 def world(maker: Any, names: list[str] = NAMES) -> Any:
@@ -354,9 +354,7 @@ def test_what_many_pairs_have_in_common_is_reported_once_with_the_next_command(m
         "      connect: timed out",
         "      next: ssh n3 ip -s link",
     ]
-    head = next(at for at, line in enumerate(lines) if line.startswith("not ok: "))
-    assert lines[head] == "not ok: 25, all explained by the findings above"
-    assert lines[head + 1 : head + 3] == ["", "not tested"]
+    assert not [line for line in lines if line.startswith("not ok: ")], "the findings explain all of them"
 
 
 def test_nodes_of_which_the_same_is_reported_share_a_line(make_model: Maker) -> None:

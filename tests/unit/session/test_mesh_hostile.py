@@ -45,20 +45,8 @@ class HostileNode:
     def row(self, target: dict[str, Any]) -> Any:
         """Return a row about a target, with some of its fields wrong."""
         names = [
-            "sent",
-            "received",
-            "loss",
-            "rtt_avg",
-            "size",
-            "error",
-            "raw",
-            "tool",
-            "path_mtu",
-            "number",
-            "small",
-            "big",
-            "connected",
-            "connect_error",
+            *("sent", "received", "loss", "rtt_avg", "size", "error", "raw", "tool", "path_mtu", "number", "small"),
+            *("big", "connected", "connect_error"),
         ]
         names += ["src", "dst", "id"]
         row = {"sent": 3, "received": 3, "loss": 0.0, "rtt_avg": 0.1, "small": 5, "big": 3, "connected": 0.1, **target}

@@ -6,6 +6,7 @@ import functools
 import gzip
 import json
 import re
+import zipfile
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -285,6 +286,11 @@ def test_what_may_be_a_name_is_listed(session: Path, tmp_path: Path, capsys: Out
 def test_nothing_is_overwritten_and_nothing_is_written_unasked(session: Path, tmp_path: Path, capsys: Out) -> None:
     other = tmp_path / "other"
     other.write_text("mine")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with zipfile.ZipFile(folder / "two.zip", "w") as archive:
+        for name in ("a", "b"):
+            archive.writestr(name, "{}")
     for words, expected in (
         ([str(session), "-o", str(session)], "is the file to share and is not overwritten"),
         ([str(session), "-o", str(other)], "is already there and is not overwritten"),
@@ -292,13 +298,15 @@ def test_nothing_is_overwritten_and_nothing_is_written_unasked(session: Path, tm
         ([str(other)], "expected a recording, or a CSV or JSON snapshot of fabtui"),
         ([str(tmp_path / "none")], "cannot read"),
         (["-"], "not standard input"),
+        ([str(folder)], "a folder or an archive; share takes one file, unpack it first"),
+        ([str(folder / "two.zip")], "a folder or an archive; share takes one file, unpack it first"),
     ):
         assert entry.main(["share", *words]) == 2, words
         error = capsys.readouterr().err
         assert expected in error
         assert error.count("\n") == 1
     assert other.read_text() == "mine"
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_a_damaged_recording_is_shared_up_to_the_damage(session: Path, tmp_path: Path, capsys: Out) -> None:

@@ -55,13 +55,7 @@ def test_errors_of_kubectl_are_explained() -> None:
 
 def test_the_node_stands_for_itself_in_a_template() -> None:
     assert via_words("kubectl exec -i {node} -c 'my app' --", "a b") == [
-        "kubectl",
-        "exec",
-        "-i",
-        "a b",
-        "-c",
-        "my app",
-        "--",
+        *("kubectl", "exec", "-i", "a b", "-c", "my app", "--"),
     ]
 
 

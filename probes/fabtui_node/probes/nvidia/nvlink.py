@@ -24,6 +24,7 @@ from fabtui_node.system import run_command, sysfs
 
 _RAW_LIMIT = 256 * 1024
 #: Minimum number of links of GPUs on boards, where all links are connected.
+_CARD_LINKS = 12
 _BOARD_LINKS = 12
 #: Counters of NVLink5 by their names in nvidia-smi; older GPUs have none of them.
 _NVLINK5 = {
@@ -217,6 +218,9 @@ def _compared(gpus: List[Dict[str, Any]], judged: Judgements) -> None:
     usual = speeds[len(speeds) // 2] if speeds else 0.0
     for gpu, mine in zip(gpus, active):  # noqa: B905 - Python 3.8 knows no strict=
         names = [str(link.get("link")) for link in objects(gpu.get("links")) if link.get("state") == "inactive"]
+        if not most and len(names) > _CARD_LINKS and not is_card(gpu.get("name")):
+            text = "all %d NVLinks are down, as on every GPU listed" % len(names)
+            judged.add(gpu, "nvlink", "bad", text, "nvlink-fabric")
         if len(mine) < most and (names or gpu.get("all_inactive") or mine):
             which = ": %s inactive" % some(names) if names and mine else ""
             text = "%d of the %d NVLinks that other GPUs have are active%s" % (len(mine), most, which)

@@ -44,7 +44,7 @@ def unknown(nvml_index: Optional[int] = None) -> Dict[str, Any]:
     """Return the record of a GPU of which nothing is known yet."""
     pcie = {"gen": None, "gen_max": None, "width": None, "width_max": None}
     gpu: Dict[str, Any] = {"index": nvml_index, "nvml_index": nvml_index}
-    gpu.update(dict.fromkeys(("name", "uuid", "bus", "numa", "mig", "memory", "memory_used")))
+    gpu.update(dict.fromkeys(("name", "uuid", "serial", "bus", "numa", "mig", "memory", "memory_used")))
     return dict(gpu, processes=[], pcie=pcie, nic=None, nic_path=None, error=None)
 
 
@@ -59,6 +59,7 @@ def _gpu(library: Any, nvml_index: Optional[int], handle: Any, root: str, proc: 
     gpu.update(
         name=words(ask(library.nvmlDeviceGetName, handle)),
         uuid=words(ask(library.nvmlDeviceGetUUID, handle)),
+        serial=words(ask(getattr(library, "nvmlDeviceGetSerial", None), handle)),
         bus=bus,
         numa=sysfs.numa_node(root, "bus/pci/devices", bus) if bus else None,
         mig=bool(mig[0]) if isinstance(mig, (list, tuple)) and mig else None,

@@ -14,7 +14,7 @@ from fabtui_node.probes import counters
 from fabtui_node.probes.judgement import judgement, part, some, texts
 from fabtui_node.probes.rdma import port_counters
 from fabtui_node.registry import Judgement, ProbeSpec, Value
-from fabtui_node.system import rdma_devices, run_command, sysfs
+from fabtui_node.system import pci, rdma_devices, run_command, sysfs
 
 _MAX_NICS = 32
 _THREADS = 8
@@ -49,11 +49,12 @@ def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
     "max_mtu", "active_mtu" (B), "mtu_from" ("ibv_devinfo", "interface" or None), "netdev_mtu" (B), "gids" (the first of
     them), "gid_count", "roce_v2_ipv4" (all indexes of such GIDs), "gid_index" (the first of those), "ipv4", "pkeys",
     "errors", "saturated", "refresh" (ms)}], "nics": [{"interface", "speed" (Mb/s), "fastest" (Mb/s), "link", "pause",
-    "driver", "firmware", "module", "discards", "error"}], "nccl": {...}, "env": {...}, "warnings": [text]}``, and with
-    active RoCE ports ``qos`` (of each, as of `read_qos`) and ``conf`` (variables of NCCL's files), with Elastic
-    Fabric Adapters ``efa`` (``{"domains", "error"}`` of ``fi_info``). What is not known is None. ``errors`` are the
-    counters of trouble that are not zero, since the driver was loaded; ``refresh`` how old ``hw_counters`` may be.
-    ``module`` is ``{"vendor", "part", "serial"}`` of a module or cable, which the kernel shows to root alone.
+    "driver", "firmware", "serial", "module", "discards", "error"}], "nccl": {...}, "env": {...}, "warnings": [text]}``,
+    and with active RoCE ports ``qos`` (of each, as of `read_qos`) and ``conf`` (variables of NCCL's files), with
+    Elastic Fabric Adapters ``efa`` (``{"domains", "error"}`` of ``fi_info``). What is not known is None. ``errors``
+    are the counters of trouble that are not zero, since the driver was loaded; ``refresh`` how old ``hw_counters`` may
+    be.
+    The kernel shows ``serial``, and ``module``, ``{"vendor", "part", "serial"}`` of a module or cable, to root alone.
     """
     end = time.monotonic() + deadline * 0.8
     devices = rdma_devices.devices(root)
@@ -180,6 +181,7 @@ def _nic(name: str, root: str, end: float) -> Value:
         "speed": speed if speed is not None and speed > 0 else None,
         "link": {"up": "yes", "down": "no"}.get(state, "unknown"),
         "discards": {},
+        "serial": pci.serial(root, "class/net", name, "device"),
         **dict.fromkeys(("fastest", "pause", "driver", "firmware", "module", "error")),
     }
     settings = ask()
