@@ -246,14 +246,14 @@ class Finding:
 
     @property
     def at_fault(self) -> tuple[str, ...]:
-        """Nodes that it blames: one alone, or those of its fact ``at_fault``; none for a path, a switch or all nodes.
+        """Nodes that it blames: one alone, or those of its fact ``culprits``; none for a path, a switch or all nodes.
 
         A single pair with a different node is no proof against one of them. Both directions of a pair are two cells.
         """
         if self.severity is not Severity.BAD:
             return ()
         if len(self.nodes) != 1:
-            return tuple(self.facts.get("at_fault", ()))
+            return tuple(self.facts.get("culprits", ()))
         ends = {frozenset(pair) for pair in self.cells} if len(self.cells) < 3 else ()
         return () if len(ends) == 1 and any(len(set(map(node_of, pair))) > 1 for pair in ends) else self.nodes
 

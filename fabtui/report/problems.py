@@ -183,5 +183,7 @@ def jitter(one: Diagnosis) -> Iterator[Items]:
 
 
 def not_tested(one: Diagnosis) -> Iterator[Items]:
-    if lines := [one_line(text, 300) for text in one.not_examined]:
+    # Why a node is gone stands among the findings.
+    known = {record.text for record in one.model.nodes.values() if record.state.gone and record.text}
+    if lines := [one_line(text, 300) for text in one.not_examined if text.partition(": ")[2] not in known]:
         yield Items("not tested", capped(lines, "reasons", where=_WHERE))

@@ -415,14 +415,13 @@ class RailsBlockedByNode(_PairRule):
             order = list(context.model.nodes)
             ends = [fold(sorted({pair[side] for pair in nodes}, key=order.index)) for side in (0, 1)]
             same = ends[0] == ends[1]
-            facts = {"among": ends[0]} if same else {"source": ends[0], "destination": ends[1]}
+            facts: dict[str, Any] = {"among": ends[0]} if same else {"source": ends[0], "destination": ends[1]}
             commands = context.first_commands(cells)
             finding = yield from context.explain(self, "", cells, facts=facts, commands=commands)
             alone = tuple(node for node in order if 2 * len(_partners(node, nodes)) > len(order))
             if 0 < 2 * len(alone) < len(order):
-                finding = finding.replace(
-                    facts={**finding.facts, "at_fault": alone}, blames=Subject(Kind.NODES, fold(alone))
-                )
+                facts = {**finding.facts, "culprits": alone}
+                finding = finding.replace(facts=facts, blames=Subject(Kind.NODES, fold(alone)))
             yield finding
 
 

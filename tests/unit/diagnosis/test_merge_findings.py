@@ -39,21 +39,6 @@ def join(model: Model, *results: Finding, facts: tuple[Finding, ...] = ()) -> tu
             return found
 
 
-@pytest.mark.parametrize(("shared", "count"), [(7, 1), (6, 2)])
-def test_findings_that_share_seven_of_ten_cells_are_one(model: Model, shared: int, count: int) -> None:
-    found, _ = join(model, about(NODE_SLOW, 0, 20), about(HOLE, 20 - shared, 30 - shared))
-    assert len(found) == count
-    assert len(set().union(*(one.cells for one in found))) == 30 - shared
-
-
-@pytest.mark.parametrize(("cells", "title"), [(10, NODE_SLOW), (15, NODE_SLOW), (16, LOSS)])
-def test_the_one_with_half_as_many_cells_more_gives_the_title(model: Model, cells: int, title: str) -> None:
-    (found,), _ = join(model, about(NODE_SLOW, 0, 10), about(LOSS, 0, cells))
-    assert found.rule.id == title
-    assert len(found.cells) == cells
-    assert len(found.facts["related"]) == 1
-
-
 def test_a_reason_gives_the_title_and_keeps_the_component(model: Model) -> None:
     gpu, node = Subject(Kind.GPU, "a:0"), Subject(Kind.NODE, "b")
     slow = about(NODE_SLOW, 0, 10, blames=gpu, tested=30, confidence=0.7, rivals=(node,), severity=Severity.WARN)
