@@ -42,7 +42,7 @@ async def test_the_view_has_findings_nodes_iterations_and_the_end_of_a_log(
         await press(pilot, "down")
         text = screen_text(app)
         lines = text.splitlines()
-        assert lines[0].startswith(" fabtui / p2p / logs without a job  suspect  4 nodes, 16 GPUs")
+        assert lines[0].startswith(" fabtui / p2p / logs  suspect  4 nodes, 16 GPUs")
         assert any(line.startswith(" x J03 n062: 0 of 4 GPUs are busy") for line in lines)
         assert any(line.startswith(" x J06 GLOBAL_BATCH_SIZE differs") for line in lines)
         assert any(line.startswith(" n063    ok") and " 40/50 " in line and " 4/4 " in line for line in lines)

@@ -239,7 +239,7 @@ def marked_finding(world: World) -> str:
     return next((one.text.strip() for one in segments if one.style is not None and one.style.reverse), "")
 
 
-ASKED = ("F", "down", "enter")
+ASKED = ("F", "down", "down", "enter")
 SMALL = (60, 15)
 DETAIL = (80, 12)
 
@@ -443,7 +443,7 @@ CASES: dict[str, Case] = {
     "findings.copy": Case(lambda w: "n002 failed" in w.app.clipboard, before=("F",)),
     "findings.copy-all": Case(lambda w: "n000:1 > n001:2 failed" in w.app.clipboard, before=("F",)),
     "findings.open": Case(lambda w: w.screen == "MainScreen" and w.cursor == FAILED, before=("F", "tab")),
-    "findings.down": Case(lambda w: "> ssh n000 sudo dmesg" in w.text, before=("F",), story=asking),
+    "findings.down": Case(lambda w: "> ssh n000 sudo dmesg" in w.text, before=("F", "down"), story=asking),
     "findings.up": Case(lambda w: marked_finding(w) == "1", before=("F", "down"), story=asking),
     "findings.first": Case(lambda w: marked_finding(w) == "1", before=("F", "tab")),
     "findings.last": Case(lambda w: "> ssh n001 nvidia-smi nvlink -e" in w.text, before=("F",), size=(120, 60)),
@@ -469,7 +469,7 @@ CASES: dict[str, Case] = {
     "jobs.back": in_the_job(lambda w: w.screen == "JobScreen", "O"),
     "job.follow": in_the_job(lambda w: "held, f follows" in w.text),
     "job.node": in_the_job(lambda w: w.screen == "NodeScreen"),
-    "job.copy": in_the_job(lambda w: w.app.clipboard.startswith("logs without a job  suspect  3 nodes")),
+    "job.copy": in_the_job(lambda w: w.app.clipboard.startswith("logs  suspect  3 nodes")),
     "job-log.copy": in_the_job(lambda w: "line 3 of n000" in w.app.clipboard, "enter"),
     "detail.back": Case(lambda w: w.app.screen is w.app.main, before=("enter",)),
     "detail.down": Case(lambda w: w.scrolled == 1, before=("question_mark",), size=DETAIL),

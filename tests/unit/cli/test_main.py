@@ -326,7 +326,7 @@ def test_standard_files_may_be_closed(closed: str) -> None:
             "unrecognized arguments: n060 n061; did you mean fabtui run --nodes n060,n061? See fabtui run",
         ),
         (["run", "--baseline", "x"], "fabtui run has no option --baseline; see fabtui run --help"),
-        (["n060,n061"], "nodes are given as --nodes n060,n061; see fabtui --help"),
+        (["n060.invalid,n061.invalid"], "no host n060.invalid is known here; see fabtui --help"),
         (["info", "x"], "unrecognized arguments: x; see fabtui info --help"),
         (["run", "--nodes", "a", "--watch", "-3"], "is not a time from 1 to 2592000 seconds"),
     ],
