@@ -25,8 +25,8 @@ _MOST_TEXT = 20_000
 #: Words of the field: beside them, a failure that has a known form in any program is one of a job.
 _FIELD = """vllm sglang UCX nvshmem NVSHMEM DeepEP deep_ep nixl NIXL ooncake mscclpp lmcache LMCache nvidia NVIDIA CUDA libcuda
 kube default-scheduler mca_ ORTE parallel_size HSA_ slurm srun pyxis enroot mpirun prterun mlx5 infiniband deepspeed megatron
-Megatron raylet torchrun tensorrt_llm TensorRT dynamo flashinfer hipError rocm amdgpu transformers pytorch_lightning accelerate
-EngineCore torch/ /torch"""
+Megatron raylet torchrun tensorrt_llm TensorRT dynamo flashinfer hipError rocm amdgpu transformers pytorch_lightning
+accelerate EngineCore torch/ /torch"""
 #: Words that name the programs and libraries of ``within``.
 _PROGRAMS = {
     "nccl": ("NCCL", "RCCL", "nccl"),
@@ -73,7 +73,7 @@ class Meaning(NamedTuple):
     cause_if: str = ""
     stages: tuple[str, ...] = ()  #: Stages (``stages.toml``) at which it occurs; any without.
     within: str = ""  #: The program whose name a log must have for this error to count; "" for any log.
-    general: bool = False  #: Whether it is known by its form alone, whichever program prints it.
+    general: bool = False  #: Whether it is known by its form alone, in any program.
     beside: str = ""  #: Pattern of another part of the text, beside which the error that it refines is this one.
 
     @property
@@ -171,7 +171,7 @@ def meaning_of(
 
 
 def general_meaning(line: str) -> Meaning | None:
-    """Return the kind of failure that a line has by its form, whichever program printed it; None without any."""
+    """Return the kind of failure that a line of any program has by its form; None without any."""
     return meaning_of(line[:1_000], general=True)
 
 
@@ -208,13 +208,13 @@ def of_line(meaning: Meaning, line: str, beside: str = "") -> Meaning:
         )
 
     # Alternatives of one place stand side by side: one of them has a value.
-    said = re.sub(r": (?=[:;,]|$)| (?=[ ;,])| \(\)", "", put(meaning.text))
+    sentence = re.sub(r": (?=[:;,]|$)| (?=[ ;,])| \(\)", "", put(meaning.text))
     commands = tuple(
         (end, put(command, quoted=True))
         for end, command in meaning.commands
         if not (names := set(_PLACE.findall(command)) & own.keys()) or any(own[name] for name in names)
     )
-    return meaning._replace(text=said, next=put(meaning.next), commands=commands)
+    return meaning._replace(text=sentence, next=put(meaning.next), commands=commands)
 
 
 def refined(meaning: Meaning, when: str) -> Meaning:

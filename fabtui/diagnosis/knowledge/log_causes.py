@@ -27,13 +27,13 @@ from fabtui.diagnosis.knowledge.error_numbers import entry_of_number
 from fabtui.diagnosis.knowledge.failing_line import (
     AROUND,
     EXCEPTION,
-    SOUNDS,
     Loudness,
     advised,
     is_code,
     loudness,
+    message_of,
     printer,
-    said,
+    sounds,
 )
 from fabtui.diagnosis.knowledge.failure_stage import (
     evident_patterns,
@@ -91,7 +91,8 @@ _NODE_NAMED = re.compile(r"\bsrun: error: .{0,120}(?:on node ([\w.-]{1,255}\w)|\
 #: The ranks and hosts that a line of NCCL's diagnostics is about.
 _DIAGNOSED = re.compile(
     r"(srcRank=\d{1,7}) .{0,60}?(dstRank=\d{1,7})|(rank \d{1,7} \([\w.-]{1,255}\)):"
-    r"|(server_host=\S{1,255}) .{0,80}?(client_host=\S{1,255})|(rank\(s\) \{[\d,.]{1,200}\})|(S?Xid \d{1,6}) .{0,200}?on (host [\w.-]{1,255}?)\. "
+    r"|(server_host=\S{1,255}) .{0,80}?(client_host=\S{1,255})|(rank\(s\) \{[\d,.]{1,200}\})"
+    r"|(S?Xid \d{1,6}) .{0,200}?on (host [\w.-]{1,255}?)\. "
 )
 #: How the names of Xids begin.
 _XID = "xid-"
@@ -329,7 +330,7 @@ class LogReader:
     def _unexplained(self, number: int, raw: str, clock: _Clock, reported: bool) -> None:
         """Take a line that no entry explains: by a number in it, by its form, by its stage, or as unknown."""
         if (notable := self._plain.get(key := _alike(raw))) is not None:
-            # A line that differs in its numbers alone, none of which has a meaning, says nothing new.
+            # A line that differs in its numbers alone, none of which has a meaning, is not new.
             if notable:
                 self._settle(clock)
                 self._pending = number, raw, None
@@ -358,7 +359,7 @@ class LogReader:
         """Keep a line that sounds like a failure."""
         if len(self._sounds) < _MOST_KEPT and (key := _alike(raw)) not in self._sounds:
             message = EXCEPTION.match(raw)
-            # An exception without a message says less than a line with one.
+            # An exception without a message is worth less than a line with one.
             rank = 2 * (kind is not None) + int(loud) - (message is not None and not message[2])
             self._sounds[key] = self._detailed(self._place(number, raw, clock)._replace(loud=rank, kind=kind))
 
@@ -368,7 +369,7 @@ class LogReader:
         above, below = self._text[max(0, at - AROUND) : at], self._text[at : at + AROUND]
         ends = (number for number, line in enumerate(below) if number and (not line.strip() or _RECORD.search(line)))
         return place._replace(
-            text=said(place.text, above),
+            text=message_of(place.text, above),
             printer=printer(place.text, above),
             advice=advised(below[: next(ends, AROUND)]),
         )
@@ -541,7 +542,7 @@ def _printed_by(head: str) -> NcclLine | None:
 def _marks() -> PatternSet[int]:
     patterns = {
         _KNOWN: tuple(meaning.pattern for meaning in meanings() if meaning.pattern),
-        _FAILS: (*evident_patterns(), *SOUNDS, "(?i)error|exception|hint|nvrm: xid"),
+        _FAILS: (*evident_patterns(), *sounds(), "(?i)error|exception|hint|nvrm: xid"),
         _RANKS: ("(?i)init start|init complete|bootstrap|; oob |last completed|nnodes",),
         _LASTS: ("(?i)last error:",),
         _INFORM: (_INFORMS,),
