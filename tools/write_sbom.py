@@ -2,7 +2,7 @@
 
 Usage: python tools/write_sbom.py OUT
 
-It has what `pip install fabtui` installs, and what builds it, for all platforms, with the versions that the tests passed
+It has what `pip install fabtui` installs, and what builds it, for all platforms: the versions that the tests passed
 with and the hashes of their files. The same lock gives the same bytes.
 """
 
@@ -18,7 +18,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 #: A part of the lock; a package of it with its hashes.
 _PART = re.compile(r"^# app\n(.*?)^# ", re.MULTILINE | re.DOTALL)
-_PACKAGE = re.compile(r"^([a-z0-9.-]+)==([^ ;\n]+)(?: ; ([^\\\n]+?))? ?\\\n((?: +--hash=sha256:\S+(?: \\)?\n)+)", re.MULTILINE)
+_PACKAGE = re.compile(
+    r"^([a-z0-9.-]+)==([^ ;\n]+)(?: ; ([^\\\n]+?))? ?\\\n((?: +--hash=sha256:\S+(?: \\)?\n)+)", re.MULTILINE
+)
 
 
 def components(lock: str) -> list[dict[str, object]]:
@@ -32,7 +34,9 @@ def components(lock: str) -> list[dict[str, object]]:
             "name": name,
             "version": version,
             "purl": f"pkg:pypi/{name}@{version}",
-            "hashes": [{"alg": "SHA-256", "content": digest} for digest in re.findall(r"sha256:([0-9a-f]{64})", hashes)],
+            "hashes": [
+                {"alg": "SHA-256", "content": digest} for digest in re.findall(r"sha256:([0-9a-f]{64})", hashes)
+            ],
             **({"properties": [{"name": "marker", "value": marker}]} if marker else {}),
         }
         for name, version, marker, hashes in _PACKAGE.findall(part[1])
@@ -48,7 +52,9 @@ def bill(lock: str, project: dict[str, object]) -> dict[str, object]:
         "specVersion": "1.5",
         "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, own + lock)}",
         "version": 1,
-        "metadata": {"component": {"type": "application", "bom-ref": own, "name": "fabtui", "version": project["version"]}},
+        "metadata": {
+            "component": {"type": "application", "bom-ref": own, "name": "fabtui", "version": project["version"]}
+        },
         "components": libraries,
         "dependencies": [{"ref": own, "dependsOn": [each["bom-ref"] for each in libraries]}],
     }
