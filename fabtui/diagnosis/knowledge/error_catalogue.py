@@ -208,7 +208,7 @@ def of_line(meaning: Meaning, line: str, beside: str = "") -> Meaning:
         )
 
     # Alternatives of one place stand side by side: one of them has a value.
-    sentence = re.sub(r": (?=[:;,]|$)| (?=[ ;,])| \(\)", "", put(meaning.text))
+    sentence = re.sub(r"^: |: (?=[:;,]|$)| (?=[ ;,])| \(\)", "", put(meaning.text))
     commands = tuple(
         (end, put(command, quoted=True))
         for end, command in meaning.commands
@@ -225,7 +225,7 @@ def refined(meaning: Meaning, when: str) -> Meaning:
 def refined_beside(meaning: Meaning, text: str) -> tuple[Meaning, str]:
     """Return what an error means beside other parts of a text, with the part that shows it."""
     for one in meanings():
-        if one.beside and one.refines == meaning.id and (found := re.search(one.beside, text)):
+        if one.beside and meaning.id in one.refines.split() and (found := re.search(one.beside, text)):
             return one._replace(pattern=meaning.pattern), found[0]
     return meaning, ""
 
